@@ -1,0 +1,55 @@
+"""The exceptions of kernel-runner; one root, one class per decision a caller can take.
+
+    KernelRunnerError
+    ├── ConfigError            the operator's configuration is wrong: say which key, stop
+    ├── TaskError              a task definition is wrong: verdict `invalid`, nothing ran
+    ├── SubmissionError        the database refused a submission: show the message to the user
+    ├── NotFoundError          no such submission, leaderboard, job or GPU type
+    ├── StaleAttemptError      the job was taken over or ended by someone else: drop the result
+    └── InfrastructureError    our fault: verdict `internal_error`, the job is retried
+        ├── DatabaseUnavailableError
+        ├── EngineUnavailableError     (from sandbox.errors, re-raised at the evaluate layer)
+        └── EvaluationError    the container or harness broke in a way the submission cannot cause
+
+Every message says what, which id, what was found, what was expected and how to mend it.
+"""
+
+
+class KernelRunnerError(Exception):
+    """Root of every error this project raises on purpose."""
+
+
+class ConfigError(KernelRunnerError):
+    """The configuration is wrong."""
+
+
+class TaskError(KernelRunnerError):
+    """A task definition is wrong."""
+
+
+class SubmissionError(KernelRunnerError):
+    """The submission was refused; the message is for its author."""
+
+
+class NotFoundError(KernelRunnerError):
+    """Nothing with that id or name exists."""
+
+
+class StaleAttemptError(KernelRunnerError):
+    """The job is no longer ours: another attempt claimed it, or it has ended."""
+
+
+class InfrastructureError(KernelRunnerError):
+    """Something of ours failed; the submission is not to blame and the job is retried."""
+
+
+class DatabaseUnavailableError(InfrastructureError):
+    """PostgreSQL cannot be reached or went away."""
+
+
+class EngineUnavailableError(InfrastructureError):
+    """The container engine cannot be reached or refused to work."""
+
+
+class EvaluationError(InfrastructureError):
+    """The container or the harness broke in a way that no submission can cause."""

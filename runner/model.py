@@ -1,0 +1,197 @@
+"""The words of the project as records and enums; pure, imported by every layer, imports none.
+
+Records are frozen and keyword-only. Absent is None. Durations are integer nanoseconds. Wall-clock times come from
+the database; what happens inside a job is an offset from the moment it was claimed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+#: JSON object as it is stored in a jsonb column.
+Json = Mapping[str, Any]
+
+
+class Mode(StrEnum):
+    """What a job is asked to do with a submission."""
+
+    TEST = "test"
+    BENCHMARK = "benchmark"
+    PROFILE = "profile"
+    LEADERBOARD = "leaderboard"
+    #: The secret chain only, unscored.
+    PRIVATE = "private"
+
+
+class Verdict(StrEnum):
+    """How a job ended; a closed set. Never derived from an exit code alone."""
+
+    ACCEPTED = "accepted"
+    WRONG_ANSWER = "wrong_answer"
+    COMPILE_ERROR = "compile_error"
+    RUNTIME_ERROR = "runtime_error"
+    TIME_LIMIT = "time_limit"
+    MEMORY_LIMIT = "memory_limit"
+    OUTPUT_LIMIT = "output_limit"
+    #: Cheating was detected.
+    REJECTED = "rejected"
+    #: Bad submission or bad task: a clear message, nothing ran.
+    INVALID = "invalid"
+    #: Our fault; the only verdict that is retried.
+    INTERNAL_ERROR = "internal_error"
+
+
+class JobState(StrEnum):
+    """Where a job stands; says nothing about its verdict."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    CANCELLED = "cancelled"
+
+
+#: From mildest to gravest; the verdict of a submission is the gravest of its jobs'.
+VERDICT_GRAVITY: tuple[Verdict, ...] = (
+    Verdict.ACCEPTED,
+    Verdict.WRONG_ANSWER,
+    Verdict.TIME_LIMIT,
+    Verdict.MEMORY_LIMIT,
+    Verdict.OUTPUT_LIMIT,
+    Verdict.RUNTIME_ERROR,
+    Verdict.COMPILE_ERROR,
+    Verdict.REJECTED,
+    Verdict.INVALID,
+    Verdict.INTERNAL_ERROR,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A claimed job with everything its evaluation needs; `attempt` is the fencing token of every later write."""
+
+    id: int
+    attempt: int
+    submission_id: int
+    leaderboard: str
+    gpu_type: str
+    mode: Mode
+    secret: bool
+    user_id: str
+    #: The name the user gave the file, e.g. `fast.py`; inside the container it is always the task's @SUBMISSION@ name.
+    file_name: str
+    code: bytes
+    #: `leaderboard.leaderboard.task` as stored; parse with `runner.taskdef`.
+    task: Json
+    #: What `runner.yml` said (see `runner.taskdef`), or None for a board that KernelBot made.
+    extra: Json | None
+    #: The board's secret seed. Reaches only the judge, never an in-process eval (one is derived per job).
+    secret_seed: int
+    #: Infrastructure failures so far, against `max_attempts`.
+    failures: int
+    max_attempts: int
+    created_at: datetime
+    started_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    """One physical accelerator."""
+
+    uuid: str
+    name: str
+    vendor: str
+    index: int
+    pci_address: str | None = None
+    numa_node: int | None = None
+    #: Device nodes a container needs for it, e.g. `/dev/dri/renderD128` (AMD).
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slot:
+    """The capacity to run one job at a time: a set of devices plus a set of processor cores."""
+
+    name: str
+    gpu_type: str
+    devices: tuple[Device, ...]
+    #: Logical CPU numbers for the container's cpuset; never empty.
+    cpus: tuple[int, ...]
+    numa_node: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far a running job is; for `runner.status` and NOTIFY."""
+
+    #: build, test, benchmark, leaderboard or profile.
+    phase: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """One row of `leaderboard.runs`: one mode's execution inside a job.
+
+    `start_offset_ns` and `end_offset_ns` count from the job's `started_at`; the store turns them into database time.
+    """
+
+    #: test, benchmark, leaderboard or profile.N
+    mode: str
+    start_offset_ns: int
+    end_offset_ns: int
+    passed: bool
+    #: Seconds; set exactly for a passed `leaderboard` run of a leaderboard job (public and secret alike).
+    score_s: float | None
+    compilation: Json | None
+    meta: Json
+    result: Mapping[str, str]
+    system_info: Json
+
+    def __post_init__(self) -> None:
+        if self.score_s is not None and not (self.passed and self.mode == "leaderboard"):
+            raise ValueError(f"run {self.mode!r}: a score needs a passed leaderboard run, found passed={self.passed}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifact:
+    """A file kept for a while with a job: a profile trace, a full log."""
+
+    name: str
+    media_type: str
+    data: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobResult:
+    """What one attempt found; the store commits it in one transaction, if the attempt is still ours."""
+
+    verdict: Verdict
+    runs: tuple[RunRecord, ...]
+    #: A sentence for the submission's author (or the operator, for internal_error); None when accepted.
+    error: str | None
+    #: Goes to `runner.job.report`: phases, outcome, assurance, test cases, versions.
+    report: Json
+    #: Time spent in the container before the first run (start, imports, compilation), and in the runs themselves.
+    build_ns: int
+    eval_ns: int
+    artifacts: tuple[Artifact, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        if self.verdict is Verdict.ACCEPTED and self.error is not None:
+            raise ValueError(f"an accepted job has no error, found {self.error!r}")
+        if self.verdict is not Verdict.ACCEPTED and not self.error:
+            raise ValueError(f"a job with verdict {self.verdict} needs a sentence that says why")
+
+
+def gravest(verdicts: tuple[Verdict, ...]) -> Verdict:
+    """The verdict of a submission from its jobs'.
+
+    Raises:
+        ValueError: no verdicts.
+    """
+    return max(verdicts, key=VERDICT_GRAVITY.index)

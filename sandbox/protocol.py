@@ -1,0 +1,277 @@
+"""The language between the daemon and the steward in the container: frames over stdin and stdout. Pure.
+
+A frame is a 4-byte big-endian length followed by that many bytes of UTF-8 JSON, one object with a `type`. Bytes travel
+as base64 in keys that end in `_b64`. Both sides check lengths before they read.
+
+Daemon to container: one `request`, then stdin is closed.
+Container to daemon, in order: `ready` once (before the request is read), any number of `progress`, `step` and
+`artifact`, one `end`.
+
+    {"type": "ready",    "protocol": 1, "facts": {...}}              what the steward sees of its box
+    {"type": "progress", "phase": str, "done": int, "total": int}
+    {"type": "step",     ...StepResult}                              one finished program or judged mode
+    {"type": "artifact", "name": str, "media_type": str, "data_b64": str}
+    {"type": "end",      "ok": bool, "message": str | null}          ok false: the harness itself broke
+
+This module is also imported inside the container: standard library only.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+VERSION = 1
+#: No single frame may be larger; a request carries one submission (1 MB) and the task's files.
+MAX_FRAME_BYTES = 32 << 20
+
+_HEADER = struct.Struct("!I")
+
+
+class FrameError(ValueError):
+    """The bytes are not a frame of this protocol."""
+
+
+def encode(message: Mapping[str, Any]) -> bytes:
+    """One frame.
+
+    Raises:
+        FrameError: the message is larger than MAX_FRAME_BYTES.
+    """
+    body = json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
+    if len(body) > MAX_FRAME_BYTES:
+        raise FrameError(f"frame of {len(body)} bytes, at most {MAX_FRAME_BYTES} allowed")
+    return _HEADER.pack(len(body)) + body
+
+
+class Decoder:
+    """Turns a byte stream into messages; feed it whatever arrived."""
+
+    def __init__(self, *, max_total_bytes: int | None = None) -> None:
+        self._buffer = bytearray()
+        self._total = 0
+        self._max_total = max_total_bytes
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of an unfinished frame."""
+        return len(self._buffer)
+
+    def feed(self, data: bytes) -> Iterator[dict[str, Any]]:
+        """The messages completed by `data`.
+
+        Raises:
+            FrameError: an oversized frame, too many bytes in all, or something that is no JSON object with a type.
+        """
+        self._total += len(data)
+        if self._max_total is not None and self._total > self._max_total:
+            raise FrameError(f"more than {self._max_total} bytes of report")
+        self._buffer += data
+        while len(self._buffer) >= _HEADER.size:
+            (length,) = _HEADER.unpack_from(self._buffer)
+            if length > MAX_FRAME_BYTES:
+                raise FrameError(f"frame announces {length} bytes, at most {MAX_FRAME_BYTES} allowed")
+            end = _HEADER.size + length
+            if len(self._buffer) < end:
+                return
+            body = bytes(self._buffer[_HEADER.size : end])
+            del self._buffer[:end]
+            yield _parse(body)
+
+
+def _parse(body: bytes) -> dict[str, Any]:
+    try:
+        message = json.loads(body)
+    except ValueError as error:
+        raise FrameError(f"frame is not JSON: {error}") from error
+    if not isinstance(message, dict) or not isinstance(message.get("type"), str):
+        raise FrameError("frame is not an object with a 'type'")
+    return message
+
+
+def to_b64(data: bytes) -> str:
+    """Bytes as they travel in a frame."""
+    return base64.b64encode(data).decode("ascii")
+
+
+def from_b64(text: str) -> bytes:
+    """The bytes behind a `_b64` key.
+
+    Raises:
+        FrameError: not base64.
+    """
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise FrameError(f"not base64: {error}") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One program to run as the worker's uid in `/work`, with its result pipe in POPCORN_FD."""
+
+    #: What the step is called in its result: "compile", "test", "benchmark", "leaderboard", "profile.0", ...
+    name: str
+    argv: tuple[str, ...]
+    #: Added to the container's environment for this program only.
+    env: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: float = 180.0
+    #: Written to /work (replacing older ones) before the program starts: name -> bytes.
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    #: Names removed from /work after the program ended (compiled sources).
+    remove_after: tuple[str, ...] = ()
+    #: Whether the program gets a result pipe (POPCORN_FD). A compiler or a pre-compile step gets none.
+    result_pipe: bool = True
+    #: "always": run the next step whatever happened. "passed": only if the result has check = pass.
+    #: "exit_0": only if the program exited with 0.
+    continue_if: str = "always"
+    #: File the program is expected to leave behind and that is sent back as an artifact; None for none.
+    artifact: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepsRequest:
+    """Programs to run one after the other (boot kind `steps`)."""
+
+    #: Written to /work first: relative POSIX name -> bytes.
+    files: Mapping[str, bytes]
+    steps: tuple[Step, ...]
+
+    def to_message(self) -> dict[str, Any]:
+        """The `request` frame."""
+        return {
+            "type": "request",
+            "protocol": VERSION,
+            "kind": "steps",
+            "files": {name: to_b64(data) for name, data in self.files.items()},
+            "steps": [
+                {
+                    **asdict(step),
+                    "env": dict(step.env),
+                    "files": {name: to_b64(data) for name, data in step.files.items()},
+                }
+                for step in self.steps
+            ],
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairRequest:
+    """A request for the judge (boot kind `pair`); the steward hands `payload` to it unread."""
+
+    payload: Mapping[str, Any]
+
+    def to_message(self) -> dict[str, Any]:
+        """The `request` frame."""
+        return {"type": "request", "protocol": VERSION, "kind": "pair", "payload": dict(self.payload)}
+
+
+Request = StepsRequest | PairRequest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """What the trusted judge adds to a step that it ran itself (boot kind `pair`)."""
+
+    #: One of runner.model.Verdict's values (the daemon rechecks).
+    verdict: str
+    #: A sentence; None when accepted.
+    message: str | None
+    #: {"correctness": "judge", "timing": "audited" | "audited_host" | "claimed"}
+    assurance: Mapping[str, str]
+    #: Free facts for the report (bounds, margins, calibration).
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepResult:
+    """One finished program, or one mode the judge ran."""
+
+    name: str
+    command: str
+    #: Since the request was read, on the steward's monotonic clock.
+    start_ns: int
+    duration_ns: int
+    #: None when a signal ended it.
+    exit_code: int | None
+    signal: int | None = None
+    timed_out: bool = False
+    #: The process was killed because it wrote more than Limits.output_kill_bytes.
+    output_limit: bool = False
+    #: Decoded as UTF-8 with replacement, NUL replaced, cut to Limits.output_bytes.
+    stdout: str = ""
+    stderr: str = ""
+    stdout_bytes: int = 0
+    stderr_bytes: int = 0
+    #: Lines of the result pipe, in order, split at the first colon, both sides stripped; the last of a key wins.
+    result: Mapping[str, str] = field(default_factory=dict)
+    judged: Judged | None = None
+
+    def to_message(self) -> dict[str, Any]:
+        """The `step` frame."""
+        return {"type": "step", **asdict(self)}
+
+    @classmethod
+    def from_message(cls, message: Mapping[str, Any]) -> StepResult:
+        """Parse a `step` frame, checking every type.
+
+        Raises:
+            FrameError: a missing key or a value of the wrong type.
+        """
+        judged = message.get("judged")
+        try:
+            return cls(
+                name=_typed(message, "name", str),
+                command=_typed(message, "command", str),
+                start_ns=_typed(message, "start_ns", int),
+                duration_ns=_typed(message, "duration_ns", int),
+                exit_code=_optional(message, "exit_code", int),
+                signal=_optional(message, "signal", int),
+                timed_out=_typed(message, "timed_out", bool),
+                output_limit=_typed(message, "output_limit", bool),
+                stdout=_typed(message, "stdout", str),
+                stderr=_typed(message, "stderr", str),
+                stdout_bytes=_typed(message, "stdout_bytes", int),
+                stderr_bytes=_typed(message, "stderr_bytes", int),
+                result=_strings(message, "result"),
+                judged=None if judged is None else _judged(judged),
+            )
+        except KeyError as error:
+            raise FrameError(f"step frame lacks {error.args[0]!r}") from error
+
+
+def _judged(value: object) -> Judged:
+    if not isinstance(value, dict):
+        raise FrameError("step frame: 'judged' is not an object")
+    details = value.get("details", {})
+    if not isinstance(details, dict):
+        raise FrameError("step frame: 'judged.details' is not an object")
+    return Judged(
+        verdict=_typed(value, "verdict", str),
+        message=_optional(value, "message", str),
+        assurance=_strings(value, "assurance"),
+        details=details,
+    )
+
+
+def _typed(message: Mapping[str, Any], key: str, kind: type[Any]) -> Any:  # noqa: ANN401 the checked type is `kind`
+    value = message[key]
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise FrameError(f"{key!r} is {type(value).__name__}, expected {kind.__name__}")
+    return value
+
+
+def _optional(message: Mapping[str, Any], key: str, kind: type[Any]) -> Any:  # noqa: ANN401 the checked type is `kind`
+    return None if message.get(key) is None else _typed(message, key, kind)
+
+
+def _strings(message: Mapping[str, Any], key: str) -> dict[str, str]:
+    value = message[key]
+    if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
+        raise FrameError(f"{key!r} is not an object of strings")
+    return value
