@@ -1,0 +1,9 @@
+"""The GPU type registry: what a type is called, how its devices are recognised, what its containers get. Pure.
+
+One TOML file per type in this folder, overlaid by the operator's directory; a new type is a file, never code.
+"""
+
+from runner.gpus.model import GpuType, Vendor
+from runner.gpus.registry import Registry
+
+__all__ = ["GpuType", "Registry", "Vendor"]

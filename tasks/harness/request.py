@@ -1,0 +1,73 @@
+"""What the judge is asked to do, as records; pure, standard library only, also imported by the runner's planner.
+
+The request reaches only the judge: it holds seeds, references and hidden cases. Nothing of it but the submission and
+the files named in `worker_files` may ever reach the worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+VERSION = 1
+
+
+class RequestError(ValueError):
+    """The request is not what this harness understands."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModeRequest:
+    """One mode to run: a row of `leaderboard.runs` when it is done."""
+
+    #: test, benchmark, leaderboard or profile.N
+    name: str
+    #: One spec line per case, `key: value` joined by `; `.
+    cases: tuple[str, ...]
+    timeout_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeRequest:
+    """A whole evaluation: the modes run in order and stop at the first that does not pass (profiles all run)."""
+
+    modes: tuple[ModeRequest, ...]
+    #: Task files (reference.py, task.py, utils.py, ...), name -> text, without the eval program and the submission.
+    files: Mapping[str, str]
+    #: The names in `files` that the worker gets too.
+    worker_files: tuple[str, ...]
+    #: File name the submission has in the worker's directory (normally submission.py) and its source text.
+    submission_name: str
+    submission: str
+    #: POPCORN_SEED's value, or None where the contract leaves it unset.
+    seed: int | None = None
+    multi_gpu: bool = False
+    #: Devices the worker may use; "cpu", or "cuda" for CUDA and ROCm alike.
+    device: str = "cpu"
+    #: Bytes of tensor data per case that judge and worker together may hold.
+    memory_bytes: int = 1 << 30
+
+    def to_payload(self) -> dict[str, Any]:
+        """The JSON object that `from_payload` reads."""
+        return {"version": VERSION, **asdict(self), "files": dict(self.files)}
+
+    @classmethod
+    def from_payload(cls, payload: Mapping[str, Any]) -> JudgeRequest:
+        """Parse what the daemon sent.
+
+        Raises:
+            RequestError: another version, or a key that is missing or unknown.
+        """
+        values = dict(payload)
+        version = values.pop("version", None)
+        if version != VERSION:
+            raise RequestError(f"judge request has version {version!r}, this harness understands {VERSION}")
+        try:
+            values["modes"] = tuple(
+                ModeRequest(**{**mode, "cases": tuple(mode["cases"])}) for mode in values["modes"]
+            )
+            values["worker_files"] = tuple(values["worker_files"])
+            return cls(**values)
+        except (KeyError, TypeError) as error:
+            raise RequestError(f"judge request does not parse: {error}") from error
