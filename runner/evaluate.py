@@ -1,0 +1,259 @@
+"""Evaluates one job on one slot: task, plan, container, verdict. Called by a slot's thread of the daemon, and by `eval`.
+
+Owns no database connection and no queue state: it gets a Job and returns a JobResult, or raises what went wrong on our
+side. Docker is reached only through `sandbox.engine`.
+"""
+
+from __future__ import annotations
+
+import platform
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+import tasks
+from runner import __version__
+from runner.errors import (
+    CancelledByRequest,
+    EngineUnavailableError,
+    EvaluationError,
+    TaskError,
+)
+from runner.gpus import GpuType, Registry, Vendor
+from runner.model import Artifact, Job, JobResult, Json, Progress, Slot
+from runner.plan import STAGE, Environment, Plan, make_plan, make_probe
+from runner.taskdef import from_stored
+from runner.verdict import Evidence, decide, invalid
+from sandbox.engine import Box, BoxReport, DockerEngine, EngineFacts
+from sandbox.errors import EngineUnavailable, SandboxError
+from sandbox.hostroot import HostRoot
+from sandbox.spec import Bind, DeviceDriver, Ending
+from sandbox.stage import stage
+
+_HOST_IMAGE = "host"
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationSettings:
+    """What the evaluator needs to know about this host."""
+
+    #: Interpreter of the evaluation environment (torch inside); never the daemon's own.
+    eval_python: Path
+    #: Where the harness is staged for read-only mounting.
+    state_dir: Path
+    host_name: str
+    #: Interpreter inside OCI images.
+    image_python: str = "/usr/bin/python3"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Prepared:
+    """What the probe found about one GPU type's containers."""
+
+    environment: Environment
+    system: Json = field(default_factory=dict)
+    probe_error: str | None = None
+
+
+class Evaluator:
+    """Threadsafe: one instance serves all slots of a host."""
+
+    def __init__(self, engine: DockerEngine, registry: Registry, settings: EvaluationSettings) -> None:
+        self._engine = engine
+        self._registry = registry
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._stage: Path | None = None
+        self._facts: EngineFacts | None = None
+        self._environments: dict[str, Environment] = {}
+        self._systems: dict[str, Json] = {}
+
+    def prepare(self, slots: Iterable[Slot]) -> None:
+        """Build the root file systems of these slots' GPU types and prove each with a probe container.
+
+        Raises:
+            EngineUnavailableError: no engine answers.
+            EvaluationError: the probe did not come back, with what the container said.
+        """
+        for slot in {slot.gpu_type: slot for slot in slots}.values():
+            gpu = self._registry.get(slot.gpu_type)
+            started = time.monotonic()
+            system = self._system(gpu, slot)
+            _log.info(
+                "environment_ready",
+                gpu_type=gpu.name,
+                image=self._environments[gpu.name].image,
+                torch=system.get("torch"),
+                seconds=round(time.monotonic() - started, 2),
+            )
+
+    def run(
+        self,
+        job: Job,
+        slot: Slot,
+        *,
+        cancel: threading.Event,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> JobResult:
+        """Evaluate a job in a fresh container on a slot.
+
+        Args:
+            job: the claimed job.
+            slot: where to run; nobody else uses its devices and cores meanwhile.
+            cancel: set by another thread to stop the run.
+            on_progress: called from this thread whenever the container reports progress.
+
+        Raises:
+            CancelledByRequest: `cancel` was set and the container is gone.
+            EngineUnavailableError: the engine went away or refuses containers.
+            EvaluationError: container or harness broke in a way the submission cannot have caused.
+        """
+        started_ns = time.monotonic_ns()
+        gpu = self._registry.get(job.gpu_type)
+        try:
+            task = from_stored(job.task, job.extra, origin=f"leaderboard {job.leaderboard!r}")
+            job.code.decode("utf-8")
+            environment = self._environment(gpu)
+            plan = make_plan(job, task, gpu, slot, environment)
+        except TaskError as error:
+            return invalid(str(error))
+        except UnicodeDecodeError as error:
+            return invalid(f"{job.file_name} is not UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}")
+        system = self._system(gpu, slot)
+        if cancel.is_set():
+            raise CancelledByRequest(f"job {job.id} was cancelled before its container started")
+        report, request_offset_ns = self._execute(plan, started_ns, cancel, on_progress)
+        if report.outcome.ending is Ending.CANCELLED:
+            raise CancelledByRequest(f"job {job.id} was cancelled after {report.outcome.wall_ns / 1e9:.1f} s")
+        evidence = Evidence(
+            steps=report.steps,
+            artifacts=tuple(
+                Artifact(name=name, media_type=media_type, data=data) for name, media_type, data in report.artifacts
+            ),
+            ok=report.ok,
+            message=report.message,
+            outcome=report.outcome,
+            request_offset_ns=request_offset_ns,
+            system=system,
+            runner=self._runner_info(slot, environment, plan),
+        )
+        return decide(job, task, plan, evidence)
+
+    def _execute(
+        self,
+        plan: Plan,
+        started_ns: int,
+        cancel: threading.Event,
+        on_progress: Callable[[Progress], None] | None,
+    ) -> tuple[BoxReport, int]:
+        """Start the container, run the request; the offset is the time until the container was ready for it."""
+
+        def forward(phase: str, done: int, total: int) -> None:
+            if on_progress is not None:
+                on_progress(Progress(phase=phase, done=done, total=total))
+
+        try:
+            with self._engine.start(plan.spec) as box:
+                offset_ns = time.monotonic_ns() - started_ns
+                self._attest(box)
+                return box.run(plan.request, on_progress=forward, cancel=cancel), offset_ns
+        except EngineUnavailable as error:
+            raise EngineUnavailableError(str(error)) from error
+        except SandboxError as error:
+            raise EvaluationError(str(error)) from error
+
+    @staticmethod
+    def _attest(box: Box) -> None:
+        """Refuse a container that is not locked down, before any byte of a submission enters.
+
+        Raises:
+            EvaluationError: the box does not report no-new-privileges and a seccomp filter.
+        """
+        expected = {"no_new_privs": 1, "seccomp": 2}
+        wrong = {key: box.facts.get(key) for key, value in expected.items() if box.facts.get(key) != value}
+        if wrong:
+            raise EvaluationError(
+                f"container {box.id[:12]} is not locked down: found {wrong}, expected {expected} "
+                "(does the engine or its runtime ignore security options? see `kernel-runner check`)"
+            )
+
+    def _environment(self, gpu: GpuType) -> Environment:
+        with self._lock:
+            known = self._environments.get(gpu.name)
+            if known is None:
+                known = self._environments[gpu.name] = self._make_environment(gpu)
+            return known
+
+    def _make_environment(self, gpu: GpuType) -> Environment:
+        try:
+            facts = self._facts = self._facts or self._engine.check()
+            if self._stage is None:
+                package = Path(tasks.__file__).parent
+                self._stage = stage(
+                    self._settings.state_dir / "stage",
+                    {"tasks/__init__.py": package / "__init__.py", "tasks/harness": package / "harness"},
+                )
+            staged = Bind(source=str(self._stage), target=STAGE)
+            if gpu.image == _HOST_IMAGE:
+                root = HostRoot(eval_python=self._settings.eval_python)
+                image, python = self._engine.ensure_host_root(root), root.python
+                binds = (*root.binds(), staged)
+            else:
+                image, python, binds = self._engine.image_id(gpu.image), self._settings.image_python, (staged,)
+        except EngineUnavailable as error:
+            raise EngineUnavailableError(str(error)) from error
+        except SandboxError as error:
+            raise EvaluationError(str(error)) from error
+        return Environment(image=image, python=python, binds=binds, device_driver=_driver(gpu, facts))
+
+    def _system(self, gpu: GpuType, slot: Slot) -> Json:
+        """KernelBot's system facts for a GPU type, measured once by the probe container.
+
+        Raises:
+            EngineUnavailableError, EvaluationError: the probe failed.
+        """
+        known = self._systems.get(gpu.name)
+        if known is not None:
+            return known
+        plan = make_probe(gpu, slot, self._environment(gpu))
+        report, _ = self._execute(plan, time.monotonic_ns(), threading.Event(), None)
+        step = next((step for step in report.steps if step.name == "facts"), None)
+        system = step.judged.details.get("system") if step is not None and step.judged is not None else None
+        if not report.ok or not isinstance(system, Mapping):
+            raise EvaluationError(
+                f"the probe container for GPU type {gpu.name} (image {gpu.image}, {plan.spec.python}) did not answer: "
+                f"{report.message or report.outcome.detail or report.outcome.ending} (see `kernel-runner check`)"
+            )
+        # The container's own host name is the same everywhere; the host's says where a run happened.
+        self._systems[gpu.name] = {**system, "hostname": self._settings.host_name}
+        return self._systems[gpu.name]
+
+    def _runner_info(self, slot: Slot, environment: Environment, plan: Plan) -> dict[str, Any]:
+        facts = self._facts
+        return {
+            "version": __version__,
+            "host": self._settings.host_name,
+            "slot": slot.name,
+            "gpu_type": slot.gpu_type,
+            "devices": [{"uuid": device.uuid, "name": device.name} for device in slot.devices],
+            "cpus": list(slot.cpus),
+            "image": environment.image,
+            "runtime": plan.spec.runtime,
+            "engine": None if facts is None else f"{facts.name} {facts.version}",
+            "kernel": platform.release(),
+        }
+
+
+def _driver(gpu: GpuType, facts: EngineFacts) -> DeviceDriver:
+    """How this engine is asked for devices of a type: CDI where it is on, the vendor's runtime else, nodes last."""
+    if gpu.vendor is Vendor.NONE or gpu.image == _HOST_IMAGE:
+        return DeviceDriver.NODES
+    if facts.cdi:
+        return DeviceDriver.CDI
+    return DeviceDriver.NVIDIA if gpu.vendor is Vendor.NVIDIA else DeviceDriver.NODES

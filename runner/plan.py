@@ -1,0 +1,357 @@
+"""From a claimed job to one sandbox and one request; pure, no I/O, no clock.
+
+Decides which programs run, with which cases, seeds, limits and files. Called by `runner.evaluate`; what comes back is
+judged by `runner.verdict`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from runner.errors import TaskError
+from runner.gpus.model import GpuType, Vendor
+from runner.model import Job, Mode, Slot
+from runner.taskdef import spec_line
+from runner.taskdef.model import HARNESS, SUBMISSION, Case, CuConfig, Harness, PyConfig, Ranking, Task
+from sandbox.protocol import PairRequest, Request, Step, StepsRequest
+from sandbox.spec import (
+    JUDGE_UID,
+    WORKER_UID,
+    Bind,
+    Boot,
+    DeviceDriver,
+    Devices,
+    Limits,
+    SandboxSpec,
+    Tmpfs,
+)
+from tasks.harness.request import JudgeRequest, ModeRequest
+
+#: Where the steward and the harness are mounted inside every container.
+STAGE = "/kernel-runner"
+CASES_FILE = "cases.txt"
+#: KernelBot gives the pre-compile run and nvcc this long (contract of its eval protocol).
+COMPILE_TIMEOUT_S = 120.0
+#: Added to the sum of the programs' own limits: imports, file transfer, killing. The inner limits always end first.
+WALL_MARGIN_S = 60.0
+#: The part of a container's memory that one case's tensors may fill (inputs, outputs, copies); torch takes the rest.
+TENSOR_MEMORY_SHARE = 0.5
+
+_PROCESS = 'import sys; sys.path.insert(0, "{stage}"); from {module} import main; sys.exit(main())'
+#: Files that hold what the worker must not know, whatever else a task calls private.
+_REFERENCE = "reference.py"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """The inside of a container for one GPU type, found once by the evaluator when it starts."""
+
+    image: str
+    python: str
+    binds: tuple[Bind, ...]
+    #: CDI, the NVIDIA runtime or plain nodes, whichever this engine offers for the type's vendor.
+    device_driver: DeviceDriver = DeviceDriver.NODES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What to start, what to ask, and what must come back."""
+
+    spec: SandboxSpec
+    request: Request
+    harness: Harness
+    #: Names of the steps that become rows of `leaderboard.runs`, in order.
+    run_names: tuple[str, ...]
+    #: Cases per run name.
+    case_counts: Mapping[str, int]
+
+
+def make_plan(job: Job, task: Task, gpu: GpuType, slot: Slot, environment: Environment) -> Plan:
+    """Plan one job.
+
+    Raises:
+        TaskError: the task cannot be evaluated as asked: no cases, no eval program, a language the GPU type lacks.
+    """
+    modes = _modes(job, task)
+    if task.harness is Harness.BUILTIN:
+        request: Request = _pair_request(job, task, gpu, modes)
+        boot = Boot(kind="pair", judge=_process(environment, "judge"), worker=_process(environment, "worker"))
+        budget_s = sum(mode.timeout_s for mode in modes)
+    else:
+        steps = _steps(job, task, gpu, slot, environment, modes)
+        request = StepsRequest(files=_files(job, task), steps=steps)
+        boot = Boot(kind="steps")
+        budget_s = sum(step.timeout_s for step in steps)
+    return Plan(
+        spec=make_spec(gpu, slot, environment, boot, wall_s=budget_s + WALL_MARGIN_S, labels=_labels(job)),
+        request=request,
+        harness=task.harness,
+        run_names=tuple(mode.name for mode in modes),
+        case_counts={mode.name: len(mode.cases) for mode in modes},
+    )
+
+
+def make_probe(gpu: GpuType, slot: Slot, environment: Environment) -> Plan:
+    """Plan a run without a submission: it proves that judge and worker start here and returns the facts of the box."""
+    boot = Boot(kind="pair", judge=_process(environment, "judge"), worker=_process(environment, "worker"))
+    request = JudgeRequest(
+        modes=(),
+        files={},
+        worker_files=(),
+        submission_name="submission.py",
+        submission="",
+        device=_device(gpu),
+    )
+    return Plan(
+        spec=make_spec(gpu, slot, environment, boot, wall_s=WALL_MARGIN_S, labels={"kernel-runner.job": "probe"}),
+        request=PairRequest(payload=request.to_payload()),
+        harness=Harness.BUILTIN,
+        run_names=("facts",),
+        case_counts={"facts": 0},
+    )
+
+
+def make_spec(  # noqa: D417 the arguments are records
+    gpu: GpuType, slot: Slot, environment: Environment, boot: Boot, *, wall_s: float, labels: Mapping[str, str]
+) -> SandboxSpec:
+    """The container for a slot; the same for every submission on a GPU type.
+
+    Args:
+        wall_s: seconds from the request to the end of the report, after which the container is killed.
+    """
+    scratch_bytes = gpu.scratch_mib << 20
+    tmpfs = [
+        Tmpfs(target="/work", size_bytes=scratch_bytes, uid=WORKER_UID, gid=WORKER_UID),
+        Tmpfs(target="/tmp", size_bytes=scratch_bytes, uid=WORKER_UID, gid=WORKER_UID, mode=0o1777),  # noqa: S108 the container's own
+    ]
+    if boot.kind == "pair":
+        tmpfs.append(Tmpfs(target="/judge", size_bytes=scratch_bytes, uid=JUDGE_UID, gid=JUDGE_UID))
+    return SandboxSpec(
+        image=environment.image,
+        python=environment.python,
+        boot=boot,
+        limits=Limits(
+            wall_s=wall_s,
+            memory_bytes=int(gpu.memory_gib * (1 << 30)),
+            pids=gpu.pids,
+            cpus=slot.cpus,
+            mems=None if slot.numa_node is None else (slot.numa_node,),
+            shm_bytes=gpu.shm_mib << 20,
+        ),
+        binds=environment.binds,
+        tmpfs=tuple(tmpfs),
+        devices=_devices(slot, environment),
+        environment={
+            "HOME": "/work",
+            "TMPDIR": "/tmp",  # noqa: S108 the container's own
+            "USER": "worker",
+            "LOGNAME": "worker",
+            "LANG": "C.UTF-8",
+            "PATH": _path(environment.python),
+            # Sources live on a tmpfs that is thrown away: compiled files would only cost memory.
+            "PYTHONDONTWRITEBYTECODE": "1",
+            **gpu.environment,
+        },
+        labels=labels,
+        runtime=gpu.runtime,
+    )
+
+
+def _path(python: str) -> str:
+    own = python.rpartition("/")[0]
+    system = ("/usr/local/cuda/bin", "/opt/rocm/bin", "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin")
+    return ":".join(dict.fromkeys((own, *system, "/sbin", "/bin")))
+
+
+def _labels(job: Job) -> dict[str, str]:
+    return {
+        "kernel-runner.job": str(job.id),
+        "kernel-runner.attempt": str(job.attempt),
+        "kernel-runner.submission": str(job.submission_id),
+    }
+
+
+def _process(environment: Environment, name: str) -> tuple[str, ...]:
+    return (environment.python, "-I", "-c", _PROCESS.format(stage=STAGE, module=f"tasks.harness.{name}"))
+
+
+def _devices(slot: Slot, environment: Environment) -> Devices | None:
+    if not slot.devices:
+        return None
+    match environment.device_driver:
+        case DeviceDriver.CDI:
+            vendor = "nvidia.com/gpu" if slot.devices[0].vendor == Vendor.NVIDIA else "amd.com/gpu"
+            return Devices(driver=DeviceDriver.CDI, ids=tuple(f"{vendor}={device.uuid}" for device in slot.devices))
+        case DeviceDriver.NVIDIA:
+            return Devices(driver=DeviceDriver.NVIDIA, ids=tuple(device.uuid for device in slot.devices))
+        case DeviceDriver.NODES:
+            nodes = dict.fromkeys(node for device in slot.devices for node in device.nodes)
+            return Devices(driver=DeviceDriver.NODES, ids=tuple(nodes))
+
+
+def _device(gpu: GpuType) -> str:
+    return "cpu" if gpu.vendor is Vendor.NONE else "cuda"
+
+
+def _modes(job: Job, task: Task) -> tuple[ModeRequest, ...]:
+    cases = task.cases_for(job.gpu_type)
+    tests, benchmarks = cases.tests or (), cases.benchmarks or ()
+    ranked = benchmarks[-1:] if task.ranking_by is Ranking.LAST else benchmarks
+    test = ModeRequest(name="test", cases=_lines(tests), timeout_s=task.test_timeout_s)
+    benchmark = ModeRequest(name="benchmark", cases=_lines(ranked), timeout_s=task.benchmark_timeout_s)
+    leaderboard = ModeRequest(name="leaderboard", cases=_lines(ranked), timeout_s=task.ranked_timeout_s)
+    match job.mode:
+        case Mode.TEST:
+            modes: tuple[ModeRequest, ...] = (test,)
+        case Mode.BENCHMARK:
+            modes = (benchmark,)
+        case Mode.PROFILE:
+            modes = tuple(
+                ModeRequest(name=f"profile.{index}", cases=(line,), timeout_s=task.benchmark_timeout_s)
+                for index, line in enumerate(_lines(benchmarks))
+            )
+        case Mode.LEADERBOARD | Mode.PRIVATE:
+            modes = (test, benchmark, leaderboard)
+    empty = [mode.name for mode in modes if not mode.cases]
+    if empty or not modes:
+        what = "tests" if empty == ["test"] else "benchmarks"
+        raise TaskError(
+            f"leaderboard {job.leaderboard!r}: mode {job.mode} on {job.gpu_type} needs {what}, the task has none "
+            f"(add `{what}` to task.yml, or `cases` for this GPU type to runner.yml)"
+        )
+    return modes
+
+
+def _lines(cases: tuple[Case, ...]) -> tuple[str, ...]:
+    return tuple(spec_line(case) for case in cases)
+
+
+def derived_seed(secret_seed: int, job_id: int) -> int:
+    """The seed that an in-process eval gets for a secret job, so that no submission ever sees the board's own.
+
+    Returns:
+        An int below 2**31, as KernelBot's secret seeds are (numpy needs less than 2**32).
+    """
+    digest = hmac.new(str(secret_seed).encode(), f"job {job_id}".encode(), hashlib.sha256).digest()
+    return int.from_bytes(digest[:4]) & 0x7FFF_FFFF
+
+
+def _pair_request(job: Job, task: Task, gpu: GpuType, modes: tuple[ModeRequest, ...]) -> PairRequest:
+    main = task.config.main if isinstance(task.config, PyConfig) else None
+    if main is None:
+        raise TaskError(
+            f"leaderboard {job.leaderboard!r}: the built-in harness evaluates lang py, the task says {task.lang} "
+            "(set `harness: program` in runner.yml and give the task an eval program)"
+        )
+    hidden = {_REFERENCE, *task.extra.private}
+    # The task's own eval program stays out: the judge replaces it, and it may describe hidden cases.
+    files = {name: text for name, text in task.files.items() if text not in (SUBMISSION, HARNESS) and name != main}
+    request = JudgeRequest(
+        modes=modes,
+        files=files,
+        worker_files=tuple(name for name in files if name not in hidden),
+        submission_name=task.submission_name,
+        submission=job.code.decode("utf-8"),
+        seed=job.secret_seed if job.secret else task.seed,
+        multi_gpu=task.multi_gpu,
+        device=_device(gpu),
+        memory_bytes=int(gpu.memory_gib * (1 << 30) * TENSOR_MEMORY_SHARE),
+    )
+    return PairRequest(payload=request.to_payload())
+
+
+def _files(job: Job, task: Task) -> dict[str, bytes]:
+    found = [name for name, text in task.files.items() if text == HARNESS]
+    if found:
+        raise TaskError(
+            f"leaderboard {job.leaderboard!r}: files.{found[0]} is {HARNESS}, but the task is evaluated by its own "
+            "program (remove `harness: program` from runner.yml, or give the file a source)"
+        )
+    return {name: job.code if text == SUBMISSION else text.encode() for name, text in task.files.items()}
+
+
+def _steps(  # noqa: PLR0917 six records, each of another type
+    job: Job, task: Task, gpu: GpuType, slot: Slot, environment: Environment, modes: tuple[ModeRequest, ...]
+) -> tuple[Step, ...]:
+    if isinstance(task.config, CuConfig):
+        if gpu.vendor is Vendor.AMD:
+            raise TaskError(
+                f"leaderboard {job.leaderboard!r}: lang cu needs nvcc, {gpu.name} is an AMD type "
+                "(offer the leaderboard on NVIDIA types only)"
+            )
+        compile_steps = _nvcc_steps(task, task.config, gpu)
+        program: tuple[str, ...] = ("./eval.out",)
+    else:
+        if task.config.main not in task.files:
+            raise TaskError(
+                f"leaderboard {job.leaderboard!r}: config.main is {task.config.main!r}, which is none of the task's "
+                f"files ({', '.join(task.files)})"
+            )
+        compile_steps = _precompile_steps(task, environment)
+        program = (environment.python, task.config.main)
+    env: dict[str, str] = {}
+    if task.multi_gpu:
+        env["POPCORN_GPUS"] = str(max(1, len(slot.devices)))
+    seed = derived_seed(job.secret_seed, job.id) if job.secret else task.seed
+    if seed is not None:
+        env["POPCORN_SEED"] = str(seed)
+    return compile_steps + tuple(
+        Step(
+            name=mode.name,
+            argv=(*program, mode.name.partition(".")[0], CASES_FILE),
+            env=env,
+            timeout_s=mode.timeout_s,
+            files={CASES_FILE: ("\n".join(mode.cases) + "\n").encode()},
+            continue_if="always" if job.mode is Mode.PROFILE else "passed",
+        )
+        for mode in modes
+    )
+
+
+def _precompile_steps(task: Task, environment: Environment) -> tuple[Step, ...]:
+    """Importing the submission once fills its compile caches before the first mode; its failure is no verdict."""
+    return (
+        Step(
+            name="compile",
+            argv=(environment.python, task.submission_name),
+            env={"POPCORN_SEED": "1"},
+            timeout_s=COMPILE_TIMEOUT_S,
+            result_pipe=False,
+        ),
+    )
+
+
+def _nvcc_steps(task: Task, config: CuConfig, gpu: GpuType) -> tuple[Step, ...]:
+    if gpu.vendor is Vendor.NONE:
+        arch: tuple[str, ...] = ()
+    elif gpu.nvcc_arch is None:
+        arch = ("-arch=native",)
+    else:
+        arch = (f"-gencode=arch=compute_{gpu.nvcc_arch},code=sm_{gpu.nvcc_arch}",)
+    argv = (
+        "nvcc",
+        "--std=c++20",
+        "-O3",
+        "-DNDEBUG",
+        *arch,
+        *(f"-I{path}" for path in config.include_dirs),
+        *(f"-D{name}={value}" for name, value in config.defines.items()),
+        *config.sources,
+        "-o",
+        "eval.out",
+    )
+    return (
+        Step(name="nvcc-version", argv=("nvcc", "--version"), timeout_s=30.0, result_pipe=False, continue_if="exit_0"),
+        Step(
+            name="compile",
+            argv=argv,
+            timeout_s=COMPILE_TIMEOUT_S,
+            result_pipe=False,
+            continue_if="exit_0",
+            # The program must not find the sources it was judged by.
+            remove_after=tuple(task.files),
+        ),
+    )
