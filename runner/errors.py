@@ -6,6 +6,7 @@
     ├── SubmissionError        the database refused a submission: show the message to the user
     ├── NotFoundError          no such submission, leaderboard, job or GPU type
     ├── StaleAttemptError      the job was taken over or ended by someone else: drop the result
+    ├── CancelledByRequest     the evaluation stopped because its cancel event was set: the caller knows why
     └── InfrastructureError    our fault: verdict `internal_error`, the job is retried
         ├── DatabaseUnavailableError
         ├── EngineUnavailableError     (from sandbox.errors, re-raised at the evaluate layer)
@@ -37,6 +38,10 @@ class NotFoundError(KernelRunnerError):
 
 class StaleAttemptError(KernelRunnerError):
     """The job is no longer ours: another attempt claimed it, or it has ended."""
+
+
+class CancelledByRequest(KernelRunnerError):
+    """The evaluation stopped because it was asked to; there is no result."""
 
 
 class InfrastructureError(KernelRunnerError):

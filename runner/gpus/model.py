@@ -1,4 +1,4 @@
-"""Record of one GPU type. Pure."""
+"""Record of one GPU type, as `runner/gpus/*.toml` and the operator's overlay describe it. Pure."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ class GpuType:
     count: int = 1
     #: Regular expressions, any of which the whole device name must match (NVML name, amdsmi market name).
     device_names: tuple[str, ...] = ()
+    #: Whether slots of this type are made for devices found at start-up; False: only where `slots` names the type.
+    detect: bool = True
     #: nvcc's -gencode architecture, e.g. "90a"; None compiles for the device that is there (`-arch=native`).
     nvcc_arch: str | None = None
     #: "host" or an OCI image reference.

@@ -1,0 +1,220 @@
+"""The registry of GPU types: reads the built-in files and the operator's overlay, validates them, answers by name.
+
+Owns the file format of `*.toml` GPU types. Must not look at devices or the environment; `runner.devices` matches what
+is plugged in against what is read here. Called by the daemon, the command line and the evaluation.
+
+One file describes one type. A file of the overlay replaces the type of the same name or adds one; with
+`extends = "H100"` it starts from that type and changes only the keys it names. In an overlay a file may extend the type
+it replaces.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+
+from runner.errors import ConfigError, NotFoundError
+from runner.gpus.model import GpuType, Vendor
+
+BUILTIN: Final = Path(__file__).parent
+
+#: What a type may be called: it stands in SQL text arrays, URLs and container labels.
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
+_ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
+_NVCC_ARCH = r"^[1-9][0-9]{1,2}[af]?$"
+
+_Name = Annotated[str, StringConstraints(pattern=_NAME)]
+
+
+class _Entry(BaseModel):
+    """The keys of one file, after `extends` was applied; the fields are `GpuType`'s."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: _Name
+    vendor: Vendor
+    description: str = Field(default="", max_length=500)
+    aliases: tuple[_Name, ...] = ()
+    count: int = Field(default=1, ge=1, le=64)
+    device_names: tuple[str, ...] = ()
+    detect: bool = True
+    nvcc_arch: Annotated[str, StringConstraints(pattern=_NVCC_ARCH)] | None = None
+    image: str = Field(default="host", min_length=1)
+    runtime: str = Field(default="runc", min_length=1)
+    environment: dict[Annotated[str, StringConstraints(pattern=_ENV_NAME)], str] = Field(default_factory=dict)
+    memory_gib: float = Field(default=8.0, ge=0.25, le=16384)
+    pids: int = Field(default=512, ge=16, le=4_194_304)
+    shm_mib: int = Field(default=64, ge=1)
+    scratch_mib: int = Field(default=1024, ge=16)
+
+    @field_validator("device_names")
+    @classmethod
+    def _compile(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in patterns:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
+        return patterns
+
+
+@dataclass(frozen=True, kw_only=True)
+class _File:
+    """One parsed file, before `extends` is applied."""
+
+    path: Path
+    name: str
+    extends: str | None
+    keys: Mapping[str, Any]
+
+
+class Registry:
+    """The GPU types this installation knows. Immutable."""
+
+    def __init__(self, types: Iterable[GpuType]) -> None:
+        self._types: Final = {entry.name: entry for entry in sorted(types, key=lambda entry: entry.name)}
+        self._by_alias: Final = {alias: entry for entry in self._types.values() for alias in entry.aliases}
+
+    @classmethod
+    def load(cls, overlay: Path | None = None) -> Registry:
+        """Read the built-in types and, if it exists, the overlay directory.
+
+        Raises:
+            ConfigError: a file does not parse, has an unknown or invalid key, extends an unknown type, or takes a name
+                or alias that is in use.
+        """
+        builtin = _read_directory(BUILTIN)
+        types = {file.name: _build(file, base=builtin, chain=()) for file in builtin.values()}
+        origin = {file.name: file.path for file in builtin.values()}
+        if overlay is not None and overlay.is_dir():
+            changed = _read_directory(overlay)
+            for file in changed.values():
+                types[file.name] = _build(file, base=builtin | changed, chain=(), shadowed=builtin)
+                origin[file.name] = file.path
+        _refuse_clashes(types.values(), origin)
+        return cls(types.values())
+
+    def get(self, name: str) -> GpuType:
+        """The type of that name or alias.
+
+        Raises:
+            NotFoundError: there is none; names the nearest.
+        """
+        found = self._types.get(name) or self._by_alias.get(name)
+        if found is not None:
+            return found
+        known = [*self._types, *self._by_alias]
+        near = get_close_matches(name.lower(), [entry.lower() for entry in known], n=1, cutoff=0.5)
+        hint = next((f"; did you mean {entry!r}?" for entry in known if near and entry.lower() == near[0]), "")
+        raise NotFoundError(f"GPU type {name!r} is not known, expected one of {', '.join(self._types)}{hint}")
+
+    def all(self) -> tuple[GpuType, ...]:
+        """Every type, by name."""
+        return tuple(self._types.values())
+
+    def matching(self, vendor: Vendor, device_name: str) -> tuple[GpuType, ...]:
+        """The types, detected or not, one of whose `device_names` matches the whole name of a vendor's device."""
+        return tuple(
+            entry
+            for entry in self._types.values()
+            if entry.vendor is vendor and any(re.fullmatch(pattern, device_name) for pattern in entry.device_names)
+        )
+
+
+def _read_directory(directory: Path) -> dict[str, _File]:
+    files: dict[str, _File] = {}
+    for path in sorted(directory.glob("*.toml")):
+        file = _read(path)
+        if file.name in files:
+            raise ConfigError(
+                f"GPU type {file.name!r} is described twice: {files[file.name].path} and {path}; delete one of them"
+            )
+        files[file.name] = file
+    return files
+
+
+def _read(path: Path) -> _File:
+    try:
+        keys = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not a TOML file: {error}") from error
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    known = [*_Entry.model_fields, "extends"]
+    for key in keys:
+        if key not in known:
+            near = get_close_matches(key, known, n=1, cutoff=0)
+            raise ConfigError(f"{path}: key {key!r} is not known, the nearest valid key is {near[0]!r}")
+    name, extends = keys.get("name"), keys.pop("extends", None)
+    if not isinstance(name, str):
+        raise ConfigError(f"{path}: name={name!r}, expected a string such as {path.stem!r}")
+    if extends is not None and not isinstance(extends, str):
+        raise ConfigError(f"{path}: extends={extends!r}, expected the name of a GPU type")
+    return _File(path=path, name=name, extends=extends, keys=keys)
+
+
+def _build(
+    file: _File, *, base: Mapping[str, _File], chain: tuple[str, ...], shadowed: Mapping[str, _File] | None = None
+) -> GpuType:
+    """The type of one file. `base` holds what it may extend, `shadowed` what it replaces and may extend by its name."""
+    keys = _resolve(file, base=base, chain=chain, shadowed=shadowed or {})
+    try:
+        # Through JSON, because only there does strict validation still take a list for a tuple and a string for an enum.
+        entry = _Entry.model_validate_json(json.dumps(keys, default=str), strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(str(part) for part in first["loc"])
+        found = "nothing" if first["type"] == "missing" else f"{first['input']!r}"
+        raise ConfigError(f"{file.path}: {key}: found {found}, expected: {first['msg']}") from error
+    return GpuType(**{field: getattr(entry, field) for field in _Entry.model_fields})
+
+
+def _resolve(
+    file: _File, *, base: Mapping[str, _File], chain: tuple[str, ...], shadowed: Mapping[str, _File]
+) -> dict[str, Any]:
+    """The keys of a file on top of those it extends; an `environment` table is merged, every other key replaced."""
+    if file.extends is None:
+        return dict(file.keys)
+    if file.name in chain:
+        raise ConfigError(f"{file.path}: extends runs in a circle: {' -> '.join((*chain, file.name))}")
+    itself = file.extends == file.name
+    parent = (shadowed if itself else base).get(file.extends)
+    if parent is None or parent is file:
+        near = get_close_matches(file.extends, sorted(set(base) - {file.name}), n=1, cutoff=0)
+        hint = f"; the nearest is {near[0]!r}" if near else ""
+        raise ConfigError(f"{file.path}: extends={file.extends!r}, expected the name of another GPU type{hint}")
+    inherited = _resolve(parent, base=base, chain=() if itself else (*chain, file.name), shadowed=shadowed)
+    # Two types of one alias would clash, and a base's alias means the base.
+    if not itself:
+        inherited.pop("aliases", None)
+    merged = inherited | dict(file.keys)
+    if isinstance(inherited.get("environment"), dict) and isinstance(file.keys.get("environment"), dict):
+        merged["environment"] = inherited["environment"] | file.keys["environment"]
+    return merged
+
+
+def _refuse_clashes(types: Iterable[GpuType], origin: Mapping[str, Path]) -> None:
+    taken: dict[str, str] = {}
+    entries = list(types)
+    for entry in entries:
+        taken[entry.name.lower()] = entry.name
+    if len(taken) != len(entries):
+        names = sorted(entry.name for entry in entries)
+        pairs = [name for name in names if taken[name.lower()] != name]
+        raise ConfigError(f"GPU type {pairs[0]!r} differs from {taken[pairs[0].lower()]!r} by case only; rename one")
+    for entry in entries:
+        for alias in entry.aliases:
+            owner = taken.setdefault(alias.lower(), entry.name)
+            if owner != entry.name or alias.lower() == entry.name.lower():
+                raise ConfigError(
+                    f"{origin[entry.name]}: alias {alias!r} of GPU type {entry.name!r} already names {owner!r}; "
+                    "names and aliases are unique whatever their case"
+                )
