@@ -1,4 +1,4 @@
-"""Evaluates one job on one slot: task, plan, container, verdict. Called by a slot's thread of the daemon, and by `eval`.
+"""Evaluates one job on one slot: task, plan, container, verdict. Called by the daemon's slot threads and by `eval`.
 
 Owns no database connection and no queue state: it gets a Job and returns a JobResult, or raises what went wrong on our
 side. Docker is reached only through `sandbox.engine`.

