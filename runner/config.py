@@ -1,0 +1,233 @@
+"""The configuration of a host: one TOML file, overridden by the environment, validated once.
+
+Owns every setting's name, default and meaning, and is the only module of the daemon that reads the environment. Must
+not connect to anything. Called by the command line, which hands the result down; docs/configuration.md says the same in
+prose and a test holds the two together.
+
+Precedence, highest first: `KERNEL_RUNNER_<KEY>`; `DATABASE_URL` and `DOCKER_HOST`; the file; the default.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
+
+from runner.errors import ConfigError
+
+DEFAULT_PATH: Final = Path("/etc/kernel-runner/config.toml")
+PREFIX: Final = "KERNEL_RUNNER_"
+#: Names the configuration file; no key of the file itself.
+PATH_VARIABLE: Final = "KERNEL_RUNNER_CONFIG"
+#: Names that other tools share with us, and the key each one sets.
+_SHARED_VARIABLES: Final = {"DATABASE_URL": "database_url", "DOCKER_HOST": "docker_host"}
+_SECRET: Final = frozenset({"database_url"})
+
+
+class SlotConfig(BaseModel):
+    """One slot as the operator writes it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    gpu_type: str = Field(min_length=1)
+    #: UUIDs, PCI addresses or indices; as many as the type's `count`.
+    devices: tuple[str, ...] = ()
+    #: Logical processors; empty: a fair share of those no other slot names.
+    cpus: tuple[Annotated[int, Field(ge=0)], ...] = ()
+
+    @field_validator("devices", mode="before")
+    @classmethod
+    def _indices(cls, value: object) -> object:
+        """Let a device be written as its bare index."""
+        if isinstance(value, list | tuple):
+            return tuple(str(item) if isinstance(item, int) and not isinstance(item, bool) else item for item in value)
+        return value
+
+
+def _kind(value: object) -> str:
+    """Which branch of `"auto" or ...` the operator meant, so that an error speaks of that one only."""
+    return "word" if isinstance(value, str) and not re.fullmatch(r"-?\d+", value) else "value"
+
+
+_Word = Annotated[Literal["auto"], Tag("word")]
+_Slots = Annotated[_Word | Annotated[tuple[SlotConfig, ...], Tag("value")], Discriminator(_kind)]
+_Count = Annotated[_Word | Annotated[int, Field(ge=0, le=1024), Tag("value")], Discriminator(_kind)]
+
+
+class Config(BaseModel):
+    """Every setting. Frozen; its repr holds no password."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    database_url: str | None = Field(default=None, repr=False, min_length=1)
+    docker_host: str | None = Field(default=None, min_length=1)
+    host_name: str = Field(default_factory=socket.gethostname, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$")
+    state_dir: Path = Path("/var/lib/kernel-runner")
+    eval_python: Path | None = None
+    gpus_dir: Path = Path("/etc/kernel-runner/gpus.d")
+    slots: _Slots = "auto"
+    cpu_slots: _Count = "auto"
+    reserve_cpus: int = Field(default=0, ge=0)
+    lease_s: float = Field(default=30.0, ge=1.0, le=3600.0)
+    heartbeat_s: float = Field(default=5.0, gt=0.0)
+    poll_s: float = Field(default=2.0, gt=0.0, le=300.0)
+    drain_timeout_s: float = Field(default=1800.0, ge=0.0)
+    max_run_s: float = Field(default=7200.0, gt=0.0)
+    log_format: Literal["auto", "json", "console"] = "auto"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @field_validator("state_dir", "eval_python", "gpus_dir")
+    @classmethod
+    def _absolute(cls, value: Path | None) -> Path | None:
+        if value is not None and not value.is_absolute():
+            raise ValueError("an absolute path: a service has no working directory to speak of")
+        return value
+
+    @model_validator(mode="after")
+    def _heartbeats_fit_the_lease(self) -> Self:
+        if self.heartbeat_s > self.lease_s / 3:
+            raise ValueError(
+                f"heartbeat_s={self.heartbeat_s:g} and lease_s={self.lease_s:g}: expected heartbeat_s to be at most a "
+                "third of lease_s, so that two lost heartbeats do not lose a job"
+            )
+        return self
+
+    @classmethod
+    def load(cls, path: Path | None = None, *, environ: Mapping[str, str] | None = None) -> Config:
+        """Read the file (`path`, else $KERNEL_RUNNER_CONFIG, else the default path if it exists) and the environment.
+
+        Raises:
+            ConfigError: a named file is missing or does not parse, a key is unknown, or a value is wrong.
+        """
+        environ = os.environ if environ is None else environ
+        if path is None and PATH_VARIABLE in environ:
+            path = Path(environ[PATH_VARIABLE])
+        values: dict[str, Any] = {}
+        origin: dict[str, str] = {}
+        if path is not None or DEFAULT_PATH.is_file():
+            path = path or DEFAULT_PATH
+            values = _read(path)
+            origin = {key: f"{path}: {key}" for key in values}
+        for variable, key, text in _overrides(environ):
+            values[key] = _parse(key, text)
+            origin[key] = f"environment: {variable}"
+        return _validate(values, origin)
+
+    def require_database_url(self) -> str:
+        """The connection string.
+
+        Raises:
+            ConfigError: none was given.
+        """
+        if self.database_url is None:
+            raise ConfigError(
+                "no database: set DATABASE_URL or database_url in the configuration, "
+                "e.g. postgresql://runner@db.example/kernelbot"
+            )
+        return self.database_url
+
+    def require_eval_python(self) -> Path:
+        """The interpreter of the evaluation environment.
+
+        Raises:
+            ConfigError: none was given, or it cannot be executed.
+        """
+        if self.eval_python is None:
+            raise ConfigError(
+                "eval_python is not set: expected the interpreter of an environment with torch and numpy, which "
+                "submissions run in and which is not the daemon's, e.g. eval_python = \"/opt/kernel-runner/eval/bin/"
+                'python" (or KERNEL_RUNNER_EVAL_PYTHON)'
+            )
+        if not self.eval_python.is_file():
+            raise ConfigError(f"eval_python={str(self.eval_python)!r}: no such file, expected a Python interpreter")
+        if not os.access(self.eval_python, os.X_OK):
+            raise ConfigError(f"eval_python={str(self.eval_python)!r} is not executable; chmod +x it or name another")
+        return self.eval_python
+
+    def public(self) -> dict[str, Any]:
+        """Every setting as plain data that may be logged: passwords are masked."""
+        shown = self.model_dump(mode="json")
+        if self.database_url is not None:
+            shown["database_url"] = mask_password(self.database_url)
+        return shown
+
+
+def mask_password(text: str) -> str:
+    """The text with passwords in URLs and in `password=` parameters replaced by asterisks."""
+    text = re.sub(r"(\b[a-z][a-z0-9+.-]*://[^\s:/@]*):[^\s/]*@", r"\1:***@", text, flags=re.IGNORECASE)
+    return re.sub(r"(password\s*=\s*)('(?:\\.|[^'\\])*'|[^\s&]+)", r"\1***", text, flags=re.IGNORECASE)
+
+
+def notify_socket(environ: Mapping[str, str] | None = None) -> str | None:
+    """Where the service manager listens for readiness (`sd_notify`), or None when there is no service manager."""
+    return (os.environ if environ is None else environ).get("NOTIFY_SOCKET") or None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: no such configuration file") from error
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not a TOML file: {error}") from error
+    for key in values:
+        if key not in Config.model_fields:
+            raise ConfigError(f"{path}: key {key!r} is not known, the nearest valid key is {_nearest(key)!r}")
+    return values
+
+
+def _overrides(environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """(variable, key, text) in rising precedence; an empty variable counts as absent, as it does for Docker."""
+    found = [(name, key, environ[name]) for name, key in _SHARED_VARIABLES.items() if environ.get(name)]
+    for name in sorted(environ):
+        if not name.startswith(PREFIX) or name == PATH_VARIABLE:
+            continue
+        key = name.removeprefix(PREFIX).lower()
+        if key not in Config.model_fields:
+            near = PREFIX + _nearest(key).upper()
+            raise ConfigError(f"environment variable {name} is not known, the nearest valid one is {near}")
+        if environ[name]:
+            found.append((name, key, environ[name]))
+    return found
+
+
+def _parse(key: str, text: str) -> object:
+    """`slots` is JSON unless it is a word; everything else is read by pydantic from the text."""
+    if key == "slots" and text.lstrip().startswith("["):
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise ConfigError(f"environment: {PREFIX}SLOTS is not JSON: {error}") from error
+    return text
+
+
+def _validate(values: Mapping[str, Any], origin: Mapping[str, str]) -> Config:
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key, *rest = [part for part in first["loc"] if part not in ("word", "value")] or [""]
+        if not key:
+            raise ConfigError(str(first["ctx"]["error"])) from None
+        where = origin.get(str(key), f"default: {key}")
+        where += "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest)
+        if first["type"] == "extra_forbidden":
+            near = get_close_matches(str(rest[-1]), SlotConfig.model_fields, n=1, cutoff=0)[0]
+            raise ConfigError(f"{where} is not known, the nearest valid key is {near!r}") from None
+        found = "a value that is not shown" if key in _SECRET else repr(first["input"])
+        # The cause would print the input, and with it a password.
+        raise ConfigError(f"{where}: found {found}, expected: {first['msg'].removeprefix('Value error, ')}") from None
+
+
+def _nearest(key: str) -> str:
+    return get_close_matches(key.lower(), Config.model_fields, n=1, cutoff=0)[0]

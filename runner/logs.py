@@ -1,0 +1,112 @@
+"""Structured logs: JSON lines for the journal, readable lines on a terminal, the job's ids on every line.
+
+Owns how a log line looks and what may never be in one: passwords, tokens, seeds and source code. Must not decide what
+is worth logging. `configure` is called once per process by the command line; everyone else calls `get_logger`, and the
+thread that runs a job wraps it in `job_context`.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from typing import Any, Final, Literal, TextIO, cast
+
+import structlog
+from structlog.typing import FilteringBoundLogger, Processor
+
+from runner.config import mask_password
+from runner.model import Job
+
+#: Values under these keys are never written, whatever they hold.
+_FORBIDDEN: Final = frozenset(
+    {"code", "database_url", "dsn", "password", "request", "secret", "secret_seed", "seed", "task", "token"}
+)
+_LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+_MAX_VALUE_CHARS: Final = 8000
+
+
+def configure(log_format: Literal["auto", "json", "console"], level: str, stream: TextIO | None = None) -> None:
+    """Set up logging for this process.
+
+    Lines go to `stream` (standard error by default). `auto` is `console` on a terminal and `json` elsewhere. Libraries
+    that use the standard `logging` are heard from WARNING upwards, through the same lines.
+    """
+    stream = sys.stderr if stream is None else stream
+    console = log_format == "console" or (log_format == "auto" and stream.isatty())
+    # Neither renderer may show local variables with a traceback: they hold submissions and connection strings.
+    renderer: Processor = (
+        structlog.dev.ConsoleRenderer(
+            colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback, pad_event_to=0
+        )
+        if console
+        else structlog.processors.JSONRenderer(default=str)
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="%H:%M:%S" if console else "iso", utc=not console),
+            structlog.processors.format_exc_info,
+            _clean,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
+        logger_factory=structlog.WriteLoggerFactory(file=stream),
+        # Loggers are made at import time, before this function runs, and tests configure more than once.
+        cache_logger_on_first_use=False,
+    )
+    root = logging.getLogger()
+    for handler in [handler for handler in root.handlers if isinstance(handler, _Bridge)]:
+        root.removeHandler(handler)
+    root.addHandler(_Bridge(level=logging.WARNING))
+    logging.captureWarnings(capture=True)
+
+
+def get_logger(name: str) -> FilteringBoundLogger:
+    """A logger whose lines carry `component=name`."""
+    return cast("FilteringBoundLogger", structlog.get_logger(component=name))
+
+
+@contextmanager
+def job_context(job: Job, **more: str) -> Iterator[None]:
+    """Put the ids of a job on every line this thread logs; `run` is job and attempt in one word, to search for."""
+    with structlog.contextvars.bound_contextvars(
+        job=job.id,
+        submission=job.submission_id,
+        attempt=job.attempt,
+        run=f"{job.id}.{job.attempt}",
+        leaderboard=job.leaderboard,
+        gpu_type=job.gpu_type,
+        mode=str(job.mode),
+        **more,
+    ):
+        yield
+
+
+class _Bridge(logging.Handler):
+    """Hands the lines of libraries that use the standard `logging` to structlog."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        get_logger(record.name).log(record.levelno, record.getMessage(), exc_info=record.exc_info)
+
+
+def _clean(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Mask what must not be logged, and cap what is too long for a line."""
+    for key, value in event.items():
+        event[key] = "[not logged]" if key in _FORBIDDEN else _safe(value)
+    return event
+
+
+def _safe(value: object) -> object:
+    if isinstance(value, str):
+        text = mask_password(value)
+        return text if len(text) <= _MAX_VALUE_CHARS else f"{text[:_MAX_VALUE_CHARS]}… ({len(text)} characters)"
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"[{len(value)} bytes]"
+    if isinstance(value, dict):
+        return {key: "[not logged]" if key in _FORBIDDEN else _safe(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_safe(item) for item in value]
+    return value if value is None or isinstance(value, int | float) else _safe(str(value))
