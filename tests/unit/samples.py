@@ -1,0 +1,131 @@
+"""Records that several unit tests start from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from runner.gpus.model import GpuType, Vendor
+from runner.model import Job, Mode, Slot
+from runner.plan import Environment
+from runner.taskdef.model import SUBMISSION, CuConfig, Extra, Harness, Lang, PyConfig, Ranking, Task
+from sandbox.protocol import Judged, StepResult
+from sandbox.spec import Ending, Outcome
+
+CPU = GpuType(name="CPU", vendor=Vendor.NONE)
+H100 = GpuType(name="H100", vendor=Vendor.NVIDIA, nvcc_arch="90a")
+MI300 = GpuType(name="MI300", vendor=Vendor.AMD)
+SLOT = Slot(name="cpu0", gpu_type="CPU", devices=(), cpus=(0, 1))
+ENVIRONMENT = Environment(image="sha256:abc", python="/opt/eval/bin/python", binds=())
+
+
+def job(*, mode: Mode = Mode.LEADERBOARD, secret: bool = False, gpu_type: str = "CPU", code: bytes = b"x = 1\n") -> Job:
+    """A claimed job of user u on leaderboard `board`."""
+    now = datetime(2026, 1, 2, tzinfo=UTC)
+    return Job(
+        id=7,
+        attempt=2,
+        submission_id=3,
+        leaderboard="board",
+        gpu_type=gpu_type,
+        mode=mode,
+        secret=secret,
+        user_id="u",
+        file_name="mine.py",
+        code=code,
+        task={},
+        extra=None,
+        secret_seed=123456,
+        failures=0,
+        max_attempts=3,
+        created_at=now,
+        started_at=now,
+    )
+
+
+def task(
+    *,
+    harness: Harness = Harness.BUILTIN,
+    ranking_by: Ranking = Ranking.GEOM,
+    tests: int = 2,
+    benchmarks: int = 2,
+    seed: int | None = None,
+    multi_gpu: bool = False,
+    extra_files: Mapping[str, str] | None = None,
+    private: tuple[str, ...] = (),
+) -> Task:
+    """A Python task with numbered cases."""
+    return Task(
+        files={
+            "submission.py": SUBMISSION,
+            "reference.py": "reference",
+            "task.py": "types",
+            "eval.py": "program",
+            **(extra_files or {}),
+        },
+        lang=Lang.PY,
+        config=PyConfig(main="eval.py"),
+        tests=tuple({"size": 10 + index, "seed": index} for index in range(tests)),
+        benchmarks=tuple({"size": 100 + index, "seed": index} for index in range(benchmarks)),
+        test_timeout_s=11,
+        benchmark_timeout_s=22,
+        ranked_timeout_s=33,
+        ranking_by=ranking_by,
+        seed=seed,
+        multi_gpu=multi_gpu,
+        extra=Extra(harness=harness, private=private),
+    )
+
+
+def cu_task() -> Task:
+    """A CUDA C++ task with two sources and a header."""
+    return Task(
+        files={"eval.cu": "main", "submission.cuh": SUBMISSION, "util.h": "header"},
+        lang=Lang.CU,
+        config=CuConfig(sources=("eval.cu",), include_dirs=("inc",), defines={"N": "4"}, compile_flags=("--ignored",)),
+        tests=({"size": 1},),
+        benchmarks=({"size": 2},),
+    )
+
+
+def outcome(*, ending: Ending = Ending.COMPLETED, oom_kills: int | None = 0, wall_ns: int = 5_000_000_000) -> Outcome:
+    """How a container ended."""
+    return Outcome(
+        ending=ending,
+        exit_code=0,
+        oom_kills=oom_kills,
+        pids_denied=0,
+        peak_memory_bytes=1 << 20,
+        cpu_ns=1_000_000,
+        wall_ns=wall_ns,
+    )
+
+
+def step(
+    name: str,
+    result: Mapping[str, str],
+    *,
+    exit_code: int | None = 0,
+    signal: int | None = None,
+    timed_out: bool = False,
+    output_limit: bool = False,
+    stdout: str = "",
+    stderr: str = "",
+    judged: Judged | None = None,
+    duration_ns: int = 1_000_000_000,
+) -> StepResult:
+    """A finished step that took one second."""
+    return StepResult(
+        name=name,
+        command=f"python eval.py {name} cases.txt",
+        start_ns=10,
+        duration_ns=duration_ns,
+        exit_code=exit_code,
+        signal=signal,
+        timed_out=timed_out,
+        output_limit=output_limit,
+        stdout=stdout,
+        stderr=stderr,
+        result=result,
+        judged=judged,
+    )

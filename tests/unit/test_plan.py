@@ -1,0 +1,204 @@
+"""What is planned for a job: programs, cases, seeds, files, limits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from runner.errors import TaskError
+from runner.gpus.model import Vendor
+from runner.model import Device, Mode
+from runner.plan import CASES_FILE, Plan, derived_seed, make_plan, make_probe
+from runner.taskdef.model import HARNESS, CaseSet, Extra, Harness, Ranking, Task
+from sandbox.protocol import PairRequest, Step, StepsRequest
+from sandbox.spec import DeviceDriver
+from tasks.harness.request import JudgeRequest
+from tests.unit import samples
+
+
+def judge_request(plan: Plan) -> JudgeRequest:
+    """The judge's request inside a plan."""
+    assert isinstance(plan.request, PairRequest)
+    return JudgeRequest.from_payload(plan.request.payload)
+
+
+def steps(plan: Plan) -> dict[str, Step]:
+    """The programs inside a plan, by name."""
+    assert isinstance(plan.request, StepsRequest)
+    return {step.name: step for step in plan.request.steps}
+
+
+def planned(task: Task, *, mode: Mode = Mode.LEADERBOARD, secret: bool = False) -> Plan:
+    """A plan on the CPU type."""
+    return make_plan(samples.job(mode=mode, secret=secret), task, samples.CPU, samples.SLOT, samples.ENVIRONMENT)
+
+
+@pytest.mark.parametrize(
+    ("mode", "names"),
+    [
+        (Mode.TEST, ("test",)),
+        (Mode.BENCHMARK, ("benchmark",)),
+        (Mode.LEADERBOARD, ("test", "benchmark", "leaderboard")),
+        (Mode.PRIVATE, ("test", "benchmark", "leaderboard")),
+        (Mode.PROFILE, ("profile.0", "profile.1")),
+    ],
+)
+@pytest.mark.parametrize("harness", Harness)
+def test_each_mode_runs_its_chain(mode: Mode, names: tuple[str, ...], harness: Harness) -> None:
+    """The rows a mode leaves behind are those of the contract, under either harness."""
+    plan = planned(samples.task(harness=harness), mode=mode)
+    assert plan.run_names == names
+
+
+def test_the_worker_is_not_given_the_reference_the_eval_program_or_private_files() -> None:
+    """Only the judge sees what would give the answer away."""
+    task = samples.task(extra_files={"hidden.py": "secret cases", "utils.py": "helpers"}, private=("hidden.py",))
+    request = judge_request(planned(task))
+    assert set(request.files) == {"reference.py", "task.py", "hidden.py", "utils.py"}
+    assert set(request.worker_files) == {"task.py", "utils.py"}
+    assert request.submission == "x = 1\n"
+
+
+def test_the_public_run_has_the_tasks_seed_and_the_secret_run_the_boards() -> None:
+    """POPCORN_SEED is unset for a public run unless the task names one."""
+    assert judge_request(planned(samples.task())).seed is None
+    assert judge_request(planned(samples.task(seed=5))).seed == 5
+    assert judge_request(planned(samples.task(seed=5), secret=True)).seed == 123456
+
+
+def test_an_in_process_eval_never_receives_the_boards_seed() -> None:
+    """A secret run of a third-party program gets a seed derived for this job, which differs between jobs."""
+    program = steps(planned(samples.task(harness=Harness.PROGRAM), secret=True))["test"]
+    assert program.env == {"POPCORN_SEED": str(derived_seed(123456, 7))}
+    assert derived_seed(123456, 7) != derived_seed(123456, 8)
+    assert 0 <= derived_seed(123456, 7) < 2**31
+
+
+def test_ranking_by_last_sends_only_the_last_benchmark() -> None:
+    """KernelBot sends one line for benchmark and leaderboard when only the last counts; profile sees them all."""
+    task = samples.task(ranking_by=Ranking.LAST, benchmarks=3)
+    request = judge_request(planned(task))
+    assert [mode.cases for mode in request.modes[1:]] == [("size: 102; seed: 2",)] * 2
+    assert len(planned(task, mode=Mode.PROFILE).run_names) == 3
+
+
+def test_the_programs_of_a_third_party_task() -> None:
+    """A pre-compile run whose failure is ignored, then one program per mode with its own limit and cases file."""
+    plan = planned(samples.task(harness=Harness.PROGRAM))
+    programs = steps(plan)
+    assert list(programs) == ["compile", "test", "benchmark", "leaderboard"]
+    compile_step = programs["compile"]
+    assert compile_step.argv == ("/opt/eval/bin/python", "submission.py")
+    assert (compile_step.env, compile_step.continue_if, compile_step.result_pipe) == (
+        {"POPCORN_SEED": "1"},
+        "always",
+        False,
+    )
+    assert programs["leaderboard"].argv == ("/opt/eval/bin/python", "eval.py", "leaderboard", CASES_FILE)
+    assert [programs[name].timeout_s for name in ("test", "benchmark", "leaderboard")] == [11, 22, 33]
+    assert programs["test"].files == {CASES_FILE: b"size: 10; seed: 0\nsize: 11; seed: 1\n"}
+    assert isinstance(plan.request, StepsRequest)
+    assert plan.request.files["submission.py"] == b"x = 1\n"
+
+
+def test_multi_gpu_programs_learn_the_number_of_devices() -> None:
+    """POPCORN_GPUS is set for multi_gpu tasks only."""
+    slot = replace(samples.SLOT, devices=tuple(Device(uuid=f"u{i}", name="x", vendor="amd", index=i) for i in range(8)))
+    task = samples.task(harness=Harness.PROGRAM, multi_gpu=True)
+    plan = make_plan(samples.job(), task, samples.CPU, slot, samples.ENVIRONMENT)
+    assert steps(plan)["test"].env == {"POPCORN_GPUS": "8"}
+
+
+def test_cuda_sources_are_compiled_for_the_type_and_removed_before_they_run() -> None:
+    """The type's architecture, the task's includes and defines; not its compile flags, which KernelBot ignores."""
+    plan = make_plan(samples.job(), samples.cu_task(), samples.H100, samples.SLOT, samples.ENVIRONMENT)
+    programs = steps(plan)
+    assert list(programs) == ["nvcc-version", "compile", "test", "benchmark", "leaderboard"]
+    argv = programs["compile"].argv
+    assert "-gencode=arch=compute_90a,code=sm_90a" in argv
+    assert {"-Iinc", "-DN=4", "eval.cu", "--std=c++20", "-O3"} <= set(argv)
+    assert "--ignored" not in argv
+    assert set(programs["compile"].remove_after) == {"eval.cu", "submission.cuh", "util.h"}
+    assert programs["test"].argv == ("./eval.out", "test", CASES_FILE)
+
+
+def test_a_case_set_of_the_gpu_type_replaces_the_tasks_cases() -> None:
+    """runner.yml gives small devices small cases."""
+    task = replace(samples.task(), extra=Extra(harness=Harness.BUILTIN, cases={"CPU": CaseSet(tests=({"size": 1},))}))
+    request = judge_request(planned(task))
+    assert request.modes[0].cases == ("size: 1",)
+    assert len(request.modes[1].cases) == 2
+
+
+def test_devices_are_asked_for_by_the_engines_driver() -> None:
+    """CDI names carry the vendor's kind; without CDI the NVIDIA runtime gets UUIDs and AMD its nodes."""
+    device = Device(uuid="GPU-1", name="H100", vendor="nvidia", index=0, nodes=("/dev/nvidia0", "/dev/nvidiactl"))
+    slot = replace(samples.SLOT, devices=(device,))
+    for driver, ids in (
+        (DeviceDriver.CDI, ("nvidia.com/gpu=GPU-1",)),
+        (DeviceDriver.NVIDIA, ("GPU-1",)),
+        (DeviceDriver.NODES, ("/dev/nvidia0", "/dev/nvidiactl")),
+    ):
+        environment = replace(samples.ENVIRONMENT, device_driver=driver)
+        plan = make_plan(samples.job(), samples.task(), samples.H100, slot, environment)
+        assert plan.spec.devices is not None
+        assert (plan.spec.devices.driver, plan.spec.devices.ids) == (driver, ids)
+
+
+def test_the_wall_limit_lies_outside_the_programs_own_limits() -> None:
+    """An outer limit shorter than the inner ones would lose results."""
+    pair = planned(samples.task())
+    assert pair.spec.limits.wall_s > 11 + 22 + 33
+    programs = planned(samples.task(harness=Harness.PROGRAM))
+    assert programs.spec.limits.wall_s > 120 + 11 + 22 + 33
+
+
+def test_the_container_inherits_no_environment_and_knows_its_job() -> None:
+    """Every variable is listed; labels name job, attempt and submission."""
+    spec = planned(samples.task()).spec
+    assert set(spec.environment) == {
+        "HOME",
+        "TMPDIR",
+        "USER",
+        "LOGNAME",
+        "LANG",
+        "PATH",
+        "PYTHONDONTWRITEBYTECODE",
+    }
+    assert spec.labels == {
+        "kernel-runner.job": "7",
+        "kernel-runner.attempt": "2",
+        "kernel-runner.submission": "3",
+    }
+    assert spec.limits.cpus == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("task", "mode", "words"),
+    [
+        (samples.task(tests=0), Mode.TEST, "needs tests"),
+        (samples.task(benchmarks=0), Mode.BENCHMARK, "needs benchmarks"),
+        (samples.task(benchmarks=0), Mode.PROFILE, "needs benchmarks"),
+        (replace(samples.cu_task(), extra=Extra(harness=Harness.BUILTIN)), Mode.TEST, "evaluates lang py"),
+        (samples.task(harness=Harness.PROGRAM, extra_files={"own.py": HARNESS}), Mode.TEST, "files.own.py"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_refused_with_a_sentence(task: Task, mode: Mode, words: str) -> None:
+    """A task that lacks what the mode needs is no reason to start a container."""
+    with pytest.raises(TaskError, match=words):
+        planned(task, mode=mode)
+
+
+def test_cuda_sources_are_refused_on_amd() -> None:
+    """There is no nvcc for an AMD type."""
+    assert samples.MI300.vendor is Vendor.AMD
+    with pytest.raises(TaskError, match="AMD"):
+        make_plan(samples.job(), samples.cu_task(), samples.MI300, samples.SLOT, samples.ENVIRONMENT)
+
+
+def test_the_probe_asks_for_facts_and_holds_no_submission() -> None:
+    """The daemon's own container at start-up runs no mode."""
+    plan = make_probe(samples.CPU, samples.SLOT, samples.ENVIRONMENT)
+    request = judge_request(plan)
+    assert (request.modes, request.submission, plan.run_names) == ((), "", ("facts",))

@@ -1,0 +1,284 @@
+"""From reports and endings to verdicts, scores and rows; what a container says is checked, not believed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import pytest
+
+from runner.errors import EvaluationError
+from runner.model import JobResult, Mode, Verdict
+from runner.plan import make_plan
+from runner.taskdef.model import Harness, Ranking, Task
+from runner.verdict import Evidence, decide, limit_lines
+from sandbox.protocol import Judged, StepResult
+from sandbox.spec import Ending, Outcome
+from tests.unit import samples
+
+TEST_PASS = {"test-count": "2", "test.0.spec": "a", "test.0.status": "pass", "test.1.status": "pass", "check": "pass"}
+BENCH_PASS = {"benchmark-count": "2", "benchmark.0.mean": "1000", "benchmark.1.mean": "4000", "check": "pass"}
+
+
+def judged(verdict: str = "accepted", message: str | None = None) -> Judged:
+    """The judge's word."""
+    return Judged(
+        verdict=verdict,
+        message=message,
+        assurance={"correctness": "judge", "timing": "audited"},
+        details={"system": {"gpu": "CPU", "torch": "2"}, "bound_ns": 5},
+    )
+
+
+def decided(
+    steps: tuple[StepResult, ...],
+    *,
+    task: Task | None = None,
+    mode: Mode = Mode.LEADERBOARD,
+    outcome: Outcome | None = None,
+    ok: bool | None = True,
+    message: str | None = None,
+) -> JobResult:
+    """The result of a job that reported these steps; the task's harness is its own program unless given."""
+    task = task or samples.task(harness=Harness.PROGRAM)
+    job = samples.job(mode=mode)
+    plan = make_plan(job, task, samples.CPU, samples.SLOT, samples.ENVIRONMENT)
+    evidence = Evidence(
+        steps=steps,
+        artifacts=(),
+        ok=ok,
+        message=message,
+        outcome=outcome or samples.outcome(),
+        request_offset_ns=100,
+        system={"gpu": "CPU", "hostname": "h"},
+        runner={"host": "h"},
+    )
+    return decide(job, task, plan, evidence)
+
+
+def chain(leaderboard: Mapping[str, str] = BENCH_PASS) -> tuple[StepResult, ...]:
+    """A passed leaderboard chain of a third-party program."""
+    return (
+        samples.step("compile", {}),
+        samples.step("test", TEST_PASS),
+        samples.step("benchmark", BENCH_PASS),
+        samples.step("leaderboard", leaderboard),
+    )
+
+
+def test_a_passed_chain_is_accepted_and_scored() -> None:
+    """Three rows, a score in seconds on the leaderboard row alone, geometric mean of the means."""
+    result = decided(chain())
+    assert result.verdict is Verdict.ACCEPTED
+    assert [run.mode for run in result.runs] == ["test", "benchmark", "leaderboard"]
+    assert [run.score_s for run in result.runs[:2]] == [None, None]
+    score = result.runs[2].score_s
+    assert score is not None
+    assert math.isclose(score, 2000e-9)
+    assert result.runs[2].system_info["runner"]["assurance"] == {"correctness": "in_process", "timing": "claimed"}
+
+
+@pytest.mark.parametrize(("ranking", "score_s"), [(Ranking.MEAN, 2500e-9), (Ranking.GEOM, 2000e-9)])
+def test_scores_follow_the_ranking_rule(ranking: Ranking, score_s: float) -> None:
+    """Arithmetic or geometric mean over all benchmarks."""
+    result = decided(chain(), task=samples.task(harness=Harness.PROGRAM, ranking_by=ranking))
+    assert result.runs[2].score_s is not None
+    assert math.isclose(result.runs[2].score_s, score_s)
+
+
+def test_ranking_by_last_scores_its_one_benchmark() -> None:
+    """Only one line was sent, so one comes back."""
+    one = {"benchmark-count": "1", "benchmark.0.mean": "3000", "check": "pass"}
+    steps = (samples.step("test", TEST_PASS), samples.step("benchmark", one), samples.step("leaderboard", one))
+    result = decided(steps, task=samples.task(harness=Harness.PROGRAM, ranking_by=Ranking.LAST))
+    assert result.runs[2].score_s is not None
+    assert math.isclose(result.runs[2].score_s, 3000e-9)
+
+
+def test_private_runs_are_never_scored() -> None:
+    """The secret chain of mode private leaves rows without a score."""
+    assert [run.score_s for run in decided(chain(), mode=Mode.PRIVATE).runs] == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("leaderboard", "words"),
+    [
+        ({"benchmark-count": "0", "check": "pass"}, "0 benchmarks"),
+        ({"check": "pass"}, "None benchmarks"),
+        ({**BENCH_PASS, "benchmark-count": "3"}, "3 benchmarks"),
+        ({**BENCH_PASS, "benchmark-count": "9" * 40}, "None benchmarks"),
+        ({**BENCH_PASS, "benchmark.0.mean": "0"}, "mean '0'"),
+        ({**BENCH_PASS, "benchmark.0.mean": "-5"}, "mean '-5'"),
+        ({**BENCH_PASS, "benchmark.1.mean": "nan"}, "mean 'nan'"),
+        ({**BENCH_PASS, "benchmark.1.mean": "inf"}, "mean 'inf'"),
+        ({**BENCH_PASS, "benchmark.1.mean": "fast"}, "mean 'fast'"),
+        ({**BENCH_PASS, "benchmark.1.mean": "9e12"}, "longer than"),
+    ],
+)
+def test_a_pass_with_impossible_numbers_is_rejected(leaderboard: dict[str, str], words: str) -> None:
+    """In-process results can be forged; what cannot be true is not believed and gets no score."""
+    result = decided(chain(leaderboard))
+    assert result.verdict is Verdict.REJECTED
+    assert words in (result.error or "")
+    assert result.runs[2].score_s is None
+    assert not result.runs[2].passed
+
+
+def test_a_forged_check_without_tests_is_rejected() -> None:
+    """`check: pass` alone is what a forger writes."""
+    result = decided((samples.step("test", {"check": "pass"}),), mode=Mode.TEST)
+    assert result.verdict is Verdict.REJECTED
+    assert not result.runs[0].passed
+
+
+@pytest.mark.parametrize(
+    ("step", "verdict", "words"),
+    [
+        (
+            samples.step(
+                "test",
+                {"test-count": "2", "test.1.spec": "n: 5", "test.1.status": "fail", "test.1.error": "off by one"},
+                exit_code=112,
+            ),
+            Verdict.WRONG_ANSWER,
+            "case 1 (n: 5): off by one",
+        ),
+        (samples.step("test", {"check": "fail"}, exit_code=0), Verdict.WRONG_ANSWER, "check: fail"),
+        (samples.step("test", {}, exit_code=0), Verdict.RUNTIME_ERROR, "exit code 0 without a result"),
+        (samples.step("test", {}, exit_code=None, signal=11), Verdict.RUNTIME_ERROR, "signal 11"),
+        (samples.step("test", {}, exit_code=113), Verdict.INVALID, "could not read its cases"),
+        (samples.step("test", TEST_PASS, exit_code=None, timed_out=True), Verdict.TIME_LIMIT, "time limit"),
+        (samples.step("test", TEST_PASS, exit_code=None, output_limit=True), Verdict.OUTPUT_LIMIT, "bytes of output"),
+    ],
+)
+def test_what_an_eval_program_did_decides_the_verdict(step: StepResult, verdict: Verdict, words: str) -> None:
+    """The result lines, limits and signals are the evidence; an exit code alone is none."""
+    result = decided((samples.step("compile", {}), step), mode=Mode.TEST)
+    assert result.verdict is verdict
+    assert words in (result.error or "")
+    assert not result.runs[0].passed
+
+
+def test_a_timeout_leaves_an_empty_result_and_exit_code_114() -> None:
+    """KernelBot's readers know a timed-out run by these."""
+    result = decided((samples.step("test", TEST_PASS, exit_code=None, timed_out=True),), mode=Mode.TEST)
+    assert result.runs[0].result == {}
+    assert result.runs[0].meta["exit_code"] == 114
+    assert result.runs[0].meta["success"] is False
+
+
+def test_a_kernel_kill_for_memory_is_the_submissions_fault() -> None:
+    """The cgroup's counter turns an unexplained end into memory_limit, whether or not the harness survived."""
+    outcome = samples.outcome(oom_kills=1)
+    died = decided((samples.step("test", {}, exit_code=None, signal=9),), mode=Mode.TEST, outcome=outcome)
+    assert died.verdict is Verdict.MEMORY_LIMIT
+    gone = decided((), mode=Mode.TEST, outcome=samples.outcome(ending=Ending.DIED, oom_kills=2), ok=None)
+    assert gone.verdict is Verdict.MEMORY_LIMIT
+
+
+@pytest.mark.parametrize(
+    ("outcome", "ok"),
+    [
+        (samples.outcome(ending=Ending.DIED), None),
+        (samples.outcome(ending=Ending.DIED, oom_kills=None), None),
+        (samples.outcome(ending=Ending.BAD_REPORT), None),
+        (samples.outcome(), False),
+        (samples.outcome(), True),
+    ],
+)
+def test_a_container_that_breaks_without_a_cause_of_the_submissions_is_our_fault(
+    outcome: Outcome, ok: bool | None
+) -> None:
+    """No report, a broken protocol or a failed harness is retried, never held against the user."""
+    with pytest.raises(EvaluationError):
+        decided((), mode=Mode.TEST, outcome=outcome, ok=ok)
+
+
+def test_the_outer_deadline_is_a_time_limit() -> None:
+    """Killed from outside with nothing reported: the whole evaluation took too long."""
+    result = decided((), mode=Mode.TEST, outcome=samples.outcome(ending=Ending.DEADLINE), ok=None)
+    assert result.verdict is Verdict.TIME_LIMIT
+
+
+def test_a_chain_stops_where_it_failed() -> None:
+    """Rows exist for what ran; the verdict is the first failure's."""
+    failed = samples.step("benchmark", {"benchmark-count": "2", "benchmark.0.status": "fail", "check": "fail"})
+    result = decided((samples.step("compile", {}), samples.step("test", TEST_PASS), failed))
+    assert result.verdict is Verdict.WRONG_ANSWER
+    assert [run.passed for run in result.runs] == [True, False]
+
+
+def test_the_judges_word_decides_under_the_built_in_harness() -> None:
+    """Verdict, sentence, assurance and system facts come from the judge."""
+    step = samples.step("test", {"check": "fail", "test-count": "2"}, judged=judged("wrong_answer", "case 1 is wrong"))
+    result = decided((step,), task=samples.task(), mode=Mode.TEST)
+    assert (result.verdict, result.error) == (Verdict.WRONG_ANSWER, "case 1 is wrong")
+    assert result.report["assurance"] == {"correctness": "judge", "timing": "audited"}
+    assert result.runs[0].system_info["torch"] == "2"
+    assert result.report["steps"][0]["judged"]["details"] == {"bound_ns": 5}
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        samples.step("test", TEST_PASS),
+        samples.step("test", TEST_PASS, judged=judged("splendid")),
+        samples.step("test", TEST_PASS, judged=judged("internal_error", "broke")),
+        samples.step("test", {"test-count": "2"}, judged=judged()),
+        samples.step("test", {"test-count": "1", "check": "pass"}, judged=judged()),
+    ],
+)
+def test_a_judge_that_contradicts_itself_is_our_fault(step: StepResult) -> None:
+    """No verdict, an unknown one, a pass without check or with too few cases: the harness is broken."""
+    with pytest.raises(EvaluationError):
+        decided((step,), task=samples.task(), mode=Mode.TEST)
+
+
+def test_a_step_reported_twice_is_our_fault() -> None:
+    """The steward sends each step once."""
+    with pytest.raises(EvaluationError, match="twice"):
+        decided((samples.step("test", TEST_PASS), samples.step("test", TEST_PASS)), mode=Mode.TEST)
+
+
+def test_meta_has_kernelbots_keys_and_times_are_offsets() -> None:
+    """The row's meta is read by KernelBot's own tools key by key."""
+    run = decided(chain()).runs[0]
+    assert set(run.meta) == {"stdout", "stderr", "success", "exit_code", "command", "duration"}
+    assert run.meta["duration"] == 1.0
+    assert (run.start_offset_ns, run.end_offset_ns) == (110, 1_000_000_110)
+
+
+def test_compilation_of_a_python_task_shows_only_when_an_extension_was_built() -> None:
+    """KernelBot stores it exactly when the first import's output has the extension's define."""
+    assert decided(chain()).runs[0].compilation is None
+    built = samples.step("compile", {}, stdout="c++ -DTORCH_EXTENSION_NAME=x ...\n")
+    compilation = decided((built, *chain()[1:])).runs[0].compilation
+    assert compilation is not None
+    assert compilation["nvcc_found"] is False
+    assert compilation["success"] is True
+
+
+def test_a_cuda_source_that_does_not_compile_is_a_compile_error() -> None:
+    """No program ran; the first error line is the sentence."""
+    steps = (
+        samples.step("nvcc-version", {}, stdout="release 13.0"),
+        samples.step("compile", {}, exit_code=2, stderr="note\neval.cu(3): error: no such thing\n"),
+    )
+    result = decided(steps, task=samples.cu_task(), mode=Mode.TEST)
+    assert result.verdict is Verdict.COMPILE_ERROR
+    assert "no such thing" in (result.error or "")
+    assert result.runs == ()
+
+
+def test_a_missing_nvcc_is_our_fault() -> None:
+    """The image lacks the toolkit: the submission is not to blame."""
+    with pytest.raises(EvaluationError, match="nvcc"):
+        decided((samples.step("nvcc-version", {}, exit_code=127),), task=samples.cu_task(), mode=Mode.TEST)
+
+
+def test_output_is_cut_at_whole_lines_as_kernelbot_cuts_it() -> None:
+    """Up to 16284 characters in whole lines, then how many lines are missing; one longer line keeps nothing."""
+    assert limit_lines("a\nb\n") == "a\nb\n"
+    cut = limit_lines("x" * 99 + "\n" + "y" * 20_000 + "\nz\n")
+    assert cut == "x" * 99 + "\n" + "[...] 2 lines omitted"
+    assert limit_lines("x" * 20_000) == "[...] 1 lines omitted"
