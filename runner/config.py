@@ -231,3 +231,8 @@ def _validate(values: Mapping[str, Any], origin: Mapping[str, str]) -> Config:
 
 def _nearest(key: str) -> str:
     return get_close_matches(key.lower(), Config.model_fields, n=1, cutoff=0)[0]
+
+
+def process_environment() -> Mapping[str, str]:
+    """The environment of this process, for what is handed on to child processes on purpose (the development stack)."""
+    return os.environ

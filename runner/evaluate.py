@@ -48,6 +48,8 @@ class EvaluationSettings:
     #: Where the harness is staged for read-only mounting.
     state_dir: Path
     host_name: str
+    #: Cap on one evaluation, from the request to the end of the report.
+    max_run_s: float
     #: Interpreter inside OCI images.
     image_python: str = "/usr/bin/python3"
 
@@ -120,7 +122,7 @@ class Evaluator:
             task = from_stored(job.task, job.extra, origin=f"leaderboard {job.leaderboard!r}")
             job.code.decode("utf-8")
             environment = self._environment(gpu)
-            plan = make_plan(job, task, gpu, slot, environment)
+            plan = make_plan(job, task, gpu, slot, environment, max_run_s=self._settings.max_run_s)
         except TaskError as error:
             return invalid(str(error))
         except UnicodeDecodeError as error:

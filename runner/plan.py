@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -69,8 +70,24 @@ class Plan:
     case_counts: Mapping[str, int]
 
 
-def make_plan(job: Job, task: Task, gpu: GpuType, slot: Slot, environment: Environment) -> Plan:
+def make_plan(
+    job: Job,
+    task: Task,
+    gpu: GpuType,
+    slot: Slot,
+    environment: Environment,
+    *,
+    max_run_s: float = math.inf,
+) -> Plan:
     """Plan one job.
+
+    Args:
+        job: what to evaluate, in which mode.
+        task: the parsed task of its leaderboard.
+        gpu: the registry's entry for the job's GPU type.
+        slot: where it will run.
+        environment: the inside of the type's containers.
+        max_run_s: the operator's cap on one evaluation; never lengthens the task's own limits.
 
     Raises:
         TaskError: the task cannot be evaluated as asked: no cases, no eval program, a language the GPU type lacks.
@@ -86,7 +103,9 @@ def make_plan(job: Job, task: Task, gpu: GpuType, slot: Slot, environment: Envir
         boot = Boot(kind="steps")
         budget_s = sum(step.timeout_s for step in steps)
     return Plan(
-        spec=make_spec(gpu, slot, environment, boot, wall_s=budget_s + WALL_MARGIN_S, labels=_labels(job)),
+        spec=make_spec(
+            gpu, slot, environment, boot, wall_s=min(budget_s + WALL_MARGIN_S, max_run_s), labels=_labels(job)
+        ),
         request=request,
         harness=task.harness,
         run_names=tuple(mode.name for mode in modes),

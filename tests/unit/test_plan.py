@@ -154,6 +154,13 @@ def test_the_wall_limit_lies_outside_the_programs_own_limits() -> None:
     assert programs.spec.limits.wall_s > 120 + 11 + 22 + 33
 
 
+def test_the_operators_cap_shortens_the_wall_limit() -> None:
+    """max_run_s bounds one evaluation whatever the task allows, and never lengthens it."""
+    arguments = (samples.job(), samples.task(), samples.CPU, samples.SLOT, samples.ENVIRONMENT)
+    assert make_plan(*arguments, max_run_s=5).spec.limits.wall_s == 5
+    assert make_plan(*arguments, max_run_s=1e6).spec.limits.wall_s < 1000
+
+
 def test_the_container_inherits_no_environment_and_knows_its_job() -> None:
     """Every variable is listed; labels name job, attempt and submission."""
     spec = planned(samples.task()).spec
