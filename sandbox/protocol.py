@@ -3,7 +3,8 @@
 A frame is a 4-byte big-endian length followed by that many bytes of UTF-8 JSON, one object with a `type`. Bytes travel
 as base64 in keys that end in `_b64`. Both sides check lengths before they read.
 
-Daemon to container: one `request`, then stdin is closed.
+Daemon to container: one `request`. The daemon keeps stdin open until it has the `end` frame and has read the cgroup's
+counters: an earlier end of file means that the daemon is gone, and the container ends.
 Container to daemon, in order: `ready` once (before the request is read), any number of `progress`, `step` and
 `artifact`, one `end`.
 
@@ -172,6 +173,64 @@ class PairRequest:
 
 
 Request = StepsRequest | PairRequest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far the phase named is."""
+
+    phase: str
+    done: int
+    total: int
+
+    def to_message(self) -> dict[str, Any]:
+        """The `progress` frame."""
+        return {"type": "progress", **asdict(self)}
+
+    @classmethod
+    def from_message(cls, message: Mapping[str, Any]) -> Progress:
+        """Parse a `progress` frame.
+
+        Raises:
+            FrameError: a missing key or a value of the wrong type.
+        """
+        try:
+            return cls(
+                phase=_typed(message, "phase", str)[:100],
+                done=_typed(message, "done", int),
+                total=_typed(message, "total", int),
+            )
+        except KeyError as error:
+            raise FrameError(f"progress frame lacks {error.args[0]!r}") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifact:
+    """A file that comes back with the report."""
+
+    name: str
+    media_type: str
+    data: bytes
+
+    def to_message(self) -> dict[str, Any]:
+        """The `artifact` frame."""
+        return {"type": "artifact", "name": self.name, "media_type": self.media_type, "data_b64": to_b64(self.data)}
+
+    @classmethod
+    def from_message(cls, message: Mapping[str, Any]) -> Artifact:
+        """Parse an `artifact` frame.
+
+        Raises:
+            FrameError: a missing key, a value of the wrong type, or no base64.
+        """
+        try:
+            return cls(
+                name=_typed(message, "name", str)[:255],
+                media_type=_typed(message, "media_type", str)[:100],
+                data=from_b64(_typed(message, "data_b64", str)),
+            )
+        except KeyError as error:
+            raise FrameError(f"artifact frame lacks {error.args[0]!r}") from error
 
 
 @dataclass(frozen=True, kw_only=True)

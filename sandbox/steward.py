@@ -1,0 +1,118 @@
+"""The steward: process 1 of every sandbox. Starts judge, worker or programs, and talks to the daemon. Trusted.
+
+Theory of operation. The engine starts it as uid 0 with the capabilities SETUID, SETGID and KILL, no new privileges, the
+seccomp profile, a read-only root, and a boot document as argument. It says `ready` with what it sees of its box, reads
+one request, runs it (steward_pair, steward_steps), says `end`, and holds until the daemon closes the line, so that the
+counters of the cgroup can still be read. If the line closes earlier, the daemon is gone and the container ends.
+
+It must not run a submission's code, import torch, or read what a submission wrote other than as bytes. It is one
+thread; every wait is a select that hears the daemon, the children and the clock. The engine bounds the whole from
+outside. Standard library only: this runs inside the container.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import stat
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from sandbox import protocol
+from sandbox.steward_box import Box, Line, parse_boot
+from sandbox.steward_pair import Pair
+from sandbox.steward_process import DaemonGone, Reaper, StewardError
+from sandbox.steward_steps import run_steps
+
+#: Exit codes of the container: the line was used properly; the daemon went away.
+DONE = 0
+ABANDONED = 3
+
+
+def main() -> None:
+    """Run the container; argument 1 is the boot document. Never returns."""
+    code = ABANDONED
+    try:
+        code = _serve(sys.argv[1])
+    except DaemonGone:
+        pass
+    finally:
+        # Ends every process of the container: this is process 1. No cleanup may delay it.
+        os._exit(code)
+
+
+def _serve(boot: str) -> int:
+    reaper = Reaper()
+    line = Line(report_bytes=64 << 20, reaper=reaper)
+    ok, message = True, None
+    try:
+        box = parse_boot(boot)
+        line.report_bytes = box.report_bytes
+        _run(box, line, reaper)
+    except (StewardError, protocol.FrameError) as error:
+        ok, message = False, str(error)
+    except DaemonGone:
+        raise
+    except Exception as error:  # noqa: BLE001 whatever broke here, the daemon must hear it as a sentence
+        traceback.print_exc()
+        ok, message = False, f"the steward failed: {type(error).__name__}: {error}"
+    line.send({"type": "end", "ok": ok, "message": message})
+    line.hold()
+    return DONE
+
+
+def _run(box: Box, line: Line, reaper: Reaper) -> None:
+    if box.kind == "pair":
+        pair = Pair(box=box, line=line, reaper=reaper)
+        line.send({"type": "ready", "protocol": protocol.VERSION, "facts": facts()})
+        pair.serve()
+    else:
+        line.send({"type": "ready", "protocol": protocol.VERSION, "facts": facts()})
+        run_steps(line.request(), box=box, line=line, reaper=reaper)
+
+
+def facts() -> dict[str, Any]:
+    """What this process sees of its box; the engine compares it with what it asked for."""
+    status = dict(
+        line.split(":", 1) for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines() if ":" in line
+    )
+    return {
+        "uid": os.getuid(),
+        "pid": os.getpid(),
+        "cap_eff": status["CapEff"].strip(),
+        "cap_bnd": status["CapBnd"].strip(),
+        "no_new_privs": status.get("NoNewPrivs", "").strip(),
+        "seccomp": status.get("Seccomp", "").strip(),
+        "cpus": sorted(os.sched_getaffinity(0)),
+        "interfaces": sorted(os.listdir("/sys/class/net")) if Path("/sys/class/net").is_dir() else [],
+        "mounts": _mounts(),
+        "devices": _devices(),
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+        "hostname": platform.node(),
+    }
+
+
+def _mounts() -> list[dict[str, str]]:
+    """Mount point, file system type and the mount's own options, per mount."""
+    found = []
+    for entry in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+        left, _, right = entry.partition(" - ")
+        fields, tail = left.split(), right.split()
+        if len(fields) > 5 and tail:
+            found.append({"target": fields[4], "type": tail[0], "options": fields[5]})
+    return found
+
+
+def _devices() -> list[str]:
+    """Character and block device nodes below /dev."""
+    found = []
+    for directory, _, names in os.walk("/dev"):
+        for name in names:
+            path = os.path.join(directory, name)
+            mode = os.lstat(path).st_mode
+            if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+                found.append(path)
+    return sorted(found)

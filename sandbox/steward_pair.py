@@ -1,0 +1,212 @@
+"""Boot kind `pair`: a judge and a worker under two uids, joined by a socketpair, started before any request is there.
+
+Owns their descriptors, passes the request to the judge and the judge's frames to the daemon, and cleans up. The judge's
+frames are checked and rebuilt; the worker has no way to write one. Called by sandbox.steward. Standard library only:
+this runs inside the container.
+
+Judge: stdin = one `request` frame, later a `worker_exit` frame; stdout = frames; stderr = kept for the end message;
+KR_WORKER_FD, KR_WORKER_STDOUT_FD, KR_WORKER_STDERR_FD. Worker: KR_JUDGE_FD; stdin = /dev/null.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from sandbox import protocol
+from sandbox.steward_box import Box, Line, check_request
+from sandbox.steward_output import Excerpt
+from sandbox.steward_process import Plumbing, Reaper, StewardError, ending, kill_all_of, spawn
+
+JUDGE_STDERR_BYTES = 16 << 10
+READ_BYTES = 1 << 18
+
+
+class Pair:
+    """The two processes and the steward's ends of their pipes."""
+
+    def __init__(self, *, box: Box, line: Line, reaper: Reaper) -> None:
+        self._box = box
+        self._line = line
+        self._reaper = reaper
+        self._stderr = Excerpt(JUDGE_STDERR_BYTES)
+        self._frames = protocol.Decoder(max_total_bytes=box.report_bytes)
+        self._to_judge = bytearray()
+        self._requested = False
+        self._worker_reported = False
+        self._selector = selectors.DefaultSelector()
+        self._start()
+
+    def _start(self) -> None:
+        judge_end, worker_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._judge_in, judge_stdin = _pipe_to_child()
+        self._judge_out, judge_stdout = _pipe_from_child()
+        self._judge_err, judge_stderr = _pipe_from_child()
+        out_read, out_write = os.pipe()
+        err_read, err_write = os.pipe()
+        null = os.open(os.devnull, os.O_RDONLY)
+        box = self._box
+        self._judge_pid = spawn(
+            box.judge_argv,
+            account=box.judge,
+            plumbing=Plumbing(
+                stdin=judge_stdin,
+                stdout=judge_stdout,
+                stderr=judge_stderr,
+                keep=(judge_end.fileno(), out_read, err_read),
+            ),
+            env=box.judge_environment(
+                {
+                    "KR_WORKER_FD": str(judge_end.fileno()),
+                    "KR_WORKER_STDOUT_FD": str(out_read),
+                    "KR_WORKER_STDERR_FD": str(err_read),
+                }
+            ),
+            reaper=self._reaper,
+        )
+        self._worker_pid = spawn(
+            box.worker_argv,
+            account=box.worker,
+            plumbing=Plumbing(stdin=null, stdout=out_write, stderr=err_write, keep=(worker_end.fileno(),)),
+            env=box.worker_environment({"KR_JUDGE_FD": str(worker_end.fileno())}),
+            reaper=self._reaper,
+        )
+        judge_end.close()
+        worker_end.close()
+        for fd in (judge_stdin, judge_stdout, judge_stderr, out_read, out_write, err_read, err_write, null):
+            os.close(fd)
+
+    def serve(self) -> None:
+        """Pass frames until the judge has ended well.
+
+        Raises:
+            StewardError: the judge failed, or said something the protocol does not allow.
+            FrameError: the daemon did.
+            DaemonGone: nobody waits for the report any more.
+        """
+        selector = self._selector
+        selector.register(0, selectors.EVENT_READ, self._on_daemon)
+        selector.register(self._reaper.wakeup_fd, selectors.EVENT_READ, self._reaper.collect)
+        selector.register(self._judge_out, selectors.EVENT_READ, self._on_frames)
+        selector.register(self._judge_err, selectors.EVENT_READ, self._on_stderr)
+        while self._reaper.status(self._judge_pid) is None:
+            for key, _ in selector.select():
+                key.data()
+            self._report_worker()
+        self._finish()
+
+    def _finish(self) -> None:
+        """The judge has ended: kill the rest, pass on what is in its pipes, and see how it ended."""
+        for uid in (self._box.worker.uid, self._box.judge.uid):
+            kill_all_of(uid, self._reaper)
+        while self._on_stderr():
+            pass
+        status = self._reaper.status(self._judge_pid)
+        exit_code, signal = ending(status or 0)
+        if exit_code == 0:
+            while self._on_frames():
+                pass
+            if self._frames.pending_bytes:
+                raise StewardError(f"the judge ended within a frame, {self._frames.pending_bytes} bytes into it")
+            if self._requested:
+                return
+            raise StewardError(f"the judge ended before it had a request{self._said()}")
+        how = f"exit code {exit_code}" if signal is None else f"signal {signal}"
+        raise StewardError(f"the judge ended with {how}{self._said()}")
+
+    def _said(self) -> str:
+        text = self._stderr.text().strip()
+        return f"; its stderr: {text}" if text else "; its stderr is empty"
+
+    def _on_daemon(self) -> None:
+        for message in self._line.receive():
+            if self._requested:
+                raise protocol.FrameError(f"a {message['type']!r} frame after the request, expected none")
+            request = check_request(message)
+            if request.get("kind") != "pair" or not isinstance(request.get("payload"), dict):
+                raise StewardError(f"request of kind {request.get('kind')!r} in a container booted for 'pair'")
+            self._requested = True
+            self._tell_judge({"type": "request", "payload": request["payload"]})
+
+    def _tell_judge(self, message: Mapping[str, Any]) -> None:
+        self._to_judge += protocol.encode(message)
+        if self._judge_in not in self._selector.get_map():
+            self._selector.register(self._judge_in, selectors.EVENT_WRITE, self._on_judge_writable)
+
+    def _on_judge_writable(self) -> None:
+        try:
+            written = os.write(self._judge_in, self._to_judge)
+            del self._to_judge[:written]
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            # The judge closed its stdin or died; its exit status tells.
+            self._to_judge.clear()
+        if not self._to_judge:
+            self._selector.unregister(self._judge_in)
+
+    def _report_worker(self) -> None:
+        """Once the worker has ended: kill what it left, then tell the judge how it ended."""
+        status = self._reaper.status(self._worker_pid)
+        if status is None or self._worker_reported:
+            return
+        self._worker_reported = True
+        kill_all_of(self._box.worker.uid, self._reaper)
+        exit_code, signal = ending(status)
+        self._tell_judge({"type": "worker_exit", "exit_code": exit_code, "signal": signal})
+
+    def _on_stderr(self) -> bool:
+        data = self._read(self._judge_err)
+        self._stderr.add(data)
+        return bool(data)
+
+    def _on_frames(self) -> bool:
+        data = self._read(self._judge_out)
+        try:
+            for message in self._frames.feed(data):
+                self._line.send(checked(message))
+        except protocol.FrameError as error:
+            raise StewardError(f"the judge broke the protocol: {error}{self._said()}") from error
+        return bool(data)
+
+    def _read(self, fd: int) -> bytes:
+        try:
+            data = os.read(fd, READ_BYTES)
+        except BlockingIOError:
+            return b""
+        if not data:
+            with contextlib.suppress(KeyError):
+                self._selector.unregister(fd)
+        return data
+
+
+def checked(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A judge's frame rebuilt from what the protocol knows.
+
+    Raises:
+        FrameError: a judge may not send this.
+    """
+    kind = message["type"]
+    if kind == "step":
+        return protocol.StepResult.from_message(message).to_message()
+    if kind == "progress":
+        return protocol.Progress.from_message(message).to_message()
+    if kind == "artifact":
+        return protocol.Artifact.from_message(message).to_message()
+    raise protocol.FrameError(f"a judge may send progress, step and artifact frames, found {kind!r}")
+
+
+def _pipe_from_child() -> tuple[int, int]:
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    return read, write
+
+
+def _pipe_to_child() -> tuple[int, int]:
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    return write, read

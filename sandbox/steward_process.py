@@ -1,0 +1,294 @@
+"""Processes as the steward handles them: start one as another uid, collect every child, kill all of a uid.
+
+Owns fork, exec, kill and wait inside the container. Knows nothing of requests and results. Called by the other steward
+modules only, in one single-threaded process that is PID 1, uid 0, with the capabilities SETUID, SETGID and KILL and no
+other: it may not read or write what belongs to the worker, so it has a child with the worker's uid do that.
+
+Standard library only: this runs inside the container.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+#: A process that does not die within this time hangs in the kernel (a device that fell off the bus).
+KILL_PATIENCE_S = 10.0
+#: Small file work in a child: a submission that planted a hostile directory tree must not hold the steward.
+HELPER_PATIENCE_S = 30.0
+
+CANNOT_EXECUTE = 126
+NOT_FOUND = 127
+
+
+class StewardError(Exception):
+    """The harness itself broke; the message ends up in the `end` frame."""
+
+
+class DaemonGone(Exception):
+    """Standard input was closed before the end: nobody waits for the report any more."""
+
+
+class HelperError(Exception):
+    """A child with the worker's uid could not do its file work; usually the submission's doing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """Who a process runs as and where it starts."""
+
+    uid: int
+    groups: tuple[int, ...]
+    directory: str
+    umask: int
+    #: The kernel kills the highest first when memory runs out: the worker before the judge before the steward.
+    oom_score_adj: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plumbing:
+    """The descriptors a new process gets; every other one is closed."""
+
+    stdin: int
+    stdout: int
+    stderr: int
+    keep: tuple[int, ...] = ()
+
+
+class Reaper:
+    """Collects the status of every child, also of orphans, which PID 1 inherits."""
+
+    def __init__(self) -> None:
+        self._statuses: dict[int, int | None] = {}
+        read, write = os.pipe()
+        os.set_blocking(read, False)
+        os.set_blocking(write, False)
+        #: Becomes readable when a child changed state.
+        self.wakeup_fd = read
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+
+    def watch(self, pid: int) -> None:
+        """Keep the status of this child for `status`."""
+        self._statuses[pid] = None
+
+    def collect(self) -> None:
+        """Reap everything that has ended."""
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self.wakeup_fd, 4096):
+                pass
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid in self._statuses:
+                self._statuses[pid] = status
+
+    def status(self, pid: int) -> int | None:
+        """The wait status of a watched child; None while it runs."""
+        return self._statuses[pid]
+
+
+def ending(status: int) -> tuple[int | None, int | None]:
+    """Exit code and signal of a wait status; exactly one of them is None."""
+    if os.WIFSIGNALED(status):
+        return None, os.WTERMSIG(status)
+    return os.WEXITSTATUS(status), None
+
+
+def spawn(argv: Sequence[str], *, account: Account, plumbing: Plumbing, env: Mapping[str, str], reaper: Reaper) -> int:
+    """Start a program as another uid in a session of its own; returns its pid, watched by the reaper.
+
+    Raises:
+        StewardError: no process could be made.
+    """
+    pid = _fork()
+    if pid == 0:
+        _exec_child(argv, account, plumbing, env)
+    reaper.watch(pid)
+    return pid
+
+
+def _fork() -> int:
+    try:
+        return os.fork()
+    except OSError as error:
+        raise StewardError(f"cannot start a process: {error.strerror}") from error
+
+
+def _exec_child(argv: Sequence[str], account: Account, plumbing: Plumbing, env: Mapping[str, str]) -> NoReturn:
+    code = CANNOT_EXECUTE
+    try:
+        os.setsid()
+        _default_signals()
+        _connect(plumbing)
+        _become(account)
+        os.execvpe(argv[0], list(argv), dict(env))
+    except FileNotFoundError as error:
+        code = NOT_FOUND
+        _complain(f"sandbox: cannot start {argv[0]!r}: {error.strerror}\n")
+    except BaseException as error:  # noqa: BLE001 a forked child must never return into the parent's code
+        _complain(f"sandbox: cannot start {argv[:1]!r}: {error}\n")
+    finally:
+        os._exit(code)
+
+
+def _complain(text: str) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, text.encode("utf-8", "replace"))
+
+
+def _default_signals() -> None:
+    """Undo what Python set; ignored signals would survive exec."""
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def _connect(plumbing: Plumbing) -> None:
+    """Put the descriptors in place and close all others.
+
+    The sources are above 2 (the steward keeps 0, 1 and 2 open), so no dup2 overwrites a later source.
+    """
+    os.dup2(plumbing.stdin, 0)
+    os.dup2(plumbing.stdout, 1)
+    os.dup2(plumbing.stderr, 2)
+    low = 3
+    for fd in sorted(plumbing.keep):
+        os.closerange(low, fd)
+        os.set_inheritable(fd, True)
+        low = fd + 1
+    os.closerange(low, os.sysconf("SC_OPEN_MAX"))
+
+
+def _become(account: Account) -> None:
+    """Turn this process into the account for good: real, effective and saved ids, no capability left."""
+    # Before the uid changes: afterwards /proc/self belongs to root.
+    Path("/proc/self/oom_score_adj").write_text(str(account.oom_score_adj), encoding="ascii")
+    os.setgroups(account.groups)
+    os.setresgid(account.uid, account.uid, account.uid)
+    os.setresuid(account.uid, account.uid, account.uid)
+    os.umask(account.umask)
+    os.chdir(account.directory)
+
+
+def kill_all_of(uid: int, reaper: Reaper) -> None:
+    """Kill every process of a uid and return when none is left.
+
+    kill(-1) by a process whose effective uid is the victim's reaches exactly that uid's processes, and all at once: a
+    fork bomb cannot outrun it. No child is made for it, because a fork bomb leaves no room under the pids limit. The
+    steward's real uid stays 0, so nobody can signal it meanwhile.
+
+    Raises:
+        StewardError: a process did not die in KILL_PATIENCE_S.
+    """
+    deadline = time.monotonic() + KILL_PATIENCE_S
+    while True:
+        os.seteuid(uid)
+        try:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(-1, signal.SIGKILL)
+        finally:
+            os.seteuid(0)
+        reaper.collect()
+        alive = processes_of(uid)
+        if not alive:
+            return
+        if time.monotonic() > deadline:
+            raise StewardError(f"processes {alive} of uid {uid} did not die within {KILL_PATIENCE_S:.0f} s of SIGKILL")
+        # The kernel is tearing them down; SIGCHLD arrives when one is done.
+        select.select([reaper.wakeup_fd], [], [], 0.005)
+
+
+def processes_of(uid: int) -> list[int]:
+    """Pids of the living (not zombie) processes of a uid.
+
+    Reads the Uid line, not the owner of /proc/PID: an undumpable process's directory belongs to root.
+    """
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            text = Path("/proc", name, "status").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+        if str(uid) in fields.get("Uid", "").split() and not fields.get("State", "").strip().startswith(("Z", "X")):
+            found.append(int(name))
+    return found
+
+
+def run_as(account: Account, work: Callable[[int], None], *, reaper: Reaper, max_bytes: int = 0) -> bytes:
+    """Have a child with the account's uid do file work; returns what it wrote to the descriptor it was given.
+
+    Raises:
+        HelperError: the work raised OSError, wrote more than max_bytes, or took too long.
+        StewardError: no process could be made.
+    """
+    out_read, out_write = os.pipe()
+    err_read, err_write = os.pipe()
+    pid = _fork()
+    if pid == 0:
+        _work_child(account, work, out_write, err_write)
+    reaper.watch(pid)
+    os.close(out_write)
+    os.close(err_write)
+    try:
+        output = _read_limited(out_read, max_bytes, account.uid, reaper)
+        complaint = _read_limited(err_read, 4096, account.uid, reaper)
+    finally:
+        os.close(out_read)
+        os.close(err_read)
+    if complaint:
+        raise HelperError(complaint.decode("utf-8", "replace"))
+    return output
+
+
+def _work_child(account: Account, work: Callable[[int], None], out_fd: int, err_fd: int) -> NoReturn:
+    code = 1
+    try:
+        os.setsid()
+        _default_signals()
+        _become(account)
+        work(out_fd)
+        code = 0
+    except BaseException as error:  # noqa: BLE001 a forked child must never return into the parent's code
+        name = getattr(error, "filename", None)
+        text = f"{error.strerror}: {name}" if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+        with contextlib.suppress(OSError):
+            os.write(err_fd, text.encode("utf-8", "replace")[:4096])
+    finally:
+        os._exit(code)
+
+
+def _read_limited(fd: int, max_bytes: int, uid: int, reaper: Reaper) -> bytes:
+    """Everything up to the end of file.
+
+    Raises:
+        HelperError: more than max_bytes, or no end within HELPER_PATIENCE_S; the child has been killed.
+    """
+    deadline = time.monotonic() + HELPER_PATIENCE_S
+    data = bytearray()
+    while True:
+        ready, _, _ = select.select([fd], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            kill_all_of(uid, reaper)
+            raise HelperError(f"file work took longer than {HELPER_PATIENCE_S:.0f} s")
+        chunk = os.read(fd, 1 << 16)
+        if not chunk:
+            return bytes(data)
+        data += chunk
+        if len(data) > max_bytes:
+            kill_all_of(uid, reaper)
+            raise HelperError(f"more than {max_bytes} bytes")

@@ -1,0 +1,399 @@
+"""Boot kind `steps`: programs that come with the request run one after the other as the worker's uid in /work.
+
+Owns the life of one program: files in, run with every pipe drained, everything of the worker's uid killed, files out.
+Says nothing about what a result means. Called by sandbox.steward. Standard library only: this runs in the container.
+
+Programs are hostile. All that they may leave behind for each other is what they wrote to /work, /tmp and /dev/shm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mimetypes
+import os
+import selectors
+import shlex
+import shutil
+import stat
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+from typing import Any
+
+from sandbox import protocol
+from sandbox.steward_box import WORK, Box, Line
+from sandbox.steward_output import Excerpt, ResultLines
+from sandbox.steward_process import (
+    CANNOT_EXECUTE,
+    HelperError,
+    Plumbing,
+    Reaper,
+    StewardError,
+    ending,
+    kill_all_of,
+    run_as,
+    spawn,
+)
+
+#: An artifact travels in one frame, as base64.
+ARTIFACT_BYTES = 16 << 20
+READ_BYTES = 1 << 18
+
+
+def run_steps(request: Mapping[str, Any], *, box: Box, line: Line, reaper: Reaper) -> None:
+    """Run the steps of a request and report each.
+
+    Raises:
+        StewardError: the request makes no sense, or the box does not work.
+        DaemonGone: nobody waits for the report any more.
+    """
+    files, steps = parse_request(request)
+    started_ns = time.monotonic_ns()
+    runner = _Runner(box=box, line=line, reaper=reaper, started_ns=started_ns)
+    try:
+        runner.write_files(files)
+    except HelperError as error:
+        raise StewardError(f"cannot write the request's files to {WORK}: {error}") from error
+    for index, step in enumerate(steps):
+        line.send({"type": "progress", "phase": step.name, "done": index, "total": len(steps)})
+        result, artifact = runner.run(step)
+        line.send(fit(result, line.room_bytes))
+        if artifact is not None:
+            line.send(artifact)
+        if not goes_on(step, result):
+            return
+
+
+def goes_on(step: protocol.Step, result: protocol.StepResult) -> bool:
+    """Whether the next step runs."""
+    if step.continue_if == "passed":
+        return result.result.get("check") == "pass"
+    if step.continue_if == "exit_0":
+        return result.exit_code == 0
+    return True
+
+
+def parse_request(request: Mapping[str, Any]) -> tuple[dict[str, bytes], tuple[protocol.Step, ...]]:
+    """Files and steps of a `steps` request.
+
+    Raises:
+        StewardError: it is none.
+    """
+    if request.get("kind") != "steps":
+        raise StewardError(f"request of kind {request.get('kind')!r} in a container booted for 'steps'")
+    try:
+        steps = tuple(_parse_step(step) for step in request["steps"])
+        return _parse_files(request["files"]), steps
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StewardError(f"steps request does not parse: {type(error).__name__}: {error}") from error
+
+
+def _parse_step(step: Mapping[str, Any]) -> protocol.Step:
+    parsed = protocol.Step(
+        **{
+            **step,
+            "argv": tuple(step["argv"]),
+            "files": _parse_files(step["files"]),
+            "remove_after": tuple(check_name(name) for name in step["remove_after"]),
+        }
+    )
+    if not parsed.argv or not all(isinstance(part, str) for part in parsed.argv):
+        raise ValueError(f"step {parsed.name!r} has argv {parsed.argv!r}, expected one or more strings")
+    if parsed.continue_if not in ("always", "passed", "exit_0"):
+        raise ValueError(f"step {parsed.name!r} has continue_if {parsed.continue_if!r}")
+    if parsed.artifact is not None:
+        check_name(parsed.artifact)
+    return parsed
+
+
+def _parse_files(files: Mapping[str, str]) -> dict[str, bytes]:
+    return {check_name(name): protocol.from_b64(data) for name, data in files.items()}
+
+
+def check_name(name: str) -> str:
+    """A file name that stays below /work: relative, no `..`, no NUL.
+
+    Raises:
+        ValueError: it does not.
+    """
+    parts = PurePosixPath(name).parts
+    if not parts or "\0" in name or name.startswith("/") or ".." in parts or name.endswith("/"):
+        raise ValueError(f"file name {name!r} does not stay below {WORK}")
+    return name
+
+
+def fit(result: protocol.StepResult, room_bytes: int) -> dict[str, Any]:
+    """The step's message, cut so far that the report stays within its cap: output first, then the result lines.
+
+    A submission's noise must not make the whole report invalid.
+    """
+    limit = min(room_bytes, protocol.MAX_FRAME_BYTES - (1 << 16))
+    note = "\nsandbox: the report is full; output was left out\n"
+    for keep_chars, keep_result in ((None, True), (1 << 17, True), (1 << 12, True), (1 << 12, False)):
+        shorter = result
+        if keep_chars is not None:
+            shorter = replace(result, stdout=result.stdout[:keep_chars], stderr=result.stderr[:keep_chars] + note)
+        if not keep_result:
+            shorter = replace(shorter, result={})
+        message = shorter.to_message()
+        if _message_bytes(message) <= limit:
+            break
+    return message
+
+
+def _message_bytes(message: Mapping[str, Any]) -> int:
+    try:
+        return len(protocol.encode(message))
+    except protocol.FrameError:
+        return protocol.MAX_FRAME_BYTES + 1
+
+
+@dataclass
+class _Streams:
+    """The read ends of a running program's pipes and what was read so far."""
+
+    output_bytes: int
+    selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+    result: ResultLines = field(default_factory=ResultLines)
+    stdout: Excerpt = field(init=False)
+    stderr: Excerpt = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.stdout = Excerpt(self.output_bytes)
+        self.stderr = Excerpt(self.output_bytes)
+
+    @property
+    def written_bytes(self) -> int:
+        return self.stdout.total_bytes + self.stderr.total_bytes
+
+    def open(self, sink: Callable[[bytes], None]) -> int:
+        """A pipe whose content goes to `sink`; returns its write end."""
+        read, write = os.pipe()
+        os.set_blocking(read, False)
+        self.selector.register(read, selectors.EVENT_READ, sink)
+        return write
+
+    def read(self, fd: int, sink: Callable[[bytes], None]) -> bool:
+        """Read once; False when nothing is left (end of file, or no writer is alive and the pipe is empty)."""
+        try:
+            data = os.read(fd, READ_BYTES)
+        except BlockingIOError:
+            return False
+        if not data:
+            self.selector.unregister(fd)
+            os.close(fd)
+            return False
+        sink(data)
+        return True
+
+    def drain(self) -> None:
+        """Read what the dead left in the pipes, without waiting for an end of file.
+
+        A write end that is in flight in a socket nobody holds keeps the pipe open after everyone is dead.
+        """
+        for key in list(self.selector.get_map().values()):
+            if callable(key.data):
+                while self.read(key.fd, key.data):
+                    pass
+
+    def close(self) -> None:
+        for key in list(self.selector.get_map().values()):
+            if callable(key.data):
+                os.close(key.fd)
+        self.selector.close()
+
+
+@dataclass(kw_only=True)
+class _Ending:
+    duration_ns: int
+    timed_out: bool = False
+    output_limit: bool = False
+
+
+@dataclass(kw_only=True)
+class _Runner:
+    box: Box
+    line: Line
+    reaper: Reaper
+    started_ns: int
+
+    def run(self, step: protocol.Step) -> tuple[protocol.StepResult, dict[str, Any] | None]:
+        """One step from its files to its artifact; afterwards no process of the worker's is left."""
+        begin_ns = time.monotonic_ns()
+        try:
+            self.write_files(step.files)
+        except HelperError as error:
+            return self._not_started(step, begin_ns, f"sandbox: cannot write to {WORK}: {error}\n"), None
+        result, complaints = self._execute(step)
+        artifact = None
+        if step.artifact is not None:
+            artifact, complaint = self._fetch(step.artifact)
+            complaints += complaint
+        complaints += self._remove(step.remove_after)
+        if complaints:
+            result = replace(result, stderr=result.stderr + "".join(f"\n{text}\n" for text in complaints))
+        return result, artifact
+
+    def _not_started(self, step: protocol.Step, begin_ns: int, reason: str) -> protocol.StepResult:
+        """An earlier step filled or booby-trapped /work: this one cannot start, and that is the submission's doing."""
+        return protocol.StepResult(
+            name=step.name,
+            command=shlex.join(step.argv),
+            start_ns=begin_ns - self.started_ns,
+            duration_ns=time.monotonic_ns() - begin_ns,
+            exit_code=CANNOT_EXECUTE,
+            stderr=reason,
+            stderr_bytes=len(reason.encode()),
+        )
+
+    def _execute(self, step: protocol.Step) -> tuple[protocol.StepResult, list[str]]:
+        streams = _Streams(self.box.output_bytes)
+        try:
+            begin_ns = time.monotonic_ns()
+            pid = self._start(step, streams)
+            end = self._attend(pid, step, streams, begin_ns)
+            kill_all_of(self.box.worker.uid, self.reaper)
+            streams.drain()
+        finally:
+            streams.close()
+        status = self.reaper.status(pid)
+        if status is None:
+            raise StewardError(f"step {step.name!r}: process {pid} is dead but was not collected")
+        exit_code, signal = ending(status)
+        result = protocol.StepResult(
+            name=step.name,
+            command=shlex.join(step.argv),
+            start_ns=begin_ns - self.started_ns,
+            duration_ns=end.duration_ns,
+            exit_code=exit_code,
+            signal=signal,
+            timed_out=end.timed_out,
+            output_limit=end.output_limit,
+            stdout=streams.stdout.text(),
+            stderr=streams.stderr.text(),
+            stdout_bytes=streams.stdout.total_bytes,
+            stderr_bytes=streams.stderr.total_bytes,
+            result=streams.result.values(),
+        )
+        return result, [] if streams.result.complaint is None else [streams.result.complaint]
+
+    def _start(self, step: protocol.Step, streams: _Streams) -> int:
+        null = os.open(os.devnull, os.O_RDONLY)
+        stdout = streams.open(streams.stdout.add)
+        stderr = streams.open(streams.stderr.add)
+        ours = [null, stdout, stderr]
+        env = self.box.worker_environment(step.env)
+        keep: tuple[int, ...] = ()
+        if step.result_pipe:
+            result = streams.open(streams.result.add)
+            ours.append(result)
+            keep = (result,)
+            env["POPCORN_FD"] = str(result)
+        try:
+            plumbing = Plumbing(stdin=null, stdout=stdout, stderr=stderr, keep=keep)
+            return spawn(step.argv, account=self.box.worker, plumbing=plumbing, env=env, reaper=self.reaper)
+        finally:
+            for fd in ours:
+                os.close(fd)
+
+    def _attend(self, pid: int, step: protocol.Step, streams: _Streams, begin_ns: int) -> _Ending:
+        """Read everything the program writes until it ends, its time is up or it wrote too much."""
+        selector = streams.selector
+        selector.register(0, selectors.EVENT_READ, "daemon")
+        selector.register(self.reaper.wakeup_fd, selectors.EVENT_READ, "children")
+        limit_ns = int(step.timeout_s * 1e9)
+        while True:
+            elapsed_ns = time.monotonic_ns() - begin_ns
+            if self.reaper.status(pid) is not None:
+                return _Ending(duration_ns=elapsed_ns)
+            if elapsed_ns >= limit_ns:
+                return _Ending(duration_ns=elapsed_ns, timed_out=True)
+            if streams.written_bytes > self.box.output_kill_bytes:
+                return _Ending(duration_ns=elapsed_ns, output_limit=True)
+            for key, _ in selector.select((limit_ns - elapsed_ns) / 1e9):
+                if key.data == "daemon":
+                    self._unexpected_input()
+                elif key.data == "children":
+                    self.reaper.collect()
+                else:
+                    streams.read(key.fd, key.data)
+
+    def _unexpected_input(self) -> None:
+        for message in self.line.receive():
+            raise StewardError(f"a {message['type']!r} frame after the request, expected none")
+
+    def write_files(self, files: Mapping[str, bytes]) -> None:
+        """Write files below /work as the worker, replacing whatever stands there.
+
+        Raises:
+            HelperError: it does not work.
+        """
+        if files:
+            run_as(self.box.worker, lambda _: write_below(files), reaper=self.reaper)
+
+    def _remove(self, names: tuple[str, ...]) -> list[str]:
+        if not names:
+            return []
+        try:
+            run_as(self.box.worker, lambda _: [clear(name) for name in names] and None, reaper=self.reaper)
+        except HelperError as error:
+            return [f"sandbox: cannot remove {', '.join(names)}: {error}"]
+        return []
+
+    def _fetch(self, name: str) -> tuple[dict[str, Any] | None, list[str]]:
+        """The artifact frame, or why there is none."""
+        limit = min(ARTIFACT_BYTES, max(0, self.line.room_bytes // 4))
+        try:
+            data = run_as(self.box.worker, lambda fd: copy_out(name, fd), reaper=self.reaper, max_bytes=limit)
+        except HelperError as error:
+            return None, [f"sandbox: no artifact {name!r}: {error}"]
+        media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
+        return protocol.Artifact(name=name, media_type=media_type, data=data).to_message(), []
+
+
+def write_below(files: Mapping[str, bytes]) -> None:
+    """Write files relative to the working directory (runs as the worker).
+
+    What stands at a name is removed first, so that a link planted there is replaced and not followed.
+    """
+    for name, data in files.items():
+        parent = ""
+        for part in PurePosixPath(name).parts[:-1]:
+            parent = f"{parent}{part}/"
+            if not stat.S_ISDIR(_mode(parent.rstrip("/"))):
+                clear(parent.rstrip("/"))
+                os.mkdir(parent.rstrip("/"), 0o755)
+        clear(name)
+        fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+        with open(fd, "wb") as file:
+            file.write(data)
+
+
+def _mode(name: str) -> int:
+    try:
+        return os.lstat(name).st_mode
+    except FileNotFoundError:
+        return 0
+
+
+def clear(name: str) -> None:
+    """Remove whatever has this name (runs as the worker)."""
+    mode = _mode(name)
+    if stat.S_ISDIR(mode):
+        shutil.rmtree(name)
+    elif mode:
+        os.unlink(name)
+
+
+def copy_out(name: str, fd: int) -> None:
+    """Write a regular file to a descriptor (runs as the worker; the reader bounds the size).
+
+    O_NONBLOCK: a named pipe planted under the name must not hold the reader.
+    """
+    source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with contextlib.closing(os.fdopen(source, "rb", buffering=0)) as file:
+        if not stat.S_ISREG(os.fstat(source).st_mode):
+            raise OSError(0, "not a regular file", name)
+        while chunk := file.read(1 << 16):
+            os.write(fd, chunk)
