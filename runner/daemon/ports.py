@@ -1,0 +1,56 @@
+"""What the daemon is given, as protocols: tests hand in scripted ones, `serve` the real ones."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from runner.model import Job, JobResult, Progress, Slot
+from runner.store import Store
+
+#: Makes a Store for one thread; the argument says what the connection is for.
+StoreFactory = Callable[[str], Store]
+
+
+class Evaluates(Protocol):
+    """Turns a job into a result (`runner.evaluate.Evaluator`). Threadsafe."""
+
+    def prepare(self, slots: Iterable[Slot]) -> None:
+        """Make sure jobs can run on these slots.
+
+        Raises:
+            InfrastructureError: they cannot, for now.
+        """
+        ...
+
+    def run(
+        self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None]
+    ) -> JobResult:
+        """Evaluate one job.
+
+        Raises:
+            InfrastructureError: our fault; the job is retried.
+            CancelledByRequest: `cancel` was set.
+        """
+        ...
+
+
+class Engine(Protocol):
+    """The container engine as far as the daemon sees it."""
+
+    def check(self) -> object:
+        """Find out whether it answers.
+
+        Raises:
+            InfrastructureError: it does not; says what to do.
+        """
+        ...
+
+    def reap(self) -> int:
+        """Remove containers an earlier process of this host left behind; how many there were.
+
+        Raises:
+            InfrastructureError: the engine does not answer.
+        """
+        ...

@@ -1,0 +1,78 @@
+"""Says whether the daemon can work and what it is waiting for: to the log, and to systemd where it started us.
+
+Owns the notification protocol (`sd_notify(3)`: datagrams of KEY=VALUE lines). Must not decide anything: the loop tells
+it.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+from runner.logs import get_logger
+
+_log = get_logger(__name__)
+
+
+class Readiness:
+    """The daemon's readiness. Threadsafe; a repeated state is said once."""
+
+    def __init__(self, notify_socket: str | None = None) -> None:
+        self._socket = notify_socket
+        self._lock = threading.Lock()
+        self._waiting_for: str | None = "start-up"
+        self._announced = False
+        #: Set while jobs are being claimed.
+        self.ready = threading.Event()
+
+    @property
+    def waiting_for(self) -> str | None:
+        """What keeps the daemon from working, or None while it works."""
+        return self._waiting_for
+
+    def not_ready(self, waiting_for: str, *, reason: str) -> None:
+        """Something is missing. Logged once per `waiting_for`, however often it is tried."""
+        with self._lock:
+            if self._waiting_for == waiting_for:
+                return
+            self._waiting_for = waiting_for
+            self.ready.clear()
+        _log.warning(f"not ready: waiting for {waiting_for}", reason=reason)
+        self._notify(f"STATUS=not ready: waiting for {waiting_for}: {_one_line(reason)}")
+
+    def working(self, status: str) -> None:
+        """Jobs are being claimed. Tells systemd READY=1 the first time."""
+        with self._lock:
+            if self._waiting_for is None:
+                return
+            self._waiting_for = None
+            first = not self._announced
+            self._announced = True
+            self.ready.set()
+        _log.info("ready", status=status)
+        self._notify(("READY=1\n" if first else "") + f"STATUS={_one_line(status)}")
+
+    def stopping(self, status: str) -> None:
+        """No more jobs are claimed."""
+        with self._lock:
+            self._waiting_for = "shutdown"
+            self.ready.clear()
+        _log.info("stopping", status=status)
+        self._notify(f"STOPPING=1\nSTATUS={_one_line(status)}")
+
+    def _notify(self, message: str) -> None:
+        if self._socket is None:
+            return
+        # A leading @ stands for the zero byte of the abstract namespace.
+        address = "\0" + self._socket[1:] if self._socket.startswith("@") else self._socket
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+                channel.settimeout(1.0)
+                channel.connect(address)
+                channel.send(message.encode())
+        except OSError as error:
+            _log.warning("the service manager cannot be told", error=str(error))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:500]
