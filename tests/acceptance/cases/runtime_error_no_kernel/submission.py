@@ -1,0 +1,2 @@
+def customkernel(data):
+    return data[0]

@@ -1,0 +1,103 @@
+"""Every folder of cases/ is a submission with the verdict it must get, under the built-in harness and in process.
+
+`expect.yml`: mode; verdict (one, or a list of those that are right); third_party, when a program of the task's own can
+only see less; error, a pattern for the sentence; stdout, text that must have been kept; stdout_without, text that must
+not appear; builtin_only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from runner.model import Verdict
+from runner.store.records import SubmissionView
+from tests.plugins.live import ROOT, LiveRunner, live_runner
+
+CASES = Path(__file__).parent / "cases"
+BOARDS = {"builtin": ROOT / "tasks" / "vectoradd", "third_party": ROOT / "tests" / "fixtures" / "kernelbot_task"}
+#: Long enough for torch to be imported twice on a loaded machine; the endless cases wait for it.
+TIMEOUT_S = {"builtin": 5, "third_party": 12}
+
+
+def _cases() -> list[tuple[str, str]]:
+    found = []
+    for folder in sorted(CASES.iterdir()):
+        expected = _expected(folder.name)
+        found += [(board, folder.name) for board in BOARDS if board == "builtin" or not expected.get("builtin_only")]
+    assert len(found) > 30
+    return found
+
+
+def _expected(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((CASES / name / "expect.yml").read_text(encoding="utf-8"))
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def live(postgres_database: str) -> Iterator[LiveRunner]:
+    """One daemon for all cases: none of them may disturb the next."""
+    with live_runner(postgres_database) as runner:
+        for board, folder in BOARDS.items():
+            runner.board(folder, name=board, timeout_s=TIMEOUT_S[board])
+        yield runner
+
+
+@pytest.mark.parametrize(("board", "name"), _cases(), ids=lambda value: value)
+def test_the_submission_gets_its_verdict(live: LiveRunner, board: str, name: str) -> None:
+    """The verdict, its sentence and the kept output are those the case names, and the daemon lives on."""
+    expected = _expected(name)
+    code = (CASES / name / "submission.py").read_bytes()
+    view = live.wait(live.submit(board, code, mode=expected["mode"], user_id=name))
+    verdicts = expected.get(board, expected["verdict"]) if board == "third_party" else expected["verdict"]
+    allowed = [Verdict(word) for word in ([verdicts] if isinstance(verdicts, str) else verdicts)]
+    story = [(job.verdict, job.error, [(run.mode, run.result, run.meta) for run in job.runs]) for job in view.jobs]
+    assert view.verdict in allowed, story
+    assert view.status.done
+    assert all(job.attempt == 1 for job in view.jobs), "a submission's own fault is never retried"
+    _check_sentence(view, expected, board)
+    _check_output(view, expected)
+    _check_assurance(view, board)
+    assert live.process is not None
+    assert live.process.poll() is None
+
+
+def _check_sentence(view: SubmissionView, expected: dict[str, Any], board: str) -> None:
+    for job in view.jobs:
+        assert (job.error is None) == (job.verdict is Verdict.ACCEPTED)
+    pattern = expected.get("error" if board == "builtin" else "third_party_error")
+    if pattern is not None:
+        assert re.search(pattern, view.jobs[0].error or ""), view.jobs[0].error
+
+
+def _check_output(view: SubmissionView, expected: dict[str, Any]) -> None:
+    printed = "".join(str((run.meta or {}).get("stdout")) for job in view.jobs for run in job.runs)
+    if "stdout" in expected:
+        assert expected["stdout"] in printed
+    if "stdout_without" in expected:
+        assert expected["stdout_without"] not in printed
+
+
+def _check_assurance(view: SubmissionView, board: str) -> None:
+    for job in view.jobs:
+        for run in job.runs:
+            correctness = run.system_info["runner"]["assurance"]["correctness"]
+            assert correctness == ("judge" if board == "builtin" else "in_process")
+
+
+def test_no_container_is_left_behind(live: LiveRunner) -> None:
+    """After all of them, the engine holds no container of this daemon."""
+    from sandbox.engine import DockerEngine
+
+    settings = dict(line.split(" = ", 1) for line in live.config_file.read_text(encoding="utf-8").splitlines())
+    engine = DockerEngine(settings["docker_host"].strip('"'), owner=f"test-host:{live.state_dir}")
+    try:
+        assert live.stop() == 0
+        assert engine.reap() == 0
+    finally:
+        engine.close()

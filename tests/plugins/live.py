@@ -1,0 +1,138 @@
+"""A whole runner for tests: a fresh database, the real engine, and `kernel-runner serve` as a process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from runner.model import JobState
+from runner.store import Store
+from runner.store.records import SubmissionView
+from runner.taskdef import extra_to_stored, load, to_stored
+
+ROOT = Path(__file__).resolve().parents[2]
+#: A run that takes longer than this is stuck: the slowest acceptance case is killed after a few seconds.
+PATIENCE_S = 120.0
+
+
+@dataclass
+class LiveRunner:
+    """A daemon that serves a database; makes boards, submits, waits."""
+
+    database_url: str
+    state_dir: Path
+    config_file: Path
+    store: Store
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def log(self) -> str:
+        """What the daemon has said so far."""
+        path = self.state_dir / "daemon.log"
+        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+    def start(self) -> None:
+        """Start the daemon and wait until it serves."""
+        with (self.state_dir / "daemon.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "runner.cli", "--config", str(self.config_file), "serve"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=ROOT,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + PATIENCE_S
+        while not self.store.hosts():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError(f"the daemon did not start:\n{self.log}")
+            time.sleep(0.1)
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
+        """Send a signal to the daemon and wait for its exit code."""
+        assert self.process is not None
+        self.process.send_signal(how)
+        code = self.process.wait(timeout=PATIENCE_S)
+        self.process = None
+        return code
+
+    def board(self, folder: Path, *, name: str, timeout_s: int | None = None, gpus: tuple[str, ...] = ("CPU",)) -> None:
+        """Publish a task folder, with its time limits shortened where tests wait for them to pass."""
+        loaded = load(folder)
+        task = loaded.task
+        if timeout_s is not None:
+            task = replace(task, test_timeout_s=timeout_s, benchmark_timeout_s=timeout_s, ranked_timeout_s=timeout_s)
+        self.store.create_board(
+            name=name,
+            deadline=datetime.now(UTC) + timedelta(days=1),
+            task=to_stored(task),
+            description=loaded.description,
+            gpus=gpus,
+            templates=loaded.templates,
+            extra=extra_to_stored(task.extra),
+        )
+
+    def submit(self, leaderboard: str, code: bytes, *, mode: str = "test", user_id: str = "tester") -> int:
+        """Submit a file; its id."""
+        return self.store.submit(
+            leaderboard=leaderboard,
+            user_id=user_id,
+            file_name="submission.py",
+            code=code,
+            mode=mode,
+            gpu_types=["CPU"],
+            user_name=None,
+        )
+
+    def wait(self, submission_id: int) -> SubmissionView:
+        """Wait until a submission is over."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            view = self.store.submission(submission_id)
+            if view.state in (JobState.DONE, JobState.CANCELLED):
+                return view
+            if time.monotonic() > deadline:
+                raise AssertionError(f"submission {submission_id} is still {view.state}; the daemon said:\n{self.log}")
+            time.sleep(0.05)
+
+
+@contextmanager
+def live_runner(database_url: str, *, docker_host: str | None = None, started: bool = True) -> Iterator[LiveRunner]:
+    """A runner on a migrated database; stopped and cleaned up afterwards."""
+    # Not below pytest's own directory, which is closed to others, and the engine's containers read the stage.
+    state_dir = Path(tempfile.mkdtemp(prefix="kernel-runner-test-", dir="/var/tmp"))
+    state_dir.chmod(0o755)
+    config_file = state_dir / "config.toml"
+    eval_python = os.environ.get("KERNEL_RUNNER_EVAL_PYTHON", str(ROOT / ".venv-eval" / "bin" / "python"))
+    engine = docker_host or os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    settings = {
+        "database_url": database_url,
+        "docker_host": engine,
+        "state_dir": str(state_dir),
+        "eval_python": eval_python,
+        "host_name": "test-host",
+        "log_format": "json",
+    }
+    config_file.write_text("".join(f'{key} = "{value}"\n' for key, value in settings.items()), encoding="utf-8")
+    store = Store(database_url, application_name="test")
+    runner = LiveRunner(database_url=database_url, state_dir=state_dir, config_file=config_file, store=store)
+    try:
+        if started:
+            runner.start()
+        yield runner
+    finally:
+        if runner.process is not None:
+            runner.process.kill()
+            runner.process.wait()
+        store.close()
+        shutil.rmtree(state_dir, ignore_errors=True)
