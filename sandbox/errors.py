@@ -3,7 +3,8 @@
     SandboxError
     ├── EngineUnavailable   no engine answers, or it lost its connection
     ├── EngineRefused       the engine answers but would not create or start the container as specified
-    └── ProtocolError       the steward said something the protocol does not allow
+    ├── ProtocolError       the steward said something the protocol does not allow
+    └── RootFilesystemError the host's files do not make a usable root file system
 """
 
 
@@ -21,3 +22,7 @@ class EngineRefused(SandboxError):
 
 class ProtocolError(SandboxError):
     """The stream from the container does not follow the protocol."""
+
+
+class RootFilesystemError(SandboxError):
+    """The host's files do not make a usable root file system."""

@@ -1,0 +1,154 @@
+"""Reads a container's counters from its cgroup, from outside; version 1 and 2. Called by the engine.
+
+Changes nothing. The directories are held open by descriptor while the container runs, because they vanish with its
+last process. Whatever cannot be read is None: an engine in another PID namespace, a rootless one, an old kernel.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counters:
+    """What the kernel counted for a container since it started."""
+
+    oom_kills: int | None = None
+    pids_denied: int | None = None
+    peak_memory_bytes: int | None = None
+    cpu_ns: int | None = None
+
+
+class CgroupReader:
+    """The counters of one container."""
+
+    def __init__(self, directories: Mapping[str, Path]) -> None:
+        self._fds: dict[str, int] = {}
+        self._last = Counters()
+        for controller, path in directories.items():
+            try:
+                self._fds[controller] = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            except OSError:
+                continue
+
+    def read(self) -> Counters:
+        """The counters now; what can no longer be read keeps its last known value."""
+        now = self._version_2() if "" in self._fds else self._version_1()
+        self._last = Counters(
+            oom_kills=_newer(now.oom_kills, self._last.oom_kills),
+            pids_denied=_newer(now.pids_denied, self._last.pids_denied),
+            peak_memory_bytes=_newer(now.peak_memory_bytes, self._last.peak_memory_bytes),
+            cpu_ns=_newer(now.cpu_ns, self._last.cpu_ns),
+        )
+        return self._last
+
+    def close(self) -> None:
+        """Let go of the directories; idempotent."""
+        for fd in self._fds.values():
+            os.close(fd)
+        self._fds.clear()
+
+    def _version_1(self) -> Counters:
+        return Counters(
+            oom_kills=_field(self._text("memory", "memory.oom_control"), "oom_kill"),
+            pids_denied=_field(self._text("pids", "pids.events"), "max"),
+            peak_memory_bytes=_number(self._text("memory", "memory.max_usage_in_bytes")),
+            cpu_ns=_number(self._text("cpuacct", "cpuacct.usage")),
+        )
+
+    def _version_2(self) -> Counters:
+        cpu_us = _field(self._text("", "cpu.stat"), "usage_usec")
+        return Counters(
+            oom_kills=_field(self._text("", "memory.events"), "oom_kill"),
+            pids_denied=_field(self._text("", "pids.events"), "max"),
+            peak_memory_bytes=_number(self._text("", "memory.peak")),
+            cpu_ns=None if cpu_us is None else cpu_us * 1000,
+        )
+
+    def _text(self, controller: str, name: str) -> str:
+        if controller not in self._fds:
+            return ""
+        try:
+            fd = os.open(name, os.O_RDONLY, dir_fd=self._fds[controller])
+        except OSError:
+            return ""
+        try:
+            return os.read(fd, 1 << 16).decode("ascii", "replace")
+        except OSError:
+            return ""
+        finally:
+            os.close(fd)
+
+
+def reader_for(pid: int, container_id: str) -> CgroupReader:
+    """The reader for a container whose first process has this pid, as the engine reports it.
+
+    Where the pid is not that container's in our PID namespace, every counter is None.
+    """
+    try:
+        membership = (PROC / str(pid) / "cgroup").read_text(encoding="utf-8", errors="replace")
+        mountinfo = (PROC / "self" / "mountinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return CgroupReader({})
+    return CgroupReader(locate(membership, mountinfo, container_id))
+
+
+def locate(membership: str, mountinfo: str, container_id: str) -> dict[str, Path]:
+    """Controller -> directory, from /proc/PID/cgroup and /proc/self/mountinfo; key "" is the version 2 hierarchy.
+
+    Sources: cgroups(7) and proc_pid_mountinfo(5). Paths that do not name the container are left out: the pid would be
+    somebody else's.
+    """
+    mounts = _cgroup_mounts(mountinfo)
+    found: dict[str, Path] = {}
+    for line in membership.splitlines():
+        hierarchy, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if container_id not in path:
+            continue
+        names = [""] if hierarchy == "0" else controllers.split(",")
+        for name in names:
+            if name in mounts:
+                point, root = mounts[name]
+                below = path.removeprefix(root) if root != "/" else path
+                found[name] = Path(point) / below.lstrip("/")
+    if any(name in found for name in ("memory", "pids", "cpuacct")):
+        # A hybrid host: the version 2 tree is there, without controllers.
+        found.pop("", None)
+    return found
+
+
+def _cgroup_mounts(mountinfo: str) -> dict[str, tuple[str, str]]:
+    """Controller -> mount point and root of the mount."""
+    mounts: dict[str, tuple[str, str]] = {}
+    for line in mountinfo.splitlines():
+        left, _, right = line.partition(" - ")
+        fields, tail = left.split(), right.split()
+        if len(fields) < 5 or len(tail) < 3 or tail[0] not in ("cgroup", "cgroup2"):
+            continue
+        names = [""] if tail[0] == "cgroup2" else tail[2].split(",")
+        for name in names:
+            mounts.setdefault(name, (fields[4], fields[3]))
+    return mounts
+
+
+def _field(text: str, name: str) -> int | None:
+    for line in text.splitlines():
+        key, _, value = line.partition(" ")
+        if key == name:
+            return _number(value)
+    return None
+
+
+def _number(text: str) -> int | None:
+    text = text.strip()
+    return int(text) if text.isdigit() else None
+
+
+def _newer(now: int | None, last: int | None) -> int | None:
+    return last if now is None else now

@@ -1,0 +1,353 @@
+"""The container engine: starts single-use sandboxes from specs and removes them. The only door to the Docker SDK.
+
+Owns containers that carry our owner label, from create to removal. Must not know what runs inside: see `engine_box` for
+the conversation. Every wait is bounded. Called by runner.evaluate and by the daemon at start-up.
+
+Works over a Unix socket: binds and cgroup counters need the engine to be on this host.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
+
+import docker
+import docker.errors
+import docker.utils
+import requests.exceptions
+import urllib3.exceptions
+
+from sandbox import hardening, hostconfig
+from sandbox.cgroup import reader_for
+from sandbox.engine_attach import attach
+from sandbox.engine_box import Box, EndState
+from sandbox.errors import EngineRefused, EngineUnavailable, ProtocolError
+from sandbox.hostroot import HostRoot
+from sandbox.spec import SandboxSpec
+
+#: From start to `ready`; includes pulling the interpreter from a cold disk.
+READY_TIMEOUT_S = 60.0
+#: One engine call while a container is taken down. A kill can hang when a device fell off the bus.
+REMOVE_TIMEOUT_S = 20.0
+HOST_ROOT_REPOSITORY = "kernel-runner/host-root"
+DEFAULT_SOCKET = "unix:///var/run/docker.sock"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineFacts:
+    """What the engine says of itself."""
+
+    name: str
+    version: str
+    api_version: str
+    runtimes: tuple[str, ...]
+    cgroup_version: str
+    cgroup_driver: str
+    storage_driver: str
+    rootless: bool
+    #: Whether the engine knows the Container Device Interface (DeviceDriver.CDI).
+    cdi: bool
+
+
+class DockerEngine:
+    """A Docker engine (or one that speaks its API). Thread-safe: every call uses a connection of its own."""
+
+    def __init__(self, base_url: str | None = None, *, owner: str, timeout_s: float = 60) -> None:
+        """Remember where the engine is; nothing is asked before the first call.
+
+        `base_url`: None takes DOCKER_HOST, else the default socket. `owner`: value of the label by which `reap` knows our
+        containers; unique per daemon. `timeout_s`: bound of one engine call.
+
+        Raises:
+            EngineRefused: the address is not a Unix socket.
+        """
+        self.base_url = base_url or docker.utils.kwargs_from_env().get("base_url") or DEFAULT_SOCKET
+        self.owner = owner
+        if not self.base_url.startswith(("unix://", "http+unix://")):
+            raise EngineRefused(
+                f"engine address is {self.base_url!r}, expected unix:///path: sandboxes bind this host's directories and"
+                " read this host's cgroups; set DOCKER_HOST or docker_host"
+            )
+        self._socket_path = "/" + self.base_url.split("://", 1)[1].lstrip("/")
+        self._timeout_s = timeout_s
+        self._api_version: str | None = None
+        self._idle: queue.LifoQueue[docker.APIClient] = queue.LifoQueue()
+        self._import_lock = threading.Lock()
+        self._accepted_images: set[str] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close idle connections. Containers are left alone: see `Box.close` and `reap`."""
+        while True:
+            try:
+                self._idle.get_nowait().close()
+            except queue.Empty:
+                return
+
+    # --- questions -----------------------------------------------------------------------------------------------
+
+    def check(self) -> EngineFacts:
+        """Ask the engine about itself.
+
+        Raises:
+            EngineUnavailable: no engine answers.
+        """
+        info = self._call("info", lambda api: api.info())
+        version = self._call("version", lambda api: api.version())
+        security = [option.split(",")[0] for option in info.get("SecurityOptions") or []]
+        return EngineFacts(
+            name=str(info.get("Name", "")),
+            version=str(version.get("Version", "")),
+            api_version=str(version.get("ApiVersion", "")),
+            runtimes=tuple(sorted(info.get("Runtimes") or {})),
+            cgroup_version=str(info.get("CgroupVersion", "1")),
+            cgroup_driver=str(info.get("CgroupDriver", "")),
+            storage_driver=str(info.get("Driver", "")),
+            rootless="name=rootless" in security,
+            cdi=bool(info.get("CDISpecDirs")),
+        )
+
+    def image_id(self, reference: str) -> str:
+        """The id (sha256:...) of an image the engine has.
+
+        Raises:
+            EngineRefused: the engine does not have it, or it cannot be used for a sandbox.
+            EngineUnavailable: no engine answers.
+        """
+        try:
+            image = self._call(f"image {reference!r}", lambda api: api.inspect_image(reference))
+        except _NotFound as error:
+            raise EngineRefused(
+                f"image {reference!r}: the engine at {self.base_url} does not have it; pull or build it first"
+                " (docker pull, or docker build with a file from sandbox/image)"
+            ) from error
+        volumes = (image.get("Config") or {}).get("Volumes")
+        if volumes:
+            raise EngineRefused(
+                f"image {reference!r}: it declares the volumes {', '.join(sorted(volumes))}, which would be writable disk"
+                " in every sandbox; expected none: build it without VOLUME"
+            )
+        image_id = str(image["Id"])
+        self._accepted_images.add(image_id)
+        return image_id
+
+    def ensure_host_root(self, root: HostRoot) -> str:
+        """The image id of the `host` root file system, imported once per content.
+
+        Raises:
+            RootFilesystemError: this host's files do not make a root.
+            EngineRefused: the engine would not import it.
+            EngineUnavailable: no engine answers.
+        """
+        archive = root.tar()
+        tag = root.content_hash[:32]
+        reference = f"{HOST_ROOT_REPOSITORY}:{tag}"
+        with self._import_lock:
+            try:
+                return self.image_id(reference)
+            except EngineRefused as error:
+                if not isinstance(error.__cause__, _NotFound):
+                    raise
+            self._call(
+                f"import of {reference}",
+                lambda api: api.import_image_from_data(archive, repository=HOST_ROOT_REPOSITORY, tag=tag),
+            )
+            return self.image_id(reference)
+
+    # --- containers ----------------------------------------------------------------------------------------------
+
+    def start(self, spec: SandboxSpec) -> Box:
+        """Create, attach, start, wait for `ready`, and check that the box is what was asked for.
+
+        Raises:
+            EngineRefused: the engine would not, or the box differs from the spec (nothing ran in it).
+            EngineUnavailable: the engine does not answer.
+            ProtocolError: something else than the steward spoke, or nothing did in time.
+        """
+        wrong = hostconfig.complaints(spec)
+        if wrong:
+            raise EngineRefused(f"sandbox spec: {'; '.join(wrong)}")
+        if spec.image not in self._accepted_images:
+            self.image_id(spec.image)
+        body = hostconfig.create_body(spec, owner=self.owner)
+        container_id = str(self._call("create", lambda api: api.create_container_from_config(body))["Id"])
+        attachment = None
+        try:
+            attachment = attach(
+                self._socket_path, self._version(), container_id, timeout_s=min(self._timeout_s, READY_TIMEOUT_S)
+            )
+            self._call(f"container {container_id[:12]}: start", lambda api: api.start(container_id))
+            state = self._state(container_id)
+            box = Box(
+                id=container_id,
+                spec=spec,
+                attachment=attachment,
+                counters=reader_for(int(state.get("Pid") or 0), container_id),
+                kill=lambda: self._kill(container_id),
+                ended=lambda patience_s: self._ended(container_id, patience_s),
+                remove=lambda: self._remove(container_id),
+            )
+            box.wait_ready(READY_TIMEOUT_S)
+            differences = hardening.violations(spec, box.facts)
+            if differences:
+                raise EngineRefused(
+                    f"container {container_id[:12]}: the engine made another box than was asked for:"
+                    f" {'; '.join(differences)}; nothing was run in it"
+                )
+        except BaseException:
+            if attachment is not None:
+                attachment.close()
+            with contextlib.suppress(EngineRefused, EngineUnavailable):
+                self._remove(container_id)
+            raise
+        return box
+
+    def reap(self) -> int:
+        """Remove every container with our owner label, running or not; returns how many.
+
+        Raises:
+            EngineRefused: one would not go.
+            EngineUnavailable: no engine answers.
+        """
+        label = f"{hostconfig.LABEL_OWNER}={self.owner}"
+        found = self._call("list", lambda api: api.containers(all=True, quiet=True, filters={"label": label}))
+        for container in found:
+            self._remove(str(container["Id"]))
+        return len(found)
+
+    def _state(self, container_id: str) -> dict[str, Any]:
+        what = f"container {container_id[:12]}: inspect"
+        state: dict[str, Any] = self._call(what, lambda api: api.inspect_container(container_id))["State"]
+        return state
+
+    def _kill(self, container_id: str) -> None:
+        """SIGKILL; a container that is not running is fine."""
+        with contextlib.suppress(EngineRefused):
+            self._call(
+                f"container {container_id[:12]}: kill",
+                lambda api: api.kill(container_id),
+                timeout_s=REMOVE_TIMEOUT_S,
+            )
+
+    def _ended(self, container_id: str, patience_s: float) -> EndState | None:
+        """How the container ended, waiting at most so long; None when it still runs or cannot be asked."""
+        with contextlib.suppress(EngineRefused, EngineUnavailable):
+            self._call(
+                f"container {container_id[:12]}: wait", lambda api: api.wait(container_id), timeout_s=patience_s
+            )
+            state = self._state(container_id)
+            return EndState(exit_code=int(state["ExitCode"]), oom_killed=bool(state.get("OOMKilled")))
+        return None
+
+    def _remove(self, container_id: str) -> None:
+        """Remove by force and see that it is gone.
+
+        Raises:
+            EngineRefused: it is still there after several attempts.
+            EngineUnavailable: no engine answers.
+        """
+        deadline = time.monotonic() + REMOVE_TIMEOUT_S
+        while True:
+            try:
+                self._call(
+                    f"container {container_id[:12]}: remove",
+                    lambda api: api.remove_container(container_id, force=True, v=True),
+                    timeout_s=REMOVE_TIMEOUT_S,
+                )
+                self._state(container_id)
+            except _NotFound:
+                return
+            except EngineRefused:
+                # "removal already in progress", or the kill has not taken effect yet.
+                if time.monotonic() > deadline:
+                    raise
+            if time.monotonic() > deadline:
+                raise EngineRefused(
+                    f"container {container_id[:12]}: still there {REMOVE_TIMEOUT_S:.0f} s after it was removed by force;"
+                    " do not use its devices until it is gone"
+                )
+            threading.Event().wait(0.1)
+
+    # --- connections ---------------------------------------------------------------------------------------------
+
+    def _version(self) -> str:
+        if self._api_version is None:
+            with self._client(self._timeout_s):
+                pass
+        if self._api_version is None:
+            raise EngineUnavailable(f"engine at {self.base_url}: it does not tell its API version")
+        return self._api_version
+
+    @contextlib.contextmanager
+    def _client(self, timeout_s: float) -> Iterator[docker.APIClient]:
+        try:
+            client = self._idle.get_nowait()
+        except queue.Empty:
+            client = docker.APIClient(
+                base_url=self.base_url, version=self._api_version or "auto", timeout=int(self._timeout_s)
+            )
+            self._api_version = client.api_version
+        client.timeout = timeout_s
+        try:
+            yield client
+        except BaseException:
+            # A connection that failed half-way must not serve the next call.
+            client.close()
+            raise
+        self._idle.put(client)
+
+    def _call(self, what: str, call: Callable[[docker.APIClient], T], *, timeout_s: float | None = None) -> T:
+        """One engine call with its errors turned into ours.
+
+        Raises:
+            EngineRefused: the engine answered with an error.
+            EngineUnavailable: it did not answer.
+        """
+        try:
+            with self._client(timeout_s or self._timeout_s) as api:
+                return call(api)
+        except docker.errors.NotFound as error:
+            raise _NotFound(f"{what}: the engine says: {error.explanation or error}") from error
+        except docker.errors.APIError as error:
+            raise EngineRefused(f"{what}: the engine refused: {error.explanation or error}") from error
+        except (
+            docker.errors.DockerException,
+            requests.exceptions.RequestException,
+            urllib3.exceptions.HTTPError,
+            OSError,
+        ) as error:
+            raise EngineUnavailable(
+                f"{what}: no container engine answers at {self.base_url}: {_innermost(error)};"
+                " start it (systemctl start docker), or set DOCKER_HOST or docker_host to its socket"
+            ) from error
+
+
+class _NotFound(EngineRefused):
+    """The engine has no such image or container."""
+
+
+def _innermost(error: BaseException) -> str:
+    """The operating system's reason below the layers of an HTTP client."""
+    seen: set[int] = set()
+    while id(error) not in seen:
+        seen.add(id(error))
+        inner = error.__cause__ or error.__context__
+        if inner is None:
+            break
+        error = inner
+    return f"{type(error).__name__}: {error}"
+
+
+__all__ = ["Box", "DockerEngine", "EngineFacts", "ProtocolError"]

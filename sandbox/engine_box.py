@@ -1,0 +1,311 @@
+"""One running container and the one conversation with it: `ready`, request, report, end. Called by the engine's callers.
+
+Owns the stream and the clock. Knows the engine only as three functions (kill, ended, remove). What comes out of the
+container is bounded in size and checked in form; that is all it may be trusted with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from sandbox import protocol
+from sandbox.cgroup import CgroupReader
+from sandbox.engine_attach import STDERR, Attachment
+from sandbox.errors import EngineRefused, ProtocolError, SandboxError
+from sandbox.spec import Ending, Outcome, SandboxSpec
+
+#: How soon a cancellation is heard.
+CANCEL_POLL_S = 0.1
+#: How often the counters are read, in case the container dies without a word.
+COUNTERS_POLL_S = 1.0
+#: The steward exits at once when the line closes; killed containers need the kernel's time.
+EXIT_PATIENCE_S = 10.0
+STDERR_BYTES = 8 << 10
+
+OnProgress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndState:
+    """What the engine says of a container that has ended."""
+
+    exit_code: int
+    oom_killed: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoxReport:
+    """What a container reported and how it ended; complete only if the outcome's ending is `completed` and `ok` is true."""
+
+    steps: tuple[protocol.StepResult, ...]
+    #: Name, media type, data.
+    artifacts: tuple[tuple[str, str, bytes], ...]
+    #: From the `end` frame; None when there was none. False: the harness itself broke, `message` says how.
+    ok: bool | None
+    message: str | None
+    outcome: Outcome
+
+
+@dataclass(kw_only=True)
+class _Conversation:
+    """What has been heard so far."""
+
+    decoder: protocol.Decoder
+    facts: Mapping[str, Any] | None = None
+    steps: list[protocol.StepResult] = field(default_factory=list)
+    artifacts: list[tuple[str, str, bytes]] = field(default_factory=list)
+    end: tuple[bool, str | None] | None = None
+    on_progress: OnProgress | None = None
+
+    def hear(self, data: bytes) -> None:
+        """Take in a piece of the container's stdout.
+
+        Raises:
+            FrameError: it is not what the protocol allows here.
+        """
+        for message in self.decoder.feed(data):
+            kind = message["type"]
+            if self.end is not None:
+                raise protocol.FrameError(f"a {kind!r} frame after 'end'")
+            if (kind == "ready") != (self.facts is None):
+                raise protocol.FrameError(f"a {kind!r} frame {'before' if self.facts is None else 'after'} 'ready'")
+            self._take(kind, message)
+
+    def _take(self, kind: str, message: dict[str, Any]) -> None:
+        match kind:
+            case "ready":
+                self.facts = _ready_facts(message)
+            case "progress":
+                progress = protocol.Progress.from_message(message)
+                if self.on_progress is not None:
+                    self.on_progress(progress.phase, progress.done, progress.total)
+            case "step":
+                self.steps.append(protocol.StepResult.from_message(message))
+            case "artifact":
+                artifact = protocol.Artifact.from_message(message)
+                self.artifacts.append((artifact.name, artifact.media_type, artifact.data))
+            case "end":
+                self.end = _end(message)
+            case _:
+                raise protocol.FrameError(f"a frame of type {kind!r}, which the protocol does not know")
+
+
+def _ready_facts(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    if message.get("protocol") != protocol.VERSION or not isinstance(message.get("facts"), dict):
+        raise protocol.FrameError(
+            f"'ready' has protocol {message.get('protocol')!r}, expected {protocol.VERSION} and an object 'facts'"
+        )
+    facts: Mapping[str, Any] = message["facts"]
+    return facts
+
+
+def _end(message: Mapping[str, Any]) -> tuple[bool, str | None]:
+    ok, text = message.get("ok"), message.get("message")
+    if not isinstance(ok, bool) or not isinstance(text, str | None):
+        raise protocol.FrameError(f"'end' has ok={ok!r}, expected true or false, with a message or null")
+    return ok, text
+
+
+class Box:
+    """One container, one request. Use as a context manager, or call `close`. One thread at a time."""
+
+    def __init__(
+        self,
+        *,
+        id: str,  # noqa: A002 the engine's word
+        spec: SandboxSpec,
+        attachment: Attachment,
+        counters: CgroupReader,
+        kill: Callable[[], None],
+        ended: Callable[[float], EndState | None],
+        remove: Callable[[], None],
+    ) -> None:
+        self.id = id
+        self._spec = spec
+        self._attachment = attachment
+        self._counters = counters
+        self._kill = kill
+        self._ended = ended
+        self._remove = remove
+        self._stderr = b""
+        self._conversation = _Conversation(decoder=protocol.Decoder(max_total_bytes=spec.limits.report_bytes))
+        self._used = False
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What the steward saw of its box.
+
+        Raises:
+            ProtocolError: it has not said so yet.
+        """
+        if self._conversation.facts is None:
+            raise ProtocolError(f"container {self.id[:12]}: no 'ready' yet")
+        return self._conversation.facts
+
+    def wait_ready(self, timeout_s: float) -> None:
+        """Wait for the `ready` frame; the engine calls this once.
+
+        Raises:
+            ProtocolError: something else came, the container ended, or nothing came in time.
+        """
+        deadline = time.monotonic() + timeout_s
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._attachment, selectors.EVENT_READ)
+            while self._conversation.facts is None:
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
+                    raise ProtocolError(f"container {self.id[:12]}: no 'ready' within {timeout_s:.0f} s{self._said()}")
+                selector.select(left_s)
+                try:
+                    more = self._listen()
+                except protocol.FrameError as error:
+                    raise ProtocolError(f"container {self.id[:12]}: {error}{self._said()}") from error
+                if not more:
+                    end = self._ended(EXIT_PATIENCE_S)
+                    code = "unknown" if end is None else end.exit_code
+                    raise ProtocolError(
+                        f"container {self.id[:12]}: ended before 'ready' with exit code {code}{self._said()};"
+                        f" is {self._spec.python!r} a Python 3.11 or newer in image {self._spec.image[:19]}?"
+                    )
+        self._raise_early_end()
+
+    def _raise_early_end(self) -> None:
+        end = self._conversation.end
+        if end is not None and not end[0]:
+            raise ProtocolError(f"container {self.id[:12]}: the steward gave up at once: {end[1]}")
+
+    def run(
+        self, request: protocol.Request, *, on_progress: OnProgress | None, cancel: threading.Event
+    ) -> BoxReport:
+        """Send the request and hear the report, for at most limits.wall_s; a cancellation is heard within CANCEL_POLL_S.
+
+        Whatever happens in the container is an ending in the outcome, not an exception. An exception of `on_progress`
+        passes through.
+
+        Raises:
+            EngineRefused: the request is too large for a frame, or this box was used before.
+            EngineUnavailable: the container must be killed and no engine answers.
+        """
+        if self._used or self._closed:
+            raise EngineRefused(f"container {self.id[:12]}: a container takes one request, this one had it")
+        self._used = True
+        try:
+            outgoing = memoryview(protocol.encode(request.to_message()))
+        except protocol.FrameError as error:
+            raise EngineRefused(f"container {self.id[:12]}: the request does not fit: {error}") from error
+        self._conversation.on_progress = on_progress
+        started_ns = time.monotonic_ns()
+        ending, detail = self._converse(outgoing, cancel)
+        counters = self._counters.read()
+        if ending is Ending.COMPLETED:
+            self._attachment.close_stdin()
+        else:
+            self._kill()
+        wall_ns = time.monotonic_ns() - started_ns
+        end = self._ended(EXIT_PATIENCE_S)
+        oom_kills = counters.oom_kills
+        if end is not None and end.oom_killed:
+            # The kernel may have killed the last process before the counter was read.
+            oom_kills = max(oom_kills or 0, 1)
+        ok, message = self._conversation.end or (None, None)
+        return BoxReport(
+            steps=tuple(self._conversation.steps),
+            artifacts=tuple(self._conversation.artifacts),
+            ok=ok,
+            message=message,
+            outcome=Outcome(
+                ending=ending,
+                exit_code=None if end is None else end.exit_code,
+                oom_kills=oom_kills,
+                pids_denied=counters.pids_denied,
+                peak_memory_bytes=counters.peak_memory_bytes,
+                cpu_ns=counters.cpu_ns,
+                wall_ns=wall_ns,
+                detail=detail,
+            ),
+        )
+
+    def _converse(self, outgoing: memoryview, cancel: threading.Event) -> tuple[Ending, str | None]:
+        """Write and read until the end, the deadline, a cancellation or nonsense; the ending and a sentence."""
+        begin = time.monotonic()
+        deadline = begin + self._spec.limits.wall_s
+        next_counters = begin + COUNTERS_POLL_S
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._attachment, selectors.EVENT_READ | selectors.EVENT_WRITE)
+            while True:
+                now = time.monotonic()
+                if cancel.is_set():
+                    return Ending.CANCELLED, self._sentence("cancelled")
+                if now >= deadline:
+                    return Ending.DEADLINE, self._sentence(f"killed after {self._spec.limits.wall_s:g} s of wall time")
+                if now >= next_counters:
+                    self._counters.read()
+                    next_counters = now + COUNTERS_POLL_S
+                for _, events in selector.select(min(CANCEL_POLL_S, deadline - now)):
+                    if events & selectors.EVENT_WRITE and outgoing:
+                        outgoing = outgoing[self._attachment.write(outgoing) :]
+                    if not outgoing:
+                        selector.modify(self._attachment, selectors.EVENT_READ)
+                    if events & selectors.EVENT_READ:
+                        try:
+                            more = self._listen()
+                        except (protocol.FrameError, ProtocolError) as error:
+                            return Ending.BAD_REPORT, self._sentence(str(error))
+                        if self._conversation.end is not None:
+                            return Ending.COMPLETED, self._sentence(None)
+                        if not more:
+                            return Ending.DIED, self._sentence("the container ended without an 'end' frame")
+
+    def _listen(self) -> bool:
+        """Read what is there; False at the end of the stream."""
+        pieces = self._attachment.read()
+        if pieces is None:
+            return False
+        for stream, data in pieces:
+            if stream == STDERR:
+                self._stderr = (self._stderr + data)[-STDERR_BYTES:]
+            else:
+                self._conversation.hear(data)
+        return True
+
+    def _said(self) -> str:
+        text = self._stderr.decode("utf-8", "replace").strip()
+        return f"; its stderr: {text}" if text else ""
+
+    def _sentence(self, text: str | None) -> str | None:
+        said = self._said()
+        if text is None:
+            return said.removeprefix("; ") or None
+        return f"container {self.id[:12]}: {text}{said}"
+
+    def close(self) -> None:
+        """Kill and remove the container, and see that it is gone; idempotent. Never waits without bound.
+
+        Raises:
+            SandboxError: it is not gone; its devices must not be used until it is.
+        """
+        if self._closed:
+            return
+        self._attachment.close()
+        self._counters.close()
+        self._remove()
+        self._closed = True
+
+
+def close_quietly(box: Box) -> None:
+    """Close a box on the way out of another error, which is the one to report."""
+    with contextlib.suppress(SandboxError):
+        box.close()

@@ -1,0 +1,89 @@
+"""A sandbox spec as the body of the engine's create request. Pure; called by the engine.
+
+What is enforced, and why, stands in `hardening.RULES`; here is only what makes the container talk to us.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sandbox import hardening, protocol
+from sandbox.spec import JUDGE_UID, WORKER_UID, SandboxSpec
+
+LABEL_OWNER = "kernel-runner.owner"
+#: Where the staged code is bound.
+CODE = "/kernel-runner"
+
+_BOOTSTRAP = f"import sys; sys.path.insert(0, {CODE!r}); from sandbox.steward import main; main()"
+
+
+def complaints(spec: SandboxSpec) -> list[str]:
+    """What is wrong with a spec before any engine is asked; empty when nothing is."""
+    targets = {fs.target for fs in spec.tmpfs}
+    needed = {"pair": {"/work", "/judge"}, "steps": {"/work"}}.get(spec.boot.kind)
+    found = []
+    if needed is None:
+        found.append(f"boot kind is {spec.boot.kind!r}, expected 'pair' or 'steps'")
+    elif needed - targets:
+        found.append(f"no tmpfs at {', '.join(sorted(needed - targets))}, which boot kind {spec.boot.kind!r} needs")
+    if spec.boot.kind == "pair" and not (spec.boot.judge and spec.boot.worker):
+        found.append("boot kind 'pair' needs the argv of a judge and of a worker")
+    if CODE not in {bind.target for bind in spec.binds}:
+        found.append(f"nothing is bound at {CODE} (see sandbox.stage)")
+    if not spec.limits.cpus:
+        found.append("limits.cpus is empty, expected at least one core")
+    if not spec.limits.wall_s > 0:
+        found.append(f"limits.wall_s is {spec.limits.wall_s}, expected more than 0")
+    return found
+
+
+def create_body(spec: SandboxSpec, *, owner: str) -> dict[str, Any]:
+    """The body of POST /containers/create."""
+    body: dict[str, Any] = {
+        "Image": spec.image,
+        # Entrypoint and not Cmd: it overrides what the image says.
+        "Entrypoint": [spec.python, "-I", "-c", _BOOTSTRAP, boot_document(spec)],
+        "Cmd": [],
+        "WorkingDir": "/",
+        "Hostname": spec.hostname,
+        "Labels": {**spec.labels, LABEL_OWNER: owner},
+        "Tty": False,
+        "OpenStdin": True,
+        # When our connection drops, the engine closes the container's stdin, and the steward ends the container.
+        "StdinOnce": True,
+        "AttachStdin": True,
+        "AttachStdout": True,
+        "AttachStderr": True,
+        "HostConfig": {},
+    }
+    for rule in hardening.RULES:
+        value = rule.value(spec)
+        if value is None:
+            continue
+        *parents, key = rule.key.split(".")
+        place = body
+        for parent in parents:
+            place = place[parent]
+        place[key] = value
+    return body
+
+
+def boot_document(spec: SandboxSpec) -> str:
+    """What the steward must know before any request. Everyone in the container can read it."""
+    return json.dumps(
+        {
+            "protocol": protocol.VERSION,
+            "kind": spec.boot.kind,
+            "judge": list(spec.boot.judge),
+            "worker": list(spec.boot.worker),
+            "judge_uid": JUDGE_UID,
+            "worker_uid": WORKER_UID,
+            "groups": [] if spec.devices is None else list(spec.devices.groups),
+            "environment": dict(spec.environment),
+            "output_bytes": spec.limits.output_bytes,
+            "output_kill_bytes": spec.limits.output_kill_bytes,
+            "report_bytes": spec.limits.report_bytes,
+        },
+        sort_keys=True,
+    )
