@@ -1,0 +1,225 @@
+"""The configuration: where values come from, what is refused, and that no password is ever shown."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from runner import config as config_module
+from runner.config import Config, mask_password, notify_socket
+from runner.errors import ConfigError
+
+DOC = Path(__file__).resolve().parents[3] / "docs/configuration.md"
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Callable[..., Config]:
+    """Load this text as the file, with these variables as the whole environment."""
+
+    def _load(text: str = "", **environ: str) -> Config:
+        path = tmp_path / "config.toml"
+        path.write_text(text, encoding="utf-8")
+        return Config.load(path, environ=environ)
+
+    return _load
+
+
+def test_every_key_is_documented_and_every_documented_key_exists() -> None:
+    """docs/configuration.md has one heading per key and no other."""
+    headings = re.findall(r"^### `(\w+)`$", DOC.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert sorted(headings) == sorted(Config.model_fields)
+
+
+@pytest.mark.parametrize("key", sorted(Config.model_fields))
+def test_the_documented_default_is_the_default(key: str) -> None:
+    """The last `Default:` of a key's section says what the model says."""
+    section = DOC.read_text(encoding="utf-8").split(f"### `{key}`\n")[1].split("\n#")[0]
+    default = Config.model_fields[key].get_default(call_default_factory=False)
+    if default is None or key == "host_name":
+        assert "Default: the" in section or "Default:\nnone" in section or "no default" in section
+    else:
+        shown = f'"{default}"' if isinstance(default, str) else f"{default:g}" if isinstance(default, int | float) else default
+        assert re.search(rf"Default:\s+`?{re.escape(str(shown))}`?\.", section)
+
+
+def test_the_file_overrides_defaults(load: Callable[..., Config]) -> None:
+    """A key in the file counts."""
+    assert load("lease_s = 60").lease_s == 60.0
+    assert load().lease_s == 30.0
+
+
+@pytest.mark.parametrize(
+    ("variable", "key", "text", "value"),
+    [
+        ("KERNEL_RUNNER_DATABASE_URL", "database_url", "postgresql://h/d", "postgresql://h/d"),
+        ("KERNEL_RUNNER_DOCKER_HOST", "docker_host", "unix:///x", "unix:///x"),
+        ("DATABASE_URL", "database_url", "postgresql://h/d", "postgresql://h/d"),
+        ("DOCKER_HOST", "docker_host", "unix:///x", "unix:///x"),
+        ("KERNEL_RUNNER_HOST_NAME", "host_name", "gpu-01", "gpu-01"),
+        ("KERNEL_RUNNER_STATE_DIR", "state_dir", "/x", Path("/x")),
+        ("KERNEL_RUNNER_EVAL_PYTHON", "eval_python", "/x/python", Path("/x/python")),
+        ("KERNEL_RUNNER_GPUS_DIR", "gpus_dir", "/x", Path("/x")),
+        ("KERNEL_RUNNER_SLOTS", "slots", "auto", "auto"),
+        ("KERNEL_RUNNER_CPU_SLOTS", "cpu_slots", "3", 3),
+        ("KERNEL_RUNNER_CPU_SLOTS", "cpu_slots", "auto", "auto"),
+        ("KERNEL_RUNNER_RESERVE_CPUS", "reserve_cpus", "1", 1),
+        ("KERNEL_RUNNER_LEASE_S", "lease_s", "45", 45.0),
+        ("KERNEL_RUNNER_HEARTBEAT_S", "heartbeat_s", "0.5", 0.5),
+        ("KERNEL_RUNNER_POLL_S", "poll_s", "0.1", 0.1),
+        ("KERNEL_RUNNER_DRAIN_TIMEOUT_S", "drain_timeout_s", "7", 7.0),
+        ("KERNEL_RUNNER_MAX_RUN_S", "max_run_s", "7", 7.0),
+        ("KERNEL_RUNNER_LOG_FORMAT", "log_format", "json", "json"),
+        ("KERNEL_RUNNER_LOG_LEVEL", "log_level", "debug", "debug"),
+    ],
+)
+def test_every_key_is_overridden_by_its_variable(
+    load: Callable[..., Config], variable: str, key: str, text: str, value: object
+) -> None:
+    """The environment wins over the file, and is read as the key's type."""
+    assert getattr(load('cpu_slots = 9\nlease_s = 90\ndatabase_url = "file"', **{variable: text}), key) == value
+
+
+def test_our_variable_wins_over_the_shared_one(load: Callable[..., Config]) -> None:
+    """KERNEL_RUNNER_DATABASE_URL is the more specific of the two."""
+    loaded = load(DATABASE_URL="postgresql://shared/d", KERNEL_RUNNER_DATABASE_URL="postgresql://ours/d")
+    assert loaded.database_url == "postgresql://ours/d"
+
+
+def test_an_empty_variable_counts_as_absent(load: Callable[..., Config]) -> None:
+    """`DOCKER_HOST= kernel-runner serve` means the default, as it does for Docker."""
+    assert load('docker_host = "unix:///file"', DOCKER_HOST="", KERNEL_RUNNER_LEASE_S="").docker_host == "unix:///file"
+
+
+def test_slots_in_the_environment_are_json(load: Callable[..., Config]) -> None:
+    """A list fits into one variable."""
+    slots = load(KERNEL_RUNNER_SLOTS='[{"gpu_type": "H100", "devices": [0], "cpus": [1, 2]}]').slots
+    assert slots != "auto"
+    assert [(slot.gpu_type, slot.devices, slot.cpus) for slot in slots] == [("H100", ("0",), (1, 2))]
+    with pytest.raises(ConfigError, match="KERNEL_RUNNER_SLOTS is not JSON"):
+        load(KERNEL_RUNNER_SLOTS="[nonsense")
+
+
+def test_the_host_is_called_what_the_system_calls_it(load: Callable[..., Config]) -> None:
+    """No configuration is needed for a name."""
+    assert load().host_name == socket.gethostname()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("leases = 3", r"config\.toml: key 'leases' is not known, the nearest valid key is 'lease_s'"),
+        ("lease_s = 'x'", r"config\.toml: lease_s: found 'x', expected: .*number"),
+        ("lease_s = 0", r"config\.toml: lease_s: found 0, expected: .*greater"),
+        ("lease_s = 10", "heartbeat_s=5 and lease_s=10: expected heartbeat_s to be at most a third"),
+        ("heartbeat_s = 11", "heartbeat_s=11 and lease_s=30"),
+        ("poll_s = 0", "poll_s: found 0"),
+        ("drain_timeout_s = -1", "drain_timeout_s: found -1"),
+        ("max_run_s = 0", "max_run_s: found 0"),
+        ("reserve_cpus = -1", "reserve_cpus: found -1"),
+        ("cpu_slots = -1", "cpu_slots: found -1, expected: .*greater than or equal to 0"),
+        ("cpu_slots = 'all'", "cpu_slots: found 'all', expected: .*'auto'"),
+        ("slots = 'all'", "slots: found 'all', expected: .*'auto'"),
+        ("slots = [{gpu_type = 'CPU', cores = [1]}]", r"slots\[0\]\.cores is not known, the nearest valid key is"),
+        ("slots = [{gpu_type = 'CPU', cpus = [-1]}]", r"slots\[0\]\.cpus\[0\]: found -1"),
+        ("slots = [{cpus = [1]}]", r"slots\[0\]\.gpu_type: .*required"),
+        ("state_dir = 'x'", "state_dir: found 'x', expected: an absolute path"),
+        ("host_name = 'a b'", "host_name: found 'a b'"),
+        ("log_format = 'xml'", "log_format: found 'xml'"),
+        ("log_level = 'loud'", "log_level: found 'loud'"),
+        ("lease_s = ", r"config\.toml: not a TOML file"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_key_found_and_expected(
+    load: Callable[..., Config], text: str, message: str
+) -> None:
+    """Every mistake names the file, the key, what was found and what would be right."""
+    with pytest.raises(ConfigError, match=message):
+        load(text)
+
+
+def test_an_unknown_variable_is_refused_with_the_nearest(load: Callable[..., Config]) -> None:
+    """A typo in a unit file is found at start-up, not in production."""
+    with pytest.raises(ConfigError, match="KERNEL_RUNNER_POL_S is not known, the nearest valid one is .*_POLL_S"):
+        load(KERNEL_RUNNER_POL_S="1")
+
+
+def test_a_wrong_variable_is_named(load: Callable[..., Config]) -> None:
+    """The error says that the value came from the environment."""
+    with pytest.raises(ConfigError, match="environment: KERNEL_RUNNER_LEASE_S: found 'x'"):
+        load(KERNEL_RUNNER_LEASE_S="x")
+
+
+def test_a_named_file_must_exist_and_the_default_one_need_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--config typo.toml` is an error; a host configured by its environment alone is not."""
+    with pytest.raises(ConfigError, match="no such configuration file"):
+        Config.load(tmp_path / "typo.toml", environ={})
+    with pytest.raises(ConfigError, match="no such configuration file"):
+        Config.load(environ={"KERNEL_RUNNER_CONFIG": str(tmp_path / "typo.toml")})
+    monkeypatch.setattr(config_module, "DEFAULT_PATH", tmp_path / "absent.toml")
+    assert Config.load(environ={}).lease_s == 30.0
+    monkeypatch.setattr(config_module, "DEFAULT_PATH", tmp_path / "there.toml")
+    (tmp_path / "there.toml").write_text("lease_s = 99", encoding="utf-8")
+    assert Config.load(environ={}).lease_s == 99.0
+
+
+def test_the_password_is_in_no_text_a_person_or_log_may_see(load: Callable[..., Config]) -> None:
+    """Neither repr, str, the public form nor an error shows it."""
+    loaded = load(DATABASE_URL="postgresql://runner:hunter2@db/x")
+    assert loaded.database_url == "postgresql://runner:hunter2@db/x"
+    for text in (repr(loaded), str(loaded), str(loaded.public())):
+        assert "hunter2" not in text
+    assert loaded.public()["database_url"] == "postgresql://runner:***@db/x"
+    with pytest.raises(ConfigError) as caught:
+        load('database_url = ["postgresql://runner:hunter2@db/x"]')
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("postgresql://u:p%40ss@h/d?x=1", "postgresql://u:***@h/d?x=1"),
+        ("failed for postgres://u:p@ss@h/d now", "failed for postgres://u:***@h/d now"),
+        ("postgresql://h/d?user=a&password=secret&x=1", "postgresql://h/d?user=a&password=***&x=1"),
+        (r"host=a password='a \'b' user=x", "host=a password=*** user=x"),
+        ("postgresql://h/d", "postgresql://h/d"),
+        ("https://example.com/a:b", "https://example.com/a:b"),
+    ],
+)
+def test_passwords_are_masked_in_every_spelling_of_a_connection_string(text: str, masked: str) -> None:
+    """URLs, their parameters, and key=value words."""
+    assert mask_password(text) == masked
+
+
+def test_serving_needs_a_database(load: Callable[..., Config]) -> None:
+    """The error says which variable to set."""
+    with pytest.raises(ConfigError, match="no database: set DATABASE_URL"):
+        load().require_database_url()
+    assert load(DATABASE_URL="x").require_database_url() == "x"
+
+
+def test_serving_needs_an_executable_interpreter(load: Callable[..., Config], tmp_path: Path) -> None:
+    """Absent, missing and not executable are three different mistakes."""
+    python = tmp_path / "python"
+    with pytest.raises(ConfigError, match="eval_python is not set"):
+        load().require_eval_python()
+    with pytest.raises(ConfigError, match="no such file"):
+        load(KERNEL_RUNNER_EVAL_PYTHON=str(python)).require_eval_python()
+    python.write_text("#!/bin/sh\n", encoding="ascii")
+    with pytest.raises(ConfigError, match="not executable"):
+        load(KERNEL_RUNNER_EVAL_PYTHON=str(python)).require_eval_python()
+    python.chmod(0o755)
+    assert load(KERNEL_RUNNER_EVAL_PYTHON=str(python)).require_eval_python() == python
+
+
+def test_the_service_managers_socket_is_read_here() -> None:
+    """An empty variable means that nobody listens."""
+    assert notify_socket({"NOTIFY_SOCKET": "/run/x"}) == "/run/x"
+    assert notify_socket({"NOTIFY_SOCKET": ""}) is None
+    assert notify_socket({}) is None

@@ -1,0 +1,183 @@
+"""Log lines: their two forms, the job's ids, and what may never be in one."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import threading
+import warnings
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import structlog
+
+from runner import logs
+from runner.model import Job, Mode
+
+
+@pytest.fixture(autouse=True)
+def _restored() -> Iterator[None]:
+    """Logging as it was, for the tests after these."""
+    handlers = list(logging.getLogger().handlers)
+    yield
+    structlog.reset_defaults()
+    logging.captureWarnings(capture=False)
+    logging.getLogger().handlers[:] = handlers
+
+
+def configured(log_format: Any = "json", level: str = "info") -> io.StringIO:  # noqa: ANN401 - a literal of the callee
+    """A stream that the log goes to."""
+    stream = io.StringIO()
+    logs.configure(log_format, level, stream)
+    return stream
+
+
+def lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    """The JSON lines of a stream."""
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def job() -> Job:
+    """Some job."""
+    return Job(
+        id=7,
+        attempt=2,
+        submission_id=3,
+        leaderboard="identity",
+        gpu_type="CPU",
+        mode=Mode.TEST,
+        secret=False,
+        user_id="u",
+        file_name="a.py",
+        code=b"secret source",
+        task={},
+        extra=None,
+        secret_seed=424242,
+        failures=0,
+        max_attempts=3,
+        created_at=datetime.now(tz=UTC),
+        started_at=datetime.now(tz=UTC),
+    )
+
+
+def test_a_stream_that_is_no_terminal_gets_json_lines() -> None:
+    """`auto` in the journal: one object a line with level, time and component."""
+    stream = configured("auto")
+    logs.get_logger("runner.x").info("hello", n=1)
+    (line,) = lines(stream)
+    assert (line["event"], line["level"], line["n"], line["component"]) == ("hello", "info", 1, "runner.x")
+    assert datetime.fromisoformat(line["timestamp"]).tzinfo is not None
+
+
+def test_a_terminal_gets_lines_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`auto` on a terminal is the console form."""
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: True)
+    logs.configure("auto", "info", stream)
+    logs.get_logger("x").info("hello", n=1)
+    assert "hello" in stream.getvalue()
+    with pytest.raises(json.JSONDecodeError):
+        lines(stream)
+
+
+def test_console_can_be_asked_for() -> None:
+    """`log_format = "console"` holds without a terminal."""
+    stream = configured("console")
+    logs.get_logger("x").info("hello")
+    assert "hello" in stream.getvalue()
+    assert "{" not in stream.getvalue()
+
+
+@pytest.mark.parametrize(("level", "heard"), [("debug", 3), ("info", 2), ("warning", 1), ("error", 0)])
+def test_the_level_decides_what_is_heard(level: str, heard: int) -> None:
+    """`log_level` drops what is below it."""
+    stream = configured(level=level)
+    log = logs.get_logger("x")
+    log.debug("a")
+    log.info("b")
+    log.warning("c")
+    assert len(lines(stream)) == heard
+
+
+def test_a_logger_made_before_configuration_follows_it() -> None:
+    """Modules make their loggers at import."""
+    log = logs.get_logger("early")
+    stream = configured()
+    log.info("hello")
+    assert len(lines(stream)) == 1
+
+
+def test_every_line_of_a_jobs_thread_has_its_ids() -> None:
+    """Inside job_context, and only there and on that thread."""
+    stream = configured()
+    log = logs.get_logger("x")
+    with logs.job_context(job(), slot="cpu0"):
+        log.info("inside")
+        other = threading.Thread(target=log.info, args=("elsewhere",))
+        other.start()
+        other.join()
+    log.info("after")
+    inside, elsewhere, after = lines(stream)
+    assert {key: inside[key] for key in ("job", "submission", "attempt", "run", "slot", "mode")} == {
+        "job": 7,
+        "submission": 3,
+        "attempt": 2,
+        "run": "7.2",
+        "slot": "cpu0",
+        "mode": "test",
+    }
+    assert "job" not in elsewhere
+    assert "job" not in after
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_secrets_and_source_code_are_in_no_line(log_format: str) -> None:
+    """Not by key, not inside a URL, not in bytes, an exception, a nested value or a traceback's locals."""
+    stream = configured(log_format)
+    log = logs.get_logger("x")
+    log.info("a", code="hunter2", database_url="hunter2", nested={"token": "hunter2", "raw": b"hunter2"})
+    log.info("b postgresql://u:hunter2@h/d", error=ValueError("postgresql://u:hunter2@h/d"), raw=b"hunter2")
+    log.info("c", items=["password=hunter2"])
+    try:
+        local = "hunter" + "2"
+        raise ValueError(f"postgresql://u:{local}@h/d")
+    except ValueError:
+        log.exception("d")
+    assert stream.getvalue().count("\n") >= 4
+    assert "hunter2" not in stream.getvalue()
+
+
+def test_a_long_value_is_cut_and_says_so() -> None:
+    """One line never carries a submission's whole output."""
+    stream = configured()
+    logs.get_logger("x").info("a", text="x" * 100_000)
+    (line,) = lines(stream)
+    assert len(line["text"]) < 10_000
+    assert line["text"].endswith("(100000 characters)")
+
+
+def test_libraries_are_heard_from_warning_upwards() -> None:
+    """The standard library's logging and its warnings come out as our lines."""
+    stream = configured()
+    library = logging.getLogger("some.library")
+    library.info("quiet")
+    library.warning("loud %s", 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        logging.captureWarnings(capture=False)
+        logging.captureWarnings(capture=True)
+        warnings.warn("deprecated", stacklevel=1)
+    first, second = lines(stream)
+    assert (first["event"], first["component"], first["level"]) == ("loud 1", "some.library", "warning")
+    assert "deprecated" in second["event"]
+
+
+def test_configuring_twice_does_not_double_lines() -> None:
+    """The bridge is replaced, not added to."""
+    configured()
+    stream = configured()
+    logging.getLogger("some.library").warning("once")
+    assert len(lines(stream)) == 1
