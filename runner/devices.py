@@ -64,9 +64,7 @@ def detect_slots(registry: Registry, config: Config) -> tuple[Slot, ...]:
         _log.warning(problem)
     cpus = sorted(os.sched_getaffinity(0))
     if config.reserve_cpus >= len(cpus):
-        raise ConfigError(
-            f"reserve_cpus={config.reserve_cpus}, but this host has {len(cpus)} cores; leave at least one"
-        )
+        raise ConfigError(f"reserve_cpus={config.reserve_cpus}, but there are {len(cpus)} cores; leave at least one")
     cpus = cpus[config.reserve_cpus :]
     if config.slots == "auto":
         drafts = [*_auto(registry, listing.devices), *_cpu_drafts(registry, config, listing.devices, cpus)]

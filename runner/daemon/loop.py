@@ -162,7 +162,7 @@ class Daemon:
                         "name": slot.name,
                         "gpu_type": slot.gpu_type,
                         "cpus": list(slot.cpus),
-                        "devices": [{"uuid": device.uuid, "name": device.name} for device in slot.devices],
+                        "devices": [device.uuid for device in slot.devices],
                     }
                     for slot in self._slots
                 ],

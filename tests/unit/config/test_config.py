@@ -42,7 +42,13 @@ def test_the_documented_default_is_the_default(key: str) -> None:
     if default is None or key == "host_name":
         assert "Default: the" in section or "Default:\nnone" in section or "no default" in section
     else:
-        shown = f'"{default}"' if isinstance(default, str) else f"{default:g}" if isinstance(default, int | float) else default
+        shown = (
+            f'"{default}"'
+            if isinstance(default, str)
+            else f"{default:g}"
+            if isinstance(default, int | float)
+            else default
+        )
         assert re.search(rf"Default:\s+`?{re.escape(str(shown))}`?\.", section)
 
 
@@ -143,7 +149,7 @@ def test_a_wrong_value_is_refused_with_key_found_and_expected(
 
 def test_an_unknown_variable_is_refused_with_the_nearest(load: Callable[..., Config]) -> None:
     """A typo in a unit file is found at start-up, not in production."""
-    with pytest.raises(ConfigError, match="KERNEL_RUNNER_POL_S is not known, the nearest valid one is .*_POLL_S"):
+    with pytest.raises(ConfigError, match=r"KERNEL_RUNNER_POL_S is not known, the nearest valid one is .*_POLL_S"):
         load(KERNEL_RUNNER_POL_S="1")
 
 
@@ -153,9 +159,7 @@ def test_a_wrong_variable_is_named(load: Callable[..., Config]) -> None:
         load(KERNEL_RUNNER_LEASE_S="x")
 
 
-def test_a_named_file_must_exist_and_the_default_one_need_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_named_file_must_exist_and_the_default_one_need_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`--config typo.toml` is an error; a host configured by its environment alone is not."""
     with pytest.raises(ConfigError, match="no such configuration file"):
         Config.load(tmp_path / "typo.toml", environ={})

@@ -73,7 +73,7 @@ def test_an_alias_is_another_name() -> None:
 
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:
     """A typo, or the wrong case, gets a hint."""
-    with pytest.raises(NotFoundError, match="'h100' is not known.*did you mean 'H100'"):
+    with pytest.raises(NotFoundError, match=r"'h100' is not known.*did you mean 'H100'"):
         Registry.load().get("h100")
 
 

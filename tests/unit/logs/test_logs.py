@@ -133,6 +133,10 @@ def test_every_line_of_a_jobs_thread_has_its_ids() -> None:
     assert "job" not in after
 
 
+def _fail(local: str) -> None:
+    raise ValueError(f"postgresql://u:{local}@h/d")
+
+
 @pytest.mark.parametrize("log_format", ["json", "console"])
 def test_secrets_and_source_code_are_in_no_line(log_format: str) -> None:
     """Not by key, not inside a URL, not in bytes, an exception, a nested value or a traceback's locals."""
@@ -142,8 +146,7 @@ def test_secrets_and_source_code_are_in_no_line(log_format: str) -> None:
     log.info("b postgresql://u:hunter2@h/d", error=ValueError("postgresql://u:hunter2@h/d"), raw=b"hunter2")
     log.info("c", items=["password=hunter2"])
     try:
-        local = "hunter" + "2"
-        raise ValueError(f"postgresql://u:{local}@h/d")
+        _fail("hunter" + "2")
     except ValueError:
         log.exception("d")
     assert stream.getvalue().count("\n") >= 4

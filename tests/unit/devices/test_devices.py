@@ -1,0 +1,272 @@
+"""Slots from devices and cores; the vendor libraries are replaced at the import boundary."""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner import devices
+from runner.config import Config, SlotConfig
+from runner.devices import detect_slots, list_devices
+from runner.errors import ConfigError
+from runner.gpus import Registry
+
+
+class FakeNvml(types.ModuleType):
+    """The few calls of nvidia-ml-py that are used, over a list of device names."""
+
+    class NVMLError(Exception):  # noqa: D106 - the library's name
+        pass
+
+    class NVMLError_LibraryNotFound(NVMLError):  # noqa: N801, D106 - the library's name
+        pass
+
+    class NVMLError_DriverNotLoaded(NVMLError):  # noqa: N801, D106 - the library's name
+        pass
+
+    def __init__(self, *names: str, error: type[Exception] | None = None) -> None:
+        super().__init__("pynvml")
+        self.names = names
+        self.error = error
+        self.open = 0
+
+    def nvmlInit(self) -> None:  # noqa: N802, D102 - the library's name
+        if self.error is not None:
+            raise self.error("from the driver")
+        self.open += 1
+
+    def nvmlShutdown(self) -> None:  # noqa: N802, D102 - the library's name
+        self.open -= 1
+
+    def nvmlDeviceGetCount(self) -> int:  # noqa: N802, D102 - the library's name
+        return len(self.names)
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802, D102 - the library's name
+        return index
+
+    def nvmlDeviceGetUUID(self, handle: int) -> str:  # noqa: N802, D102 - the library's name
+        return f"GPU-{handle}"
+
+    def nvmlDeviceGetName(self, handle: int) -> str:  # noqa: N802, D102 - the library's name
+        return self.names[handle]
+
+    def nvmlDeviceGetPciInfo(self, handle: int) -> Any:  # noqa: N802, D102, ANN401 - the library's name
+        return types.SimpleNamespace(busId=f"00000000:{0x1A + handle:02X}:00.0")
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., FakeNvml]:
+    """A host with these NVIDIA devices and so many cores; no AMD driver; an empty sysfs."""
+
+    def _host(*names: str, cores: int = 8, error: type[Exception] | None = None) -> FakeNvml:
+        nvml = FakeNvml(*names, error=error)
+        monkeypatch.setitem(sys.modules, "pynvml", nvml)
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(cores)))
+        monkeypatch.setattr(devices, "_SYSFS", tmp_path / "sys")
+        monkeypatch.setattr(devices, "_KFD", tmp_path / "kfd")
+        return nvml
+
+    return _host
+
+
+@pytest.fixture
+def amd(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> types.ModuleType:
+    """Two AMD devices on a host without NVIDIA driver."""
+    smi = types.ModuleType("amdsmi")
+    calls: list[str] = []
+    vars(smi).update(
+        calls=calls,
+        amdsmi_init=lambda: calls.append("init"),
+        amdsmi_shut_down=lambda: calls.append("shut_down"),
+        amdsmi_get_processor_handles=lambda: ["a", "b"],
+        amdsmi_get_gpu_device_bdf=lambda handle: f"0000:{'C1' if handle == 'a' else 'D1'}:00.0",
+        amdsmi_get_gpu_device_uuid=lambda handle: f"uuid-{handle}",
+        amdsmi_get_gpu_asic_info=lambda _handle: {"market_name": "AMD Instinct MI300X"},
+    )
+    monkeypatch.setitem(sys.modules, "amdsmi", smi)
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(error=FakeNvml.NVMLError_LibraryNotFound))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(8)))
+    monkeypatch.setattr(devices, "_SYSFS", tmp_path / "sys")
+    monkeypatch.setattr(devices, "_KFD", tmp_path)
+    for number, address in enumerate(("0000:c1:00.0", "0000:d1:00.0")):
+        card = tmp_path / "sys/bus/pci/devices" / address
+        (card / f"drm/renderD{128 + number}").mkdir(parents=True)
+        (card / "drm/card0").mkdir()
+        (card / "numa_node").write_text(f"{number}\n", encoding="ascii")
+    return smi
+
+
+REGISTRY = Registry.load()
+
+
+def shape(config: Config) -> list[tuple[str, str, list[str], list[int]]]:
+    """Name, type, device UUIDs and cores of every slot."""
+    return [
+        (slot.name, slot.gpu_type, [device.uuid for device in slot.devices], list(slot.cpus))
+        for slot in detect_slots(REGISTRY, config)
+    ]
+
+
+def test_a_host_without_accelerator_gets_cpu_slots_of_two_cores(host: Callable[..., FakeNvml]) -> None:
+    """No driver is a normal host: half as many slots as cores."""
+    host(cores=5, error=FakeNvml.NVMLError_LibraryNotFound)
+    assert list_devices().problems == ()
+    assert shape(Config()) == [("cpu0", "CPU", [], [0, 1]), ("cpu1", "CPU", [], [2, 3])]
+
+
+def test_a_host_of_one_core_still_gets_a_slot(host: Callable[..., FakeNvml]) -> None:
+    """At least one, with what there is."""
+    host(cores=1, error=FakeNvml.NVMLError_LibraryNotFound)
+    assert shape(Config()) == [("cpu0", "CPU", [], [0])]
+
+
+def test_cpu_slots_sets_how_many(host: Callable[..., FakeNvml]) -> None:
+    """A number is taken as it is, and cores are shared fairly when they are scarce."""
+    host(cores=3)
+    assert shape(Config(cpu_slots=1)) == [("cpu0", "CPU", [], [0, 1])]
+    assert shape(Config(cpu_slots=2)) == [("cpu0", "CPU", [], [0]), ("cpu1", "CPU", [], [1, 2])]
+    with pytest.raises(ConfigError, match="4 slots share 3 cores"):
+        detect_slots(REGISTRY, Config(cpu_slots=4))
+
+
+def test_reserved_cores_belong_to_no_slot(host: Callable[..., FakeNvml]) -> None:
+    """`reserve_cpus` keeps the lowest-numbered ones."""
+    host(cores=4)
+    assert shape(Config(reserve_cpus=2)) == [("cpu0", "CPU", [], [2, 3])]
+    with pytest.raises(ConfigError, match="reserve_cpus=4, but there are 4 cores"):
+        detect_slots(REGISTRY, Config(reserve_cpus=4))
+
+
+def test_each_known_device_becomes_a_slot_of_its_type(host: Callable[..., FakeNvml]) -> None:
+    """By product name; no CPU slots beside them unless asked for; the library is closed again."""
+    nvml = host("NVIDIA H100 80GB HBM3", "NVIDIA B200", cores=8)
+    assert shape(Config()) == [
+        ("nvidia0", "H100", ["GPU-0"], [0, 1, 2, 3]),
+        ("nvidia1", "B200", ["GPU-1"], [4, 5, 6, 7]),
+    ]
+    assert [slot[0] for slot in shape(Config(cpu_slots=1))] == ["nvidia0", "nvidia1", "cpu0"]
+    assert nvml.open == 0
+
+
+def test_a_device_of_no_type_is_left_alone(host: Callable[..., FakeNvml]) -> None:
+    """An unknown card costs no other card its slot."""
+    host("NVIDIA GeForce RTX 5090", "NVIDIA L4")
+    assert [slot[:2] for slot in shape(Config())] == [("nvidia1", "L4")]
+
+
+def test_nothing_to_run_on_is_an_error(host: Callable[..., FakeNvml]) -> None:
+    """A daemon without slots would look healthy and do nothing."""
+    host()
+    with pytest.raises(ConfigError, match="nothing to run jobs on"):
+        detect_slots(REGISTRY, Config(cpu_slots=0))
+
+
+def test_a_device_of_two_types_is_refused(host: Callable[..., FakeNvml], tmp_path: Path) -> None:
+    """Which board it serves is the operator's decision."""
+    host("NVIDIA L4")
+    (tmp_path / "x.toml").write_text('name = "X"\nvendor = "nvidia"\ndevice_names = ["NVIDIA L4"]\n', encoding="utf-8")
+    with pytest.raises(ConfigError, match="matches GPU types L4, X; expected one: set detect = false"):
+        detect_slots(Registry.load(tmp_path), Config())
+
+
+@pytest.mark.parametrize("error", [FakeNvml.NVMLError_DriverNotLoaded, RuntimeError])
+def test_a_broken_driver_is_a_problem_and_not_the_end(host: Callable[..., FakeNvml], error: type[Exception]) -> None:
+    """The listing says what went wrong; the rest of the host goes on."""
+    host("NVIDIA L4", error=error)
+    listing = list_devices()
+    assert listing.devices == ()
+    assert len(listing.problems) == 1
+    assert f"nvidia devices cannot be listed: {error.__name__}: from the driver" in listing.problems[0]
+    assert [slot[1] for slot in shape(Config(cpu_slots=1))] == ["CPU"]
+
+
+def test_a_host_without_the_bindings_is_normal(host: Callable[..., FakeNvml], monkeypatch: pytest.MonkeyPatch) -> None:
+    """nvidia-ml-py is optional."""
+    host()
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    if not Path("/dev/nvidiactl").exists():
+        assert list_devices() == devices.Listing(devices=(), problems=())
+
+
+def test_explicit_slots_are_taken_as_they_are(host: Callable[..., FakeNvml]) -> None:
+    """By index, UUID or PCI address; multi-device types; named cores first, the rest shared."""
+    host("NVIDIA L4", "NVIDIA L4", "NVIDIA L4", "NVIDIA L4", "NVIDIA B200", cores=8)
+    config = Config(
+        slots=(
+            SlotConfig(gpu_type="L4x4", devices=("0", "GPU-1", "0000:1c:00.0", "3"), cpus=(6, 7)),
+            SlotConfig(gpu_type="B200_Nebius", devices=("4",)),
+            SlotConfig(gpu_type="CPU"),
+        )
+    )
+    assert shape(config) == [
+        ("nvidia0+1+2+3", "L4x4", ["GPU-0", "GPU-1", "GPU-2", "GPU-3"], [6, 7]),
+        ("nvidia4", "B200_Nebius", ["GPU-4"], [0, 1, 2]),
+        ("cpu2", "CPU", [], [3, 4]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("slots", "message"),
+    [
+        ([{"gpu_type": "H10"}], r"slots\[0\]: GPU type 'H10' is not known.*'H100'"),
+        ([{"gpu_type": "L4"}], r"slots\[0\]: 0 devices, expected 1 for GPU type 'L4'"),
+        ([{"gpu_type": "CPU", "devices": ["0"]}], r"slots\[0\]: 1 devices, expected 0"),
+        ([{"gpu_type": "L4", "devices": ["7"]}], r"no nvidia device '7' on this host, found: 0 = GPU-0 \(NVIDIA L4\)"),
+        ([{"gpu_type": "H100", "devices": ["0"]}], r"device GPU-0 is a 'NVIDIA L4', expected one of NVIDIA H100"),
+        ([{"gpu_type": "MI300", "devices": ["0"]}], r"no amd device '0' on this host, found: none"),
+        ([{"gpu_type": "L4", "devices": ["0"]}] * 2, "device GPU-0 is in slots nvidia0 and nvidia0"),
+        ([{"gpu_type": "CPU", "cpus": [1]}, {"gpu_type": "CPU", "cpus": [1]}], "core 1 is in slots cpu0 and cpu1"),
+        ([{"gpu_type": "CPU", "cpus": [99]}], "core 99 is not available"),
+    ],
+)
+def test_a_wrong_slot_is_refused(host: Callable[..., FakeNvml], slots: list[dict[str, Any]], message: str) -> None:
+    """Each mistake says which slot, what is there and what was expected."""
+    host("NVIDIA L4")
+    config = Config(slots=tuple(SlotConfig(**slot) for slot in slots))
+    with pytest.raises(ConfigError, match=message):
+        detect_slots(REGISTRY, config)
+
+
+def test_cores_come_from_the_devices_numa_node(host: Callable[..., FakeNvml], tmp_path: Path) -> None:
+    """A device on node 1 gets the cores of node 1 although it comes first."""
+    host("NVIDIA L4", "NVIDIA L4", cores=8)
+    for address, node in (("0000:1a:00.0", 1), ("0000:1b:00.0", 0)):
+        directory = tmp_path / "sys/bus/pci/devices" / address
+        directory.mkdir(parents=True)
+        (directory / "numa_node").write_text(f"{node}\n", encoding="ascii")
+    for node, cpus in ((0, "0-3\n"), (1, "4-5,6-7\n")):
+        directory = tmp_path / f"sys/devices/system/node/node{node}"
+        directory.mkdir(parents=True)
+        (directory / "cpulist").write_text(cpus, encoding="ascii")
+    found = detect_slots(REGISTRY, Config())
+    assert [(slot.numa_node, slot.cpus) for slot in found] == [(1, (4, 5, 6, 7)), (0, (0, 1, 2, 3))]
+
+
+def test_amd_devices_come_with_their_nodes(amd: types.ModuleType) -> None:
+    """One slot each, with /dev/kfd and exactly its own render node."""
+    found = detect_slots(REGISTRY, Config())
+    assert [(slot.name, slot.gpu_type, slot.numa_node) for slot in found] == [
+        ("amd0", "MI300", 0),
+        ("amd1", "MI300", 1),
+    ]
+    assert [slot.devices[0].nodes for slot in found] == [
+        ("/dev/kfd", "/dev/dri/renderD128"),
+        ("/dev/kfd", "/dev/dri/renderD129"),
+    ]
+    assert vars(amd)["calls"] == ["init", "shut_down"]
+
+
+def test_amd_bindings_that_do_not_import_are_a_problem_and_not_the_end(
+    amd: types.ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Their import raises KeyError on some installations."""
+    monkeypatch.delitem(sys.modules, "amdsmi")
+    (tmp_path / "amdsmi.py").write_text("raise KeyError('ROCM_HOME')\n", encoding="ascii")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert list_devices().problems == ("amd devices cannot be listed: KeyError: 'ROCM_HOME'",)
