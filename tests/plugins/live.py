@@ -94,7 +94,7 @@ class LiveRunner:
             user_name=None,
         )
 
-    def wait(self, submission_id: int) -> SubmissionView:
+    def wait(self, submission_id: int, *, poll_s: float = 0.05) -> SubmissionView:
         """Wait until a submission is over."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
@@ -103,7 +103,7 @@ class LiveRunner:
                 return view
             if time.monotonic() > deadline:
                 raise AssertionError(f"submission {submission_id} is still {view.state}; the daemon said:\n{self.log}")
-            time.sleep(0.05)
+            time.sleep(poll_s)
 
 
 @contextmanager

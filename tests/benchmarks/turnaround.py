@@ -1,0 +1,153 @@
+"""Submit → committed result of a tiny vectoradd on the CPU type, beside the plain sequence of processes it replaces.
+
+Ours: `runner.submit` on a real PostgreSQL, the real daemon, one fresh container per job under the built-in harness (judge
+and worker, two uids). Mode leaderboard is both twins, public and secret, each in its own container.
+Plain: what KernelBot's runner does for one chain, on this machine, without container, queue or database: one pre-compile run
+of the submission, then one `python eval.py` per mode, with a KernelBot-format task of the same size. For mode leaderboard the
+public chain alone, which favours the plain side.
+
+Both run in turns in the same minutes, since these machines are noisy; the ratio of the medians is the figure.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from runner.model import Verdict
+from runner.store import migrate
+from runner.taskdef import load, spec_line
+from runner.taskdef.model import SUBMISSION, PyConfig
+from tests.plugins.live import ROOT, LiveRunner, live_runner
+from tests.plugins.postgres import running_postgres
+
+ROUNDS = 7
+CHAINS = {"test": ("test",), "benchmark": ("benchmark",), "leaderboard": ("test", "benchmark", "leaderboard")}
+TASK = ROOT / "tests" / "fixtures" / "kernelbot_task"
+PHASES = ("queue", "container", "import", "eval", "commit")
+
+
+@dataclass
+class Samples:
+    """Milliseconds of one mode."""
+
+    ours: list[float] = field(default_factory=list)
+    plain: list[float] = field(default_factory=list)
+    phases: dict[str, list[float]] = field(default_factory=lambda: {phase: [] for phase in PHASES})
+
+
+def main() -> None:
+    """Measure and print."""
+    samples = {mode: Samples() for mode in CHAINS}
+    with runner() as live, plain_folder() as folder:
+        code = (folder / "submission.py").read_bytes()
+        run_ours(live, code, "test", Samples())
+        run_plain(folder, "test", Samples())
+        for _ in range(ROUNDS):
+            for mode, sample in samples.items():
+                run_ours(live, code, mode, sample)
+                run_plain(folder, mode, sample)
+    report(samples)
+
+
+@contextmanager
+def runner() -> Iterator[LiveRunner]:
+    """A daemon on a database of its own, with the task under the built-in harness."""
+    with running_postgres() as url:
+        migrate(url)
+        with live_runner(url) as live:
+            live.board(ROOT / "tasks" / "vectoradd", name="board")
+            yield live
+
+
+@contextmanager
+def plain_folder() -> Iterator[Path]:
+    """The task's files side by side, as KernelBot's runner lays them out."""
+    loaded = load(TASK)
+    submission = next((TASK / "solutions" / "correct").glob("*.py")).read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory(prefix="kernel-runner-bench-") as name:
+        folder = Path(name)
+        for file, text in loaded.task.files.items():
+            (folder / file).write_text(submission if text == SUBMISSION else text, encoding="utf-8")
+        cases = loaded.task.cases_for("CPU")
+        for mode, chosen in (("test", cases.tests), ("benchmark", cases.benchmarks), ("leaderboard", cases.benchmarks)):
+            (folder / f"{mode}.txt").write_text("\n".join(map(spec_line, chosen or ())) + "\n", encoding="utf-8")
+        if not isinstance(loaded.task.config, PyConfig):
+            raise TypeError(f"{TASK} has no Python eval program")
+        (folder / "main").write_text(loaded.task.config.main, encoding="utf-8")
+        yield folder
+
+
+def run_ours(live: LiveRunner, code: bytes, mode: str, sample: Samples) -> None:
+    """One submission from the call to the committed result."""
+    began = time.monotonic()
+    view = live.wait(live.submit("board", code, mode=mode), poll_s=0.005)
+    sample.ours.append((time.monotonic() - began) * 1e3)
+    if view.verdict is not Verdict.ACCEPTED:
+        raise RuntimeError(f"mode {mode}: {view.verdict}: {[job.error for job in view.jobs]}")
+    for job in view.jobs:
+        if job.report is None or job.started_at is None or job.finished_at is None:
+            raise RuntimeError(f"job {job.id} has no report or no times")
+        known = {name: value / 1e6 for name, value in job.report["phases_ns"].items()}
+        held = (job.finished_at - job.started_at).total_seconds() * 1e3
+        known["queue"] = (job.started_at - job.created_at).total_seconds() * 1e3
+        known["commit"] = held - sum(known[name] for name in ("container", "import", "eval"))
+        for phase in PHASES:
+            sample.phases[phase].append(known[phase])
+
+
+def run_plain(folder: Path, mode: str, sample: Samples) -> None:
+    """One chain of plain processes."""
+    python = os.environ.get("KERNEL_RUNNER_EVAL_PYTHON", str(ROOT / ".venv-eval" / "bin" / "python"))
+    main_file = (folder / "main").read_text(encoding="utf-8")
+    began = time.monotonic()
+    run_process([python, "submission.py"], folder, {"POPCORN_SEED": "1"})
+    for step in CHAINS[mode]:
+        reader, writer = os.pipe()
+        try:
+            run_process([python, main_file, step, f"{step}.txt"], folder, {"POPCORN_FD": str(writer)}, writer)
+            os.set_blocking(reader, False)
+            result = os.read(reader, 1 << 20)
+        finally:
+            os.close(reader)
+            os.close(writer)
+        if b"check: pass" not in result:
+            raise RuntimeError(f"plain {step}: {result!r}")
+    sample.plain.append((time.monotonic() - began) * 1e3)
+
+
+def run_process(arguments: list[str], folder: Path, extra: dict[str, str], *keep: int) -> None:
+    """One program, its output dropped."""
+    subprocess.run(
+        arguments,
+        cwd=folder,
+        env={**os.environ, **extra},
+        pass_fds=keep,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=False,
+        timeout=120,
+    )
+
+
+def report(samples: dict[str, Samples]) -> None:
+    """The table."""
+    head = "".join(f"{phase:>11}" for phase in PHASES)
+    print(f"medians of {ROUNDS} rounds, ms; phases are per job (mode leaderboard: two jobs, one after the other)")
+    print(f"{'mode':<12}{'ours':>9}{'plain':>9}{'ratio':>8} |{head}")
+    for mode, sample in samples.items():
+        ours, plain = statistics.median(sample.ours), statistics.median(sample.plain)
+        phases = "".join(f"{statistics.median(sample.phases[phase]):>11.0f}" for phase in PHASES)
+        print(f"{mode:<12}{ours:>9.0f}{plain:>9.0f}{ours / plain:>8.2f} |{phases}")
+
+
+if __name__ == "__main__":
+    main()
