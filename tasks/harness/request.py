@@ -43,8 +43,10 @@ class JudgeRequest:
     #: POPCORN_SEED's value, or None where the contract leaves it unset.
     seed: int | None = None
     multi_gpu: bool = False
-    #: Devices the worker may use; "cpu", or "cuda" for CUDA and ROCm alike.
+    #: Devices the worker may use; "cpu", or "cuda" for CUDA and ROCm alike; "auto" is cuda where torch finds a device.
     device: str = "cpu"
+    #: Seconds that importing (and so building) the submission may take, before the first mode's own time begins.
+    build_timeout_s: float = 120.0
     #: Bytes of tensor data per case that judge and worker together may hold.
     memory_bytes: int = 1 << 30
 

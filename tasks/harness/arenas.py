@@ -1,0 +1,76 @@
+"""Shared memory between judge and worker: anonymous files that the judge makes, seals and hands over.
+
+The judge creates every arena and seals its size, so that no one can truncate it under the judge's feet (SIGBUS); it
+never maps memory of the worker's making. An arena is used for one call and then forgotten: a worker that keeps a
+mapping sees nothing of later calls. Both sides use this module.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+from typing import Self
+
+import torch
+
+#: Distance between storages in an arena; what CUDA's allocator gives, and a multiple of every cache line.
+ALIGN_BYTES = 512
+PAGE_BYTES = mmap.PAGESIZE
+_POISON_TILE_BYTES = 1 << 16
+
+
+class Arena:
+    """A shared memory region of fixed size. Close it, or use it as a context manager."""
+
+    def __init__(self, fd: int, size: int) -> None:
+        self.fd = fd
+        self.size = size
+        # Populated at once: page faults belong to the hand-over, not to the kernel that is timed.
+        self._map = mmap.mmap(fd, size, mmap.MAP_SHARED | mmap.MAP_POPULATE)
+
+    @classmethod
+    def create(cls, size: int) -> Self:
+        """A new arena of at least `size` bytes, rounded up to pages, sealed against any change of its size."""
+        size = max(PAGE_BYTES, -(-size // PAGE_BYTES) * PAGE_BYTES)
+        fd = os.memfd_create("arena", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
+        try:
+            os.ftruncate(fd, size)
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+            return cls(fd, size)
+        except BaseException:
+            os.close(fd)
+            raise
+
+    def bytes_at(self, offset: int, nbytes: int) -> torch.Tensor:
+        """A uint8 tensor with a storage of its own over `nbytes` bytes of the arena; empty ones lie elsewhere.
+
+        Raises:
+            ValueError: the range is not inside the arena.
+        """
+        if offset < 0 or nbytes < 0 or offset + nbytes > self.size:
+            raise ValueError(f"bytes {offset} to {offset + nbytes} are not inside an arena of {self.size}")
+        if nbytes == 0:
+            return torch.empty(0, dtype=torch.uint8)
+        return torch.frombuffer(self._map, dtype=torch.uint8, count=nbytes, offset=offset)
+
+    def poison(self) -> None:
+        """Fill the arena with bytes that nobody can foresee."""
+        tile = torch.frombuffer(bytearray(os.urandom(_POISON_TILE_BYTES)), dtype=torch.uint8)
+        whole = self.bytes_at(0, self.size)
+        tiles = self.size // _POISON_TILE_BYTES
+        whole[: tiles * _POISON_TILE_BYTES].view(tiles, _POISON_TILE_BYTES).copy_(tile.expand(tiles, -1))
+        rest = self.size - tiles * _POISON_TILE_BYTES
+        whole[tiles * _POISON_TILE_BYTES :].copy_(tile[:rest])
+
+    def close(self) -> None:
+        """Close the descriptor. The mapping goes when the last tensor over it does."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

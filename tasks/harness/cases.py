@@ -1,0 +1,98 @@
+"""The cases file: one case per line, `key: value` joined by `; `; pure, standard library only.
+
+Accepts the union of the grammars in use: values are integers, floats, booleans, identifiers (letters, digits,
+underscores, dashes, dots) and tuples of integers in `[..]` or `(..)`. Called by the judge and by the eval program.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+Value = int | float | bool | str | tuple[int, ...]
+
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_INT = re.compile(r"[+-]?[0-9]{1,19}")
+_FLOAT = re.compile(r"[+-]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))([eE][+-]?[0-9]{1,3})?")
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
+_TUPLE = re.compile(r"[\[(]\s*([+-]?[0-9]{1,19}(\s*,\s*[+-]?[0-9]{1,19})*\s*,?)?\s*[\])]")
+_BOOLEANS = {"True": True, "true": True, "False": False, "false": False}
+
+
+class CaseError(ValueError):
+    """A line that is no case; the message names the line and what was expected."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One case: the arguments of generate_input, and the line as it was written."""
+
+    spec: str
+    arguments: Mapping[str, Value]
+
+    @property
+    def seed(self) -> int | None:
+        """The case's seed, where it has one."""
+        seed = self.arguments.get("seed")
+        return seed if isinstance(seed, int) and not isinstance(seed, bool) else None
+
+    def with_seed(self, seed: int) -> Mapping[str, Value]:
+        """The arguments with another seed; unchanged where the case has none."""
+        return {**self.arguments, "seed": seed} if self.seed is not None else self.arguments
+
+
+def parse_cases(lines: Sequence[str], *, global_seed: int | None) -> tuple[Case, ...]:
+    """Parse spec lines, skipping blank ones, and fold the global seed into the cases' own.
+
+    Raises:
+        CaseError: a line that does not parse.
+    """
+    cases = []
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            arguments = _parse_line(line.strip(), number)
+            case = Case(spec=line.strip(), arguments=arguments)
+            if global_seed is not None and case.seed is not None:
+                case = Case(spec=case.spec, arguments=case.with_seed(combine(case.seed, global_seed)))
+            cases.append(case)
+    return tuple(cases)
+
+
+def combine(case_seed: int, global_seed: int) -> int:
+    """The seed of a case under a global seed, by KernelBot's rule: a + (a + b)(a + b + 1) // 2."""
+    both = case_seed + global_seed
+    return case_seed + both * (both + 1) // 2
+
+
+def _parse_line(line: str, number: int) -> dict[str, Value]:
+    arguments: dict[str, Value] = {}
+    for part in line.split(";"):
+        if not part.strip():
+            continue
+        key, colon, text = (piece.strip() for piece in part.partition(":"))
+        if not colon or not _KEY.fullmatch(key):
+            raise CaseError(f"line {number}: found {part.strip()!r}, expected 'name: value' in {line!r}")
+        if key in arguments:
+            raise CaseError(f"line {number}: {key!r} is given twice in {line!r}")
+        arguments[key] = _parse_value(text, key, number)
+    if not arguments:
+        raise CaseError(f"line {number}: found {line!r}, expected 'name: value' joined by '; '")
+    return arguments
+
+
+def _parse_value(text: str, key: str, number: int) -> Value:
+    if text in _BOOLEANS:
+        return _BOOLEANS[text]
+    if _INT.fullmatch(text):
+        return int(text)
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    if _WORD.fullmatch(text):
+        return text
+    brackets = text[:1] + text[-1:]
+    if _TUPLE.fullmatch(text) and brackets in ("[]", "()"):
+        return tuple(int(item) for item in text[1:-1].split(",") if item.strip())
+    raise CaseError(
+        f"line {number}: {key!r} is {text!r}, expected an integer, a float, True or False, a word, or integers in [...]"
+    )

@@ -1,0 +1,182 @@
+"""Judge and worker as two processes of this machine, without a container: for task authors and for tests.
+
+Plays the steward: starts both, passes the request on, collects frames, tells the judge when the worker has ended, kills
+what is left. Both run as the caller's user, so a submission could interfere with the judge; results made this way are
+for trying out, not for ranking.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sandbox.protocol import Decoder, StepResult, encode, from_b64
+
+from .request import JudgeRequest
+
+_ROOT = Path(__file__).resolve().parents[2]
+_START = "import sys; sys.path.insert(0, sys.argv[1]); from tasks.harness.{0} import main; sys.exit(main())"
+_CHUNK_BYTES = 1 << 16
+
+
+class JudgeFailed(RuntimeError):
+    """The judge broke; the message is what it wrote to stderr."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalReport:
+    """Everything the judge reported."""
+
+    steps: tuple[StepResult, ...]
+    #: name, media type, data
+    artifacts: tuple[tuple[str, str, bytes], ...]
+    progress: tuple[tuple[str, int, int], ...]
+
+
+class Pair:
+    """A judge and a worker that have been started and wait. Close it, or use it as a context manager."""
+
+    def __init__(self, *, python: str = sys.executable, environment: Mapping[str, str] | None = None) -> None:
+        base = {key: value for key, value in os.environ.items() if not key.startswith(("POPCORN_", "KR_"))}
+        base |= environment or {}
+        self._directory = tempfile.TemporaryDirectory(prefix="kernel-runner-")
+        places = {name: Path(self._directory.name) / name for name in ("judge", "worker")}
+        for place in places.values():
+            place.mkdir(mode=0o700)
+        judge_end, worker_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        out_read, out_write = os.pipe()
+        err_read, err_write = os.pipe()
+        self.worker = subprocess.Popen(
+            [python, "-P", "-c", _START.format("worker"), str(_ROOT)],
+            cwd=places["worker"],
+            env=base | {"KR_JUDGE_FD": str(worker_end.fileno()), "HOME": str(places["worker"])},
+            stdin=subprocess.DEVNULL,
+            stdout=out_write,
+            stderr=err_write,
+            pass_fds=(worker_end.fileno(),),
+            start_new_session=True,
+        )
+        self._judge = subprocess.Popen(
+            [python, "-P", "-c", _START.format("judge"), str(_ROOT)],
+            cwd=places["judge"],
+            env=base
+            | {
+                "KR_WORKER_FD": str(judge_end.fileno()),
+                "KR_WORKER_STDOUT_FD": str(out_read),
+                "KR_WORKER_STDERR_FD": str(err_read),
+            },
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=(judge_end.fileno(), out_read, err_read),
+        )
+        for end in (judge_end, worker_end):
+            end.close()
+        for descriptor in (out_read, out_write, err_read, err_write):
+            os.close(descriptor)
+        self._stderr = bytearray()
+        self._write_lock = threading.Lock()
+        self._threads = [
+            threading.Thread(target=self._read_stderr, name="judge stderr", daemon=True),
+            threading.Thread(target=self._await_worker, name="worker exit", daemon=True),
+        ]
+
+    def run(self, request: JudgeRequest, *, on_frame: Callable[[dict[str, Any]], None] | None = None) -> LocalReport:
+        """Hand over the request and wait for the judge's last frame; may be called once.
+
+        Raises:
+            JudgeFailed: the judge ended with anything but 0.
+        """
+        self._to_judge({"type": "request", "payload": request.to_payload()})
+        for thread in self._threads:
+            thread.start()
+        steps, artifacts, progress = [], [], []
+        decoder = Decoder()
+        while data := self._judge_stdout():
+            for message in decoder.feed(data):
+                if on_frame is not None:
+                    on_frame(message)
+                match message["type"]:
+                    case "step":
+                        steps.append(StepResult.from_message(message))
+                    case "artifact":
+                        artifacts.append((message["name"], message["media_type"], from_b64(message["data_b64"])))
+                    case "progress":
+                        progress.append((message["phase"], message["done"], message["total"]))
+        code = self._judge.wait()
+        self._threads[0].join()
+        if code != 0:
+            raise JudgeFailed(f"the judge ended with {code}:\n{self._stderr.decode(errors='replace')[-8000:]}")
+        return LocalReport(steps=tuple(steps), artifacts=tuple(artifacts), progress=tuple(progress))
+
+    @property
+    def judge_stderr(self) -> str:
+        """What the judge and the task's own code wrote to stderr."""
+        return self._stderr.decode(errors="replace")
+
+    def close(self) -> None:
+        """Kill both and everything the worker started in its session; remove their directories."""
+        try:
+            os.killpg(self.worker.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self._judge.kill()
+        self._judge.wait()
+        self.worker.wait()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(timeout=5)
+        for stream in (self._judge.stdin, self._judge.stdout, self._judge.stderr):
+            if stream is not None:
+                try:
+                    stream.close()
+                except BrokenPipeError:
+                    pass
+        self._directory.cleanup()
+
+    def __enter__(self) -> Pair:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _judge_stdout(self) -> bytes:
+        return os.read(self._judge.stdout.fileno(), _CHUNK_BYTES) if self._judge.stdout is not None else b""
+
+    def _to_judge(self, message: Mapping[str, Any]) -> None:
+        with self._write_lock:
+            try:
+                if self._judge.stdin is not None:
+                    self._judge.stdin.write(encode(message))
+                    self._judge.stdin.flush()
+            except (BrokenPipeError, ValueError):
+                # The judge is gone; its exit code says more than this.
+                return
+
+    def _read_stderr(self) -> None:
+        while self._judge.stderr is not None and (data := os.read(self._judge.stderr.fileno(), _CHUNK_BYTES)):
+            self._stderr += data
+
+    def _await_worker(self) -> None:
+        code = self.worker.wait()
+        ending = {"exit_code": code if code >= 0 else None, "signal": -code if code < 0 else None}
+        self._to_judge({"type": "worker_exit", **ending})
+
+
+def evaluate(request: JudgeRequest, *, on_frame: Callable[[dict[str, Any]], None] | None = None) -> LocalReport:
+    """Start a pair, judge one request, clean up.
+
+    Raises:
+        JudgeFailed: the judge broke.
+    """
+    with Pair() as pair:
+        return pair.run(request, on_frame=on_frame)

@@ -1,0 +1,189 @@
+"""What the worker writes to stdout and stderr, and what the steward says about its death; drained in a thread.
+
+The judge must never stop reading: a full pipe would stall the worker inside a timed call. Text is kept up to a cap per
+mode; the rest is counted and dropped. After a flood nothing more is read and the judge is woken up.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from sandbox.protocol import Decoder, FrameError
+
+#: Kept of each stream per mode.
+KEEP_BYTES = 1 << 20
+#: Both streams together, over the whole request; then the worker is not read any more (verdict output_limit).
+FLOOD_BYTES = 64 << 20
+_CHUNK_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Captured:
+    """What a mode's worker wrote."""
+
+    stdout: str
+    stderr: str
+    stdout_bytes: int
+    stderr_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerExit:
+    """How the worker ended, as the steward saw it."""
+
+    exit_code: int | None
+    signal: int | None
+
+
+class _Stream:
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.kept = bytearray()
+        self.count = 0
+        os.set_blocking(fd, False)
+
+    def read(self) -> int | None:
+        """Read what is there; bytes read, 0 for nothing, None for the end."""
+        try:
+            data = os.read(self.fd, _CHUNK_BYTES)
+        except BlockingIOError:
+            return 0
+        if not data:
+            return None
+        self.count += len(data)
+        self.kept += data[: KEEP_BYTES - len(self.kept)]
+        return len(data)
+
+    def take(self) -> tuple[str, int]:
+        text = self.kept.decode("utf-8", errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
+        count = self.count
+        self.kept.clear()
+        self.count = 0
+        return text, count
+
+
+class Collector:
+    """Drains the worker's streams and the steward's messages until closed."""
+
+    def __init__(self, *, stdout_fd: int, stderr_fd: int, steward_fd: int) -> None:
+        self._streams = (_Stream(stdout_fd), _Stream(stderr_fd))
+        self._steward_fd = steward_fd
+        self._decoder = Decoder()
+        self._total = 0
+        self._lock = threading.Lock()
+        self._exited = threading.Event()
+        self._stop_fd = os.eventfd(0, os.EFD_CLOEXEC)
+        #: Readable once something happened that should end any wait for the worker.
+        self.wake_fd = os.eventfd(0, os.EFD_CLOEXEC)
+        self.flooded = False
+        self.worker_exit: WorkerExit | None = None
+        self._thread = threading.Thread(target=self._drain, name="collector", daemon=True)
+
+    def start(self) -> None:
+        """Begin to drain."""
+        self._thread.start()
+
+    def take(self) -> Captured:
+        """What arrived since the last call, including what still lies in the pipes; the next mode starts afresh."""
+        with self._lock:
+            for stream in self._streams:
+                while not self.flooded and self._read(stream):
+                    pass
+            (stdout, stdout_bytes), (stderr, stderr_bytes) = (stream.take() for stream in self._streams)
+        return Captured(stdout=stdout, stderr=stderr, stdout_bytes=stdout_bytes, stderr_bytes=stderr_bytes)
+
+    def wait_exit(self, timeout_s: float) -> WorkerExit | None:
+        """How the worker ended, if the steward says so in time."""
+        self._exited.wait(timeout_s)
+        return self.worker_exit
+
+    def close(self) -> None:
+        """Stop draining."""
+        os.eventfd_write(self._stop_fd, 1)
+        self._thread.join(timeout=5)
+
+    def _read(self, stream: _Stream) -> int | None:
+        count = stream.read()
+        self._total += count or 0
+        if self._total > FLOOD_BYTES and not self.flooded:
+            self.flooded = True
+            os.eventfd_write(self.wake_fd, 1)
+        return count
+
+    def _drain(self) -> None:
+        poll = select.poll()
+        poll.register(self._stop_fd, select.POLLIN)
+        poll.register(self._steward_fd, select.POLLIN)
+        streams = {stream.fd: stream for stream in self._streams}
+        for fd in streams:
+            poll.register(fd, select.POLLIN)
+        while True:
+            for fd, _ in poll.poll():
+                if fd == self._stop_fd:
+                    return
+                if fd == self._steward_fd:
+                    if not self._hear():
+                        poll.unregister(fd)
+                    continue
+                with self._lock:
+                    ended = self._read(streams[fd]) is None
+                if ended or self.flooded:
+                    poll.unregister(fd)
+            if self.flooded:
+                # Whoever writes now waits for ever; the judge ends the mode and the steward kills the rest.
+                for fd in streams:
+                    try:
+                        poll.unregister(fd)
+                    except KeyError:
+                        continue
+                streams = {}
+
+    def _hear(self) -> bool:
+        """Read what the steward sent; False at the end of its stream."""
+        data = os.read(self._steward_fd, _CHUNK_BYTES)
+        try:
+            for message in self._decoder.feed(data):
+                self._note(message)
+        except FrameError:
+            # The steward is ours; a broken frame of its can only cost the worker's exit status.
+            return False
+        return bool(data)
+
+    def _note(self, message: dict[str, Any]) -> None:
+        if message["type"] != "worker_exit":
+            return
+        code, signal = message.get("exit_code"), message.get("signal")
+        self.worker_exit = WorkerExit(
+            exit_code=code if isinstance(code, int) else None, signal=signal if isinstance(signal, int) else None
+        )
+        self._exited.set()
+        os.eventfd_write(self.wake_fd, 1)
+
+
+def read_request(fd: int) -> dict[str, Any]:
+    """The first frame on a descriptor, read to the byte, so that what follows stays for the collector.
+
+    Waits for ever: the judge is parked until there is something to judge, and its steward ends it otherwise.
+
+    Raises:
+        FrameError: the stream ended, or holds no frame.
+    """
+    header = _exactly(fd, 4)
+    decoder = Decoder()
+    messages = list(decoder.feed(header))
+    messages += decoder.feed(_exactly(fd, int.from_bytes(header, "big")))
+    return messages[0]
+
+
+def _exactly(fd: int, count: int) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        piece = os.read(fd, min(count - len(data), 1 << 20))
+        if not piece:
+            raise FrameError(f"the request ended after {len(data)} of {count} bytes")
+        data += piece
+    return bytes(data)

@@ -1,0 +1,166 @@
+"""The task's own functions, called in the judge: generate_input, check_implementation and, where there is one, ref_kernel.
+
+Owns the task's directory and the global random generators. What goes wrong in here is the task's fault, never the
+submission's, and raises `TaskFault`. Called by the judge.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import random
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePosixPath
+
+import torch
+
+from .cases import Value
+from .values import Packed, Unsupported, pack
+
+
+class TaskFault(Exception):
+    """The task definition does not work; the message names the function and the file."""
+
+
+class CheckRaised(Exception):
+    """check_implementation raised instead of answering; whose fault that is depends on what it was given."""
+
+
+class Problem:
+    """A task that has been written to a directory and imported."""
+
+    def __init__(
+        self,
+        *,
+        generate: Callable[..., object],
+        check: Callable[[object, object], object],
+        reference: Callable[[object], object] | None,
+    ) -> None:
+        self._generate = generate
+        self._check = check
+        self._reference = reference
+
+    @classmethod
+    def load(cls, files: Mapping[str, str], directory: Path) -> Problem:
+        """Write the task's files below `directory`, which nobody else can read, and import its reference.py.
+
+        Raises:
+            TaskFault: a file name that leaves the directory, or a reference.py that lacks something.
+        """
+        for name, text in files.items():
+            relative = PurePosixPath(name)
+            if relative.is_absolute() or ".." in relative.parts or not relative.parts:
+                raise TaskFault(f"the task's file name {name!r} leaves its directory; expected a relative name")
+            path = directory / relative
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        if "reference.py" not in files:
+            raise TaskFault(f"the task has no file reference.py (found {', '.join(sorted(files)) or 'none'})")
+        sys.path.insert(0, str(directory))
+        try:
+            module = importlib.import_module("reference")
+        except Exception as error:
+            raise TaskFault(f"the task's reference.py cannot be imported: {_sentence(error)}") from error
+        functions = {name: getattr(module, name, None) for name in ("generate_input", "check_implementation")}
+        for name, function in functions.items():
+            if not callable(function):
+                raise TaskFault(f"the task's reference.py defines no function {name}")
+        reference = getattr(module, "ref_kernel", None)
+        return cls(
+            generate=module.generate_input,
+            check=module.check_implementation,
+            reference=reference if callable(reference) else None,
+        )
+
+    def generate(self, arguments: Mapping[str, Value], *, rng_seed: int | None) -> object:
+        """A case's inputs. The global generators are set to `rng_seed` for it (None: unpredictably), then scrambled.
+
+        Raises:
+            TaskFault: generate_input raised.
+        """
+        if rng_seed is None:
+            scramble()
+        else:
+            _seed(rng_seed)
+        try:
+            return self._generate(**arguments)
+        except Exception as error:
+            raise TaskFault(f"the task's generate_input raised {_sentence(error)} (reference.py)") from error
+        finally:
+            scramble()
+
+    def check(self, data: object, output: object) -> tuple[bool, str]:
+        """Ask check_implementation; understands every answer in use: text ("" is right), (bool, text), bool.
+
+        Raises:
+            CheckRaised: it raised.
+            TaskFault: it answered something else.
+        """
+        try:
+            answer = self._check(data, output)
+        except Exception as error:
+            raise CheckRaised(_sentence(error)) from error
+        match answer:
+            case bool():
+                return answer, "" if answer else "the output is wrong"
+            case str():
+                return not answer, answer
+            case (bool() as good, str() as message):
+                return good, message or ("" if good else "the output is wrong")
+            case _:
+                raise TaskFault(
+                    f"the task's check_implementation returned a {type(answer).__name__}, expected text, "
+                    "a bool, or a bool with text (reference.py)"
+                )
+
+    def expected(self, data: object) -> object | None:
+        """What ref_kernel returns, or None where the task has none or it raises."""
+        if self._reference is None:
+            return None
+        try:
+            return self._reference(data)
+        except Exception:  # noqa: BLE001 only asked after check_implementation has raised; the answer is then "unknown"
+            return None
+
+
+def pack_inputs(data: object, *, memory_bytes: int) -> Packed:
+    """Take a case's inputs apart for the worker.
+
+    Raises:
+        TaskFault: they hold something that cannot travel, or more bytes than the case may hold.
+    """
+    try:
+        packed = pack(data)
+    except Unsupported as error:
+        raise TaskFault(f"the task's generate_input returned what the built-in harness cannot use: {error}") from error
+    if 2 * packed.nbytes > memory_bytes:
+        raise TaskFault(
+            f"the case has {packed.nbytes} bytes of inputs, held twice; that is more than the {memory_bytes} bytes "
+            "it may hold on this GPU type: give it smaller cases (runner.yml)"
+        )
+    return packed
+
+
+def rng_seed_of(global_seed: int | None) -> int:
+    """The global generators' seed for a case by the contract: the global seed, or 42; reduced to what numpy takes."""
+    return (42 if global_seed is None else global_seed) % (1 << 32)
+
+
+def scramble() -> None:
+    """Seed every global generator from the operating system."""
+    _seed(int.from_bytes(os.urandom(4), "big"))
+
+
+def _seed(seed: int) -> None:
+    random.seed(seed)
+    torch.manual_seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed)
+
+
+def _sentence(error: BaseException) -> str:
+    text = "".join(traceback.format_exception_only(error)).strip()
+    return text[:2000]

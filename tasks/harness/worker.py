@@ -1,0 +1,275 @@
+"""The untrusted side: hosts the submission, calls it when told to, copies its output into the judge's memory.
+
+Everything in this process may be rewritten by the submission once it is loaded, so nothing here decides anything: its
+times are claims, its messages are checked by the judge, its text is shown as text. It holds no reference, no expected
+output, no seed, no tolerance and no result descriptor. Started by the steward (or `local`) before any request is there;
+imports torch at once.
+
+What it answers on the socket in KR_JUDGE_FD:
+
+    load   {files, submission}           -> loaded | failed
+    arm    {}                            -> armed: everything of earlier calls is dropped, the next message is awaited spinning
+    call   {tree, storages, size, room}  -> done | need {bytes} | failed       descriptors: inputs[, output room]
+    room   {size}                        -> done | failed                      descriptor: output room
+    profile (as call)                    -> profiled {table, trace} | failed   descriptors: inputs, room
+    flush  {}                            -> flushed
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gzip
+import importlib.util
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic_ns, perf_counter_ns
+from typing import Any
+
+import torch
+
+from .arenas import Arena
+from .values import Outgoing, unpack
+from .wire import MAX_FROM_JUDGE_BYTES, MAX_TABLE_BYTES, MAX_TRACE_BYTES, Channel, PeerClosed, encode
+
+#: How long an armed worker asks the socket again and again before it sleeps.
+SPIN_NS = 2_000_000
+_MAX_TEXT = 8_000
+_L2_FLUSH_BYTES = 256 << 20
+_HARNESS = str(Path(__file__).parent)
+
+#: Raised while a kernel is built, by (root package, class name): text of an exception is never looked at.
+_BUILD_ERRORS = {("triton", "CompilationError"), ("torch", "CppCompileError"), ("torch", "InductorError")}
+
+Kernel = Callable[[Any], Any]
+
+
+def known_kernel(data: tuple[Any, ...]) -> torch.Tensor:
+    """What is called until a submission is loaded: spin for data[0] ns, return a copy of data[1]'s first data[2] bytes."""
+    spin_ns, payload, keep, *_ = data
+    until = perf_counter_ns() + spin_ns
+    while perf_counter_ns() < until:
+        pass
+    copied: torch.Tensor = payload[:keep].clone()
+    return copied
+
+
+@dataclass(kw_only=True)
+class _Inputs:
+    """One call's inputs, as tensors over the judge's memory."""
+
+    value: Any
+    #: Identity of each input storage -> its number.
+    storages: Mapping[int, int]
+    cuda: bool
+
+
+class Worker:
+    """The conversation with the judge."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._kernel: Kernel = known_kernel
+        self._pending: Outgoing | None = None
+        self._claim_ns = 0
+        #: The last call's inputs live until the next call is armed, so that its memory lies elsewhere.
+        self._inputs: _Inputs | None = None
+        self._l2: torch.Tensor | None = None
+
+    def serve(self) -> None:
+        """Answer until the judge is gone."""
+        handlers: Mapping[str, Callable[[dict[str, Any], Sequence[int]], dict[str, Any]]] = {
+            "load": self._load,
+            "arm": self._arm,
+            "call": self._call,
+            "room": self._room,
+            "profile": self._profile,
+            "flush": self._flush,
+        }
+        spin_ns = 0
+        while True:
+            message, descriptors = self._channel.receive(spin_ns=spin_ns)
+            try:
+                answer = handlers[message["op"]](message, descriptors)
+            except BaseException as error:  # noqa: BLE001 the harness boundary: whatever a submission raises is reported
+                answer = describe_failure(error)
+            finally:
+                for descriptor in descriptors:
+                    os.close(descriptor)
+            self._channel.send(encode(answer))
+            # On a single core whoever spins keeps the other from running.
+            spin_ns = SPIN_NS if answer["op"] == "armed" and len(os.sched_getaffinity(0)) > 1 else 0
+
+    def _load(self, message: dict[str, Any], _: Sequence[int]) -> dict[str, Any]:
+        directory = Path.cwd()
+        for name, text in message["files"].items():
+            path = directory / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        sys.path.insert(0, str(directory))
+        path = directory / message["submission"]
+        specification = importlib.util.spec_from_file_location("submission", path)
+        if specification is None or specification.loader is None:
+            return _failed("runtime_error", f"{message['submission']} is no Python file; expected a name that ends .py")
+        module = importlib.util.module_from_spec(specification)
+        sys.modules["submission"] = module
+        specification.loader.exec_module(module)
+        kernel = getattr(module, "custom_kernel", None)
+        if not callable(kernel):
+            found = "nothing of that name" if kernel is None else f"a {type(kernel).__name__}"
+            return _failed("runtime_error", f"the submission defines no function custom_kernel (found {found})")
+        self._kernel = kernel
+        return {"op": "loaded"}
+
+    def _arm(self, _: dict[str, Any], __: Sequence[int]) -> dict[str, Any]:
+        self._pending = None
+        return {"op": "armed"}
+
+    def _open(self, message: dict[str, Any], descriptor: int) -> _Inputs:
+        arena = Arena(os.dup(descriptor), message["size"])
+        views = [arena.bytes_at(offset, nbytes) for offset, nbytes in message["storages"]]
+        value = unpack(message["tree"], views)
+        arena.close()
+        cuda = any(node["device"] != "cpu" for node in _tensor_nodes(message["tree"]))
+        identities = {view.untyped_storage()._cdata: number for number, view in enumerate(views) if view.numel()}  # noqa: SLF001 see values.pack
+        self._inputs = _Inputs(value=value, storages={} if cuda else identities, cuda=cuda)
+        return self._inputs
+
+    def _call(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
+        inputs = self._open(message, descriptors[0])
+        kernel, value = self._kernel, inputs.value
+        if inputs.cuda:
+            output = self._timed_on_device(kernel, value)
+        else:
+            start = perf_counter_ns()
+            output = kernel(value)
+            self._claim_ns = perf_counter_ns() - start
+        outgoing = Outgoing.describe(output, inputs.storages)
+        if outgoing.nbytes > message["room"]:
+            self._pending = outgoing
+            return {"op": "need", "bytes": outgoing.nbytes}
+        return self._deliver(outgoing, descriptors[1:], message["room"])
+
+    def _room(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
+        outgoing, self._pending = self._pending, None
+        if outgoing is None:
+            raise RuntimeError("the judge offered room for an output nobody has")
+        return self._deliver(outgoing, descriptors, message["size"])
+
+    def _deliver(self, outgoing: Outgoing, descriptors: Sequence[int], size: int) -> dict[str, Any]:
+        if outgoing.nbytes:
+            with Arena(os.dup(descriptors[0]), size) as room:
+                outgoing.copy_to(room)
+        return {"op": "done", "tree": outgoing.tree, "claim_ns": self._claim_ns}
+
+    def _timed_on_device(self, kernel: Kernel, value: object) -> object:
+        if self._l2 is None:
+            self._l2 = torch.empty(_L2_FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+        self._l2.zero_()
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        torch.cuda.synchronize()
+        start.record()
+        output = kernel(value)
+        end.record()
+        torch.cuda.synchronize()
+        self._claim_ns = round(start.elapsed_time(end) * 1e6)
+        return output
+
+    def _profile(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
+        inputs = self._open(message, descriptors[0])
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        if torch.cuda.is_available():
+            activities.append(torch.profiler.ProfilerActivity.CUDA)
+        with torch.profiler.profile(activities=activities, record_shapes=True) as profiler:
+            self._kernel(inputs.value)
+            if inputs.cuda:
+                torch.cuda.synchronize()
+        order = "cuda_time_total" if inputs.cuda else "cpu_time_total"
+        table = profiler.key_averages().table(sort_by=order, row_limit=40).encode()[:MAX_TABLE_BYTES]
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory) / "trace.json"
+            profiler.export_chrome_trace(str(path))
+            trace = gzip.compress(path.read_bytes(), compresslevel=6)
+        # Half a compressed trace is none.
+        trace = trace if len(trace) <= MAX_TRACE_BYTES else b""
+        with Arena(os.dup(descriptors[1]), message["room"]) as room:
+            for offset, data in ((0, table), (len(table), trace)):
+                if data:
+                    room.bytes_at(offset, len(data)).copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
+        return {"op": "profiled", "table": len(table), "trace": len(trace)}
+
+    def _flush(self, _: dict[str, Any], __: Sequence[int]) -> dict[str, Any]:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        ctypes.CDLL(None).fflush(None)
+        return {"op": "flushed"}
+
+
+def _tensor_nodes(tree: Any) -> Sequence[Mapping[str, Any]]:  # noqa: ANN401 a JSON node of the judge's
+    if tree["t"] == "tensor":
+        return [tree]
+    items = tree.get("items", [])
+    children = [item for _, item in items] if tree["t"] == "dict" else items
+    return [node for child in children for node in _tensor_nodes(child)]
+
+
+def describe_failure(error: BaseException) -> dict[str, Any]:
+    """An exception of the submission's as a message: kind, text and its own frames of the traceback."""
+    if isinstance(error, SystemExit):
+        return _failed("runtime_error", f"the submission called exit({error.code!r:.100}), which ends nothing here")
+    kind = "compile_error" if _is_build_failure(error) else "runtime_error"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_HARNESS)]
+    # A syntax error's own lines say where it is; the import machinery's frames say nothing.
+    shown = [] if isinstance(error, SyntaxError) else [f for f in frames if not f.filename.startswith("<frozen")]
+    trace = "".join(traceback.format_list(shown[-12:]))
+    text = "".join(traceback.format_exception_only(error)).strip()
+    return _failed(kind, text, trace)
+
+
+def _is_build_failure(error: BaseException) -> bool:
+    if isinstance(error, SyntaxError):
+        return True
+    seen: BaseException | None = error
+    for _ in range(8):
+        if seen is None:
+            return False
+        if isinstance(seen, subprocess.CalledProcessError) and "ninja" in str(seen.cmd):
+            return True
+        if any((kind.__module__.partition(".")[0], kind.__name__) in _BUILD_ERRORS for kind in type(seen).__mro__):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
+
+
+def _failed(kind: str, text: str, trace: str = "") -> dict[str, Any]:
+    return {"op": "failed", "kind": kind, "text": _cut(text), "trace": _cut(trace)}
+
+
+def _cut(text: str) -> str:
+    # Surrogates cannot be encoded; json would pass them on and the judge's UTF-8 would break.
+    clean = text.encode("utf-8", errors="replace").decode()
+    return clean if len(clean) <= _MAX_TEXT else clean[: _MAX_TEXT // 2] + "\n[...]\n" + clean[-_MAX_TEXT // 2 :]
+
+
+def main() -> int:
+    """Entry point: serve the judge at KR_JUDGE_FD until it is gone."""
+    descriptor = int(os.environ.pop("KR_JUDGE_FD"))
+    os.set_inheritable(descriptor, False)
+    # A judge that is gone must not leave a worker behind that prints a traceback of its own.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    channel = Channel(
+        socket.socket(fileno=descriptor), max_bytes=MAX_FROM_JUDGE_BYTES, accept_descriptors=True, wake_fd=None
+    )
+    try:
+        Worker(channel).serve()
+    except PeerClosed:
+        # Threads of the submission's may still run and would keep the interpreter from ending.
+        os._exit(0)
+    return 0
