@@ -4,6 +4,8 @@
     ├── ConfigError            the operator's configuration is wrong: say which key, stop
     ├── TaskError              a task definition is wrong: verdict `invalid`, nothing ran
     ├── SubmissionError        the database refused a submission: show the message to the user
+    ├── BoardError             a leaderboard cannot be made, changed or deleted like that: say why, stop
+    ├── SchemaDriftError       the database is not what we rely on: list the differences, touch nothing
     ├── NotFoundError          no such submission, leaderboard, job or GPU type
     ├── StaleAttemptError      the job was taken over or ended by someone else: drop the result
     ├── CancelledByRequest     the evaluation stopped because its cancel event was set: the caller knows why
@@ -14,6 +16,8 @@
 
 Every message says what, which id, what was found, what was expected and how to mend it.
 """
+
+from collections.abc import Sequence
 
 
 class KernelRunnerError(Exception):
@@ -30,6 +34,22 @@ class TaskError(KernelRunnerError):
 
 class SubmissionError(KernelRunnerError):
     """The submission was refused; the message is for its author."""
+
+
+class BoardError(KernelRunnerError):
+    """A leaderboard cannot be made, changed or deleted as asked."""
+
+
+class SchemaDriftError(KernelRunnerError):
+    """The database differs from what this project relies on; nothing was changed."""
+
+    def __init__(self, differences: Sequence[str]) -> None:
+        self.differences = tuple(differences)
+        super().__init__(
+            "the database differs from what kernel-runner relies on; nothing was changed. Found:\n"
+            + "\n".join(f"  - {difference}" for difference in self.differences)
+            + "\nMigrate KernelBot's schema to the version this release supports, or use a database of its own."
+        )
 
 
 class NotFoundError(KernelRunnerError):

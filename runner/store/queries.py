@@ -1,0 +1,109 @@
+"""Every SQL statement the store sends, by name, parsed from `queries.sql`; the only door to that file.
+
+In the file, a query starts with `-- name: <name>`, followed by at least one comment line with its purpose. Parameters
+are `%(name)s`, so a literal percent sign is written twice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Final
+
+_HEADER = re.compile(
+    r"^-- name: (?P<name>\w+)\n(?P<purpose>(?:-- .*\n)+)(?P<sql>(?:(?!-- name: ).*(?:\n|$))*)", re.MULTILINE
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query:
+    """A named statement."""
+
+    name: str
+    purpose: str
+    #: Bytes, because psycopg takes text only if it is a literal.
+    sql: bytes
+
+
+def parse(text: str) -> Mapping[str, Query]:
+    """The queries of a file, by name.
+
+    Raises:
+        ValueError: a name that occurs twice, or a header without purpose or statement.
+    """
+    queries: dict[str, Query] = {}
+    for match in _HEADER.finditer(text):
+        name, sql = match["name"], match["sql"].strip()
+        if name in queries or not sql:
+            raise ValueError(f"queries.sql: {name!r} is {'there twice' if name in queries else 'empty'}")
+        purpose = " ".join(line.removeprefix("-- ") for line in match["purpose"].splitlines())
+        queries[name] = Query(name=name, purpose=purpose, sql=sql.encode())
+    if len(queries) != text.count("-- name: "):
+        raise ValueError("queries.sql: a '-- name:' line is not followed by a line of purpose and a statement")
+    return queries
+
+
+ALL: Final = parse(resources.files("runner.store").joinpath("queries.sql").read_text(encoding="utf-8"))
+
+PING: Final = ALL["ping"]
+CLAIM: Final = ALL["claim"]
+MARK_RUNNING: Final = ALL["mark_running"]
+NOTIFY_EVENT: Final = ALL["notify_event"]
+NOTIFY_QUEUE: Final = ALL["notify_queue"]
+HEARTBEAT: Final = ALL["heartbeat"]
+TOUCH_SUBMISSIONS: Final = ALL["touch_submissions"]
+TOUCH_HOST: Final = ALL["touch_host"]
+SAVE_PROGRESS: Final = ALL["save_progress"]
+LOCK_SUBMISSION: Final = ALL["lock_submission"]
+FINISH_JOB: Final = ALL["finish_job"]
+JOB_NOW: Final = ALL["job_now"]
+INSERT_RUN: Final = ALL["insert_run"]
+LINK_RUN: Final = ALL["link_run"]
+INSERT_ARTIFACT: Final = ALL["insert_artifact"]
+INSERT_STALE_RESULT: Final = ALL["insert_stale_result"]
+SETTLE: Final = ALL["settle"]
+FAIL_JOB: Final = ALL["fail_job"]
+RELEASE_JOB: Final = ALL["release_job"]
+CANCEL_JOB: Final = ALL["cancel_job"]
+MARK_PENDING: Final = ALL["mark_pending"]
+EXPIRED_JOBS: Final = ALL["expired_jobs"]
+RECLAIM_JOB: Final = ALL["reclaim_job"]
+REGISTER_HOST: Final = ALL["register_host"]
+UNREGISTER_HOST: Final = ALL["unregister_host"]
+SYNC_GPU_TYPE: Final = ALL["sync_gpu_type"]
+LISTEN: Final = ALL["listen"]
+SUBMIT: Final = ALL["submit"]
+ENQUEUE: Final = ALL["enqueue"]
+CANCEL: Final = ALL["cancel"]
+STATUS: Final = ALL["status"]
+QUEUE: Final = ALL["queue"]
+JOBS: Final = ALL["jobs"]
+RUNS: Final = ALL["runs"]
+ARTIFACTS: Final = ALL["artifacts"]
+ARTIFACT: Final = ALL["artifact"]
+RANKING: Final = ALL["ranking"]
+PERSONAL: Final = ALL["personal"]
+HOSTS: Final = ALL["hosts"]
+GPU_TYPES: Final = ALL["gpu_types"]
+BOARDS: Final = ALL["boards"]
+BOARD: Final = ALL["board"]
+BOARD_TEMPLATES: Final = ALL["board_templates"]
+LOCK_BOARD: Final = ALL["lock_board"]
+INSERT_BOARD: Final = ALL["insert_board"]
+UPDATE_BOARD: Final = ALL["update_board"]
+DROP_BOARD_GPUS: Final = ALL["drop_board_gpus"]
+INSERT_BOARD_GPUS: Final = ALL["insert_board_gpus"]
+DROP_BOARD_TEMPLATES: Final = ALL["drop_board_templates"]
+INSERT_BOARD_TEMPLATE: Final = ALL["insert_board_template"]
+SAVE_BOARD_EXTRA: Final = ALL["save_board_extra"]
+DELETE_BOARD_RUNS: Final = ALL["delete_board_runs"]
+DELETE_BOARD_SUBMISSIONS: Final = ALL["delete_board_submissions"]
+DELETE_BOARD: Final = ALL["delete_board"]
+MIGRATION_LOCK: Final = ALL["migration_lock"]
+MIGRATION_SETTINGS: Final = ALL["migration_settings"]
+CREATE_RUNNER_SCHEMA: Final = ALL["create_runner_schema"]
+SERVER_ENCODING: Final = ALL["server_encoding"]
+LEADERBOARD_COLUMNS: Final = ALL["leaderboard_columns"]
+LEADERBOARD_KEYS: Final = ALL["leaderboard_keys"]

