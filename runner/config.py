@@ -27,6 +27,8 @@ DEFAULT_PATH: Final = Path("/etc/kernel-runner/config.toml")
 PREFIX: Final = "KERNEL_RUNNER_"
 #: Names the configuration file; no key of the file itself.
 PATH_VARIABLE: Final = "KERNEL_RUNNER_CONFIG"
+#: Settings of the test suite, which a daemon under test inherits.
+_TEST_PREFIX: Final = "KERNEL_RUNNER_TEST_"
 #: Names that other tools share with us, and the key each one sets.
 _SHARED_VARIABLES: Final = {"DATABASE_URL": "database_url", "DOCKER_HOST": "docker_host"}
 _SECRET: Final = frozenset({"database_url"})
@@ -190,7 +192,7 @@ def _overrides(environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """(variable, key, text) in rising precedence; an empty variable counts as absent, as it does for Docker."""
     found = [(name, key, environ[name]) for name, key in _SHARED_VARIABLES.items() if environ.get(name)]
     for name in sorted(environ):
-        if not name.startswith(PREFIX) or name == PATH_VARIABLE:
+        if not name.startswith(PREFIX) or name.startswith(_TEST_PREFIX) or name == PATH_VARIABLE:
             continue
         key = name.removeprefix(PREFIX).lower()
         if key not in Config.model_fields:

@@ -41,7 +41,10 @@ _EVALUATION: Final = "the evaluation environment"
 
 
 class Daemon:
-    """One host's daemon. `run` may be called once."""
+    """One host's daemon. `run` may be called once.
+
+    `check_database` raises InfrastructureError while the database lacks a server that answers, or our schema.
+    """
 
     def __init__(
         self,
@@ -50,6 +53,7 @@ class Daemon:
         store_factory: StoreFactory,
         evaluator: Evaluates,
         engine: Engine,
+        check_database: Callable[[], object],
         registry: Registry,
         slots: Sequence[Slot],
         readiness: Readiness | None = None,
@@ -59,6 +63,7 @@ class Daemon:
         self._store_factory = store_factory
         self._evaluator = evaluator
         self._engine = engine
+        self._check_database = check_database
         self._registry = registry
         self._slots = tuple(slots)
         self.readiness = readiness or Readiness()
@@ -118,7 +123,7 @@ class Daemon:
         ready = (
             self._until(stop, _ENGINE, self._engine.check)
             and self._until(stop, _ENGINE, self._reap)
-            and self._until(stop, _DATABASE, store.check_schema)
+            and self._until(stop, _DATABASE, self._check_database)
             and self._until(stop, _EVALUATION, lambda: self._evaluator.prepare(self._slots), cap_s=60.0)
             and self._until(stop, _DATABASE, lambda: self._register(store))
         )
@@ -300,6 +305,6 @@ class Daemon:
 
     def _unregister(self, store: Store) -> None:
         try:
-            store.unregister_host(host=self._config.host_name)
+            store.unregister_host(self._config.host_name)
         except InfrastructureError as error:
             _log.warning("the database could not be told that this host stops", error=str(error))

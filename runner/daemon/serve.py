@@ -19,10 +19,11 @@ from runner.config import Config, notify_socket
 from runner.daemon.loop import Daemon
 from runner.daemon.readiness import Readiness
 from runner.devices import detect_slots
-from runner.errors import ConfigError, EngineUnavailableError
+from runner.errors import ConfigError, DatabaseUnavailableError, EngineUnavailableError
 from runner.evaluate import EvaluationSettings, Evaluator
 from runner.gpus import Registry
 from runner.store import Store
+from runner.store.probe import probe
 from sandbox.engine import DockerEngine
 from sandbox.errors import SandboxError
 
@@ -83,12 +84,34 @@ def serve(config: Config, stop: threading.Event | None = None) -> int:
                     ),
                 ),
                 engine=_DockerPort(engine),
+                check_database=lambda: require_schema(dsn),
                 registry=registry,
                 slots=slots,
                 readiness=Readiness(notify_socket()),
             ).run(stop, abort)
         finally:
             engine.close()
+
+
+def require_schema(dsn: str) -> None:
+    """Find out whether the database can be served.
+
+    Raises:
+        DatabaseUnavailableError: it does not answer, or lacks our schema or a migration; says what to do.
+    """
+    facts = probe(dsn)
+    if facts.pending:
+        found = "has no schema 'runner'" if facts.version is None else f"is at migration {facts.version!r}"
+        raise DatabaseUnavailableError(
+            f"database {facts.database!r} {found}, expected {facts.pending[-1]!r}: run `kernel-runner migrate`"
+        )
+    if facts.newer:
+        _log.warning("the database was migrated by a newer release; update this host", found=facts.version)
+    if not facts.direct:
+        _log.warning(
+            "notifications do not arrive, so jobs are found by polling only: connect to PostgreSQL directly or through "
+            "a pooler in session mode"
+        )
 
 
 @contextmanager

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 #: Layer of each part of runner/; a module imports its own layer or a lower one, never a higher.
 LAYERS = {
     "runner": 0,
+    "runner.backoff": 0,
     "runner.errors": 0,
     "runner.model": 0,
     "runner.gpus": 1,
