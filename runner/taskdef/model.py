@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 
 #: Stands in `files` for the user's file; its key is the name the file has inside the container.
@@ -132,3 +133,26 @@ class TaskFolder:
     #: Language key of `templates` (CUDA, Python, Triton, HIP, CuteDSL) -> full text.
     templates: Mapping[str, str]
     gpus: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One entry of a competition file, with its task folder loaded."""
+
+    name: str
+    folder: TaskFolder
+    #: None: the file names none that can be read; KernelBot then takes a year from now.
+    deadline: datetime | None
+    #: Empty: those of the task itself.
+    gpus: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Competition:
+    """A KernelBot competition file. Its own `deadline` is read by nobody and therefore not kept."""
+
+    name: str
+    description: str
+    problems: tuple[Problem, ...]
+    #: What was odd but not wrong, a sentence each, for the operator.
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,141 @@
+"""How task errors read: one line per problem, `<file>: <key>: found …, expected …`.
+
+Turns pydantic's errors into such lines. Called by the parsers of this package; nothing else knows pydantic's error
+types.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from runner.errors import TaskError
+
+#: More problems than this are not listed: the first ones usually explain the rest.
+_MAX_LISTED = 10
+_MAX_FOUND_CHARS = 80
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+#: Pydantic's error type -> what was expected, formatted with the error's context.
+_EXPECTED: Mapping[str, str] = {
+    "string_type": "a text",
+    "int_type": "an integer",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "a mapping",
+    "mapping_type": "a mapping",
+    "model_type": "a mapping",
+    "literal_error": "{expected}",
+    "greater_than": "a number above {gt}",
+    "greater_than_equal": "a number of at least {ge}",
+    "less_than": "a number below {lt}",
+    "less_than_equal": "a number of at most {le}",
+    "string_too_short": "a text that is not empty",
+    "too_short": "at least {min_length} entry",
+}
+
+
+def problem(where: str, key: str, found: str, expected: str) -> str:
+    """One line of a task error; `found` comes ready-made (see `shown`)."""
+    place = f"{where}: {key}" if key else where
+    return f"{place}: found {found}, expected {expected}"
+
+
+def shown(value: object) -> str:
+    """A value as an error message quotes it: its repr, cut to a readable length."""
+    text = repr(value)
+    return text if len(text) <= _MAX_FOUND_CHARS else f"{text[:_MAX_FOUND_CHARS]}…"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`one of a, b, c`, preceded by the closest of them where one is close to `name`."""
+    names = tuple(known)
+    close = difflib.get_close_matches(name.lower(), [known.lower() for known in names], n=1)
+    listed = f"one of {', '.join(names)}"
+    if not close:
+        return listed
+    match = next(known for known in names if known.lower() == close[0])
+    return f"{listed} (did you mean {match!r}?)"
+
+
+def refuse(lines: Iterable[str]) -> NoReturn:
+    """Raise the problems found, at most ten of them.
+
+    Raises:
+        TaskError: always.
+    """
+    found = list(lines)
+    if len(found) > _MAX_LISTED:
+        found = [*found[:_MAX_LISTED], f"… and {len(found) - _MAX_LISTED} more"]
+    raise TaskError("\n".join(found))
+
+
+def validate(model: type[_Model], value: object, *, where: str, prefix: str = "") -> _Model:
+    """Validate a parsed document.
+
+    Args:
+        model: the schema.
+        value: what the YAML or JSON said.
+        where: the file (or row) for messages.
+        prefix: the key under which `value` stands in that file.
+
+    Raises:
+        TaskError: one line per problem.
+    """
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        refuse(_line(details, model, where, prefix) for details in error.errors(include_url=False))
+
+
+def key_path(parts: Iterable[str | int], prefix: str = "") -> str:
+    """`tests[2].size` from the parts of a location."""
+    text = prefix
+    for part in parts:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f".{part}" if text else part
+    return text
+
+
+def _line(details: ErrorDetails, model: type[BaseModel], where: str, prefix: str) -> str:
+    # "[key]" marks an error about a mapping's key itself.
+    location = [part for part in details["loc"] if part != "[key]"]
+    key = key_path(location, prefix)
+    kind = details["type"]
+    if kind == "missing":
+        return problem(where, key, "nothing", "a value (the key is required)")
+    if kind == "extra_forbidden":
+        unknown = str(location[-1])
+        return problem(where, key, "an unknown key", nearest(unknown, _keys(model, location[:-1])))
+    context: dict[str, Any] = details.get("ctx", {})
+    expected = _EXPECTED[kind].format(**context) if kind in _EXPECTED else details["msg"]
+    return problem(where, key, shown(details["input"]), expected)
+
+
+def _keys(model: type[BaseModel], location: Iterable[str | int]) -> tuple[str, ...]:
+    """The keys that the model at a location knows."""
+    current: type[BaseModel] | None = model
+    for part in location:
+        if current is None or not isinstance(part, str) or part not in current.model_fields:
+            continue
+        current = _inner_model(current.model_fields[part].annotation) or current
+    return () if current is None else tuple(current.model_fields)
+
+
+def _inner_model(annotation: object) -> type[BaseModel] | None:
+    """The model inside `Model`, `tuple[Model, ...]`, `dict[str, Model]` or `Model | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for argument in getattr(annotation, "__args__", ()):
+        found = _inner_model(argument)
+        if found is not None:
+            return found
+    return None

@@ -1,0 +1,118 @@
+"""Reading YAML that strangers wrote: no tags, no duplicate keys, no alias bombs, bounded depth and size.
+
+Called by `load`; knows nothing of tasks.
+"""
+
+from __future__ import annotations
+
+import yaml
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from runner.errors import TaskError
+
+#: A task.yml with a thousand cases is about 50 KiB.
+MAX_YAML_BYTES = 256 << 10
+#: Nodes after aliases are followed; an alias bomb stops here.
+MAX_NODES = 100_000
+MAX_DEPTH = 32
+
+
+class _BoundedLoader(yaml.SafeLoader):
+    """SafeLoader that refuses deep nesting before Python's own stack does."""
+
+    depth = 0
+
+    def compose_node(self, parent: Node | None, index: int) -> Node | None:
+        """Compose one node, counting how deep it lies (PyYAML recurses here)."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            mark = None if parent is None else parent.start_mark
+            raise yaml.MarkedYAMLError(problem=f"nesting of more than {MAX_DEPTH} levels", problem_mark=mark)
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self.depth -= 1
+
+
+def parse_yaml(data: bytes, where: str) -> object:
+    """Parse one YAML document.
+
+    Args:
+        data: the file's bytes.
+        where: the file's name for messages.
+
+    Raises:
+        TaskError: not UTF-8, too large, not YAML, or one of the refused constructions; names file and line.
+    """
+    if len(data) > MAX_YAML_BYTES:
+        raise TaskError(f"{where}: found {len(data)} bytes, expected at most {MAX_YAML_BYTES}")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise TaskError(
+            f"{where}: found byte {data[error.start]:#04x} at offset {error.start}, expected UTF-8"
+        ) from error
+    loader = _BoundedLoader(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _check(node, where)
+        return loader.construct_document(node)
+    except yaml.MarkedYAMLError as error:
+        line = "" if error.problem_mark is None else f"line {error.problem_mark.line + 1}: "
+        raise TaskError(f"{where}: {line}found {error.problem}, expected valid YAML") from error
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        # ValueError: a scalar that looks like a date or number and is none, such as 2024-13-45.
+        raise TaskError(f"{where}: found {error}, expected valid YAML") from error
+    finally:
+        loader.dispose()
+
+
+def _check(root: Node, where: str) -> None:
+    """Refuse duplicate keys, and documents that aliases make too large, too deep or endless."""
+    measured: dict[int, tuple[int, int]] = {}
+    being_measured: set[int] = set()
+
+    def measure(node: Node) -> tuple[int, int]:
+        """Nodes and levels below and including a node, aliases followed."""
+        known = measured.get(id(node))
+        if known is not None:
+            return known
+        if id(node) in being_measured:
+            raise _marked(node, "an alias to something that contains it")
+        if isinstance(node, MappingNode):
+            _check_keys(node)
+        being_measured.add(id(node))
+        children = [measure(child) for child in _children(node)]
+        being_measured.remove(id(node))
+        levels = 1 + max((levels for _, levels in children), default=0)
+        if levels > MAX_DEPTH:
+            raise _marked(node, f"nesting of more than {MAX_DEPTH} levels")
+        measured[id(node)] = (1 + sum(nodes for nodes, _ in children), levels)
+        return measured[id(node)]
+
+    nodes, _ = measure(root)
+    if nodes > MAX_NODES:
+        raise TaskError(f"{where}: found {nodes} nodes once aliases are followed, expected at most {MAX_NODES}")
+
+
+def _check_keys(node: MappingNode) -> None:
+    seen: set[tuple[str, str]] = set()
+    for key, _ in node.value:
+        if isinstance(key, ScalarNode):
+            if (key.tag, key.value) in seen:
+                raise _marked(key, f"the key {key.value!r} a second time in one mapping")
+            seen.add((key.tag, key.value))
+
+
+def _children(node: Node) -> list[Node]:
+    if isinstance(node, MappingNode):
+        return [child for pair in node.value for child in pair]
+    if isinstance(node, SequenceNode):
+        return list(node.value)
+    return []
+
+
+def _marked(node: Node, what: str) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=what, problem_mark=node.start_mark)
