@@ -9,11 +9,13 @@ Works over a Unix socket: binds and cgroup counters need the engine to be on thi
 from __future__ import annotations
 
 import contextlib
+import io
+import math
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
 import docker
@@ -25,8 +27,8 @@ import urllib3.exceptions
 from sandbox import hardening, hostconfig
 from sandbox.cgroup import reader_for
 from sandbox.engine_attach import attach
-from sandbox.engine_box import Box, EndState
-from sandbox.errors import EngineRefused, EngineUnavailable, ProtocolError
+from sandbox.engine_box import Box, BoxReport, EndState
+from sandbox.errors import EngineRefused, EngineUnavailable
 from sandbox.hostroot import HostRoot
 from sandbox.spec import SandboxSpec
 
@@ -54,6 +56,8 @@ class EngineFacts:
     rootless: bool
     #: Whether the engine knows the Container Device Interface (DeviceDriver.CDI).
     cdi: bool
+    #: Versions of what it consists of, by lower-case name: runc, containerd, ...
+    components: Mapping[str, str] = field(default_factory=dict)
 
 
 class DockerEngine:
@@ -62,8 +66,8 @@ class DockerEngine:
     def __init__(self, base_url: str | None = None, *, owner: str, timeout_s: float = 60) -> None:
         """Remember where the engine is; nothing is asked before the first call.
 
-        `base_url`: None takes DOCKER_HOST, else the default socket. `owner`: value of the label by which `reap` knows our
-        containers; unique per daemon. `timeout_s`: bound of one engine call.
+        `base_url`: None takes DOCKER_HOST, else the default socket. `owner`: value of the label by which `reap` knows
+        our containers; unique per daemon. `timeout_s`: bound of one engine call.
 
         Raises:
             EngineRefused: the address is not a Unix socket.
@@ -72,8 +76,8 @@ class DockerEngine:
         self.owner = owner
         if not self.base_url.startswith(("unix://", "http+unix://")):
             raise EngineRefused(
-                f"engine address is {self.base_url!r}, expected unix:///path: sandboxes bind this host's directories and"
-                " read this host's cgroups; set DOCKER_HOST or docker_host"
+                f"engine address is {self.base_url!r}, expected unix:///path: sandboxes bind this host's directories"
+                " and read this host's cgroups; set DOCKER_HOST or docker_host"
             )
         self._socket_path = "/" + self.base_url.split("://", 1)[1].lstrip("/")
         self._timeout_s = timeout_s
@@ -117,6 +121,10 @@ class DockerEngine:
             storage_driver=str(info.get("Driver", "")),
             rootless="name=rootless" in security,
             cdi=bool(info.get("CDISpecDirs")),
+            components={
+                str(component.get("Name", "")).lower(): str(component.get("Version", ""))
+                for component in version.get("Components") or []
+            },
         )
 
     def image_id(self, reference: str) -> str:
@@ -127,7 +135,7 @@ class DockerEngine:
             EngineUnavailable: no engine answers.
         """
         try:
-            image = self._call(f"image {reference!r}", lambda api: api.inspect_image(reference))
+            image = self._call(f"image {reference!r}", lambda api: _inspect_image(api, reference))
         except _NotFound as error:
             raise EngineRefused(
                 f"image {reference!r}: the engine at {self.base_url} does not have it; pull or build it first"
@@ -136,8 +144,8 @@ class DockerEngine:
         volumes = (image.get("Config") or {}).get("Volumes")
         if volumes:
             raise EngineRefused(
-                f"image {reference!r}: it declares the volumes {', '.join(sorted(volumes))}, which would be writable disk"
-                " in every sandbox; expected none: build it without VOLUME"
+                f"image {reference!r}: it declares the volumes {', '.join(sorted(volumes))}, which would be writable"
+                " disk in every sandbox; expected none: build it without VOLUME"
             )
         image_id = str(image["Id"])
         self._accepted_images.add(image_id)
@@ -162,7 +170,8 @@ class DockerEngine:
                     raise
             self._call(
                 f"import of {reference}",
-                lambda api: api.import_image_from_data(archive, repository=HOST_ROOT_REPOSITORY, tag=tag),
+                # Not import_image_from_data: that one waits without bound.
+                lambda api: api.import_image(io.BytesIO(archive), repository=HOST_ROOT_REPOSITORY, tag=tag),
             )
             return self.image_id(reference)
 
@@ -182,8 +191,8 @@ class DockerEngine:
         if spec.image not in self._accepted_images:
             self.image_id(spec.image)
         body = hostconfig.create_body(spec, owner=self.owner)
-        container_id = str(self._call("create", lambda api: api.create_container_from_config(body))["Id"])
-        attachment = None
+        container_id = self._call("create", lambda api: _create(api, body))
+        attachment = box = None
         try:
             attachment = attach(
                 self._socket_path, self._version(), container_id, timeout_s=min(self._timeout_s, READY_TIMEOUT_S)
@@ -200,17 +209,16 @@ class DockerEngine:
                 remove=lambda: self._remove(container_id),
             )
             box.wait_ready(READY_TIMEOUT_S)
-            differences = hardening.violations(spec, box.facts)
-            if differences:
-                raise EngineRefused(
-                    f"container {container_id[:12]}: the engine made another box than was asked for:"
-                    f" {'; '.join(differences)}; nothing was run in it"
-                )
+            _attest(spec, box)
         except BaseException:
             if attachment is not None:
                 attachment.close()
+            # The first error is the one to report; what stays behind is reaped.
             with contextlib.suppress(EngineRefused, EngineUnavailable):
-                self._remove(container_id)
+                if box is None:
+                    self._remove(container_id)
+                else:
+                    box.close()
             raise
         return box
 
@@ -244,9 +252,9 @@ class DockerEngine:
     def _ended(self, container_id: str, patience_s: float) -> EndState | None:
         """How the container ended, waiting at most so long; None when it still runs or cannot be asked."""
         with contextlib.suppress(EngineRefused, EngineUnavailable):
-            self._call(
-                f"container {container_id[:12]}: wait", lambda api: api.wait(container_id), timeout_s=patience_s
-            )
+            # The client's own timeout does not apply to this call.
+            what = f"container {container_id[:12]}: wait"
+            self._call(what, lambda api: api.wait(container_id, timeout=math.ceil(patience_s)))
             state = self._state(container_id)
             return EndState(exit_code=int(state["ExitCode"]), oom_killed=bool(state.get("OOMKilled")))
         return None
@@ -275,10 +283,10 @@ class DockerEngine:
                     raise
             if time.monotonic() > deadline:
                 raise EngineRefused(
-                    f"container {container_id[:12]}: still there {REMOVE_TIMEOUT_S:.0f} s after it was removed by force;"
-                    " do not use its devices until it is gone"
+                    f"container {container_id[:12]}: still there {REMOVE_TIMEOUT_S:.0f} s after it was removed by"
+                    " force; do not use its devices until it is gone"
                 )
-            threading.Event().wait(0.1)
+            time.sleep(0.1)
 
     # --- connections ---------------------------------------------------------------------------------------------
 
@@ -296,10 +304,10 @@ class DockerEngine:
             client = self._idle.get_nowait()
         except queue.Empty:
             client = docker.APIClient(
-                base_url=self.base_url, version=self._api_version or "auto", timeout=int(self._timeout_s)
+                base_url=self.base_url, version=self._api_version or "auto", timeout=math.ceil(self._timeout_s)
             )
             self._api_version = client.api_version
-        client.timeout = timeout_s
+        client.timeout = math.ceil(timeout_s)
         try:
             yield client
         except BaseException:
@@ -334,6 +342,25 @@ class DockerEngine:
             ) from error
 
 
+def _inspect_image(api: docker.APIClient, reference: str) -> dict[str, Any]:
+    image: dict[str, Any] = api.inspect_image(reference)  # type: ignore[no-untyped-call] # the stubs leave it bare
+    return image
+
+
+def _create(api: docker.APIClient, body: dict[str, Any]) -> str:
+    answer = api.create_container_from_config(body)  # type: ignore[no-untyped-call] # the stubs leave it bare
+    return str(answer["Id"])
+
+
+def _attest(spec: SandboxSpec, box: Box) -> None:
+    differences = hardening.violations(spec, box.facts)
+    if differences:
+        raise EngineRefused(
+            f"container {box.id[:12]}: the engine made another box than was asked for:"
+            f" {'; '.join(differences)}; nothing was run in it"
+        )
+
+
 class _NotFound(EngineRefused):
     """The engine has no such image or container."""
 
@@ -350,4 +377,4 @@ def _innermost(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-__all__ = ["Box", "DockerEngine", "EngineFacts", "ProtocolError"]
+__all__ = ["Box", "BoxReport", "DockerEngine", "EngineFacts"]

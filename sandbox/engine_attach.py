@@ -120,13 +120,7 @@ def attach(socket_path: str, api_version: str, container_id: str, *, timeout_s: 
             "Host: engine\r\nConnection: Upgrade\r\nUpgrade: tcp\r\nContent-Length: 0\r\n\r\n".encode("ascii")
         )
         head, rest = _read_head(sock)
-        status = head.split(b"\r\n", 1)[0].decode("latin-1")
-        code = int(status.split()[1]) if len(status.split()) > 1 and status.split()[1].isdigit() else 0
-        if code not in (HTTPStatus.SWITCHING_PROTOCOLS, HTTPStatus.OK):
-            raise EngineRefused(
-                f"container {container_id[:12]}: attach was answered with {status!r}, expected 101;"
-                f" {rest[:500].decode('utf-8', 'replace')}"
-            )
+        _check_status(head, rest, container_id)
         return Attachment(sock, rest)
     except OSError as error:
         sock.close()
@@ -134,6 +128,16 @@ def attach(socket_path: str, api_version: str, container_id: str, *, timeout_s: 
     except BaseException:
         sock.close()
         raise
+
+
+def _check_status(head: bytes, rest: bytes, container_id: str) -> None:
+    status = head.split(b"\r\n", 1)[0].decode("latin-1")
+    words = status.split()
+    if len(words) < 2 or words[1] not in (str(HTTPStatus.SWITCHING_PROTOCOLS.value), str(HTTPStatus.OK.value)):
+        raise EngineRefused(
+            f"container {container_id[:12]}: attach was answered with {status!r}, expected 101;"
+            f" {rest[:500].decode('utf-8', 'replace')}"
+        )
 
 
 def _read_head(sock: socket.socket) -> tuple[bytes, bytes]:

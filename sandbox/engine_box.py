@@ -1,12 +1,12 @@
-"""One running container and the one conversation with it: `ready`, request, report, end. Called by the engine's callers.
+"""One running container and the one conversation with it: `ready`, request, report, end.
 
-Owns the stream and the clock. Knows the engine only as three functions (kill, ended, remove). What comes out of the
-container is bounded in size and checked in form; that is all it may be trusted with.
+Made by the engine, used by the engine's callers. Owns the stream and the clock. Knows the engine only as three
+functions (kill, ended, remove). What comes out of the container is bounded in size and checked in form; more it may
+not be trusted with.
 """
 
 from __future__ import annotations
 
-import contextlib
 import selectors
 import threading
 import time
@@ -17,7 +17,7 @@ from typing import Any, Self
 from sandbox import protocol
 from sandbox.cgroup import CgroupReader
 from sandbox.engine_attach import STDERR, Attachment
-from sandbox.errors import EngineRefused, ProtocolError, SandboxError
+from sandbox.errors import EngineRefused, ProtocolError
 from sandbox.spec import Ending, Outcome, SandboxSpec
 
 #: How soon a cancellation is heard.
@@ -41,7 +41,7 @@ class EndState:
 
 @dataclass(frozen=True, kw_only=True)
 class BoxReport:
-    """What a container reported and how it ended; complete only if the outcome's ending is `completed` and `ok` is true."""
+    """What a container reported and how it ended; complete only if it ended `completed` and `ok` is true."""
 
     steps: tuple[protocol.StepResult, ...]
     #: Name, media type, data.
@@ -73,7 +73,7 @@ class _Conversation:
             kind = message["type"]
             if self.end is not None:
                 raise protocol.FrameError(f"a {kind!r} frame after 'end'")
-            if (kind == "ready") != (self.facts is None):
+            if kind != "end" and (kind == "ready") != (self.facts is None):
                 raise protocol.FrameError(f"a {kind!r} frame {'before' if self.facts is None else 'after'} 'ready'")
             self._take(kind, message)
 
@@ -173,6 +173,8 @@ class Box:
                     more = self._listen()
                 except protocol.FrameError as error:
                     raise ProtocolError(f"container {self.id[:12]}: {error}{self._said()}") from error
+                if self._conversation.end is not None and self._conversation.facts is None:
+                    raise ProtocolError(f"container {self.id[:12]}: the steward gave up: {self._conversation.end[1]}")
                 if not more:
                     end = self._ended(EXIT_PATIENCE_S)
                     code = "unknown" if end is None else end.exit_code
@@ -180,17 +182,9 @@ class Box:
                         f"container {self.id[:12]}: ended before 'ready' with exit code {code}{self._said()};"
                         f" is {self._spec.python!r} a Python 3.11 or newer in image {self._spec.image[:19]}?"
                     )
-        self._raise_early_end()
 
-    def _raise_early_end(self) -> None:
-        end = self._conversation.end
-        if end is not None and not end[0]:
-            raise ProtocolError(f"container {self.id[:12]}: the steward gave up at once: {end[1]}")
-
-    def run(
-        self, request: protocol.Request, *, on_progress: OnProgress | None, cancel: threading.Event
-    ) -> BoxReport:
-        """Send the request and hear the report, for at most limits.wall_s; a cancellation is heard within CANCEL_POLL_S.
+    def run(self, request: protocol.Request, *, on_progress: OnProgress | None, cancel: threading.Event) -> BoxReport:
+        """Send the request and hear the report for at most limits.wall_s; `cancel` is heard within CANCEL_POLL_S.
 
         Whatever happens in the container is an ending in the outcome, not an exception. An exception of `on_progress`
         passes through.
@@ -247,10 +241,9 @@ class Box:
             selector.register(self._attachment, selectors.EVENT_READ | selectors.EVENT_WRITE)
             while True:
                 now = time.monotonic()
-                if cancel.is_set():
-                    return Ending.CANCELLED, self._sentence("cancelled")
-                if now >= deadline:
-                    return Ending.DEADLINE, self._sentence(f"killed after {self._spec.limits.wall_s:g} s of wall time")
+                over = self._over(cancel, late=now >= deadline)
+                if over is not None:
+                    return over
                 if now >= next_counters:
                     self._counters.read()
                     next_counters = now + COUNTERS_POLL_S
@@ -259,15 +252,24 @@ class Box:
                         outgoing = outgoing[self._attachment.write(outgoing) :]
                     if not outgoing:
                         selector.modify(self._attachment, selectors.EVENT_READ)
-                    if events & selectors.EVENT_READ:
-                        try:
-                            more = self._listen()
-                        except (protocol.FrameError, ProtocolError) as error:
-                            return Ending.BAD_REPORT, self._sentence(str(error))
-                        if self._conversation.end is not None:
-                            return Ending.COMPLETED, self._sentence(None)
-                        if not more:
-                            return Ending.DIED, self._sentence("the container ended without an 'end' frame")
+                    if not events & selectors.EVENT_READ:
+                        continue
+                    try:
+                        more = self._listen()
+                    except (protocol.FrameError, ProtocolError) as error:
+                        return Ending.BAD_REPORT, self._sentence(str(error))
+                    if not more and self._conversation.end is None:
+                        return Ending.DIED, self._sentence("the container ended without an 'end' frame")
+
+    def _over(self, cancel: threading.Event, *, late: bool) -> tuple[Ending, str | None] | None:
+        """The ending, if there is a reason to stop listening."""
+        if self._conversation.end is not None:
+            return Ending.COMPLETED, self._sentence(None)
+        if cancel.is_set():
+            return Ending.CANCELLED, self._sentence("cancelled")
+        if late:
+            return Ending.DEADLINE, self._sentence(f"killed after {self._spec.limits.wall_s:g} s of wall time")
+        return None
 
     def _listen(self) -> bool:
         """Read what is there; False at the end of the stream."""
@@ -303,9 +305,3 @@ class Box:
         self._counters.close()
         self._remove()
         self._closed = True
-
-
-def close_quietly(box: Box) -> None:
-    """Close a box on the way out of another error, which is the one to report."""
-    with contextlib.suppress(SandboxError):
-        box.close()

@@ -1,10 +1,10 @@
 """The sandbox's exceptions.
 
-    SandboxError
-    ├── EngineUnavailable   no engine answers, or it lost its connection
-    ├── EngineRefused       the engine answers but would not create or start the container as specified
-    ├── ProtocolError       the steward said something the protocol does not allow
-    └── RootFilesystemError the host's files do not make a usable root file system
+SandboxError
+├── EngineUnavailable   no engine answers, or it lost its connection
+├── EngineRefused       the engine answers but would not create or start the container as specified
+├── ProtocolError       the steward said something the protocol does not allow
+└── RootFilesystemError the host's files do not make a usable root file system
 """
 
 

@@ -117,7 +117,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         key="HostConfig.ReadonlyRootfs",
-        reason="Interpreter, libraries and harness cannot be replaced; what is written lies on sized memory file systems.",
+        reason="Interpreter, libraries and harness cannot be replaced; what is written lies in sized memory.",
         value=lambda _: True,
     ),
     Rule(
@@ -189,7 +189,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         key="HostConfig.ShmSize",
-        reason="/dev/shm is sized like every other writable place.",
+        reason="Shared memory is sized like every other writable place.",
         value=lambda spec: spec.limits.shm_bytes,
     ),
     Rule(
@@ -259,7 +259,9 @@ def violations(spec: SandboxSpec, facts: Mapping[str, Any]) -> list[str]:
         kind = mounts.get(fs.target, {}).get("type")
         expected[f"tmpfs {fs.target}"] = (kind, "tmpfs")
         expected[f"tmpfs {fs.target} nosuid"] = (_option(mounts, fs.target, "nosuid"), True)
-    return [f"{what} is {found!r}, expected {wanted!r}" for what, (found, wanted) in expected.items() if found != wanted]
+    return [
+        f"{what} is {found!r}, expected {wanted!r}" for what, (found, wanted) in expected.items() if found != wanted
+    ]
 
 
 def _is_idle(name: str) -> bool:

@@ -31,6 +31,12 @@ def complaints(spec: SandboxSpec) -> list[str]:
         found.append("boot kind 'pair' needs the argv of a judge and of a worker")
     if CODE not in {bind.target for bind in spec.binds}:
         found.append(f"nothing is bound at {CODE} (see sandbox.stage)")
+    found += [
+        f"the bind {bind.target} lies below the tmpfs {fs.target}, whose owner could put something else in its place"
+        for bind in spec.binds
+        for fs in spec.tmpfs
+        if f"{bind.target}/".startswith(f"{fs.target}/")
+    ]
     if not spec.limits.cpus:
         found.append("limits.cpus is empty, expected at least one core")
     if not spec.limits.wall_s > 0:

@@ -24,6 +24,10 @@ from pathlib import Path
 from sandbox.errors import RootFilesystemError
 from sandbox.spec import JUDGE_UID, WORKER_UID, Bind
 
+#: Writable inside. A bind below one of them could be moved away by whoever owns the directory above it.
+_WRITABLE = ("/work", "/judge", "/tmp", "/var/tmp", "/run", "/dev", "/proc", "/sys")  # noqa: S108 names, nothing is written
+#: Where an environment is bound whose own path would lie there.
+_MOVED = "/opt/kernel-runner/environment"
 #: What a distribution may keep below the root as a link into /usr, or as a directory of its own.
 _ROOT_NAMES = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _MOUNT_POINTS = ("dev", "proc", "sys", "tmp", "run", "var/tmp", "usr", "work", "judge", "kernel-runner")
@@ -56,8 +60,16 @@ class HostRoot:
 
     @property
     def python(self) -> str:
-        """The interpreter's path inside, which is its path outside."""
-        return os.path.abspath(self.eval_python)
+        """The interpreter's path inside: its path outside, unless that lies in a directory that is writable inside.
+
+        Raises:
+            RootFilesystemError: the environment cannot be used.
+        """
+        return _inside(self._outside, self._folders())
+
+    @property
+    def _outside(self) -> str:
+        return os.path.abspath(self.eval_python)  # noqa: PTH100 resolve() would leave the environment
 
     @property
     def content_hash(self) -> str:
@@ -67,14 +79,15 @@ class HostRoot:
     def binds(self) -> tuple[Bind, ...]:
         """What is bound read-only: /usr, /opt/rocm, the environment and its base prefix, each at its own path.
 
-        Binds do not carry along what is mounted below them, so such mounts are listed too.
+        Binds do not carry along what is mounted below them, so such mounts are listed too. An environment below /work
+        or another writable directory is bound elsewhere (a virtual environment does not mind).
 
         Raises:
             RootFilesystemError: the environment cannot be used by another user.
         """
         folders = self._folders()
         below = [point for point in _mount_points() if any(_is_below(point, folder) for folder in folders)]
-        return tuple(Bind(source=path, target=path) for path in sorted({*folders, *below}))
+        return tuple(Bind(source=path, target=_inside(path, folders)) for path in sorted({*folders, *below}))
 
     def tar(self) -> bytes:
         """The archive that the engine imports: links, mount points and a small /etc; the same bytes every time.
@@ -82,10 +95,10 @@ class HostRoot:
         Raises:
             RootFilesystemError: the environment cannot be used by another user.
         """
-        return _archive(_entries(self._folders()))
+        return _root(self._folders()).to_bytes()
 
     def _folders(self) -> tuple[str, ...]:
-        return _bound_folders(self.python)
+        return _bound_folders(self._outside)
 
 
 @functools.lru_cache(maxsize=8)
@@ -95,7 +108,32 @@ def _bound_folders(python: str) -> tuple[str, ...]:
         path for path in sorted(set(wanted)) if not any(_is_below(path, other) for other in wanted if other != path)
     )
     _check_reachable(python, folders)
+    clashing = [folder for folder in folders if _is_writable_inside(folder)]
+    if clashing and clashing != [_environment_of(python, folders)]:
+        raise RootFilesystemError(
+            f"evaluation environment: {', '.join(clashing)} would be bound below a directory that submissions can"
+            f" write; expected base interpreters outside of {', '.join(_WRITABLE)}: make the environment from another"
+            " Python"
+        )
     return folders
+
+
+def _environment_of(python: str, folders: tuple[str, ...]) -> str | None:
+    """The bound folder the interpreter's path lies in, if it is a virtual environment (only those can be moved)."""
+    folder = next((folder for folder in folders if _is_below(python, folder)), None)
+    return folder if folder is not None and Path(folder, "pyvenv.cfg").is_file() else None
+
+
+def _is_writable_inside(folder: str) -> bool:
+    return any(folder == place or _is_below(folder, place) for place in _WRITABLE)
+
+
+def _inside(path: str, folders: tuple[str, ...]) -> str:
+    """Where a path of the host stands in the container."""
+    for folder in folders:
+        if _is_writable_inside(folder) and (path == folder or _is_below(path, folder)):
+            return _MOVED + path.removeprefix(folder)
+    return path
 
 
 def _prefixes(python: str) -> Iterator[str]:
@@ -110,9 +148,11 @@ def _prefixes(python: str) -> Iterator[str]:
             " expected the interpreter of a virtual environment with torch"
         ) from error
     for prefix in prefixes:
-        for path in (os.path.abspath(prefix), os.path.realpath(prefix)):
+        for path in (os.path.normpath(prefix), os.path.realpath(prefix)):
             if path == "/":
-                raise RootFilesystemError(f"evaluation environment: {python} has the prefix /, which would bind the host")
+                raise RootFilesystemError(
+                    f"evaluation environment: {python} has the prefix /, which would bind the host"
+                )
             yield path
 
 
@@ -134,25 +174,24 @@ def _check_reachable(python: str, folders: tuple[str, ...]) -> None:
                 break
             if not parent.stat().st_mode & stat.S_IXOTH:
                 raise RootFilesystemError(f"evaluation environment: others may not enter {parent}; chmod o+rx it")
-        if not os.path.islink(path):
+        if not Path(path).is_symlink():
             break
-        path = os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(path)))
-    mode = os.stat(path).st_mode
+        path = os.path.normpath(Path(path).parent / Path(path).readlink())
+    mode = Path(path).stat().st_mode
     if not (mode & stat.S_IROTH and mode & stat.S_IXOTH):
         raise RootFilesystemError(f"evaluation environment: others may not run {path}; chmod o+rx it")
 
 
 def _real_root_folders() -> Iterator[str]:
     """Directories like /lib64 on hosts whose /usr is not merged."""
-    for name in _ROOT_NAMES:
-        path = f"/{name}"
-        if os.path.isdir(path) and not os.path.islink(path):
-            yield path
+    for path in (Path("/", name) for name in _ROOT_NAMES):
+        if path.is_dir() and not path.is_symlink():
+            yield str(path)
 
 
 def _rocm() -> Iterator[str]:
     """/opt/rocm where there is one; it is a link to a versioned directory."""
-    if os.path.isdir("/opt/rocm"):
+    if Path("/opt/rocm").is_dir():
         yield os.path.realpath("/opt/rocm")
 
 
@@ -166,53 +205,50 @@ def _is_below(path: str, folder: str) -> bool:
     return path.startswith(folder.rstrip("/") + "/")
 
 
-def _entries(folders: tuple[str, ...]) -> dict[str, tarfile.TarInfo | tuple[tarfile.TarInfo, bytes]]:
-    """Archive members by name: directories, links, files with their content."""
-    entries: dict[str, tarfile.TarInfo | tuple[tarfile.TarInfo, bytes]] = {}
+class _Archive:
+    """A root file system in the making: directories, links and small files by name."""
 
-    def directory(name: str, mode: int = 0o755) -> None:
-        for parent in reversed(Path(name).parents):
-            if str(parent) not in (".", "/"):
-                entries.setdefault(str(parent), _info(str(parent), tarfile.DIRTYPE, 0o755))
-        entries.setdefault(name, _info(name, tarfile.DIRTYPE, mode))
+    def __init__(self) -> None:
+        self._members: dict[str, tuple[tarfile.TarInfo, bytes]] = {}
 
-    def link(name: str, target: str) -> None:
-        if str(Path(name).parent) != ".":
-            directory(str(Path(name).parent))
+    def directory(self, name: str) -> None:
+        """A directory with its parents, 0755: judge and worker must get through."""
+        for path in [*reversed(Path(name).parents[:-1]), Path(name)]:
+            self._members.setdefault(str(path), (_info(str(path), tarfile.DIRTYPE, 0o755), b""))
+
+    def link(self, name: str, target: str) -> None:
+        """A symbolic link."""
+        self._parent(name)
         info = _info(name, tarfile.SYMTYPE, 0o777)
         info.linkname = target
-        entries[name] = info
+        self._members[name] = (info, b"")
 
-    def file(name: str, data: bytes) -> None:
-        directory(str(Path(name).parent))
+    def file(self, name: str, data: bytes) -> None:
+        """A file everybody may read."""
+        self._parent(name)
         info = _info(name, tarfile.REGTYPE, 0o644)
         info.size = len(data)
-        entries[name] = (info, data)
+        self._members[name] = (info, data)
 
-    for folder in folders:
-        directory(folder.lstrip("/"))
-    for name in _MOUNT_POINTS:
-        directory(name)
-    for name in _ROOT_NAMES:
-        if os.path.islink(f"/{name}"):
-            link(name, os.readlink(f"/{name}"))
-    if os.path.islink("/opt/rocm"):
-        link("opt/rocm", os.path.realpath("/opt/rocm"))
-    for name, text in _WRITTEN.items():
-        file(name, text.encode())
-    for name in _COPIED:
-        if os.path.isfile(f"/{name}"):
-            file(name, Path("/", name).read_bytes())
-    for folder in _COPIED_FOLDERS:
-        if not os.path.isdir(f"/{folder}"):
-            continue
-        for path in sorted(Path("/", folder).iterdir()):
-            name = str(path).lstrip("/")
-            if path.is_symlink():
-                link(name, os.readlink(path))
-            elif path.is_file():
-                file(name, path.read_bytes())
-    return entries
+    def copy(self, path: Path) -> None:
+        """A link or a file of the host at its own place; anything else is left out."""
+        name = str(path).lstrip("/")
+        if path.is_symlink():
+            self.link(name, str(path.readlink()))
+        elif path.is_file():
+            self.file(name, path.read_bytes())
+
+    def to_bytes(self) -> bytes:
+        """Sorted, owned by root, dated 1970: the same host gives the same bytes."""
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
+            for _, (info, data) in sorted(self._members.items()):
+                archive.addfile(info, io.BytesIO(data))
+        return buffer.getvalue()
+
+    def _parent(self, name: str) -> None:
+        if "/" in name:
+            self.directory(str(Path(name).parent))
 
 
 def _info(name: str, kind: bytes, mode: int) -> tarfile.TarInfo:
@@ -222,13 +258,22 @@ def _info(name: str, kind: bytes, mode: int) -> tarfile.TarInfo:
     return info
 
 
-def _archive(entries: dict[str, tarfile.TarInfo | tuple[tarfile.TarInfo, bytes]]) -> bytes:
-    """Sorted, owned by root, dated 1970: the same host gives the same bytes."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
-        for _, entry in sorted(entries.items()):
-            if isinstance(entry, tuple):
-                archive.addfile(entry[0], io.BytesIO(entry[1]))
-            else:
-                archive.addfile(entry)
-    return buffer.getvalue()
+def _root(folders: tuple[str, ...]) -> _Archive:
+    archive = _Archive()
+    for folder in folders:
+        archive.directory(_inside(folder, folders).lstrip("/"))
+    for name in _MOUNT_POINTS:
+        archive.directory(name)
+    for path in (Path("/", name) for name in _ROOT_NAMES):
+        if path.is_symlink():
+            archive.copy(path)
+    if Path("/opt/rocm").is_symlink():
+        archive.link("opt/rocm", os.path.realpath("/opt/rocm"))
+    for name, text in _WRITTEN.items():
+        archive.file(name, text.encode())
+    for name in _COPIED:
+        archive.copy(Path("/", name))
+    for folder in _COPIED_FOLDERS:
+        for path in Path("/", folder).glob("*"):
+            archive.copy(path)
+    return archive

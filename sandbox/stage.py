@@ -8,7 +8,6 @@ gets a new directory, so that running containers keep theirs. Called by whoever 
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -59,11 +58,9 @@ def _write(target: Path, files: Mapping[str, bytes]) -> None:
             path = scratch / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-        for folder, _, names in os.walk(scratch):
+        for path in [scratch, *scratch.rglob("*")]:
             # Judge and worker are nobody on the host: they need to read this whatever the daemon's umask is.
-            os.chmod(folder, 0o755)  # noqa: S103 it is bound read-only
-            for name in names:
-                os.chmod(os.path.join(folder, name), 0o644)
+            path.chmod(0o755 if path.is_dir() else 0o644)
         try:
             scratch.rename(target)
         except OSError:

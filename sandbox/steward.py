@@ -86,7 +86,7 @@ def facts() -> dict[str, Any]:
         "no_new_privs": status.get("NoNewPrivs", "").strip(),
         "seccomp": status.get("Seccomp", "").strip(),
         "cpus": sorted(os.sched_getaffinity(0)),
-        "interfaces": sorted(os.listdir("/sys/class/net")) if Path("/sys/class/net").is_dir() else [],
+        "interfaces": sorted(path.name for path in Path("/sys/class/net").glob("*")),
         "mounts": _mounts(),
         "devices": _devices(),
         "python": platform.python_version(),
@@ -111,8 +111,8 @@ def _devices() -> list[str]:
     found = []
     for directory, _, names in os.walk("/dev"):
         for name in names:
-            path = os.path.join(directory, name)
-            mode = os.lstat(path).st_mode
+            path = Path(directory, name)
+            mode = path.lstat().st_mode
             if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
-                found.append(path)
+                found.append(str(path))
     return sorted(found)

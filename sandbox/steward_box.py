@@ -18,6 +18,7 @@ from sandbox.steward_process import Account, DaemonGone, Reaper, StewardError
 
 WORK = "/work"
 JUDGE = "/judge"
+TMP = "/tmp"  # noqa: S108 the container's own tmpfs, not the host's
 PATH = "/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: Left free in the report for the `end` frame and framing.
 RESERVE_BYTES = 256 << 10
@@ -39,8 +40,8 @@ class Box:
     report_bytes: int
 
     def worker_environment(self, extra: Mapping[str, str]) -> dict[str, str]:
-        """The environment of a program that runs as the worker; the spec overrides the defaults, `extra` overrides both."""
-        home = {"HOME": WORK, "TMPDIR": "/tmp", "USER": "worker", "LOGNAME": "worker", "SHELL": "/bin/sh"}  # noqa: S108 the container's own tmpfs
+        """The environment of a program that runs as the worker: defaults, overridden by the spec, then by `extra`."""
+        home = {"HOME": WORK, "TMPDIR": TMP, "USER": "worker", "LOGNAME": "worker", "SHELL": "/bin/sh"}
         return {"PATH": PATH, "LANG": "C.UTF-8", **home, **self.environment, **extra}
 
     def judge_environment(self, extra: Mapping[str, str]) -> dict[str, str]:
@@ -58,7 +59,9 @@ def parse_boot(text: str) -> Box:
     try:
         boot = json.loads(text)
         if boot["protocol"] != protocol.VERSION:
-            raise StewardError(f"boot document has protocol {boot['protocol']!r}, this steward speaks {protocol.VERSION}")
+            raise StewardError(
+                f"boot document has protocol {boot['protocol']!r}, this steward speaks {protocol.VERSION}"
+            )
         if boot["kind"] not in ("pair", "steps"):
             raise StewardError(f"boot kind is {boot['kind']!r}, expected 'pair' or 'steps'")
         groups = tuple(int(group) for group in boot["groups"])
@@ -137,7 +140,7 @@ class Line:
                     return check_request(message)
 
     def hold(self) -> None:
-        """After `end`: stay, so that the cgroup can be read, until the daemon closes the line or a minute has passed."""
+        """After `end`: stay, so that the cgroup can be read, until the daemon closes the line or a minute is over."""
         while select.select([0], [], [], 60.0)[0]:
             if not os.read(0, 1 << 16):
                 return

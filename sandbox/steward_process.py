@@ -133,7 +133,7 @@ def _exec_child(argv: Sequence[str], account: Account, plumbing: Plumbing, env: 
         _default_signals()
         _connect(plumbing)
         _become(account)
-        os.execvpe(argv[0], list(argv), dict(env))
+        os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 no shell is wanted
     except FileNotFoundError as error:
         code = NOT_FOUND
         _complain(f"sandbox: cannot start {argv[0]!r}: {error.strerror}\n")
@@ -216,16 +216,16 @@ def processes_of(uid: int) -> list[int]:
     Reads the Uid line, not the owner of /proc/PID: an undumpable process's directory belongs to root.
     """
     found = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
+    for directory in Path("/proc").iterdir():
+        if not directory.name.isdigit():
             continue
         try:
-            text = Path("/proc", name, "status").read_text(encoding="utf-8", errors="replace")
+            text = (directory / "status").read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue
         fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
         if str(uid) in fields.get("Uid", "").split() and not fields.get("State", "").strip().startswith(("Z", "X")):
-            found.append(int(name))
+            found.append(int(directory.name))
     return found
 
 

@@ -8,7 +8,6 @@ Programs are hostile. All that they may leave behind for each other is what they
 
 from __future__ import annotations
 
-import contextlib
 import mimetypes
 import os
 import selectors
@@ -18,7 +17,7 @@ import stat
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from sandbox import protocol
@@ -336,7 +335,7 @@ class _Runner:
         if not names:
             return []
         try:
-            run_as(self.box.worker, lambda _: [clear(name) for name in names] and None, reaper=self.reaper)
+            run_as(self.box.worker, lambda _: clear_all(names), reaper=self.reaper)
         except HelperError as error:
             return [f"sandbox: cannot remove {', '.join(names)}: {error}"]
         return []
@@ -358,32 +357,36 @@ def write_below(files: Mapping[str, bytes]) -> None:
     What stands at a name is removed first, so that a link planted there is replaced and not followed.
     """
     for name, data in files.items():
-        parent = ""
-        for part in PurePosixPath(name).parts[:-1]:
-            parent = f"{parent}{part}/"
-            if not stat.S_ISDIR(_mode(parent.rstrip("/"))):
-                clear(parent.rstrip("/"))
-                os.mkdir(parent.rstrip("/"), 0o755)
-        clear(name)
+        for parent in reversed(Path(name).parents[:-1]):
+            if not stat.S_ISDIR(_mode(parent)):
+                clear(parent)
+                parent.mkdir(mode=0o755)
+        clear(Path(name))
         fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
-        with open(fd, "wb") as file:
+        with os.fdopen(fd, "wb") as file:
             file.write(data)
 
 
-def _mode(name: str) -> int:
+def _mode(path: Path) -> int:
     try:
-        return os.lstat(name).st_mode
+        return path.lstat().st_mode
     except FileNotFoundError:
         return 0
 
 
-def clear(name: str) -> None:
+def clear(path: Path) -> None:
     """Remove whatever has this name (runs as the worker)."""
-    mode = _mode(name)
+    mode = _mode(path)
     if stat.S_ISDIR(mode):
-        shutil.rmtree(name)
+        shutil.rmtree(path)
     elif mode:
-        os.unlink(name)
+        path.unlink()
+
+
+def clear_all(names: tuple[str, ...]) -> None:
+    """Remove files relative to the working directory; the missing do not matter (runs as the worker)."""
+    for name in names:
+        clear(Path(name))
 
 
 def copy_out(name: str, fd: int) -> None:
@@ -392,7 +395,7 @@ def copy_out(name: str, fd: int) -> None:
     O_NONBLOCK: a named pipe planted under the name must not hold the reader.
     """
     source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with contextlib.closing(os.fdopen(source, "rb", buffering=0)) as file:
+    with os.fdopen(source, "rb", buffering=0) as file:
         if not stat.S_ISREG(os.fstat(source).st_mode):
             raise OSError(0, "not a regular file", name)
         while chunk := file.read(1 << 16):

@@ -1,0 +1,41 @@
+"""Fixtures for tests whose subject is a real container: the engine and the evaluation environment."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sandbox.engine import DockerEngine
+from sandbox.errors import SandboxError
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session")
+def docker_engine() -> Iterator[DockerEngine]:
+    """A connected engine with an owner label of its own; whatever carries that label is gone afterwards."""
+    engine = DockerEngine(owner=f"tests-{uuid.uuid4().hex[:12]}")
+    try:
+        engine.check()
+    except SandboxError as error:
+        pytest.fail(f"these tests need a container engine (make test starts one): {error}", pytrace=False)
+    yield engine
+    engine.reap()
+    engine.close()
+
+
+@pytest.fixture(scope="session")
+def eval_python() -> Path:
+    """The interpreter of the evaluation environment: KERNEL_RUNNER_EVAL_PYTHON, or .venv-eval of this repository."""
+    path = Path(os.environ.get("KERNEL_RUNNER_EVAL_PYTHON") or REPOSITORY / ".venv-eval" / "bin" / "python")
+    if not path.is_file():
+        pytest.fail(
+            f"these tests need an evaluation environment with torch, found no {path};"
+            " make test makes one, or set KERNEL_RUNNER_EVAL_PYTHON",
+            pytrace=False,
+        )
+    return path
