@@ -1,0 +1,186 @@
+"""The command line's frame: the typer application, the session every command gets, output and exit codes.
+
+Commands live in sibling modules and register themselves on `app`; `runner.cli.main` runs it. Data goes to stdout,
+everything else to stderr. No command catches an error of the project: `exit_code_for` decides, in one place.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console, RenderableType
+
+from runner import __version__, logs
+from runner.config import Config
+from runner.errors import BoardError, ConfigError, NotFoundError, SubmissionError, TaskError
+from runner.model import Json
+from runner.store import Store
+
+#: A table on something that is no terminal is as wide as it needs to be: nothing is cut off for a program's sake.
+_UNBOUNDED_WIDTH = 100_000
+
+
+class ExitCode(IntEnum):
+    """What the shell gets to know."""
+
+    OK = 0
+    NOT_ACCEPTED = 1
+    USAGE = 2
+    INFRASTRUCTURE = 3
+    #: 128 + SIGINT, as shells have it.
+    INTERRUPTED = 130
+
+
+#: What the caller can mend by calling differently; every other error of the project is infrastructure.
+_USAGE_ERRORS = (SubmissionError, TaskError, ConfigError, NotFoundError, BoardError)
+
+
+def exit_code_for(error: Exception) -> ExitCode:
+    """The exit code of an error that the project raises on purpose."""
+    return ExitCode.USAGE if isinstance(error, _USAGE_ERRORS) else ExitCode.INFRASTRUCTURE
+
+
+@dataclass
+class Session:
+    """What one invocation shares between the root command and its subcommand."""
+
+    #: `--config`, or None for the default places.
+    config_path: Path | None = None
+
+    @cached_property
+    def config(self) -> Config:
+        """The configuration, read when first needed: `--help` works without one.
+
+        Raises:
+            ConfigError: it cannot be read or is wrong.
+        """
+        return Config.load(self.config_path)
+
+    @contextmanager
+    def store(self) -> Iterator[Store]:
+        """A connection to the database for the time of one command.
+
+        Raises:
+            ConfigError: no database is configured.
+        """
+        store = Store(self.config.require_database_url(), application_name="kernel-runner cli")
+        try:
+            yield store
+        finally:
+            store.close()
+
+
+def session(context: typer.Context) -> Session:
+    """The session of the running command."""
+    found = context.obj
+    if not isinstance(found, Session):
+        raise TypeError(f"the root command made no session, found {found!r}")
+    return found
+
+
+app = typer.Typer(
+    name="kernel-runner",
+    no_args_is_help=True,
+    # Plain help: rich's boxes break examples that are meant to be copied.
+    rich_markup_mode=None,
+    # A traceback of a defect is for a report: complete, not decorated, and without the values of locals.
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 typer calls it with the flag's value
+    if wanted:
+        typer.echo(f"kernel-runner {__version__}")
+        raise typer.Exit
+
+
+@app.callback(
+    epilog="\b\nExit codes: 0 accepted or done, 1 not accepted, 2 usage, 3 infrastructure (database, engine).\n"
+    "Data goes to stdout, progress and messages to stderr; --json is for programs."
+)
+def root(
+    context: typer.Context,
+    *,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", metavar="PATH", help="Configuration file instead of /etc/kernel-runner/config.toml."),
+    ] = None,
+    version: Annotated[  # noqa: ARG001 the callback does the work
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Evaluate GPU kernel submissions in isolated containers, from a PostgreSQL queue.
+
+    An operator starts with `check`, `migrate` and `serve`; an author of tasks with `task check` and `eval`;
+    a participant with `submit` and `status`. DATABASE_URL or the configuration names the database.
+    """
+    # Until a command knows better (`serve`): warnings only, for people, and never on stdout.
+    logs.configure("console", "warning")
+    context.obj = Session(config_path=config)
+
+
+def out(renderable: RenderableType) -> None:
+    """Print something for people on stdout: colours and wrapping on a terminal only."""
+    console(stderr=False).print(renderable)
+
+
+def note(message: str) -> None:
+    """Tell the person something that is not data, on stderr."""
+    console(stderr=True).print(message, markup=False, highlight=False)
+
+
+def out_json(value: Json | Sequence[Json]) -> None:
+    """Print one JSON document on stdout, ASCII only, so that no terminal and no pipe can mistake it."""
+    typer.echo(json.dumps(value, indent=2, default=str))
+
+
+def fail(message: str) -> None:
+    """Say on stderr why the command ends; one or two sentences, no traceback."""
+    typer.echo(f"kernel-runner: {message}", err=True)
+
+
+def console(*, stderr: bool) -> Console:
+    """A console on the current stdout or stderr."""
+    stream = sys.stderr if stderr else sys.stdout
+    terminal = stream.isatty()
+    return Console(
+        file=stream,
+        force_terminal=terminal,
+        no_color=None if terminal else True,
+        width=None if terminal else _UNBOUNDED_WIDTH,
+        highlight=False,
+        emoji=False,
+        markup=False,
+        soft_wrap=not terminal,
+    )
+
+
+def example(*lines: str) -> str:
+    """The epilog of a command: examples, kept line by line."""
+    return "\b\n" + "\n".join(("Example:" if len(lines) == 1 else "Examples:", *(f"  {line}" for line in lines)))
+
+
+__all__ = [
+    "ExitCode",
+    "Session",
+    "app",
+    "console",
+    "example",
+    "exit_code_for",
+    "fail",
+    "note",
+    "out",
+    "out_json",
+    "root",
+    "session",
+]

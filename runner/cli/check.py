@@ -1,0 +1,350 @@
+"""`check`: is this host ready? Looks at everything `serve` relies on and says what to do about each finding.
+
+Owns no knowledge of its own beyond the order of the questions: version floors are in `runner.cli.versions`, the facts
+come from the configuration, the store, the engine and the device detection. A failed question never stops the later
+ones, unless these need its answer.
+"""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from rich.console import Group
+from rich.text import Text
+
+from runner.cli.app import ExitCode, Session, app, example, out, out_json, session
+from runner.cli.safe import one_line
+from runner.cli.versions import below_floor
+from runner.config import Config
+from runner.devices import detect_slots
+from runner.errors import ConfigError, DatabaseUnavailableError, EvaluationError, KernelRunnerError
+from runner.gpus import GpuType, Registry
+from runner.model import Json, Slot
+from runner.plan import STAGE, Environment, make_spec
+from runner.store.probe import DatabaseFacts, probe
+from sandbox.engine import DockerEngine, EngineFacts
+from sandbox.errors import SandboxError
+from sandbox.hostroot import HostRoot
+from sandbox.protocol import Step, StepResult, StepsRequest
+from sandbox.spec import WORKER_UID, Bind, Boot
+from sandbox.stage import stage
+
+#: Seconds for the interpreter of the evaluation environment to import torch outside a container: a cold disk is slow.
+_IMPORT_TIMEOUT_S = 180.0
+_COMPILE_TIMEOUT_S = 120.0
+_HOST_IMAGE = "host"
+
+_PYTHON_PROBE = """\
+import getpass, os, torch
+assert getpass.getuser(), "getpass finds no user name"
+print(f"torch {torch.__version__} as uid {os.getuid()}")
+"""
+_CPP_PROBE = b"#include <vector>\nint main() { return std::vector<int>(3).size() == 3 ? 0 : 1; }\n"
+_CUDA_PROBE = b"__global__ void nothing() {}\nint main() { return 0; }\n"
+
+
+class Mark(StrEnum):
+    """How a question was answered."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One line of the report."""
+
+    name: str
+    mark: Mark
+    #: What was found.
+    found: str
+    #: What to do; None when there is nothing to do.
+    remedy: str | None = None
+    #: The failure is that database or engine are not there at all.
+    infrastructure: bool = False
+
+    def to_json(self) -> Json:
+        """As `check --json` prints it."""
+        return {"name": self.name, "mark": self.mark.value, "found": self.found, "remedy": self.remedy}
+
+
+@app.command(
+    epilog=example(
+        "kernel-runner check",
+        "kernel-runner check --strict --json",
+    )
+)
+def check(
+    context: typer.Context,
+    *,
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings count as failures.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Prove that this host can evaluate submissions, and say what to do where it cannot.
+
+    Looks at the configuration, the database, the container engine and its versions, the evaluation environment and the
+    slots; then starts a real container as a submission would get it, imports torch in it and compiles a C++ (and, where
+    nvcc is, a CUDA) file. Exits with 0 if all is well, 1 if something is not, 3 if database or engine are missing.
+    """
+    findings: list[Finding] = []
+    for finding in _examine(session(context)):
+        counted = _strict(finding) if strict else finding
+        findings.append(counted)
+        if not as_json:
+            out(render(counted))
+    if as_json:
+        failed = any(finding.mark is Mark.FAILED for finding in findings)
+        out_json({"ok": not failed, "checks": [finding.to_json() for finding in findings]})
+    raise typer.Exit(verdict_of(findings))
+
+
+def verdict_of(findings: Sequence[Finding]) -> ExitCode:
+    """The exit code that a list of findings deserves."""
+    failed = [finding for finding in findings if finding.mark is Mark.FAILED]
+    if any(finding.infrastructure for finding in failed):
+        return ExitCode.INFRASTRUCTURE
+    return ExitCode.NOT_ACCEPTED if failed else ExitCode.OK
+
+
+def render(finding: Finding) -> Group:
+    """A finding for people: a mark, what was found, and below it what to do."""
+    sign, style = {Mark.OK: ("✓", "green"), Mark.WARNING: ("!", "yellow"), Mark.FAILED: ("✗", "bold red")}[finding.mark]
+    line = Text.assemble((sign, style), f" {finding.name}: {one_line(finding.found)}")
+    return Group(line) if finding.remedy is None else Group(line, Text(f"    {finding.remedy}", style="dim"))
+
+
+def _strict(finding: Finding) -> Finding:
+    return replace(finding, mark=Mark.FAILED) if finding.mark is Mark.WARNING else finding
+
+
+def _examine(current: Session) -> Iterator[Finding]:
+    yield Finding(name="python", mark=Mark.OK, found=f"{platform.python_version()} at {sys.executable}")
+    try:
+        config = current.config
+        registry = Registry.load(config.gpus_dir)
+    except ConfigError as error:
+        # Nothing below can be asked without a configuration.
+        yield Finding(name="configuration", mark=Mark.FAILED, found=str(error), remedy="correct it and check again")
+        return
+    yield Finding(name="configuration", mark=Mark.OK, found=f"host {config.host_name}, state in {config.state_dir}")
+    yield from _database(config)
+    yield _evaluation_environment(config)
+    slots: tuple[Slot, ...] = ()
+    try:
+        slots = detect_slots(registry, config)
+        yield _slots(slots)
+    except KernelRunnerError as error:
+        yield Finding(name="slots", mark=Mark.FAILED, found=str(error), remedy="correct `slots` in the configuration")
+    yield from _engine(config, registry, slots)
+
+
+def _database(config: Config) -> Iterator[Finding]:
+    try:
+        facts = probe(config.require_database_url())
+    except ConfigError as error:
+        yield Finding(name="database", mark=Mark.FAILED, found=str(error), infrastructure=True)
+        return
+    except DatabaseUnavailableError as error:
+        remedy = "start PostgreSQL, or correct DATABASE_URL"
+        yield Finding(name="database", mark=Mark.FAILED, found=str(error), remedy=remedy, infrastructure=True)
+        return
+    found = f"PostgreSQL {facts.server_version}, database {facts.database}"
+    yield Finding(name="database", mark=Mark.OK, found=found)
+    yield _schema(facts)
+    if facts.direct:
+        yield Finding(name="notifications", mark=Mark.OK, found="arrive")
+    else:
+        found = "do not arrive: the connection goes through a pooler in transaction mode"
+        remedy = "let DATABASE_URL name the server itself, or a pool in session mode"
+        yield Finding(name="notifications", mark=Mark.FAILED, found=found, remedy=remedy)
+
+
+def _schema(facts: DatabaseFacts) -> Finding:
+    if facts.newer:
+        found = f"version {facts.version}, which this release does not know"
+        return Finding(name="schema", mark=Mark.FAILED, found=found, remedy="update kernel-runner on this host")
+    if facts.pending:
+        found = f"{facts.version or 'not there'}; missing {', '.join(facts.pending)}"
+        return Finding(name="schema", mark=Mark.FAILED, found=found, remedy="run `kernel-runner migrate`")
+    return Finding(name="schema", mark=Mark.OK, found=f"version {facts.version}")
+
+
+def _evaluation_environment(config: Config) -> Finding:
+    name = "evaluation environment"
+    try:
+        python = config.require_eval_python()
+    except ConfigError as error:
+        return Finding(name=name, mark=Mark.FAILED, found=str(error))
+    remedy = (
+        f"create it (python3 -m venv {python.parent.parent}; {python} -m pip install torch numpy ninja setuptools), "
+        "or set `eval_python`"
+    )
+    try:
+        probe = subprocess.run(
+            [str(python), "-I", "-c", "import torch; print(torch.__version__)"],
+            capture_output=True,
+            text=True,
+            timeout=_IMPORT_TIMEOUT_S,
+            check=False,
+        )
+    except OSError as error:
+        return Finding(name=name, mark=Mark.FAILED, found=f"{python}: {error.strerror}", remedy=remedy)
+    except subprocess.TimeoutExpired:
+        found = f"{python}: importing torch takes longer than {_IMPORT_TIMEOUT_S:.0f} s"
+        return Finding(name=name, mark=Mark.FAILED, found=found, remedy="look at the disk it is on")
+    if probe.returncode != 0:
+        last = (probe.stderr.strip().splitlines() or ["no message"])[-1]
+        return Finding(name=name, mark=Mark.FAILED, found=f"{python}: {last}", remedy=remedy)
+    return Finding(name=name, mark=Mark.OK, found=f"{python}, torch {probe.stdout.strip()}")
+
+
+def _slots(slots: Sequence[Slot]) -> Finding:
+    if not slots:
+        remedy = "check the driver (nvidia-smi, amd-smi), or list them under `slots` in the configuration"
+        return Finding(name="slots", mark=Mark.FAILED, found="none", remedy=remedy)
+    found = ", ".join(f"{slot.name} ({slot.gpu_type}, {len(slot.cpus)} cores)" for slot in slots)
+    return Finding(name="slots", mark=Mark.OK, found=found)
+
+
+def _engine(config: Config, registry: Registry, slots: Sequence[Slot]) -> Iterator[Finding]:
+    engine = DockerEngine(config.docker_host, owner=f"{config.host_name}/check")
+    try:
+        try:
+            facts = engine.check()
+        except SandboxError as error:
+            yield Finding(
+                name="engine",
+                mark=Mark.FAILED,
+                found=str(error),
+                remedy="start Docker, let this user reach its socket, or set `docker_host` (DOCKER_HOST)",
+                infrastructure=True,
+            )
+            return
+        yield Finding(name="engine", mark=Mark.OK, found=f"{facts.name} {facts.version}, API {facts.api_version}")
+        yield from _versions(facts)
+        yield _cgroup(facts)
+        yield from _sandbox(engine, config, registry, slots)
+    finally:
+        engine.close()
+
+
+def _versions(facts: EngineFacts) -> Iterator[Finding]:
+    for component, version in sorted(facts.components.items()):
+        complaint = below_floor(component, version)
+        if complaint is None:
+            yield Finding(name=component, mark=Mark.OK, found=version)
+        else:
+            remedy = "update it, or verify that your distribution has mended this version"
+            yield Finding(name=component, mark=Mark.WARNING, found=complaint, remedy=remedy)
+
+
+def _cgroup(facts: EngineFacts) -> Finding:
+    found = f"version {facts.cgroup_version}, driver {facts.cgroup_driver}, storage {facts.storage_driver}"
+    if str(facts.cgroup_version) != "2":
+        remedy = "boot with systemd.unified_cgroup_hierarchy=1; version 1 works, but says less about killed processes"
+        return Finding(name="cgroup", mark=Mark.WARNING, found=found, remedy=remedy)
+    return Finding(name="cgroup", mark=Mark.OK, found=found)
+
+
+def _sandbox(engine: DockerEngine, config: Config, registry: Registry, slots: Sequence[Slot]) -> Iterator[Finding]:
+    """Start one container in the host's root file system and do in it what submissions rely on."""
+    slot = next((slot for slot in slots if registry.get(slot.gpu_type).image == _HOST_IMAGE), None)
+    if slot is None:
+        if slots:
+            found = "no slot uses the host's root file system; images are proved when `serve` starts"
+            yield Finding(name="sandbox", mark=Mark.OK, found=found)
+        return
+    try:
+        results = prove(engine, config, registry.get(slot.gpu_type), slot)
+    except (SandboxError, KernelRunnerError) as error:
+        remedy = "see the engine's own log; the container is created with every protection on"
+        yield Finding(name="sandbox", mark=Mark.FAILED, found=str(error), remedy=remedy)
+        return
+    yield from _proof_findings(results)
+
+
+def prove(engine: DockerEngine, config: Config, gpu: GpuType, slot: Slot) -> tuple[StepResult, ...]:
+    """Run the probe programs as the worker's uid in a container built like a submission's.
+
+    Raises:
+        SandboxError: the engine would not start it.
+        EvaluationError: the container broke.
+        ConfigError: there is no evaluation environment.
+    """
+    root = HostRoot(eval_python=config.require_eval_python())
+    staged = stage(config.state_dir / "stage", {})
+    environment = Environment(
+        image=engine.ensure_host_root(root),
+        python=root.python,
+        binds=(*root.binds(), Bind(source=str(staged), target=STAGE)),
+    )
+    steps = (
+        _step("python", root.python, "-c", _PYTHON_PROBE),
+        _step("ldconfig", "/sbin/ldconfig", "-p"),
+        _step("c++", "c++", "-O1", "-o", "probe", "probe.cpp"),
+        _step("nvcc", "nvcc", "--version", continue_if="exit_0"),
+        _step("cuda", "nvcc", "-o", "probe-cuda", "probe.cu"),
+    )
+    spec = make_spec(
+        gpu,
+        slot,
+        environment,
+        Boot(kind="steps"),
+        wall_s=_IMPORT_TIMEOUT_S + len(steps) * _COMPILE_TIMEOUT_S,
+        labels={"kernel-runner.job": "check"},
+    )
+    request = StepsRequest(files={"probe.cpp": _CPP_PROBE, "probe.cu": _CUDA_PROBE}, steps=steps)
+    with engine.start(spec) as box:
+        report = box.run(request, on_progress=None, cancel=threading.Event())
+    if not report.ok:
+        raise EvaluationError(report.message or report.outcome.detail or f"the container ended {report.outcome.ending}")
+    return report.steps
+
+
+def _step(name: str, *argv: str, continue_if: str = "always") -> Step:
+    return Step(name=name, argv=argv, timeout_s=_COMPILE_TIMEOUT_S, result_pipe=False, continue_if=continue_if)
+
+
+def _proof_findings(results: Sequence[StepResult]) -> Iterator[Finding]:
+    by_name = {result.name: result for result in results}
+    questions: tuple[tuple[str, str, str, Callable[[StepResult], str]], ...] = (
+        (
+            "python",
+            "torch in the sandbox",
+            "the evaluation environment and its base prefix must be readable for everybody",
+            lambda result: result.stdout.strip(),
+        ),
+        ("ldconfig", "libraries in the sandbox", "Triton asks /sbin/ldconfig; install libc-bin", lambda _: "ldconfig"),
+        ("c++", "C++ in the sandbox", "install g++ (build-essential) on the host", lambda _: "compiles"),
+        ("cuda", "CUDA in the sandbox", "check the CUDA toolkit under /usr/local/cuda", lambda _: "compiles"),
+    )
+    for step, name, remedy, found in questions:
+        result = by_name.get(step)
+        if result is None and step == "cuda":
+            # No nvcc in the box: nothing to prove on a host without NVIDIA devices.
+            continue
+        if result is not None and result.exit_code == 0:
+            mark, text = Mark.OK, found(result)
+            if step == "python" and not text.endswith(f"as uid {WORKER_UID}"):
+                mark, text = Mark.FAILED, f"{text}, expected uid {WORKER_UID}"
+            yield Finding(name=name, mark=mark, found=text, remedy=None if mark is Mark.OK else remedy)
+        else:
+            yield Finding(name=name, mark=Mark.FAILED, found=_failure(result), remedy=remedy)
+
+
+def _failure(result: StepResult | None) -> str:
+    if result is None:
+        return "the probe did not run"
+    if result.timed_out:
+        return f"{result.command}: no end after {result.duration_ns / 1e9:.0f} s"
+    last = (result.stderr.strip().splitlines() or ["no message"])[-1]
+    return f"{result.command}: exit code {result.exit_code}, {last}"

@@ -1,0 +1,90 @@
+"""From records to JSON objects for programs. Pure; called by every command that has `--json`.
+
+A submission's own object is made in `runner.cli.view`, where secrets are kept back. Scores are seconds, times ISO 8601.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from runner.cli.render import slots_per_type
+from runner.store.records import BoardLine, BoardView, GpuTypeLine, HostLine, RankingLine, StatusLine
+from runner.taskdef.model import TaskFolder
+
+
+def queue(lines: Sequence[StatusLine]) -> list[dict[str, Any]]:
+    """Submissions, one object each."""
+    return [_with_score(asdict(line)) for line in lines]
+
+
+def boards(lines: Sequence[BoardLine]) -> list[dict[str, Any]]:
+    """Leaderboards, one object each."""
+    return [_plain(asdict(line)) for line in lines]
+
+
+def board(view: BoardView) -> dict[str, Any]:
+    """A leaderboard with its whole task."""
+    return _plain(
+        {
+            "id": view.id,
+            "name": view.name,
+            "deadline": view.deadline,
+            "description": view.description,
+            "gpus": list(view.gpus),
+            "visibility": view.visibility,
+            "submissions": view.submissions,
+            "task": dict(view.task),
+            "extra": None if view.extra is None else dict(view.extra),
+            "templates": dict(view.templates),
+        }
+    )
+
+
+def ranking(lines: Sequence[RankingLine]) -> list[dict[str, Any]]:
+    """Places, one object each."""
+    return [_with_score(asdict(line)) for line in lines]
+
+
+def gpu_types(types: Sequence[GpuTypeLine], hosts: Sequence[HostLine]) -> list[dict[str, Any]]:
+    """GPU types, one object each, with the number of slots that hosts have for it."""
+    slots = slots_per_type(hosts)
+    return [{**asdict(line), "slots": slots.get(line.name, 0)} for line in types]
+
+
+def hosts(lines: Sequence[HostLine]) -> list[dict[str, Any]]:
+    """Daemons, one object each."""
+    return [_plain({**asdict(line), "slots": [dict(slot) for slot in line.slots]}) for line in lines]
+
+
+def task(folder: TaskFolder) -> dict[str, Any]:
+    """What `task check` found: the counts that its table shows."""
+    checked = folder.task
+    types = tuple(dict.fromkeys((*folder.gpus, *checked.extra.cases)))
+    cases = {gpu: checked.cases_for(gpu) for gpu in types}
+    return {
+        "name": folder.name,
+        "lang": checked.lang.value,
+        "harness": checked.harness.value,
+        "ranking_by": checked.ranking_by.value,
+        "gpus": list(folder.gpus),
+        "files": sorted(checked.files),
+        "templates": sorted(folder.templates),
+        "tests": len(checked.tests),
+        "benchmarks": len(checked.benchmarks),
+        "cases": {
+            gpu: {"tests": len(found.tests or ()), "benchmarks": len(found.benchmarks or ())}
+            for gpu, found in cases.items()
+        },
+    }
+
+
+def _with_score(values: dict[str, Any]) -> dict[str, Any]:
+    """The record with its score under the name that every other document gives it."""
+    return _plain({("score" if key == "score_s" else key): value for key, value in values.items()})
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: value.isoformat() if isinstance(value, datetime) else value for key, value in values.items()}

@@ -1,0 +1,157 @@
+"""`eval`: evaluate one file against one task folder on this host, without a database.
+
+Called by task authors and by operators who want to see what a submission does here. Goes the way of every job from the
+plan on (`runner.evaluate`), with a Job record made up on the spot.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from runner.cli import render
+from runner.cli.app import ExitCode, app, example, note, out, out_json, session
+from runner.cli.files import read_submission
+from runner.cli.progress import ProgressLine
+from runner.cli.view import from_result
+from runner.config import Config
+from runner.devices import detect_slots
+from runner.errors import CancelledByRequest, ConfigError
+from runner.evaluate import EvaluationSettings, Evaluator
+from runner.gpus import GpuType, Registry, Vendor
+from runner.model import Job, Mode, Progress, Slot, Verdict
+from runner.taskdef import extra_to_stored, load, to_stored
+from runner.taskdef.model import TaskFolder
+from sandbox.engine import DockerEngine
+
+
+class LocalMode(StrEnum):
+    """The modes that make sense without a leaderboard: there is no secret seed here."""
+
+    TEST = "test"
+    BENCHMARK = "benchmark"
+    LEADERBOARD = "leaderboard"
+    PROFILE = "profile"
+
+
+@app.command(
+    "eval",
+    epilog=example(
+        "kernel-runner eval tasks/vectoradd my_kernel.py",
+        "kernel-runner eval tasks/vectoradd my_kernel.py --mode leaderboard --gpu H100 --json",
+    ),
+)
+def evaluate(
+    context: typer.Context,
+    *,
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Task folder or .zip.", exists=True)],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The submission.", exists=True, dir_okay=False)],
+    gpu: Annotated[str, typer.Option("--gpu", metavar="T", help="GPU type to evaluate on.")] = "CPU",
+    mode: Annotated[LocalMode, typer.Option("--mode", help="What to do with it.")] = LocalMode.TEST,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Evaluate a file once on this host, in a container, without a database.
+
+    The file runs exactly as a submission would: same container, same limits, same harness. No leaderboard is involved,
+    so seeds are public and nothing is ranked. Exits with 0 if accepted, 1 if not.
+    """
+    config = session(context).config
+    registry = Registry.load(config.gpus_dir)
+    gpu_type = registry.get(gpu)
+    settings = EvaluationSettings(
+        eval_python=config.require_eval_python(),
+        state_dir=config.state_dir,
+        host_name=config.host_name,
+        max_run_s=config.max_run_s,
+    )
+    job = make_job(load(directory), file.name, read_submission(file), gpu_type.name, Mode(mode.value))
+    slot = find_slot(registry, config, gpu_type)
+    engine = DockerEngine(config.docker_host, owner=f"{config.host_name}/eval")
+    try:
+        with _interruptible() as cancel, ProgressLine() as line:
+            line.show(f"starting a container for {gpu_type.name}")
+
+            def forward(progress: Progress) -> None:
+                line.show(render.progress_text(progress))
+
+            result = Evaluator(engine, registry, settings).run(job, slot, cancel=cancel, on_progress=forward)
+    except CancelledByRequest:
+        note("kernel-runner: stopped; the container is gone")
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+    finally:
+        engine.close()
+    if as_json:
+        out_json(from_result(job, result).to_json())
+    else:
+        out(render.job_block(from_result(job, result)))
+    raise typer.Exit(ExitCode.OK if result.verdict is Verdict.ACCEPTED else ExitCode.NOT_ACCEPTED)
+
+
+def make_job(folder: TaskFolder, file_name: str, code: bytes, gpu_type: str, mode: Mode) -> Job:
+    """A claimed job as the store would hand it out, for a board that exists only here."""
+    now = datetime.now(UTC)
+    return Job(
+        id=0,
+        attempt=1,
+        submission_id=0,
+        leaderboard=folder.name,
+        gpu_type=gpu_type,
+        mode=mode,
+        secret=False,
+        user_id="local",
+        file_name=file_name,
+        code=code,
+        task=to_stored(folder.task),
+        extra=extra_to_stored(folder.task.extra),
+        # No secret run is made, so this seed is never used.
+        secret_seed=0,
+        failures=0,
+        max_attempts=1,
+        created_at=now,
+        started_at=now,
+    )
+
+
+def find_slot(registry: Registry, config: Config, gpu_type: GpuType) -> Slot:
+    """A slot of this host for the type. A host with accelerators offers no CPU slots by itself; here it makes one.
+
+    Raises:
+        ConfigError: the host has none.
+    """
+    if gpu_type.vendor is Vendor.NONE:
+        config = config.model_copy(update={"slots": "auto", "cpu_slots": 1})
+    slots = detect_slots(registry, config)
+    found = next((slot for slot in slots if slot.gpu_type == gpu_type.name), None)
+    if found is None:
+        here = ", ".join(sorted({slot.gpu_type for slot in slots})) or "none"
+        raise ConfigError(
+            f"this host has no slot for GPU type {gpu_type.name}; found {here} "
+            "(give --gpu one of these, or configure `slots`)"
+        )
+    return found
+
+
+@contextmanager
+def _interruptible() -> Iterator[threading.Event]:
+    """An event that Ctrl-C sets, so that the container is removed in order; a second Ctrl-C does not wait for that."""
+    cancel = threading.Event()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if cancel.is_set():
+            signal.default_int_handler(number, frame)
+        cancel.set()
+
+    previous = signal.signal(signal.SIGINT, stop)
+    try:
+        yield cancel
+    finally:
+        signal.signal(signal.SIGINT, previous)

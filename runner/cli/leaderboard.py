@@ -1,0 +1,329 @@
+"""`leaderboard`: publish tasks, change them, look at rankings.
+
+Reads task folders through `runner.taskdef`, which refuses what is wrong before anything is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from runner.cli import documents, render
+from runner.cli.app import app, example, note, out, out_json, session
+from runner.cli.units import moment
+from runner.errors import NotFoundError, TaskError
+from runner.gpus import Registry
+from runner.store import Store
+from runner.store.records import BoardView
+from runner.taskdef import extra_to_stored, load, load_competition, to_stored
+from runner.taskdef.model import Lang, TaskFolder
+
+#: A board without a deadline gets this long (KernelBot's rule).
+DEFAULT_LIFETIME = timedelta(days=365)
+_DEADLINE_FORMATS = ("%Y-%m-%d", "%Y-%m-%d %H:%M")
+
+leaderboard = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Leaderboards: publish tasks and look at rankings."
+)
+app.add_typer(leaderboard, name="leaderboard")
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Leaderboard.")]
+SourceArgument = Annotated[Path, typer.Argument(metavar="DIR_OR_ZIP", help="Task folder or .zip of one.", exists=True)]
+GpuOption = Annotated[list[str] | None, typer.Option("--gpu", metavar="T", help="GPU type; may be given repeatedly.")]
+DeadlineOption = Annotated[
+    str | None, typer.Option("--deadline", metavar="D", help="Last moment of submission, YYYY-MM-DD[ HH:MM] in UTC.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def parse_deadline(text: str) -> datetime:
+    """A deadline as people write it, in UTC; a day without a time means its first minute.
+
+    Raises:
+        typer.BadParameter: neither form fits.
+    """
+    for form in _DEADLINE_FORMATS:
+        try:
+            return datetime.strptime(text.strip(), form).replace(tzinfo=UTC)
+        except ValueError:
+            continue
+    raise typer.BadParameter(
+        f"found {text!r}, expected YYYY-MM-DD or 'YYYY-MM-DD HH:MM' (UTC)", param_hint="--deadline"
+    )
+
+
+@leaderboard.command(
+    epilog=example(
+        "kernel-runner leaderboard create tasks/vectoradd --name vectoradd --gpu CPU",
+        "kernel-runner leaderboard create sort.zip --name sort --gpu H100 --gpu B200 --deadline '2030-06-30 18:00'",
+    )
+)
+def create(
+    context: typer.Context,
+    *,
+    source: SourceArgument,
+    name: Annotated[str | None, typer.Option("--name", metavar="N", help="Default: the folder's name.")] = None,
+    gpu: GpuOption = None,
+    deadline: DeadlineOption = None,
+) -> None:
+    """Publish a task as a new leaderboard.
+
+    The folder (or .zip) is read and checked as a whole; if anything in it is wrong, nothing is stored. Without --gpu
+    the types named in its task.yml are offered. Without --deadline the board stays open for a year.
+    """
+    ends = parse_deadline(deadline) if deadline is not None else datetime.now(UTC) + DEFAULT_LIFETIME
+    folder = load(source)
+    board = name or folder.name
+    with session(context).store() as store:
+        gpus = _offered(context, store, gpu or folder.gpus, board)
+        _create(store, board, folder, ends, gpus)
+    note(f"leaderboard {board} is open on {', '.join(gpus)} until {moment(ends)} UTC")
+
+
+@leaderboard.command(
+    epilog=example(
+        "kernel-runner leaderboard update tasks/vectoradd --name vectoradd",
+        "kernel-runner leaderboard update tasks/vectoradd --name vectoradd --deadline 2031-01-01 --force",
+    )
+)
+def update(
+    context: typer.Context,
+    *,
+    source: SourceArgument,
+    name: Annotated[str | None, typer.Option("--name", metavar="N", help="Default: the folder's name.")] = None,
+    gpu: GpuOption = None,
+    deadline: DeadlineOption = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also change what makes earlier results incomparable.")
+    ] = False,
+) -> None:
+    """Replace a leaderboard's task by the folder's present state.
+
+    Deadline and GPU types stay as they are unless given. Changed files, config, language or benchmarks make earlier
+    results incomparable, so they need --force.
+    """
+    ends = None if deadline is None else parse_deadline(deadline)
+    folder = load(source)
+    board = name or folder.name
+    with session(context).store() as store:
+        present = store.board(board)
+        gpus = _offered(context, store, gpu or present.gpus, board)
+        _update(store, present, folder, ends or present.deadline, gpus, force=force)
+    note(f"leaderboard {board} is updated")
+
+
+@leaderboard.command("import", epilog=example("kernel-runner leaderboard import problems/pmpp.yaml"))
+def import_competition(
+    context: typer.Context,
+    *,
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="COMPETITION.yaml", help="KernelBot competition file.", exists=True, dir_okay=False),
+    ],
+    force: Annotated[
+        bool, typer.Option("--force", help="Also change what makes earlier results incomparable.")
+    ] = False,
+) -> None:
+    """Create or update every leaderboard of a competition file.
+
+    All task folders are read and checked first; if one is wrong, nothing is stored. A problem for which neither the
+    file nor its task.yml names a GPU type is skipped with a note.
+    """
+    competition = load_competition(file)
+    for sentence in competition.notes:
+        note(sentence)
+    with session(context).store() as store:
+        known = {line.name for line in store.boards()}
+        for problem in competition.problems:
+            names = problem.gpus or problem.folder.gpus
+            if not names:
+                note(f"leaderboard {problem.name}: skipped, no GPU type is named for it")
+                continue
+            gpus = _offered(context, store, names, problem.name)
+            ends = problem.deadline or datetime.now(UTC) + DEFAULT_LIFETIME
+            if problem.name in known:
+                _update(store, store.board(problem.name), problem.folder, ends, gpus, force=force)
+            else:
+                _create(store, problem.name, problem.folder, ends, gpus)
+            note(f"leaderboard {problem.name}: {'updated' if problem.name in known else 'created'}")
+
+
+@leaderboard.command("list", epilog=example("kernel-runner leaderboard list"))
+def list_boards(context: typer.Context, *, as_json: JsonOption = False) -> None:
+    """List the leaderboards with their GPU types and deadlines, the next to close first."""
+    with session(context).store() as store:
+        boards = store.boards()
+    if as_json:
+        out_json(documents.boards(boards))
+    else:
+        out(render.boards_table(boards))
+
+
+@leaderboard.command(
+    epilog=example("kernel-runner leaderboard show vectoradd", "kernel-runner leaderboard show vectoradd --gpu H100")
+)
+def show(
+    context: typer.Context,
+    *,
+    name: NameArgument,
+    gpu: Annotated[str | None, typer.Option("--gpu", metavar="T", help="This GPU type only.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the ranking of a leaderboard, one table per GPU type.
+
+    A user's best score counts, and only if the secret run of the same submission passed as well.
+    """
+    with session(context).store() as store:
+        board = store.board(name)
+        lines = store.ranking(name, gpu)
+    if as_json:
+        out_json(documents.ranking(lines))
+    else:
+        out(render.ranking_page(name, (gpu,) if gpu else board.gpus, lines))
+
+
+@leaderboard.command(epilog=example("kernel-runner leaderboard personal vectoradd --user alice"))
+def personal(
+    context: typer.Context,
+    *,
+    name: NameArgument,
+    user: Annotated[str, typer.Option("--user", metavar="U", help="User id.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Show one user's ranked submissions to a leaderboard, the best first."""
+    with session(context).store() as store:
+        board = store.board(name)
+        lines = store.personal(name, user)
+    if as_json:
+        out_json(documents.ranking(lines))
+    else:
+        out(render.ranking_page(f"{name}, {user}", board.gpus, lines))
+
+
+@leaderboard.command(
+    epilog=example("kernel-runner leaderboard task vectoradd", "kernel-runner leaderboard task vectoradd reference.py")
+)
+def task(
+    context: typer.Context,
+    *,
+    name: NameArgument,
+    file: Annotated[str | None, typer.Argument(metavar="FILE", help="Print this file of the task.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a leaderboard's task consists of, or print one of its files.
+
+    The secret seed is not part of a task and is never shown.
+    """
+    with session(context).store() as store:
+        board = store.board(name)
+    if file is not None:
+        typer.echo(_file(board, file), nl=False)
+    elif as_json:
+        out_json(documents.board(board))
+    else:
+        out(render.board_page(board))
+
+
+@leaderboard.command(epilog=example("kernel-runner leaderboard template vectoradd Python > my_kernel.py"))
+def template(
+    context: typer.Context,
+    *,
+    name: NameArgument,
+    language: Annotated[str, typer.Argument(metavar="LANG", help="Python, Triton, CUDA, HIP or CuteDSL.")],
+) -> None:
+    """Print a leaderboard's template for a language, ready to be filled in and submitted.
+
+    Its first line is a directive that names the leaderboard, so that `submit` needs no --leaderboard.
+    """
+    with session(context).store() as store:
+        board = store.board(name)
+    by_name = {key.lower(): key for key in board.templates}
+    key = by_name.get(language.lower())
+    if key is None:
+        offered = ", ".join(sorted(board.templates)) or "none"
+        raise NotFoundError(f"leaderboard {name!r} has no template for {language!r}, it has {offered}")
+    typer.echo(with_directive(board.templates[key], name, lang=str(board.task.get("lang", "py"))), nl=False)
+
+
+def with_directive(text: str, board: str, *, lang: str) -> str:
+    """The template with a first line that names its leaderboard, unless it has one.
+
+    Args:
+        text: the template.
+        board: the leaderboard's name.
+        lang: the task's language. A template for CUDA may well be Python with inline sources; `lang` decides.
+    """
+    directives = (line.split() for line in text.splitlines() if line.startswith(("#!POPCORN", "//!POPCORN")))
+    if any(words[1:2] == ["leaderboard"] for words in directives):
+        return text
+    return f"{'//' if lang == Lang.CU else '#'}!POPCORN leaderboard {board}\n{text}"
+
+
+@leaderboard.command(epilog=example("kernel-runner leaderboard delete vectoradd --force"))
+def delete(
+    context: typer.Context,
+    *,
+    name: NameArgument,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also if there are submissions: they and their runs are deleted too.")
+    ] = False,
+) -> None:
+    """Delete a leaderboard. One that has submissions is deleted with --force only, and they go with it."""
+    with session(context).store() as store:
+        store.delete_board(name, force=force)
+    note(f"leaderboard {name} is deleted")
+
+
+def _create(store: Store, name: str, folder: TaskFolder, deadline: datetime, gpus: Sequence[str]) -> None:
+    store.create_board(
+        name=name,
+        deadline=deadline,
+        task=to_stored(folder.task),
+        description=folder.description,
+        gpus=gpus,
+        templates=folder.templates,
+        extra=extra_to_stored(folder.task.extra),
+    )
+
+
+def _update(
+    store: Store, board: BoardView, folder: TaskFolder, deadline: datetime, gpus: Sequence[str], *, force: bool
+) -> None:
+    store.update_board(
+        name=board.name,
+        deadline=deadline,
+        task=to_stored(folder.task),
+        description=folder.description,
+        gpus=gpus,
+        templates=folder.templates,
+        extra=extra_to_stored(folder.task.extra),
+        force=force,
+    )
+
+
+def _offered(context: typer.Context, store: Store, names: Sequence[str], board: str) -> tuple[str, ...]:
+    """The canonical names of GPU types, in order, without repetition.
+
+    Raises:
+        TaskError: none are given.
+        NotFoundError: neither the registry here nor any daemon knows a name.
+    """
+    if not names:
+        raise TaskError(f"leaderboard {board!r}: no GPU type; give --gpu, or `gpus` in task.yml")
+    # A host's own overlay may define types that this machine has never heard of.
+    announced = {line.name for line in store.gpu_types()}
+    registry = Registry.load(session(context).config.gpus_dir)
+    return tuple(dict.fromkeys(name if name in announced else registry.get(name).name for name in names))
+
+
+def _file(board: BoardView, name: str) -> str:
+    files = board.task.get("files", {})
+    if name not in files:
+        raise NotFoundError(
+            f"the task of leaderboard {board.name!r} has no file {name!r}, it has {', '.join(sorted(files))}"
+        )
+    return str(files[name])

@@ -1,0 +1,367 @@
+"""From records to what people read: tables and pages as rich renderables. Pure: prints nothing, asks nobody.
+
+Everything a stranger wrote goes through `runner.cli.safe` and is put into `Text`, never into markup. JSON for programs
+is made in `runner.cli.view`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from runner.cli.results import CheckedCase, TimedCase, checked_cases, timed_cases
+from runner.cli.safe import one_line, printable, tail
+from runner.cli.units import age, duration, moment, score, spread
+from runner.cli.view import ShownJob, ShownRun, ShownSubmission
+from runner.model import JobState, Progress, Verdict
+from runner.store.records import BoardLine, BoardView, GpuTypeLine, HostLine, RankingLine, StatusLine
+from runner.taskdef.model import HARNESS, SUBMISSION, Harness, TaskFolder
+
+#: Lines of stdout and of stderr shown for a run that failed.
+_TAIL_LINES = 20
+_SENTENCE: Mapping[Verdict, str] = {
+    Verdict.ACCEPTED: "accepted",
+    Verdict.WRONG_ANSWER: "wrong answer: a result differs from the reference",
+    Verdict.COMPILE_ERROR: "compile error: the submission does not compile",
+    Verdict.RUNTIME_ERROR: "runtime error: the submission crashed or cannot be imported",
+    Verdict.TIME_LIMIT: "time limit: it took longer than the task allows",
+    Verdict.MEMORY_LIMIT: "memory limit: it used more memory than the container has",
+    Verdict.OUTPUT_LIMIT: "output limit: it printed too much",
+    Verdict.REJECTED: "rejected: the harness caught it cheating",
+    Verdict.INVALID: "invalid: submission or task cannot be evaluated, nothing ran",
+    Verdict.INTERNAL_ERROR: "internal error: not the submission's fault",
+}
+
+
+def verdict_text(verdict: Verdict | None, state: JobState | None = None) -> Text:
+    """A verdict, or the state of what has none yet."""
+    if verdict is None:
+        return Text("-" if state is None else state.value, style="dim")
+    return Text(verdict.value, style="green" if verdict is Verdict.ACCEPTED else "red")
+
+
+def progress_text(progress: Progress) -> str:
+    """How far a run is, e.g. `benchmark 3/7`."""
+    return f"{progress.phase} {progress.done}/{progress.total}" if progress.total > 0 else progress.phase
+
+
+def waiting_text(submission: ShownSubmission) -> str:
+    """One line about what a submission is waiting for."""
+    parts = [_job_waiting(job) for job in submission.jobs if job.state in (JobState.QUEUED, JobState.RUNNING)]
+    where = f", position {submission.position} in the queue" if submission.position else ""
+    return f"submission {submission.submission_id}: {'; '.join(parts) or submission.state}{where}"
+
+
+def _job_waiting(job: ShownJob) -> str:
+    name = f"{job.gpu_type} {job.mode}{' (secret)' if job.secret else ''}"
+    if job.progress is not None and job.state is JobState.RUNNING:
+        return f"{name} {progress_text(job.progress)}"
+    again = f" (attempt {job.attempt + 1})" if job.attempt > 0 and job.state is JobState.QUEUED else ""
+    return f"{name} {job.state}{again}"
+
+
+def submission_page(submission: ShownSubmission) -> RenderableType:
+    """Everything about one submission."""
+    head = Text.assemble(
+        (f"submission {submission.submission_id}", "bold"),
+        f"  {one_line(submission.file_name)} by {one_line(submission.user_name or submission.user_id)} "
+        f"to {one_line(submission.leaderboard)}, {moment(submission.submitted)} UTC\n",
+        "verdict: ",
+        verdict_text(submission.verdict, submission.state),
+        f", position {submission.position} in the queue" if submission.position else "",
+        f"   score: {score(submission.score_s)}",
+    )
+    return Group(head, *(job_block(job) for job in submission.jobs))
+
+
+def job_block(job: ShownJob) -> RenderableType:
+    """One job: its verdict in words, then its runs."""
+    title = Text.assemble(
+        (f"{job.gpu_type}, {job.mode}{', secret' if job.secret else ''}", "bold"),
+        "  ",
+        verdict_text(job.verdict, job.state),
+        "" if job.id is None else f"   job {job.id}, attempt {job.attempt}",
+    )
+    blocks: list[RenderableType] = [Text(""), title]
+    if job.verdict is not None and job.verdict is not Verdict.ACCEPTED:
+        blocks.append(Text(f"  {_SENTENCE[job.verdict]}"))
+    elif job.progress is not None and job.state is JobState.RUNNING:
+        blocks.append(Text(f"  {progress_text(job.progress)}"))
+    if job.error is not None:
+        blocks.append(Padding(Text(printable(job.error)), (0, 0, 0, 2)))
+    if job.redacted:
+        blocks.append(Text("  of a secret run only the verdict is shown (administrators: --admin)", style="dim"))
+        blocks += [_redacted_line(run) for run in job.runs]
+    else:
+        blocks += [Padding(run_block(run), (0, 0, 0, 2)) for run in job.runs]
+        blocks += _provenance(job.runs)
+    return Group(*blocks)
+
+
+def run_block(run: ShownRun) -> RenderableType:
+    """One run: passed or not, its cases, and the end of its output if it failed."""
+    ending = f"   score {score(run.score_s)}" if run.score_s is not None else ""
+    blocks: list[RenderableType] = [Text.assemble(f"{run.mode}: ", _passed(passed=run.passed), ending)]
+    checked, timed = checked_cases(run.result), timed_cases(run.result)
+    if checked:
+        blocks.append(checked_table(checked))
+    if timed:
+        blocks.append(timed_table(timed))
+    if not run.passed:
+        blocks += _output(run)
+    return Group(*blocks)
+
+
+def checked_table(cases: Sequence[CheckedCase]) -> Table:
+    """Test cases: spec, pass or fail, message."""
+    table = _table("test", "", "message")
+    for case in cases:
+        table.add_row(Text(one_line(case.spec)), _passed(passed=case.passed), Text(one_line(case.message or "")))
+    return table
+
+
+def timed_table(cases: Sequence[TimedCase]) -> Table:
+    """Benchmark cases: mean with its 95 % confidence interval, extremes, number of samples."""
+    with_sol = any(case.sol is not None for case in cases)
+    with_error = any(case.error is not None for case in cases)
+    table = _table("benchmark", "mean ± ci95", "best", "worst", "runs", numbers=4)
+    if with_sol:
+        table.add_column("speed of light", justify="right")
+    if with_error:
+        table.add_column("error")
+    for case in cases:
+        cells: list[str | Text] = [
+            Text(one_line(case.spec)),
+            spread(case.mean_ns, case.ci95_ns),
+            duration(case.best_ns),
+            duration(case.worst_ns),
+            "-" if case.runs is None else str(case.runs),
+        ]
+        if with_sol:
+            cells.append("-" if case.sol is None else f"{case.sol:.0%}")
+        if with_error:
+            cells.append(Text(one_line(case.error or "")))
+        table.add_row(*cells)
+    return table
+
+
+def _output(run: ShownRun) -> list[RenderableType]:
+    """The end of what a failed run printed, compiler first."""
+    sources = [
+        ("compiler", (run.compilation or {}).get("stderr")),
+        ("stdout", run.meta.get("stdout")),
+        ("stderr", run.meta.get("stderr")),
+    ]
+    blocks: list[RenderableType] = []
+    for name, text in sources:
+        if not isinstance(text, str) or not text.strip():
+            continue
+        shown, omitted = tail(text, lines=_TAIL_LINES)
+        more = f" (last {_TAIL_LINES} lines, {omitted} before)" if omitted else ""
+        blocks += [Text(f"{name}{more}:", style="dim"), Padding(Text(shown), (0, 0, 0, 2))]
+    code = run.meta.get("exit_code")
+    if code not in (None, 0):
+        blocks.append(Text(f"exit code {code}", style="dim"))
+    return blocks
+
+
+def _redacted_line(run: ShownRun) -> Text:
+    return Text.assemble(f"  {run.mode}: ", _passed(passed=run.passed), f"   score {score(run.score_s)}")
+
+
+def _provenance(runs: Sequence[ShownRun]) -> list[RenderableType]:
+    """Where the runs happened and what their results are worth, from the last run's system info."""
+    if not runs:
+        return []
+    system = runs[-1].system_info
+    runner = system.get("runner")
+    runner = runner if isinstance(runner, Mapping) else {}
+    assurance = runner.get("assurance")
+    lines = []
+    if isinstance(assurance, Mapping):
+        lines.append(
+            f"assurance: correctness {assurance.get('correctness', '?')}, timing {assurance.get('timing', '?')}"
+        )
+    where = [
+        f"{label} {value}"
+        for label, value in (
+            ("host", runner.get("host") or system.get("hostname")),
+            ("slot", runner.get("slot")),
+            ("on", system.get("gpu") or system.get("cpu")),
+            ("torch", system.get("torch")),
+            ("kernel-runner", runner.get("version")),
+        )
+        if value
+    ]
+    if where:
+        lines.append(", ".join(where))
+    return [Text(f"  {one_line(line)}", style="dim") for line in lines]
+
+
+def queue_table(lines: Sequence[StatusLine]) -> RenderableType:
+    """Submissions, one per line, in the order given."""
+    if not lines:
+        return Text("no submissions yet")
+    table = _table("id", "leaderboard", "user", "file", "mode", "gpu", "state", "verdict", "score", "submitted (UTC)")
+    for line in lines:
+        table.add_row(
+            str(line.submission_id),
+            Text(one_line(line.leaderboard)),
+            Text(one_line(line.user_name or line.user_id)),
+            Text(one_line(line.file_name)),
+            ", ".join(line.modes),
+            Text(one_line(", ".join(line.gpu_types))),
+            Text(_state(line)),
+            verdict_text(line.verdict),
+            score(line.score_s),
+            moment(line.submission_time),
+        )
+    return table
+
+
+def _state(line: StatusLine) -> str:
+    if line.state is JobState.QUEUED and line.position is not None:
+        return f"queued, position {line.position}"
+    steps = [f"{step.get('phase')} {step.get('done')}/{step.get('total')}" for step in line.progress]
+    return one_line(", ".join((line.state.value, *steps)))
+
+
+def boards_table(boards: Sequence[BoardLine]) -> RenderableType:
+    """Leaderboards, one per line, in the order given."""
+    if not boards:
+        return Text("no leaderboards yet")
+    table = _table("name", "gpu types", "deadline (UTC)", "submissions", "visibility")
+    for board in boards:
+        table.add_row(
+            Text(one_line(board.name)),
+            Text(one_line(", ".join(board.gpus))),
+            moment(board.deadline),
+            str(board.submissions),
+            Text(one_line(board.visibility)),
+        )
+    return table
+
+
+def ranking_page(title: str, gpus: Sequence[str], lines: Sequence[RankingLine]) -> RenderableType:
+    """A ranking, one table per GPU type; a type without scores says so."""
+    blocks: list[RenderableType] = []
+    for gpu in dict.fromkeys((*gpus, *(line.gpu_type for line in lines))):
+        places = [line for line in lines if line.gpu_type == gpu]
+        blocks.append(Text(one_line(f"{title} on {gpu}"), style="bold"))
+        if not places:
+            blocks.append(Text("no ranked submissions yet\n"))
+            continue
+        table = _table("rank", "user", "score", "submission", "file", "submitted (UTC)")
+        for place in places:
+            table.add_row(
+                str(place.rank),
+                Text(one_line(place.user_name or place.user_id)),
+                score(place.score_s),
+                str(place.submission_id),
+                Text(one_line(place.file_name)),
+                moment(place.submission_time),
+            )
+        blocks.append(table)
+    return Group(*blocks)
+
+
+def board_page(board: BoardView) -> RenderableType:
+    """A leaderboard's task: what is ranked and how, its cases and its files."""
+    task = board.task
+    files = task.get("files", {})
+    text = Text.assemble(
+        (one_line(board.name), "bold"),
+        f"  on {one_line(', '.join(board.gpus))}, until {moment(board.deadline)} UTC, ",
+        f"{board.submissions} submissions\n\n{printable(board.description).rstrip()}\n\n",
+        f"language {task.get('lang')}, ranked by the {task.get('ranking_by')} of ",
+        f"{len(task.get('benchmarks', ()))} benchmarks, {len(task.get('tests', ()))} tests\n",
+        f"templates: {one_line(', '.join(sorted(board.templates)) or 'none')}",
+    )
+    table = _table("file", "bytes")
+    for name, content in sorted(files.items()):
+        role = content if content in (SUBMISSION, HARNESS) else str(len(str(content).encode()))
+        table.add_row(Text(one_line(name)), role)
+    return Group(text, table)
+
+
+def task_page(folder: TaskFolder) -> RenderableType:
+    """A task folder that passed every check."""
+    task = folder.task
+    types = tuple(dict.fromkeys((*folder.gpus, *task.extra.cases)))
+    program = "the built-in harness" if task.harness is Harness.BUILTIN else "its own eval program"
+    text = Text.assemble(
+        ("✓", "green"),
+        f" {one_line(folder.name)}: language {task.lang}, evaluated by {program}, ranked by {task.ranking_by}\n",
+        f"  time limits: test {task.test_timeout_s} s, benchmark {task.benchmark_timeout_s} s, ",
+        f"ranked {task.ranked_timeout_s} s\n",
+        f"  templates: {one_line(', '.join(sorted(folder.templates)) or 'none')}",
+    )
+    table = _table("gpu type", "tests", "benchmarks")
+    for gpu in types or ("any",):
+        cases = task.cases_for(gpu)
+        table.add_row(Text(one_line(gpu)), str(len(cases.tests or ())), str(len(cases.benchmarks or ())))
+    files = _table("file", "bytes")
+    for name, content in sorted(task.files.items()):
+        files.add_row(Text(one_line(name)), content if content in (SUBMISSION, HARNESS) else str(len(content.encode())))
+    return Group(text, table, files)
+
+
+def gpu_types_table(types: Sequence[GpuTypeLine], hosts: Sequence[HostLine]) -> RenderableType:
+    """GPU types with the number of slots that hosts have for each."""
+    if not types:
+        return Text("no GPU types announced yet; start a daemon with `kernel-runner serve`")
+    slots = slots_per_type(hosts)
+    table = _table("name", "slots", "queued", "vendor", "aliases", "description", numbers=2)
+    for line in types:
+        table.add_row(
+            Text(one_line(line.name)),
+            str(slots.get(line.name, 0)),
+            str(line.queued),
+            Text(one_line(line.vendor)),
+            Text(one_line(", ".join(line.aliases))),
+            Text(one_line(line.description)),
+        )
+    return table
+
+
+def hosts_table(hosts: Sequence[HostLine]) -> RenderableType:
+    """Daemons with their slots and when each was last heard of."""
+    if not hosts:
+        return Text("no hosts yet; start a daemon with `kernel-runner serve`")
+    table = _table("name", "version", "slots", "running", "last seen", "")
+    for line in hosts:
+        counts = slots_per_type((line,))
+        table.add_row(
+            Text(one_line(line.name)),
+            Text(one_line(line.version)),
+            Text(one_line(", ".join(f"{count} x {gpu}" for gpu, count in sorted(counts.items())) or "none")),
+            str(line.running),
+            f"{age(line.silent_s)} ago",
+            "draining" if line.draining else "",
+        )
+    return table
+
+
+def slots_per_type(hosts: Sequence[HostLine]) -> Mapping[str, int]:
+    """How many slots these hosts have, by GPU type."""
+    return Counter(str(slot.get("gpu_type")) for line in hosts for slot in line.slots)
+
+
+def _passed(*, passed: bool | None) -> Text:
+    if passed is None:
+        return Text("?", style="yellow")
+    return Text("pass", style="green") if passed else Text("fail", style="red")
+
+
+def _table(*columns: str, numbers: int = 0) -> Table:
+    """A plain table; the `numbers` columns after the first are aligned to the right."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="right" if 1 <= index <= numbers else "left")
+    return table

@@ -1,0 +1,42 @@
+"""Text of strangers, made harmless for a terminal. Pure; called by the renderers.
+
+Submissions choose their stdout, their error messages and their file names. Printed raw, these could move the cursor,
+rewrite earlier lines, set the window title or answer back (terminal escape injection).
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+_KEPT = frozenset("\n\t")
+#: Control characters, surrogates, and format characters (among them the bidirectional overrides).
+_UNSAFE = frozenset({"Cc", "Cf", "Cs"})
+
+
+def printable(text: str) -> str:
+    r"""The text with every control and format character but newline and tab shown as an escape, e.g. `\x1b`."""
+    if text.isascii() and text.isprintable():
+        return text
+    # A carriage return before a newline is a line end, not an attempt to overwrite the line.
+    return "".join(map(_escaped, text.replace("\r\n", "\n")))
+
+
+def one_line(text: str) -> str:
+    """`printable`, and newlines as well become visible, for a table cell."""
+    return printable(text).replace("\n", "⏎ ").replace("\t", " ")
+
+
+def tail(text: str, *, lines: int) -> tuple[str, int]:
+    """The last lines of a text, printable, and how many lines were left out before them."""
+    every = printable(text).rstrip("\n").split("\n")
+    kept = every[-lines:]
+    return "\n".join(kept), len(every) - len(kept)
+
+
+def _escaped(character: str) -> str:
+    if character in _KEPT or unicodedata.category(character) not in _UNSAFE:
+        return character
+    number = ord(character)
+    if number < 0x100:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"

@@ -1,0 +1,19 @@
+"""`serve`: run the daemon in this process."""
+
+from __future__ import annotations
+
+import typer
+
+from runner.cli.app import app, example, session
+from runner.daemon import serve as run_daemon
+
+
+@app.command(epilog=example("kernel-runner serve", "kernel-runner --config ./runner.toml serve"))
+def serve(context: typer.Context) -> None:
+    """Run the daemon: claim jobs from the database and evaluate them on this host's slots.
+
+    Needs a migrated database, a container engine and the evaluation environment; `check` tells what is missing. Waits
+    for a database or an engine that is away. SIGTERM or Ctrl-C finishes the current runs and exits with 0; a second one
+    gives them back to the queue and stops at once.
+    """
+    raise typer.Exit(run_daemon(session(context).config))

@@ -1,0 +1,45 @@
+"""`status`: one submission in full, or the queue and what was submitted lately."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from runner.cli import documents, render
+from runner.cli.app import app, example, out, out_json, session
+from runner.cli.view import from_store
+
+
+@app.command(
+    epilog=example("kernel-runner status", "kernel-runner status 17", "kernel-runner status 17 --json | jq .verdict")
+)
+def status(
+    context: typer.Context,
+    *,
+    submission_id: Annotated[int | None, typer.Argument(metavar="[ID]", help="Number of a submission.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="Without ID: how many to list.")] = 20,
+    admin: Annotated[bool, typer.Option("--admin", help="Show the details of secret runs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show how a submission fares, or, without a number, the queue and the latest submissions.
+
+    For a submission: per job the verdict and why, its tests and benchmarks, the end of its output if it failed, where
+    it ran and what the result is worth. Of secret runs only verdict and score are shown.
+    """
+    with session(context).store() as store:
+        if submission_id is None:
+            lines = store.queue(limit=limit)
+            view = None
+        else:
+            lines = ()
+            view = from_store(store.submission(submission_id), admin=admin)
+    if view is not None:
+        if as_json:
+            out_json(view.to_json())
+        else:
+            out(render.submission_page(view))
+    elif as_json:
+        out_json(documents.queue(lines))
+    else:
+        out(render.queue_table(lines))

@@ -1,0 +1,67 @@
+"""Numbers as people read them: durations, sizes, ages, names of moments. Pure; called by the renderers only.
+
+Between processes times are integer nanoseconds and scores are seconds; nothing but this module turns them into text.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+_UNITS: tuple[tuple[float, str], ...] = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
+_MINUTE_S = 60.0
+_HOUR_S = 3600.0
+_DAY_S = 86400.0
+
+
+def duration(value_ns: float | None) -> str:
+    """A duration with three significant digits in the unit that suits it, e.g. `12.3 µs`; a dash for None."""
+    if value_ns is None:
+        return "-"
+    scale, unit = _unit_for(value_ns)
+    return f"{_digits(value_ns / scale)} {unit}"
+
+
+def spread(mean_ns: float | None, half_width_ns: float | None) -> str:
+    """A mean with its uncertainty in the mean's unit, e.g. `12.3 ± 0.1 µs`; without the uncertainty if it is None."""
+    if mean_ns is None or half_width_ns is None:
+        return duration(mean_ns)
+    scale, unit = _unit_for(mean_ns)
+    return f"{_digits(mean_ns / scale)} ± {_digits(half_width_ns / scale)} {unit}"
+
+
+def score(value_s: float | None) -> str:
+    """A score in seconds, shown in the unit that suits it; a dash for None."""
+    return duration(None if value_s is None else value_s * 1e9)
+
+
+def age(seconds: float) -> str:
+    """How long ago, to one unit: `7 s`, `3 min`, `5 h`, `12 d`. Negative ages (clocks differ) read `0 s`."""
+    seconds = max(seconds, 0.0)
+    if seconds < _MINUTE_S:
+        return f"{seconds:.0f} s"
+    if seconds < _HOUR_S:
+        return f"{seconds / _MINUTE_S:.0f} min"
+    if seconds < _DAY_S:
+        return f"{seconds / _HOUR_S:.0f} h"
+    return f"{seconds / _DAY_S:.0f} d"
+
+
+def moment(value: datetime | None) -> str:
+    """A point in time in UTC, to the second; a dash for None."""
+    return "-" if value is None else value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _unit_for(value_ns: float) -> tuple[float, str]:
+    # 999.6 would print as "1000 µs": the unit is chosen for the rounded number.
+    magnitude = abs(value_ns) * 1.0005
+    return next((unit for unit in _UNITS if magnitude >= unit[0]), _UNITS[-1])
+
+
+def _digits(value: float) -> str:
+    """Three significant digits without an exponent; whole numbers from 100 on."""
+    magnitude = abs(value)
+    if magnitude >= 99.95:
+        return f"{value:.0f}"
+    if magnitude >= 9.995:
+        return f"{value:.1f}"
+    return f"{value:.2f}"

@@ -1,0 +1,76 @@
+"""Version floors of the programs that hold the sandbox together. Pure; called by `check`.
+
+Distributions mend old versions without raising the number, so a version below its floor is a warning, and only
+`check --strict` makes it a failure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Version = tuple[int, int, int]
+
+_VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?(-(?:rc|beta|alpha))?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Floor:
+    """The first mended release of every series that got one."""
+
+    component: str
+    #: Oldest first. A series older than the first was never mended; one newer than the last always was.
+    mended: tuple[Version, ...]
+    #: What is wrong below.
+    advisories: str
+
+
+#: Sources: GHSA-9493-h29p-rfm2, GHSA-qw9x-cqr3-wc7r, GHSA-cgrx-mc8f-2prm (runc, November 2025: a container that
+#: controls its mounts escapes); GHSA-pwhc-rpq9-4c8w, GHSA-m6hq-p25p-ffr2 (containerd, November 2025).
+FLOORS: Mapping[str, Floor] = {
+    floor.component: floor
+    for floor in (
+        Floor(
+            component="runc",
+            mended=((1, 2, 8), (1, 3, 3)),
+            advisories="CVE-2025-31133, CVE-2025-52565, CVE-2025-52881",
+        ),
+        Floor(
+            component="containerd",
+            mended=((1, 7, 29), (2, 0, 7), (2, 1, 5)),
+            advisories="CVE-2024-25621, CVE-2025-64329",
+        ),
+    )
+}
+
+
+def parse_version(text: str) -> Version | None:
+    """The first version number in a text such as `1.1.5+ds1` or `v2.0.7`; None if there is none.
+
+    A pre-release counts as the release before it: 1.3.3-rc.1 does not have what 1.3.3 mended.
+    """
+    found = _VERSION.search(text)
+    if found is None:
+        return None
+    major, minor, patch = int(found[1]), int(found[2]), int(found[3] or 0)
+    return (major, minor, patch - 1) if found[4] and patch > 0 else (major, minor, patch)
+
+
+def below_floor(component: str, version_text: str) -> str | None:
+    """What is wrong with this version of a component, in a sentence; None if nothing is known to be.
+
+    A component without a floor and a version that is no number are not judged.
+    """
+    floor, version = FLOORS.get(component), parse_version(version_text)
+    if floor is None or version is None or _mended(floor, version):
+        return None
+    wanted = " or ".join(".".join(map(str, release)) for release in floor.mended)
+    return f"{component} {version_text} is older than {wanted} ({floor.advisories})"
+
+
+def _mended(floor: Floor, version: Version) -> bool:
+    for release in floor.mended:
+        if version[:2] == release[:2]:
+            return version >= release
+    return version > floor.mended[-1]

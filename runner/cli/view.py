@@ -1,0 +1,210 @@
+"""What the command line shows of a submission, as records: made from the store's records or from a local result. Pure.
+
+Here, and only here, is decided what is kept from view: of a secret job everyone but an administrator sees verdict,
+passed and score, nothing its programs printed, no case, no message. Renderers and JSON get what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from runner.model import Job, JobResult, JobState, Json, Mode, Progress, RunRecord, Verdict
+from runner.store.records import JobView, SubmissionView
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownRun:
+    """One run. Of a secret one, everything but `mode`, `passed` and `score_s` is empty unless asked for."""
+
+    mode: str
+    passed: bool
+    score_s: float | None
+    result: Mapping[str, str] = field(default_factory=dict)
+    compilation: Json | None = None
+    meta: Json = field(default_factory=dict)
+    system_info: Json = field(default_factory=dict)
+
+    def to_json(self, *, redacted: bool) -> dict[str, Any]:
+        """As `submit --json` prints it; what is kept back is null, never absent."""
+        return {
+            "mode": self.mode,
+            "passed": self.passed,
+            "score": self.score_s,
+            "result": None if redacted else dict(self.result),
+            "compilation": None if self.compilation is None else dict(self.compilation),
+            "meta": None if redacted else dict(self.meta),
+            "system_info": None if redacted else dict(self.system_info),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownJob:
+    """One job."""
+
+    #: None for a local evaluation, which has no row.
+    id: int | None
+    gpu_type: str
+    mode: Mode
+    secret: bool
+    state: JobState
+    verdict: Verdict | None
+    attempt: int
+    error: str | None
+    progress: Progress | None
+    runs: tuple[ShownRun, ...]
+    #: Details of a secret job were taken out.
+    redacted: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """As `submit --json` prints it."""
+        return {
+            "id": self.id,
+            "gpu_type": self.gpu_type,
+            "mode": self.mode.value,
+            "secret": self.secret,
+            "state": self.state.value,
+            "verdict": None if self.verdict is None else self.verdict.value,
+            "attempt": self.attempt,
+            "error": self.error,
+            "runs": [run.to_json(redacted=self.redacted) for run in self.runs],
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownSubmission:
+    """One submission with its jobs."""
+
+    submission_id: int
+    leaderboard: str
+    file_name: str
+    user_id: str
+    user_name: str | None
+    submitted: datetime
+    state: JobState
+    #: Place in the queue, from 1; None when nothing of it is queued.
+    position: int | None
+    #: The gravest of the jobs' verdicts, once all are over.
+    verdict: Verdict | None
+    #: The public score that counts in the ranking, in seconds.
+    score_s: float | None
+    jobs: tuple[ShownJob, ...]
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will happen to it."""
+        return self.state in (JobState.DONE, JobState.CANCELLED)
+
+    def to_json(self) -> dict[str, Any]:
+        """As `submit --wait --json` and `status ID --json` print it."""
+        return {
+            "submission_id": self.submission_id,
+            "leaderboard": self.leaderboard,
+            "file_name": self.file_name,
+            "user_id": self.user_id,
+            "user_name": self.user_name,
+            "submitted": self.submitted.isoformat(),
+            "state": self.state.value,
+            "position": self.position,
+            "verdict": None if self.verdict is None else self.verdict.value,
+            "score": self.score_s,
+            "jobs": [job.to_json() for job in self.jobs],
+        }
+
+
+def redact(job: ShownJob) -> ShownJob:
+    """The job as anyone may see it: unchanged if public, verdict and scores only if secret."""
+    if not job.secret:
+        return job
+    runs = tuple(ShownRun(mode=run.mode, passed=run.passed, score_s=run.score_s) for run in job.runs)
+    # The phase of a secret run says how many hidden cases there are and how far the submission got.
+    return replace(job, error=None, progress=None, runs=runs, redacted=True)
+
+
+def from_result(job: Job, result: JobResult) -> ShownJob:
+    """A local evaluation's job."""
+    return ShownJob(
+        id=None,
+        gpu_type=job.gpu_type,
+        mode=job.mode,
+        secret=job.secret,
+        state=JobState.DONE,
+        verdict=result.verdict,
+        attempt=job.attempt,
+        error=result.error,
+        progress=None,
+        runs=tuple(_from_run(run) for run in result.runs),
+    )
+
+
+def _from_run(run: RunRecord) -> ShownRun:
+    return ShownRun(
+        mode=run.mode,
+        passed=run.passed,
+        score_s=run.score_s,
+        result=run.result,
+        compilation=run.compilation,
+        meta=run.meta,
+        system_info=run.system_info,
+    )
+
+
+def from_store(view: SubmissionView, *, admin: bool) -> ShownSubmission:
+    """What the database says about a submission, as this caller may see it.
+
+    Args:
+        view: the store's record.
+        admin: show secret jobs in full.
+    """
+    jobs = tuple(_from_view(job) for job in view.jobs)
+    return ShownSubmission(
+        submission_id=view.submission_id,
+        leaderboard=view.status.leaderboard,
+        file_name=view.status.file_name,
+        user_id=view.status.user_id,
+        user_name=view.status.user_name,
+        submitted=view.status.submission_time,
+        state=view.state,
+        position=view.status.position,
+        verdict=view.verdict,
+        score_s=view.score_s,
+        jobs=jobs if admin else tuple(redact(job) for job in jobs),
+    )
+
+
+def _from_view(job: JobView) -> ShownJob:
+    return ShownJob(
+        id=job.id,
+        gpu_type=job.gpu_type,
+        mode=job.mode,
+        secret=job.secret,
+        state=job.state,
+        verdict=job.verdict,
+        attempt=job.attempt,
+        error=job.error,
+        progress=_progress(job.progress),
+        runs=tuple(
+            ShownRun(
+                mode=run.mode,
+                passed=run.passed,
+                score_s=run.score_s,
+                result=run.result or {},
+                compilation=run.compilation,
+                meta=run.meta or {},
+                system_info=run.system_info,
+            )
+            for run in job.runs
+        ),
+    )
+
+
+def _progress(value: Json | None) -> Progress | None:
+    """A progress object of the database; None if there is none, or it is not one (any daemon version may write it)."""
+    if value is None:
+        return None
+    phase, done, total = value.get("phase"), value.get("done"), value.get("total")
+    if not (isinstance(phase, str) and isinstance(done, int) and isinstance(total, int)):
+        return None
+    return Progress(phase=phase, done=done, total=total)

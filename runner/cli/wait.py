@@ -1,0 +1,68 @@
+"""Waiting for a submission to be over, through outages of the database. Called by `submit --wait`."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from runner.cli.view import ShownSubmission
+from runner.errors import DatabaseUnavailableError
+
+#: Seconds between two looks: short at first, since tiny runs take less than a second; then easy on the database.
+FIRST_INTERVAL_S = 0.2
+LAST_INTERVAL_S = 1.0
+_INTERVAL_GROWTH = 1.1
+#: Seconds a database may be away before the waiting gives up; the daemon holds results for as long.
+OUTAGE_S = 1800.0
+
+
+def wait_until_over(
+    look: Callable[[], ShownSubmission],
+    *,
+    show: Callable[[ShownSubmission], None],
+    explain: Callable[[str], None],
+    timeout_s: float | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    pause: Callable[[float], object] | None = None,
+) -> ShownSubmission | None:
+    """Look again and again until nothing more will happen to the submission.
+
+    Args:
+        look: asks the database.
+        show: gets every view, for the progress line.
+        explain: gets a sentence when the database is away.
+        timeout_s: seconds after which to give up; None waits for as long as it takes.
+        clock: monotonic seconds.
+        pause: waits so many seconds; None waits for real, and Ctrl-C interrupts it.
+
+    Returns:
+        The final view, or None when the time was up.
+
+    Raises:
+        DatabaseUnavailableError: the database has been away for half an hour.
+        NotFoundError: the submission is gone.
+    """
+    pause = pause or threading.Event().wait
+    started = clock()
+    interval_s = FIRST_INTERVAL_S
+    away_since: float | None = None
+    while True:
+        try:
+            view = look()
+        except DatabaseUnavailableError as error:
+            away_since = clock() if away_since is None else away_since
+            if clock() - away_since >= OUTAGE_S:
+                raise
+            explain(f"the database is away, trying again: {error}")
+            interval_s = LAST_INTERVAL_S
+        else:
+            away_since = None
+            if view.over:
+                return view
+            show(view)
+        left_s = None if timeout_s is None else timeout_s - (clock() - started)
+        if left_s is not None and left_s <= 0:
+            return None
+        pause(interval_s if left_s is None else min(interval_s, left_s))
+        interval_s = min(interval_s * _INTERVAL_GROWTH, LAST_INTERVAL_S)

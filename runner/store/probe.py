@@ -1,0 +1,94 @@
+"""Is this database fit for a daemon? Looks, changes nothing; called by `kernel-runner check`.
+
+Tells whether a server answers, whether our schema is there and up to date, and whether the connection is direct: behind
+a pooler in transaction mode a LISTEN is lost, so daemons would only ever find jobs by polling.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+import psycopg
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from psycopg import sql
+from psycopg.rows import DictRow, dict_row
+
+from runner.errors import DatabaseUnavailableError
+from runner.store.queries import parse
+
+_QUERIES: Final = parse(resources.files("runner.store").joinpath("probe.sql").read_text(encoding="utf-8"))
+_CONNECT_TIMEOUT_S = 10
+#: A notification between two sessions of one server takes a millisecond.
+_NOTIFY_TIMEOUT_S = 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatabaseFacts:
+    """What a look at a database found."""
+
+    server_version: str
+    database: str
+    #: The last migration applied; None for a database without our schema.
+    version: str | None
+    #: Migrations that `migrate` would apply, oldest first.
+    pending: tuple[str, ...]
+    #: The database was migrated by a release that knows more than this one.
+    newer: bool
+    #: Notifications arrive.
+    direct: bool
+
+
+def probe(dsn: str) -> DatabaseFacts:
+    """Look at a database.
+
+    Raises:
+        DatabaseUnavailableError: no connection, or it broke off, or the user may not read the version.
+    """
+    try:
+        with psycopg.connect(
+            dsn,
+            autocommit=True,
+            application_name="kernel-runner check",
+            connect_timeout=_CONNECT_TIMEOUT_S,
+            row_factory=dict_row,
+        ) as connection:
+            server = connection.execute(_QUERIES["server"].sql).fetchone()
+            row = connection.execute(_QUERIES["version"].sql).fetchone() if server and server["has_versions"] else None
+            direct = _notifications_arrive(connection, dsn)
+    except psycopg.Error as error:
+        raise DatabaseUnavailableError(str(error).strip()) from error
+    if server is None:
+        raise DatabaseUnavailableError("the server answered nothing")
+    version: str | None = None if row is None else row["version"]
+    known = _known_versions()
+    applied = known.index(version) + 1 if version in known else 0
+    newer = version is not None and version not in known
+    return DatabaseFacts(
+        server_version=server["version"],
+        database=server["database"],
+        version=version,
+        pending=() if newer else known[applied:],
+        newer=newer,
+        direct=direct,
+    )
+
+
+def _known_versions() -> tuple[str, ...]:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    script = ScriptDirectory.from_config(config)
+    return tuple(reversed([revision.revision for revision in script.walk_revisions()]))
+
+
+def _notifications_arrive(connection: psycopg.Connection[DictRow], dsn: str) -> bool:
+    """Call from a second session, as every submitter does, and see whether the first one hears it."""
+    channel = f"runner_check_{secrets.token_hex(8)}"
+    connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+    with psycopg.connect(dsn, autocommit=True, connect_timeout=_CONNECT_TIMEOUT_S) as caller:
+        caller.execute(_QUERIES["call"].sql, {"channel": channel})
+    return any(True for _ in connection.notifies(timeout=_NOTIFY_TIMEOUT_S, stop_after=1))

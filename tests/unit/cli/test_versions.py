@@ -1,0 +1,48 @@
+"""Version floors of runc and containerd."""
+
+from __future__ import annotations
+
+import pytest
+
+from runner.cli.versions import below_floor, parse_version
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1.1.5+ds1", (1, 1, 5)),
+        ("v2.0.7", (2, 0, 7)),
+        ("1.6.20~ds1", (1, 6, 20)),
+        ("runc version 1.3", (1, 3, 0)),
+        ("1.3.3-rc.1", (1, 3, 2)),
+        ("unknown", None),
+    ],
+)
+def test_the_version_is_found_in_what_engines_report(text: str, expected: tuple[int, int, int] | None) -> None:
+    """Distribution suffixes, prefixes and pre-releases do not hide the number."""
+    assert parse_version(text) == expected
+
+
+@pytest.mark.parametrize("text", ["1.1.5+ds1", "1.2.7", "1.3.0", "1.3.3-rc.1", "0.9"])
+def test_an_old_runc_is_named_with_its_floor(text: str) -> None:
+    """Every series has its own floor, and the message carries version and advisory."""
+    message = below_floor("runc", text)
+    assert message is not None
+    assert text in message
+    assert "1.2.8 or 1.3.3" in message
+    assert "CVE-2025-31133" in message
+
+
+@pytest.mark.parametrize(
+    ("component", "text"),
+    [("runc", "1.2.8"), ("runc", "1.3.3"), ("runc", "1.4.0"), ("containerd", "1.7.29"), ("containerd", "2.2.0")],
+)
+def test_a_mended_version_passes(component: str, text: str) -> None:
+    """The floor itself and every later series are fine."""
+    assert below_floor(component, text) is None
+
+
+def test_what_has_no_floor_or_no_number_is_not_judged() -> None:
+    """An unknown component and a development build give no false alarm."""
+    assert below_floor("docker-init", "0.19.0") is None
+    assert below_floor("runc", "HEAD-abcdef") is None

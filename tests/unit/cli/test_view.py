@@ -1,0 +1,135 @@
+"""What is shown of a submission, and what is kept back."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from runner.cli import render
+from runner.cli.view import from_result, from_store
+from runner.model import JobResult, JobState, Mode, RunRecord, Verdict
+from runner.store.records import SubmissionView
+from tests.unit import samples as planned
+from tests.unit.cli import samples
+from tests.unit.cli.test_render import text_of
+
+
+def _leaderboard_submission() -> SubmissionView:
+    public = samples.job(
+        job_id=1,
+        mode=Mode.LEADERBOARD,
+        runs=(samples.run(), samples.run(mode="leaderboard", score_s=2e-6)),
+    )
+    secret = samples.job(
+        job_id=2,
+        mode=Mode.LEADERBOARD,
+        secret=True,
+        verdict=Verdict.WRONG_ANSWER,
+        error=f"case {samples.SECRET_MARK} differs",
+        progress={"phase": samples.SECRET_MARK, "done": 1, "total": 9},
+        runs=(samples.run(secret=True, passed=False),),
+    )
+    return samples.submission(public, secret, line=samples.status(verdict=Verdict.WRONG_ANSWER))
+
+
+def test_nothing_of_a_secret_run_but_verdict_passed_and_score_is_shown() -> None:
+    """Neither JSON nor page contains a single character that a secret run produced."""
+    shown = from_store(_leaderboard_submission(), admin=False)
+    document = json.dumps(shown.to_json())
+    page = text_of(render.submission_page(shown))
+    assert samples.SECRET_MARK not in document
+    assert samples.SECRET_MARK not in page
+    secret = shown.to_json()["jobs"][1]
+    assert (secret["verdict"], secret["error"]) == ("wrong_answer", None)
+    assert secret["runs"] == [
+        {
+            "mode": "test",
+            "passed": False,
+            "score": None,
+            "result": None,
+            "compilation": None,
+            "meta": None,
+            "system_info": None,
+        }
+    ]
+    assert "wrong_answer" in page
+
+
+def test_an_administrator_sees_secret_runs_in_full() -> None:
+    """With admin, messages, specs and output of the secret twin are there."""
+    shown = from_store(_leaderboard_submission(), admin=True)
+    secret = shown.to_json()["jobs"][1]
+    assert secret["error"] == f"case {samples.SECRET_MARK} differs"
+    assert secret["runs"][0]["meta"]["stdout"] == samples.SECRET_MARK
+    assert samples.SECRET_MARK in text_of(render.submission_page(shown))
+
+
+def test_the_document_of_a_submission_has_the_promised_keys() -> None:
+    """Programs rely on these names: submission, job and run."""
+    document = from_store(_leaderboard_submission(), admin=False).to_json()
+    assert {"submission_id", "verdict", "score", "jobs"} <= document.keys()
+    public = document["jobs"][0]
+    assert {"id", "gpu_type", "mode", "secret", "verdict", "attempt", "error", "runs"} <= public.keys()
+    assert public["runs"][1].keys() == {
+        "mode",
+        "passed",
+        "score",
+        "result",
+        "compilation",
+        "meta",
+        "system_info",
+    }
+    assert public["runs"][1]["score"] == 2e-6
+    assert document["verdict"] == "wrong_answer"
+
+
+@pytest.mark.parametrize(
+    ("state", "over"),
+    [
+        (JobState.QUEUED, False),
+        (JobState.RUNNING, False),
+        (JobState.DONE, True),
+        (JobState.CANCELLED, True),
+    ],
+)
+def test_a_submission_is_over_when_no_job_is_left(state: JobState, *, over: bool) -> None:
+    """Waiting ends with `done` and with `cancelled`, with nothing else."""
+    view = samples.submission(samples.job(state=state), line=samples.status(state=state))
+    assert from_store(view, admin=False).over is over
+
+
+def test_progress_that_is_no_progress_is_ignored() -> None:
+    """A daemon of another release may write other objects; they do not break the waiting."""
+    view = samples.submission(samples.job(state=JobState.RUNNING, progress={"phase": 3}))
+    assert from_store(view, admin=False).jobs[0].progress is None
+
+
+def test_a_local_result_looks_like_a_job() -> None:
+    """`eval --json` prints the same object as a job of `submit --wait --json`."""
+    job = planned.job(mode=Mode.TEST)
+    result = JobResult(
+        verdict=Verdict.ACCEPTED,
+        runs=(
+            RunRecord(
+                mode="test",
+                start_offset_ns=0,
+                end_offset_ns=1,
+                passed=True,
+                score_s=None,
+                compilation=None,
+                meta={},
+                result={"check": "pass"},
+                system_info={},
+            ),
+        ),
+        error=None,
+        report={},
+        build_ns=0,
+        eval_ns=1,
+    )
+    document = from_result(job, result).to_json()
+    stored = from_store(samples.submission(samples.job()), admin=False).to_json()["jobs"][0]
+    assert document.keys() == stored.keys()
+    assert (document["id"], document["verdict"]) == (None, "accepted")
+    assert document["runs"][0]["result"] == {"check": "pass"}

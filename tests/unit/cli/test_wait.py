@@ -1,0 +1,113 @@
+"""Waiting for a verdict, with a clock that the test moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from runner.cli.view import ShownSubmission, from_store
+from runner.cli.wait import LAST_INTERVAL_S, OUTAGE_S, wait_until_over
+from runner.errors import DatabaseUnavailableError
+from runner.model import JobState
+from tests.unit.cli import samples
+
+
+class Clock:
+    """Time that passes only while somebody pauses."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.pauses: list[float] = []
+
+    def __call__(self) -> float:
+        """Seconds."""
+        return self.now_s
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass."""
+        self.pauses.append(seconds)
+        self.now_s += seconds
+
+
+def _view(state: JobState) -> ShownSubmission:
+    return from_store(samples.submission(samples.job(state=state), line=samples.status(state=state)), admin=False)
+
+
+def _answers(*answers: ShownSubmission | Exception) -> Callable[[], ShownSubmission]:
+    """Gives one answer after the other and repeats the last."""
+    rest: Iterator[ShownSubmission | Exception] = iter(answers)
+    last = [answers[-1]]
+
+    def look() -> ShownSubmission:
+        answer = next(rest, last[0])
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return look
+
+
+def _ignore(_: object) -> None:
+    """Nobody is watching."""
+
+
+def test_it_looks_until_the_submission_is_over_and_shows_every_view() -> None:
+    """The final view is returned, the earlier ones were shown, and the pauses grow to their limit."""
+    clock, shown = Clock(), list[JobState]()
+    queued, running, done = _view(JobState.QUEUED), _view(JobState.RUNNING), _view(JobState.DONE)
+    view = wait_until_over(
+        _answers(queued, *[running] * 40, done),
+        show=lambda seen: shown.append(seen.state),
+        explain=_ignore,
+        clock=clock,
+        pause=clock.pause,
+    )
+    assert view is done
+    assert shown == [JobState.QUEUED, *[JobState.RUNNING] * 40]
+    assert clock.pauses == sorted(clock.pauses)
+    assert clock.pauses[-1] == LAST_INTERVAL_S
+
+
+def test_a_cancelled_submission_ends_the_waiting() -> None:
+    """Cancelled is over, although it never gets a verdict."""
+    view = wait_until_over(_answers(_view(JobState.CANCELLED)), show=_ignore, explain=_ignore)
+    assert view is not None
+    assert view.verdict is None
+
+
+def test_it_gives_up_at_the_timeout_and_never_pauses_past_it() -> None:
+    """None is returned after exactly the time asked for."""
+    clock = Clock()
+    view = wait_until_over(
+        _answers(_view(JobState.QUEUED)), show=_ignore, explain=_ignore, timeout_s=5.0, clock=clock, pause=clock.pause
+    )
+    assert view is None
+    assert sum(clock.pauses) == pytest.approx(5.0)
+
+
+def test_an_outage_of_the_database_is_explained_and_survived() -> None:
+    """The waiting goes on, at one look a second, and ends when the database is back with a verdict."""
+    clock, said = Clock(), list[str]()
+    away = DatabaseUnavailableError("connection refused")
+    view = wait_until_over(
+        _answers(_view(JobState.RUNNING), away, away, _view(JobState.DONE)),
+        show=_ignore,
+        explain=said.append,
+        clock=clock,
+        pause=clock.pause,
+    )
+    assert view is not None
+    assert len(said) == 2
+    assert "connection refused" in said[0]
+    assert clock.pauses[1:] == [LAST_INTERVAL_S, LAST_INTERVAL_S]
+
+
+def test_an_outage_that_does_not_end_is_reported() -> None:
+    """After half an hour the error is the caller's."""
+    clock = Clock()
+    with pytest.raises(DatabaseUnavailableError):
+        wait_until_over(
+            _answers(DatabaseUnavailableError("gone")), show=_ignore, explain=_ignore, clock=clock, pause=clock.pause
+        )
+    assert clock.now_s - 100.0 == pytest.approx(OUTAGE_S, abs=2 * LAST_INTERVAL_S)
