@@ -111,6 +111,9 @@ class Daemon:
             self._unregister(store)
         finally:
             self._halt.set()
+            self._reporter.nudge()
+            for worker in self._workers:
+                worker.nudge()
             store.close()
             for thread in self._threads:
                 thread.join(JOIN_S)

@@ -44,6 +44,10 @@ class ProgressReporter:
         with self._lock:
             self._latest.pop((job.id, job.attempt), None)
 
+    def nudge(self) -> None:
+        """Have the thread look at its stop event."""
+        self._wake.set()
+
     def run(self, stop: threading.Event) -> None:
         """Post until `stop` is set. Progress that cannot be posted is lost: the result is what counts."""
         store: Store | None = None

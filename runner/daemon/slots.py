@@ -63,7 +63,7 @@ class SlotWorker:
         self._on_trouble = on_trouble
         self._give_up = give_up
         self._commit_patience_s = commit_patience_s
-        self._inbox: queue.SimpleQueue[Lease] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Lease | None] = queue.SimpleQueue()
         self._busy = threading.Event()
 
     @property
@@ -76,12 +76,18 @@ class SlotWorker:
         self._busy.set()
         self._inbox.put(lease)
 
+    def nudge(self) -> None:
+        """Have the thread look at its stop event."""
+        self._inbox.put(None)
+
     def run(self, stop: threading.Event) -> None:
         """Work off jobs until `stop` is set."""
         while not stop.is_set():
             try:
-                lease = self._inbox.get(timeout=0.5)
+                lease = self._inbox.get(timeout=5.0)
             except queue.Empty:
+                continue
+            if lease is None:
                 continue
             try:
                 with job_context(lease.job, slot=self.slot.name):

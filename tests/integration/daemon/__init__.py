@@ -1,0 +1,1 @@
+"""Tests of the daemon against a real PostgreSQL."""

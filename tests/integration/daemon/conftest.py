@@ -1,0 +1,41 @@
+"""Fixtures of the daemon's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.integration.daemon.proxy import Proxy
+from tests.integration.daemon.rig import Rig
+
+
+@pytest.fixture
+def make_rig() -> Iterator[Callable[..., Rig]]:
+    """Makes rigs that are stopped when the test ends."""
+    made: list[Rig] = []
+
+    def make(database_url: str, daemon_url: str | None = None, **settings: Any) -> Rig:  # noqa: ANN401 - any setting
+        made.append(Rig(database_url, daemon_url, **settings))
+        return made[-1]
+
+    yield make
+    for rig in made:
+        rig.close()
+
+
+@pytest.fixture
+def rig(make_rig: Callable[..., Rig], database_url: str) -> Rig:
+    """A rig with a board, not yet started."""
+    made = make_rig(database_url)
+    made.board()
+    return made
+
+
+@pytest.fixture
+def proxy(database_url: str) -> Iterator[Proxy]:
+    """A shut door before the test's database."""
+    door = Proxy(database_url)
+    yield door
+    door.close()

@@ -1,0 +1,87 @@
+"""A door before PostgreSQL that a test can shut: connections are refused and those that exist break."""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+import threading
+from contextlib import suppress
+from pathlib import Path
+from shutil import rmtree
+
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+
+class Proxy:
+    """Forwards a Unix socket to a database server; starts shut."""
+
+    def __init__(self, database_url: str) -> None:
+        parts = conninfo_to_dict(database_url)
+        self._host = str(parts.get("host") or "localhost")
+        self._port = int(parts.get("port") or 5432)
+        self._directory = Path(tempfile.mkdtemp(prefix="kernel-runner-test-"))
+        self._path = self._directory / ".s.PGSQL.5432"
+        self.url = make_conninfo(database_url, host=str(self._directory), port="5432")
+        self._listener: socket.socket | None = None
+        self._sockets: list[socket.socket] = []
+        self._lock = threading.Lock()
+        #: Connections that were let through.
+        self.accepted = 0
+
+    def open(self) -> None:
+        """Let connections through from now on."""
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(self._path))
+        listener.listen()
+        self._listener = listener
+        threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
+
+    def shut(self) -> None:
+        """Break every connection and refuse new ones."""
+        if self._listener is not None:
+            # A blocked accept is woken by shutdown, not by close.
+            with suppress(OSError):
+                self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.close()
+            self._listener = None
+            self._path.unlink()
+        with self._lock:
+            for end in self._sockets:
+                with suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+            self._sockets.clear()
+
+    def close(self) -> None:
+        """Shut for good."""
+        self.shut()
+        rmtree(self._directory)
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            server = self._connect()
+            with self._lock:
+                self.accepted += 1
+                self._sockets += [client, server]
+            for source, sink in ((client, server), (server, client)):
+                threading.Thread(target=_pump, args=(source, sink), daemon=True).start()
+
+    def _connect(self) -> socket.socket:
+        if self._host.startswith("/"):
+            server = socket.socket(socket.AF_UNIX)
+            server.connect(f"{self._host}/.s.PGSQL.{self._port}")
+            return server
+        return socket.create_connection((self._host, self._port))
+
+
+def _pump(source: socket.socket, sink: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(65536):
+            sink.sendall(data)
+    for end in (source, sink):
+        with suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+    source.close()

@@ -1,0 +1,250 @@
+"""A daemon in a thread, on a real database, with an evaluator and an engine that do as the test says."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+
+from runner.config import Config
+from runner.daemon import Daemon
+from runner.daemon.ports import StoreFactory
+from runner.daemon.serve import require_schema
+from runner.errors import CancelledByRequest, EngineUnavailableError
+from runner.gpus import Registry
+from runner.model import Job, JobResult, Progress, RunRecord, Slot, Verdict
+from runner.store import Store, SubmissionView
+
+#: A test that waits longer than this has failed.
+PATIENCE_S = 60.0
+
+Script = Callable[[Job, threading.Event, Callable[[Progress], None]], JobResult]
+
+
+def accepted(**report: object) -> JobResult:
+    """What an evaluation of mode test finds when all is well."""
+    run = RunRecord(
+        mode="test",
+        start_offset_ns=0,
+        end_offset_ns=1_000_000,
+        passed=True,
+        score_s=None,
+        compilation=None,
+        meta={},
+        result={"check": "pass"},
+        system_info={},
+    )
+    return JobResult(verdict=Verdict.ACCEPTED, runs=(run,), error=None, report=report, build_ns=1, eval_ns=1)
+
+
+def at_once(_job: Job, _cancel: threading.Event, _on_progress: Callable[[Progress], None]) -> JobResult:
+    """Accept every job."""
+    return accepted()
+
+
+class Gate:
+    """A script whose runs begin, say so, and end when the test (or a cancel) says so."""
+
+    def __init__(self, *, heeds_cancel: bool = True) -> None:
+        self.begun = threading.Event()
+        self.cancelled = threading.Event()
+        self.go = threading.Event()
+        self._heeds_cancel = heeds_cancel
+
+    def __call__(self, _job: Job, cancel: threading.Event, _on_progress: Callable[[Progress], None]) -> JobResult:
+        """Run until told to go on."""
+        self.begun.set()
+        deadline_s = time.monotonic() + PATIENCE_S
+        while not self.go.wait(0.02):
+            if cancel.is_set():
+                self.cancelled.set()
+                if self._heeds_cancel:
+                    raise CancelledByRequest("told to")
+            if time.monotonic() > deadline_s:
+                raise AssertionError("the test never opened the gate")
+        return accepted()
+
+
+@dataclass
+class Evaluator:
+    """Runs a script and remembers what it was given."""
+
+    script: Script = at_once
+    seen: list[tuple[int, int, str]] = field(default_factory=list)
+    prepared: int = 0
+
+    def prepare(self, slots: Iterable[Slot]) -> None:
+        """Count."""
+        self.prepared += len(list(slots))
+
+    def run(
+        self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None]
+    ) -> JobResult:
+        """Do as the script says."""
+        self.seen.append((job.id, job.attempt, slot.name))
+        return self.script(job, cancel, on_progress)
+
+
+@dataclass
+class Engine:
+    """An engine that answers while `up` is set."""
+
+    up: threading.Event = field(default_factory=threading.Event)
+    checks: int = 0
+    reaped: int = 0
+
+    def check(self) -> None:
+        """Answer, or not."""
+        self.checks += 1
+        if not self.up.is_set():
+            raise EngineUnavailableError("no engine at unix:///nowhere; start it")
+
+    def reap(self) -> int:
+        """Nothing is left over."""
+        self.reaped += 1
+        return 0
+
+
+class Rig:
+    """One daemon and the database it serves."""
+
+    def __init__(self, database_url: str, daemon_url: str | None = None, **settings: Any) -> None:  # noqa: ANN401
+        self.url = database_url
+        #: What the daemon connects to: the database, or a proxy before it.
+        self.daemon_url = daemon_url or database_url
+        self.config = Config(
+            **{"host_name": "test-host", "lease_s": 3.0, "heartbeat_s": 0.25, "poll_s": 0.2, **settings},
+        )
+        self.registry = Registry.load()
+        self.evaluator = Evaluator()
+        self.engine = Engine()
+        self.engine.up.set()
+        self.slots: tuple[Slot, ...] = (Slot(name="cpu0", gpu_type="CPU", devices=(), cpus=(0,)),)
+        self.store = Store(database_url, application_name="test")
+        self.stop_event = threading.Event()
+        self.abort_event = threading.Event()
+        self.exit_code: int | None = None
+        self.store_factory: StoreFactory = lambda purpose: Store(self.daemon_url, application_name=f"daemon {purpose}")
+        self.daemon: Daemon | None = None
+        self._thread: threading.Thread | None = None
+
+    # -- the daemon
+
+    def start(self, *, ready: bool = True) -> Rig:
+        """Start the daemon; by default, wait until it serves."""
+        self.daemon = Daemon(
+            self.config,
+            store_factory=self.store_factory,
+            evaluator=self.evaluator,
+            engine=self.engine,
+            check_database=lambda: require_schema(self.daemon_url),
+            registry=self.registry,
+            slots=self.slots,
+        )
+        self._thread = threading.Thread(target=self._run, name="daemon", daemon=True)
+        self._thread.start()
+        if ready:
+            assert self.daemon.readiness.ready.wait(PATIENCE_S)
+        return self
+
+    def _run(self) -> None:
+        assert self.daemon is not None
+        self.exit_code = self.daemon.run(self.stop_event, self.abort_event)
+
+    @property
+    def waiting_for(self) -> str | None:
+        """What the daemon is waiting for."""
+        assert self.daemon is not None
+        return self.daemon.readiness.waiting_for
+
+    def join(self) -> int:
+        """Wait for the daemon's end; its exit code."""
+        assert self._thread is not None
+        self._thread.join(PATIENCE_S)
+        assert not self._thread.is_alive()
+        assert self.exit_code is not None
+        return self.exit_code
+
+    def stop(self) -> int:
+        """Stop the daemon; its exit code."""
+        self.stop_event.set()
+        return self.join()
+
+    def close(self) -> None:
+        """Stop whatever still runs."""
+        self.stop_event.set()
+        self.abort_event.set()
+        if self._thread is not None:
+            self._thread.join(PATIENCE_S)
+        self.store.close()
+
+    # -- the queue
+
+    def board(self, gpus: Sequence[str] = ("CPU",)) -> None:
+        """Publish the leaderboard `b`."""
+        self.store.sync_gpu_types(
+            [(entry.name, entry.vendor.value, entry.aliases, entry.description) for entry in self.registry.all()]
+        )
+        self.store.create_board(
+            name="b",
+            deadline=datetime.now(UTC) + timedelta(days=1),
+            task={"lang": "py"},
+            description="",
+            gpus=gpus,
+            templates={},
+            extra=None,
+        )
+
+    def submit(self, *, gpu_type: str = "CPU", code: bytes = b"pass") -> int:
+        """Queue one job of mode test; its submission's id."""
+        return self.store.submit(
+            leaderboard="b",
+            user_id="u",
+            file_name="a.py",
+            code=code,
+            mode="test",
+            gpu_types=[gpu_type],
+            user_name=None,
+        )
+
+    def view(self, submission_id: int) -> SubmissionView:
+        """A submission as it is now."""
+        return self.store.submission(submission_id)
+
+    def wait_for(self, condition: Callable[[], object], what: str) -> None:
+        """Wait until something is so."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert time.monotonic() < deadline_s, f"never happened: {what}"
+            self.stop_event.wait(0.02) if not self.stop_event.is_set() else time.sleep(0.02)
+
+    def wait_done(self, *submission_ids: int) -> list[SubmissionView]:
+        """Wait until submissions are over."""
+        for submission_id in submission_ids:
+            self.wait_for(
+                lambda submission_id=submission_id: all(  # type: ignore[misc]  # mypy: default in lambda
+                    job.state in ("done", "cancelled") for job in self.view(submission_id).jobs
+                ),
+                f"submission {submission_id} is over",
+            )
+        return [self.view(submission_id) for submission_id in submission_ids]
+
+    def sql(self, statement: str, **parameters: object) -> list[dict[str, Any]]:
+        """Do something to the database that no daemon would."""
+        with psycopg.connect(self.url, autocommit=True, row_factory=dict_row) as connection:
+            cursor = connection.execute(statement.encode(), parameters)
+            return cursor.fetchall() if cursor.description is not None else []
+
+    def kill_connections(self) -> int:
+        """Terminate every connection of the daemon; how many."""
+        killed = self.sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND application_name LIKE 'daemon%%'"
+        )
+        return len(killed)

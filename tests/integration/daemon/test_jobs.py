@@ -1,0 +1,248 @@
+"""What becomes of jobs: done, retried, cancelled, lost; on a real database with a scripted evaluator."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+from structlog.testing import capture_logs
+
+from runner.errors import EngineUnavailableError, EvaluationError
+from runner.model import Job, JobResult, JobState, Progress, Slot, Verdict
+from runner.store import Store
+from tests.integration.daemon.rig import PATIENCE_S, Gate, Rig, accepted, at_once
+
+
+def test_a_queued_job_is_claimed_evaluated_and_committed(rig: Rig) -> None:
+    """One run from queued to done, and the host shows while it serves and no longer."""
+    submission = rig.submit()
+    rig.start()
+    (view,) = rig.wait_done(submission)
+    assert (view.jobs[0].state, view.jobs[0].verdict, view.jobs[0].attempt) == (JobState.DONE, Verdict.ACCEPTED, 1)
+    assert [run.mode for run in view.jobs[0].runs] == ["test"]
+    (host,) = rig.store.hosts()
+    assert host.name == "test-host"
+    assert [slot["gpu_type"] for slot in host.slots] == ["CPU"]
+    assert rig.evaluator.prepared == 1
+    assert rig.engine.reaped == 1
+    assert rig.stop() == 0
+    assert not rig.store.hosts()
+
+
+def test_a_job_that_comes_later_is_claimed_too(rig: Rig) -> None:
+    """The daemon goes on listening."""
+    rig.start()
+    for _ in range(3):
+        rig.wait_done(rig.submit())
+
+
+def test_jobs_are_found_by_polling_when_no_notification_arrives(rig: Rig) -> None:
+    """`poll_s` is what remains when NOTIFY is lost."""
+
+    class Deaf(Store):
+        def listen(self, *, stop: threading.Event, timeout_s: float) -> bool:
+            stop.wait(timeout_s)
+            return False
+
+    rig.store_factory = lambda purpose: (Deaf if purpose == "listen" else Store)(rig.url, application_name=purpose)
+    rig.start()
+    rig.wait_done(rig.submit())
+
+
+def test_every_job_runs_exactly_once_over_two_slots(rig: Rig) -> None:
+    """Twelve jobs, two slots, which are seen to work at the same time."""
+    both = threading.Barrier(2)
+
+    def meet(job: Job, _cancel: threading.Event, _progress: Callable[[Progress], None]) -> JobResult:
+        both.wait(PATIENCE_S)
+        return accepted(job=job.id)
+
+    rig.evaluator.script = meet
+    rig.slots = tuple(Slot(name=f"cpu{number}", gpu_type="CPU", devices=(), cpus=(number,)) for number in range(2))
+    submissions = [rig.submit() for _ in range(12)]
+    rig.start()
+    views = rig.wait_done(*submissions)
+    assert {(view.jobs[0].verdict, view.jobs[0].attempt) for view in views} == {(Verdict.ACCEPTED, 1)}
+    assert sorted(job_id for job_id, _, _ in rig.evaluator.seen) == sorted(view.jobs[0].id for view in views)
+    assert {slot for _, _, slot in rig.evaluator.seen} == {"cpu0", "cpu1"}
+    assert all(len(view.jobs[0].runs) == 1 for view in views)
+
+
+def test_only_jobs_of_the_slots_types_are_claimed(rig: Rig, make_rig: Callable[..., Rig]) -> None:
+    """A host without H100 leaves H100 jobs to others."""
+    rig.sql(
+        "INSERT INTO leaderboard.gpu_type (leaderboard_id, gpu_type) SELECT id, 'H100' FROM leaderboard.leaderboard"
+    )
+    other, mine = rig.submit(gpu_type="H100"), rig.submit()
+    rig.start()
+    rig.wait_done(mine)
+    assert rig.view(other).jobs[0].state is JobState.QUEUED
+
+
+def test_a_job_under_an_alias_runs_on_the_types_slot(make_rig: Callable[..., Rig], database_url: str) -> None:
+    """A board may call its GPU type by another name of it."""
+    rig = make_rig(database_url)
+    rig.board(gpus=("MI300X",))
+    rig.slots = (Slot(name="amd0", gpu_type="MI300", devices=(), cpus=(0,)),)
+    submission = rig.submit(gpu_type="MI300X")
+    rig.start()
+    rig.wait_done(submission)
+
+
+def test_an_infrastructure_error_is_retried_and_ends_as_internal_error_with_its_cause(rig: Rig) -> None:
+    """The submission pays nothing; the operator finds out why."""
+
+    def broken(_job: Job, _cancel: threading.Event, _progress: Callable[[Progress], None]) -> JobResult:
+        raise EvaluationError("the harness said nothing; password=hunter2")
+
+    rig.evaluator.script = broken
+    submission = rig.submit()
+    rig.start()
+
+    def hurried() -> bool:
+        rig.sql("UPDATE runner.job SET not_before = NULL WHERE state = 'queued'")
+        return rig.view(submission).jobs[0].state is JobState.DONE
+
+    rig.wait_for(hurried, "the last attempt failed")
+    job = rig.view(submission).jobs[0]
+    assert (job.verdict, job.failures, job.runs) == (Verdict.INTERNAL_ERROR, 3, ())
+    assert [attempt for _, attempt, _ in rig.evaluator.seen] == [1, 2, 3]
+    assert job.error is not None
+    assert "the harness said nothing" in job.error
+    assert "hunter2" not in job.error
+
+
+def test_an_unexpected_exception_costs_the_job_an_attempt_and_the_daemon_nothing(rig: Rig) -> None:
+    """A bug in the evaluation of one job is its cause, and the next job runs."""
+    wrong = rig.submit(code=b"wrong")
+
+    def script(job: Job, cancel: threading.Event, progress: Callable[[Progress], None]) -> JobResult:
+        if job.code == b"wrong":
+            raise ZeroDivisionError("a bug")
+        return at_once(job, cancel, progress)
+
+    rig.evaluator.script = script
+    with capture_logs() as logs:
+        rig.start()
+        rig.wait_done(rig.submit())
+    job = rig.view(wrong).jobs[0]
+    assert (job.state, job.failures) == (JobState.QUEUED, 1)
+    assert job.error == "unexpected ZeroDivisionError: a bug"
+    assert [line["event"] for line in logs].count("evaluation broke") == 1
+
+
+def test_a_result_that_cannot_be_written_costs_an_attempt_and_not_the_job(rig: Rig) -> None:
+    """What the database does not take becomes the cause of a failure."""
+
+    def script(job: Job, _cancel: threading.Event, _progress: Callable[[Progress], None]) -> JobResult:
+        return accepted(**({"value": object()} if job.attempt == 1 else {}))
+
+    rig.evaluator.script = script
+    submission = rig.submit()
+    rig.start()
+    rig.wait_for(lambda: rig.view(submission).jobs[0].failures == 1, "the attempt failed")
+    assert "unexpected TypeError" in str(rig.view(submission).jobs[0].error)
+    rig.sql("UPDATE runner.job SET not_before = NULL")
+    (view,) = rig.wait_done(submission)
+    assert view.jobs[0].verdict is Verdict.ACCEPTED
+
+
+def test_a_cancel_request_stops_a_running_job(rig: Rig) -> None:
+    """The evaluation hears it, and the job ends as cancelled without a failure."""
+    gate = rig.evaluator.script = Gate()
+    submission = rig.submit()
+    rig.start()
+    assert gate.begun.wait(PATIENCE_S)
+    assert rig.store.cancel(submission) == 1
+    (view,) = rig.wait_done(submission)
+    assert gate.cancelled.is_set()
+    assert (view.jobs[0].state, view.jobs[0].verdict, view.jobs[0].failures) == (JobState.CANCELLED, None, 0)
+
+
+@pytest.mark.parametrize("heeds_cancel", [True, False])
+def test_a_job_that_was_taken_over_is_dropped_and_its_late_result_kept_as_evidence(
+    rig: Rig, *, heeds_cancel: bool
+) -> None:
+    """The other host's attempt is not touched, whether the run hears of it in time or not."""
+    gate = rig.evaluator.script = Gate(heeds_cancel=heeds_cancel)
+    submission = rig.submit()
+    rig.start()
+    assert gate.begun.wait(PATIENCE_S)
+    rig.sql("UPDATE runner.job SET attempt = 2, lease_owner = 'other', lease_expires_at = now() + interval '1 hour'")
+    assert gate.cancelled.wait(PATIENCE_S)
+    gate.go.set()
+    gate = rig.evaluator.script = Gate()
+    gate.go.set()
+    rig.wait_done(rig.submit())
+    (job,) = rig.view(submission).jobs
+    assert (job.state, job.attempt, job.failures, job.runs) == (JobState.RUNNING, 2, 0, ())
+    evidence = rig.sql("SELECT attempt, verdict FROM runner.stale_result")
+    assert evidence == ([] if heeds_cancel else [{"attempt": 1, "verdict": "accepted"}])
+
+
+def test_a_job_of_a_dead_host_is_reclaimed_and_run(rig: Rig) -> None:
+    """Any daemon takes back what nobody renews."""
+    submission = rig.submit()
+    assert rig.store.claim(host="dead", slots={"CPU": 1}, lease_s=1.0) is not None
+    rig.start()
+    (view,) = rig.wait_done(submission)
+    assert (view.jobs[0].verdict, view.jobs[0].attempt) == (Verdict.ACCEPTED, 2)
+
+
+def test_a_run_longer_than_its_lease_keeps_its_job(make_rig: Callable[..., Rig], database_url: str) -> None:
+    """`heartbeat_s` renews: another daemon's reclaim finds nothing while the run goes on past `lease_s`."""
+    rig = make_rig(database_url, lease_s=1.0, heartbeat_s=0.2)
+    rig.board()
+    gate = rig.evaluator.script = Gate()
+    submission = rig.submit()
+    rig.start()
+    assert gate.begun.wait(PATIENCE_S)
+    first = rig.sql("SELECT lease_expires_at FROM runner.job")[0]["lease_expires_at"]
+    rig.wait_for(lambda: rig.sql("SELECT now() > %(t)s AS past", t=first)[0]["past"], "the first lease is over")
+    assert rig.store.reclaim() == 0
+    gate.go.set()
+    (view,) = rig.wait_done(submission)
+    assert view.jobs[0].attempt == 1
+
+
+def test_progress_is_in_the_database_while_the_job_runs(rig: Rig) -> None:
+    """What the evaluation reports last is what `runner.job` shows."""
+    shown = threading.Event()
+
+    def script(_job: Job, _cancel: threading.Event, progress: Callable[[Progress], None]) -> JobResult:
+        for done in range(1, 101):
+            progress(Progress(phase="test", done=done, total=100))
+        assert shown.wait(PATIENCE_S)
+        return accepted()
+
+    rig.evaluator.script = script
+    submission = rig.submit()
+    rig.start()
+    rig.wait_for(
+        lambda: rig.view(submission).jobs[0].progress == {"phase": "test", "done": 100, "total": 100}, "100 of 100"
+    )
+    shown.set()
+    rig.wait_done(submission)
+
+
+def test_nothing_is_claimed_while_the_engine_is_away(rig: Rig) -> None:
+    """One job pays for the discovery; the others wait until the engine answers again."""
+
+    def script(job: Job, cancel: threading.Event, progress: Callable[[Progress], None]) -> JobResult:
+        if not rig.engine.up.is_set():
+            raise EngineUnavailableError("connection refused")
+        return at_once(job, cancel, progress)
+
+    rig.evaluator.script = script
+    rig.start()
+    rig.engine.up.clear()
+    submissions = [rig.submit() for _ in range(5)]
+    rig.wait_for(lambda: rig.waiting_for == "the container engine", "the daemon noticed")
+    checks = rig.engine.checks
+    rig.wait_for(lambda: rig.engine.checks > checks, "it asked again")
+    assert len(rig.evaluator.seen) == 1
+    rig.engine.up.set()
+    rig.sql("UPDATE runner.job SET not_before = NULL")
+    views = rig.wait_done(*submissions)
+    assert sorted(view.jobs[0].failures for view in views) == [0, 0, 0, 0, 1]
