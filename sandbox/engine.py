@@ -94,11 +94,8 @@ class DockerEngine:
 
     def close(self) -> None:
         """Close idle connections. Containers are left alone: see `Box.close` and `reap`."""
-        while True:
-            try:
-                self._idle.get_nowait().close()
-            except queue.Empty:
-                return
+        while (client := self._take_idle()) is not None:
+            client.close()
 
     # --- questions -----------------------------------------------------------------------------------------------
 
@@ -298,14 +295,18 @@ class DockerEngine:
             raise EngineUnavailable(f"engine at {self.base_url}: it does not tell its API version")
         return self._api_version
 
+    def _take_idle(self) -> docker.APIClient | None:
+        try:
+            return self._idle.get_nowait()
+        except queue.Empty:
+            return None
+
     @contextlib.contextmanager
     def _client(self, timeout_s: float) -> Iterator[docker.APIClient]:
-        try:
-            client = self._idle.get_nowait()
-        except queue.Empty:
-            client = docker.APIClient(
-                base_url=self.base_url, version=self._api_version or "auto", timeout=math.ceil(self._timeout_s)
-            )
+        client = self._take_idle()
+        if client is None:
+            version = self._api_version or "auto"
+            client = docker.APIClient(base_url=self.base_url, version=version, timeout=math.ceil(timeout_s))
             self._api_version = client.api_version
         client.timeout = math.ceil(timeout_s)
         try:
@@ -367,14 +368,15 @@ class _NotFound(EngineRefused):
 
 def _innermost(error: BaseException) -> str:
     """The operating system's reason below the layers of an HTTP client."""
-    seen: set[int] = set()
-    while id(error) not in seen:
-        seen.add(id(error))
-        inner = error.__cause__ or error.__context__
+    reason: BaseException = error
+    inner: BaseException | None = error
+    for _ in range(20):
         if inner is None:
             break
-        error = inner
-    return f"{type(error).__name__}: {error}"
+        if isinstance(inner, OSError):
+            reason = inner
+        inner = inner.__cause__ or inner.__context__
+    return f"{type(reason).__name__}: {reason}"
 
 
 __all__ = ["Box", "BoxReport", "DockerEngine", "EngineFacts"]
