@@ -63,6 +63,10 @@ class Arena:
         rest = self.size - tiles * _POISON_TILE_BYTES
         whole[tiles * _POISON_TILE_BYTES :].copy_(tile[:rest])
 
+    def forget(self) -> None:
+        """Leave the descriptor to someone else to close."""
+        self.fd = -1
+
     def close(self) -> None:
         """Close the descriptor. The mapping goes when the last tensor over it does."""
         if self.fd >= 0:

@@ -57,9 +57,7 @@ class Calibration:
         """What a call of this outside span must at least have taken."""
         base = self.short if outside_ns < self.short.median_ns + self.long_kernel_ns / 2 else self.long
         volume = (
-            self.per_tensor_ns * tensors
-            + self.per_input_byte_ns * input_bytes
-            + self.per_output_byte_ns * output_bytes
+            self.per_tensor_ns * tensors + self.per_input_byte_ns * input_bytes + self.per_output_byte_ns * output_bytes
         )
         # Moving bytes varies by half under memory pressure; the fixed part by what the calibration itself showed.
         margin = _MARGIN_FLOOR_NS + 2 * (base.p90_ns - base.median_ns) + 0.5 * volume

@@ -6,7 +6,6 @@ sentence. Called by the judge and by nothing else.
 
 from __future__ import annotations
 
-import os
 import secrets
 import signal
 import socket
@@ -19,6 +18,7 @@ import torch
 
 from .arenas import Arena
 from .clock import Calibration, HandOver
+from .cores import judge_core, on_core
 from .output import Collector
 from .values import Packed, Region, Snapshot, pack, regions
 from .wire import (
@@ -32,12 +32,12 @@ from .wire import (
     encode,
 )
 
-#: How long the judge asks the socket again and again for "done" before it sleeps. Longer would take a core from a
-#: kernel that uses them all.
-SPIN_NS = 100_000
+#: How long the judge asks the socket again and again for "done" before it sleeps; only on a core of its own.
+SPIN_NS = 20_000_000
 #: Positions that are read the moment a call is done and compared with the full copy made after it.
 _PROBES = 64
-_LONG_KERNEL_NS = 1_000_000
+#: Longer than the judge spins.
+_LONG_KERNEL_NS = 25_000_000
 _CALIBRATION_BYTES = 4 << 20
 _CLAIM_LIMIT_NS = 1 << 62
 
@@ -89,7 +89,8 @@ class Peer:
         self._channel = Channel(
             sock, max_bytes=MAX_FROM_WORKER_BYTES, accept_descriptors=False, wake_fd=collector.wake_fd
         )
-        self._spin_ns = SPIN_NS if len(os.sched_getaffinity(0)) > 1 else 0
+        self._core = judge_core()
+        self._spin_ns = SPIN_NS if self._core is not None else 0
         #: Time the worker was waited for, by whom it concerns: a mode that ran out of time says where it went.
         self.waited_ns = 0
 
@@ -124,15 +125,15 @@ class Peer:
                 "tree": packed.tree,
                 "storages": [[place.offset, place.nbytes] for place in placed],
                 "size": inputs.size,
-                "room": room.size,
             }
-            encoded = encode(message, descriptors=2)
-            self._ask({"op": "arm"}, "armed", deadline_ns)
-            # The inputs reach the worker with this message and not before: nothing can be computed early.
-            start = time.perf_counter_ns()
-            self._send(encoded, (inputs.fd, room.fd), deadline_ns)
-            answer = self._receive(deadline_ns, self._spin_ns)
-            end = time.perf_counter_ns()
+            encoded = encode(message, descriptors=1)
+            with on_core(self._core):
+                self._ask({"op": "arm", "size": room.size}, "armed", deadline_ns, (room.fd,))
+                # The inputs reach the worker with this message and not before: nothing can be computed early.
+                start = time.perf_counter_ns()
+                self._send(encoded, (inputs.fd,), deadline_ns)
+                answer = self._receive(deadline_ns, self._spin_ns)
+                end = time.perf_counter_ns()
             output = room
             if answer["op"] == "need":
                 output = Arena.create(self._needed(answer, packed))
@@ -200,10 +201,10 @@ class Peer:
 
         measure(4, (0, small, 64), 64)
         short = HandOver.of(measure(24, (0, small, 64), 64))
-        long = HandOver.of(measure(8, (_LONG_KERNEL_NS, small, 64), 64))
+        long = HandOver.of(measure(5, (_LONG_KERNEL_NS, small, 64), 64))
         crowd = HandOver.of(measure(8, (0, small, 64, many), 64))
-        inward = HandOver.of(measure(4, (0, large, 64), 64))
-        both = HandOver.of(measure(4, (0, large, _CALIBRATION_BYTES), _CALIBRATION_BYTES))
+        inward = HandOver.of(measure(6, (0, large, 64), 64)[1:])
+        both = HandOver.of(measure(6, (0, large, _CALIBRATION_BYTES), _CALIBRATION_BYTES)[1:])
         return Calibration(
             short=short,
             long=long,
@@ -217,9 +218,7 @@ class Peer:
         nbytes = answer.get("bytes")
         if not _within(nbytes, 1 << 48):
             raise self._tampered("an output of an impossible size")
-        # Held at once: the judge's inputs and their shared copy, the output arena and the judge's copy of it.
-        total = 2 * packed.nbytes + 2 * nbytes
-        if total > self._memory_bytes:
+        if _held(packed.nbytes, nbytes) > self._memory_bytes:
             raise Fault(
                 "memory_limit",
                 f"custom_kernel returned {nbytes} bytes; with {packed.nbytes} bytes of inputs that is more than the "
@@ -229,14 +228,19 @@ class Peer:
         return int(nbytes)
 
     def _snapshot(
-        self, answer: Mapping[str, Any], packed: Packed, inputs: Arena, room: Arena, placed: Any  # noqa: ANN401 see place
+        self,
+        answer: Mapping[str, Any],
+        packed: Packed,
+        inputs: Arena,
+        room: Arena,
+        placed: Any,  # noqa: ANN401 see place
     ) -> tuple[list[Region], list[torch.Tensor]]:
         try:
             found = regions(answer.get("tree"), placed=placed, output_bytes=room.size)
         except WireViolation as error:
             raise self._tampered(str(error)) from error
         # Many descriptors of the same bytes must not multiply into more memory than the case may hold.
-        if 2 * packed.nbytes + 2 * sum(region.nbytes for region in found) > self._memory_bytes:
+        if _held(packed.nbytes, sum(region.nbytes for region in found)) > self._memory_bytes:
             raise Fault("memory_limit", "custom_kernel returned more bytes than this case may hold", gone=True)
         views = [(inputs if region.inputs else room).bytes_at(region.start, region.nbytes) for region in found]
         probes = [_positions(view.numel()) for view in views]
@@ -249,8 +253,10 @@ class Peer:
                 )
         return found, copies
 
-    def _ask(self, message: Mapping[str, Any], expected: str, deadline_ns: int) -> dict[str, Any]:
-        self._send(encode(message), (), deadline_ns)
+    def _ask(
+        self, message: Mapping[str, Any], expected: str, deadline_ns: int, descriptors: tuple[int, ...] = ()
+    ) -> dict[str, Any]:
+        self._send(encode(message, descriptors=len(descriptors)), descriptors, deadline_ns)
         answer = self._receive(deadline_ns)
         self._expect(answer, expected)
         return answer
@@ -322,6 +328,11 @@ def _too_late() -> Fault:
 
 def _within(value: object, limit: int) -> bool:
     return type(value) is int and 0 <= value <= limit  # noqa: E721 no bool
+
+
+def _held(input_bytes: int, output_bytes: int) -> int:
+    """Bytes held at once: the inputs and their shared copy; the worker's output, its shared copy and the judge's own."""
+    return 2 * input_bytes + 3 * output_bytes
 
 
 def _copy(arena: Arena, nbytes: int) -> bytes:

@@ -66,9 +66,7 @@ class JudgeRequest:
         if version != VERSION:
             raise RequestError(f"judge request has version {version!r}, this harness understands {VERSION}")
         try:
-            values["modes"] = tuple(
-                ModeRequest(**{**mode, "cases": tuple(mode["cases"])}) for mode in values["modes"]
-            )
+            values["modes"] = tuple(ModeRequest(**{**mode, "cases": tuple(mode["cases"])}) for mode in values["modes"])
             values["worker_files"] = tuple(values["worker_files"])
             return cls(**values)
         except (KeyError, TypeError) as error:

@@ -7,12 +7,13 @@ imports torch at once.
 
 What it answers on the socket in KR_JUDGE_FD:
 
-    load   {files, submission}           -> loaded | failed
-    arm    {}                            -> armed: everything of earlier calls is dropped, the next message is awaited spinning
-    call   {tree, storages, size, room}  -> done | need {bytes} | failed       descriptors: inputs[, output room]
-    room   {size}                        -> done | failed                      descriptor: output room
-    profile (as call)                    -> profiled {table, trace} | failed   descriptors: inputs, room
-    flush  {}                            -> flushed
+    load   {files, submission}     -> loaded | failed
+    arm    {size}                  -> armed                              descriptor: room for the output
+        everything of earlier calls is dropped, the room is mapped, the next message is awaited spinning
+    call   {tree, storages, size}  -> done | need {bytes} | failed       descriptor: inputs
+    room   {size}                  -> done | failed                      descriptor: larger room for the same output
+    profile {.., room}             -> profiled {table, trace} | failed   descriptors: inputs, room
+    flush  {}                      -> flushed
 """
 
 from __future__ import annotations
@@ -33,11 +34,16 @@ from pathlib import Path
 from time import monotonic_ns, perf_counter_ns
 from typing import Any
 
-import torch
+from .cores import leave_judge_core
 
-from .arenas import Arena
-from .values import Outgoing, unpack
-from .wire import MAX_FROM_JUDGE_BYTES, MAX_TABLE_BYTES, MAX_TRACE_BYTES, Channel, PeerClosed, encode
+# Before torch counts the cores for its threads.
+_OWN_CORES = leave_judge_core()
+
+import torch  # noqa: E402 see above
+
+from .arenas import Arena  # noqa: E402
+from .values import Outgoing, unpack  # noqa: E402
+from .wire import MAX_FROM_JUDGE_BYTES, MAX_TABLE_BYTES, MAX_TRACE_BYTES, Channel, PeerClosed, encode  # noqa: E402
 
 #: How long an armed worker asks the socket again and again before it sleeps.
 SPIN_NS = 2_000_000
@@ -74,13 +80,15 @@ class _Inputs:
 class Worker:
     """The conversation with the judge."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, *, own_cores: bool) -> None:
+        self._own_cores = own_cores
         self._channel = channel
         self._kernel: Kernel = known_kernel
         self._pending: Outgoing | None = None
         self._claim_ns = 0
-        #: The last call's inputs live until the next call is armed, so that its memory lies elsewhere.
+        #: The last call's inputs; unmapped when the next call is armed, outside the time that is clocked.
         self._inputs: _Inputs | None = None
+        self._output: Arena | None = None
         self._l2: torch.Tensor | None = None
 
     def serve(self) -> None:
@@ -103,9 +111,8 @@ class Worker:
             finally:
                 for descriptor in descriptors:
                     os.close(descriptor)
+            spin_ns = SPIN_NS if answer["op"] == "armed" and self._own_cores else 0
             self._channel.send(encode(answer))
-            # On a single core whoever spins keeps the other from running.
-            spin_ns = SPIN_NS if answer["op"] == "armed" and len(os.sched_getaffinity(0)) > 1 else 0
 
     def _load(self, message: dict[str, Any], _: Sequence[int]) -> dict[str, Any]:
         directory = Path.cwd()
@@ -128,15 +135,15 @@ class Worker:
         self._kernel = kernel
         return {"op": "loaded"}
 
-    def _arm(self, _: dict[str, Any], __: Sequence[int]) -> dict[str, Any]:
-        self._pending = None
+    def _arm(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
+        self._pending = self._inputs = self._output = None
+        self._output = _map(descriptors[0], message["size"])
         return {"op": "armed"}
 
     def _open(self, message: dict[str, Any], descriptor: int) -> _Inputs:
-        arena = Arena(os.dup(descriptor), message["size"])
+        arena = _map(descriptor, message["size"])
         views = [arena.bytes_at(offset, nbytes) for offset, nbytes in message["storages"]]
         value = unpack(message["tree"], views)
-        arena.close()
         cuda = any(node["device"] != "cpu" for node in _tensor_nodes(message["tree"]))
         identities = {view.untyped_storage()._cdata: number for number, view in enumerate(views) if view.numel()}  # noqa: SLF001 see values.pack
         self._inputs = _Inputs(value=value, storages={} if cuda else identities, cuda=cuda)
@@ -152,21 +159,19 @@ class Worker:
             output = kernel(value)
             self._claim_ns = perf_counter_ns() - start
         outgoing = Outgoing.describe(output, inputs.storages)
-        if outgoing.nbytes > message["room"]:
+        if self._output is None or outgoing.nbytes > self._output.size:
             self._pending = outgoing
             return {"op": "need", "bytes": outgoing.nbytes}
-        return self._deliver(outgoing, descriptors[1:], message["room"])
+        return self._deliver(outgoing, self._output)
 
     def _room(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
         outgoing, self._pending = self._pending, None
         if outgoing is None:
             raise RuntimeError("the judge offered room for an output nobody has")
-        return self._deliver(outgoing, descriptors, message["size"])
+        return self._deliver(outgoing, _map(descriptors[0], message["size"]))
 
-    def _deliver(self, outgoing: Outgoing, descriptors: Sequence[int], size: int) -> dict[str, Any]:
-        if outgoing.nbytes:
-            with Arena(os.dup(descriptors[0]), size) as room:
-                outgoing.copy_to(room)
+    def _deliver(self, outgoing: Outgoing, room: Arena) -> dict[str, Any]:
+        outgoing.copy_to(room)
         return {"op": "done", "tree": outgoing.tree, "claim_ns": self._claim_ns}
 
     def _timed_on_device(self, kernel: Kernel, value: object) -> object:
@@ -199,10 +204,10 @@ class Worker:
             trace = gzip.compress(path.read_bytes(), compresslevel=6)
         # Half a compressed trace is none.
         trace = trace if len(trace) <= MAX_TRACE_BYTES else b""
-        with Arena(os.dup(descriptors[1]), message["room"]) as room:
-            for offset, data in ((0, table), (len(table), trace)):
-                if data:
-                    room.bytes_at(offset, len(data)).copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
+        room = _map(descriptors[1], message["room"])
+        for offset, data in ((0, table), (len(table), trace)):
+            if data:
+                room.bytes_at(offset, len(data)).copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
         return {"op": "profiled", "table": len(table), "trace": len(trace)}
 
     def _flush(self, _: dict[str, Any], __: Sequence[int]) -> dict[str, Any]:
@@ -210,6 +215,13 @@ class Worker:
             stream.flush()
         ctypes.CDLL(None).fflush(None)
         return {"op": "flushed"}
+
+
+def _map(descriptor: int, size: int) -> Arena:
+    """Map the judge's memory; the descriptor stays the caller's."""
+    arena = Arena(descriptor, size)
+    arena.forget()
+    return arena
 
 
 def _tensor_nodes(tree: Any) -> Sequence[Mapping[str, Any]]:  # noqa: ANN401 a JSON node of the judge's
@@ -268,7 +280,7 @@ def main() -> int:
         socket.socket(fileno=descriptor), max_bytes=MAX_FROM_JUDGE_BYTES, accept_descriptors=True, wake_fd=None
     )
     try:
-        Worker(channel).serve()
+        Worker(channel, own_cores=_OWN_CORES).serve()
     except PeerClosed:
         # Threads of the submission's may still run and would keep the interpreter from ending.
         os._exit(0)

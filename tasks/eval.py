@@ -1,0 +1,140 @@
+"""The built-in eval program: KernelBot's protocol on the outside, judge and worker on the inside.
+
+Run as `python eval.py <test|benchmark|leaderboard|profile> <cases file>` in a folder with submission.py, reference.py and
+what they import. Result lines go to the descriptor in POPCORN_FD; without one they are printed, so that a task author
+sees them. Exit codes: 0 passed, 112 not passed, 113 bad cases file, 2 usage, 1 the harness itself broke.
+
+Under the daemon this file is not run: a task that names it is judged in a container, where judge and worker have two
+users. Here both are processes of the caller's, so a submission that wants to cheat could; a note on stderr says so.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+EXIT_PASSED, EXIT_USAGE, EXIT_NOT_PASSED, EXIT_BAD_CASES = 0, 2, 112, 113
+MODES = ("test", "benchmark", "leaderboard", "profile")
+SUBMISSION = "submission.py"
+#: Whoever runs this has a limit of their own; this one only ends what would never end.
+TIMEOUT_S = 3600.0
+_MAX_FILE_BYTES = 4 << 20
+
+_PACKAGE = Path(__file__).resolve().parent / "harness"
+if _PACKAGE.is_dir():
+    sys.path.insert(0, str(_PACKAGE.parents[1]))
+
+
+def main(arguments: list[str]) -> int:
+    """Run one mode over the cases of a file; the exit code."""
+    if len(arguments) != 2 or arguments[0] not in MODES:
+        print(f"usage: eval.py {'|'.join(MODES)} CASES_FILE", file=sys.stderr)
+        return EXIT_USAGE
+    try:
+        from tasks.harness.cases import CaseError, parse_cases
+        from tasks.harness.local import JudgeFailed, evaluate
+        from tasks.harness.request import JudgeRequest, ModeRequest
+    except ImportError as error:
+        print(
+            f"the harness is not here ({error}): expected it beside {Path(__file__).name}, or `pip install kernel-runner`",
+            file=sys.stderr,
+        )
+        return EXIT_USAGE
+
+    mode, cases_file = arguments[0], Path(arguments[1])
+    seed = os.environ.get("POPCORN_SEED")
+    try:
+        lines = [line for line in cases_file.read_text(encoding="utf-8").splitlines() if line.strip()]
+        parse_cases(lines, global_seed=None)
+        if not lines:
+            raise CaseError("no cases, expected one per line")
+        global_seed = int(seed) if seed else None
+    except (OSError, ValueError) as error:
+        print(f"{cases_file}: {error}", file=sys.stderr)
+        return EXIT_BAD_CASES
+
+    folder = Path.cwd()
+    files = {path.name: path.read_text(encoding="utf-8") for path in _texts(folder)}
+    if SUBMISSION not in files:
+        print(f"{folder / SUBMISSION}: not found; the submission is expected under this name", file=sys.stderr)
+        return EXIT_USAGE
+    submission = files.pop(SUBMISSION)
+    if mode == "profile":
+        modes = tuple(
+            ModeRequest(name=f"profile.{index}", cases=(line,), timeout_s=TIMEOUT_S) for index, line in enumerate(lines)
+        )
+    else:
+        modes = (ModeRequest(name=mode, cases=tuple(lines), timeout_s=TIMEOUT_S),)
+    request = JudgeRequest(
+        modes=modes,
+        files=files,
+        worker_files=tuple(name for name in files if name not in ("reference.py", Path(__file__).name)),
+        submission_name=SUBMISSION,
+        submission=submission,
+        seed=global_seed,
+        multi_gpu="POPCORN_GPUS" in os.environ,
+        device="auto",
+        memory_bytes=_memory_bytes(),
+    )
+    print("note: judge and worker share one user here; rank submissions with the daemon only", file=sys.stderr)
+    try:
+        report = evaluate(request, on_frame=_show)
+    except JudgeFailed as error:
+        print(error, file=sys.stderr)
+        return 1
+    _write(_lines(mode, len(lines), [dict(step.result) for step in report.steps]))
+    return max((step.exit_code or 0 for step in report.steps), default=1)
+
+
+def _texts(folder: Path) -> Iterable[Path]:
+    """The task's text files: what reference and submission may import or read."""
+    for path in sorted(folder.iterdir()):
+        known = path.suffix in (".py", ".cu", ".cuh", ".cpp", ".h", ".hpp", ".txt", ".json", ".yml")
+        if path.is_file() and known and path.stat().st_size <= _MAX_FILE_BYTES:
+            yield path
+
+
+def _memory_bytes() -> int:
+    """Half of what is free, for the tensors of one case."""
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+
+
+def _lines(mode: str, count: int, results: list[dict[str, str]]) -> list[str]:
+    """The result lines; the one-case results of the profiles become one result with an entry per case."""
+    merged: dict[str, str] = {}
+    for index, result in enumerate(results):
+        for key, value in result.items():
+            merged[key.replace("benchmark.0.", f"benchmark.{index}.") if mode == "profile" else key] = value
+    if mode == "profile":
+        merged["benchmark-count"] = str(count)
+        merged["check"] = "pass" if all(result.get("check") == "pass" for result in results) else "fail"
+    check = merged.pop("check", "fail")
+    return [*(f"{key}: {value}" for key, value in merged.items()), f"check: {check}"]
+
+
+def _write(lines: list[str]) -> None:
+    text = "".join(f"{line}\n" for line in lines)
+    descriptor = os.environ.get("POPCORN_FD")
+    if descriptor is None:
+        sys.stdout.write(text)
+        return
+    with os.fdopen(int(descriptor), "w", encoding="utf-8") as stream:
+        stream.write(text)
+
+
+def _show(message: Mapping[str, Any]) -> None:
+    """Pass on what the submission wrote, and say in a sentence what went wrong."""
+    if message["type"] != "step":
+        return
+    sys.stdout.write(message["stdout"])
+    sys.stderr.write(message["stderr"])
+    judged = message.get("judged") or {}
+    if judged.get("message"):
+        print(f"{judged['verdict']}: {judged['message']}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,42 @@
+"""Which core is whose: the judge's clock has one to itself, the submission has all the others.
+
+Two processes that wait for each other on one core measure the scheduler: a woken process may wait for the next tick
+(4 ms) while a thread of the other spins. So the last core of those they share is the judge's while a call is under way,
+and the worker keeps off it from its first moment (before torch counts cores). With a single core both share it and
+nobody spins. Standard library only; used by both sides, before either imports torch.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+def judge_core() -> int | None:
+    """The core kept for the judge; None where there is only one."""
+    cores = sorted(os.sched_getaffinity(0))
+    return cores[-1] if len(cores) > 1 else None
+
+
+def leave_judge_core() -> bool:
+    """Confine the calling process to the worker's cores; whether it has any that are not the judge's."""
+    core = judge_core()
+    if core is None:
+        return False
+    os.sched_setaffinity(0, os.sched_getaffinity(0) - {core})
+    return True
+
+
+@contextmanager
+def on_core(core: int | None) -> Iterator[None]:
+    """Confine the calling thread to one core for a while; None leaves it where it is."""
+    if core is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
