@@ -1,8 +1,8 @@
 """The built-in eval program: KernelBot's protocol on the outside, judge and worker on the inside.
 
-Run as `python eval.py <test|benchmark|leaderboard|profile> <cases file>` in a folder with submission.py, reference.py and
-what they import. Result lines go to the descriptor in POPCORN_FD; without one they are printed, so that a task author
-sees them. Exit codes: 0 passed, 112 not passed, 113 bad cases file, 2 usage, 1 the harness itself broke.
+Run as `python eval.py <test|benchmark|leaderboard|profile> <cases file>` in a folder with submission.py, reference.py
+and what they import. Result lines go to the descriptor in POPCORN_FD; without one they are printed, so that a task
+author sees them. Exit codes: 0 passed, 112 not passed, 113 bad cases file, 2 usage, 1 the harness itself broke.
 
 Under the daemon this file is not run: a task that names it is judged in a container, where judge and worker have two
 users. Here both are processes of the caller's, so a submission that wants to cheat could; a note on stderr says so.
@@ -31,16 +31,15 @@ if _PACKAGE.is_dir():
 def main(arguments: list[str]) -> int:
     """Run one mode over the cases of a file; the exit code."""
     if len(arguments) != 2 or arguments[0] not in MODES:
-        print(f"usage: eval.py {'|'.join(MODES)} CASES_FILE", file=sys.stderr)
+        _say(f"usage: eval.py {'|'.join(MODES)} CASES_FILE")
         return EXIT_USAGE
     try:
         from tasks.harness.cases import CaseError, parse_cases
         from tasks.harness.local import JudgeFailed, evaluate
         from tasks.harness.request import JudgeRequest, ModeRequest
     except ImportError as error:
-        print(
-            f"the harness is not here ({error}): expected it beside {Path(__file__).name}, or `pip install kernel-runner`",
-            file=sys.stderr,
+        _say(
+            f"the harness is not here ({error}): expected beside {Path(__file__).name}, or `pip install kernel-runner`"
         )
         return EXIT_USAGE
 
@@ -53,13 +52,13 @@ def main(arguments: list[str]) -> int:
             raise CaseError("no cases, expected one per line")
         global_seed = int(seed) if seed else None
     except (OSError, ValueError) as error:
-        print(f"{cases_file}: {error}", file=sys.stderr)
+        _say(f"{cases_file}: {error}")
         return EXIT_BAD_CASES
 
     folder = Path.cwd()
     files = {path.name: path.read_text(encoding="utf-8") for path in _texts(folder)}
     if SUBMISSION not in files:
-        print(f"{folder / SUBMISSION}: not found; the submission is expected under this name", file=sys.stderr)
+        _say(f"{folder / SUBMISSION}: not found; the submission is expected under this name")
         return EXIT_USAGE
     submission = files.pop(SUBMISSION)
     if mode == "profile":
@@ -79,11 +78,11 @@ def main(arguments: list[str]) -> int:
         device="auto",
         memory_bytes=_memory_bytes(),
     )
-    print("note: judge and worker share one user here; rank submissions with the daemon only", file=sys.stderr)
+    _say("note: judge and worker share one user here; rank submissions with the daemon only")
     try:
         report = evaluate(request, on_frame=_show)
     except JudgeFailed as error:
-        print(error, file=sys.stderr)
+        _say(str(error))
         return 1
     _write(_lines(mode, len(lines), [dict(step.result) for step in report.steps]))
     return max((step.exit_code or 0 for step in report.steps), default=1)
@@ -133,7 +132,11 @@ def _show(message: Mapping[str, Any]) -> None:
     sys.stderr.write(message["stderr"])
     judged = message.get("judged") or {}
     if judged.get("message"):
-        print(f"{judged['verdict']}: {judged['message']}", file=sys.stderr)
+        _say(f"{judged['verdict']}: {judged['message']}")
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
 
 
 if __name__ == "__main__":

@@ -29,19 +29,19 @@ from typing import Any
 # The reference's threads must not go on spinning while the submission is timed.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-import torch  # noqa: E402 reads OMP_WAIT_POLICY when it is loaded
+import torch
 
-from sandbox.protocol import Judged, StepResult, encode, to_b64  # noqa: E402
+from sandbox.protocol import Judged, StepResult, encode, to_b64
 
-from .cases import Case, CaseError, parse_cases  # noqa: E402
-from .clock import Calibration, Sample, audit_details, forged  # noqa: E402
-from .output import Collector, read_request  # noqa: E402
-from .peer import Called, Fault, Peer  # noqa: E402
-from .problem import CheckRaised, Problem, TaskFault, pack_inputs, rng_seed_of, scramble  # noqa: E402
-from .request import JudgeRequest, ModeRequest  # noqa: E402
-from .stats import Stopping, Summary, summarise  # noqa: E402
-from .system import facts  # noqa: E402
-from .values import pack, signature, tree_signature  # noqa: E402
+from .cases import Case, CaseError, parse_cases
+from .clock import Calibration, Sample, audit_details, forged
+from .output import Collector, read_request
+from .peer import Called, Fault, Peer
+from .problem import CheckRaised, Problem, TaskFault, pack_inputs, rng_seed_of, scramble
+from .request import JudgeRequest, ModeRequest
+from .stats import Stopping, Summary, summarise
+from .system import facts
+from .values import pack, signature, tree_signature
 
 EXIT_PASSED, EXIT_NOT_PASSED, EXIT_TIMED_OUT = 0, 112, 114
 _PROGRESS_NS = 200_000_000

@@ -7,6 +7,7 @@ for trying out, not for ranking.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -17,7 +18,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from sandbox.protocol import Decoder, StepResult, encode, from_b64
 
@@ -125,10 +126,8 @@ class Pair:
 
     def close(self) -> None:
         """Kill both and everything the worker started in its session; remove their directories."""
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self.worker.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self._judge.kill()
         self._judge.wait()
         self.worker.wait()
@@ -137,13 +136,11 @@ class Pair:
                 thread.join(timeout=5)
         for stream in (self._judge.stdin, self._judge.stdout, self._judge.stderr):
             if stream is not None:
-                try:
+                with contextlib.suppress(BrokenPipeError):
                     stream.close()
-                except BrokenPipeError:
-                    pass
         self._directory.cleanup()
 
-    def __enter__(self) -> Pair:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

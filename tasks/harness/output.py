@@ -126,21 +126,13 @@ class Collector:
                 if fd == self._stop_fd:
                     return
                 if fd == self._steward_fd:
-                    if not self._hear():
-                        poll.unregister(fd)
-                    continue
-                with self._lock:
-                    ended = self._read(streams[fd]) is None
-                if ended or self.flooded:
+                    ended = not self._hear()
+                else:
+                    with self._lock:
+                        # Whoever floods waits for ever; the judge ends the mode and the steward kills the rest.
+                        ended = self.flooded or self._read(streams[fd]) is None
+                if ended:
                     poll.unregister(fd)
-            if self.flooded:
-                # Whoever writes now waits for ever; the judge ends the mode and the steward kills the rest.
-                for fd in streams:
-                    try:
-                        poll.unregister(fd)
-                    except KeyError:
-                        continue
-                streams = {}
 
     def _hear(self) -> bool:
         """Read what the steward sent; False at the end of its stream."""

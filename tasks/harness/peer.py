@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 
@@ -147,7 +147,7 @@ class Peer:
             self._expect(answer, "done")
             found, copies = self._snapshot(answer, packed, inputs, output, placed)
         claim = answer.get("claim_ns")
-        if type(claim) is not int or not 0 <= claim < _CLAIM_LIMIT_NS:  # noqa: E721 no bool
+        if type(claim) is not int or not 0 <= claim < _CLAIM_LIMIT_NS:
             raise self._tampered("a claimed time that is no count of nanoseconds")
         return Called(
             output=Snapshot(answer["tree"], copies),
@@ -233,7 +233,7 @@ class Peer:
         packed: Packed,
         inputs: Arena,
         room: Arena,
-        placed: Any,  # noqa: ANN401 see place
+        placed: Any,
     ) -> tuple[list[Region], list[torch.Tensor]]:
         try:
             found = regions(answer.get("tree"), placed=placed, output_bytes=room.size)
@@ -326,12 +326,12 @@ def _too_late() -> Fault:
     return Fault("time_limit", "the time limit passed", gone=True)
 
 
-def _within(value: object, limit: int) -> bool:
-    return type(value) is int and 0 <= value <= limit  # noqa: E721 no bool
+def _within(value: object, limit: int) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value <= limit
 
 
 def _held(input_bytes: int, output_bytes: int) -> int:
-    """Bytes held at once: the inputs and their shared copy; the worker's output, its shared copy and the judge's own."""
+    """Bytes held at once: inputs and their shared copy; the worker's output, its shared copy and the judge's own."""
     return 2 * input_bytes + 3 * output_bytes
 
 

@@ -1,4 +1,4 @@
-"""The task's own functions, called in the judge: generate_input, check_implementation and, where there is one, ref_kernel.
+"""The task's own functions, called in the judge: generate_input, check_implementation and, if there is one, ref_kernel.
 
 Owns the task's directory and the global random generators. What goes wrong in here is the task's fault, never the
 submission's, and raises `TaskFault`. Called by the judge.
@@ -121,7 +121,7 @@ class Problem:
             return None
         try:
             return self._reference(data)
-        except Exception:  # noqa: BLE001 only asked after check_implementation has raised; the answer is then "unknown"
+        except Exception:  # noqa: BLE001 asked only after check_implementation raised; the answer is then unknown
             return None
 
 

@@ -24,10 +24,10 @@ from .wire import WireViolation
 DTYPES: Mapping[str, torch.dtype] = {
     name: getattr(torch, name)
     for name in (
-        "bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 bfloat16 float32 float64 "
-        "complex32 complex64 complex128 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu "
-        "float4_e2m1fn_x2"
-    ).split()
+        *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
+        *("float16", "bfloat16", "float32", "float64", "complex32", "complex64", "complex128"),
+        *("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2"),
+    )
     if hasattr(torch, name)
 }
 _NAMES: Mapping[torch.dtype, str] = {dtype: name for name, dtype in DTYPES.items()}
@@ -93,6 +93,11 @@ class Packed:
             arena.bytes_at(place.offset, place.nbytes).copy_(storage)
 
 
+def identity(item: torch.Tensor) -> int:
+    """What a tensor shares with its views and with no other tensor, as long as it lives."""
+    return item.untyped_storage()._cdata  # noqa: SLF001 torch offers no public identity of a storage
+
+
 def pack(value: object) -> Packed:
     """Take a kernel's input apart.
 
@@ -108,7 +113,7 @@ def pack(value: object) -> Packed:
             raise Unsupported(f"a tensor of layout {item.layout} and dtype {item.dtype} cannot be handed to the worker")
         plain = item.detach().resolve_conj().resolve_neg()
         storage = plain.untyped_storage()
-        key = storage._cdata  # noqa: SLF001 torch offers no public identity of a storage
+        key = identity(plain)
         if key not in seen:
             seen[key] = len(packed.storages)
             packed.storages.append(torch.empty(0, dtype=torch.uint8, device=plain.device).set_(storage))
@@ -123,11 +128,11 @@ def pack(value: object) -> Packed:
             "grad": item.requires_grad,
         }
 
-    packed.tree = _describe(value, tensor, lambda name: _refuse(name))
+    packed.tree = _describe(value, tensor, _refuse)
     return packed
 
 
-def _refuse(name: str) -> Any:  # noqa: ANN401 never returns
+def _refuse(name: str) -> Any:
     raise Unsupported(
         f"a {name} cannot be handed to the worker; supported are tensors, tuples, lists, dicts with text keys, "
         "numbers, text, None, torch.dtype and torch.device"
@@ -183,7 +188,7 @@ class Outgoing:
             "shape": list(plain.shape),
             "device": str(plain.device),
         }
-        region = self.inputs.get(plain.untyped_storage()._cdata)  # noqa: SLF001 see pack
+        region = self.inputs.get(identity(plain))
         if region is not None and plain.is_contiguous():
             node["at"] = [region, plain.storage_offset() * plain.element_size()]
             return node
@@ -246,7 +251,8 @@ class Snapshot:
         def tensor(node: Mapping[str, Any]) -> torch.Tensor:
             storage = next(copies).to(node["device"]).untyped_storage()
             shape = node["shape"]
-            stride, step = [], 1
+            stride: list[int] = []
+            step = 1
             for size in reversed(shape):
                 stride.insert(0, step)
                 step *= max(size, 1)
@@ -297,7 +303,7 @@ def _check_tensor(node: Mapping[str, Any]) -> None:
         raise WireViolation("output tensor of an unknown dtype")
     if not isinstance(shape, list) or len(shape) > MAX_DIMENSIONS or not all(_is_size(size) for size in shape):
         raise WireViolation("output tensor with an impossible shape")
-    if not isinstance(at, list) or len(at) != 2 or not all(type(number) is int for number in at):  # noqa: E721 no bool
+    if not isinstance(at, list) or len(at) != 2 or not all(type(number) is int for number in at):
         raise WireViolation("output tensor without a place")
     devices = {"cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))}
     if not isinstance(device, str) or device not in devices:
@@ -305,7 +311,7 @@ def _check_tensor(node: Mapping[str, Any]) -> None:
 
 
 def _is_size(value: object) -> bool:
-    return type(value) is int and 0 <= value < 1 << 48  # noqa: E721 no bool
+    return type(value) is int and 0 <= value < 1 << 48
 
 
 def tensor_nodes(tree: object) -> Iterator[dict[str, Any]]:
@@ -322,7 +328,7 @@ def signature(value: object) -> object:
     return _signature(_describe(value, tensor, lambda name: {"t": "opaque", "type": name}))
 
 
-def _signature(tree: Any) -> object:  # noqa: ANN401 a JSON node
+def _signature(tree: Any) -> object:
     if tree["t"] == "tensor":
         return ("tensor", tree["dtype"], tuple(tree["shape"]))
     if tree["t"] in ("tuple", "list"):
@@ -342,7 +348,7 @@ def _describe(  # noqa: C901, PLR0911 one branch per kind of value
     tensor: Callable[[torch.Tensor], dict[str, Any]],
     other: Callable[[str], Any],
     depth: int = 0,
-) -> Any:  # noqa: ANN401 a JSON node
+) -> Any:
     if depth > MAX_DEPTH:
         return other(f"value nested more than {MAX_DEPTH} deep")
     if isinstance(value, torch.Tensor):
@@ -352,7 +358,7 @@ def _describe(  # noqa: C901, PLR0911 one branch per kind of value
         items = [_describe(item, tensor, other, depth + 1) for item in value]  # type: ignore[attr-defined]  # a sequence
         return {"t": "tuple" if kind is tuple else "list" if kind is list else "size", "items": items}
     if kind is dict:
-        if not all(type(key) is str for key in value):  # type: ignore[attr-defined]  # noqa: E721 a dict, plain text keys
+        if not all(type(key) is str for key in value):  # type: ignore[attr-defined]
             return other("dict with keys that are not text")
         pairs = [[key, _describe(item, tensor, other, depth + 1)] for key, item in value.items()]  # type: ignore[attr-defined]  # a dict
         return {"t": "dict", "items": pairs}
@@ -371,7 +377,7 @@ def _describe(  # noqa: C901, PLR0911 one branch per kind of value
     return other(kind.__name__)
 
 
-def _build(tree: Any, tensor: Callable[[Mapping[str, Any]], torch.Tensor]) -> object:  # noqa: ANN401 a checked JSON node
+def _build(tree: Any, tensor: Callable[[Mapping[str, Any]], torch.Tensor]) -> object:  # noqa: PLR0911 same
     match tree["t"]:
         case "tensor":
             return tensor(tree)
@@ -417,12 +423,12 @@ def _check_node(node: object) -> None:
     if not isinstance(node, dict):
         raise WireViolation("output part is not an object")
     kind, value, items = node.get("t"), node.get("v"), node.get("items")
-    sound = {
+    sound: Mapping[str, Callable[[], bool]] = {
         "tensor": lambda: True,
         "none": lambda: True,
         "opaque": lambda: isinstance(node.get("type"), str) and len(node["type"]) <= MAX_TEXT,
         "bool": lambda: isinstance(value, bool),
-        "int": lambda: type(value) is int,  # noqa: E721 no bool
+        "int": lambda: type(value) is int,
         "str": lambda: isinstance(value, str) and len(value) <= MAX_TEXT,
         "float": lambda: _is_hex_float(value),
         "dtype": lambda: isinstance(value, str) and value in DTYPES,

@@ -31,7 +31,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic_ns, perf_counter_ns
+from time import perf_counter_ns
 from typing import Any
 
 from .cores import leave_judge_core
@@ -41,9 +41,16 @@ _OWN_CORES = leave_judge_core()
 
 import torch  # noqa: E402 see above
 
-from .arenas import Arena  # noqa: E402
-from .values import Outgoing, unpack  # noqa: E402
-from .wire import MAX_FROM_JUDGE_BYTES, MAX_TABLE_BYTES, MAX_TRACE_BYTES, Channel, PeerClosed, encode  # noqa: E402
+from .arenas import Arena  # noqa: E402 see above
+from .values import Outgoing, identity, unpack  # noqa: E402 see above
+from .wire import (  # noqa: E402 see above
+    MAX_FROM_JUDGE_BYTES,
+    MAX_TABLE_BYTES,
+    MAX_TRACE_BYTES,
+    Channel,
+    PeerClosed,
+    encode,
+)
 
 #: How long an armed worker asks the socket again and again before it sleeps.
 SPIN_NS = 2_000_000
@@ -58,7 +65,7 @@ Kernel = Callable[[Any], Any]
 
 
 def known_kernel(data: tuple[Any, ...]) -> torch.Tensor:
-    """What is called until a submission is loaded: spin for data[0] ns, return a copy of data[1]'s first data[2] bytes."""
+    """What is called before a submission is loaded: spin for data[0] ns, return a copy of data[1][: data[2]]."""
     spin_ns, payload, keep, *_ = data
     until = perf_counter_ns() + spin_ns
     while perf_counter_ns() < until:
@@ -106,7 +113,7 @@ class Worker:
             message, descriptors = self._channel.receive(spin_ns=spin_ns)
             try:
                 answer = handlers[message["op"]](message, descriptors)
-            except BaseException as error:  # noqa: BLE001 the harness boundary: whatever a submission raises is reported
+            except BaseException as error:  # noqa: BLE001 the harness boundary: what a submission raises is reported
                 answer = describe_failure(error)
             finally:
                 for descriptor in descriptors:
@@ -145,7 +152,7 @@ class Worker:
         views = [arena.bytes_at(offset, nbytes) for offset, nbytes in message["storages"]]
         value = unpack(message["tree"], views)
         cuda = any(node["device"] != "cpu" for node in _tensor_nodes(message["tree"]))
-        identities = {view.untyped_storage()._cdata: number for number, view in enumerate(views) if view.numel()}  # noqa: SLF001 see values.pack
+        identities = {identity(view): number for number, view in enumerate(views) if view.numel()}
         self._inputs = _Inputs(value=value, storages={} if cuda else identities, cuda=cuda)
         return self._inputs
 
@@ -178,7 +185,7 @@ class Worker:
         if self._l2 is None:
             self._l2 = torch.empty(_L2_FLUSH_BYTES, dtype=torch.uint8, device="cuda")
         self._l2.zero_()
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]  # torch lacks it
         torch.cuda.synchronize()
         start.record()
         output = kernel(value)
@@ -224,7 +231,7 @@ def _map(descriptor: int, size: int) -> Arena:
     return arena
 
 
-def _tensor_nodes(tree: Any) -> Sequence[Mapping[str, Any]]:  # noqa: ANN401 a JSON node of the judge's
+def _tensor_nodes(tree: Any) -> Sequence[Mapping[str, Any]]:
     if tree["t"] == "tensor":
         return [tree]
     items = tree.get("items", [])
