@@ -7,6 +7,7 @@ everything else to stderr. No command catches an error of the project: `exit_cod
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from runner.store import Store
 
 #: A table on something that is no terminal is as wide as it needs to be: nothing is cut off for a program's sake.
 _UNBOUNDED_WIDTH = 100_000
+_CONTINUATION = re.compile(r"\n[\t ]+(?![-\t ])")
 
 
 class ExitCode(IntEnum):
@@ -146,7 +148,8 @@ def out_json(value: Json | Sequence[Json]) -> None:
 
 def fail(message: str) -> None:
     """Say on stderr why the command ends; one or two sentences, no traceback."""
-    typer.echo(f"kernel-runner: {message}", err=True)
+    # libpq continues its sentences on indented lines; lists of findings stay lists.
+    typer.echo(f"kernel-runner: {_CONTINUATION.sub(' ', message)}", err=True)
 
 
 def console(*, stderr: bool) -> Console:

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from runner.cli.app import ExitCode, Session, app, example, out, out_json, session
 from runner.cli.safe import one_line
-from runner.cli.versions import below_floor
+from runner.cli.versions import FLOORS, below_floor
 from runner.config import Config
 from runner.devices import detect_slots
 from runner.errors import ConfigError, DatabaseUnavailableError, EvaluationError, KernelRunnerError
@@ -89,11 +89,12 @@ def check(
     strict: Annotated[bool, typer.Option("--strict", help="Warnings count as failures.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Prove that this host can evaluate submissions, and say what to do where it cannot.
+    """Prove that this host is ready to evaluate.
 
-    Looks at the configuration, the database, the container engine and its versions, the evaluation environment and the
-    slots; then starts a real container as a submission would get it, imports torch in it and compiles a C++ (and, where
-    nvcc is, a CUDA) file. Exits with 0 if all is well, 1 if something is not, 3 if database or engine are missing.
+    Says what was found and, where something is wrong, what to do. Looks at the configuration, the database, the
+    container engine and its versions, the evaluation environment and the slots; then starts a real container as a
+    submission would get it, imports torch in it and compiles a C++ (and, where nvcc is, a CUDA) file. Exits with 0 if
+    all is well, 1 if something is not, 3 if database or engine are missing.
     """
     findings: list[Finding] = []
     for finding in _examine(session(context)):
@@ -229,7 +230,11 @@ def _engine(config: Config, registry: Registry, slots: Sequence[Slot]) -> Iterat
                 infrastructure=True,
             )
             return
-        yield Finding(name="engine", mark=Mark.OK, found=f"{facts.name} {facts.version}, API {facts.api_version}")
+        yield Finding(
+            name="engine",
+            mark=Mark.OK,
+            found=f"Docker API {facts.api_version}, version {facts.version}, at {engine.base_url}",
+        )
         yield from _versions(facts)
         yield _cgroup(facts)
         yield from _sandbox(engine, config, registry, slots)
@@ -239,6 +244,8 @@ def _engine(config: Config, registry: Registry, slots: Sequence[Slot]) -> Iterat
 
 def _versions(facts: EngineFacts) -> Iterator[Finding]:
     for component, version in sorted(facts.components.items()):
+        if component not in FLOORS:
+            continue
         complaint = below_floor(component, version)
         if complaint is None:
             yield Finding(name=component, mark=Mark.OK, found=version)

@@ -59,7 +59,7 @@ def evaluate(
     mode: Annotated[LocalMode, typer.Option("--mode", help="What to do with it.")] = LocalMode.TEST,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Evaluate a file once on this host, in a container, without a database.
+    """Evaluate a file on this host, without a database.
 
     The file runs exactly as a submission would: same container, same limits, same harness. No leaderboard is involved,
     so seeds are public and nothing is ranked. Exits with 0 if accepted, 1 if not.

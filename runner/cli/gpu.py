@@ -19,10 +19,11 @@ def list_types(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the GPU types that running daemons have announced, with their aliases and free slots.
+    """List the GPU types.
 
-    This is what the database knows, so what a frontend may offer. A type that no host has announced can be put on a
-    leaderboard, but submissions to it wait.
+    Those that daemons have announced, with their aliases and the number of slots there are for each. This is what the
+    database knows, so what a frontend may offer. A type that no host has announced can be put on a leaderboard, but
+    submissions to it wait.
     """
     with session(context).store() as store:
         types, hosts = store.gpu_types(), store.hosts()

@@ -19,9 +19,10 @@ def list_hosts(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the hosts with their slots, version and when each was last heard of.
+    """List the hosts.
 
-    A host that has not been heard of for longer than its lease (30 s by default) is down or cannot reach the database.
+    With their slots, version and when each was last heard of. A host that has not been heard of for longer than its
+    lease (30 s by default) is down or cannot reach the database.
     """
     with session(context).store() as store:
         hosts = store.hosts()

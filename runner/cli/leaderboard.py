@@ -101,10 +101,10 @@ def update(
         bool, typer.Option("--force", help="Also change what makes earlier results incomparable.")
     ] = False,
 ) -> None:
-    """Replace a leaderboard's task by the folder's present state.
+    """Replace a leaderboard's task.
 
-    Deadline and GPU types stay as they are unless given. Changed files, config, language or benchmarks make earlier
-    results incomparable, so they need --force.
+    It becomes what the folder (or .zip) says now. Deadline and GPU types stay as they are unless given. Changed files,
+    config, language or benchmarks make earlier results incomparable, so they need --force.
     """
     ends = None if deadline is None else parse_deadline(deadline)
     folder = load(source)
@@ -128,7 +128,7 @@ def import_competition(
         bool, typer.Option("--force", help="Also change what makes earlier results incomparable.")
     ] = False,
 ) -> None:
-    """Create or update every leaderboard of a competition file.
+    """Create or update all boards of a competition.
 
     All task folders are read and checked first; if one is wrong, nothing is stored. A problem for which neither the
     file nor its task.yml names a GPU type is skipped with a note.
@@ -154,7 +154,10 @@ def import_competition(
 
 @leaderboard.command("list", epilog=example("kernel-runner leaderboard list"))
 def list_boards(context: typer.Context, *, as_json: JsonOption = False) -> None:
-    """List the leaderboards with their GPU types and deadlines, the next to close first."""
+    """List the leaderboards.
+
+    With their GPU types and deadlines, the open ones first.
+    """
     with session(context).store() as store:
         boards = store.boards()
     if as_json:
@@ -194,7 +197,10 @@ def personal(
     user: Annotated[str, typer.Option("--user", metavar="U", help="User id.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Show one user's ranked submissions to a leaderboard, the best first."""
+    """Show one user's ranked submissions.
+
+    All of them that count, not only the best, per GPU type and the fastest first.
+    """
     with session(context).store() as store:
         board = store.board(name)
         lines = store.personal(name, user)
@@ -214,7 +220,7 @@ def task(
     file: Annotated[str | None, typer.Argument(metavar="FILE", help="Print this file of the task.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a leaderboard's task consists of, or print one of its files.
+    """Show a leaderboard's task, or one of its files.
 
     The secret seed is not part of a task and is never shown.
     """
@@ -235,9 +241,10 @@ def template(
     name: NameArgument,
     language: Annotated[str, typer.Argument(metavar="LANG", help="Python, Triton, CUDA, HIP or CuteDSL.")],
 ) -> None:
-    """Print a leaderboard's template for a language, ready to be filled in and submitted.
+    """Print a leaderboard's template.
 
-    Its first line is a directive that names the leaderboard, so that `submit` needs no --leaderboard.
+    It is ready to be filled in and submitted. Its first line is a directive that names the leaderboard, so that
+    `submit` needs no --leaderboard.
     """
     with session(context).store() as store:
         board = store.board(name)
@@ -272,7 +279,10 @@ def delete(
         bool, typer.Option("--force", help="Also if there are submissions: they and their runs are deleted too.")
     ] = False,
 ) -> None:
-    """Delete a leaderboard. One that has submissions is deleted with --force only, and they go with it."""
+    """Delete a leaderboard.
+
+    One that has submissions is deleted with --force only, and they go with it.
+    """
     with session(context).store() as store:
         store.delete_board(name, force=force)
     note(f"leaderboard {name} is deleted")

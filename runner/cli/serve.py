@@ -10,10 +10,11 @@ from runner.daemon import serve as run_daemon
 
 @app.command(epilog=example("kernel-runner serve", "kernel-runner --config ./runner.toml serve"))
 def serve(context: typer.Context) -> None:
-    """Run the daemon: claim jobs from the database and evaluate them on this host's slots.
+    """Run the daemon.
 
-    Needs a migrated database, a container engine and the evaluation environment; `check` tells what is missing. Waits
-    for a database or an engine that is away. SIGTERM or Ctrl-C finishes the current runs and exits with 0; a second one
-    gives them back to the queue and stops at once.
+    It claims jobs from the database and evaluates them on this host's slots. Needs a migrated database, a container
+    engine and the evaluation environment; `check` tells what is missing. Waits for a database or an engine that is
+    away. SIGTERM or Ctrl-C finishes the current runs and exits with 0; a second one gives them back to the queue and
+    stops at once.
     """
     raise typer.Exit(run_daemon(session(context).config))

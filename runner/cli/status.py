@@ -22,10 +22,11 @@ def status(
     admin: Annotated[bool, typer.Option("--admin", help="Show the details of secret runs.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show how a submission fares, or, without a number, the queue and the latest submissions.
+    """Show a submission, or the queue.
 
-    For a submission: per job the verdict and why, its tests and benchmarks, the end of its output if it failed, where
-    it ran and what the result is worth. Of secret runs only verdict and score are shown.
+    Without a number: what runs, what waits, and the latest submissions. For a submission: per job the verdict and why,
+    its tests and benchmarks, the end of its output if it failed, where it ran and what the result is worth. Of secret
+    runs only verdict and score are shown.
     """
     with session(context).store() as store:
         if submission_id is None:

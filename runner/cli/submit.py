@@ -121,9 +121,10 @@ def cancel(
         str | None, typer.Option("--user", metavar="U", help="Cancel only if it is this user's submission.")
     ] = None,
 ) -> None:
-    """Cancel a submission: take its queued jobs out of the queue, ask the running ones to stop.
+    """Cancel a submission.
 
-    Prints how many jobs that were; 0 means that everything was over already.
+    Takes its queued jobs out of the queue, asks the running ones to stop, and prints how many jobs that were; 0 means
+    that everything was over already.
     """
     with session(context).store() as store:
         count = store.cancel(submission_id, user)

@@ -21,10 +21,11 @@ def check(
     source: Annotated[Path, typer.Argument(metavar="DIR", help="Task folder or .zip of one.", exists=True)],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Validate a task folder: every key of task.yml and runner.yml, every file, the cases of each GPU type.
+    """Validate a task folder.
 
-    An error names the file, the key, what was found and what is expected. Nothing is stored and nothing runs; to run a
-    submission against the folder use `eval`.
+    Every key of task.yml and runner.yml, every file, the cases of each GPU type. An error names the file, the key, what
+    was found and what is expected. Nothing is stored and nothing runs; to run a submission against the folder use
+    `eval`.
     """
     folder = load(source)
     if as_json:

@@ -7,6 +7,10 @@ SELECT current_setting('server_version') AS version, current_database()::text AS
 -- The last migration applied.
 SELECT version_num::text AS version FROM runner.migration
 
+-- name: hear
+-- Subscribes to the calls of checks.
+LISTEN runner_check
+
 -- name: call
--- A notification on the caller's own channel.
-SELECT pg_notify(%(channel)s::text, '')
+-- Calls once; every check that listens hears it.
+SELECT pg_notify('runner_check', %(payload)s::text)

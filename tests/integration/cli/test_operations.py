@@ -1,0 +1,158 @@
+"""`migrate`, `host list`, `gpu list`, `check` and the exit codes when something is missing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from runner.model import Json
+from runner.store import HostRecord, Store
+from runner.store.probe import probe
+from tests.integration.cli.conftest import Call, write_task
+
+NOBODY_HOME = "postgresql://nobody@127.0.0.1:1/nothing"
+
+
+def test_migrate_prints_what_it_applied_and_is_safe_to_repeat(call: Call, empty_database_url: str) -> None:
+    """The first call lists versions on stdout, the second prints nothing."""
+    first = call("migrate", database=empty_database_url)
+    assert first.code == 0
+    assert first.out.splitlines()[0].startswith("0001")
+    second = call("migrate", database=empty_database_url)
+    assert (second.code, second.out) == (0, "")
+    assert "up to date" in second.err
+
+
+def test_the_roles_can_be_printed_without_a_database(call: Call) -> None:
+    """--print-roles gives SQL for an administrator and touches nothing."""
+    said = call("migrate", "--print-roles")
+    assert said.code == 0
+    assert "CREATE ROLE runner_daemon" in said.out
+
+
+def test_a_drifted_database_is_refused_with_the_differences(call: Call, empty_database_url: str) -> None:
+    """A foreign table named like KernelBot's stops the migration; the message lists what differs."""
+    with psycopg.connect(empty_database_url, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA leaderboard")
+        connection.execute("CREATE TABLE leaderboard.submission (id text)")
+    said = call("migrate", database=empty_database_url)
+    assert said.code == 3
+    assert "\n  - " in said.err
+    assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize(
+    "command", [("status",), ("leaderboard", "list"), ("host", "list"), ("gpu", "list"), ("migrate",)]
+)
+def test_an_unreachable_database_is_an_infrastructure_error(call: Call, command: tuple[str, ...]) -> None:
+    """Exit code 3 and one message, on one line, without a traceback."""
+    said = call(*command, database=NOBODY_HOME)
+    assert (said.code, said.out) == (3, "")
+    assert said.err.startswith("kernel-runner: ")
+    assert len(said.err.splitlines()) == 1
+
+
+def test_without_a_database_setting_the_message_says_how_to_give_one(call: Call) -> None:
+    """A missing setting is the caller's to mend: exit code 2."""
+    said = call("status")
+    assert said.code == 2
+    assert "DATABASE_URL" in said.err
+
+
+def test_a_configuration_that_does_not_exist_is_a_usage_error(call: Call, tmp_path: Path) -> None:
+    """--config names a file; a missing one is not silently ignored."""
+    said = call("--config", tmp_path / "none.toml", "status")
+    assert said.code == 2
+    assert "none.toml" in said.err
+
+
+def test_hosts_and_gpu_types_are_listed(cli: Call, store: Store) -> None:
+    """What a daemon announces is what the tables and documents show."""
+    assert "no hosts yet" in cli("host", "list").out
+    assert "no GPU types announced" in cli("gpu", "list").out
+    slots: list[Json] = [{"name": "cpu0", "gpu_type": "CPU", "devices": [], "cpus": [0, 1]}]
+    store.register_host(host=HostRecord(name="node1", version="0.1.0", slots=slots))
+    store.sync_gpu_types([("CPU", "none", ["cpu-only"], "cores")])
+    (host,) = cli("host", "list", "--json").document
+    assert (host["name"], host["slots"][0]["name"], host["running"]) == ("node1", "cpu0", 0)
+    assert "1 x CPU" in cli("host", "list").out
+    (gpu,) = cli("gpu", "list", "--json").document
+    assert (gpu["name"], gpu["aliases"], gpu["slots"]) == ("CPU", ["cpu-only"], 1)
+    assert "cpu-only" in cli("gpu", "list").out
+
+
+def test_task_check_accepts_a_good_folder_and_names_what_is_wrong(call: Call, tmp_path: Path) -> None:
+    """No database is needed; an error names file and key."""
+    good = call("task", "check", write_task(tmp_path / "good"))
+    assert good.code == 0
+    assert "✓ good" in good.out
+    assert call("task", "check", tmp_path / "good", "--json").document["tests"] == 2
+    bad = call("task", "check", write_task(tmp_path / "bad", lang="rust"))
+    assert bad.code == 2
+    assert "task.yml" in bad.err
+    assert "lang" in bad.err
+    assert "rust" in bad.err
+
+
+def test_eval_needs_a_device_of_the_type_asked_for(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, submission_file: Path
+) -> None:
+    """An unknown type and one this host lacks are usage errors that name what there is."""
+    monkeypatch.setenv("KERNEL_RUNNER_EVAL_PYTHON", os.path.realpath("/bin/true"))
+    folder = write_task(tmp_path / "echo")
+    unknown = call("eval", folder, submission_file, "--gpu", "H1000")
+    assert unknown.code == 2
+    assert "did you mean 'H100'" in unknown.err
+    lacking = call("eval", folder, submission_file, "--gpu", "L4x4")
+    assert lacking.code == 2
+    assert "no slot for GPU type L4x4" in lacking.err
+
+
+def test_a_migrated_database_is_found_fit(database_url: str) -> None:
+    """Version known, nothing pending, notifications arrive on a direct connection."""
+    facts = probe(database_url)
+    assert facts.version is not None
+    assert (facts.pending, facts.newer, facts.direct) == ((), False, True)
+
+
+def test_an_empty_and_a_newer_database_are_told_apart(empty_database_url: str, database_url: str) -> None:
+    """Without our schema every version is pending; an unknown version means that this release is too old."""
+    empty = probe(empty_database_url)
+    assert empty.version is None
+    assert empty.pending[0].startswith("0001")
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("UPDATE runner.migration SET version_num = '9999_future'")
+    newer = probe(database_url)
+    assert (newer.newer, newer.pending) == (True, ())
+
+
+def test_check_goes_through_everything_and_proves_the_sandbox(
+    cli: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, evaluation_python: Path, docker_host: str | None
+) -> None:
+    """On a machine with database and engine every question is answered, and torch is imported in a real container."""
+    monkeypatch.setenv("KERNEL_RUNNER_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("KERNEL_RUNNER_EVAL_PYTHON", str(evaluation_python))
+    if docker_host is not None:
+        monkeypatch.setenv("DOCKER_HOST", docker_host)
+    said = cli("check", "--json")
+    by_name = {found["name"]: found for found in said.document["checks"]}
+    assert [found for found in by_name.values() if found["mark"] == "failed"] == []
+    assert said.code == 0
+    assert by_name["torch in the sandbox"]["found"].endswith("as uid 10002")
+    assert by_name["C++ in the sandbox"]["mark"] == "ok"
+    assert by_name["notifications"]["found"] == "arrive"
+
+
+def test_check_reports_missing_infrastructure_and_goes_on(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither database nor engine: both are reported, with what to do, and the exit code is 3."""
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
+    monkeypatch.setenv("KERNEL_RUNNER_EVAL_PYTHON", str(tmp_path / "no-python"))
+    said = call("check", database=NOBODY_HOME)
+    assert said.code == 3
+    for expected in ("✗ database", "✗ engine", "✗ evaluation environment", "DOCKER_HOST", "DATABASE_URL"):
+        assert expected in said.out

@@ -1,0 +1,255 @@
+"""`submit`, `status`, `cancel` against a real database; a thread plays the daemon where a verdict is needed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from runner.model import Job, JobResult, Mode, Progress, RunRecord, Verdict
+from runner.store import Store
+from tests.integration.cli.conftest import Call
+
+SECRET_MARK = "hidden-c0ffee"
+
+
+def _result(job: Job, verdict: Verdict) -> JobResult:
+    """A result as an evaluation leaves it; a secret one is full of text nobody may see."""
+    passed = verdict is Verdict.ACCEPTED
+    ranked = job.mode is Mode.LEADERBOARD
+    text = SECRET_MARK if job.secret else "n: 16; seed: 3"
+    run = RunRecord(
+        mode="leaderboard" if ranked else str(job.mode),
+        start_offset_ns=0,
+        end_offset_ns=10**9,
+        passed=passed,
+        score_s=2.5e-6 if ranked and passed else None,
+        compilation=None,
+        meta={"stdout": text, "stderr": text, "exit_code": 0 if passed else 112},
+        result={
+            "benchmark-count": "1",
+            "benchmark.0.spec": text,
+            "benchmark.0.mean": "2500.0",
+            "check": "pass" if passed else "fail",
+        },
+        system_info={
+            "cpu": "test",
+            "runner": {"host": "h", "assurance": {"correctness": "judge", "timing": "claimed"}},
+        },
+    )
+    error = None if passed else f"case 0 is wrong {text}"
+    return JobResult(verdict=verdict, runs=(run,), error=error, report={}, build_ns=1, eval_ns=1)
+
+
+Serve = Callable[[Callable[[Job], Verdict | None]], None]
+
+
+@pytest.fixture
+def serve(database_url: str) -> Iterator[Serve]:
+    """Plays a daemon in a thread: claims every job and ends it as the test says (None: an infrastructure failure)."""
+    stop, threads = threading.Event(), list[threading.Thread]()
+
+    def work(decide: Callable[[Job], Verdict | None]) -> None:
+        store = Store(database_url, application_name="test daemon")
+        while not stop.is_set():
+            job = store.claim(host="h", slots={"CPU": 1}, lease_s=60.0)
+            if job is None:
+                stop.wait(0.02)
+                continue
+            store.progress(job, Progress(phase="test", done=1, total=2))
+            verdict = decide(job)
+            if verdict is None:
+                store.fail(job, error="the engine went away", report=None)
+            else:
+                store.complete(job, _result(job, verdict))
+        store.close()
+
+    def start(decide: Callable[[Job], Verdict | None]) -> None:
+        threads.append(threading.Thread(target=work, args=(decide,)))
+        threads[-1].start()
+
+    yield start
+    stop.set()
+    for thread in threads:
+        thread.join(10)
+
+
+def test_submit_prints_the_number_and_returns(cli: Call, board: str, submission_file: Path) -> None:
+    """The number on stdout is all a script needs; the submission is in the queue in mode leaderboard, twin included."""
+    said = cli("submit", submission_file, "--leaderboard", board, "--user", "alice", "--user-name", "Alice")
+    assert said.code == 0
+    number = int(said.out)
+    document = cli("status", number, "--json").document
+    assert (document["state"], document["verdict"], document["user_id"]) == ("queued", None, "alice")
+    assert [(job["mode"], job["secret"]) for job in document["jobs"]] == [("leaderboard", False), ("leaderboard", True)]
+    page = cli("status", number).out
+    assert "by Alice to echo" in page
+    assert "position 1 in the queue" in page
+
+
+def test_the_same_idempotency_key_gives_the_same_submission(cli: Call, board: str, submission_file: Path) -> None:
+    """A frontend that tries again makes no second submission."""
+    arguments = (
+        "submit",
+        submission_file,
+        "--leaderboard",
+        board,
+        "--user",
+        "alice",
+        "--idempotency-key",
+        "k",
+        "--json",
+    )
+    first, second = cli(*arguments).document, cli(*arguments).document
+    assert first == second
+    assert len(cli("status", "--json").document) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "says"),
+    [
+        (b"x = 1\n", ("--leaderboard", "nowhere"), "nowhere"),
+        (b"x = 1\n", (), "leaderboard"),
+        (b"x = 1\n", ("--leaderboard", "echo", "--gpu", "H100"), "H100"),
+        (b"x = 1\n", ("--leaderboard", "echo", "--mode", "race"), "race"),
+        (b"", ("--leaderboard", "echo"), "0 bytes"),
+        (b"\xff\xfe", ("--leaderboard", "echo"), "UTF-8"),
+        (b"x" * 1_000_001, ("--leaderboard", "echo"), "1000001 bytes"),
+        (b"#!POPCORN leaderboard other\n", ("--leaderboard", "echo"), "other"),
+    ],
+)
+def test_a_refused_submission_is_a_usage_error_with_a_reason(
+    cli: Call, board: str, tmp_path: Path, *, content: bytes, arguments: tuple[str, ...], says: str
+) -> None:
+    """Exit code 2, one message on stderr, nothing on stdout, nothing in the queue."""
+    path = tmp_path / "bad.py"
+    path.write_bytes(content)
+    said = cli("submit", path, "--user", "alice", *arguments)
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith("kernel-runner: ")
+    assert says in said.err
+    assert "Traceback" not in said.err
+    assert cli("status", "--json").document == []
+
+
+def test_a_file_name_that_is_no_source_file_is_refused(cli: Call, board: str, tmp_path: Path) -> None:
+    """The database decides what a submission may be called."""
+    path = tmp_path / "mine.txt"
+    path.write_text("x = 1\n")
+    assert cli("submit", path, "--leaderboard", board, "--user", "alice").code == 2
+
+
+def test_waiting_gives_one_document_and_tells_the_verdict_by_its_exit_code(
+    cli: Call, board: str, submission_file: Path, serve: Serve
+) -> None:
+    """An accepted ranked submission: exit 0, public score, both jobs, the secret one without any of its text."""
+    serve(lambda _: Verdict.ACCEPTED)
+    said = cli("submit", submission_file, "--leaderboard", board, "--user", "alice", "--wait", "--json")
+    assert said.code == 0
+    assert (said.document["verdict"], said.document["score"]) == ("accepted", 2.5e-6)
+    public, secret = said.document["jobs"]
+    assert public["runs"][0]["result"]["benchmark.0.mean"] == "2500.0"
+    assert (secret["secret"], secret["verdict"], secret["runs"][0]["passed"]) == (True, "accepted", True)
+    assert secret["runs"][0]["result"] is None
+    assert SECRET_MARK not in said.out + said.err
+    assert f"submission {said.document['submission_id']}" in said.err
+    ranked = cli("leaderboard", "show", board)
+    assert "2.50 µs" in ranked.out
+    assert "alice" in ranked.out
+    assert cli("leaderboard", "personal", board, "--user", "alice", "--json").document[0]["score"] == 2.5e-6
+
+
+def test_a_failed_secret_run_fails_the_submission_without_saying_why(
+    cli: Call, board: str, submission_file: Path, serve: Serve
+) -> None:
+    """Exit 1, the gravest verdict, no score; only --admin shows what the secret run said."""
+    serve(lambda job: Verdict.WRONG_ANSWER if job.secret else Verdict.ACCEPTED)
+    said = cli("submit", submission_file, "--leaderboard", board, "--user", "alice", "--wait")
+    assert said.code == 1
+    assert "wrong_answer" in said.out
+    assert SECRET_MARK not in said.out + said.err
+    number = cli("status", "--json").document[0]["submission_id"]
+    assert SECRET_MARK not in cli("status", number).out + cli("status", number, "--json").out
+    assert SECRET_MARK not in cli("status").out
+    assert SECRET_MARK in cli("status", number, "--admin").out
+    assert cli("status", number, "--admin", "--json").document["jobs"][1]["error"].startswith("case 0 is wrong")
+    assert cli("leaderboard", "show", board, "--json").document == []
+
+
+def test_waiting_for_a_failed_public_run_shows_why(cli: Call, board: str, submission_file: Path, serve: Serve) -> None:
+    """The page carries verdict, message and where it ran."""
+    serve(lambda _: Verdict.RUNTIME_ERROR)
+    said = cli("submit", submission_file, "--leaderboard", board, "--user", "alice", "--mode", "test", "--wait")
+    assert said.code == 1
+    assert "runtime error: the submission crashed" in said.out
+    assert "case 0 is wrong n: 16; seed: 3" in said.out
+    assert "host h" in said.out
+
+
+def test_the_end_of_the_patience_is_an_infrastructure_exit_code(cli: Call, board: str, submission_file: Path) -> None:
+    """Nobody serves: the command gives up, says how to go on, and leaves the submission in the queue."""
+    said = cli("submit", submission_file, "--leaderboard", board, "--user", "alice", "--wait", "--timeout", "0.3")
+    assert (said.code, said.out) == (3, "")
+    assert "kernel-runner status" in said.err
+    assert cli("status", "--json").document[0]["state"] == "queued"
+
+
+def test_cancel_takes_queued_jobs_back(cli: Call, board: str, submission_file: Path) -> None:
+    """Both twins are cancelled, by their user only, and cancelling again finds nothing to do."""
+    number = int(cli("submit", submission_file, "--leaderboard", board, "--user", "alice").out)
+    assert cli("cancel", number, "--user", "mallory").code == 2
+    said = cli("cancel", number, "--user", "alice")
+    assert (said.code, said.out) == (0, "2\n")
+    document = cli("status", number, "--json").document
+    assert (document["state"], document["verdict"]) == ("cancelled", None)
+    assert cli("cancel", number).out == "0\n"
+
+
+def test_unknown_numbers_are_usage_errors(cli: Call) -> None:
+    """Status and cancel name the number that does not exist."""
+    for command in ("status", "cancel"):
+        said = cli(command, 4711)
+        assert said.code == 2
+        assert "4711" in said.err
+
+
+def test_the_queue_is_listed(cli: Call, board: str, submission_file: Path) -> None:
+    """Without a number, status lists submissions; --limit limits."""
+    assert "no submissions yet" in cli("status").out
+    for user in ("alice", "bob"):
+        assert cli("submit", submission_file, "--leaderboard", board, "--user", user, "--mode", "test").code == 0
+    page = cli("status").out
+    assert "alice" in page
+    assert "queued, position 2" in page
+    assert len(cli("status", "--limit", "1", "--json").document) == 1
+
+
+def test_ctrl_c_ends_the_waiting_and_not_the_submission(
+    cli: Call, board: str, submission_file: Path, database_url: str
+) -> None:
+    """Exit 130 and two commands to go on with; the submission is still queued."""
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "runner.cli", "submit", str(submission_file)),
+            *("--leaderboard", board, "--user", "alice", "--wait"),
+        ],
+        env={"DATABASE_URL": database_url, "PATH": "/usr/bin:/bin"},
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    first = [process.stderr.readline(), process.stderr.readline()]
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, "")
+    assert "is in the queue" in first[0]
+    assert "queued" in first[1]
+    assert "kernel-runner cancel" in err
+    assert "Traceback" not in err
+    assert cli("status", "--json").document[0]["state"] == "queued"
