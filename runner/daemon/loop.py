@@ -96,6 +96,8 @@ class Daemon:
             for slot in self._slots
         )
         self._reclaim_at_s = 0.0
+        #: The database was away since the last turn that worked.
+        self._outage = False
 
     def run(self, stop: threading.Event, abort: threading.Event | None = None) -> int:
         """Work until `stop` is set, then finish what is running; `abort` gives running jobs back instead.
@@ -145,6 +147,7 @@ class Daemon:
                 action()
             except InfrastructureError as error:
                 self.readiness.not_ready(what, reason=str(error))
+                self._outage = self._outage or what == _DATABASE
                 backoff.wait(stop)
             else:
                 if backoff.failures:
@@ -206,6 +209,7 @@ class Daemon:
                 self.readiness.not_ready(_ENGINE, reason=str(error))
                 backoff.wait(stop)
             except InfrastructureError as error:
+                self._outage = True
                 self.readiness.not_ready(_DATABASE, reason=str(error))
                 backoff.wait(stop)
             except Exception:  # noqa: BLE001 - the daemon's loop; logged
@@ -221,6 +225,12 @@ class Daemon:
         if self._suspect.is_set():
             self._engine.check()
             self._suspect.clear()
+        if self._outage:
+            # Leases expired although their holders live. They get one lease's time to renew, and to commit what they
+            # found meanwhile, before anybody may take their jobs.
+            store.ping()
+            self._outage = False
+            self._reclaim_at_s = time.monotonic() + self._config.lease_s
         if time.monotonic() >= self._reclaim_at_s:
             reclaimed = store.reclaim()
             if reclaimed:

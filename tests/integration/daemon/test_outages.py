@@ -1,0 +1,145 @@
+"""What is missing at start, and what goes away during a run: the engine, the database, its schema, its connections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from structlog.testing import capture_logs
+from structlog.typing import EventDict
+
+from runner.model import JobState, Verdict
+from runner.store import migrate
+from tests.integration.daemon.proxy import Proxy
+from tests.integration.daemon.rig import PATIENCE_S, Gate, Rig
+
+
+def said(logs: Sequence[EventDict], text: str) -> int:
+    """How often a line with that text was logged."""
+    return sum(text in line["event"] for line in logs)
+
+
+def test_without_an_engine_the_daemon_says_so_once_and_waits(rig: Rig) -> None:
+    """Nothing is claimed before it answers, and then everything goes on by itself."""
+    rig.engine.up.clear()
+    submission = rig.submit()
+    with capture_logs() as logs:
+        rig.start(ready=False)
+        rig.wait_for(lambda: rig.engine.checks >= 2, "it asked twice")
+        assert rig.waiting_for == "the container engine"
+        assert said(logs, "not ready: waiting for the container engine") == 1
+        assert [line["reason"] for line in logs if "reason" in line] == ["no engine at unix:///nowhere; start it"]
+        assert rig.view(submission).jobs[0].state is JobState.QUEUED
+        assert not rig.store.hosts()
+        rig.engine.up.set()
+        rig.wait_done(submission)
+        assert said(logs, "the container engine is there now") == 1
+
+
+def test_without_a_database_the_daemon_says_so_once_and_waits(
+    make_rig: Callable[..., Rig], database_url: str, proxy: Proxy
+) -> None:
+    """It starts by itself when the database comes, having tried no more than once a second."""
+    rig = make_rig(database_url, proxy.url)
+    rig.board()
+    submission = rig.submit()
+    with capture_logs() as logs:
+        rig.start(ready=False)
+        rig.wait_for(lambda: rig.waiting_for == "the database", "it noticed")
+        proxy.open()
+        rig.wait_done(submission)
+    assert said(logs, "not ready: waiting for the database") == 1
+    assert said(logs, "the database is there now") == 1
+
+
+def test_without_its_schema_the_daemon_names_the_command_and_waits(
+    make_rig: Callable[..., Rig], empty_database_url: str
+) -> None:
+    """An operator who forgot `migrate` is told, and need not restart anything."""
+    rig = make_rig(empty_database_url)
+    with capture_logs() as logs:
+        rig.start(ready=False)
+        rig.wait_for(lambda: rig.waiting_for == "the database", "it noticed")
+        migrate(empty_database_url)
+        assert rig.daemon is not None
+        assert rig.daemon.readiness.ready.wait(PATIENCE_S)
+    (reason,) = [line["reason"] for line in logs if "reason" in line]
+    assert "has no schema 'runner'" in reason
+    assert "run `kernel-runner migrate`" in reason
+
+
+def test_a_daemon_told_to_stop_while_it_waits_stops(make_rig: Callable[..., Rig], database_url: str) -> None:
+    """Waiting hears the stop event."""
+    rig = make_rig(database_url)
+    rig.engine.up.clear()
+    rig.start(ready=False)
+    rig.wait_for(lambda: rig.waiting_for == "the container engine", "it waits")
+    assert rig.stop() == 0
+
+
+def test_a_run_survives_the_end_of_every_database_connection(rig: Rig) -> None:
+    """pg_terminate_backend in the middle of a run: the job is completed by its first attempt."""
+    gate = rig.evaluator.script = Gate()
+    submission = rig.submit()
+    rig.start()
+    assert gate.begun.wait(PATIENCE_S)
+    assert rig.kill_connections() >= 3
+    gate.go.set()
+    (view,) = rig.wait_done(submission)
+    assert (view.jobs[0].verdict, view.jobs[0].attempt, view.jobs[0].failures) == (Verdict.ACCEPTED, 1, 0)
+    assert len(view.jobs[0].runs) == 1
+    rig.wait_done(rig.submit())
+
+
+def test_a_result_waits_for_a_database_that_is_away(
+    make_rig: Callable[..., Rig], database_url: str, proxy: Proxy
+) -> None:
+    """The run ends while nobody answers, longer than its lease; its result is committed once, when somebody does."""
+    rig = make_rig(database_url, proxy.url)
+    rig.board()
+    proxy.open()
+    gate = rig.evaluator.script = Gate()
+    submission = rig.submit()
+    with capture_logs() as logs:
+        rig.start()
+        assert gate.begun.wait(PATIENCE_S)
+        proxy.shut()
+        gate.go.set()
+        rig.wait_for(lambda: said(logs, "database away: the result waits in memory"), "the commit failed")
+        rig.wait_for(lambda: said(logs, "heartbeat fails"), "the heartbeat failed")
+        rig.wait_for(lambda: rig.waiting_for == "the database", "the loop noticed")
+        late = "SELECT state = 'running' AND lease_expires_at < now() AS late FROM runner.job"
+        rig.wait_for(lambda: rig.sql(late)[0]["late"], "the lease expired")
+        proxy.open()
+        (view,) = rig.wait_done(submission)
+        rig.wait_for(lambda: said(logs, "heartbeat works again"), "the heartbeat is back")
+        rig.wait_for(lambda: said(logs, "listening for new jobs again"), "the listener is back")
+        rig.wait_for(lambda: rig.waiting_for is None, "the loop is back")
+    assert (view.jobs[0].verdict, view.jobs[0].attempt, len(view.jobs[0].runs)) == (Verdict.ACCEPTED, 1, 1)
+    for once in ("database away", "database back", "heartbeat fails", "not listening", "waiting for the database"):
+        assert said(logs, once) == 1, once
+
+
+def test_a_cancelled_or_failed_job_waits_for_the_database_too(
+    make_rig: Callable[..., Rig], database_url: str, proxy: Proxy
+) -> None:
+    """Not only results: an attempt that failed while the database was away is recorded as failed."""
+    rig = make_rig(database_url, proxy.url, lease_s=60.0)
+    rig.board()
+    proxy.open()
+    gate = Gate()
+
+    def script(*arguments: object) -> None:
+        gate(*arguments)  # type: ignore[arg-type]  # passed on as they came
+        raise OSError("the disk is full")
+
+    rig.evaluator.script = script  # type: ignore[assignment]  # it never returns
+    submission = rig.submit()
+    with capture_logs() as logs:
+        rig.start()
+        assert gate.begun.wait(PATIENCE_S)
+        proxy.shut()
+        gate.go.set()
+        rig.wait_for(lambda: said(logs, "database away"), "the write failed")
+        proxy.open()
+        rig.wait_for(lambda: rig.view(submission).jobs[0].failures == 1, "the failure is recorded")
+    assert rig.view(submission).jobs[0].error == "unexpected OSError: the disk is full"

@@ -1,0 +1,202 @@
+"""The way out: finish, or give back; by events in process and by signals to a process of its own."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from runner.model import JobState, Verdict
+from tests.integration.daemon.proxy import Proxy
+from tests.integration.daemon.rig import PATIENCE_S, Gate, Rig
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_stopping_finishes_the_run_and_claims_no_other(rig: Rig) -> None:
+    """Exit code 0, the result is there, the next job waits for another host."""
+    gate = rig.evaluator.script = Gate()
+    running, waiting = rig.submit(), rig.submit()
+    rig.start()
+    assert gate.begun.wait(PATIENCE_S)
+    rig.stop_event.set()
+    rig.wait_for(lambda: rig.waiting_for == "shutdown", "it drains")
+    assert not gate.cancelled.is_set()
+    gate.go.set()
+    assert rig.join() == 0
+    assert rig.view(running).jobs[0].verdict is Verdict.ACCEPTED
+    assert rig.view(waiting).jobs[0].state is JobState.QUEUED
+    assert len(rig.evaluator.seen) == 1
+    assert not rig.store.hosts()
+
+
+def test_a_draining_daemon_keeps_its_lease(rig: Rig) -> None:
+    """A cancel request still reaches a run that is being waited for."""
+    gate = rig.evaluator.script = Gate()
+    submission = rig.submit()
+    rig.start()
+    assert gate.begun.wait(PATIENCE_S)
+    rig.stop_event.set()
+    rig.wait_for(lambda: rig.waiting_for == "shutdown", "it drains")
+    rig.store.cancel(submission)
+    assert rig.join() == 0
+    assert rig.view(submission).jobs[0].state is JobState.CANCELLED
+
+
+def test_being_told_twice_gives_the_job_back_at_no_cost(rig: Rig) -> None:
+    """The run is stopped and queued again, with no failure counted."""
+    gate = rig.evaluator.script = Gate()
+    submission = rig.submit()
+    rig.start()
+    assert gate.begun.wait(PATIENCE_S)
+    rig.abort_event.set()
+    assert rig.stop() == 0
+    (job,) = rig.view(submission).jobs
+    assert (job.state, job.attempt, job.failures) == (JobState.QUEUED, 1, 0)
+
+
+def test_patience_with_a_run_ends_with_the_drain_timeout(make_rig: Callable[..., Rig], database_url: str) -> None:
+    """`drain_timeout_s` gives back what does not finish in time."""
+    rig = make_rig(database_url, drain_timeout_s=0.1)
+    rig.board()
+    gate = rig.evaluator.script = Gate()
+    submission = rig.submit()
+    rig.start()
+    assert gate.begun.wait(PATIENCE_S)
+    assert rig.stop() == 0
+    assert gate.cancelled.is_set()
+    assert rig.view(submission).jobs[0].state is JobState.QUEUED
+
+
+def test_a_job_cannot_be_given_back_to_a_database_that_is_away(
+    make_rig: Callable[..., Rig], database_url: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told twice, the daemon does not wait for the database: the lease expires and another host takes the job."""
+    monkeypatch.setattr("runner.daemon.loop.ABORT_S", 0.2)
+    rig = make_rig(database_url, proxy.url)
+    rig.board()
+    proxy.open()
+    gate = rig.evaluator.script = Gate()
+    submission = rig.submit()
+    rig.start()
+    assert gate.begun.wait(PATIENCE_S)
+    proxy.shut()
+    rig.abort_event.set()
+    assert rig.stop() == 0
+    rig.wait_for(rig.store.reclaim, "the lease expired")
+    (job,) = rig.view(submission).jobs
+    assert (job.state, job.failures) == (JobState.QUEUED, 0)
+
+
+def test_a_run_that_does_not_let_go_is_left_to_its_lease(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The daemon ends, with exit code 1, although the evaluation hears nothing."""
+    monkeypatch.setattr("runner.daemon.loop.ABORT_S", 0.1)
+    monkeypatch.setattr("runner.daemon.loop.JOIN_S", 0.1)
+    gate = rig.evaluator.script = Gate(heeds_cancel=False)
+    rig.submit()
+    rig.start()
+    assert gate.begun.wait(PATIENCE_S)
+    rig.abort_event.set()
+    assert rig.stop() == 1
+    gate.go.set()
+    assert rig.daemon is not None
+    keeper = rig.daemon._keeper
+    rig.wait_for(lambda: not keeper.held(), "the thread that was left behind ended")
+
+
+SCRIPT = """
+import sys, threading
+from pathlib import Path
+from runner.daemon.serve import _signals
+from tests.integration.daemon.rig import Gate, Rig
+
+rig = Rig(sys.argv[1])
+rig.evaluator.script = gate = Gate()
+stop, abort = threading.Event(), threading.Event()
+rig.stop_event, rig.abort_event = stop, abort
+say = lambda what: print(what, flush=True)
+threading.Thread(target=lambda: (gate.begun.wait(), say("begun")), daemon=True).start()
+threading.Thread(target=lambda: (stop.wait(), say("stopping")), daemon=True).start()
+threading.Thread(target=lambda: (sys.stdin.readline(), gate.go.set()), daemon=True).start()
+with _signals(stop, abort):
+    rig.start()
+    rig._thread.join()
+sys.exit(rig.exit_code)
+"""
+
+
+class Process:
+    """A daemon in a process of its own."""
+
+    def __init__(self, database_url: str) -> None:
+        self.child = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, database_url],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=ROOT,
+            text=True,
+        )
+
+    def expect(self, word: str) -> None:
+        """Read its output until it says that word."""
+        assert self.child.stdout is not None
+        for line in self.child.stdout:
+            if line.strip() == word:
+                return
+        raise AssertionError(f"the daemon ended without saying {word!r}")
+
+    def open_gate(self) -> None:
+        """Let its run finish."""
+        assert self.child.stdin is not None
+        self.child.stdin.write("go\n")
+        self.child.stdin.flush()
+
+
+@pytest.fixture
+def process(rig: Rig) -> Iterator[Process]:
+    """A daemon process on the rig's database."""
+    started = Process(rig.url)
+    yield started
+    started.child.kill()
+    started.child.wait()
+    for pipe in (started.child.stdin, started.child.stdout):
+        if pipe is not None:
+            pipe.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_finishes_the_run_and_exits_0(rig: Rig, process: Process, number: signal.Signals) -> None:
+    """A real process, a real signal, in the middle of a run."""
+    submission = rig.submit()
+    process.expect("begun")
+    process.child.send_signal(number)
+    process.expect("stopping")
+    process.open_gate()
+    assert process.child.wait(PATIENCE_S) == 0
+    assert rig.view(submission).jobs[0].verdict is Verdict.ACCEPTED
+
+
+def test_a_second_signal_gives_the_job_back(rig: Rig, process: Process) -> None:
+    """Twice SIGTERM: nobody opens the gate, and the job is queued again."""
+    submission = rig.submit()
+    process.expect("begun")
+    process.child.send_signal(signal.SIGTERM)
+    process.expect("stopping")
+    process.child.send_signal(signal.SIGTERM)
+    assert process.child.wait(PATIENCE_S) == 0
+    assert rig.view(submission).jobs[0].state is JobState.QUEUED
+
+
+def test_a_killed_daemons_job_is_run_by_the_next(rig: Rig, process: Process) -> None:
+    """SIGKILL in the middle of a run loses nothing but time."""
+    submission = rig.submit()
+    process.expect("begun")
+    process.child.kill()
+    rig.start()
+    (view,) = rig.wait_done(submission)
+    assert (view.jobs[0].verdict, view.jobs[0].attempt, view.jobs[0].failures) == (Verdict.ACCEPTED, 2, 0)
