@@ -12,6 +12,7 @@ import contextlib
 import io
 import math
 import queue
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -303,6 +304,10 @@ class DockerEngine:
 
     @contextlib.contextmanager
     def _client(self, timeout_s: float) -> Iterator[docker.APIClient]:
+        # First, because the HTTP client leaks its socket when it cannot connect.
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(timeout_s)
+            probe.connect(self._socket_path)
         client = self._take_idle()
         if client is None:
             version = self._api_version or "auto"

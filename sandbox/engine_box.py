@@ -183,9 +183,17 @@ class Box:
                         f" is {self._spec.python!r} a Python 3.11 or newer in image {self._spec.image[:19]}?"
                     )
 
-    def run(self, request: protocol.Request, *, on_progress: OnProgress | None, cancel: threading.Event) -> BoxReport:
-        """Send the request and hear the report for at most limits.wall_s; `cancel` is heard within CANCEL_POLL_S.
+    def run(
+        self,
+        request: protocol.Request,
+        *,
+        on_progress: OnProgress | None,
+        cancel: threading.Event,
+        wall_s: float | None = None,
+    ) -> BoxReport:
+        """Send the request and hear the report for at most `wall_s`; `cancel` is heard within CANCEL_POLL_S.
 
+        `wall_s`: None is the spec's limits.wall_s; a box that was started before its job was known gets the job's here.
         Whatever happens in the container is an ending in the outcome, not an exception. An exception of `on_progress`
         passes through.
 
@@ -202,11 +210,13 @@ class Box:
             raise EngineRefused(f"container {self.id[:12]}: the request does not fit: {error}") from error
         self._conversation.on_progress = on_progress
         started_ns = time.monotonic_ns()
-        ending, detail = self._converse(outgoing, cancel)
+        ending, detail = self._converse(outgoing, cancel, self._spec.limits.wall_s if wall_s is None else wall_s)
         counters = self._counters.read()
         if ending is Ending.COMPLETED:
             self._attachment.close_stdin()
         else:
+            # First, because the engine does not finish a kill while output waits for us to read it.
+            self._attachment.close()
             self._kill()
         wall_ns = time.monotonic_ns() - started_ns
         end = self._ended(EXIT_PATIENCE_S)
@@ -232,16 +242,16 @@ class Box:
             ),
         )
 
-    def _converse(self, outgoing: memoryview, cancel: threading.Event) -> tuple[Ending, str | None]:
+    def _converse(self, outgoing: memoryview, cancel: threading.Event, wall_s: float) -> tuple[Ending, str | None]:
         """Write and read until the end, the deadline, a cancellation or nonsense; the ending and a sentence."""
         begin = time.monotonic()
-        deadline = begin + self._spec.limits.wall_s
+        deadline = begin + wall_s
         next_counters = begin + COUNTERS_POLL_S
         with selectors.DefaultSelector() as selector:
             selector.register(self._attachment, selectors.EVENT_READ | selectors.EVENT_WRITE)
             while True:
                 now = time.monotonic()
-                over = self._over(cancel, late=now >= deadline)
+                over = self._over(cancel, late_s=wall_s if now >= deadline else None)
                 if over is not None:
                     return over
                 if now >= next_counters:
@@ -261,14 +271,14 @@ class Box:
                     if not more and self._conversation.end is None:
                         return Ending.DIED, self._sentence("the container ended without an 'end' frame")
 
-    def _over(self, cancel: threading.Event, *, late: bool) -> tuple[Ending, str | None] | None:
+    def _over(self, cancel: threading.Event, *, late_s: float | None) -> tuple[Ending, str | None] | None:
         """The ending, if there is a reason to stop listening."""
         if self._conversation.end is not None:
             return Ending.COMPLETED, self._sentence(None)
         if cancel.is_set():
             return Ending.CANCELLED, self._sentence("cancelled")
-        if late:
-            return Ending.DEADLINE, self._sentence(f"killed after {self._spec.limits.wall_s:g} s of wall time")
+        if late_s is not None:
+            return Ending.DEADLINE, self._sentence(f"killed after {late_s:g} s of wall time")
         return None
 
     def _listen(self) -> bool:

@@ -242,7 +242,7 @@ def violations(spec: SandboxSpec, facts: Mapping[str, Any]) -> list[str]:
     gVisor (`runsc`) filters system calls outside the container, so no seccomp mode shows inside.
     """
     mounts = {mount["target"]: mount for mount in facts["mounts"]}
-    expected = {
+    expected: dict[str, tuple[Any, Any]] = {
         "uid": (facts["uid"], 0),
         "effective capabilities": (int(facts["cap_eff"], 16), CAPABILITY_BITS),
         "bounding capabilities": (int(facts["cap_bnd"], 16), CAPABILITY_BITS),
@@ -256,8 +256,10 @@ def violations(spec: SandboxSpec, facts: Mapping[str, Any]) -> list[str]:
     for bind in spec.binds:
         expected[f"bind {bind.target} read-only"] = (_option(mounts, bind.target, "ro"), True)
     for fs in spec.tmpfs:
-        kind = mounts.get(fs.target, {}).get("type")
-        expected[f"tmpfs {fs.target}"] = (kind, "tmpfs")
+        mount = mounts.get(fs.target, {})
+        # Some runtimes give a tmpfs the mode of the directory it covers, whatever was asked for.
+        seen = (mount.get("type"), mount.get("uid"), mount.get("gid"), mount.get("mode"))
+        expected[f"type, uid, gid, mode of {fs.target}"] = (seen, ("tmpfs", fs.uid, fs.gid, fs.mode))
         expected[f"tmpfs {fs.target} nosuid"] = (_option(mounts, fs.target, "nosuid"), True)
     return [
         f"{what} is {found!r}, expected {wanted!r}" for what, (found, wanted) in expected.items() if found != wanted
@@ -269,5 +271,5 @@ def _is_idle(name: str) -> bool:
     return name in {"lo", "tunl0", "sit0", "ip6tnl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "ip6gre0"}
 
 
-def _option(mounts: Mapping[str, Mapping[str, str]], target: str, option: str) -> bool:
+def _option(mounts: Mapping[str, Mapping[str, Any]], target: str, option: str) -> bool:
     return target in mounts and option in mounts[target]["options"].split(",")

@@ -30,7 +30,18 @@ _WRITABLE = ("/work", "/judge", "/tmp", "/var/tmp", "/run", "/dev", "/proc", "/s
 _MOVED = "/opt/kernel-runner/environment"
 #: What a distribution may keep below the root as a link into /usr, or as a directory of its own.
 _ROOT_NAMES = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-_MOUNT_POINTS = ("dev", "proc", "sys", "tmp", "run", "var/tmp", "usr", "work", "judge", "kernel-runner")
+#: With their modes: a runtime may give a memory file system the mode of the directory it covers.
+_MOUNT_POINTS = {
+    "dev": 0o755,
+    "proc": 0o755,
+    "sys": 0o755,
+    "run": 0o755,
+    "tmp": 0o1777,
+    "var/tmp": 0o1777,
+    "work": 0o700,
+    "judge": 0o700,
+    "kernel-runner": 0o755,
+}
 _COPIED = ("etc/ld.so.cache", "etc/ld.so.conf")
 _COPIED_FOLDERS = ("etc/alternatives", "etc/ld.so.conf.d")
 
@@ -211,10 +222,11 @@ class _Archive:
     def __init__(self) -> None:
         self._members: dict[str, tuple[tarfile.TarInfo, bytes]] = {}
 
-    def directory(self, name: str) -> None:
-        """A directory with its parents, 0755: judge and worker must get through."""
-        for path in [*reversed(Path(name).parents[:-1]), Path(name)]:
-            self._members.setdefault(str(path), (_info(str(path), tarfile.DIRTYPE, 0o755), b""))
+    def directory(self, name: str, mode: int = 0o755) -> None:
+        """A directory; its parents get 0755, because judge and worker must get through."""
+        for parent in reversed(Path(name).parents[:-1]):
+            self._members.setdefault(str(parent), (_info(str(parent), tarfile.DIRTYPE, 0o755), b""))
+        self._members.setdefault(name, (_info(name, tarfile.DIRTYPE, mode), b""))
 
     def link(self, name: str, target: str) -> None:
         """A symbolic link."""
@@ -262,8 +274,8 @@ def _root(folders: tuple[str, ...]) -> _Archive:
     archive = _Archive()
     for folder in folders:
         archive.directory(_inside(folder, folders).lstrip("/"))
-    for name in _MOUNT_POINTS:
-        archive.directory(name)
+    for name, mode in _MOUNT_POINTS.items():
+        archive.directory(name, mode)
     for path in (Path("/", name) for name in _ROOT_NAMES):
         if path.is_symlink():
             archive.copy(path)

@@ -95,14 +95,24 @@ def facts() -> dict[str, Any]:
     }
 
 
-def _mounts() -> list[dict[str, str]]:
-    """Mount point, file system type and the mount's own options, per mount."""
+def _mounts() -> list[dict[str, Any]]:
+    """Mount point, file system type, the mount's own options, and who may use its root, per mount."""
     found = []
     for entry in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
         left, _, right = entry.partition(" - ")
         fields, tail = left.split(), right.split()
         if len(fields) > 5 and tail:
-            found.append({"target": fields[4], "type": tail[0], "options": fields[5]})
+            top = Path(fields[4]).stat()
+            found.append(
+                {
+                    "target": fields[4],
+                    "type": tail[0],
+                    "options": fields[5],
+                    "mode": stat.S_IMODE(top.st_mode),
+                    "uid": top.st_uid,
+                    "gid": top.st_gid,
+                }
+            )
     return found
 
 

@@ -57,22 +57,16 @@ class Pair:
                 stdin=judge_stdin,
                 stdout=judge_stdout,
                 stderr=judge_stderr,
-                keep=(judge_end.fileno(), out_read, err_read),
+                more=(judge_end.fileno(), out_read, err_read),
             ),
-            env=box.judge_environment(
-                {
-                    "KR_WORKER_FD": str(judge_end.fileno()),
-                    "KR_WORKER_STDOUT_FD": str(out_read),
-                    "KR_WORKER_STDERR_FD": str(err_read),
-                }
-            ),
+            env=box.judge_environment({"KR_WORKER_FD": "3", "KR_WORKER_STDOUT_FD": "4", "KR_WORKER_STDERR_FD": "5"}),
             reaper=self._reaper,
         )
         self._worker_pid = spawn(
             box.worker_argv,
             account=box.worker,
-            plumbing=Plumbing(stdin=null, stdout=out_write, stderr=err_write, keep=(worker_end.fileno(),)),
-            env=box.worker_environment({"KR_JUDGE_FD": str(worker_end.fileno())}),
+            plumbing=Plumbing(stdin=null, stdout=out_write, stderr=err_write, more=(worker_end.fileno(),)),
+            env=box.worker_environment({"KR_JUDGE_FD": "3"}),
             reaper=self._reaper,
         )
         judge_end.close()

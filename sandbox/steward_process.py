@@ -10,6 +10,7 @@ Standard library only: this runs inside the container.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
 import signal
@@ -54,12 +55,13 @@ class Account:
 
 @dataclass(frozen=True, kw_only=True)
 class Plumbing:
-    """The descriptors a new process gets; every other one is closed."""
+    """The descriptors a new process gets, in the order of their numbers there; every other one is closed."""
 
     stdin: int
     stdout: int
     stderr: int
-    keep: tuple[int, ...] = ()
+    #: Become 3, 4, 5, ...: low numbers, because a POSIX shell can only redirect to one digit.
+    more: tuple[int, ...] = ()
 
 
 class Reaper:
@@ -158,17 +160,13 @@ def _default_signals() -> None:
 def _connect(plumbing: Plumbing) -> None:
     """Put the descriptors in place and close all others.
 
-    The sources are above 2 (the steward keeps 0, 1 and 2 open), so no dup2 overwrites a later source.
+    All are first copied above every target, so that no dup2 overwrites a later source.
     """
-    os.dup2(plumbing.stdin, 0)
-    os.dup2(plumbing.stdout, 1)
-    os.dup2(plumbing.stderr, 2)
-    low = 3
-    for fd in sorted(plumbing.keep):
-        os.closerange(low, fd)
-        os.set_inheritable(fd, True)
-        low = fd + 1
-    os.closerange(low, os.sysconf("SC_OPEN_MAX"))
+    sources = (plumbing.stdin, plumbing.stdout, plumbing.stderr, *plumbing.more)
+    copies = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 64) for fd in sources]
+    for target, fd in enumerate(copies):
+        os.dup2(fd, target)
+    os.closerange(len(sources), os.sysconf("SC_OPEN_MAX"))
 
 
 def _become(account: Account) -> None:

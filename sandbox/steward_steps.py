@@ -283,14 +283,11 @@ class _Runner:
         stderr = streams.open(streams.stderr.add)
         ours = [null, stdout, stderr]
         env = self.box.worker_environment(step.env)
-        keep: tuple[int, ...] = ()
         if step.result_pipe:
-            result = streams.open(streams.result.add)
-            ours.append(result)
-            keep = (result,)
-            env["POPCORN_FD"] = str(result)
+            ours.append(streams.open(streams.result.add))
+            env["POPCORN_FD"] = "3"
         try:
-            plumbing = Plumbing(stdin=null, stdout=stdout, stderr=stderr, keep=keep)
+            plumbing = Plumbing(stdin=null, stdout=stdout, stderr=stderr, more=tuple(ours[3:]))
             return spawn(step.argv, account=self.box.worker, plumbing=plumbing, env=env, reaper=self.reaper)
         finally:
             for fd in ours:

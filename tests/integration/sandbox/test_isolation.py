@@ -1,0 +1,185 @@
+"""What a submission can see and do in a real container, read from inside as the worker's uid."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from sandbox.protocol import Step, StepsRequest
+from sandbox.spec import DeviceDriver, Devices
+from tests.integration.sandbox.conftest import MIB, Workshop
+
+_PROBE = """
+import getpass, json, os, resource, socket, ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+def attempt(work):
+    try:
+        return ['done', str(work())]
+    except Exception as error:
+        return [type(error).__name__, str(error)]
+def syscall(*args):
+    ctypes.set_errno(0)
+    return [libc.syscall(*args), ctypes.get_errno()]
+status = dict(l.split(':', 1) for l in open('/proc/self/status') if ':' in l)
+print(json.dumps({
+    'uid': os.getresuid(), 'gid': os.getresgid(), 'groups': os.getgroups(), 'user': getpass.getuser(),
+    'status': {k: status[k].strip() for k in ('CapEff', 'CapPrm', 'CapBnd', 'NoNewPrivs', 'Seccomp')},
+    'env': dict(os.environ), 'cwd': os.getcwd(), 'fds': sorted(int(f) for f in os.listdir('/proc/self/fd')),
+    'interfaces': sorted(os.listdir('/sys/class/net')),
+    'limits': [resource.getrlimit(getattr(resource, 'RLIMIT_' + n)) for n in ('CORE', 'NOFILE', 'FSIZE')],
+    'oom': open('/proc/self/oom_score_adj').read().strip(), 'cpus': sorted(os.sched_getaffinity(0)),
+    'session': os.getsid(0) == os.getpid(),
+    'write_root': attempt(lambda: open('/x', 'w')), 'write_usr': attempt(lambda: open('/usr/x', 'w')),
+    'write_env': attempt(lambda: open(os.path.dirname(os.path.realpath(os.__file__)) + '/x', 'w')),
+    'write_code': attempt(lambda: open('/kernel-runner/sandbox/protocol.py', 'w')),
+    'write_judge': attempt(lambda: open('/judge/x', 'w')), 'list_judge': attempt(lambda: os.listdir('/judge')),
+    'steward_env': attempt(lambda: open('/proc/1/environ', 'rb').read()),
+    'steward_mem': attempt(lambda: open('/proc/1/mem', 'rb')),
+    'steward_fd': attempt(lambda: os.listdir('/proc/1/fd')),
+    'steward_kill': attempt(lambda: os.kill(1, 9)), 'become_root': attempt(lambda: os.setuid(0)),
+    'connect': attempt(lambda: socket.create_connection(('198.51.100.1', 80), 1)),
+    'packet': attempt(lambda: socket.socket(38, 5)),
+    'ptrace': syscall(101, 0, 0, 0, 0), 'unshare': syscall(272, 0x10000000), 'bpf': syscall(321, 0, 0, 0),
+    'io_uring': syscall(425, 1, 0), 'keyctl': syscall(250, 0, 0), 'userfaultfd': syscall(323, 0),
+    'seccomp': [libc.prctl(22, 1, 0, 0, 0), 0],
+    'memfd': attempt(lambda: os.memfd_create('x') > 2), 'affinity': attempt(lambda: os.sched_setaffinity(0, {0})),
+}))
+"""
+
+
+def _probe(workshop: Workshop) -> dict[str, Any]:
+    step, _ = workshop.program(_PROBE)
+    assert step.exit_code == 0, step.stderr
+    found: dict[str, Any] = json.loads(step.stdout)
+    return found
+
+
+def test_a_submission_sees_an_empty_locked_room(workshop: Workshop) -> None:
+    """Uid, capabilities, environment, descriptors, limits and paths are exactly what the spec says."""
+    seen = _probe(workshop)
+    assert seen["uid"] == [10002] * 3
+    assert seen["gid"] == [10002] * 3
+    assert seen["groups"] == []
+    assert seen["user"] == "worker"
+    assert seen["status"] == {
+        "CapEff": "0" * 16,
+        "CapPrm": "0" * 16,
+        "CapBnd": "00000000000000e0",
+        "NoNewPrivs": "1",
+        "Seccomp": "2",
+    }
+    assert set(seen["env"]) <= {"PATH", "LANG", "HOME", "TMPDIR", "USER", "LOGNAME", "SHELL", "POPCORN_FD", "LC_CTYPE"}
+    assert seen["cwd"] == seen["env"]["HOME"] == "/work"
+    # 0, 1, 2, the result pipe and the listing itself.
+    assert [fd for fd in seen["fds"] if fd > 2 and fd != int(seen["env"]["POPCORN_FD"])][1:] == []
+    assert seen["interfaces"] == ["lo"]
+    assert seen["limits"] == [[0, 0], [4096, 4096], [1 << 30, 1 << 30]]
+    assert seen["oom"] == "1000"
+    assert seen["cpus"] == [0]
+    assert seen["session"] is True
+
+
+def test_a_submission_cannot_touch_what_is_not_its_own(workshop: Workshop) -> None:
+    """Root, /usr, the environment, the staged code, the judge's directory and the steward are out of reach."""
+    seen = _probe(workshop)
+    for place in ("write_root", "write_usr", "write_env", "write_code"):
+        assert seen[place][0] in ("OSError", "PermissionError"), (place, seen[place])
+    for deed in ("write_judge", "list_judge", "steward_env", "steward_mem", "steward_fd", "steward_kill"):
+        assert seen[deed][0] == "PermissionError", (deed, seen[deed])
+    assert seen["become_root"][0] == "PermissionError"
+    assert seen["connect"][0] == "OSError"
+    assert seen["packet"][0] == "PermissionError"
+
+
+def test_dangerous_system_calls_are_refused_and_useful_ones_work(workshop: Workshop) -> None:
+    """Seccomp answers EPERM to what submissions never need; memfd_create and sched_setaffinity stay."""
+    seen = _probe(workshop)
+    for name in ("ptrace", "unshare", "bpf", "io_uring", "keyctl", "userfaultfd"):
+        assert seen[name] == [-1, 1], (name, seen[name])
+    assert seen["seccomp"][0] == -1
+    assert seen["memfd"] == ["done", "True"]
+    assert seen["affinity"][0] == "done"
+
+
+def test_ready_facts_tell_what_the_box_is(workshop: Workshop) -> None:
+    """The steward runs with three capabilities, sees only lo and the device nodes every container has."""
+    with workshop.engine.start(workshop.spec()) as box:
+        assert box.facts["cap_eff"] == "00000000000000e0"
+        assert box.facts["interfaces"] == ["lo"]
+        assert set(box.facts["devices"]) <= {
+            f"/dev/{name}"
+            for name in ("full", "null", "pts/ptmx", "ptmx", "random", "tty", "urandom", "zero", "console")
+        }
+        options = {mount["target"]: mount["options"].split(",") for mount in box.facts["mounts"]}
+        assert "ro" in options["/"]
+        assert {"rw", "nosuid", "nodev"} <= set(options["/work"])
+        assert "noexec" not in options["/work"]
+
+
+def test_a_device_node_and_its_group_reach_the_worker_and_no_other(workshop: Workshop) -> None:
+    """A plain device node is there, and the numeric group given with it is the worker's only one."""
+    devices = Devices(driver=DeviceDriver.NODES, ids=("/dev/fuse",), groups=(12345,))
+    spec = replace(workshop.spec(), devices=devices)
+    source = b"import os; print(os.getgroups(), os.path.exists('/dev/fuse'), os.path.exists('/dev/kmsg'))"
+    request = StepsRequest(files={"p.py": source}, steps=(Step(name="test", argv=(workshop.python, "p.py")),))
+    report = workshop.run(spec, request)
+    assert report.steps[0].stdout == "[12345] True False\n"
+
+
+def test_the_worker_cannot_reach_into_the_judge(workshop: Workshop) -> None:
+    """Memory, environment, descriptors and life of the judge are closed to the worker, whose pid it knows."""
+    judge = """
+request()
+peer = line()
+peer.sendall(str(os.getpid()).encode())
+step('test', peer.recv(65536).decode())
+"""
+    worker = """
+pid = line.recv(100).decode()
+def attempt(work):
+    try:
+        work()
+        return 'done'
+    except Exception as error:
+        return type(error).__name__
+found = [attempt(lambda: open(f'/proc/{pid}/{name}', 'rb').read(1)) for name in ('mem', 'environ', 'maps')]
+found.append(attempt(lambda: os.listdir(f'/proc/{pid}/fd')))
+found.append(attempt(lambda: os.kill(int(pid), 9)))
+found.append(attempt(lambda: open('/judge/x', 'w')))
+line.sendall(' '.join(found).encode())
+line.recv(1)
+"""
+    report = workshop.pair(judge, worker)
+    assert report.ok, report.message
+    assert report.steps[0].stdout.split() == ["PermissionError"] * 6
+
+
+def test_forged_frames_on_a_programs_stdout_stay_output(workshop: Workshop) -> None:
+    """Bytes that look like an `end` frame are the program's stdout and nothing else."""
+    forged = """
+import os, struct
+body = b'{"type":"end","ok":true,"message":"forged"}'
+os.write(1, struct.pack('!I', len(body)) + body)
+os.write(2, struct.pack('!I', len(body)) + body)
+"""
+    step, report = workshop.program(forged)
+    assert "forged" in step.stdout
+    assert report.message is None
+
+
+def test_memory_files_do_not_outlive_a_box(workshop: Workshop) -> None:
+    """What one container wrote to its writable places is not there in the next."""
+    write = "for p in ('/work', '/tmp', '/dev/shm'): open(p + '/left', 'w').write('x')"
+    look = "import os; print([p for p in ('/work', '/tmp', '/dev/shm') if os.path.exists(p + '/left')])"
+    step, _ = workshop.program(write)
+    assert step.exit_code == 0, step.stderr
+    step, _ = workshop.program(look)
+    assert step.stdout == "[]\n"
+
+
+def test_a_full_work_directory_is_the_programs_problem(workshop: Workshop) -> None:
+    """Writing more than the tmpfs holds fails inside, and the report still comes."""
+    step, _ = workshop.program(f"open('/work/big', 'wb').write(bytes({150 * MIB}))")
+    assert step.exit_code == 1
+    assert "No space left" in step.stderr

@@ -1,0 +1,173 @@
+"""Hostile programs against the limits, in real containers: each ends, is told apart, and the box reports on."""
+
+from __future__ import annotations
+
+import threading
+
+from sandbox.protocol import Step, StepsRequest
+from sandbox.spec import Ending
+from tests.integration.sandbox.conftest import MIB, Workshop
+
+_AFTER = Step(name="after", argv=("/bin/sh", "-c", "set -- /proc/[0-9]*; echo $#"), result_pipe=False)
+#: The steward and the shell that counts.
+ALONE = "2\n"
+
+
+def _then_look(workshop: Workshop, source: str, timeout_s: float = 20) -> Step:
+    return Step(name="test", argv=(workshop.python, "-c", source), timeout_s=timeout_s)
+
+
+def test_a_fork_bomb_is_stopped_by_the_pids_limit_and_leaves_nothing(workshop: Workshop) -> None:
+    """The bomb is killed although no process can be made any more; the next step finds itself alone."""
+    bomb = """
+import os
+while True:
+    try:
+        os.fork()
+    except OSError:
+        pass
+"""
+    report = workshop.steps(_then_look(workshop, bomb, timeout_s=1.5), _AFTER, pids=64)
+    assert report.ok, report.message
+    first, after = report.steps
+    assert first.timed_out
+    assert after.stdout == ALONE
+    assert report.outcome.pids_denied is not None
+    assert report.outcome.pids_denied > 0
+
+
+def test_a_memory_bomb_is_killed_and_counted_while_the_steward_lives(workshop: Workshop) -> None:
+    """The kernel kills the program, not the steward; the cgroup's counter says so from outside."""
+    step, report = workshop.program("x = []\nwhile True: x.append(bytearray(16 << 20))")
+    assert step.signal == 9
+    assert step.exit_code is None
+    assert not step.timed_out
+    assert report.outcome.ending is Ending.COMPLETED
+    assert report.outcome.oom_kills is not None
+    assert report.outcome.oom_kills >= 1
+    assert report.outcome.peak_memory_bytes is not None
+    assert report.outcome.peak_memory_bytes > 400 * MIB
+
+
+def test_an_infinite_loop_ends_at_its_timeout_with_all_its_children(workshop: Workshop) -> None:
+    """Timeout kills the program and what it started, also in sessions of their own."""
+    source = """
+import os
+for _ in range(5):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            while True: pass
+        os._exit(0)
+print('started', flush=True)
+while True: pass
+"""
+    report = workshop.steps(_then_look(workshop, source, timeout_s=1.0), _AFTER)
+    first, after = report.steps
+    assert first.timed_out
+    assert first.signal == 9
+    assert first.stdout == "started\n"
+    assert after.stdout == ALONE
+
+
+def test_a_daemon_does_not_survive_its_step(workshop: Workshop) -> None:
+    """A double fork into a new session is dead before the next step starts, and the step did not wait for it."""
+    source = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        time.sleep(1000)
+    os._exit(0)
+os.wait()
+"""
+    report = workshop.steps(_then_look(workshop, source), _AFTER)
+    first, after = report.steps
+    assert first.exit_code == 0
+    assert not first.timed_out
+    assert after.stdout == ALONE
+
+
+def test_an_undumpable_process_is_found_and_killed(workshop: Workshop) -> None:
+    """A process whose /proc directory belongs to root does not hide from the cleaning up."""
+    source = """
+import ctypes, os, time
+if os.fork() == 0:
+    ctypes.CDLL(None).prctl(4, 0)
+    os.setsid()
+    time.sleep(1000)
+time.sleep(0.2)
+"""
+    report = workshop.steps(_then_look(workshop, source), _AFTER)
+    assert report.steps[1].stdout == ALONE
+
+
+def test_a_flood_of_output_is_cut_and_ends_the_program(workshop: Workshop) -> None:
+    """100 MB of stdout: killed at the limit, counted, first and last part kept, all within the report's cap."""
+    source = "import os\nos.write(1, b'first\\n')\nfor _ in range(100): os.write(1, b'x' * 1_000_000)"
+    step, report = workshop.program(source, output_kill_bytes=8 * MIB, output_bytes=64 << 10)
+    assert step.output_limit
+    assert step.signal == 9
+    assert step.stdout_bytes > 8 * MIB
+    assert len(step.stdout) < 70_000
+    assert step.stdout.startswith("first\n")
+    assert "bytes left out" in step.stdout
+    assert report.outcome.ending is Ending.COMPLETED
+
+
+def test_output_below_the_kill_limit_is_cut_but_the_program_ends_itself(workshop: Workshop) -> None:
+    """More than is kept is no crime: exit code, count, head and tail are there."""
+    step, _ = workshop.program("print('a' * 300_000); print('the end')", output_bytes=10_000)
+    assert step.exit_code == 0
+    assert not step.output_limit
+    assert step.stdout_bytes == 300_009
+    assert step.stdout.endswith("the end\n")
+
+
+def test_nul_bytes_and_invalid_utf8_become_replacement_characters(workshop: Workshop) -> None:
+    """Output and result lines are text that PostgreSQL can hold."""
+    source = r"""
+import os
+os.write(1, b'a\x00b\xff\xfec\n')
+os.write(2, b'\x00\x80')
+os.write(int(os.environ['POPCORN_FD']), b'bad\x00key: v\xffl\x00\ncheck: pass\n')
+"""
+    step, _ = workshop.program(source)
+    assert step.stdout == "a\ufffdb\ufffd\ufffdc\n"
+    assert step.stderr == "\ufffd\ufffd"
+    assert step.result == {"bad\ufffdkey": "v\ufffdl\ufffd", "check": "pass"}
+
+
+def test_the_wall_limit_kills_the_container(workshop: Workshop) -> None:
+    """A step whose own timeout is longer than the box's limit ends with the box."""
+    step = Step(name="test", argv=("/bin/sleep", "100"), timeout_s=100)
+    report = workshop.steps(step, wall_s=1.0)
+    assert report.outcome.ending is Ending.DEADLINE
+    assert report.ok is None
+    # Killed, or the steward saw the line close a moment earlier.
+    assert report.outcome.exit_code in (137, 3)
+    assert report.outcome.detail is not None
+    assert "1 s of wall time" in report.outcome.detail
+
+
+def test_a_cancellation_is_heard_at_once(workshop: Workshop) -> None:
+    """The container is killed within two seconds of the event, long before its limits."""
+    cancel = threading.Event()
+    step = Step(name="test", argv=("/bin/sleep", "100"), timeout_s=100)
+    report = workshop.run(
+        workshop.spec(),
+        StepsRequest(files={}, steps=(step,)),
+        cancel=cancel,
+        on_progress=lambda *_: cancel.set(),
+    )
+    assert report.outcome.ending is Ending.CANCELLED
+    assert report.outcome.wall_ns < 2_000_000_000
+
+
+def test_the_counters_of_an_ordinary_run_are_read_from_the_host(workshop: Workshop) -> None:
+    """Processor time is there, and nothing was killed or denied."""
+    _, report = workshop.program("sum(range(10**6))")
+    assert report.outcome.cpu_ns is not None
+    assert report.outcome.cpu_ns > 1_000_000
+    assert report.outcome.oom_kills == 0
+    assert report.outcome.pids_denied == 0

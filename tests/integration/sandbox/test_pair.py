@@ -1,0 +1,170 @@
+"""Boot kind `pair` in real containers: a judge and a worker written for the test, joined by the steward."""
+
+from __future__ import annotations
+
+import json
+
+from sandbox.spec import Ending
+from tests.integration.sandbox.conftest import Workshop
+
+
+def test_request_frames_and_socketpair_work(workshop: Workshop) -> None:
+    """The judge gets the payload, talks to the worker, and its progress, step and artifact frames come back."""
+    judge = """
+payload = request()
+peer = line()
+peer.sendall(payload['question'].encode())
+answer = peer.recv(100).decode()
+say('progress', phase='test', done=1, total=2)
+step('test', answer)
+say('artifact', name='trace', media_type='text/plain', data_b64='aGk=')
+"""
+    worker = "line.sendall(line.recv(100)[::-1]); line.recv(1)"
+    report = workshop.pair(judge, worker, payload={"question": "abc"})
+    assert report.ok, report.message
+    assert report.steps[0].stdout == "cba"
+    assert report.artifacts == (("trace", "text/plain", b"hi"),)
+    assert report.outcome.ending is Ending.COMPLETED
+
+
+def test_a_memfd_passes_between_the_two_uids(workshop: Workshop) -> None:
+    """The judge hands a memory file to the worker; what the worker maps and writes, the judge reads."""
+    judge = """
+import mmap
+request()
+fd = os.memfd_create('buffer')
+os.ftruncate(fd, 4096)
+peer = line()
+socket.send_fds(peer, [b'x'], [fd])
+peer.recv(1)
+step('test', mmap.mmap(fd, 4096)[:5].decode())
+"""
+    worker = """
+import mmap
+_, fds, _, _ = socket.recv_fds(line, 1, 1)
+mmap.mmap(fds[0], 4096)[:5] = b'hello'
+line.sendall(b'y')
+line.recv(1)
+"""
+    report = workshop.pair(judge, worker)
+    assert report.ok, report.message
+    assert report.steps[0].stdout == "hello"
+
+
+def test_the_worker_gets_one_descriptor_and_its_output_goes_to_the_judge(workshop: Workshop) -> None:
+    """Worker: socket, /dev/null, two pipes. Judge: reads those pipes; homes and environments are apart."""
+    judge = """
+request()
+peer = line()
+peer.recv(1)
+out = os.read(int(os.environ['KR_WORKER_STDOUT_FD']), 65536).decode()
+err = os.read(int(os.environ['KR_WORKER_STDERR_FD']), 65536).decode()
+step('test', json.dumps({'out': json.loads(out), 'err': err, 'me': [os.getuid(), os.getcwd(), os.environ['TMPDIR']]}))
+"""
+    worker = """
+import json
+fds = []
+for fd in range(256):
+    try:
+        fds.append(os.readlink(f'/proc/self/fd/{fd}').split(':')[0])
+    except FileNotFoundError:
+        pass
+print(json.dumps({'fds': fds, 'uid': os.getuid(), 'cwd': os.getcwd(),
+                  'oom': open('/proc/self/oom_score_adj').read().strip(),
+                  'kr': [k for k in os.environ if k[:3] == 'KR_']}), flush=True)
+print('to stderr', file=sys.stderr, flush=True)
+line.sendall(b'x')
+line.recv(1)
+"""
+    report = workshop.pair(judge, worker)
+    assert report.ok, report.message
+    seen = json.loads(report.steps[0].stdout)
+    assert seen["me"] == [10001, "/judge", "/judge"]
+    assert seen["err"] == "to stderr\n"
+    assert seen["out"]["uid"] == 10002
+    assert seen["out"]["cwd"] == "/work"
+    assert seen["out"]["oom"] == "1000"
+    assert seen["out"]["kr"] == ["KR_JUDGE_FD"]
+    assert seen["out"]["fds"] == ["/dev/null", "pipe", "pipe", "socket"]
+
+
+def test_the_judge_hears_how_the_worker_ended_and_its_daemons_are_dead(workshop: Workshop) -> None:
+    """After the worker's exit its leftovers are killed; then comes `worker_exit`, once."""
+    judge = """
+request()
+line().sendall(b'go')
+step('test', json.dumps([hear(), sum(1 for p in os.listdir('/proc') if p.isdigit())]))
+"""
+    worker = """
+line.recv(2)
+if os.fork() == 0:
+    os.setsid()
+    time.sleep(1000)
+os.kill(os.getpid(), 11)
+"""
+    report = workshop.pair(judge, worker)
+    assert report.ok, report.message
+    exit_frame, processes = json.loads(report.steps[0].stdout)
+    assert exit_frame == {"type": "worker_exit", "exit_code": None, "signal": 11}
+    # The steward and the judge.
+    assert processes == 2
+
+
+def test_an_oom_kill_of_the_worker_is_counted_while_the_judge_lives(workshop: Workshop) -> None:
+    """The kernel takes the worker first; the judge reports, and the outcome counts the kill."""
+    judge = "request(); line().sendall(b'go'); step('test', hear()['signal'])"
+    worker = "line.recv(2)\nx = []\nwhile True: x.append(bytearray(16 << 20))"
+    report = workshop.pair(judge, worker)
+    assert report.ok, report.message
+    assert report.steps[0].stdout == "9"
+    assert report.outcome.oom_kills is not None
+    assert report.outcome.oom_kills >= 1
+
+
+def test_a_judge_that_fails_ends_the_run_with_its_stderr(workshop: Workshop) -> None:
+    """Exit code and last words of the judge are in the message; ok is false."""
+    report = workshop.pair("request(); sys.exit('reference.py: no such thing')")
+    assert report.ok is False
+    assert report.message is not None
+    assert "exit code 1" in report.message
+    assert "no such thing" in report.message
+
+
+def test_a_judge_that_dies_before_the_request_is_told(workshop: Workshop) -> None:
+    """A judge that cannot start ends the run although nobody asked it anything."""
+    report = workshop.pair("raise RuntimeError('cannot import')")
+    assert report.ok is False
+    assert "cannot import" in (report.message or "")
+
+
+def test_a_judge_may_not_say_end_or_ready(workshop: Workshop) -> None:
+    """Frames other than progress, step and artifact, and frames that lack a key, end the run as a broken harness."""
+    report = workshop.pair("request(); say('end', ok=True, message=None)")
+    assert report.ok is False
+    assert "found 'end'" in (report.message or "")
+    report = workshop.pair("request(); say('step', name='x')")
+    assert report.ok is False
+    assert "lacks 'command'" in (report.message or "")
+
+
+def test_a_judge_that_ends_within_a_frame_is_told(workshop: Workshop) -> None:
+    """Half a frame is no report."""
+    report = workshop.pair("request(); os.write(1, b'\\0\\0\\1\\0abc')")
+    assert report.ok is False
+    assert "within a frame" in (report.message or "")
+
+
+def test_a_judge_that_hangs_meets_the_wall_limit(workshop: Workshop) -> None:
+    """The engine ends what nobody inside ends; frames that came before are kept."""
+    report = workshop.pair("request(); step('test', 'early'); os.read(0, 1)", wall_s=1.5)
+    assert report.outcome.ending is Ending.DEADLINE
+    assert [step.stdout for step in report.steps] == ["early"]
+
+
+def test_a_worker_that_floods_its_output_blocks_only_itself(workshop: Workshop) -> None:
+    """A judge that does not read the worker's pipes is not disturbed by a full one."""
+    judge = "request(); peer = line(); peer.recv(1); step('test', 'fine')"
+    worker = "line.sendall(b'x')\nwhile True: os.write(1, b'y' * 65536)"
+    report = workshop.pair(judge, worker)
+    assert report.ok, report.message
+    assert report.steps[0].stdout == "fine"
