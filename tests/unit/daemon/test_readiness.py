@@ -1,0 +1,66 @@
+"""Readiness: said once per state, to the log and to the service manager."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from runner.daemon.readiness import Readiness
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[tuple[str, socket.socket]]:
+    """A service manager's socket: its address and its end."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:
+        end.bind(str(tmp_path / "notify"))
+        end.settimeout(10)
+        yield str(tmp_path / "notify"), end
+
+
+def test_the_service_manager_hears_every_change(manager: tuple[str, socket.socket]) -> None:
+    """READY only the first time it works, STATUS always on one line, STOPPING at the end."""
+    address, end = manager
+    readiness = Readiness(address)
+    readiness.not_ready("the database", reason="connection\nrefused")
+    assert end.recv(4096) == b"STATUS=not ready: waiting for the database: connection refused"
+    readiness.working("serving 1 x CPU")
+    assert end.recv(4096) == b"READY=1\nSTATUS=serving 1 x CPU"
+    readiness.not_ready("the database", reason="gone")
+    assert end.recv(4096) == b"STATUS=not ready: waiting for the database: gone"
+    readiness.working("serving 1 x CPU")
+    assert end.recv(4096) == b"STATUS=serving 1 x CPU"
+    readiness.stopping("nothing is running")
+    assert end.recv(4096) == b"STOPPING=1\nSTATUS=nothing is running"
+
+
+def test_an_abstract_socket_is_understood() -> None:
+    """Systemd may hand out a name that starts with @."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:
+        end.bind("\0kernel-runner-test-readiness")
+        end.settimeout(10)
+        Readiness("@kernel-runner-test-readiness").working("x")
+        assert end.recv(4096) == b"READY=1\nSTATUS=x"
+
+
+def test_a_state_is_logged_once_however_often_it_is_found() -> None:
+    """A thousand failed attempts are one line."""
+    with capture_logs() as logs:
+        readiness = Readiness()
+        for _ in range(3):
+            readiness.not_ready("the database", reason="connection refused")
+        assert (readiness.ready.is_set(), readiness.waiting_for) == (False, "the database")
+        for _ in range(3):
+            readiness.working("serving")
+        assert (readiness.ready.is_set(), readiness.waiting_for) == (True, None)
+    assert [line["event"] for line in logs] == ["not ready: waiting for the database", "ready"]
+
+
+def test_a_service_manager_that_is_gone_stops_nothing(tmp_path: Path) -> None:
+    """Telling is best effort."""
+    with capture_logs() as logs:
+        Readiness(str(tmp_path / "nowhere")).working("x")
+    assert [line["event"] for line in logs] == ["ready", "the service manager cannot be told"]
