@@ -26,11 +26,12 @@ from runner.errors import (
 )
 from runner.gpus import GpuType, Registry, Vendor
 from runner.model import Artifact, Job, JobResult, Json, Progress, Slot
+from runner.parking import Parking
 from runner.plan import STAGE, Environment, Plan, make_plan, make_probe
 from runner.taskdef import from_stored
 from runner.verdict import Evidence, decide, invalid
 from sandbox.engine import DockerEngine, EngineFacts
-from sandbox.engine_box import BoxReport
+from sandbox.engine_box import Box, BoxReport
 from sandbox.errors import EngineUnavailable, SandboxError
 from sandbox.hostroot import HostRoot
 from sandbox.spec import Bind, DeviceDriver, Ending
@@ -51,6 +52,8 @@ class EvaluationSettings:
     host_name: str
     #: Cap on one evaluation, from the request to the end of the report.
     max_run_s: float
+    #: Keep one started container per slot waiting for the next submission (about half a GiB of memory each).
+    park_containers: bool = False
     #: Interpreter inside OCI images.
     image_python: str = "/usr/bin/python3"
 
@@ -76,6 +79,11 @@ class Evaluator:
         self._facts: EngineFacts | None = None
         self._environments: dict[str, Environment] = {}
         self._systems: dict[str, Json] = {}
+        self._parking = Parking(engine)
+
+    def close(self) -> None:
+        """Remove the containers that wait for submissions; call it when no run will follow."""
+        self._parking.close()
 
     def prepare(self, slots: Iterable[Slot]) -> None:
         """Build the root file systems of these slots' GPU types and prove each with a probe container.
@@ -84,6 +92,7 @@ class Evaluator:
             EngineUnavailableError: no engine answers.
             EvaluationError: the probe did not come back, with what the container said.
         """
+        slots = tuple(slots)
         for slot in {slot.gpu_type: slot for slot in slots}.values():
             gpu = self._registry.get(slot.gpu_type)
             started = time.monotonic()
@@ -95,6 +104,8 @@ class Evaluator:
                 torch=system.get("torch"),
                 seconds=round(time.monotonic() - started, 2),
             )
+        for slot in slots:
+            self._park(slot, self._registry.get(slot.gpu_type))
 
     def run(
         self,
@@ -131,7 +142,10 @@ class Evaluator:
         system = self._system(gpu, slot)
         if cancel.is_set():
             raise CancelledByRequest(f"job {job.id} was cancelled before its container started")
-        report, request_offset_ns = self._execute(plan, started_ns, cancel, on_progress)
+        try:
+            report, request_offset_ns = self._execute(plan, slot, started_ns, cancel, on_progress)
+        finally:
+            self._park(slot, gpu)
         if report.outcome.ending is Ending.CANCELLED:
             raise CancelledByRequest(f"job {job.id} was cancelled after {report.outcome.wall_ns / 1e9:.1f} s")
         evidence = Evidence(
@@ -151,24 +165,41 @@ class Evaluator:
     def _execute(
         self,
         plan: Plan,
+        slot: Slot,
         started_ns: int,
         cancel: threading.Event,
         on_progress: Callable[[Progress], None] | None,
     ) -> tuple[BoxReport, int]:
-        """Start the container, run the request; the offset is the time until the container was ready for it."""
+        """Run the request in a fresh container; the offset is the time until the container was ready for it."""
 
         def forward(phase: str, done: int, total: int) -> None:
             if on_progress is not None:
                 on_progress(Progress(phase=phase, done=done, total=total))
 
-        try:
-            with self._engine.start(plan.spec) as box:
+        def converse(box: Box) -> tuple[BoxReport, int]:
+            with box:
                 offset_ns = time.monotonic_ns() - started_ns
-                return box.run(plan.request, on_progress=forward, cancel=cancel), offset_ns
+                report = box.run(plan.request, on_progress=forward, cancel=cancel, wall_s=plan.spec.limits.wall_s)
+                return report, offset_ns
+
+        try:
+            parked = self._parking.take(slot.name, plan.spec)
+            if parked is not None:
+                result = converse(parked)
+                if not _died_while_parked(result[0]):
+                    return result
+                _log.warning("parked_container_was_dead", slot=slot.name, detail=result[0].outcome.detail)
+            return converse(self._engine.start(plan.spec))
         except EngineUnavailable as error:
             raise EngineUnavailableError(str(error)) from error
         except SandboxError as error:
             raise EvaluationError(str(error)) from error
+
+    def _park(self, slot: Slot, gpu: GpuType) -> None:
+        """Start the container for the slot's next submission; what that will be decides whether it is used."""
+        environment = self._environments.get(gpu.name)
+        if self._settings.park_containers and environment is not None:
+            self._parking.park(slot.name, make_probe(gpu, slot, environment).spec)
 
     def _environment(self, gpu: GpuType) -> Environment:
         with self._lock:
@@ -209,7 +240,7 @@ class Evaluator:
         if known is not None:
             return known
         plan = make_probe(gpu, slot, self._environment(gpu))
-        report, _ = self._execute(plan, time.monotonic_ns(), threading.Event(), None)
+        report, _ = self._execute(plan, slot, time.monotonic_ns(), threading.Event(), None)
         step = next((step for step in report.steps if step.name == "facts"), None)
         system = step.judged.details.get("system") if step is not None and step.judged is not None else None
         if not report.ok or not isinstance(system, Mapping):
@@ -232,9 +263,15 @@ class Evaluator:
             "cpus": list(slot.cpus),
             "image": environment.image,
             "runtime": plan.spec.runtime,
-            "engine": None if facts is None else f"{facts.name} {facts.version}",
+            "engine": None if facts is None else f"docker {facts.version}",
             "kernel": platform.release(),
         }
+
+
+def _died_while_parked(report: BoxReport) -> bool:
+    """Whether a parked container was gone before it heard the request: the engine's doing, nobody's verdict."""
+    silent = not report.steps and not report.outcome.oom_kills
+    return report.outcome.ending is Ending.DIED and silent
 
 
 def _driver(gpu: GpuType, facts: EngineFacts) -> DeviceDriver:

@@ -13,7 +13,7 @@ from io import TextIOWrapper
 
 import typer
 
-from runner.cli import check, evaluate, gpu, host, leaderboard, migrate, serve, status, submit, task
+from runner.cli import check, demo, evaluate, gpu, host, leaderboard, migrate, serve, status, submit, task
 from runner.cli.app import ExitCode, app, exit_code_for, fail
 from runner.errors import KernelRunnerError
 from sandbox.errors import SandboxError
@@ -21,6 +21,7 @@ from sandbox.errors import SandboxError
 __all__ = [
     "app",
     "check",
+    "demo",
     "evaluate",
     "gpu",
     "host",

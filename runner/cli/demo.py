@@ -1,0 +1,305 @@
+"""`demo`: the whole thing for real, from a row in PostgreSQL to a leaderboard; leaves nothing running.
+
+Owns a stack of its own (see `runner.cli.stack`), fresh each time: an embedded PostgreSQL, an engine when none answers,
+one daemon as a process of its own. What is submitted is what the starter problems ship as solutions and faults.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+import tasks
+from runner.cli import render
+from runner.cli.app import app, console, example, note, out
+from runner.cli.safe import one_line
+from runner.cli.stack import Stack, state_directory
+from runner.cli.units import score
+from runner.cli.view import from_store
+from runner.errors import InfrastructureError
+from runner.model import JobState, Mode, Verdict
+from runner.store import Store, migrate
+from runner.store.records import SubmissionView
+from runner.taskdef import extra_to_stored, load_folder, to_stored
+
+#: So that the endless submission does not hold the demo up for the task's own three minutes.
+_TIME_LIMIT_S = 5
+_START_S = 120.0
+#: The whole demo takes a minute or two; beyond this something is wrong and the daemon's log says what.
+_PATIENCE_S = 900.0
+_LOOK_S = 0.25
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One submission of the demo: who sends which file where, and the verdicts it may get."""
+
+    user: str
+    leaderboard: str
+    file: str
+    mode: Mode
+    story: str
+    expected: tuple[Verdict, ...]
+
+
+_WRONG = (Verdict.WRONG_ANSWER,)
+_RIGHT = (Verdict.ACCEPTED,)
+ENTRIES = (
+    Entry(
+        user="ada",
+        leaderboard="vectoradd",
+        file="correct/torch_add.py",
+        mode=Mode.LEADERBOARD,
+        story="right",
+        expected=_RIGHT,
+    ),
+    Entry(
+        user="grace",
+        leaderboard="vectoradd",
+        file="correct/float32.py",
+        mode=Mode.LEADERBOARD,
+        story="right, another way",
+        expected=_RIGHT,
+    ),
+    Entry(
+        user="mallory",
+        leaderboard="vectoradd",
+        file="wrong/last_element.py",
+        mode=Mode.LEADERBOARD,
+        story="wrong in one element",
+        expected=_WRONG,
+    ),
+    Entry(
+        user="mallory",
+        leaderboard="vectoradd",
+        file="faults/crash.py",
+        mode=Mode.TEST,
+        story="crashes",
+        expected=(Verdict.RUNTIME_ERROR,),
+    ),
+    Entry(
+        user="mallory",
+        leaderboard="vectoradd",
+        file="faults/slow.py",
+        mode=Mode.TEST,
+        story=f"never ends (limit {_TIME_LIMIT_S} s here)",
+        expected=(Verdict.TIME_LIMIT,),
+    ),
+    Entry(
+        user="mallory",
+        leaderboard="vectoradd",
+        file="faults/cheat.py",
+        mode=Mode.LEADERBOARD,
+        story="writes forged results into every descriptor",
+        expected=(Verdict.RUNTIME_ERROR, Verdict.REJECTED, Verdict.WRONG_ANSWER),
+    ),
+    Entry(
+        user="ada",
+        leaderboard="identity",
+        file="correct/copy.py",
+        mode=Mode.LEADERBOARD,
+        story="right",
+        expected=_RIGHT,
+    ),
+    Entry(
+        user="mallory",
+        leaderboard="identity",
+        file="wrong/zeros.py",
+        mode=Mode.LEADERBOARD,
+        story="returns zeros",
+        expected=_WRONG,
+    ),
+    Entry(
+        user="ada",
+        leaderboard="nvfp4_gemv",
+        file="correct/dequantize.py",
+        mode=Mode.LEADERBOARD,
+        story="right",
+        expected=_RIGHT,
+    ),
+    Entry(
+        user="grace",
+        leaderboard="nvfp4_gemv",
+        file="correct/blocks.py",
+        mode=Mode.LEADERBOARD,
+        story="right, another way",
+        expected=_RIGHT,
+    ),
+    Entry(
+        user="mallory",
+        leaderboard="nvfp4_gemv",
+        file="wrong/shifted_scales.py",
+        mode=Mode.LEADERBOARD,
+        story="off by one scale block",
+        expected=_WRONG,
+    ),
+)
+
+
+@app.command(epilog=example("kernel-runner demo"))
+def demo() -> None:
+    """Evaluate real submissions on this machine, from a queue in PostgreSQL to leaderboards, in a minute or two.
+
+    Starts an embedded PostgreSQL, a container engine when none answers, and one daemon; publishes the starter problems;
+    submits right, wrong, crashing, endless and cheating solutions; prints the ranking per leaderboard and one full
+    result. Stops what it started. Needs the evaluation environment that `make setup` makes.
+    """
+    directory = state_directory("demo")
+    with _fresh_stack(directory) as (stack, url), _closing(Store(url, application_name="kernel-runner demo")) as store:
+        boards = _publish(store)
+        _start_daemon(stack, store)
+        submissions = [(entry, _submit(store, entry)) for entry in ENTRIES]
+        note(f"{len(submissions)} submissions queued on {len(boards)} leaderboards; public and secret twins are jobs")
+        views = _watch(store, stack, submissions)
+        _print_results(store, boards, views)
+        surprises = [
+            f"submission {view.submission_id} ({entry.file}): {view.verdict}, expected {' or '.join(entry.expected)}"
+            for entry, view in views
+            if view.verdict not in entry.expected
+        ]
+        note("stopping what was started")
+    if surprises:
+        raise InfrastructureError("the demo did not go as it should: " + "; ".join(surprises))
+
+
+@contextmanager
+def _fresh_stack(directory: Path) -> Iterator[tuple[Stack, str]]:
+    """PostgreSQL and engine for one demo, on a database that holds nothing yet."""
+    stack = Stack(directory)
+    with stack.lock():
+        stack.stop_all()
+        shutil.rmtree(directory / "postgres", ignore_errors=True)
+        try:
+            note("starting PostgreSQL (embedded, in a directory of its own)")
+            url = stack.start_postgres()
+            engine = stack.start_engine()
+            note(f"container engine: {engine.url}")
+            note(f"migrations applied: {', '.join(migrate(url))}")
+            stack.write_config(database_url=url, engine=engine)
+            yield stack, url
+        finally:
+            stack.stop_all()
+
+
+@contextmanager
+def _closing(store: Store) -> Iterator[Store]:
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _publish(store: Store) -> tuple[str, ...]:
+    root = Path(tasks.__file__).parent
+    names = tuple(dict.fromkeys(entry.leaderboard for entry in ENTRIES))
+    for name in names:
+        folder = load_folder(root / name)
+        task = replace(folder.task, test_timeout_s=_TIME_LIMIT_S)
+        store.create_board(
+            name=name,
+            deadline=datetime.now(UTC) + timedelta(days=1),
+            task=to_stored(task),
+            description=folder.description,
+            gpus=("CPU",),
+            templates=folder.templates,
+            extra=extra_to_stored(task.extra),
+        )
+    note(f"leaderboards published for GPU type CPU: {', '.join(names)}")
+    return names
+
+
+def _start_daemon(stack: Stack, store: Store) -> None:
+    note("starting the daemon (it proves its containers with a probe first)")
+    stack.start_daemon()
+    deadline = time.monotonic() + _START_S
+    while not store.hosts():
+        if time.monotonic() > deadline or not stack.daemon_runs():
+            raise InfrastructureError(f"the daemon did not start; its log: {stack.daemon_log}")
+        time.sleep(_LOOK_S)
+
+
+def _submit(store: Store, entry: Entry) -> int:
+    path = Path(tasks.__file__).parent / entry.leaderboard / "solutions" / entry.file
+    return store.submit(
+        leaderboard=entry.leaderboard,
+        user_id=f"demo-{entry.user}",
+        user_name=entry.user,
+        file_name=path.name,
+        code=path.read_bytes(),
+        mode=entry.mode.value,
+        gpu_types=["CPU"],
+    )
+
+
+def _watch(
+    store: Store, stack: Stack, submissions: Sequence[tuple[Entry, int]]
+) -> tuple[tuple[Entry, SubmissionView], ...]:
+    """Show the queue until it is empty: a live table on a terminal, a line per verdict elsewhere."""
+    screen = console(stderr=True)
+    deadline = time.monotonic() + _PATIENCE_S
+    told: set[int] = set()
+    with Live(console=screen, refresh_per_second=8, transient=True) as live:
+        while True:
+            views = tuple((entry, store.submission(number)) for entry, number in submissions)
+            for entry, view in views:
+                if view.state is JobState.DONE and view.submission_id not in told:
+                    told.add(view.submission_id)
+                    if not screen.is_terminal:
+                        screen.print(_line(entry, view))
+            if screen.is_terminal:
+                live.update(_table(views))
+            if len(told) == len(submissions):
+                break
+            if time.monotonic() > deadline or not stack.daemon_runs():
+                raise InfrastructureError(f"the daemon does not get on; its log: {stack.daemon_log}")
+            time.sleep(_LOOK_S)
+    if screen.is_terminal:
+        screen.print(_table(views))
+    return views
+
+
+def _line(entry: Entry, view: SubmissionView) -> Text:
+    return Text.assemble(
+        f"  {view.submission_id:>3}  {entry.leaderboard:<11} {entry.user:<8} {entry.story}: ",
+        render.verdict_text(view.verdict),
+        "" if view.score_s is None else f", {score(view.score_s)}",
+    )
+
+
+def _table(views: Sequence[tuple[Entry, SubmissionView]]) -> Table:
+    table = Table("", "leaderboard", "user", "what it does", "mode", "verdict", "score", box=None, padding=(0, 2))
+    for entry, view in views:
+        running = next((job for job in view.jobs if job.state is JobState.RUNNING), None)
+        if view.verdict is not None or running is None:
+            state = render.verdict_text(view.verdict, view.state)
+        else:
+            phase = (running.progress or {}).get("phase", "starting")
+            state = Text(f"{phase}{' (secret)' if running.secret else ''}", style="yellow")
+        table.add_row(
+            str(view.submission_id),
+            entry.leaderboard,
+            entry.user,
+            Text(one_line(entry.story)),
+            entry.mode.value,
+            state,
+            score(view.score_s),
+        )
+    return table
+
+
+def _print_results(store: Store, boards: Sequence[str], views: Sequence[tuple[Entry, SubmissionView]]) -> None:
+    for board in boards:
+        out(render.ranking_page(f"leaderboard {board}", ("CPU",), store.ranking(board, None)))
+        out("")
+    best = store.ranking(boards[0], None)[0].submission_id
+    out("one result in full (`kernel-runner status ID` prints this):\n")
+    out(render.submission_page(from_store(next(view for _, view in views if view.submission_id == best), admin=False)))
