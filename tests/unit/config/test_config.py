@@ -52,6 +52,14 @@ def test_the_documented_default_is_the_default(key: str) -> None:
         assert re.search(rf"Default:\s+`?{re.escape(str(shown))}`?\.", section)
 
 
+def test_the_documented_files_load(load: Callable[..., Config]) -> None:
+    """Every example of the page is a configuration."""
+    blocks = re.findall(r"^```toml\n(.*?)```", DOC.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        assert load(block).database_url == "postgresql://runner@db.example/kernelbot"
+
+
 def test_the_file_overrides_defaults(load: Callable[..., Config]) -> None:
     """A key in the file counts."""
     assert load("lease_s = 60").lease_s == 60.0
@@ -151,6 +159,11 @@ def test_an_unknown_variable_is_refused_with_the_nearest(load: Callable[..., Con
     """A typo in a unit file is found at start-up, not in production."""
     with pytest.raises(ConfigError, match=r"KERNEL_RUNNER_POL_S is not known, the nearest valid one is .*_POLL_S"):
         load(KERNEL_RUNNER_POL_S="1")
+
+
+def test_the_test_suites_own_variables_are_no_keys(load: Callable[..., Config]) -> None:
+    """A daemon under test inherits them."""
+    assert load(KERNEL_RUNNER_TEST_DATABASE_URL="x").database_url is None
 
 
 def test_a_wrong_variable_is_named(load: Callable[..., Config]) -> None:

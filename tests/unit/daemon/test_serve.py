@@ -17,6 +17,9 @@ from runner.config import Config
 from runner.daemon.serve import _only_daemon, _signals, serve
 from runner.errors import ConfigError
 
+# The package exports the function under the module's name.
+serve_module = sys.modules["runner.daemon.serve"]
+
 
 @pytest.fixture(autouse=True)
 def _quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -58,6 +61,47 @@ def test_serving_reads_the_operators_gpu_types(tmp_path: Path) -> None:
     (tmp_path / "gpus.d/x.toml").write_text('name = "X"\nvendor = "martian"\n', encoding="utf-8")
     with pytest.raises(ConfigError, match=r"gpus\.d/x\.toml: vendor: found 'martian'"):
         serve(config(tmp_path))
+
+
+def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Engine, evaluator, stores and log get what the keys say."""
+    seen: dict[str, Any] = {}
+
+    class FakeEngine:
+        def __init__(self, base_url: str | None, *, owner: str) -> None:
+            seen.update(base_url=base_url, owner=owner)
+
+        def close(self) -> None:
+            seen.update(closed=True)
+
+    class FakeDaemon:
+        def __init__(self, given: Config, **parts: Any) -> None:  # noqa: ANN401 - whatever serve hands over
+            seen.update(parts, config=given)
+
+        def run(self, stop: threading.Event, abort: threading.Event) -> int:
+            seen.update(stop=stop, abort=abort, waiting=parts_of(seen["store_factory"]("claim")))
+            return 0
+
+    def parts_of(store: Any) -> str:  # noqa: ANN401 - looks inside
+        return str(store._link._conninfo)
+
+    monkeypatch.setattr(serve_module, "DockerEngine", FakeEngine)
+    monkeypatch.setattr(serve_module, "Daemon", FakeDaemon)
+    monkeypatch.setattr(serve_module, "Evaluator", lambda _engine, registry, settings: (registry, settings))
+    monkeypatch.setattr(logs, "configure", lambda *arguments: seen.update(log=arguments))
+    stop = threading.Event()
+    given = config(
+        tmp_path, docker_host="unix:///x", host_name="gpu-01", max_run_s=60.0, log_format="json", log_level="error"
+    )
+    assert serve(given, stop) == 0
+    assert (seen["base_url"], seen["owner"]) == ("unix:///x", f"gpu-01:{tmp_path / 'state'}")
+    assert seen["log"] == ("json", "error")
+    assert "host=127.0.0.1" in seen["waiting"]
+    _, settings = seen["evaluator"]
+    assert settings.eval_python == Path(sys.executable)
+    assert (settings.state_dir, settings.host_name, settings.max_run_s) == (tmp_path / "state", "gpu-01", 60.0)
+    assert seen["stop"] is stop
+    assert seen["closed"]
 
 
 def test_one_daemon_per_state_directory(tmp_path: Path) -> None:

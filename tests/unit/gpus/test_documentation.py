@@ -1,0 +1,50 @@
+"""docs/adding-a-gpu-type.md is true: its files load, and its table has every key."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+from runner.config import Config
+from runner.gpus import Registry, Vendor
+from runner.gpus.registry import _Entry
+
+TEXT = (Path(__file__).resolve().parents[3] / "docs/adding-a-gpu-type.md").read_text(encoding="utf-8")
+BLOCKS = [
+    "\n".join(line.removeprefix(indent) for line in block.splitlines())
+    for indent, block in re.findall(r"^( *)```toml\n(.*?)```", TEXT, flags=re.MULTILINE | re.DOTALL)
+]
+
+
+def test_every_file_of_the_page_loads_and_does_what_the_page_says(tmp_path: Path) -> None:
+    """A newcomer may copy any of them."""
+    types = [block for block in BLOCKS if "name = " in block]
+    assert len(types) == 4
+    for number, block in enumerate(types):
+        (tmp_path / f"{number}.toml").write_text(block, encoding="utf-8")
+    registry = Registry.load(tmp_path)
+    assert [entry.name for entry in registry.matching(Vendor.NVIDIA, "NVIDIA GeForce RTX 5090")] == ["RTX5090"]
+    assert registry.get("H100").image.startswith("registry.example/")
+    assert (registry.get("H100x4").count, registry.get("H100x4").nvcc_arch) == (4, "90a")
+    assert not registry.get("H100_SITE_B").detect
+
+
+def test_the_slots_of_the_page_are_a_configuration() -> None:
+    """The multi-device example is accepted as it stands."""
+    (block,) = [block for block in BLOCKS if block.startswith("# /etc/kernel-runner/config.toml")]
+    slots = Config.model_validate(tomllib.loads(block)).slots
+    assert [len(slot.devices) for slot in slots if not isinstance(slot, str)] == [4]
+
+
+def test_the_table_has_every_key_and_the_true_defaults() -> None:
+    """No key is missing from the page, and none is left over."""
+    rows = dict(re.findall(r"^\| `(\w+)` \|.*\| (.+) \|$", TEXT, flags=re.MULTILINE))
+    assert set(rows) == {*_Entry.model_fields, "extends"}
+    for key, field in _Entry.model_fields.items():
+        if field.is_required():
+            assert rows[key] == "required"
+        elif isinstance(field.default, bool):
+            assert rows[key] == str(field.default).lower()
+        elif isinstance(field.default, int | float):
+            assert rows[key] == f"{field.default:g}"
