@@ -69,20 +69,22 @@ def serve(config: Config, stop: threading.Event | None = None) -> int:
         _log.info("starting", **config.public())
         # Two daemons on one engine must not reap each other's containers; the state directory tells them apart.
         engine = DockerEngine(config.docker_host, owner=f"{config.host_name}:{config.state_dir}")
+        evaluator = Evaluator(
+            engine,
+            registry,
+            EvaluationSettings(
+                eval_python=eval_python,
+                state_dir=config.state_dir,
+                host_name=config.host_name,
+                max_run_s=config.max_run_s,
+                park_containers=config.park_containers,
+            ),
+        )
         try:
             return Daemon(
                 config,
                 store_factory=lambda purpose: Store(dsn, application_name=f"kernel-runner {purpose}"),
-                evaluator=Evaluator(
-                    engine,
-                    registry,
-                    EvaluationSettings(
-                        eval_python=eval_python,
-                        state_dir=config.state_dir,
-                        host_name=config.host_name,
-                        max_run_s=config.max_run_s,
-                    ),
-                ),
+                evaluator=evaluator,
                 engine=_DockerPort(engine),
                 check_database=lambda: require_schema(dsn),
                 registry=registry,
@@ -90,6 +92,7 @@ def serve(config: Config, stop: threading.Event | None = None) -> int:
                 readiness=Readiness(notify_socket()),
             ).run(stop, abort)
         finally:
+            evaluator.close()
             engine.close()
 
 

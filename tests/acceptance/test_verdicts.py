@@ -8,7 +8,7 @@ not appear; builtin_only.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +40,9 @@ def _expected(name: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def live(postgres_database: str) -> Iterator[LiveRunner]:
+def live(create_database: Callable[[str | None], str], migrated_template: str) -> Iterator[LiveRunner]:
     """One daemon for all cases: none of them may disturb the next."""
-    with live_runner(postgres_database) as runner:
+    with live_runner(create_database(migrated_template)) as runner:
         for board, folder in BOARDS.items():
             runner.board(folder, name=board, timeout_s=TIMEOUT_S[board])
         yield runner

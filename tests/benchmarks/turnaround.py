@@ -1,10 +1,10 @@
 """Submit → committed result of a tiny vectoradd on the CPU type, beside the plain sequence of processes it replaces.
 
-Ours: `runner.submit` on a real PostgreSQL, the real daemon, one fresh container per job under the built-in harness (judge
-and worker, two uids). Mode leaderboard is both twins, public and secret, each in its own container.
-Plain: what KernelBot's runner does for one chain, on this machine, without container, queue or database: one pre-compile run
-of the submission, then one `python eval.py` per mode, with a KernelBot-format task of the same size. For mode leaderboard the
-public chain alone, which favours the plain side.
+Ours: `runner.submit` on a real PostgreSQL, the real daemon, one fresh container per job under the built-in harness
+(judge and worker, two uids). Mode leaderboard is both twins, public and secret, each in its own container.
+Plain: what KernelBot's runner does for one chain, on this machine, without container, queue or database: one
+pre-compile run of the submission, then one `python eval.py` per mode, with a KernelBot-format task of the same size.
+For mode leaderboard the public chain alone, which favours the plain side.
 
 Both run in turns in the same minutes, since these machines are noisy; the ratio of the medians is the figure.
 """
@@ -12,6 +12,7 @@ Both run in turns in the same minutes, since these machines are noisy; the ratio
 from __future__ import annotations
 
 import os
+import shutil
 import statistics
 import subprocess
 import tempfile
@@ -21,12 +22,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from runner.cli.stack import Stack, state_directory
 from runner.model import Verdict
 from runner.store import migrate
 from runner.taskdef import load, spec_line
 from runner.taskdef.model import SUBMISSION, PyConfig
 from tests.plugins.live import ROOT, LiveRunner, live_runner
-from tests.plugins.postgres import running_postgres
 
 ROUNDS = 7
 CHAINS = {"test": ("test",), "benchmark": ("benchmark",), "leaderboard": ("test", "benchmark", "leaderboard")}
@@ -60,11 +61,18 @@ def main() -> None:
 @contextmanager
 def runner() -> Iterator[LiveRunner]:
     """A daemon on a database of its own, with the task under the built-in harness."""
-    with running_postgres() as url:
+    directory = state_directory("bench")
+    stack = Stack(directory)
+    stack.stop_all()
+    shutil.rmtree(directory / "postgres", ignore_errors=True)
+    try:
+        url = stack.start_postgres()
         migrate(url)
         with live_runner(url) as live:
             live.board(ROOT / "tasks" / "vectoradd", name="board")
             yield live
+    finally:
+        stack.stop_all()
 
 
 @contextmanager

@@ -86,6 +86,7 @@ def test_the_file_overrides_defaults(load: Callable[..., Config]) -> None:
         ("KERNEL_RUNNER_POLL_S", "poll_s", "0.1", 0.1),
         ("KERNEL_RUNNER_DRAIN_TIMEOUT_S", "drain_timeout_s", "7", 7.0),
         ("KERNEL_RUNNER_MAX_RUN_S", "max_run_s", "7", 7.0),
+        ("KERNEL_RUNNER_PARK_CONTAINERS", "park_containers", "false", False),
         ("KERNEL_RUNNER_LOG_FORMAT", "log_format", "json", "json"),
         ("KERNEL_RUNNER_LOG_LEVEL", "log_level", "debug", "debug"),
     ],
