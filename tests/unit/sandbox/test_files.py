@@ -1,0 +1,211 @@
+"""Staged code, the host root archive, cgroup paths and the engine's stream format: pure parts with files."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import subprocess
+import sys
+import tarfile
+import venv
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sandbox import hostroot
+from sandbox.cgroup import CgroupReader, Counters, locate, reader_for
+from sandbox.engine_attach import Demultiplexer
+from sandbox.errors import ProtocolError, RootFilesystemError
+from sandbox.hostroot import HostRoot
+from sandbox.stage import stage
+
+_ID = "f" * 64
+
+
+def test_a_stage_holds_the_steward_and_what_was_asked_for_and_no_more(tmp_path: Path) -> None:
+    """Only the modules that run inside, plus the given trees without caches; readable for everybody."""
+    source = tmp_path / "harness"
+    (source / "__pycache__").mkdir(parents=True)
+    (source / "__pycache__" / "judge.pyc").write_bytes(b"x")
+    (source / "judge.py").write_text("pass")
+    (tmp_path / "init.py").write_text("")
+    packages = {"tasks/__init__.py": tmp_path / "init.py", "tasks/harness": source}
+    before = os.umask(0o077)
+    try:
+        staged = stage(tmp_path / "state", packages)
+    finally:
+        os.umask(before)
+    names = {path.relative_to(staged).as_posix() for path in staged.rglob("*") if path.is_file()}
+    assert {"sandbox/__init__.py", "sandbox/protocol.py", "sandbox/steward.py", "tasks/harness/judge.py"} <= names
+    assert not any("engine" in name or "hostconfig" in name or "pycache" in name for name in names)
+    assert all(path.stat().st_mode & 0o444 == 0o444 for path in staged.rglob("*"))
+    assert staged.stat().st_mode & 0o755 == 0o755
+    assert stage(tmp_path / "state", packages) == staged
+    (source / "judge.py").write_text("changed")
+    assert stage(tmp_path / "state", packages) != staged
+    assert (staged / "tasks" / "harness" / "judge.py").read_text() == "pass"
+
+
+def test_nothing_half_written_is_left_by_staging(tmp_path: Path) -> None:
+    """The scratch directory is renamed or removed."""
+    staged = stage(tmp_path, {})
+    assert list(tmp_path.iterdir()) == [staged]
+
+
+def test_staged_modules_import_only_each_other_and_the_standard_library(tmp_path: Path) -> None:
+    """The steward starts on a bare interpreter with nothing but the stage on its path."""
+    staged = stage(tmp_path, {})
+    code = (
+        f"import sys; sys.path.insert(0, {str(staged)!r}); import sandbox.steward;"
+        "print(sorted({m.split('.')[0] for m in sys.modules} - set(sys.stdlib_module_names)))"
+    )
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() in ("['__main__', 'sandbox']", "['sandbox']")
+
+
+def _members(root: HostRoot) -> dict[str, tarfile.TarInfo]:
+    with tarfile.open(fileobj=io.BytesIO(root.tar())) as archive:
+        return {member.name: member for member in archive.getmembers()}
+
+
+def test_the_host_root_is_the_same_every_time_and_owned_by_root() -> None:
+    """Same bytes, same hash, sorted, dated 1970."""
+    root = HostRoot(Path(sys.executable))
+    hostroot._bound_folders.cache_clear()
+    first = root.tar()
+    hostroot._bound_folders.cache_clear()
+    assert HostRoot(Path(sys.executable)).tar() == first
+    members = _members(root)
+    assert list(members) == sorted(members)
+    assert all(member.mtime == 0 and member.uid == 0 and member.gid == 0 for member in members.values())
+    assert not any(name.startswith(("/", "..")) for name in members)
+
+
+def test_the_host_root_has_what_compilers_and_getpass_need() -> None:
+    """Root links, accounts, loader cache, alternatives, and mount points with their modes."""
+    root = HostRoot(Path(sys.executable))
+    members = _members(root)
+    with tarfile.open(fileobj=io.BytesIO(root.tar())) as archive:
+        passwd = archive.extractfile("etc/passwd")
+        assert passwd is not None
+        assert b"worker:x:10002:10002:" in passwd.read()
+    for name in ("bin", "lib", "lib64"):
+        path = Path("/", name)
+        if path.is_symlink():
+            assert members[name].linkname == str(path.readlink())
+    assert "etc/ld.so.cache" in members
+    if Path("/etc/alternatives/c++").is_symlink():
+        assert members["etc/alternatives/c++"].issym()
+    modes = {name: members[name].mode for name in ("work", "judge", "tmp", "kernel-runner")}
+    assert modes == {"work": 0o700, "judge": 0o700, "tmp": 0o1777, "kernel-runner": 0o755}
+    for bind in root.binds():
+        assert bind.target.lstrip("/") in members
+        assert members[str(Path(bind.target).parent).lstrip("/") or "usr"].mode == 0o755
+
+
+def test_the_environment_and_its_base_are_bound_and_nothing_above_them() -> None:
+    """A virtual environment alone is a dead interpreter; a home directory is nobody's business."""
+    root = HostRoot(Path(sys.executable))
+    sources = {bind.source for bind in root.binds()}
+    assert "/usr" in sources
+    for prefix in (sys.prefix, sys.base_prefix):
+        assert any(f"{os.path.realpath(prefix)}/".startswith(f"{source}/") for source in sources)
+    assert not sources & {"/", "/root", "/home", "/etc", str(Path.home())}
+
+
+def test_an_environment_below_a_writable_directory_is_bound_elsewhere(tmp_path: Path) -> None:
+    """A bind below /work or /tmp could be moved away by the worker, so it stands at a path of its own."""
+    venv.create(tmp_path / "env", with_pip=False, symlinks=True)
+    root = HostRoot(tmp_path / "env" / "bin" / "python")
+    assert root.python == "/opt/kernel-runner/environment/bin/python"
+    target = {bind.source: bind.target for bind in root.binds()}[str(tmp_path / "env")]
+    assert target == "/opt/kernel-runner/environment"
+    assert "opt/kernel-runner/environment" in _members(root)
+
+
+def test_an_interpreter_that_is_none_is_told(tmp_path: Path) -> None:
+    """A path that does not run, in a sentence that names it."""
+    with pytest.raises(RootFilesystemError, match="does not run as a Python interpreter"):
+        HostRoot(tmp_path / "python").binds()
+
+
+def test_version_1_directories_are_found_by_controller() -> None:
+    """Each controller in its hierarchy; the version 2 tree of a hybrid host is ignored; named ones too."""
+    membership = (
+        f"9:name=systemd:/docker/{_ID}\n8:pids:/docker/{_ID}\n4:memory:/docker/{_ID}\n2:cpu,cpuacct:/docker/{_ID}\n"
+        f"0::/docker/{_ID}\n"
+    )
+    mountinfo = (
+        "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n"
+        "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
+        "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+        "39 31 0:36 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n"
+        "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
+    )
+    found = locate(membership, mountinfo, _ID)
+    assert found["memory"] == Path(f"/sys/fs/cgroup/memory/docker/{_ID}")
+    assert found["cpuacct"] == Path(f"/sys/fs/cgroup/cpu,cpuacct/docker/{_ID}")
+    assert "" not in found
+
+
+def test_version_2_directory_is_found_and_a_strangers_pid_is_not() -> None:
+    """One hierarchy; where the path does not name the container, the pid is somebody else's."""
+    mountinfo = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n"
+    line = f"0::/system.slice/docker-{_ID}.scope\n"
+    assert locate(line, mountinfo, _ID) == {"": Path(f"/sys/fs/cgroup/system.slice/docker-{_ID}.scope")}
+    assert locate("0::/user.slice/session-1.scope\n", mountinfo, _ID) == {}
+    below = "30 23 0:26 /outer /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+    assert locate(f"0::/outer/docker/{_ID}\n", below, _ID) == {"": Path(f"/sys/fs/cgroup/docker/{_ID}")}
+
+
+def test_counters_of_both_versions_are_read_and_kept_after_the_directory_is_gone(tmp_path: Path) -> None:
+    """Same meaning from different files; what vanished keeps its last value."""
+    one, two = tmp_path / "1", tmp_path / "2"
+    for folder in (one, two):
+        folder.mkdir()
+    (one / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
+    (one / "memory.max_usage_in_bytes").write_text("4096\n")
+    (one / "pids.events").write_text("max 7\n")
+    (one / "cpuacct.usage").write_text("5000\n")
+    (two / "memory.events").write_text("low 0\noom 4\noom_kill 3\noom_group_kill 0\n")
+    (two / "memory.peak").write_text("4096\n")
+    (two / "pids.events").write_text("max 7\n")
+    (two / "cpu.stat").write_text("usage_usec 5\nuser_usec 3\n")
+    expected = Counters(oom_kills=3, pids_denied=7, peak_memory_bytes=4096, cpu_ns=5000)
+    for directories in ({"memory": one, "pids": one, "cpuacct": one}, {"": two}):
+        reader = CgroupReader(directories)
+        assert reader.read() == expected
+        for path in next(iter(directories.values())).iterdir():
+            path.unlink()
+        assert reader.read() == expected
+        reader.close()
+        reader.close()
+
+
+def test_unreadable_counters_are_none() -> None:
+    """A process that is no container of ours has no counters, and that is no error."""
+    assert reader_for(os.getpid(), _ID).read() == Counters()
+    assert reader_for(2**22 + 1, _ID).read() == Counters()
+
+
+@given(st.lists(st.tuples(st.sampled_from([1, 2]), st.binary(max_size=50)), max_size=5), st.data())
+def test_the_engines_stream_is_split_however_it_arrives(pieces: list[tuple[int, bytes]], data: st.DataObject) -> None:
+    """Each stream's bytes come out in order, whatever the cuts."""
+    raw = b"".join(struct.pack("!BxxxI", stream, len(body)) + body for stream, body in pieces)
+    demultiplexer, heard = Demultiplexer(), {1: b"", 2: b""}
+    while raw:
+        cut = data.draw(st.integers(1, len(raw)))
+        for stream, body in demultiplexer.feed(raw[:cut]):
+            heard[stream] += body
+        raw = raw[cut:]
+    for stream in (1, 2):
+        assert heard[stream] == b"".join(body for number, body in pieces if number == stream)
+
+
+def test_a_stream_that_is_not_the_engines_is_told() -> None:
+    """A header with another stream number."""
+    with pytest.raises(ProtocolError, match="stream number 72"):
+        list(Demultiplexer().feed(b"HTTP/1.1 404"))

@@ -1,0 +1,229 @@
+"""The spec as the engine's create request: every row of the hardening table counts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox import hardening
+from sandbox.hostconfig import boot_document, complaints, create_body
+from sandbox.spec import Bind, Boot, DeviceDriver, Devices, SandboxSpec
+from sandbox.steward_box import parse_boot
+from tests.unit.sandbox.samples import FULL
+
+_ABSENT = object()
+
+
+def _at(body: dict[str, Any], key: str) -> Any:  # noqa: ANN401 whatever stands there
+    place: Any = body
+    for part in key.split("."):
+        place = place.get(part, _ABSENT) if isinstance(place, dict) else _ABSENT
+    return place
+
+
+@pytest.mark.parametrize("rule", hardening.RULES, ids=lambda rule: rule.key)
+def test_every_rule_sets_its_key_and_nothing_else_does(rule: hardening.Rule, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the rule its key has its value; without it the key is not there at all."""
+    assert _at(create_body(FULL, owner="o"), rule.key) == rule.value(FULL)
+    monkeypatch.setattr(hardening, "RULES", tuple(other for other in hardening.RULES if other is not rule))
+    assert _at(create_body(FULL, owner="o"), rule.key) is _ABSENT
+
+
+def test_the_request_says_what_it_must() -> None:
+    """The settings that isolation stands on, as literals."""
+    body = create_body(FULL, owner="host-1")
+    host = body["HostConfig"]
+    assert host["NetworkMode"] == "none"
+    assert host["ReadonlyRootfs"] is True
+    assert host["Privileged"] is False
+    assert host["CapDrop"] == ["ALL"]
+    assert sorted(host["CapAdd"]) == ["KILL", "SETGID", "SETUID"]
+    assert host["SecurityOpt"][0] == "no-new-privileges"
+    assert host["Memory"] == host["MemorySwap"] == 1 << 30
+    assert host["PidsLimit"] == 100
+    assert host["CpusetCpus"] == "1,3"
+    assert host["CpusetMems"] == "0"
+    assert host["IpcMode"] == host["CgroupnsMode"] == "private"
+    assert host["LogConfig"]["Type"] == "none"
+    assert {limit["Name"]: limit["Hard"] for limit in host["Ulimits"]} == {"core": 0, "nofile": 512, "fsize": 1 << 30}
+    assert all(mount["ReadOnly"] and mount["BindOptions"]["NonRecursive"] for mount in host["Mounts"])
+    assert host["Tmpfs"]["/work"].startswith("rw,nosuid,nodev,exec,size=1048576,")
+    assert ",noexec," in host["Tmpfs"]["/judge"]
+    assert host["Tmpfs"]["/tmp"].endswith("uid=0,gid=0,mode=1777")
+    assert host["Runtime"] == "runsc"
+    assert body["User"] == "0:0"
+    assert body["Labels"] == {"kernel-runner.job": "7", "kernel-runner.owner": "host-1"}
+    assert body["OpenStdin"] is body["StdinOnce"] is True
+    assert body["Entrypoint"][:3] == ["/opt/env/bin/python", "-I", "-c"]
+    assert body["Cmd"] == []
+
+
+def test_a_label_cannot_take_the_owner_away() -> None:
+    """Reaping depends on our label, whatever the spec's labels say."""
+    body = create_body(replace(FULL, labels={"kernel-runner.owner": "someone"}), owner="us")
+    assert body["Labels"]["kernel-runner.owner"] == "us"
+
+
+@pytest.mark.parametrize(
+    ("devices", "requests", "nodes", "visible"),
+    [
+        (None, [], [], True),
+        (
+            Devices(driver=DeviceDriver.CDI, ids=("nvidia.com/gpu=GPU-1",)),
+            [{"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=GPU-1"]}],
+            [],
+            True,
+        ),
+        (
+            Devices(driver=DeviceDriver.NVIDIA, ids=("GPU-1", "GPU-2")),
+            [{"Driver": "nvidia", "DeviceIDs": ["GPU-1", "GPU-2"], "Capabilities": [["gpu", "compute", "utility"]]}],
+            [],
+            False,
+        ),
+        (
+            Devices(driver=DeviceDriver.NODES, ids=("/dev/kfd",)),
+            [],
+            [{"PathOnHost": "/dev/kfd", "PathInContainer": "/dev/kfd", "CgroupPermissions": "rw"}],
+            True,
+        ),
+    ],
+)
+def test_devices_are_asked_for_by_exactly_one_way(
+    devices: Devices | None,
+    requests: list[Any],
+    nodes: list[Any],
+    visible: bool,
+) -> None:
+    """CDI by name, NVIDIA by UUID, nodes by path; what images say of NVIDIA devices is overridden everywhere else."""
+    body = create_body(replace(FULL, devices=devices), owner="o")
+    assert body["HostConfig"]["DeviceRequests"] == requests
+    assert body["HostConfig"]["Devices"] == nodes
+    assert ("NVIDIA_VISIBLE_DEVICES=void" in body["Env"]) is visible
+
+
+def test_the_boot_document_is_what_the_steward_reads() -> None:
+    """Programs, accounts, caps and environment arrive as they were written."""
+    box = parse_boot(boot_document(FULL))
+    assert box.kind == "pair"
+    assert box.judge_argv == ("python", "judge")
+    assert box.worker_argv == ("python", "worker")
+    assert (box.judge.uid, box.worker.uid) == (10001, 10002)
+    assert box.worker.groups == (105,)
+    assert box.worker.oom_score_adj > box.judge.oom_score_adj
+    assert box.report_bytes == FULL.limits.report_bytes
+    assert box.worker_environment({"A": "b"})["PATH"] == "/bin"
+    assert box.judge_environment({})["TMPDIR"] == "/judge"
+    assert box.worker_environment({})["HOME"] == "/work"
+
+
+def test_the_environment_of_the_spec_cannot_move_the_judges_home() -> None:
+    """HOME and TMPDIR of the spec are for the worker; the judge writes only where the worker cannot."""
+    spec = replace(FULL, environment={"HOME": "/work/x", "TMPDIR": "/work/y"})
+    box = parse_boot(boot_document(spec))
+    assert box.worker_environment({})["HOME"] == "/work/x"
+    assert box.judge_environment({})["HOME"] == box.judge_environment({})["TMPDIR"] == "/judge"
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        (replace(FULL, boot=Boot(kind="other")), "boot kind is 'other'"),
+        (replace(FULL, boot=Boot(kind="pair", judge=("j",))), "argv of a judge and of a worker"),
+        (replace(FULL, tmpfs=FULL.tmpfs[:1]), "no tmpfs at /judge"),
+        (replace(FULL, binds=FULL.binds[:1]), "nothing is bound at /kernel-runner"),
+        (replace(FULL, binds=(*FULL.binds, Bind(source="/a", target="/tmp/a"))), "/tmp/a lies below the tmpfs /tmp"),
+        (replace(FULL, limits=replace(FULL.limits, cpus=())), "limits.cpus is empty"),
+        (replace(FULL, limits=replace(FULL.limits, wall_s=0)), "limits.wall_s is 0"),
+    ],
+)
+def test_a_spec_that_cannot_work_is_told(spec: SandboxSpec, reason: str) -> None:
+    """Each fault in a sentence of its own; the full spec has none."""
+    assert any(reason in complaint for complaint in complaints(spec))
+    assert complaints(FULL) == []
+
+
+def test_the_seccomp_profile_denies_by_default_and_leaves_out_what_is_dangerous() -> None:
+    """An allow-list: none of the calls that isolation depends on is on it, clone3 says ENOSYS."""
+    profile = json.loads(hardening.seccomp_profile())
+    assert profile["defaultAction"] == "SCMP_ACT_ERRNO"
+    assert all(arch["subArchitectures"] == [] for arch in profile["archMap"])
+    allowed = {name for rule in profile["syscalls"] if rule["action"] == "SCMP_ACT_ALLOW" for name in rule["names"]}
+    assert not allowed & {
+        "ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd", "kcmp", "bpf", "perf_event_open",
+        "userfaultfd", "keyctl", "add_key", "request_key", "mount", "umount2", "pivot_root", "chroot", "unshare",
+        "setns", "clone3", "io_uring_setup", "io_uring_enter", "seccomp", "init_module", "kexec_load", "reboot",
+        "swapon", "open_by_handle_at", "name_to_handle_at", "fsopen", "move_mount", "modify_ldt", "vmsplice",
+        "settimeofday", "clock_settime", "syslog", "acct", "quotactl", "iopl", "ioperm",
+    }  # fmt: skip
+    assert {"memfd_create", "sched_setaffinity", "execve", "mmap", "futex", "ioctl", "recvmsg"} <= allowed
+    (clone3,) = [rule for rule in profile["syscalls"] if rule["names"] == ["clone3"]]
+    assert (clone3["action"], clone3["errnoRet"]) == ("SCMP_ACT_ERRNO", 38)
+    families = {rule["args"][0]["value"] for rule in profile["syscalls"] if rule["names"] == ["socket"]}
+    assert families == {1, 2, 10, 16}
+
+
+def _facts() -> dict[str, Any]:
+    def mount(target: str, options: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 fields of a mount
+        return {"target": target, "type": "ext4", "options": options, "mode": 0o755, "uid": 0, "gid": 0, **more}
+
+    return {
+        "uid": 0,
+        "cap_eff": "00000000000000e0",
+        "cap_bnd": "00000000000000e0",
+        "no_new_privs": "1",
+        "seccomp": "2",
+        "cpus": [1, 3],
+        "interfaces": ["lo"],
+        "mounts": [
+            mount("/", "ro,relatime"),
+            *(mount(bind.target, "ro") for bind in FULL.binds),
+            *(
+                mount(fs.target, "rw,nosuid,nodev", type="tmpfs", mode=fs.mode, uid=fs.uid, gid=fs.gid)
+                for fs in FULL.tmpfs
+            ),
+        ],
+    }
+
+
+def test_a_box_as_asked_for_has_no_violations() -> None:
+    """Facts that match the spec raise nothing; gVisor shows no seccomp mode."""
+    assert hardening.violations(replace(FULL, runtime="runc"), _facts()) == []
+    assert hardening.violations(FULL, {**_facts(), "seccomp": "0"}) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"cap_eff": "00000000a80425fb"}, "effective capabilities"),
+        ({"cap_bnd": "000001ffffffffff"}, "bounding capabilities"),
+        ({"no_new_privs": "0"}, "no_new_privs"),
+        ({"seccomp": "0"}, "seccomp mode"),
+        ({"cpus": [0, 1, 2, 3]}, "cpus"),
+        ({"interfaces": ["eth0", "lo"]}, "network interfaces"),
+        ({"uid": 1000}, "uid"),
+        ({"mounts": []}, "root file system"),
+    ],
+)
+def test_a_box_that_differs_is_told(change: dict[str, Any], reason: str) -> None:
+    """One fact that is not as asked for is one sentence that names it."""
+    found = hardening.violations(replace(FULL, runtime="runc"), {**_facts(), **change})
+    assert any(reason in sentence for sentence in found)
+
+
+def test_a_judge_directory_open_to_all_is_told() -> None:
+    """A runtime that gives a tmpfs the mode of the directory below it would open /judge to the worker."""
+    facts = _facts()
+    judge = next(mount for mount in facts["mounts"] if mount["target"] == "/judge")
+    judge["mode"] = 0o755
+    (sentence,) = hardening.violations(replace(FULL, runtime="runc"), facts)
+    assert "/judge" in sentence
+
+
+def test_every_rule_is_explained_in_the_security_document() -> None:
+    """docs/security.md names every setting of the table."""
+    text = (Path(__file__).resolve().parents[3] / "docs" / "security.md").read_text(encoding="utf-8")
+    assert [rule.key for rule in hardening.RULES if f"`{rule.key.split('.')[-1]}`" not in text] == []

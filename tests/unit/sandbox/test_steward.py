@@ -1,0 +1,202 @@
+"""The steward's pure parts: result lines, excerpts, names, requests, what a judge may say."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sandbox import protocol, steward_output
+from sandbox.protocol import FrameError, Step, StepResult, StepsRequest
+from sandbox.steward_box import parse_boot
+from sandbox.steward_output import Excerpt, ResultLines
+from sandbox.steward_pair import checked
+from sandbox.steward_process import StewardError, ending
+from sandbox.steward_steps import check_name, fit, goes_on, parse_request
+
+_RESULT = StepResult(name="t", command="c", start_ns=0, duration_ns=0, exit_code=0)
+
+
+def _lines(*pieces: bytes) -> ResultLines:
+    lines = ResultLines()
+    for piece in pieces:
+        lines.add(piece)
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("data", "values"),
+    [
+        (b"a: 1\nb: 2\n", {"a": "1", "b": "2"}),
+        (b"a: 1", {"a": "1"}),
+        (b"  a b :  c: d  \r\n", {"a b": "c: d"}),
+        (b"a: 1\na: 2\n", {"a": "2"}),
+        (b"no colon\n\n:\n", {"": ""}),
+        (b"a:\x00\xff\n", {"a": "\ufffd\ufffd"}),
+        (b"error: one\\ntwo\n", {"error": "one\\ntwo"}),
+    ],
+)
+def test_result_lines_split_at_the_first_colon(data: bytes, values: dict[str, str]) -> None:
+    """First colon, both sides stripped, last of a key wins, no colon no line, bad bytes replaced."""
+    assert _lines(data).values() == values
+
+
+@given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=5))
+def test_result_lines_do_not_depend_on_the_cut(data: bytes, cuts: list[int]) -> None:
+    """A pipe delivers in pieces of any size."""
+    pieces, start = [], 0
+    for cut in sorted(cuts):
+        pieces.append(data[start:cut])
+        start = max(start, cut)
+    pieces.append(data[start:])
+    assert _lines(*pieces).values() == _lines(data).values()
+
+
+def test_result_lines_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too long a line, too many keys, too much in all: dropped, said once, the rest stays."""
+    monkeypatch.setattr(steward_output, "RESULT_LINE_BYTES", 20)
+    lines = _lines(b"a: " + b"x" * 30 + b"\nb: 1\n")
+    assert lines.values() == {"b": "1"}
+    assert lines.complaint is not None
+    assert "line of more than 20 bytes" in lines.complaint
+    monkeypatch.setattr(steward_output, "RESULT_KEYS", 2)
+    lines = _lines(b"a: 1\nb: 2\nc: 3\na: 4\n")
+    assert lines.values() == {"a": "4", "b": "2"}
+    assert "more than 2 keys" in (lines.complaint or "")
+    monkeypatch.setattr(steward_output, "RESULT_BYTES", 15)
+    assert _lines(b"a: 1\nb: 12345678\n").values() == {"a": "1"}
+    assert _lines(b"k" * 600 + b": 1\n").values() == {}
+
+
+@given(st.binary(max_size=400), st.integers(0, 60), st.lists(st.integers(0, 400), max_size=6))
+def test_an_excerpt_keeps_both_ends_within_its_limit(data: bytes, limit: int, cuts: list[int]) -> None:
+    """Whatever the pieces: short streams whole, long ones head and tail, the count exact."""
+    excerpt, start = Excerpt(limit), 0
+    for cut in [*sorted(cuts), len(data)]:
+        excerpt.add(data[start:cut])
+        start = max(start, cut)
+    assert excerpt.total_bytes == len(data)
+    if len(data) <= limit:
+        assert excerpt.text() == steward_output.clean(data)
+    else:
+        head, tail = data[: limit - limit // 2], data[len(data) - limit // 2 :]
+        middle = f"\n[... {len(data) - limit} bytes left out ...]\n"
+        assert excerpt.text() == steward_output.clean(head) + middle + steward_output.clean(tail)
+
+
+def test_an_excerpt_does_not_grow_with_the_stream() -> None:
+    """A gigabyte of output must not be a gigabyte of memory."""
+    excerpt = Excerpt(1000)
+    for _ in range(1000):
+        excerpt.add(b"x" * 65536)
+    assert len(excerpt._head) + len(excerpt._tail) < 300_000
+    assert excerpt.total_bytes == 65_536_000
+
+
+@pytest.mark.parametrize("name", ["", "/etc/passwd", "..", "a/../b", "a\0b", "dir/", "."])
+def test_names_that_leave_work_are_refused(name: str) -> None:
+    """Absolute, climbing, empty and NUL names."""
+    with pytest.raises(ValueError, match="does not stay below /work"):
+        check_name(name)
+
+
+@pytest.mark.parametrize("name", ["a", "sub/dir/file.py", "..a", "a..b/c"])
+def test_ordinary_names_pass(name: str) -> None:
+    """Subdirectories and dots within names are fine."""
+    assert check_name(name) == name
+
+
+def test_a_steps_request_is_the_same_after_its_journey() -> None:
+    """What the daemon sends is what the steward runs."""
+    step = Step(
+        name="test",
+        argv=("python", "eval.py"),
+        env={"A": "b"},
+        timeout_s=3.5,
+        files={"cases.txt": b"\x00\xff"},
+        remove_after=("x",),
+        result_pipe=False,
+        continue_if="passed",
+        artifact="trace.zip",
+    )
+    request = StepsRequest(files={"eval.py": b"pass"}, steps=(step,))
+    (message,) = protocol.Decoder().feed(protocol.encode(request.to_message()))
+    assert parse_request(message) == ({"eval.py": b"pass"}, (step,))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"kind": "pair"}, "booted for 'steps'"),
+        ({"steps": [{}]}, "KeyError"),
+        ({"steps": 5}, "TypeError"),
+        ({"files": {"../x": ""}}, "does not stay below"),
+        ({"files": {"x": "%"}}, "not base64"),
+        ({"files": None}, "AttributeError"),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_a_sentence(change: dict[str, object], reason: str) -> None:
+    """The harness never dies of a bad request; it says what is wrong."""
+    message = {**StepsRequest(files={}, steps=(Step(name="x", argv=("y",)),)).to_message(), **change}
+    with pytest.raises(StewardError, match=reason):
+        parse_request(message)
+
+
+@pytest.mark.parametrize("change", [{"argv": []}, {"argv": [1]}, {"continue_if": "maybe"}, {"artifact": "/x"}])
+def test_a_step_that_makes_no_sense_is_a_sentence(change: dict[str, object]) -> None:
+    """Empty or odd argv, an unknown condition, an artifact outside of /work."""
+    message = StepsRequest(files={}, steps=(Step(name="x", argv=("y",)),)).to_message()
+    message["steps"][0].update(change)
+    with pytest.raises(StewardError, match="does not parse"):
+        parse_request(message)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"protocol": 99}', '{"protocol": 1, "kind": "other"}'])
+def test_a_boot_document_that_makes_no_sense_is_a_sentence(text: str) -> None:
+    """Not JSON, no object, another version, an unknown kind."""
+    with pytest.raises(StewardError, match="boot"):
+        parse_boot(text)
+
+
+def test_steps_go_on_by_their_condition() -> None:
+    """The three conditions against results that tell them apart."""
+    passed = StepResult(**{**vars(_RESULT), "exit_code": 1, "result": {"check": "pass"}})
+    failed = StepResult(**{**vars(_RESULT), "result": {"check": "fail"}})
+    killed = StepResult(**{**vars(_RESULT), "exit_code": None, "signal": 9})
+    found = {
+        condition: [goes_on(Step(name="x", argv=("y",), continue_if=condition), r) for r in (passed, failed, killed)]
+        for condition in ("always", "passed", "exit_0")
+    }
+    assert found == {"always": [True] * 3, "passed": [True, False, False], "exit_0": [False, True, False]}
+
+
+def test_a_step_is_cut_until_it_fits() -> None:
+    """First the output goes, then, if it must, the result lines; a small step is left alone."""
+    big = StepResult(**{**vars(_RESULT), "stdout": "x" * 500_000, "result": {"check": "pass"}})
+    assert fit(_RESULT, 10_000) == _RESULT.to_message()
+    message = fit(big, 200_000)
+    assert len(protocol.encode(message)) <= 200_000
+    assert message["result"] == {"check": "pass"}
+    assert "output was left out" in message["stderr"]
+    huge = StepResult(**{**vars(big), "result": {"report": "y" * 500_000}})
+    message = fit(huge, 200_000)
+    assert len(protocol.encode(message)) <= 200_000
+    assert message["result"] == {}
+
+
+def test_a_judge_may_say_three_things() -> None:
+    """Unknown keys of known frames are dropped, other frames are refused."""
+    message = {"type": "progress", "phase": "x" * 200, "done": 1, "total": 2, "extra": 1}
+    assert checked(message) == {"type": "progress", "phase": "x" * 100, "done": 1, "total": 2}
+    assert checked({**_RESULT.to_message(), "extra": 1}) == _RESULT.to_message()
+    for kind in ("end", "ready", "request", "other"):
+        with pytest.raises(FrameError, match="may send progress"):
+            checked({"type": kind})
+
+
+def test_a_wait_status_is_an_exit_code_or_a_signal() -> None:
+    """Never both, never neither."""
+    assert ending(0) == (0, None)
+    assert ending(112 << 8) == (112, None)
+    assert ending(9) == (None, 9)
+    assert ending(11 | 0x80) == (None, 11)
