@@ -133,7 +133,14 @@ def root(
 
 def out(renderable: RenderableType) -> None:
     """Print something for people on stdout: colours and wrapping on a terminal only."""
-    console(stderr=False).print(renderable)
+    target = console(stderr=False)
+    if target.is_terminal:
+        target.print(renderable)
+        return
+    with target.capture() as capture:
+        target.print(renderable)
+    # Tables pad their cells; a file or a diff should not hold the padding.
+    typer.echo("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()), nl=False)
 
 
 def note(message: str) -> None:

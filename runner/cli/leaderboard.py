@@ -130,20 +130,25 @@ def import_competition(
 ) -> None:
     """Create or update all boards of a competition.
 
-    All task folders are read and checked first; if one is wrong, nothing is stored. A problem for which neither the
-    file nor its task.yml names a GPU type is skipped with a note.
+    All task folders and GPU types are checked first; if one is wrong, nothing is stored. A problem for which neither
+    the file nor its task.yml names a GPU type is skipped with a note.
     """
     competition = load_competition(file)
     for sentence in competition.notes:
         note(sentence)
     with session(context).store() as store:
         known = {line.name for line in store.boards()}
+        # Every GPU type is resolved before the first board is stored.
+        offered = {
+            problem.name: _offered(context, store, problem.gpus or problem.folder.gpus, problem.name)
+            for problem in competition.problems
+            if problem.gpus or problem.folder.gpus
+        }
         for problem in competition.problems:
-            names = problem.gpus or problem.folder.gpus
-            if not names:
+            gpus = offered.get(problem.name)
+            if gpus is None:
                 note(f"leaderboard {problem.name}: skipped, no GPU type is named for it")
                 continue
-            gpus = _offered(context, store, names, problem.name)
             ends = problem.deadline or datetime.now(UTC) + DEFAULT_LIFETIME
             if problem.name in known:
                 _update(store, store.board(problem.name), problem.folder, ends, gpus, force=force)

@@ -94,12 +94,12 @@ def job_block(job: ShownJob) -> RenderableType:
     elif job.progress is not None and job.state is JobState.RUNNING:
         blocks.append(Text(f"  {progress_text(job.progress)}"))
     if job.error is not None:
-        blocks.append(Padding(Text(printable(job.error)), (0, 0, 0, 2)))
+        blocks.append(Padding.indent(Text(printable(job.error)), 2))
     if job.redacted:
         blocks.append(Text("  of a secret run only the verdict is shown (administrators: --admin)", style="dim"))
         blocks += [_redacted_line(run) for run in job.runs]
     else:
-        blocks += [Padding(run_block(run), (0, 0, 0, 2)) for run in job.runs]
+        blocks += [Padding.indent(run_block(run), 2) for run in job.runs]
         blocks += _provenance(job.runs)
     return Group(*blocks)
 
@@ -164,7 +164,7 @@ def _output(run: ShownRun) -> list[RenderableType]:
             continue
         shown, omitted = tail(text, lines=_TAIL_LINES)
         more = f" (last {_TAIL_LINES} lines, {omitted} before)" if omitted else ""
-        blocks += [Text(f"{name}{more}:", style="dim"), Padding(Text(shown), (0, 0, 0, 2))]
+        blocks += [Text(f"{name}{more}:", style="dim"), Padding.indent(Text(shown), 2)]
     code = run.meta.get("exit_code")
     if code not in (None, 0):
         blocks.append(Text(f"exit code {code}", style="dim"))
@@ -253,9 +253,11 @@ def ranking_page(title: str, gpus: Sequence[str], lines: Sequence[RankingLine]) 
     blocks: list[RenderableType] = []
     for gpu in dict.fromkeys((*gpus, *(line.gpu_type for line in lines))):
         places = [line for line in lines if line.gpu_type == gpu]
+        if blocks:
+            blocks.append(Text(""))
         blocks.append(Text(one_line(f"{title} on {gpu}"), style="bold"))
         if not places:
-            blocks.append(Text("no ranked submissions yet\n"))
+            blocks.append(Text("no ranked submissions yet"))
             continue
         table = _table("rank", "user", "score", "submission", "file", "submitted (UTC)")
         for place in places:
@@ -287,7 +289,7 @@ def board_page(board: BoardView) -> RenderableType:
     for name, content in sorted(files.items()):
         role = content if content in (SUBMISSION, HARNESS) else str(len(str(content).encode()))
         table.add_row(Text(one_line(name)), role)
-    return Group(text, table)
+    return Group(text, Text(""), table)
 
 
 def task_page(folder: TaskFolder) -> RenderableType:
@@ -309,7 +311,7 @@ def task_page(folder: TaskFolder) -> RenderableType:
     files = _table("file", "bytes")
     for name, content in sorted(task.files.items()):
         files.add_row(Text(one_line(name)), content if content in (SUBMISSION, HARNESS) else str(len(content.encode())))
-    return Group(text, table, files)
+    return Group(text, Text(""), table, Text(""), files)
 
 
 def gpu_types_table(types: Sequence[GpuTypeLine], hosts: Sequence[HostLine]) -> RenderableType:
@@ -361,7 +363,7 @@ def _passed(*, passed: bool | None) -> Text:
 
 def _table(*columns: str, numbers: int = 0) -> Table:
     """A plain table; the `numbers` columns after the first are aligned to the right."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     for index, column in enumerate(columns):
         table.add_column(column, justify="right" if 1 <= index <= numbers else "left")
     return table

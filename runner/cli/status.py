@@ -17,7 +17,7 @@ from runner.cli.view import from_store
 def status(
     context: typer.Context,
     *,
-    submission_id: Annotated[int | None, typer.Argument(metavar="[ID]", help="Number of a submission.")] = None,
+    submission_id: Annotated[int | None, typer.Argument(metavar="ID", help="Number of a submission.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="Without ID: how many to list.")] = 20,
     admin: Annotated[bool, typer.Option("--admin", help="Show the details of secret runs.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

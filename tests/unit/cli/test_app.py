@@ -1,0 +1,212 @@
+"""The frame of the command line: help, versions, exit codes, output, and that the manual knows every command."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+import typer
+from rich.padding import Padding
+from rich.text import Text
+
+from runner import __version__, errors
+from runner.cli import main
+from runner.cli.app import ExitCode, app, exit_code_for, fail, out, out_json
+from runner.cli.check import Finding, Mark, verdict_of
+from runner.cli.leaderboard import parse_deadline, with_directive
+from runner.cli.submit import exit_code_of
+from runner.cli.view import from_store
+from runner.model import JobState, Verdict
+from sandbox.errors import EngineUnavailable
+from tests.unit.cli import samples
+
+MANUAL = Path(__file__).resolve().parents[3] / "docs" / "cli.md"
+
+
+@pytest.fixture(autouse=True)
+def _log_again() -> Iterator[None]:
+    """Undo what `main` does to the log, whose stream ends with the test."""
+    yield
+    structlog.reset_defaults()
+
+
+def _commands() -> Mapping[str, Any]:
+    """Every command by its full name, e.g. `leaderboard show`."""
+    root = typer.main.get_command(app)
+    found: dict[str, Any] = {}
+
+    def walk(command: Any, path: tuple[str, ...]) -> None:  # noqa: ANN401 typer does not export its command types
+        for name, child in getattr(command, "commands", {}).items():
+            walk(child, (*path, name))
+        if not getattr(command, "commands", {}):
+            found[" ".join(path)] = command
+
+    walk(root, ())
+    return found
+
+
+def _sections() -> Mapping[str, str]:
+    """The manual's section of each command."""
+    parts = re.split(r"^### `kernel-runner ([a-z ]+)`$", MANUAL.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {name: text.split("\n## ")[0] for name, text in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def test_the_manual_has_a_section_for_every_command_and_for_no_other() -> None:
+    """docs/cli.md and the program name the same commands."""
+    assert sorted(_sections()) == sorted(_commands())
+
+
+@pytest.mark.parametrize("name", sorted(_commands()))
+def test_the_manual_names_every_option(name: str) -> None:
+    """Each command's section mentions each of its options."""
+    options = {flag for parameter in _commands()[name].params for flag in parameter.opts if flag.startswith("--")}
+    missing = {flag for flag in options - {"--help"} if flag not in _sections()[name]}
+    assert missing == set()
+
+
+@pytest.mark.parametrize("name", sorted(_commands()))
+def test_every_help_text_teaches(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A short first sentence for the list, a paragraph, an example that starts like a shell line."""
+    assert main([*name.split(), "--help"]) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"Examples?:\n    kernel-runner ", text), text
+    documentation = _commands()[name].help
+    assert "\n\n" in documentation
+    assert len(documentation.split("\n")[0]) <= 120
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """--version needs neither configuration nor database."""
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"kernel-runner {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["submti"], "Did you mean 'submit'"),
+        (["status", "seventeen"], "'ID'"),
+        (["submit"], "FILE"),
+        (["status", "--jsn"], "--jsn"),
+        (["submit", "/no/such/file.py"], "/no/such/file.py"),
+    ],
+)
+def test_bad_arguments_are_explained_in_a_sentence(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 2, nothing on stdout, one line on stderr."""
+    assert main(arguments) == ExitCode.USAGE
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("kernel-runner: ")
+    assert says in captured.err
+    assert len(captured.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.SubmissionError("x"), 2),
+        (errors.TaskError("x"), 2),
+        (errors.ConfigError("x"), 2),
+        (errors.NotFoundError("x"), 2),
+        (errors.BoardError("x"), 2),
+        (errors.SchemaDriftError(["x"]), 3),
+        (errors.DatabaseUnavailableError("x"), 3),
+        (errors.EvaluationError("x"), 3),
+        (EngineUnavailable("x"), 3),
+    ],
+)
+def test_every_error_has_its_exit_code(error: Exception, code: int) -> None:
+    """What the caller can mend is 2, what an operator must mend is 3."""
+    assert exit_code_for(error) == code
+
+
+def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception that nobody foresaw is not dressed up as an error message."""
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr("runner.cli.task.load", broken)
+    with pytest.raises(ZeroDivisionError):
+        main(["task", "check", str(Path(__file__).parent)])
+
+
+def test_a_message_of_several_lines_keeps_its_lists(capsys: pytest.CaptureFixture[str]) -> None:
+    """Continuation lines are joined, lists of findings are not."""
+    fail("connection failed: refused\n\tIs the server running?")
+    fail("found:\n  - one\n  - two")
+    assert capsys.readouterr().err == (
+        "kernel-runner: connection failed: refused Is the server running?\nkernel-runner: found:\n  - one\n  - two\n"
+    )
+
+
+def test_what_is_no_terminal_gets_plain_complete_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    """No colours, no padding, no cut."""
+    out(Padding(Text("x" * 500, style="red"), (0, 0, 0, 2)))
+    assert capsys.readouterr().out == f"  {'x' * 500}\n"
+
+
+def test_json_is_ascii(capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither an escape sequence nor a direction override survives in a document."""
+    out_json({"text": "\x1b[2J \u202e µ"})
+    text = capsys.readouterr().out
+    assert text.isascii()
+    assert "\x1b" not in text
+
+
+def _finding(mark: Mark, *, infrastructure: bool = False) -> Finding:
+    return Finding(name="x", mark=mark, found="y", infrastructure=infrastructure)
+
+
+def test_the_exit_code_of_check_is_that_of_its_worst_finding() -> None:
+    """Warnings pass, failures are 1, a missing database or engine is 3."""
+    assert verdict_of([_finding(Mark.OK), _finding(Mark.WARNING)]) == 0
+    assert verdict_of([_finding(Mark.OK), _finding(Mark.FAILED)]) == 1
+    assert verdict_of([_finding(Mark.FAILED), _finding(Mark.FAILED, infrastructure=True)]) == 3
+
+
+@pytest.mark.parametrize(
+    ("verdict", "code"),
+    [(Verdict.ACCEPTED, 0), (Verdict.WRONG_ANSWER, 1), (Verdict.INVALID, 1), (Verdict.INTERNAL_ERROR, 3)],
+)
+def test_the_exit_code_of_a_submission_tells_whose_fault_it_is(verdict: Verdict, code: int) -> None:
+    """An internal error is not the submission's failure."""
+    view = samples.submission(samples.job(verdict=verdict, error="x"), line=samples.status(verdict=verdict))
+    assert exit_code_of(from_store(view, admin=False)) == code
+
+
+def test_a_cancelled_submission_is_not_accepted() -> None:
+    """There is no verdict, so the exit code cannot be 0."""
+    view = samples.submission(line=samples.status(state=JobState.CANCELLED))
+    assert exit_code_of(from_store(view, admin=False)) == ExitCode.NOT_ACCEPTED
+
+
+def test_deadlines_are_read_in_utc() -> None:
+    """Both forms work, anything else is refused."""
+    assert parse_deadline("2030-06-30").isoformat() == "2030-06-30T00:00:00+00:00"
+    assert parse_deadline(" 2030-06-30 18:05 ").isoformat() == "2030-06-30T18:05:00+00:00"
+    with pytest.raises(typer.BadParameter, match="YYYY-MM-DD"):
+        parse_deadline("30.06.2030")
+
+
+@pytest.mark.parametrize(
+    ("text", "lang", "first"),
+    [
+        ("x = 1\n", "py", "#!POPCORN leaderboard sort"),
+        ("int x;\n", "cu", "//!POPCORN leaderboard sort"),
+        ("#!POPCORN gpus H100\nx = 1\n", "py", "#!POPCORN leaderboard sort"),
+        ("#!POPCORN leaderboard sort\nx = 1\n", "py", "#!POPCORN leaderboard sort"),
+    ],
+)
+def test_a_template_names_its_leaderboard_once(text: str, lang: str, first: str) -> None:
+    """The directive is added in the task's language, above others, unless it is there."""
+    printed = with_directive(text, "sort", lang=lang)
+    assert printed.splitlines()[0] == first
+    assert printed.count("leaderboard sort") == 1
+    assert printed.endswith(text)
