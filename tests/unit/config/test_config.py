@@ -45,6 +45,8 @@ def test_the_documented_default_is_the_default(key: str) -> None:
         shown = (
             f'"{default}"'
             if isinstance(default, str)
+            else str(default).lower()
+            if isinstance(default, bool)
             else f"{default:g}"
             if isinstance(default, int | float)
             else default

@@ -82,25 +82,41 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
             seen.update(stop=stop, abort=abort, waiting=parts_of(seen["store_factory"]("claim")))
             return 0
 
+    class FakeEvaluator:
+        def __init__(self, _engine: object, _registry: object, settings: object) -> None:
+            seen.update(settings=settings)
+
+        def close(self) -> None:
+            assert "closed" not in seen, "parked containers are removed while the engine can still be spoken to"
+            seen.update(nothing_parked=True)
+
     def parts_of(store: Any) -> str:  # noqa: ANN401 - looks inside
         return str(store._link._conninfo)
 
     monkeypatch.setattr(serve_module, "DockerEngine", FakeEngine)
     monkeypatch.setattr(serve_module, "Daemon", FakeDaemon)
-    monkeypatch.setattr(serve_module, "Evaluator", lambda _engine, registry, settings: (registry, settings))
+    monkeypatch.setattr(serve_module, "Evaluator", FakeEvaluator)
     monkeypatch.setattr(logs, "configure", lambda *arguments: seen.update(log=arguments))
     stop = threading.Event()
     given = config(
-        tmp_path, docker_host="unix:///x", host_name="gpu-01", max_run_s=60.0, log_format="json", log_level="error"
+        tmp_path,
+        docker_host="unix:///x",
+        host_name="gpu-01",
+        max_run_s=60.0,
+        park_containers=False,
+        log_format="json",
+        log_level="error",
     )
     assert serve(given, stop) == 0
     assert (seen["base_url"], seen["owner"]) == ("unix:///x", f"gpu-01:{tmp_path / 'state'}")
     assert seen["log"] == ("json", "error")
     assert "host=127.0.0.1" in seen["waiting"]
-    _, settings = seen["evaluator"]
+    settings = seen["settings"]
     assert settings.eval_python == Path(sys.executable)
     assert (settings.state_dir, settings.host_name, settings.max_run_s) == (tmp_path / "state", "gpu-01", 60.0)
     assert seen["stop"] is stop
+    assert settings.park_containers is False
+    assert seen["nothing_parked"]
     assert seen["closed"]
 
 
