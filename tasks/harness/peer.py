@@ -189,7 +189,8 @@ class Peer:
         Raises:
             Fault: see the class.
         """
-        small, large = torch.zeros(64, dtype=torch.uint8), torch.zeros(_CALIBRATION_BYTES, dtype=torch.uint8)
+        volume = max(4096, min(_CALIBRATION_BYTES, self._memory_bytes // 8))
+        small, large = torch.zeros(64, dtype=torch.uint8), torch.zeros(volume, dtype=torch.uint8)
         many = [torch.zeros(64, dtype=torch.uint8) for _ in range(8)]
 
         def measure(count: int, value: object, room: int) -> list[float]:
@@ -204,14 +205,14 @@ class Peer:
         long = HandOver.of(measure(5, (_LONG_KERNEL_NS, small, 64), 64))
         crowd = HandOver.of(measure(8, (0, small, 64, many), 64))
         inward = HandOver.of(measure(6, (0, large, 64), 64)[1:])
-        both = HandOver.of(measure(6, (0, large, _CALIBRATION_BYTES), _CALIBRATION_BYTES)[1:])
+        both = HandOver.of(measure(6, (0, large, volume), volume)[1:])
         return Calibration(
             short=short,
             long=long,
             long_kernel_ns=_LONG_KERNEL_NS,
             per_tensor_ns=max(crowd.median_ns - short.median_ns, 0.0) / len(many),
-            per_input_byte_ns=max(inward.median_ns - short.median_ns, 0.0) / _CALIBRATION_BYTES,
-            per_output_byte_ns=max(both.median_ns - inward.median_ns, 0.0) / _CALIBRATION_BYTES,
+            per_input_byte_ns=max(inward.median_ns - short.median_ns, 0.0) / volume,
+            per_output_byte_ns=max(both.median_ns - inward.median_ns, 0.0) / volume,
         )
 
     def _needed(self, answer: Mapping[str, Any], packed: Packed) -> int:

@@ -95,7 +95,8 @@ class Packed:
 
 def identity(item: torch.Tensor) -> int:
     """What a tensor shares with its views and with no other tensor, as long as it lives."""
-    return item.untyped_storage()._cdata  # noqa: SLF001 torch offers no public identity of a storage
+    key: int = item.untyped_storage()._cdata  # noqa: SLF001 torch offers no public identity of a storage
+    return key
 
 
 def pack(value: object) -> Packed:

@@ -36,8 +36,8 @@ from typing import Any
 
 from .cores import leave_judge_core
 
-# Before torch counts the cores for its threads.
-_OWN_CORES = leave_judge_core()
+# Before torch counts the cores for its threads; only in a process that a judge waits for.
+_OWN_CORES = "KR_JUDGE_FD" in os.environ and leave_judge_core()
 
 import torch  # noqa: E402 see above
 
@@ -81,6 +81,8 @@ class _Inputs:
     value: Any
     #: Identity of each input storage -> its number.
     storages: Mapping[int, int]
+    #: Keeps the storages alive, and so their identities unique, whatever the kernel does to its argument.
+    views: Sequence[torch.Tensor]
     cuda: bool
 
 
@@ -153,7 +155,7 @@ class Worker:
         value = unpack(message["tree"], views)
         cuda = any(node["device"] != "cpu" for node in _tensor_nodes(message["tree"]))
         identities = {identity(view): number for number, view in enumerate(views) if view.numel()}
-        self._inputs = _Inputs(value=value, storages={} if cuda else identities, cuda=cuda)
+        self._inputs = _Inputs(value=value, storages={} if cuda else identities, views=views, cuda=cuda)
         return self._inputs
 
     def _call(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""The built-in harness as real processes, without a container."""

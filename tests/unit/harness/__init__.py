@@ -1,0 +1,1 @@
+"""The built-in harness, one module at a time."""

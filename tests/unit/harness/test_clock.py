@@ -1,0 +1,90 @@
+"""What the judge believes of a claimed time."""
+
+from __future__ import annotations
+
+from tasks.harness.clock import FLOOR_NS, Bound, Calibration, HandOver, Sample, audit_details, forged
+
+CALIBRATION = Calibration(
+    short=HandOver(median_ns=100_000, p90_ns=110_000),
+    long=HandOver(median_ns=200_000, p90_ns=220_000),
+    long_kernel_ns=20_000_000,
+    per_tensor_ns=1_000,
+    per_input_byte_ns=0.1,
+    per_output_byte_ns=0.2,
+)
+
+
+def _sample(claim_ns: int, outside_ns: int) -> Sample:
+    bound = CALIBRATION.bound(outside_ns=outside_ns, tensors=3, input_bytes=10_000, output_bytes=10_000)
+    return Sample(claim_ns=claim_ns, outside_ns=outside_ns, bound=bound)
+
+
+def test_bound_takes_off_the_hand_over_and_a_margin() -> None:
+    """Outside span, less the fixed part, less what tensors and bytes cost, less a margin that grows with both."""
+    bound = CALIBRATION.bound(outside_ns=1_000_000, tensors=3, input_bytes=10_000, output_bytes=10_000)
+
+    assert bound.kernel_ns == 1_000_000 - 100_000 - 6_000
+    assert bound.margin_ns == 10_000 + 20_000 + 3_000
+    assert bound.bound_ns == bound.kernel_ns - bound.margin_ns
+
+
+def test_long_calls_have_a_hand_over_of_their_own() -> None:
+    """A judge that sleeps has to be woken up, which costs more than spinning."""
+    bound = CALIBRATION.bound(outside_ns=50_000_000, tensors=0, input_bytes=0, output_bytes=0)
+
+    assert bound.kernel_ns == 50_000_000 - 200_000
+
+
+def test_honest_claim_is_believed() -> None:
+    """A claim at or above the bound counts as it is."""
+    sample = _sample(880_000, 1_000_000)
+
+    assert sample.believed
+    assert sample.time_ns == 880_000
+
+
+def test_claim_below_the_bound_is_replaced() -> None:
+    """Where the claim is not believed, the judge's own estimate counts."""
+    sample = _sample(500_000, 1_000_000)
+
+    assert not sample.believed
+    assert sample.time_ns == 894_000
+    assert not sample.looks_forged
+
+
+def test_no_time_falls_below_the_floor() -> None:
+    """A claim of nothing, in a span too short to tell, counts as the floor."""
+    assert _sample(0, 110_000).time_ns == FLOOR_NS
+
+
+def test_forgery_needs_nearly_every_call() -> None:
+    """Single calls that were interrupted are no forgery; nine in ten with a millisecond missing are."""
+    honest, bad = _sample(9_800_000, 10_000_000), _sample(1_000, 10_000_000)
+
+    assert bad.looks_forged
+    assert not forged([honest] * 5 + [bad] * 5)
+    assert forged([bad] * 9 + [honest])
+    assert not forged([])
+
+
+def test_unaudited_claims_are_taken_as_they_are() -> None:
+    """Without a bound nothing is replaced and nothing is called a forgery."""
+    sample = Sample(claim_ns=5_000, outside_ns=10**9, bound=None)
+
+    assert (sample.believed, sample.time_ns, sample.looks_forged) == (True, 5_000, False)
+    assert "bound_median_ns" not in audit_details([sample], repeated=0)
+
+
+def test_details_hold_claims_and_bounds() -> None:
+    """The report shows what was claimed and what the judge saw."""
+    sample = Sample(claim_ns=5, outside_ns=50, bound=Bound(kernel_ns=30, margin_ns=10, bound_ns=20))
+
+    assert audit_details([sample], repeated=2) == {
+        "claimed_median_ns": 5,
+        "outside_median_ns": 50,
+        "not_believed": 1,
+        "repeated": 2,
+        "judge_median_ns": 30,
+        "bound_median_ns": 20,
+        "margin_median_ns": 10,
+    }

@@ -1,0 +1,257 @@
+"""Values as trees and bytes: round trips of everything supported, refusal of everything else, hostile descriptors."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import warnings
+from typing import Any
+
+import pytest
+import torch
+
+from tasks.harness.arenas import Arena
+from tasks.harness.values import (
+    DTYPES,
+    Outgoing,
+    Packed,
+    Placed,
+    Snapshot,
+    Unsupported,
+    identity,
+    pack,
+    regions,
+    signature,
+    unpack,
+)
+from tasks.harness.wire import WireViolation
+
+
+def _cross(packed: Packed) -> tuple[Any, list[torch.Tensor], Arena, list[Placed]]:
+    """Hand a packed value over as judge and worker do."""
+    placed, size = packed.place()
+    arena = Arena.create(size)
+    packed.write(arena, placed)
+    views = [arena.bytes_at(place.offset, place.nbytes) for place in placed]
+    return unpack(packed.tree, views), views, arena, placed
+
+
+def _return(value: object, inputs: dict[int, int], arena: Arena, placed: list[Placed]) -> Snapshot:
+    """Hand an output back as worker and judge do."""
+    outgoing = Outgoing.describe(value, inputs)
+    with Arena.create(outgoing.nbytes) as room:
+        outgoing.copy_to(room)
+        found = regions(outgoing.tree, placed=placed, output_bytes=room.size)
+        copies = [(arena if r.inputs else room).bytes_at(r.start, r.nbytes).clone() for r in found]
+    return Snapshot(outgoing.tree, copies)
+
+
+@pytest.mark.parametrize("name", sorted(DTYPES))
+def test_every_dtype_survives_both_ways(name: str) -> None:
+    """A tensor of each dtype arrives with the same bytes, as input and as output."""
+    raw = torch.randint(0, 2 if name == "bool" else 256, (3 * 5 * 16,), dtype=torch.uint8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # torch calls complex32 experimental
+        original = raw.view(DTYPES[name])
+        arrived, _, arena, placed = _cross(pack(original))
+        returned = _return(arrived, {}, arena, placed).value()
+
+    for item in (arrived, returned):
+        assert isinstance(item, torch.Tensor)
+        assert (item.dtype, item.shape) == (original.dtype, original.shape)
+        assert torch.equal(item.view(torch.uint8), raw)
+
+
+def test_structure_and_scalars_survive() -> None:
+    """Nested containers, numbers (also the odd floats), text, None, dtypes, devices and sizes."""
+    value = {
+        "a": (1, -2, 2**100, True, None, "text"),
+        "b": [1.5, float("inf"), -0.0],
+        "c": {"dtype": torch.float8_e5m2, "device": torch.device("cpu"), "size": torch.Size([2, 3])},
+    }
+
+    arrived, _, arena, placed = _cross(pack(value))
+    returned = _return(arrived, {}, arena, placed).value()
+
+    assert arrived == value
+    assert returned == value
+    assert type(arrived["c"]["size"]) is torch.Size
+    nan = _cross(pack(float("nan")))[0]
+    assert nan != nan  # noqa: PLR0124 that is what NaN is
+
+
+def test_aliases_strides_and_offsets_survive() -> None:
+    """Views of one storage stay views of one storage, empty tensors and scalars stay what they are."""
+    base = torch.arange(24, dtype=torch.float32).reshape(4, 6)
+    value = (base, base[1:, ::2], base.t(), torch.empty(0, 3), torch.tensor(7), torch.ones(1).expand(5))
+
+    arrived, *_ = _cross(pack(value))
+
+    for before, after in zip(value, arrived, strict=True):
+        assert torch.equal(before, after)
+        assert before.stride() == after.stride()
+    arrived[0][1, 2] = -1.0
+    assert arrived[1][0, 1] == -1.0
+    assert arrived[2][2, 1] == -1.0
+    assert base[1, 2] == 8.0
+
+
+def test_gradients_and_conjugates() -> None:
+    """requires_grad survives; a lazily conjugated tensor arrives conjugated."""
+    weight, conjugate = torch.ones(3, requires_grad=True), torch.tensor([1 + 2j]).conj()
+
+    arrived, *_ = _cross(pack((weight, conjugate)))
+
+    assert arrived[0].requires_grad
+    assert arrived[0].is_leaf
+    assert torch.equal(arrived[1], conjugate.resolve_conj())
+
+
+@pytest.mark.parametrize("value", [object(), {1: 2}, torch.eye(2).to_sparse(), b"bytes", 2**200, lambda: 0])
+def test_other_values_are_refused(value: object) -> None:
+    """What cannot travel is refused by name as an input, and named in an output."""
+    with pytest.raises(Unsupported):
+        pack(value)
+    assert Outgoing.describe([value], {}).tree["items"][0]["t"] == "opaque"
+
+
+def test_deep_nesting_is_refused() -> None:
+    """A list in a list in a list … ends somewhere."""
+    value: list[Any] = []
+    for _ in range(100):
+        value = [value]
+    with pytest.raises(Unsupported, match="nested"):
+        pack(value)
+    regions(Outgoing.describe(value, {}).tree, placed=[], output_bytes=0)
+
+
+def test_returned_input_is_not_copied() -> None:
+    """An input buffer, or a contiguous part of it, comes back as a reference to the judge's own memory."""
+    arrived, views, arena, placed = _cross(pack((torch.zeros(4, 4), torch.zeros(8))))
+    inputs = {identity(view): number for number, view in enumerate(views)}
+    arrived[0].fill_(3.0)
+    arrived[1][2:5] = 5.0
+
+    outgoing = Outgoing.describe((arrived[0], arrived[1][2:5], arrived[0].t()), inputs)
+    returned = _return((arrived[0], arrived[1][2:5], arrived[0].t()), inputs, arena, placed).value()
+
+    assert [node["at"][0] for node in outgoing.tree["items"]] == [0, 1, -1]
+    assert isinstance(returned, tuple)
+    assert torch.equal(returned[0], torch.full((4, 4), 3.0))
+    assert torch.equal(returned[1], torch.full((3,), 5.0))
+
+
+def test_subclasses_become_plain_bytes() -> None:
+    """A tensor subclass is computed in the worker; the judge sees a plain tensor."""
+
+    class Lazy(torch.Tensor):
+        pass
+
+    arrived, _, arena, placed = _cross(pack(torch.arange(3.0)))
+    returned = _return(arrived.as_subclass(Lazy), {}, arena, placed).value()
+
+    assert type(returned) is torch.Tensor
+    assert torch.equal(returned, torch.arange(3.0))
+
+
+def test_snapshot_is_private() -> None:
+    """Nothing the worker writes after the copy changes it."""
+    outgoing = Outgoing.describe(torch.ones(4), {})
+    with Arena.create(outgoing.nbytes) as room:
+        outgoing.copy_to(room)
+        found = regions(outgoing.tree, placed=[], output_bytes=room.size)
+        snapshot = Snapshot(outgoing.tree, [room.bytes_at(r.start, r.nbytes).clone() for r in found])
+        room.poison()
+        assert torch.equal(torch.as_tensor(snapshot.value()), torch.ones(4))
+
+
+def _node(**changes: object) -> dict[str, object]:
+    return {"t": "tensor", "dtype": "float32", "shape": [4], "device": "cpu", "at": [-1, 0]} | changes
+
+
+def _deep() -> object:
+    tree: dict[str, object] = {"t": "none"}
+    for _ in range(1000):
+        tree = {"t": "list", "items": [tree]}
+    return tree
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        None,
+        [],
+        {"t": "pickle"},
+        {"t": ["tensor"]},
+        _node(dtype="float33"),
+        _node(dtype=None),
+        _node(shape=[-1]),
+        _node(shape=[1.0]),
+        _node(shape=[True]),
+        _node(shape="4"),
+        _node(shape=[1 << 47, 1 << 47]),
+        _node(shape=[1] * 65),
+        _node(shape=[1025]),
+        _node(at=[-1, -4]),
+        _node(at=[-1, 4081]),
+        _node(at=[-2, 0]),
+        _node(at=[1, 0]),
+        _node(at=[0, 4]),
+        _node(at=[0]),
+        _node(at=["0", 0]),
+        _node(at=[0, True]),
+        _node(device="cuda:7"),
+        _node(device="meta"),
+        {"t": "list", "items": {}},
+        {"t": "list", "items": [{"t": "none"}] * 20_000},
+        {"t": "dict", "items": [["a"]]},
+        {"t": "dict", "items": [[1, {"t": "none"}]]},
+        {"t": "int", "v": True},
+        {"t": "int", "v": "1"},
+        {"t": "float", "v": 1.0},
+        {"t": "float", "v": "0x1p99999"},
+        {"t": "float", "v": "zero"},
+        {"t": "str", "v": 1},
+        {"t": "dtype", "v": "object"},
+        {"t": "device", "v": "cuda:99"},
+        {"t": "size", "items": [{"t": "str", "v": "a"}]},
+        {"t": "opaque"},
+        _deep(),
+    ],
+)
+def test_hostile_descriptors_are_refused(tree: object) -> None:
+    """No tree that the worker's own code would not send gets past the judge."""
+    with pytest.raises(WireViolation):
+        regions(tree, placed=[Placed(offset=0, nbytes=16)], output_bytes=4096)
+
+
+def test_arena_cannot_be_truncated() -> None:
+    """A worker can neither shrink (SIGBUS in the judge) nor grow an arena, nor unseal it."""
+    with Arena.create(10_000) as arena:
+        for size in (0, 1 << 20):
+            with pytest.raises(PermissionError):
+                os.ftruncate(arena.fd, size)
+        with pytest.raises(PermissionError):
+            fcntl.fcntl(arena.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
+        with pytest.raises(ValueError, match="not inside"):
+            arena.bytes_at(arena.size - 1, 2)
+
+
+def test_poison_differs_every_time() -> None:
+    """Poison is random, so nobody can tell an untouched output by its bytes, and covers every page."""
+    with Arena.create(200_000) as one, Arena.create(200_000) as other:
+        one.poison()
+        other.poison()
+        assert not torch.equal(one.bytes_at(0, 4096), other.bytes_at(0, 4096))
+        for start in range(0, one.size, 4096):
+            assert one.bytes_at(start, 4096).any()
+
+
+def test_signature_ignores_contents() -> None:
+    """Equal structures have equal signatures; another shape, dtype or container has another."""
+    value = (torch.zeros(3), [1])
+    assert signature(value) == signature((torch.ones(3), [2]))
+    assert signature(value) != signature((torch.zeros(4), [1]))
+    assert signature(value) != signature((torch.zeros(3, dtype=torch.float64), [1]))
+    assert signature(value) != signature([torch.zeros(3), [1]])
+    assert Snapshot(pack(value).tree, []).signature == signature(value)
