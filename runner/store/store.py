@@ -232,7 +232,8 @@ class Store:
                 remaining_s = deadline_s - time.monotonic()
                 if remaining_s <= 0:
                     break
-                if any(True for _ in connection.notifies(timeout=min(remaining_s, _LISTEN_SLICE_S), stop_after=1)):
+                # Exhausted at once: a suspended generator would keep the connection's lock.
+                if list(connection.notifies(timeout=min(remaining_s, _LISTEN_SLICE_S), stop_after=1)):
                     return True
         return False
 

@@ -19,7 +19,6 @@ VERSIONS = ("0001_leaderboard", "0002_queue", "0003_functions", "0004_views")
 
 INT, BIG, TEXT, BOOL, JSON = "integer", "bigint", "text", "boolean", "jsonb"
 TIME, PLAIN_TIME, SHORT = "timestamp with time zone", "timestamp without time zone", "character varying(255)"
-NOW = ("now()", "CURRENT_TIMESTAMP")
 ID = object()
 
 #: KernelBot's schema: table -> column -> (type, NOT NULL, default). ID is a default from a sequence.
@@ -31,7 +30,7 @@ CONTRACT: dict[str, dict[str, tuple[str, bool, object]]] = {
         "task": (JSON, True, None),
         "creator_id": (BIG, True, "'-1'::integer"),
         "forum_id": (BIG, True, None),
-        "secret_seed": (BIG, True, "floor((random() * (2147483648)::double precision))"),
+        "secret_seed": (BIG, True, "floor((random() * ('2147483648'::bigint)::double precision))"),
         "description": (TEXT, True, None),
         "visibility": (TEXT, True, "'public'::text"),
     },

@@ -1,0 +1,502 @@
+"""Claims, leases, fencing, cancellation and the final words of a submission."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import psycopg
+import pytest
+
+from runner.errors import DatabaseUnavailableError, NotFoundError, StaleAttemptError
+from runner.model import Artifact, JobState, Mode, Progress, Verdict
+from runner.store import HostRecord, Store
+from runner.store.store import MAX_RECLAIMS
+from tests.integration.store.conftest import CODE, TASK, Bench, ranked, result, run_record
+from tests.integration.store.test_submit import one, together
+
+Db = psycopg.Connection[dict[str, Any]]
+
+
+def words(db: Db, submission_id: int) -> tuple[bool, str, str, str | None]:
+    """What KernelBot sees: done, submission.status, job status, error."""
+    row = one(
+        db,
+        "SELECT s.done, s.status, t.status AS job, t.error FROM leaderboard.submission s"
+        " JOIN leaderboard.submission_job_status t ON t.submission_id = s.id WHERE s.id = %s",
+        submission_id,
+    )
+    return row["done"], row["status"], row["job"], row["error"]
+
+
+def test_a_claim_carries_everything_an_evaluation_needs(bench: Bench, db: Db) -> None:
+    """Code, task, extra, seed and the fencing token come with the job, and the submission shows as running."""
+    bench.board(extra={"harness": "builtin", "flops": "2*n"})
+    submission_id = bench.submit(mode="leaderboard")
+    job = bench.claim(lease_s=30)
+    seed = one(db, "SELECT secret_seed FROM leaderboard.leaderboard")["secret_seed"]
+    assert (job.submission_id, job.leaderboard, job.gpu_type, job.mode) == (submission_id, "identity", "CPU", Mode.LEADERBOARD)
+    assert (job.secret, job.attempt, job.user_id, job.file_name, job.code) == (False, 1, "u1", "fast.py", CODE)
+    assert (job.task, job.extra, job.secret_seed) == (TASK, {"harness": "builtin", "flops": "2*n"}, seed)
+    assert (job.failures, job.max_attempts) == (0, 3)
+    assert job.started_at >= job.created_at
+    assert words(db, submission_id) == (False, "active", "running", None)
+    lease = one(db, "SELECT extract(epoch FROM lease_expires_at - started_at)::int AS s FROM runner.job WHERE id = %s", job.id)
+    assert lease["s"] == 30
+
+
+def test_a_job_on_a_board_with_odd_content_is_still_claimed(bench: Bench, db: Db) -> None:
+    """A task that is no task is the evaluation's business; the queue does not choke on it."""
+    bench.board()
+    bench.submit()
+    db.execute("""UPDATE leaderboard.leaderboard SET task = '{"files": [1, null]}', deadline = '-infinity'""")
+    assert bench.claim().task == {"files": [1, None]}
+
+
+def test_the_order_is_priority_then_age_and_full_gpu_types_are_passed_over(bench: Bench) -> None:
+    """Higher priority first, older first among equals, and only types with a free slot."""
+    bench.board("identity", "A100", "H100")
+    old = bench.submit(gpu_types=["A100"])
+    new = bench.submit(gpu_types=["A100"])
+    urgent = bench.submit(gpu_types=["A100"], priority=3)
+    other = bench.submit(gpu_types=["H100"], priority=9)
+    claim = bench.store.claim
+    first = claim(host="h", slots={"A100": 1, "H100": 0}, lease_s=9)
+    assert first is not None
+    assert first.submission_id == urgent
+    assert [bench.claim("A100", "H100").submission_id for _ in range(3)] == [other, old, new]
+    assert claim(host="h", slots={"A100": 1, "H100": 1}, lease_s=9) is None
+    assert claim(host="h", slots={}, lease_s=9) is None
+
+
+def test_many_claimers_get_each_job_once(bench: Bench) -> None:
+    """Six claimers over three GPU types: every job is claimed exactly once, none is left."""
+    bench.board("identity", "A100", "H100", "L4")
+    for number in range(30):
+        bench.submit(gpu_types=[("A100", "H100", "L4")[number % 3]], priority=number % 2)
+
+    def work(store: Store, index: int) -> list[int]:
+        got: list[int] = []
+        while job := store.claim(host=f"h{index}", slots={"L4": 1, "A100": 1, "H100": 1}, lease_s=60):
+            got.append(job.id)
+        return got
+
+    outcomes = together(6, bench, work)
+    claimed = [number for outcome in outcomes if isinstance(outcome, list) for number in outcome]
+    assert all(isinstance(outcome, list) for outcome in outcomes), outcomes
+    assert len(claimed) == 30
+    assert len(set(claimed)) == 30
+
+
+def test_a_locked_job_does_not_hide_the_next_one(bench: Bench, db: Db) -> None:
+    """While somebody holds the first row, the second is claimed."""
+    bench.board()
+    first, second = bench.submit(), bench.submit()
+    with db.transaction():
+        db.execute("SELECT 1 FROM runner.job WHERE submission_id = %s FOR UPDATE", (first,))
+        assert bench.claim().submission_id == second
+
+
+def test_the_claim_walks_its_index_however_long_the_queue(bench: Bench, db: Db) -> None:
+    """With 20,000 jobs of another type in front, the plan touches the claim's index and few rows."""
+    bench.board("identity", "A100", "H100")
+    submission_id = bench.submit(gpu_types=["H100"])
+    db.execute("DROP INDEX runner.job_open_key")
+    db.execute(
+        "INSERT INTO runner.job (submission_id, gpu_type, mode, secret, priority)"
+        " SELECT %s, 'A100', 'test', false, 5 FROM generate_series(1, 20000)",
+        (submission_id,),
+    )
+    db.execute("ANALYZE runner.job")
+    from runner.store import queries
+
+    plan = db.execute(
+        b"EXPLAIN (ANALYZE, FORMAT JSON) " + queries.CLAIM.sql, {"gpu_types": ["H100", "A100"], "host": "h", "lease_s": 9}
+    ).fetchall()[0]["QUERY PLAN"]
+
+    def scans(node: dict[str, Any]) -> list[dict[str, Any]]:
+        own = [node] if node.get("Relation Name") == "job" and node.get("Alias", "").startswith("q") else []
+        return own + [found for child in node.get("Plans", ()) for found in scans(child)]
+
+    found = scans(plan[0]["Plan"])
+    assert {node.get("Index Name") for node in found} == {"job_claim_idx"}
+    assert sum(node["Actual Rows"] * node["Actual Loops"] for node in found) < 10
+
+
+def test_a_result_is_committed_with_kernelbots_columns(bench: Bench, db: Db) -> None:
+    """Runs, times, score, artifacts, job and final status are written together."""
+    bench.board()
+    submission_id = bench.submit()
+    job = bench.claim()
+    artifact = Artifact(name="trace.json", media_type="application/json", data=b"{}\x00")
+    runs = (run_record("test"),)
+    done = bench.store.complete(job, result(Verdict.ACCEPTED, *runs, artifacts=(artifact,)))
+    assert done.submission_done
+    row = one(db, "SELECT * FROM leaderboard.runs")
+    assert (row["mode"], row["secret"], row["runner"], row["score"], row["passed"]) == ("test", False, "CPU", None, True)
+    assert (row["start_time"] - job.started_at).total_seconds() == 0.001
+    assert (row["end_time"] - job.started_at).total_seconds() == 2.0
+    assert row["result"] == {"check": "pass"}
+    assert row["compilation"] is None
+    view = bench.store.submission(submission_id)
+    assert (view.state, view.verdict, view.score_s) == (JobState.DONE, Verdict.ACCEPTED, None)
+    (kept,) = view.jobs[0].artifacts
+    assert bench.store.artifact(kept.id) == artifact
+    assert (view.jobs[0].build_ms, view.jobs[0].eval_ms, view.jobs[0].host) == (5, 7, "host-a")
+    assert [run.mode for run in view.jobs[0].runs] == ["test"]
+    assert words(db, submission_id) == (True, "active", "succeeded", None)
+
+
+def test_a_score_keeps_every_digit(bench: Bench, db: Db) -> None:
+    """The numeric column holds the float's shortest text, not a rounding of it."""
+    bench.board()
+    bench.submit(mode="leaderboard")
+    bench.store.complete(bench.claim(), ranked(bench.claim(), 1.2345678901234567e-06))
+    assert one(db, "SELECT score FROM leaderboard.runs WHERE mode = 'leaderboard'")["score"] == Decimal(
+        "1.2345678901234567e-06"
+    )
+
+
+def test_a_stale_attempt_writes_nothing_but_evidence(bench: Bench, db: Db) -> None:
+    """After a reclaim the old claimer's result is refused and kept; the new claimer's counts."""
+    bench.board()
+    submission_id = bench.submit()
+    old = bench.claim(lease_s=-1)
+    assert bench.store.reclaim() == 1
+    new = bench.claim(host="host-b")
+    assert (new.id, new.attempt) == (old.id, 2)
+    wrong = result(Verdict.WRONG_ANSWER, run_record(passed=False))
+    with pytest.raises(StaleAttemptError, match="attempt 1: expected to be running still, but it is running at attempt 2"):
+        bench.store.complete(old, wrong)
+    assert one(db, "SELECT count(*) FROM leaderboard.runs")["count"] == 0
+    evidence = one(db, "SELECT * FROM runner.stale_result")
+    assert (evidence["job_id"], evidence["attempt"], evidence["verdict"]) == (old.id, 1, "wrong_answer")
+    assert evidence["result"]["runs"][0]["passed"] is False
+    for refused in (
+        lambda: bench.store.fail(old, error="x", report=None),
+        lambda: bench.store.release(old, reason="x"),
+        lambda: bench.store.cancelled(old),
+    ):
+        with pytest.raises(StaleAttemptError):
+            refused()
+    bench.store.progress(old, Progress(phase="test", done=1, total=2))
+    assert one(db, "SELECT progress FROM runner.job")["progress"] is None
+    bench.store.complete(new, result(Verdict.ACCEPTED, run_record()))
+    assert words(db, submission_id)[2] == "succeeded"
+
+
+def test_the_same_result_committed_twice_is_no_error(bench: Bench, db: Db) -> None:
+    """A commit whose answer was lost may be repeated; another verdict for the same attempt may not."""
+    bench.board()
+    bench.submit()
+    job = bench.claim()
+    accepted = result(Verdict.ACCEPTED, run_record())
+    assert bench.store.complete(job, accepted) == bench.store.complete(job, accepted)
+    assert one(db, "SELECT count(*) FROM leaderboard.runs")["count"] == 1
+    assert one(db, "SELECT count(*) FROM runner.stale_result")["count"] == 0
+    with pytest.raises(StaleAttemptError, match="it is done at attempt 1"):
+        bench.store.complete(job, result(Verdict.WRONG_ANSWER, run_record(passed=False)))
+
+
+def test_twins_that_finish_at_the_same_moment_end_the_submission_once(bench: Bench, db: Db) -> None:
+    """Eight times two threads commit a submission's twins at once: exactly one of them ends it, with the right word."""
+    bench.board()
+    for number in range(8):
+        submission_id = bench.submit(mode="leaderboard")
+        jobs = [bench.claim(), bench.claim()]
+        passed = number % 2 == 0
+        outcomes = together(
+            2,
+            bench,
+            lambda store, index, jobs=jobs, passed=passed: store.complete(  # type: ignore[misc]  # defaults bind the loop's values
+                jobs[index], ranked(jobs[index], passed=passed or not jobs[index].secret)
+            ).submission_done,
+        )
+        assert sorted(outcomes, key=str) == [False, True], outcomes
+        done, _, status, error = words(db, submission_id)
+        assert (done, status) == (True, "succeeded" if passed else "failed")
+        assert error == (None if passed else "secret validation failed on CPU; submission will not appear on the leaderboard")
+
+
+FINAL = [
+    ("test", Verdict.ACCEPTED, True, "succeeded", None),
+    ("test", Verdict.WRONG_ANSWER, True, "succeeded", None),
+    ("benchmark", Verdict.TIME_LIMIT, True, "succeeded", None),
+    ("test", Verdict.TIME_LIMIT, False, "timed_out", "because time_limit"),
+    ("test", Verdict.COMPILE_ERROR, False, "failed", "because compile_error"),
+    ("test", Verdict.INVALID, False, "failed", "because invalid"),
+    ("private", Verdict.WRONG_ANSWER, True, "succeeded", None),
+    ("test", Verdict.REJECTED, True, "hacked", "because rejected"),
+    ("private", Verdict.REJECTED, True, "hacked", "rejected by the secret run on CPU"),
+    ("test", Verdict.INTERNAL_ERROR, False, "failed", "the evaluation on CPU failed for a reason that is not yours"),
+]
+
+
+@pytest.mark.parametrize(("mode", "verdict", "with_rows", "status", "error"), FINAL)
+def test_the_final_word_of_an_unranked_submission(
+    bench: Bench, db: Db, mode: str, verdict: Verdict, with_rows: bool, status: str, error: str | None
+) -> None:
+    """With rows it succeeded, whatever they say; without rows, or by our fault, or by cheating, it did not."""
+    bench.board()
+    submission_id = bench.submit(mode=mode)
+    runs = (run_record(passed=verdict is Verdict.ACCEPTED),) if with_rows else ()
+    bench.store.complete(bench.claim(), result(verdict, *runs))
+    hacked = "hacked" if status == "hacked" else "active"
+    assert words(db, submission_id) == (True, hacked, status, error)
+    assert bench.store.submission(submission_id).verdict is verdict
+
+
+def test_a_ranked_submission_fails_by_its_public_run_first(bench: Bench, db: Db, finish: Callable[..., None]) -> None:
+    """With both twins wrong the public one is named, and no score is shown."""
+    bench.board("identity", "A100", "H100")
+    submission_id = bench.submit(mode="leaderboard", gpu_types=["A100", "H100"])
+    finish("H100")
+    assert words(db, submission_id)[:3] == (False, "active", "pending")
+    finish("A100", public=False, secret=False)
+    assert words(db, submission_id)[2:] == (
+        "failed",
+        "ranked validation failed on A100; submission will not appear on the leaderboard",
+    )
+    view = bench.store.submission(submission_id)
+    assert (view.verdict, view.score_s) == (Verdict.WRONG_ANSWER, 2.5e-6)
+
+
+def test_failures_are_retried_with_a_pause_and_end_as_internal_error(bench: Bench, db: Db) -> None:
+    """Three infrastructure failures; between them the job waits, longer each time."""
+    bench.board()
+    submission_id = bench.submit()
+    pauses = []
+    for attempt in (1, 2):
+        job = bench.claim()
+        assert (job.attempt, job.failures) == (attempt, attempt - 1)
+        assert bench.store.fail(job, error="engine went away\x00", report={"step": "start"})
+        assert bench.store.claim(host="h", slots={"CPU": 1}, lease_s=9) is None
+        pauses.append(one(db, "SELECT extract(epoch FROM not_before - now()) AS s FROM runner.job")["s"])
+        assert words(db, submission_id)[2] == "pending"
+        db.execute("UPDATE runner.job SET not_before = now()")
+    assert 0 < pauses[0] <= 5 < pauses[1] <= 10
+    assert not bench.store.fail(bench.claim(), error="engine went away", report=None)
+    view = bench.store.submission(submission_id)
+    assert (view.state, view.verdict) == (JobState.DONE, Verdict.INTERNAL_ERROR)
+    assert view.jobs[0].error == "engine went away"
+    assert words(db, submission_id)[2] == "failed"
+
+
+def test_a_released_job_costs_nothing(bench: Bench, db: Db) -> None:
+    """A drain puts the job back at once, without a failure, and wakes other daemons."""
+    bench.board()
+    submission_id = bench.submit()
+    job = bench.claim()
+    db.execute("LISTEN runner_queue")
+    bench.store.release(job, reason="draining")
+    assert [note.payload for note in list(db.notifies(timeout=0.5))] == ["CPU"]
+    assert words(db, submission_id)[2] == "pending"
+    again = bench.claim(host="host-b")
+    assert (again.id, again.attempt, again.failures) == (job.id, 2, 0)
+
+
+def test_a_heartbeat_renews_what_is_ours_and_names_what_is_not(bench: Bench, db: Db) -> None:
+    """Lease, KernelBot's heartbeat and the host's last_seen move; a foreign or ended attempt is told."""
+    bench.board()
+    bench.store.register_host(host=HostRecord(name="host-a", version="1", slots=[{"gpu_type": "CPU"}]))
+    db.execute("UPDATE runner.host SET last_seen = now() - interval '1 hour'")
+    for _ in range(3):
+        bench.submit()
+    kept, cancelled, lost = bench.claim(lease_s=1), bench.claim(), bench.claim(host="host-b")
+    db.execute("UPDATE leaderboard.submission_job_status SET last_heartbeat = now() - interval '1 hour'")
+    bench.store.cancel(cancelled.submission_id)
+    held = [(kept.id, 1), (cancelled.id, 1), (lost.id, 1), (kept.id + 1000, 1)]
+    states = bench.store.heartbeat(host="host-a", lease_s=600, held=held)
+    assert [(state.job_id, state.ours, state.cancel_requested) for state in states] == [
+        (kept.id, True, False),
+        (cancelled.id, True, True),
+        (lost.id, False, False),
+        (kept.id + 1000, False, False),
+    ]
+    lease = one(db, "SELECT extract(epoch FROM lease_expires_at - now()) AS s FROM runner.job WHERE id = %s", kept.id)
+    assert 590 < lease["s"] <= 600
+    ages = db.execute(
+        "SELECT submission_id FROM leaderboard.submission_job_status WHERE last_heartbeat > now() - interval '1 minute'"
+    ).fetchall()
+    assert {row["submission_id"] for row in ages} == {kept.submission_id, cancelled.submission_id}
+    (host,) = bench.store.hosts()
+    assert (host.name, host.running, host.slots) == ("host-a", 2, [{"gpu_type": "CPU"}])
+    assert host.silent_s < 60
+    assert list(bench.store.heartbeat(host="host-a", lease_s=600, held=[])) == []
+    bench.store.unregister_host("host-a")
+    assert list(bench.store.hosts()) == []
+
+
+def test_an_expired_lease_goes_back_until_that_happens_too_often(bench: Bench, db: Db) -> None:
+    """A job that loses its daemon is queued again for free, but not for ever."""
+    bench.board()
+    submission_id = bench.submit()
+    bench.claim(lease_s=600)
+    assert bench.store.reclaim() == 0
+    db.execute("UPDATE runner.job SET lease_expires_at = now() - interval '1 second'")
+    for number in range(1, MAX_RECLAIMS + 1):
+        assert bench.store.reclaim() == 1
+        if number < MAX_RECLAIMS:
+            job = bench.claim(lease_s=-1)
+            assert (job.attempt, job.failures) == (number + 1, 0)
+    view = bench.store.submission(submission_id)
+    assert (view.verdict, view.jobs[0].error) == (Verdict.INTERNAL_ERROR, "host host-a did not renew its lease")
+    assert words(db, submission_id)[:3] == (True, "active", "failed")
+
+
+def test_cancelling_ends_what_waits_and_asks_what_runs(bench: Bench, db: Db) -> None:
+    """The waiting twin is over at once, the running one when its daemon says so; then the submission is over."""
+    bench.board()
+    submission_id = bench.submit(mode="leaderboard")
+    job = bench.claim()
+    assert bench.store.cancel(submission_id, "u1") == 2
+    assert bench.store.cancel(submission_id) == 0
+    states = [found.state for found in bench.store.submission(submission_id).jobs]
+    assert states == [JobState.RUNNING, JobState.CANCELLED]
+    assert words(db, submission_id)[0] is False
+    bench.store.cancelled(job)
+    assert words(db, submission_id) == (True, "active", "failed", "cancelled")
+    assert bench.store.submission(submission_id).state is JobState.CANCELLED
+    with pytest.raises(NotFoundError, match="or is not of user 'u2'"):
+        bench.store.cancel(submission_id, "u2")
+
+
+@pytest.mark.parametrize("end", ["fail", "release", "reclaim"])
+def test_a_job_asked_to_stop_is_never_queued_again(bench: Bench, db: Db, end: str) -> None:
+    """Whatever happens to a running job after its cancellation was asked for, it ends cancelled."""
+    bench.board()
+    submission_id = bench.submit()
+    job = bench.claim(lease_s=-1)
+    bench.store.cancel(submission_id)
+    if end == "fail":
+        assert not bench.store.fail(job, error="x", report=None)
+    elif end == "release":
+        bench.store.release(job, reason="x")
+    else:
+        assert bench.store.reclaim() == 1
+    assert bench.store.submission(submission_id).state is JobState.CANCELLED
+    assert words(db, submission_id)[2:] == ("failed", "cancelled")
+
+
+def test_a_waiting_submission_that_is_cancelled_is_over_at_once(bench: Bench, db: Db) -> None:
+    """Nothing runs, so nothing needs to be waited for."""
+    bench.board()
+    submission_id = bench.submit()
+    assert bench.store.cancel(submission_id) == 1
+    assert words(db, submission_id) == (True, "active", "failed", "cancelled")
+    assert bench.store.claim(host="h", slots={"CPU": 1}, lease_s=9) is None
+
+
+def test_no_text_of_a_submission_can_lose_its_result(bench: Bench, db: Db) -> None:
+    """NUL bytes, lone surrogates and NaN in any string or number are replaced, not refused."""
+    bench.board()
+    submission_id = bench.submit()
+    job = bench.claim()
+    ugly = "a\x00b\ud800c"
+    run = run_record(meta={"stdout": ugly, ugly: float("nan"), "list": [ugly, float("inf"), None]}, result={"k": ugly})
+    bench.store.progress(job, Progress(phase=ugly, done=1, total=2))
+    artifact = Artifact(name=ugly, media_type=ugly, data=b"\x00")
+    bench.store.complete(
+        job, result(Verdict.WRONG_ANSWER, run, error=ugly, report={"deep": {"x": (ugly,)}}, artifacts=(artifact,))
+    )
+    view = bench.store.submission(submission_id).jobs[0]
+    clean = "a\ufffdb\ufffdc"
+    assert view.runs[0].meta == {"stdout": clean, clean: "nan", "list": [clean, "inf", None]}
+    assert (view.error, view.report, view.runs[0].result) == (clean, {"deep": {"x": [clean]}}, {"k": clean})
+    assert view.artifacts[0].name == clean
+
+
+def test_events_tell_frontends_what_happens_but_not_a_secret_twins_progress(bench: Bench, db: Db) -> None:
+    """Claim, progress and end of the public job are announced; of the secret one only claim and end."""
+    bench.board()
+    bench.submit(mode="leaderboard")
+    db.execute("LISTEN runner_events")
+    public, secret = bench.claim(), bench.claim()
+    for job in (public, secret):
+        bench.store.progress(job, Progress(phase="test", done=1, total=3))
+    line = bench.store.queue(limit=1)[0]
+    assert line.progress == ({"phase": "test", "done": 1, "total": 3, "gpu_type": "CPU"},)
+    for job in (public, secret):
+        bench.store.complete(job, ranked(job))
+    events = [json.loads(note.payload) for note in list(db.notifies(timeout=0.5))]
+    assert [(event["event"], event["secret"]) for event in events] == [
+        ("claimed", False),
+        ("claimed", True),
+        ("progress", False),
+        ("done", False),
+        ("done", True),
+    ]
+    assert [event.get("done") for event in events[3:]] == [False, True]
+
+
+def test_listen_hears_a_submission_and_the_stop_event(bench: Bench) -> None:
+    """The first call says that something may have been missed; then only notifications wake it; stop ends it."""
+    bench.board()
+    stop = threading.Event()
+    assert bench.store.listen(stop=stop, timeout_s=5)
+    assert not bench.store.listen(stop=stop, timeout_s=0.01)
+    bench.submit()
+    assert bench.store.listen(stop=stop, timeout_s=60)
+    stop.set()
+    assert not bench.store.listen(stop=stop, timeout_s=60)
+
+
+def test_a_store_comes_back_after_its_connection_was_killed(bench: Bench, db: Db) -> None:
+    """The broken call says that the database is unavailable; the next one connects again. LISTEN does as well."""
+    bench.board()
+    stop = threading.Event()
+    assert bench.store.listen(stop=stop, timeout_s=5)
+    db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'kernel-runner test%'")
+    with pytest.raises(DatabaseUnavailableError, match="PostgreSQL"):
+        bench.submit()
+    with pytest.raises(DatabaseUnavailableError, match="PostgreSQL"):
+        bench.store.listen(stop=stop, timeout_s=60)
+    assert bench.submit() > 0
+    assert bench.store.listen(stop=stop, timeout_s=5)
+
+
+def test_a_database_that_is_not_there_is_said_so(tmp_path: Any) -> None:
+    """No server behind the socket: our error, from every method."""
+    store = Store(f"postgresql://nobody@/none?host={tmp_path}", application_name="test")
+    with pytest.raises(DatabaseUnavailableError, match="PostgreSQL"):
+        store.ping()
+
+
+def test_kernelbots_deletes_take_our_rows_along(bench: Bench, db: Db, finish: Callable[..., None]) -> None:
+    """Deleting runs, submission and leaderboard the way KernelBot does leaves nothing of ours, and no error."""
+    board_id = bench.board()
+    bench.submit(mode="leaderboard", idempotency_key="k")
+    finish()
+    bench.submit()
+    running = bench.claim(lease_s=-1)
+    bench.store.reclaim()
+    job = bench.claim()
+    with pytest.raises(StaleAttemptError):
+        bench.store.complete(running, result(Verdict.ACCEPTED, run_record()))
+    db.execute("DELETE FROM leaderboard.runs")
+    db.execute("DELETE FROM leaderboard.submission")
+    db.execute("DELETE FROM leaderboard.templates")
+    db.execute("DELETE FROM leaderboard.leaderboard WHERE id = %s", (board_id,))
+    for table in ("job", "job_run", "stale_result", "artifact", "idempotency", "board"):
+        assert one(db, f"SELECT count(*) FROM runner.{table}")["count"] == 0, table
+    with pytest.raises(StaleAttemptError, match="it is gone"):
+        bench.store.complete(job, result(Verdict.ACCEPTED, run_record()))
+    with pytest.raises(StaleAttemptError, match="it is gone"):
+        bench.store.complete(replace(job, attempt=7), result(Verdict.ACCEPTED))
+
+
+def test_gpu_types_show_their_queue_and_stay_when_nothing_changed(bench: Bench, db: Db) -> None:
+    """Daemons publish their registries; the list counts waiting jobs under name and aliases."""
+    bench.board("identity", "B200_Nebius")
+    entry = ("B200", "nvidia", ["B200_Nebius"], "Blackwell")
+    bench.store.sync_gpu_types([entry])
+    before = one(db, "SELECT xmin::text, * FROM runner.gpu_type")
+    bench.store.sync_gpu_types([entry])
+    assert one(db, "SELECT xmin::text, * FROM runner.gpu_type") == before
+    bench.submit()
+    (line,) = bench.store.gpu_types()
+    assert (line.name, line.vendor, line.aliases, line.queued) == ("B200", "nvidia", ("B200_Nebius",), 1)
