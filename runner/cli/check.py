@@ -217,29 +217,24 @@ def _slots(slots: Sequence[Slot]) -> Finding:
 
 
 def _engine(config: Config, registry: Registry, slots: Sequence[Slot]) -> Iterator[Finding]:
-    engine = DockerEngine(config.docker_host, owner=f"{config.host_name}/check")
     try:
-        try:
-            facts = engine.check()
-        except SandboxError as error:
-            yield Finding(
-                name="engine",
-                mark=Mark.FAILED,
-                found=str(error),
-                remedy="start Docker, let this user reach its socket, or set `docker_host` (DOCKER_HOST)",
-                infrastructure=True,
-            )
-            return
+        engine = DockerEngine(config.docker_host, owner=f"{config.host_name}/check")
+        facts = engine.check()
+    except SandboxError as error:
         yield Finding(
             name="engine",
-            mark=Mark.OK,
-            found=f"Docker API {facts.api_version}, version {facts.version}, at {engine.base_url}",
+            mark=Mark.FAILED,
+            found=str(error),
+            remedy="start Docker, let this user reach its socket, or set `docker_host` (DOCKER_HOST)",
+            infrastructure=True,
         )
+        return
+    with engine:
+        found = f"Docker API {facts.api_version}, version {facts.version}, at {engine.base_url}"
+        yield Finding(name="engine", mark=Mark.OK, found=found)
         yield from _versions(facts)
         yield _cgroup(facts)
         yield from _sandbox(engine, config, registry, slots)
-    finally:
-        engine.close()
 
 
 def _versions(facts: EngineFacts) -> Iterator[Finding]:

@@ -8,11 +8,13 @@ from pathlib import Path
 import psycopg
 import pytest
 
+import tasks
 from runner.model import Json
 from runner.store import HostRecord, Store
 from runner.store.probe import probe
 from tests.integration.cli.conftest import Call, write_task
 
+STARTER = Path(tasks.__file__).parent
 NOBODY_HOME = "postgresql://nobody@127.0.0.1:1/nothing"
 
 
@@ -111,6 +113,26 @@ def test_eval_needs_a_device_of_the_type_asked_for(
     assert "no slot for GPU type L4x4" in lacking.err
 
 
+def test_eval_runs_a_file_in_a_container_and_tells_the_verdict_by_its_exit_code(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, evaluation_python: Path, docker_host: str | None
+) -> None:
+    """Without any database: a right solution is 0 and a document, a wrong one is 1 and a page with the reason."""
+    monkeypatch.setenv("KERNEL_RUNNER_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("KERNEL_RUNNER_EVAL_PYTHON", str(evaluation_python))
+    if docker_host is not None:
+        monkeypatch.setenv("DOCKER_HOST", docker_host)
+    solutions = STARTER / "identity" / "solutions"
+    right = call("eval", STARTER / "identity", solutions / "correct" / "copy.py", "--json")
+    assert right.code == 0
+    assert (right.document["verdict"], right.document["gpu_type"], right.document["id"]) == ("accepted", "CPU", None)
+    assert right.document["runs"][0]["result"]["check"] == "pass"
+    assert "test " in right.err
+    wrong = call("eval", STARTER / "identity", solutions / "wrong" / "zeros.py")
+    assert wrong.code == 1
+    assert "wrong answer: a result differs from the reference" in wrong.out
+    assert "elements differ" in wrong.out
+
+
 def test_a_migrated_database_is_found_fit(database_url: str) -> None:
     """Version known, nothing pending, notifications arrive on a direct connection."""
     facts = probe(database_url)
@@ -146,11 +168,12 @@ def test_check_goes_through_everything_and_proves_the_sandbox(
     assert by_name["notifications"]["found"] == "arrive"
 
 
+@pytest.mark.parametrize("engine", ["unix:///var/tmp/no-engine-here.sock", "tcp://127.0.0.1:1"])
 def test_check_reports_missing_infrastructure_and_goes_on(
-    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
-    """Neither database nor engine: both are reported, with what to do, and the exit code is 3."""
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
+    """Neither database nor a usable engine: both are reported, with what to do, and the exit code is 3."""
+    monkeypatch.setenv("DOCKER_HOST", engine)
     monkeypatch.setenv("KERNEL_RUNNER_EVAL_PYTHON", str(tmp_path / "no-python"))
     said = call("check", database=NOBODY_HOME)
     assert said.code == 3
