@@ -20,9 +20,7 @@ from runner.config import mask_password
 from runner.model import Job
 
 #: Values under these keys are never written, whatever they hold.
-_FORBIDDEN: Final = frozenset(
-    {"code", "database_url", "dsn", "password", "request", "secret", "secret_seed", "seed", "task", "token"}
-)
+_FORBIDDEN: Final = frozenset({"code", "password", "request", "secret", "secret_seed", "seed", "task", "token"})
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _MAX_VALUE_CHARS: Final = 8000
 

@@ -30,8 +30,10 @@ def test_a_queued_job_is_claimed_evaluated_and_committed(rig: Rig) -> None:
     assert not rig.store.hosts()
 
 
-def test_a_job_that_comes_later_is_claimed_too(rig: Rig) -> None:
-    """The daemon goes on listening."""
+def test_a_job_that_comes_later_is_announced_and_claimed(make_rig: Callable[..., Rig], database_url: str) -> None:
+    """The daemon listens: it does not need its next poll."""
+    rig = make_rig(database_url, poll_s=300.0)
+    rig.board()
     rig.start()
     for _ in range(3):
         rig.wait_done(rig.submit())

@@ -142,7 +142,9 @@ def test_secrets_and_source_code_are_in_no_line(log_format: str) -> None:
     """Not by key, not inside a URL, not in bytes, an exception, a nested value or a traceback's locals."""
     stream = configured(log_format)
     log = logs.get_logger("x")
-    log.info("a", code="hunter2", database_url="hunter2", nested={"token": "hunter2", "raw": b"hunter2"})
+    log.info(
+        "a", code="hunter2", database_url="postgresql://u:hunter2@h/d", nested={"token": "hunter2", "raw": b"hunter2"}
+    )
     log.info("b postgresql://u:hunter2@h/d", error=ValueError("postgresql://u:hunter2@h/d"), raw=b"hunter2")
     log.info("c", items=["password=hunter2"])
     try:
