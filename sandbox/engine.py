@@ -224,13 +224,19 @@ class DockerEngine:
         """Remove every container with our owner label, running or not; returns how many.
 
         Raises:
-            EngineRefused: one would not go.
+            EngineRefused: one would not go; the others are gone.
             EngineUnavailable: no engine answers.
         """
         label = f"{hostconfig.LABEL_OWNER}={self.owner}"
         found = self._call("list", lambda api: api.containers(all=True, quiet=True, filters={"label": label}))
+        stuck: EngineRefused | None = None
         for container in found:
-            self._remove(str(container["Id"]))
+            try:
+                self._remove(str(container["Id"]))
+            except EngineRefused as error:
+                stuck = error
+        if stuck is not None:
+            raise stuck
         return len(found)
 
     def _state(self, container_id: str) -> dict[str, Any]:

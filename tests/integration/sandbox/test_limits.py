@@ -49,6 +49,16 @@ def test_a_memory_bomb_is_killed_and_counted_while_the_steward_lives(workshop: W
     assert report.outcome.peak_memory_bytes > 400 * MIB
 
 
+def test_a_container_that_runs_out_of_memory_as_a_whole_is_told_from_a_fault_of_ours(workshop: Workshop) -> None:
+    """Memory file systems count and outlive their writer: whoever dies of it, the kernel's kill is in the outcome."""
+    fill = "import os\nfor d in ('/tmp', '/work', '/dev/shm'):\n    os.system(f'cat /dev/zero > {d}/x')"
+    step = Step(name="test", argv=(workshop.python, "-c", fill), timeout_s=30)
+    report = workshop.steps(step, memory_bytes=160 * MIB)
+    assert report.outcome.ending in (Ending.DIED, Ending.COMPLETED)
+    assert report.outcome.oom_kills is not None
+    assert report.outcome.oom_kills >= 1
+
+
 def test_an_infinite_loop_ends_at_its_timeout_with_all_its_children(workshop: Workshop) -> None:
     """Timeout kills the program and what it started, also in sessions of their own."""
     source = """
