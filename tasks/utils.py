@@ -1,0 +1,128 @@
+"""Comparing outputs with a reference; a file of every task here (`{"name": "utils.py", "source": "../utils.py"}`).
+
+Self-contained. Compares piece by piece, so that a check needs little memory beside the tensors themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+import torch
+
+#: Elements compared at a time.
+_PIECE = 1 << 24
+_MAX_SHOWN = 5
+
+#: The data that a task's generate_input makes.
+Data = TypeVar("Data")
+
+
+def verbose_allclose(
+    received: torch.Tensor, expected: torch.Tensor, *, rtol: float = 1e-5, atol: float = 1e-8, shown: int = _MAX_SHOWN
+) -> list[str]:
+    """Where two tensors differ by more than `atol + rtol * |expected|`; NaN equals NaN, infinities themselves.
+
+    Args:
+        received: what a submission returned.
+        expected: what the reference returned; shape, dtype and device must be the same.
+        rtol: relative tolerance.
+        atol: absolute tolerance.
+        shown: how many elements to list.
+
+    Returns:
+        Lines for the author; none if all is well.
+    """
+    kind = _kind_mismatch(received, expected)
+    if kind is not None:
+        return [kind]
+    wide = torch.float32 if expected.dtype in (torch.float16, torch.bfloat16) else torch.float64
+
+    def differ(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
+        return ~torch.isclose(got.to(wide), want.to(wide), rtol=rtol, atol=atol, equal_nan=True)
+
+    return _report(received, expected, differ, shown)
+
+
+def verbose_allequal(received: torch.Tensor, expected: torch.Tensor, *, shown: int = _MAX_SHOWN) -> list[str]:
+    """Where two tensors are not equal; for integers and other exact outputs. Arguments as in `verbose_allclose`."""
+    kind = _kind_mismatch(received, expected)
+    return [kind] if kind is not None else _report(received, expected, torch.ne, shown)
+
+
+def make_match_reference(
+    reference: Callable[[Data], object], *, rtol: float = 1e-5, atol: float = 1e-8
+) -> Callable[[Data, object], tuple[bool, str]]:
+    """A `check_implementation` that runs the reference on the same data and compares.
+
+    Args:
+        reference: takes the data of generate_input; returns a tensor or a sequence of tensors.
+        rtol: relative tolerance, for floating-point outputs.
+        atol: absolute tolerance, for floating-point outputs.
+
+    Returns:
+        A function of data and output that returns whether they match, and why not.
+    """
+
+    def check(data: Data, output: object) -> tuple[bool, str]:
+        lines = _compare(output, reference(data), rtol, atol)
+        return not lines, "; ".join(lines)
+
+    return check
+
+
+def _compare(received: object, expected: object, rtol: float, atol: float) -> list[str]:
+    if isinstance(expected, torch.Tensor):
+        if not isinstance(received, torch.Tensor):
+            return [f"found {type(received).__name__}, expected a tensor"]
+        if expected.is_floating_point():
+            return verbose_allclose(received, expected, rtol=rtol, atol=atol)
+        return verbose_allequal(received, expected)
+    if not isinstance(expected, Sequence):
+        raise TypeError(f"the reference returned {type(expected).__name__}, expected a tensor or a sequence of tensors")
+    if not isinstance(received, Sequence) or len(received) != len(expected):
+        return [f"found {type(received).__name__}, expected {len(expected)} tensors"]
+    pairs = zip(received, expected, strict=True)
+    return [
+        f"output {index}: {line}" for index, pair in enumerate(pairs) for line in _compare(pair[0], pair[1], rtol, atol)
+    ]
+
+
+def _kind_mismatch(received: torch.Tensor, expected: torch.Tensor) -> str | None:
+    for name in ("shape", "dtype", "device"):
+        found, wanted = getattr(received, name), getattr(expected, name)
+        if found != wanted:
+            shown = (tuple(found), tuple(wanted)) if name == "shape" else (found, wanted)
+            return f"{name}: found {shown[0]}, expected {shown[1]}"
+    return None
+
+
+def _report(
+    received: torch.Tensor,
+    expected: torch.Tensor,
+    differ: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    shown: int,
+) -> list[str]:
+    count = 0
+    lines: list[str] = []
+    for start, got, want in _pieces(received, expected):
+        places = torch.nonzero(differ(got, want)).flatten()
+        count += places.numel()
+        for place in places[: shown - len(lines)].tolist():
+            index = _unravel(start + place, expected.shape)
+            lines.append(f"at {index}: found {got[place].item()}, expected {want[place].item()}")
+    return [f"{count} of {expected.numel()} elements differ", *lines] if count else []
+
+
+def _pieces(received: torch.Tensor, expected: torch.Tensor) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
+    got, want = received.reshape(-1), expected.reshape(-1)
+    for start in range(0, want.numel(), _PIECE):
+        yield start, got[start : start + _PIECE], want[start : start + _PIECE]
+
+
+def _unravel(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
+    index: list[int] = []
+    for size in reversed(shape):
+        flat, place = divmod(flat, size)
+        index.append(place)
+    return tuple(reversed(index))
