@@ -177,10 +177,14 @@ class Evaluator:
                 on_progress(Progress(phase=phase, done=done, total=total))
 
         def converse(box: Box) -> tuple[BoxReport, int]:
-            with box:
+            try:
                 offset_ns = time.monotonic_ns() - started_ns
                 report = box.run(plan.request, on_progress=forward, cancel=cancel, wall_s=plan.spec.limits.wall_s)
-                return report, offset_ns
+            except BaseException:
+                self._remove(box)
+                raise
+            self._remove(box)
+            return report, offset_ns
 
         try:
             parked = self._parking.take(slot.name, plan.spec)
@@ -194,6 +198,14 @@ class Evaluator:
             raise EngineUnavailableError(str(error)) from error
         except SandboxError as error:
             raise EvaluationError(str(error)) from error
+
+    @staticmethod
+    def _remove(box: Box) -> None:
+        """A container that will not go must not cost the submission its verdict; the daemon's next start reaps it."""
+        try:
+            box.close()
+        except SandboxError as error:
+            _log.error("container_not_removed", container=box.id[:12], error=str(error))
 
     def _park(self, slot: Slot, gpu: GpuType) -> None:
         """Start the container for the slot's next submission; what that will be decides whether it is used."""

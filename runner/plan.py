@@ -159,6 +159,8 @@ def make_spec(  # noqa: D417 the arguments are records
             cpus=slot.cpus,
             mems=None if slot.numa_node is None else (slot.numa_node,),
             shm_bytes=gpu.shm_mib << 20,
+            # Also bounds the memory files in which tensors cross, so no smaller than what a case may hold.
+            fsize_bytes=int(gpu.memory_gib * (1 << 30)),
         ),
         binds=environment.binds,
         tmpfs=tuple(tmpfs),
