@@ -180,11 +180,9 @@ class Evaluator:
             try:
                 offset_ns = time.monotonic_ns() - started_ns
                 report = box.run(plan.request, on_progress=forward, cancel=cancel, wall_s=plan.spec.limits.wall_s)
-            except BaseException:
+                return report, offset_ns
+            finally:
                 self._remove(box)
-                raise
-            self._remove(box)
-            return report, offset_ns
 
         try:
             parked = self._parking.take(slot.name, plan.spec)
