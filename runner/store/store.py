@@ -523,7 +523,7 @@ def _settle(connection: psycopg.Connection[Row], job: Job, event: str, facts: Ma
     done = bool(_expect(row(connection, queries.SETTLE, parameters))["done"])
     if not done:
         rows(connection, queries.MARK_PENDING, parameters)
-    _notify(connection, {"event": event, **_about(job), **facts, "done": done})
+    _notify(connection, {"event": event, **_about(job), **facts, "submission_done": done})
     return done
 
 
@@ -536,7 +536,7 @@ def _after_give_up(connection: psycopg.Connection[Row], changed: Row, about: Map
         rows(connection, queries.NOTIFY_QUEUE, {"gpu_types": changed["gpu_type"]})
     else:
         done = bool(_expect(row(connection, queries.SETTLE, parameters))["done"])
-    _notify(connection, {"event": changed["state"], **about, "done": done})
+    _notify(connection, {"event": changed["state"], **about, "submission_done": done})
 
 
 def _is_committed(now: Row, job: Job, result: JobResult) -> bool:

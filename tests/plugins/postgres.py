@@ -20,13 +20,14 @@ from psycopg.conninfo import make_conninfo
 
 from runner.store import migrate
 
+_GIVEN = "KERNEL_RUNNER_TEST_DATABASE_URL"
 _NUMBERS = count(1)
 
 
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
     """A server's maintenance database, as superuser."""
-    given = os.environ.get("KERNEL_RUNNER_TEST_DATABASE_URL")
+    given = os.environ.get(_GIVEN)
     if given:
         yield given
         return
@@ -53,7 +54,7 @@ def postgres_url() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def create_database(postgres_url: str) -> Iterator[Callable[[str | None], str]]:
-    """Makes a database, empty or a copy of another; returns its URL. All of them go when the session ends."""
+    """Makes a database, empty or a copy of another; returns its URL. A server that stays loses them at the end."""
     made: list[str] = []
 
     def create(template: str | None) -> str:
@@ -68,6 +69,8 @@ def create_database(postgres_url: str) -> Iterator[Callable[[str | None], str]]:
         return make_conninfo(postgres_url, dbname=name)
 
     yield create
+    if not os.environ.get(_GIVEN):
+        return  # the whole server goes; dropping them one by one would cost a checkpoint each
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         for name in made:
             connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))

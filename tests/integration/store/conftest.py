@@ -53,7 +53,7 @@ class Bench:
     store: Store
     url: str
 
-    def board(self, name: str = "identity", *gpus: str, **changes: Any) -> int:
+    def board(self, name: str = "identity", *gpus: str, **changes: object) -> int:
         """A leaderboard that closes tomorrow."""
         settings: dict[str, Any] = {
             "name": name,
@@ -67,7 +67,7 @@ class Bench:
         }
         return self.store.create_board(**settings)
 
-    def submit(self, **changes: Any) -> int:
+    def submit(self, **changes: object) -> int:
         """A valid submission to the board `identity`."""
         settings: dict[str, Any] = {
             "leaderboard": "identity",
@@ -98,7 +98,9 @@ def bench(store: Store, database_url: str) -> Bench:
     return Bench(store=store, url=database_url)
 
 
-def run_record(mode: str = "test", *, passed: bool = True, score_s: float | None = None, **changes: Any) -> RunRecord:
+def run_record(
+    mode: str = "test", *, passed: bool = True, score_s: float | None = None, **changes: object
+) -> RunRecord:
     """A row of results."""
     settings: dict[str, Any] = {
         "mode": mode,
@@ -115,7 +117,7 @@ def run_record(mode: str = "test", *, passed: bool = True, score_s: float | None
     return RunRecord(**settings)
 
 
-def result(verdict: Verdict = Verdict.ACCEPTED, *runs: RunRecord, **changes: Any) -> JobResult:
+def result(verdict: Verdict = Verdict.ACCEPTED, *runs: RunRecord, **changes: object) -> JobResult:
     """What an attempt found."""
     settings: dict[str, Any] = {
         "verdict": verdict,
@@ -149,8 +151,10 @@ def finish(bench: Bench) -> Callable[..., None]:
     def run(*gpus: str, score_s: float = 2.5e-6, public: bool = True, secret: bool = True) -> None:
         while job := bench.store.claim(host="host-a", slots=dict.fromkeys(gpus or ("CPU",), 1), lease_s=60):
             passed = secret if job.secret else public
-            outcome = ranked(job, score_s, passed=passed) if job.mode == "leaderboard" else result(
-                Verdict.ACCEPTED, run_record(job.mode)
+            outcome = (
+                ranked(job, score_s, passed=passed)
+                if job.mode == "leaderboard"
+                else result(Verdict.ACCEPTED, run_record(job.mode))
             )
             bench.store.complete(job, outcome)
 

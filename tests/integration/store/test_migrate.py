@@ -6,10 +6,12 @@ import hashlib
 import logging
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 from psycopg.rows import tuple_row
 
 from runner.errors import DatabaseUnavailableError, SchemaDriftError
@@ -180,7 +182,8 @@ def test_the_schema_is_kernelbots_column_by_column(database_url: str) -> None:
     found: dict[str, dict[str, tuple[str, bool, object]]] = {}
     for table, column, kind, required, default in fetch(
         database_url,
-        "SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, pg_get_expr(d.adbin, d.adrelid)"
+        "SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,"
+        " pg_get_expr(d.adbin, d.adrelid)"
         " FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid"
         " LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum"
         " WHERE c.relnamespace = 'leaderboard'::regnamespace AND c.relkind = 'r' AND a.attnum > 0"
@@ -212,7 +215,8 @@ def test_the_schema_has_kernelbots_constraints_and_indexes(database_url: str) ->
         "SELECT (SELECT count(*) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid"
         "        WHERE c.relnamespace = 'leaderboard'::regnamespace AND NOT tgisinternal),"
         " (SELECT count(*) FROM pg_proc WHERE pronamespace = 'leaderboard'::regnamespace),"
-        " (SELECT count(*) FROM pg_class WHERE relnamespace = 'leaderboard'::regnamespace AND relkind NOT IN ('r','i','S')),"
+        " (SELECT count(*) FROM pg_class"
+        "  WHERE relnamespace = 'leaderboard'::regnamespace AND relkind NOT IN ('r','i','S')),"
         " (SELECT count(*) FROM pg_type WHERE typnamespace = 'leaderboard'::regnamespace AND typtype = 'e')",
     )
     assert others == [(0, 0, 0, 0)]
@@ -224,7 +228,9 @@ def test_a_code_hash_is_the_sha256_of_the_code(database_url: str) -> None:
     assert digest == hashlib.sha256(b"abc").hexdigest()
 
 
-def test_the_second_migration_applies_nothing(empty_database_url: str, tmp_path: Any, monkeypatch: Any) -> None:
+def test_the_second_migration_applies_nothing(
+    empty_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Versions are applied once, from any working directory, and logging stays as it was."""
     monkeypatch.chdir(tmp_path)
     root = logging.getLogger()
@@ -328,7 +334,7 @@ def test_a_database_that_is_not_utf8_is_refused(postgres_url: str) -> None:
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-def test_an_unreachable_database_is_said_so(tmp_path: Any) -> None:
+def test_an_unreachable_database_is_said_so(tmp_path: Path) -> None:
     """No server behind the socket: our error, not the driver's."""
     with pytest.raises(DatabaseUnavailableError, match="cannot migrate"):
         migrate(f"postgresql://nobody@/none?host={tmp_path}")
@@ -364,7 +370,7 @@ def test_roles_have_what_they_need_and_no_more(empty_database_url: str) -> None:
         connection.execute("SET ROLE runner_frontend")
         connection.execute("SELECT runner.submit('b', 'u', 'x.py', 'x', 'leaderboard')")
         for view in ("status", "ranking", "result", "gpu_type", "host"):
-            connection.execute(f"SELECT * FROM runner.{view}".encode())
+            connection.execute(sql.SQL("SELECT * FROM runner.{}").format(sql.Identifier(view)))
         connection.execute("SELECT id, name, deadline, description FROM leaderboard.leaderboard")
         for forbidden in (
             "SELECT secret_seed FROM leaderboard.leaderboard",

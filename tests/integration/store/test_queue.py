@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -17,7 +18,7 @@ from runner.model import Artifact, JobState, Mode, Progress, Verdict
 from runner.store import HostRecord, Store
 from runner.store.store import MAX_RECLAIMS
 from tests.integration.store.conftest import CODE, TASK, Bench, ranked, result, run_record
-from tests.integration.store.test_submit import one, together
+from tests.integration.store.test_submit import count, one, together
 
 Db = psycopg.Connection[dict[str, Any]]
 
@@ -39,13 +40,20 @@ def test_a_claim_carries_everything_an_evaluation_needs(bench: Bench, db: Db) ->
     submission_id = bench.submit(mode="leaderboard")
     job = bench.claim(lease_s=30)
     seed = one(db, "SELECT secret_seed FROM leaderboard.leaderboard")["secret_seed"]
-    assert (job.submission_id, job.leaderboard, job.gpu_type, job.mode) == (submission_id, "identity", "CPU", Mode.LEADERBOARD)
+    assert (job.submission_id, job.leaderboard, job.gpu_type, job.mode) == (
+        submission_id,
+        "identity",
+        "CPU",
+        Mode.LEADERBOARD,
+    )
     assert (job.secret, job.attempt, job.user_id, job.file_name, job.code) == (False, 1, "u1", "fast.py", CODE)
     assert (job.task, job.extra, job.secret_seed) == (TASK, {"harness": "builtin", "flops": "2*n"}, seed)
     assert (job.failures, job.max_attempts) == (0, 3)
     assert job.started_at >= job.created_at
     assert words(db, submission_id) == (False, "active", "running", None)
-    lease = one(db, "SELECT extract(epoch FROM lease_expires_at - started_at)::int AS s FROM runner.job WHERE id = %s", job.id)
+    lease = one(
+        db, "SELECT extract(epoch FROM lease_expires_at - started_at)::int AS s FROM runner.job WHERE id = %s", job.id
+    )
     assert lease["s"] == 30
 
 
@@ -115,7 +123,8 @@ def test_the_claim_walks_its_index_however_long_the_queue(bench: Bench, db: Db) 
     from runner.store import queries
 
     plan = db.execute(
-        b"EXPLAIN (ANALYZE, FORMAT JSON) " + queries.CLAIM.sql, {"gpu_types": ["H100", "A100"], "host": "h", "lease_s": 9}
+        b"EXPLAIN (ANALYZE, FORMAT JSON) " + queries.CLAIM.sql,
+        {"gpu_types": ["H100", "A100"], "host": "h", "lease_s": 9},
     ).fetchall()[0]["QUERY PLAN"]
 
     def scans(node: dict[str, Any]) -> list[dict[str, Any]]:
@@ -137,7 +146,13 @@ def test_a_result_is_committed_with_kernelbots_columns(bench: Bench, db: Db) -> 
     done = bench.store.complete(job, result(Verdict.ACCEPTED, *runs, artifacts=(artifact,)))
     assert done.submission_done
     row = one(db, "SELECT * FROM leaderboard.runs")
-    assert (row["mode"], row["secret"], row["runner"], row["score"], row["passed"]) == ("test", False, "CPU", None, True)
+    assert (row["mode"], row["secret"], row["runner"], row["score"], row["passed"]) == (
+        "test",
+        False,
+        "CPU",
+        None,
+        True,
+    )
     assert (row["start_time"] - job.started_at).total_seconds() == 0.001
     assert (row["end_time"] - job.started_at).total_seconds() == 2.0
     assert row["result"] == {"check": "pass"}
@@ -170,7 +185,9 @@ def test_a_stale_attempt_writes_nothing_but_evidence(bench: Bench, db: Db) -> No
     new = bench.claim(host="host-b")
     assert (new.id, new.attempt) == (old.id, 2)
     wrong = result(Verdict.WRONG_ANSWER, run_record(passed=False))
-    with pytest.raises(StaleAttemptError, match="attempt 1: expected to be running still, but it is running at attempt 2"):
+    with pytest.raises(
+        StaleAttemptError, match="attempt 1: expected to be running still, but it is running at attempt 2"
+    ):
         bench.store.complete(old, wrong)
     assert one(db, "SELECT count(*) FROM leaderboard.runs")["count"] == 0
     evidence = one(db, "SELECT * FROM runner.stale_result")
@@ -212,14 +229,18 @@ def test_twins_that_finish_at_the_same_moment_end_the_submission_once(bench: Ben
         outcomes = together(
             2,
             bench,
-            lambda store, index, jobs=jobs, passed=passed: store.complete(  # type: ignore[misc]  # defaults bind the loop's values
-                jobs[index], ranked(jobs[index], passed=passed or not jobs[index].secret)
-            ).submission_done,
+            lambda store, index, jobs=jobs, passed=passed: (
+                store.complete(  # type: ignore[misc]  # defaults bind the loop's values
+                    jobs[index], ranked(jobs[index], passed=passed or not jobs[index].secret)
+                ).submission_done
+            ),
         )
         assert sorted(outcomes, key=str) == [False, True], outcomes
         done, _, status, error = words(db, submission_id)
         assert (done, status) == (True, "succeeded" if passed else "failed")
-        assert error == (None if passed else "secret validation failed on CPU; submission will not appear on the leaderboard")
+        assert error == (
+            None if passed else "secret validation failed on CPU; submission will not appear on the leaderboard"
+        )
 
 
 FINAL = [
@@ -236,11 +257,12 @@ FINAL = [
 ]
 
 
-@pytest.mark.parametrize(("mode", "verdict", "with_rows", "status", "error"), FINAL)
+@pytest.mark.parametrize("case", FINAL, ids=lambda case: f"{case[0]}-{case[1]}-{case[3]}")
 def test_the_final_word_of_an_unranked_submission(
-    bench: Bench, db: Db, mode: str, verdict: Verdict, with_rows: bool, status: str, error: str | None
+    bench: Bench, db: Db, case: tuple[str, Verdict, bool, str, str | None]
 ) -> None:
     """With rows it succeeded, whatever they say; without rows, or by our fault, or by cheating, it did not."""
+    mode, verdict, with_rows, status, error = case
     bench.board()
     submission_id = bench.submit(mode=mode)
     runs = (run_record(passed=verdict is Verdict.ACCEPTED),) if with_rows else ()
@@ -430,7 +452,7 @@ def test_events_tell_frontends_what_happens_but_not_a_secret_twins_progress(benc
         ("done", False),
         ("done", True),
     ]
-    assert [event.get("done") for event in events[3:]] == [False, True]
+    assert [event["submission_done"] for event in events[3:]] == [False, True]
 
 
 def test_listen_hears_a_submission_and_the_stop_event(bench: Bench) -> None:
@@ -450,7 +472,9 @@ def test_a_store_comes_back_after_its_connection_was_killed(bench: Bench, db: Db
     bench.board()
     stop = threading.Event()
     assert bench.store.listen(stop=stop, timeout_s=5)
-    db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'kernel-runner test%'")
+    db.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'kernel-runner test%'"
+    )
     with pytest.raises(DatabaseUnavailableError, match="PostgreSQL"):
         bench.submit()
     with pytest.raises(DatabaseUnavailableError, match="PostgreSQL"):
@@ -459,7 +483,7 @@ def test_a_store_comes_back_after_its_connection_was_killed(bench: Bench, db: Db
     assert bench.store.listen(stop=stop, timeout_s=5)
 
 
-def test_a_database_that_is_not_there_is_said_so(tmp_path: Any) -> None:
+def test_a_database_that_is_not_there_is_said_so(tmp_path: Path) -> None:
     """No server behind the socket: our error, from every method."""
     store = Store(f"postgresql://nobody@/none?host={tmp_path}", application_name="test")
     with pytest.raises(DatabaseUnavailableError, match="PostgreSQL"):
@@ -482,7 +506,7 @@ def test_kernelbots_deletes_take_our_rows_along(bench: Bench, db: Db, finish: Ca
     db.execute("DELETE FROM leaderboard.templates")
     db.execute("DELETE FROM leaderboard.leaderboard WHERE id = %s", (board_id,))
     for table in ("job", "job_run", "stale_result", "artifact", "idempotency", "board"):
-        assert one(db, f"SELECT count(*) FROM runner.{table}")["count"] == 0, table
+        assert count(db, "runner", table) == 0, table
     with pytest.raises(StaleAttemptError, match="it is gone"):
         bench.store.complete(job, result(Verdict.ACCEPTED, run_record()))
     with pytest.raises(StaleAttemptError, match="it is gone"):

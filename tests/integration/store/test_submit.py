@@ -11,6 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from runner.errors import NotFoundError, SubmissionError
 from runner.model import JobState, Mode
@@ -25,6 +26,13 @@ def one(db: Db, query: str, *parameters: object) -> dict[str, Any]:
     rows = db.execute(query.encode(), parameters or None).fetchall()
     assert len(rows) == 1, rows
     return rows[0]
+
+
+def count(db: Db, schema: str, table: str) -> int:
+    """How many rows a table has."""
+    found = db.execute(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(schema, table))).fetchone()
+    assert found is not None
+    return int(found["count"])
 
 
 def test_a_submission_is_stored_as_kernelbot_stores_it(bench: Bench, db: Db) -> None:
@@ -130,7 +138,10 @@ def test_what_is_refused_leaves_nothing_behind(
         bench.board(name)
     db.execute("UPDATE leaderboard.leaderboard SET deadline = now() - interval '1 minute' WHERE name = 'closed'")
     db.execute("UPDATE leaderboard.leaderboard SET visibility = 'closed' WHERE name = 'invited'")
-    db.execute("DELETE FROM leaderboard.gpu_type g USING leaderboard.leaderboard l WHERE l.id = g.leaderboard_id AND l.name = 'bare'")
+    db.execute(
+        "DELETE FROM leaderboard.gpu_type g USING leaderboard.leaderboard l"
+        " WHERE l.id = g.leaderboard_id AND l.name = 'bare'"
+    )
     db.execute(
         "INSERT INTO leaderboard.rate_limit (leaderboard_id, mode_category, max_submissions_per_hour)"
         " SELECT id, 'test', 0 FROM leaderboard.leaderboard WHERE name = 'limited'"
@@ -156,9 +167,9 @@ def test_what_is_refused_leaves_nothing_behind(
     assert caught.value.diag.message_hint
     with pytest.raises(SubmissionError, match=re.escape(message)):
         bench.store.submit(**{**call, "user_name": None})
-    for table in ("leaderboard.submission", "leaderboard.code_files", "runner.job"):
-        assert one(db, f"SELECT count(*) FROM {table}")["count"] == 0
-    assert one(db, "SELECT count(*) FROM leaderboard.user_info")["count"] == 1
+    for schema, table in (("leaderboard", "submission"), ("leaderboard", "code_files"), ("runner", "job")):
+        assert count(db, schema, table) == 0
+    assert count(db, "leaderboard", "user_info") == 1
 
 
 DIRECTIVES = [
@@ -207,7 +218,10 @@ def test_an_invited_user_may_submit_to_a_closed_board(bench: Bench, db: Db) -> N
     board_id = bench.board()
     db.execute("UPDATE leaderboard.leaderboard SET visibility = 'closed'")
     db.execute("INSERT INTO leaderboard.leaderboard_invite (code, user_id, claimed_at) VALUES ('c', 'u1', now())")
-    db.execute("INSERT INTO leaderboard.leaderboard_invite_scope SELECT id, %s FROM leaderboard.leaderboard_invite", (board_id,))
+    db.execute(
+        "INSERT INTO leaderboard.leaderboard_invite_scope SELECT id, %s FROM leaderboard.leaderboard_invite",
+        (board_id,),
+    )
     assert bench.submit() > 0
     with pytest.raises(SubmissionError, match="by invitation"):
         bench.submit(user_id="u2")
@@ -290,7 +304,9 @@ def test_enqueue_adds_jobs_to_a_row_kernelbot_made(bench: Bench, db: Db) -> None
         " SELECT %s, 'x.py', '7', id, now() FROM leaderboard.code_files RETURNING id",
         board_id,
     )
-    db.execute("INSERT INTO leaderboard.submission_job_status (submission_id, status) VALUES (%s, 'initial')", (stored["id"],))
+    db.execute(
+        "INSERT INTO leaderboard.submission_job_status (submission_id, status) VALUES (%s, 'initial')", (stored["id"],)
+    )
     assert bench.store.enqueue(stored["id"], mode="leaderboard", gpu_types=["CPU"]) == 2
     assert one(db, "SELECT status FROM leaderboard.submission_job_status")["status"] == "pending"
     assert one(db, "SELECT mode_category FROM leaderboard.submission")["mode_category"] == "leaderboard"

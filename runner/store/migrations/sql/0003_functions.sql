@@ -430,7 +430,7 @@ BEGIN
     IF v_queued > 0 OR v_running IS NOT NULL THEN
         PERFORM pg_notify('runner_events', json_build_object(
             'event', 'cancel', 'submission_id', v_id, 'cancelled', v_queued,
-            'stopping', coalesce(cardinality(v_running), 0), 'done', v_done)::text);
+            'stopping', coalesce(cardinality(v_running), 0), 'submission_done', v_done)::text);
     END IF;
     RETURN v_queued + coalesce(cardinality(v_running), 0);
 END

@@ -1,0 +1,60 @@
+"""The SQL file, and the page that shows frontends their SQL."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from runner.store import queries
+from tests.integration.store.conftest import Bench
+
+PAGE = Path(__file__).parents[3] / "docs" / "frontends.md"
+
+
+def test_every_query_has_a_constant_and_every_constant_a_use() -> None:
+    """Nothing in queries.sql is unreachable or forgotten."""
+    package = Path(queries.__file__).parent
+    code = "".join(path.read_text() for path in package.glob("*.py") if path.name != "queries.py")
+    for name, query in queries.ALL.items():
+        assert getattr(queries, name.upper()) is query
+        assert f"queries.{name.upper()}" in code, f"{name} is never used"
+        assert query.purpose.endswith("."), name
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("-- name: a\n-- Purpose.\nSELECT 1\n-- name: a\n-- Purpose.\nSELECT 2\n", "there twice"),
+        ("-- name: a\n-- Purpose.\n\n", "is empty"),
+        ("-- name: a\nSELECT 1\n", "not followed by a line of purpose"),
+    ],
+)
+def test_a_malformed_query_file_is_refused(text: str, message: str) -> None:
+    """Twice the same name, no statement, no purpose."""
+    with pytest.raises(ValueError, match=message):
+        queries.parse(text)
+
+
+def test_the_statements_on_the_frontend_page_work(bench: Bench, db: psycopg.Connection[dict[str, Any]]) -> None:
+    """Every SQL block runs as printed, in order, and the submission it makes can be seen and cancelled."""
+    bench.board("vectoradd")
+    blocks = re.findall(r"```sql\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert len(blocks) >= 9
+    answers = [
+        cursor.fetchall() if cursor.description else [] for cursor in (db.execute(block.encode()) for block in blocks)
+    ]
+    assert answers[0] == [{"submit": 1}]
+    assert answers[2] == [{"enqueue": 1}]
+    assert answers[3][0]["state"] == "queued"
+    assert {"cancel": 2} in [answer[0] for answer in answers if answer]
+
+
+def test_the_frontend_page_lists_every_error_the_functions_raise() -> None:
+    """The table of SQLSTATEs and the SQL agree."""
+    sql = Path(queries.__file__).parent.joinpath("migrations", "sql", "0003_functions.sql").read_text()
+    raised = set(re.findall(r"'(KR\d{3})'", sql))
+    assert raised == set(re.findall(r"^\| (KR\d{3}) \|", PAGE.read_text(), re.MULTILINE))
