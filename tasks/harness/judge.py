@@ -52,7 +52,7 @@ _CHECK_SHARE = 8
 _CASE_WALL_NS = 120_000_000_000
 _TOTAL_NS = {"benchmark": 10_000_000_000, "leaderboard": 30_000_000_000}
 #: Calls whose claim the outside clock contradicts are made again, since an interrupt is no cheat: this many per case,
-#: and one more for every two calls that count. Beyond that the judge's own estimate counts.
+#: and one more for every call that counts. Beyond that the judge's own estimate counts.
 _MAX_REPEATED = 10
 _CALIBRATION_TIMEOUT_NS = 30_000_000_000
 
@@ -322,7 +322,7 @@ class Judge:
         repeated = 0
         while not stopping.enough([s.time_ns for s in samples], wall_ns=time.monotonic_ns() - start):
             sample = timed.sample()
-            if not sample.believed and repeated < _MAX_REPEATED + len(samples) // 2:
+            if not sample.believed and repeated < _MAX_REPEATED + len(samples):
                 repeated += 1
                 continue
             samples.append(sample)
@@ -566,7 +566,6 @@ def main() -> int:
     except Exception:  # noqa: BLE001 the harness boundary: the steward passes this on as `internal_error`
         traceback.print_exc()
         return 1
-    finally:
-        sys.stderr.flush()
-    # Threads of the task's (OpenMP, a pool of its own) have nothing more to do.
-    return 0
+    sys.stderr.flush()
+    # Every frame has been written. Tearing down torch, and threads of the task's, would only cost time.
+    os._exit(0)

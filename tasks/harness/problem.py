@@ -155,7 +155,10 @@ def scramble() -> None:
 
 def _seed(seed: int) -> None:
     random.seed(seed)
-    torch.manual_seed(seed)
+    # torch.manual_seed would note a stack trace for every device that is not initialised yet, each time.
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch lacks it
+        torch.cuda.manual_seed_all(seed)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed(seed)

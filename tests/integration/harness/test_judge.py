@@ -39,11 +39,11 @@ ENDINGS: tuple[tuple[str, str, dict[str, object], str, str], ...] = (
 )
 
 
-@pytest.mark.parametrize(
-    ("submission", "task", "fields", "verdict", "sentence"), ENDINGS, ids=[f"{e[0]}-{e[1]}-{e[3]}" for e in ENDINGS]
-)
-def test_ending(judge: Run, submission: str, task: str, fields: dict[str, object], verdict: str, sentence: str) -> None:
+@pytest.mark.parametrize("ending", ENDINGS, ids=[f"{e[0]}-{e[1]}-{e[3]}" for e in ENDINGS])
+def test_ending(judge: Run, ending: tuple[str, str, dict[str, object], str, str]) -> None:
     """Each bad ending gets its verdict and a sentence, and no later mode is run."""
+    submission, task, fields, verdict, sentence = ending
+
     report = judge(submission, task, modes=("test", "benchmark"), **fields)
 
     assert [step.name for step in report.steps] == ["test"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tasks.harness.clock import FLOOR_NS, Bound, Calibration, HandOver, Sample, audit_details, forged
 
 CALIBRATION = Calibration(
-    short=HandOver(median_ns=100_000, p90_ns=110_000),
-    long=HandOver(median_ns=200_000, p90_ns=220_000),
+    short=HandOver(p25_ns=99_000, median_ns=100_000, p75_ns=105_000),
+    long=HandOver(p25_ns=199_000, median_ns=200_000, p75_ns=210_000),
     long_kernel_ns=20_000_000,
     per_tensor_ns=1_000,
     per_input_byte_ns=0.1,
@@ -26,6 +28,16 @@ def test_bound_takes_off_the_hand_over_and_a_margin() -> None:
     assert bound.kernel_ns == 1_000_000 - 100_000 - 6_000
     assert bound.margin_ns == 10_000 + 20_000 + 3_000
     assert bound.bound_ns == bound.kernel_ns - bound.margin_ns
+
+
+def test_calibration_under_load_keeps_its_teeth() -> None:
+    """However wild the calibration, its spread widens the margin only so far."""
+    wild = HandOver.of([100_000.0] * 5 + [50_000_000.0] * 4)
+    calibration = replace(CALIBRATION, short=wild)
+
+    assert (wild.p25_ns, wild.median_ns, wild.p75_ns) == (100_000, 100_000, 50_000_000)
+    bound = calibration.bound(outside_ns=1_000_000, tensors=0, input_bytes=0, output_bytes=0)
+    assert bound.margin_ns == 510_000
 
 
 def test_long_calls_have_a_hand_over_of_their_own() -> None:

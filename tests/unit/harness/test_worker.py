@@ -19,11 +19,12 @@ CompilationError.__module__ = "triton.compiler.errors"
 def _ninja_failed() -> BaseException:
     try:
         try:
-            raise subprocess.CalledProcessError(1, ["ninja", "-v"])
+            subprocess.run(["false", "ninja"], check=True)
         except subprocess.CalledProcessError as error:
             raise RuntimeError("Error building extension") from error
     except RuntimeError as error:
         return error
+    raise AssertionError("false has succeeded")
 
 
 @pytest.mark.parametrize(
