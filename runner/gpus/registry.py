@@ -167,7 +167,7 @@ def _build(
     """The type of one file. `base` holds what it may extend, `shadowed` what it replaces and may extend by its name."""
     keys = _resolve(file, base=base, chain=chain, shadowed=shadowed or {})
     try:
-        # Through JSON, because only there does strict validation still take a list for a tuple and a string for an enum.
+        # Through JSON: only there does strict validation take a list for a tuple and a string for an enum.
         entry = _Entry.model_validate_json(json.dumps(keys, default=str), strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
