@@ -83,7 +83,7 @@ class Config(BaseModel):
     poll_s: float = Field(default=2.0, gt=0.0, le=300.0)
     drain_timeout_s: float = Field(default=1800.0, ge=0.0)
     max_run_s: float = Field(default=7200.0, gt=0.0)
-    park_containers: bool = True
+    park_containers: int = Field(default=2, ge=0, le=16)
     log_format: Literal["auto", "json", "console"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 

@@ -52,8 +52,8 @@ class EvaluationSettings:
     host_name: str
     #: Cap on one evaluation, from the request to the end of the report.
     max_run_s: float
-    #: Keep one started container per slot waiting for the next submission (about half a GiB of memory each).
-    park_containers: bool = False
+    #: How many started containers wait per slot for the next submissions (about half a GiB of memory each).
+    park_containers: int = 0
     #: Interpreter inside OCI images.
     image_python: str = "/usr/bin/python3"
 
@@ -79,7 +79,7 @@ class Evaluator:
         self._facts: EngineFacts | None = None
         self._environments: dict[str, Environment] = {}
         self._systems: dict[str, Json] = {}
-        self._parking = Parking(engine)
+        self._parking = Parking(engine, size=settings.park_containers)
 
     def close(self) -> None:
         """Remove the containers that wait for submissions; call it when no run will follow."""
@@ -206,10 +206,10 @@ class Evaluator:
             _log.error("container_not_removed", container=box.id[:12], error=str(error))
 
     def _park(self, slot: Slot, gpu: GpuType) -> None:
-        """Start the container for the slot's next submission; what that will be decides whether it is used."""
+        """Let containers wait for the slot's next submissions; what those will be decides whether they are used."""
         environment = self._environments.get(gpu.name)
-        if self._settings.park_containers and environment is not None:
-            self._parking.park(slot.name, make_probe(gpu, slot, environment).spec)
+        if environment is not None:
+            self._parking.release(slot.name, make_probe(gpu, slot, environment).spec)
 
     def _environment(self, gpu: GpuType) -> Environment:
         with self._lock:

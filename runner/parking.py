@@ -1,15 +1,16 @@
-"""Containers that wait, started and with torch imported, for a submission that does not exist yet. One per slot.
+"""Containers that wait, started and with torch imported, for submissions that do not exist yet.
 
-Owns the containers nobody has asked for so far. A parked container is used once or thrown away, never cleaned: it has
-not seen a byte of any submission. It is started when its slot has just become free, so that its start-up disturbs no
-timed run on the same cores. Called by runner.evaluate only.
+Owns the containers nobody has asked for so far, a few per slot. A parked container is used once or thrown away, never
+cleaned: it has not seen a byte of any submission. Starting one costs its slot's cores two seconds of work, so they are
+started only while the slot is free, and one that is still at it when a job arrives is thrown away, unless the job would
+have to start one anyway. Called by runner.evaluate only.
 """
 
 from __future__ import annotations
 
 import threading
-from concurrent.futures import Future
-from dataclasses import dataclass, replace
+import time
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -17,68 +18,162 @@ from sandbox.engine import Box, DockerEngine
 from sandbox.errors import SandboxError
 from sandbox.spec import SandboxSpec
 
-#: Longer than the engine itself waits for a container to become ready.
-_PATIENCE_S = 120.0
+#: A free slot that still has a container waiting gets its next one only after this: a secret twin follows its public
+#: one within a tenth of a second, and must not be timed beside a starting container.
+IDLE_S = 1.0
+#: From start until judge and worker have imported torch and are quiet.
+SETTLE_S = 3.0
+#: After a failed start, until the next try; a job that arrives meanwhile starts its own and hears what is wrong.
+RETRY_S = 10.0
 PARKED_LABEL = "kernel-runner.parked"
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Spot:
+class _Parked:
     spec: SandboxSpec
-    box: Future[Box]
+    box: Box
+    started_s: float
+
+
+@dataclass(kw_only=True)
+class _Place:
+    """What waits for one slot. All fields belong to the lock."""
+
+    spec: SandboxSpec
+    boxes: list[_Parked] = field(default_factory=list)
+    #: A container is being started for this slot right now.
+    starting: bool = False
+    #: The slot runs a job, or a job waits for what is being started.
+    busy: bool = False
+    awaited: bool = False
+    #: Not before this is the next container started, on the monotonic clock.
+    not_before_s: float = 0.0
 
 
 class Parking:
-    """Threadsafe. At most one container per slot."""
+    """Threadsafe. At most `size` containers per slot."""
 
-    def __init__(self, engine: DockerEngine) -> None:
+    def __init__(self, engine: DockerEngine, *, size: int) -> None:
         self._engine = engine
-        self._lock = threading.Lock()
-        self._spots: dict[str, _Spot] = {}
+        self._size = size
+        self._changed = threading.Condition()
+        self._places: dict[str, _Place] = {}
         self._closed = False
+        self._keeper: threading.Thread | None = None
 
-    def park(self, slot: str, spec: SandboxSpec) -> None:
-        """Start a container for a slot in the background; does nothing where one is parked or being started."""
-        parked = replace(spec, labels={PARKED_LABEL: slot})
-        with self._lock:
-            if self._closed or slot in self._spots:
+    def release(self, slot: str, spec: SandboxSpec) -> None:
+        """The slot is free: let containers like `spec` wait for its next jobs."""
+        if self._size == 0:
+            return
+        with self._changed:
+            if self._closed:
                 return
-            spot = self._spots[slot] = _Spot(spec=parked, box=Future())
-        threading.Thread(target=self._start, args=(spot,), name=f"park-{slot}", daemon=True).start()
+            place = self._places.setdefault(slot, _Place(spec=spec))
+            place.spec = replace(spec, labels={PARKED_LABEL: slot})
+            place.busy = False
+            # With none waiting, the next job would have to start one itself: better now.
+            place.not_before_s = time.monotonic() + (IDLE_S if place.boxes else 0.0)
+            if self._keeper is None:
+                self._keeper = threading.Thread(target=self._keep, name="parking", daemon=True)
+                self._keeper.start()
+            self._changed.notify_all()
 
     def take(self, slot: str, spec: SandboxSpec) -> Box | None:
-        """The slot's parked container if it is what `spec` asks for; else it is thrown away and the answer is None.
+        """A container that waits for the slot and is what `spec` asks for, or None; the slot is busy from here on.
 
         Job labels and the wall-clock limit do not count: the first names what a parked container cannot know, the
         second is enforced from outside.
         """
-        with self._lock:
-            spot = self._spots.pop(slot, None)
-        if spot is None:
-            return None
-        try:
-            box = spot.box.result(timeout=_PATIENCE_S)
-        except (SandboxError, TimeoutError) as error:
-            # Starting a fresh one tells what is wrong, or works.
-            _log.warning("parked_container_failed", slot=slot, error=str(error))
-            return None
-        if _kind(spot.spec) == _kind(spec):
-            return box
-        self._remove(box)
-        return None
+        with self._changed:
+            place = self._places.get(slot)
+            if place is None:
+                return None
+            place.busy = True
+            if not place.boxes and _kind(place.spec) == _kind(spec):
+                # What is being started is as good as what the job would start.
+                place.awaited = True
+                while place.starting:
+                    self._changed.wait()
+                place.awaited = False
+            fitting = [parked for parked in place.boxes if _kind(parked.spec) == _kind(spec)]
+            chosen = fitting[0] if fitting else None
+            settled_s = time.monotonic() - SETTLE_S
+            quiet = [parked for parked in place.boxes if parked is not chosen and parked.started_s <= settled_s]
+            # Those that do not fit go too: the board's jobs have changed, and their memory is wanted.
+            kept = [parked for parked in quiet if parked in fitting]
+            thrown = [parked for parked in place.boxes if parked is not chosen and parked not in kept]
+            place.boxes = kept
+        for parked in thrown:
+            self._remove(parked.box)
+        return None if chosen is None else chosen.box
 
     def close(self) -> None:
         """Remove every parked container; none is parked afterwards."""
-        with self._lock:
+        with self._changed:
             self._closed = True
-            spots, self._spots = list(self._spots.values()), {}
-        for spot in spots:
-            try:
-                self._remove(spot.box.result(timeout=_PATIENCE_S))
-            except (SandboxError, TimeoutError) as error:
-                _log.warning("parked_container_failed", error=str(error))
+            self._changed.notify_all()
+            keeper = self._keeper
+        if keeper is not None:
+            # Bounded, because starting a container is.
+            keeper.join()
+        with self._changed:
+            boxes = [parked.box for place in self._places.values() for parked in place.boxes]
+            self._places.clear()
+        for box in boxes:
+            self._remove(box)
+
+    # -- the keeper's thread -------------------------------------------------------------------------------------
+
+    def _keep(self) -> None:
+        while True:
+            with self._changed:
+                found = self._next()
+                while found is None:
+                    if self._closed:
+                        return
+                    self._changed.wait(self._pause_s())
+                    found = self._next()
+                slot, place = found
+                place.starting = True
+                spec = place.spec
+            self._start(slot, place, spec)
+
+    def _next(self) -> tuple[str, _Place] | None:
+        """A slot that wants another container now."""
+        if self._closed:
+            return None
+        now = time.monotonic()
+        for slot, place in self._places.items():
+            if not place.busy and len(place.boxes) < self._size and place.not_before_s <= now:
+                return slot, place
+        return None
+
+    def _pause_s(self) -> float | None:
+        """Seconds until a slot may want one; None: not before something changes."""
+        waiting = [
+            place.not_before_s for place in self._places.values() if not place.busy and len(place.boxes) < self._size
+        ]
+        return max(0.0, min(waiting) - time.monotonic()) if waiting else None
+
+    def _start(self, slot: str, place: _Place, spec: SandboxSpec) -> None:
+        started_s = time.monotonic()
+        box: Box | None = None
+        try:
+            box = self._engine.start(spec)
+        except SandboxError as error:
+            _log.warning("container_not_parked", slot=slot, error=str(error))
+        with self._changed:
+            place.starting = False
+            # A job that does without it has begun meanwhile: it must not import torch beside that job.
+            unwanted = self._closed or (place.busy and not place.awaited)
+            if box is not None and not unwanted:
+                place.boxes.append(_Parked(spec=spec, box=box, started_s=started_s))
+            place.not_before_s = time.monotonic() + (SETTLE_S if box is not None else RETRY_S)
+            self._changed.notify_all()
+        if box is not None and unwanted:
+            self._remove(box)
 
     @staticmethod
     def _remove(box: Box) -> None:
@@ -87,12 +182,6 @@ class Parking:
         except SandboxError as error:
             # It holds no submission; the daemon's next start reaps it.
             _log.warning("parked_container_not_removed", container=box.id[:12], error=str(error))
-
-    def _start(self, spot: _Spot) -> None:
-        try:
-            spot.box.set_result(self._engine.start(spot.spec))
-        except BaseException as error:  # noqa: BLE001 it is handed to whoever takes the container
-            spot.box.set_exception(error)
 
 
 def _kind(spec: SandboxSpec) -> SandboxSpec:

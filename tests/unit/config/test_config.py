@@ -45,8 +45,6 @@ def test_the_documented_default_is_the_default(key: str) -> None:
         shown = (
             f'"{default}"'
             if isinstance(default, str)
-            else str(default).lower()
-            if isinstance(default, bool)
             else f"{default:g}"
             if isinstance(default, int | float)
             else default
@@ -88,7 +86,7 @@ def test_the_file_overrides_defaults(load: Callable[..., Config]) -> None:
         ("KERNEL_RUNNER_POLL_S", "poll_s", "0.1", 0.1),
         ("KERNEL_RUNNER_DRAIN_TIMEOUT_S", "drain_timeout_s", "7", 7.0),
         ("KERNEL_RUNNER_MAX_RUN_S", "max_run_s", "7", 7.0),
-        ("KERNEL_RUNNER_PARK_CONTAINERS", "park_containers", "false", False),
+        ("KERNEL_RUNNER_PARK_CONTAINERS", "park_containers", "0", 0),
         ("KERNEL_RUNNER_LOG_FORMAT", "log_format", "json", "json"),
         ("KERNEL_RUNNER_LOG_LEVEL", "log_level", "debug", "debug"),
     ],

@@ -103,7 +103,7 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
         docker_host="unix:///x",
         host_name="gpu-01",
         max_run_s=60.0,
-        park_containers=False,
+        park_containers=0,
         log_format="json",
         log_level="error",
     )
@@ -115,7 +115,7 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
     assert settings.eval_python == Path(sys.executable)
     assert (settings.state_dir, settings.host_name, settings.max_run_s) == (tmp_path / "state", "gpu-01", 60.0)
     assert seen["stop"] is stop
-    assert settings.park_containers is False
+    assert settings.park_containers == 0
     assert seen["nothing_parked"]
     assert seen["closed"]
 
