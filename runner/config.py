@@ -82,6 +82,7 @@ class Config(BaseModel):
     heartbeat_s: float = Field(default=5.0, gt=0.0)
     poll_s: float = Field(default=2.0, gt=0.0, le=300.0)
     drain_timeout_s: float = Field(default=1800.0, ge=0.0)
+    build_timeout_s: float = Field(default=120.0, gt=0.0)
     max_run_s: float = Field(default=7200.0, gt=0.0)
     park_containers: int = Field(default=2, ge=0, le=16)
     log_format: Literal["auto", "json", "console"] = "auto"

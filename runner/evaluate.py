@@ -50,6 +50,8 @@ class EvaluationSettings:
     #: Where the harness is staged for read-only mounting.
     state_dir: Path
     host_name: str
+    #: Limit of a submission's first import, or of the compiler.
+    build_timeout_s: float
     #: Cap on one evaluation, from the request to the end of the report.
     max_run_s: float
     #: How many started containers wait per slot for the next submissions (about half a GiB of memory each).
@@ -134,7 +136,15 @@ class Evaluator:
             task = from_stored(job.task, job.extra, origin=f"leaderboard {job.leaderboard!r}")
             job.code.decode("utf-8")
             environment = self._environment(gpu)
-            plan = make_plan(job, task, gpu, slot, environment, max_run_s=self._settings.max_run_s)
+            plan = make_plan(
+                job,
+                task,
+                gpu,
+                slot,
+                environment,
+                build_timeout_s=self._settings.build_timeout_s,
+                max_run_s=self._settings.max_run_s,
+            )
         except TaskError as error:
             return invalid(str(error))
         except UnicodeDecodeError as error:

@@ -34,8 +34,8 @@ from tasks.harness.request import JudgeRequest, ModeRequest
 #: Where the steward and the harness are mounted inside every container.
 STAGE = "/kernel-runner"
 CASES_FILE = "cases.txt"
-#: KernelBot gives the pre-compile run and nvcc this long (contract of its eval protocol).
-COMPILE_TIMEOUT_S = 120.0
+#: KernelBot gives the pre-compile run and nvcc this long.
+BUILD_TIMEOUT_S = 120.0
 #: Added to the sum of the programs' own limits: imports, file transfer, killing. The inner limits always end first.
 WALL_MARGIN_S = 60.0
 #: The part of a container's memory that one case's tensors may fill (inputs, outputs, copies); torch takes the rest.
@@ -77,6 +77,7 @@ def make_plan(
     slot: Slot,
     environment: Environment,
     *,
+    build_timeout_s: float = BUILD_TIMEOUT_S,
     max_run_s: float = math.inf,
 ) -> Plan:
     """Plan one job.
@@ -87,6 +88,7 @@ def make_plan(
         gpu: the registry's entry for the job's GPU type.
         slot: where it will run.
         environment: the inside of the type's containers.
+        build_timeout_s: limit of the submission's first import, or of the compiler.
         max_run_s: the operator's cap on one evaluation; never lengthens the task's own limits.
 
     Raises:
@@ -94,11 +96,12 @@ def make_plan(
     """
     modes = _modes(job, task)
     if task.harness is Harness.BUILTIN:
-        request: Request = _pair_request(job, task, gpu, modes)
+        request: Request = _pair_request(job, task, gpu, modes, build_timeout_s)
         boot = Boot(kind="pair", judge=_process(environment, "judge"), worker=_process(environment, "worker"))
-        budget_s = sum(mode.timeout_s for mode in modes)
+        # The judge gives the submission's import a limit of its own, before the first mode's.
+        budget_s = build_timeout_s + sum(mode.timeout_s for mode in modes)
     else:
-        steps = _steps(job, task, gpu, slot, environment, modes)
+        steps = _steps(job, task, gpu, slot, environment, modes, build_timeout_s)
         request = StepsRequest(files=_files(job, task), steps=steps)
         boot = Boot(kind="steps")
         budget_s = sum(step.timeout_s for step in steps)
@@ -260,7 +263,9 @@ def derived_seed(secret_seed: int, job_id: int) -> int:
     return int.from_bytes(digest[:4]) & 0x7FFF_FFFF
 
 
-def _pair_request(job: Job, task: Task, gpu: GpuType, modes: tuple[ModeRequest, ...]) -> PairRequest:
+def _pair_request(
+    job: Job, task: Task, gpu: GpuType, modes: tuple[ModeRequest, ...], build_timeout_s: float
+) -> PairRequest:
     main = task.config.main if isinstance(task.config, PyConfig) else None
     if main is None:
         raise TaskError(
@@ -279,6 +284,7 @@ def _pair_request(job: Job, task: Task, gpu: GpuType, modes: tuple[ModeRequest, 
         seed=job.secret_seed if job.secret else task.seed,
         multi_gpu=task.multi_gpu,
         device=_device(gpu),
+        build_timeout_s=build_timeout_s,
         memory_bytes=int(gpu.memory_gib * (1 << 30) * TENSOR_MEMORY_SHARE),
     )
     return PairRequest(payload=request.to_payload())
@@ -294,8 +300,14 @@ def _files(job: Job, task: Task) -> dict[str, bytes]:
     return {name: job.code if text == SUBMISSION else text.encode() for name, text in task.files.items()}
 
 
-def _steps(  # noqa: PLR0917 six records, each of another type
-    job: Job, task: Task, gpu: GpuType, slot: Slot, environment: Environment, modes: tuple[ModeRequest, ...]
+def _steps(  # noqa: PLR0917 records, each of another type
+    job: Job,
+    task: Task,
+    gpu: GpuType,
+    slot: Slot,
+    environment: Environment,
+    modes: tuple[ModeRequest, ...],
+    build_timeout_s: float,
 ) -> tuple[Step, ...]:
     if isinstance(task.config, CuConfig):
         if gpu.vendor is Vendor.AMD:
@@ -303,7 +315,7 @@ def _steps(  # noqa: PLR0917 six records, each of another type
                 f"leaderboard {job.leaderboard!r}: lang cu needs nvcc, {gpu.name} is an AMD type "
                 "(offer the leaderboard on NVIDIA types only)"
             )
-        compile_steps = _nvcc_steps(task, task.config, gpu)
+        compile_steps = _nvcc_steps(task, task.config, gpu, build_timeout_s)
         program: tuple[str, ...] = ("./eval.out",)
     else:
         if task.config.main not in task.files:
@@ -311,7 +323,7 @@ def _steps(  # noqa: PLR0917 six records, each of another type
                 f"leaderboard {job.leaderboard!r}: config.main is {task.config.main!r}, which is none of the task's "
                 f"files ({', '.join(task.files)})"
             )
-        compile_steps = _precompile_steps(task, environment)
+        compile_steps = _precompile_steps(task, environment, build_timeout_s)
         program = (environment.python, task.config.main)
     env: dict[str, str] = {}
     if task.multi_gpu:
@@ -332,20 +344,20 @@ def _steps(  # noqa: PLR0917 six records, each of another type
     )
 
 
-def _precompile_steps(task: Task, environment: Environment) -> tuple[Step, ...]:
+def _precompile_steps(task: Task, environment: Environment, build_timeout_s: float) -> tuple[Step, ...]:
     """Importing the submission once fills its compile caches before the first mode; its failure is no verdict."""
     return (
         Step(
             name="compile",
             argv=(environment.python, task.submission_name),
             env={"POPCORN_SEED": "1"},
-            timeout_s=COMPILE_TIMEOUT_S,
+            timeout_s=build_timeout_s,
             result_pipe=False,
         ),
     )
 
 
-def _nvcc_steps(task: Task, config: CuConfig, gpu: GpuType) -> tuple[Step, ...]:
+def _nvcc_steps(task: Task, config: CuConfig, gpu: GpuType, build_timeout_s: float) -> tuple[Step, ...]:
     if gpu.vendor is Vendor.NONE:
         arch: tuple[str, ...] = ()
     elif gpu.nvcc_arch is None:
@@ -369,7 +381,7 @@ def _nvcc_steps(task: Task, config: CuConfig, gpu: GpuType) -> tuple[Step, ...]:
         Step(
             name="compile",
             argv=argv,
-            timeout_s=COMPILE_TIMEOUT_S,
+            timeout_s=build_timeout_s,
             result_pipe=False,
             continue_if="exit_0",
             # The program must not find the sources it was judged by.

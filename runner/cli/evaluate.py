@@ -71,6 +71,7 @@ def evaluate(
         eval_python=config.require_eval_python(),
         state_dir=config.state_dir,
         host_name=config.host_name,
+        build_timeout_s=config.build_timeout_s,
         max_run_s=config.max_run_s,
     )
     job = make_job(load(directory), file.name, read_submission(file), gpu_type.name, Mode(mode.value))

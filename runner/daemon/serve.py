@@ -76,6 +76,7 @@ def serve(config: Config, stop: threading.Event | None = None) -> int:
                 eval_python=eval_python,
                 state_dir=config.state_dir,
                 host_name=config.host_name,
+                build_timeout_s=config.build_timeout_s,
                 max_run_s=config.max_run_s,
                 park_containers=config.park_containers,
             ),

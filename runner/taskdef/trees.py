@@ -102,10 +102,13 @@ class FolderTree(Tree):
             descriptor = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
             raise Refused(f"found {self.label(path)} unreadable ({error.strerror}), expected a file") from error
-        with os.fdopen(descriptor, "rb") as file:
+        try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise Refused(f"found {self.label(path)}, which is no regular file, expected one")
-            return _bounded(file.read(MAX_FILE_BYTES + 1), self.label(path))
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                return _bounded(file.read(MAX_FILE_BYTES + 1), self.label(path))
+        finally:
+            os.close(descriptor)
 
 
 class ArchiveTree(Tree):

@@ -52,7 +52,10 @@ def parse_yaml(data: bytes, where: str) -> object:
         raise TaskError(
             f"{where}: found byte {data[error.start]:#04x} at offset {error.start}, expected UTF-8"
         ) from error
-    loader = _BoundedLoader(text)
+    try:
+        loader = _BoundedLoader(text)
+    except yaml.YAMLError as error:
+        raise TaskError(f"{where}: found {error}, expected valid YAML") from error
     try:
         node = loader.get_single_node()
         if node is None:

@@ -21,6 +21,8 @@ FORGERY_GAP_NS = 1_000_000
 FORGERY_FRACTION = 0.5
 #: ... in at least this fraction of the calls: one call may have been preempted, nine in ten were not.
 FORGERY_SHARE = 0.9
+#: A case is audited if its bound reaches this fraction of the reported time: a claim a fifth too low would be noticed.
+AUDITED_SHARE = 0.8
 #: Spread that the calibration cannot see: another core's interrupts, a colder cache.
 _MARGIN_FLOOR_NS = 10_000
 #: A calibration under load must not let everything pass: spread counts up to here.
@@ -121,6 +123,12 @@ class Sample:
             and self.claim_ns < FORGERY_FRACTION * self.bound.bound_ns
             and self.bound.bound_ns - self.claim_ns > FORGERY_GAP_NS
         )
+
+
+def tight(samples: Sequence[Sample]) -> bool:
+    """Whether the bound of a case is so close to its reported time that the time stands on the judge's clock."""
+    bounds = [sample.bound.bound_ns for sample in samples if sample.bound is not None]
+    return len(bounds) == len(samples) > 0 and median(bounds) >= AUDITED_SHARE * median(s.time_ns for s in samples)
 
 
 def forged(samples: Sequence[Sample]) -> bool:

@@ -20,7 +20,7 @@ from runner.store.records import SubmissionView
 from tests.plugins.live import ROOT, LiveRunner, live_runner
 
 CASES = Path(__file__).parent / "cases"
-BOARDS = {"builtin": ROOT / "tasks" / "vectoradd", "third_party": ROOT / "tests" / "fixtures" / "kernelbot_task"}
+BOARDS = {"builtin": ROOT / "tasks" / "vectoradd", "third_party": ROOT / "tests" / "fixtures" / "kernelbot_vectoradd"}
 #: Long enough for torch to be imported twice on a loaded machine; the endless cases wait for it.
 TIMEOUT_S = {"builtin": 5, "third_party": 12}
 

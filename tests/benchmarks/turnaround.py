@@ -31,7 +31,8 @@ from tests.plugins.live import ROOT, LiveRunner, live_runner
 
 ROUNDS = 7
 CHAINS = {"test": ("test",), "benchmark": ("benchmark",), "leaderboard": ("test", "benchmark", "leaderboard")}
-TASK = ROOT / "tests" / "fixtures" / "kernelbot_task"
+TASK = ROOT / "tests" / "fixtures" / "kernelbot_vectoradd"
+SUBMISSION_FILE = ROOT / "tasks" / "vectoradd" / "solutions" / "correct" / "torch_add.py"
 PHASES = ("queue", "container", "import", "eval", "commit")
 
 
@@ -79,7 +80,7 @@ def runner() -> Iterator[LiveRunner]:
 def plain_folder() -> Iterator[Path]:
     """The task's files side by side, as KernelBot's runner lays them out."""
     loaded = load(TASK)
-    submission = next((TASK / "solutions" / "correct").glob("*.py")).read_text(encoding="utf-8")
+    submission = SUBMISSION_FILE.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory(prefix="kernel-runner-bench-") as name:
         folder = Path(name)
         for file, text in loaded.task.files.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -122,8 +123,12 @@ def live_runner(database_url: str, *, docker_host: str | None = None, started: b
         "eval_python": eval_python,
         "host_name": "test-host",
         "log_format": "json",
+        # Torch is imported well within it; what never ends at import is not waited for.
+        "build_timeout_s": 8,
     }
-    config_file.write_text("".join(f'{key} = "{value}"\n' for key, value in settings.items()), encoding="utf-8")
+    config_file.write_text(
+        "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items()), encoding="utf-8"
+    )
     store = Store(database_url, application_name="test")
     runner = LiveRunner(database_url=database_url, state_dir=state_dir, config_file=config_file, store=store)
     try:

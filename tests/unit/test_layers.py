@@ -25,7 +25,6 @@ LAYERS = {
     "runner.logs": 5,
     "runner.store": 5,
     "runner.devices": 5,
-    "runner.backoff": 5,
     "runner.parking": 5,
     "runner.lease": 6,
     "runner.evaluate": 6,

@@ -149,9 +149,19 @@ def test_devices_are_asked_for_by_the_engines_driver() -> None:
 def test_the_wall_limit_lies_outside_the_programs_own_limits() -> None:
     """An outer limit shorter than the inner ones would lose results."""
     pair = planned(samples.task())
-    assert pair.spec.limits.wall_s > 11 + 22 + 33
+    assert pair.spec.limits.wall_s > judge_request(pair).build_timeout_s + 11 + 22 + 33
     programs = planned(samples.task(harness=Harness.PROGRAM))
     assert programs.spec.limits.wall_s > 120 + 11 + 22 + 33
+
+
+def test_the_operators_build_limit_reaches_judge_and_programs() -> None:
+    """build_timeout_s bounds the first import under either harness, and nvcc."""
+    job, slot, environment = samples.job(), samples.SLOT, samples.ENVIRONMENT
+    pair = make_plan(job, samples.task(), samples.CPU, slot, environment, build_timeout_s=7)
+    assert judge_request(pair).build_timeout_s == 7
+    for task in (samples.task(harness=Harness.PROGRAM), samples.cu_task()):
+        plan = make_plan(job, task, samples.H100, slot, environment, build_timeout_s=7)
+        assert steps(plan)["compile"].timeout_s == 7
 
 
 def test_the_operators_cap_shortens_the_wall_limit() -> None:

@@ -102,6 +102,7 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
         tmp_path,
         docker_host="unix:///x",
         host_name="gpu-01",
+        build_timeout_s=9.0,
         max_run_s=60.0,
         park_containers=0,
         log_format="json",
@@ -115,7 +116,7 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
     assert settings.eval_python == Path(sys.executable)
     assert (settings.state_dir, settings.host_name, settings.max_run_s) == (tmp_path / "state", "gpu-01", 60.0)
     assert seen["stop"] is stop
-    assert settings.park_containers == 0
+    assert (settings.park_containers, settings.build_timeout_s) == (0, 9.0)
     assert seen["nothing_parked"]
     assert seen["closed"]
 

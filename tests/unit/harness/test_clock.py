@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tasks.harness.clock import FLOOR_NS, Bound, Calibration, HandOver, Sample, audit_details, forged
+from tasks.harness.clock import FLOOR_NS, Bound, Calibration, HandOver, Sample, audit_details, forged, tight
 
 CALIBRATION = Calibration(
     short=HandOver(p25_ns=99_000, median_ns=100_000, p75_ns=105_000),
@@ -67,6 +67,15 @@ def test_claim_below_the_bound_is_replaced() -> None:
 def test_no_time_falls_below_the_floor() -> None:
     """A claim of nothing, in a span too short to tell, counts as the floor."""
     assert _sample(0, 110_000).time_ns == FLOOR_NS
+
+
+def test_a_case_is_audited_only_where_the_bound_is_tight() -> None:
+    """A time that could be a fifth too low without notice stands on the worker's word."""
+    long = [_sample(900_000, 1_000_000)] * 5
+    assert tight(long)
+    assert not tight([_sample(15_000, 120_000)] * 5)
+    assert not tight([*long, replace(long[0], bound=None)])
+    assert not tight([])
 
 
 def test_forgery_needs_nearly_every_call() -> None:
