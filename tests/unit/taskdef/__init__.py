@@ -1,0 +1,1 @@
+"""Task definitions: reading, refusing, storing."""
