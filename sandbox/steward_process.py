@@ -100,6 +100,22 @@ class Reaper:
         """The wait status of a watched child; None while it runs."""
         return self._statuses[pid]
 
+    def final_status(self, pid: int) -> int:
+        """The wait status of a watched child that has been killed, as soon as the kernel gives it out.
+
+        Raises:
+            StewardError: it was not given out in KILL_PATIENCE_S.
+        """
+        deadline = time.monotonic() + KILL_PATIENCE_S
+        while True:
+            self.collect()
+            status = self._statuses[pid]
+            if status is not None:
+                return status
+            if time.monotonic() > deadline:
+                raise StewardError(f"process {pid} was killed, but its status did not come in {KILL_PATIENCE_S:.0f} s")
+            select.select([self.wakeup_fd], [], [], 0.005)
+
 
 def ending(status: int) -> tuple[int | None, int | None]:
     """Exit code and signal of a wait status; exactly one of them is None."""
@@ -209,7 +225,7 @@ def kill_all_of(uid: int, reaper: Reaper) -> None:
 
 
 def processes_of(uid: int) -> list[int]:
-    """Pids of the living (not zombie) processes of a uid.
+    """Pids of the living processes of a uid: not zombies, unless threads of theirs are still being torn down.
 
     Reads the Uid line, not the owner of /proc/PID: an undumpable process's directory belongs to root.
     """
@@ -222,7 +238,8 @@ def processes_of(uid: int) -> list[int]:
         except OSError:
             continue
         fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-        if str(uid) in fields.get("Uid", "").split() and not fields.get("State", "").strip().startswith(("Z", "X")):
+        dead = fields.get("State", "").strip().startswith(("Z", "X")) and fields.get("Threads", "1").strip() == "1"
+        if str(uid) in fields.get("Uid", "").split() and not dead:
             found.append(int(directory.name))
     return found
 

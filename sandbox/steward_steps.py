@@ -256,10 +256,7 @@ class _Runner:
             streams.drain()
         finally:
             streams.close()
-        status = self.reaper.status(pid)
-        if status is None:
-            raise StewardError(f"step {step.name!r}: process {pid} is dead but was not collected")
-        exit_code, signal = ending(status)
+        exit_code, signal = ending(self.reaper.final_status(pid))
         result = protocol.StepResult(
             name=step.name,
             command=shlex.join(step.argv),
