@@ -13,6 +13,8 @@ import torch
 #: Elements compared at a time.
 _PIECE = 1 << 24
 _MAX_SHOWN = 5
+#: Types that torch.equal takes; narrow formats are widened first.
+_COMPARABLE = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 #: The data that a task's generate_input makes.
 Data = TypeVar("Data")
@@ -36,6 +38,9 @@ def verbose_allclose(
     kind = _kind_mismatch(received, expected)
     if kind is not None:
         return [kind]
+    if expected.dtype in _COMPARABLE and torch.equal(received, expected):
+        # The common case, and ten times as fast as tolerances are; every timed call is checked.
+        return []
     wide = torch.float32 if expected.dtype in (torch.float16, torch.bfloat16) else torch.float64
 
     def differ(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
