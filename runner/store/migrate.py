@@ -18,7 +18,7 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy.pool import NullPool
 
-from runner.errors import DatabaseUnavailableError, SchemaDriftError
+from runner.errors import ConfigError, DatabaseUnavailableError, SchemaDriftError
 from runner.store import queries
 from runner.store.drift import Column, differences
 from runner.store.queries import Query
@@ -39,6 +39,7 @@ def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
     Raises:
         SchemaDriftError: schema `leaderboard` is there, but is not what we rely on; nothing was changed.
         DatabaseUnavailableError: no connection, or a lock that somebody else holds for minutes.
+        ConfigError: the database user lacks a right; nothing was changed.
     """
     applied: list[str] = []
 
@@ -61,6 +62,14 @@ def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
                 connection.execution_options(no_parameters=True).exec_driver_sql(roles_sql())
     except sqlalchemy.exc.OperationalError as error:
         raise DatabaseUnavailableError(f"cannot migrate: {error.orig}") from error
+    except sqlalchemy.exc.ProgrammingError as error:
+        if not isinstance(error.orig, psycopg.errors.InsufficientPrivilege):
+            raise
+        raise ConfigError(
+            f"cannot migrate: the database user lacks a right ({str(error.orig).strip()}); nothing was changed. Use the "
+            "database's owner, and for --roles a user with CREATEROLE, or have an administrator run what "
+            "`kernel-runner migrate --print-roles` prints"
+        ) from error
     finally:
         engine.dispose()
     return tuple(applied)

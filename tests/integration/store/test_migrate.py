@@ -14,7 +14,7 @@ import pytest
 from psycopg import sql
 from psycopg.rows import tuple_row
 
-from runner.errors import DatabaseUnavailableError, SchemaDriftError
+from runner.errors import ConfigError, DatabaseUnavailableError, SchemaDriftError
 from runner.store import Store, migrate, roles_sql
 
 VERSIONS = ("0001_leaderboard", "0002_queue", "0003_functions", "0004_views")
@@ -338,6 +338,22 @@ def test_an_unreachable_database_is_said_so(tmp_path: Path) -> None:
     """No server behind the socket: our error, not the driver's."""
     with pytest.raises(DatabaseUnavailableError, match="cannot migrate"):
         migrate(f"postgresql://nobody@/none?host={tmp_path}")
+
+
+def test_a_user_without_the_right_is_told_what_to_do(postgres_url: str) -> None:
+    """Roles need CREATEROLE: without it nothing is changed, and the sentence names the way out."""
+    name = "kernel_runner_test_plain"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE {name} LOGIN")
+        connection.execute(f"CREATE DATABASE {name} OWNER {name} TEMPLATE template0")
+        try:
+            url = psycopg.conninfo.make_conninfo(postgres_url, dbname=name, user=name)
+            with pytest.raises(ConfigError, match=r"(?s)lacks a right .*--print-roles"):
+                migrate(url, roles=True)
+            assert migrate(url), "nothing had been applied"
+        finally:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+            connection.execute(f"DROP ROLE {name}")
 
 
 def test_nobody_but_the_owner_may_execute_our_functions(database_url: str) -> None:

@@ -387,6 +387,18 @@ def test_cancelling_ends_what_waits_and_asks_what_runs(bench: Bench, db: Db) -> 
         bench.store.cancel(submission_id, "u2")
 
 
+def test_half_a_ranked_submission_is_not_accepted(bench: Bench) -> None:
+    """The public twin was accepted and the secret one cancelled: cancelled, with no verdict for the whole."""
+    bench.board()
+    submission_id = bench.submit(mode="leaderboard")
+    job = bench.claim()
+    bench.store.complete(job, ranked(job))
+    assert bench.store.cancel(submission_id) == 1
+    view = bench.store.submission(submission_id)
+    assert (view.state, view.verdict) == (JobState.CANCELLED, None)
+    assert view.jobs[0].verdict is Verdict.ACCEPTED
+
+
 @pytest.mark.parametrize("end", ["fail", "release", "reclaim"])
 def test_a_job_asked_to_stop_is_never_queued_again(bench: Bench, db: Db, end: str) -> None:
     """Whatever happens to a running job after its cancellation was asked for, it ends cancelled."""

@@ -59,12 +59,15 @@ CROSS JOIN LATERAL (
            CASE
                WHEN bool_or(j.state = 'running') THEN 'running'
                WHEN bool_or(j.state = 'queued') THEN 'queued'
-               WHEN bool_and(j.state = 'cancelled') THEN 'cancelled'
+               -- What was not evaluated as a whole is not done, whatever its other jobs found.
+               WHEN bool_or(j.state = 'cancelled') THEN 'cancelled'
                ELSE 'done'
            END AS state,
            CASE WHEN bool_and(j.state IN ('done', 'cancelled')) THEN max(array_position(
                ARRAY['accepted', 'wrong_answer', 'time_limit', 'memory_limit', 'output_limit', 'runtime_error',
-                     'compile_error', 'rejected', 'invalid', 'internal_error'], j.verdict)) END AS gravity,
+                     'compile_error', 'rejected', 'invalid', 'internal_error'], j.verdict))
+               -- Accepted is a word about all of its jobs.
+               FILTER (WHERE NOT (j.verdict = 'accepted' AND o.cancelled)) END AS gravity,
            jsonb_agg(j.progress || jsonb_build_object('gpu_type', j.gpu_type) ORDER BY j.id)
                FILTER (WHERE j.state = 'running' AND NOT j.secret AND j.progress IS NOT NULL) AS progress,
            (extract(epoch FROM min(coalesce(j.started_at, j.finished_at, now())) - min(j.created_at)) * 1000)::bigint
@@ -76,7 +79,10 @@ CROSS JOIN LATERAL (
                'id', j.id, 'gpu_type', j.gpu_type, 'mode', j.mode, 'secret', j.secret, 'state', j.state,
                'verdict', j.verdict, 'attempt', j.attempt, 'host', j.host,
                'error', CASE WHEN NOT j.secret THEN j.error END) ORDER BY j.id) AS jobs
-    FROM runner.job j WHERE j.submission_id = s.id
+    FROM runner.job j
+    CROSS JOIN (SELECT bool_or(c.state = 'cancelled') AS cancelled
+                FROM runner.job c WHERE c.submission_id = s.id) AS o
+    WHERE j.submission_id = s.id
     HAVING count(*) > 0
 ) AS jobs;
 COMMENT ON VIEW runner.status IS 'A line per submission; times in milliseconds, score in seconds; verdict when all jobs are over.';
