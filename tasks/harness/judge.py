@@ -12,6 +12,7 @@ to show. Called by the steward, or by `local` where there is no container.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import os
@@ -197,6 +198,10 @@ class Judge:
             first.cases = runs[0].cases
             first.result[f"{first.prefix}-count"] = str(len(first.cases))
             first.fail_with(None, fault)
+            if not fault.gone:
+                # What it printed before it failed is still in the worker's buffers.
+                with contextlib.suppress(Fault):
+                    self._peer.flush(deadline_ns=time.monotonic_ns() + 1_000_000_000)
             self._emit(first)
             return None
         self._extra["load_ns"] = time.monotonic_ns() - load_start

@@ -153,6 +153,13 @@ def test_cheating_after_the_warm_up_is_seen(judge: Run) -> None:
     assert "mismatch" in report.steps[0].result["benchmark.0.error"]
 
 
+def test_what_was_printed_before_a_failed_import_is_kept(judge: Run) -> None:
+    """Standard output is buffered in the worker; a failure must not lose it."""
+    step = judge("prints_and_breaks").steps[0]
+
+    assert (verdict_of(step), step.stdout) == ("runtime_error", "reached the table of shapes\n")
+
+
 def test_output_is_captured_and_cleaned(judge: Run) -> None:
     """NUL and bytes that are no UTF-8 are replaced; each mode gets its own output."""
     report = judge("prints", modes=("test", "benchmark"), tests=("size: 8; seed: 1",))
