@@ -289,7 +289,9 @@ def _run(
     scored = passed and step.name == "leaderboard"
     start = evidence.request_offset_ns + max(0, step.start_ns)
     exit_code = _TIMEOUT_CODE if step.timed_out else step.exit_code
-    system = {**evidence.system, **_judge_system(step)}
+    # What the judge saw at this run, but for the name: every container is called the same.
+    named = {key: value for key, value in evidence.system.items() if key == "hostname"}
+    system = {**evidence.system, **_judge_system(step), **named}
     return RunRecord(
         mode=step.name,
         start_offset_ns=start,

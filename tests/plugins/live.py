@@ -116,7 +116,12 @@ def live_runner(database_url: str, *, docker_host: str | None = None, started: b
     config_file = state_dir / "config.toml"
     eval_python = os.environ.get("KERNEL_RUNNER_EVAL_PYTHON", str(ROOT / ".venv-eval" / "bin" / "python"))
     engine = docker_host or os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    gpus_dir = state_dir / "gpus.d"
+    gpus_dir.mkdir()
+    # Little memory, so that a memory bomb is through before a time limit is.
+    (gpus_dir / "CPU.toml").write_text('extends = "CPU"\nname = "CPU"\nmemory_gib = 1.5\nscratch_mib = 512\n')
     settings = {
+        "gpus_dir": str(gpus_dir),
         "database_url": database_url,
         "docker_host": engine,
         "state_dir": str(state_dir),

@@ -26,7 +26,7 @@ def judged(verdict: str = "accepted", message: str | None = None) -> Judged:
         verdict=verdict,
         message=message,
         assurance={"correctness": "judge", "timing": "audited"},
-        details={"system": {"gpu": "CPU", "torch": "2"}, "bound_ns": 5},
+        details={"system": {"gpu": "CPU", "torch": "2", "hostname": "sandbox"}, "bound_ns": 5},
     )
 
 
@@ -214,7 +214,7 @@ def test_the_judges_word_decides_under_the_built_in_harness() -> None:
     result = decided((step,), task=samples.task(), mode=Mode.TEST)
     assert (result.verdict, result.error) == (Verdict.WRONG_ANSWER, "case 1 is wrong")
     assert result.report["assurance"] == {"correctness": "judge", "timing": "audited"}
-    assert result.runs[0].system_info["torch"] == "2"
+    assert (result.runs[0].system_info["torch"], result.runs[0].system_info["hostname"]) == ("2", "h")
     assert result.report["steps"][0]["judged"]["details"] == {"bound_ns": 5}
 
 
