@@ -28,6 +28,13 @@ _KEPT_CHARACTERS = 16284
 #: An eval program may round and start its own clock late; beyond this factor its times are impossible.
 _WALL_SLACK = 1.05
 
+#: What a kill for memory looks like from within. An eval program whose worker process was killed may wait for it until
+#: its time is up; the judge notices at once.
+_AFTER_A_KILL: Mapping[Harness, frozenset[Verdict]] = {
+    Harness.BUILTIN: frozenset({Verdict.RUNTIME_ERROR}),
+    Harness.PROGRAM: frozenset({Verdict.RUNTIME_ERROR, Verdict.TIME_LIMIT}),
+}
+
 IN_PROCESS: Mapping[str, str] = {"correctness": "in_process", "timing": "claimed"}
 
 
@@ -153,7 +160,7 @@ def _step_finding(job: Job, task: Task, plan: Plan, step: StepResult, outcome: O
         raise EvaluationError(f"job {job.id}: step {step.name!r} came without the judge's verdict")
     else:
         finding = _program_finding(step)
-    if finding.verdict is Verdict.RUNTIME_ERROR and outcome.oom_kills:
+    if outcome.oom_kills and finding.verdict in _AFTER_A_KILL[plan.harness]:
         return _memory(step.name)
     if finding.verdict is not Verdict.ACCEPTED:
         return finding

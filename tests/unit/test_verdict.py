@@ -172,6 +172,8 @@ def test_a_kernel_kill_for_memory_is_the_submissions_fault() -> None:
     outcome = samples.outcome(oom_kills=1)
     died = decided((samples.step("test", {}, exit_code=None, signal=9),), mode=Mode.TEST, outcome=outcome)
     assert died.verdict is Verdict.MEMORY_LIMIT
+    hung = decided((samples.step("test", {}, exit_code=None, timed_out=True),), mode=Mode.TEST, outcome=outcome)
+    assert hung.verdict is Verdict.MEMORY_LIMIT
     gone = decided((), mode=Mode.TEST, outcome=samples.outcome(ending=Ending.DIED, oom_kills=2), ok=None)
     assert gone.verdict is Verdict.MEMORY_LIMIT
 
