@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
-STACK := $(PY) -m runner.cli.stack
+STACK := $(PY) -m runner.cli.development
 
 .PHONY: help setup demo test lint format bench up down env clean
 

@@ -1,9 +1,7 @@
 """The development stack: an embedded PostgreSQL, a container engine, one daemon; for `make up`, tests and the demo.
 
 Owns its own directory below /var/tmp and the processes it started there, nothing else: an engine that already answers
-is used and left alone. Never used on a production host.
-
-    python -m runner.cli.stack up | down | env | run -- COMMAND...
+is used and left alone. Never used on a production host. `runner.cli.development` gives it its commands.
 """
 
 from __future__ import annotations
@@ -19,19 +17,23 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from runner.config import process_environment
-from runner.errors import ConfigError, InfrastructureError, KernelRunnerError
+from runner.errors import ConfigError, InfrastructureError
 from sandbox.engine import DockerEngine
 from sandbox.errors import SandboxError
 
 _DEFAULT_SOCKET = "unix:///var/run/docker.sock"
 _ENGINE_START_S = 60.0
 _STOP_S = 30.0
-_REPOSITORY = Path(__file__).resolve().parents[2]
+_EXEC_S = 0.5
+#: What the command line reads beside KERNEL_RUNNER_*.
+_SETTINGS = ("DATABASE_URL", "DOCKER_HOST")
+_STATE = Path("/var/tmp")  # noqa: S108 survives reboots; a directory of another owner is refused
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def say(message: str) -> None:
@@ -44,8 +46,12 @@ def state_directory(name: str = "dev") -> Path:
 
     Not below the checkout, which may lie in a home directory that PostgreSQL's own user cannot enter.
     """
-    digest = hashlib.sha256(f"{_REPOSITORY}:{name}".encode()).hexdigest()[:8]
-    return Path("/var/tmp") / f"kernel-runner-{os.getuid()}-{digest}"  # noqa: S108 survives reboots, private by mode
+    digest = hashlib.sha256(f"{REPOSITORY}:{name}".encode()).hexdigest()[:8]
+    return _STATE / f"{_prefix()}{digest}"
+
+
+def _prefix() -> str:
+    return f"kernel-runner-{os.getuid()}-"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +102,7 @@ class Stack:
 
     def stop_postgres(self) -> None:
         """Stop the embedded PostgreSQL if it runs."""
-        pid = _read_pid(self._postgres_data / "postmaster.pid")
+        pid = self._pid(self._postgres_data / "postmaster.pid")
         if pid is not None:
             # SIGINT is PostgreSQL's fast shutdown: sessions are ended, data is safe.
             _stop_process(pid, signal.SIGINT, "PostgreSQL")
@@ -105,10 +111,10 @@ class Stack:
 
     def find_engine(self) -> Engine | None:
         """The engine that DOCKER_HOST names, else the system's, else ours; None when none answers."""
-        named = process_environment().get("DOCKER_HOST")
+        named = _named_engine()
         ours = f"unix://{self._engine_socket}"
         if named:
-            return Engine(url=named, ours=False) if _answers(named) else None
+            return Engine(url=named, ours=named == ours) if _answers(named) else None
         if _answers(_DEFAULT_SOCKET):
             return Engine(url=_DEFAULT_SOCKET, ours=False)
         return Engine(url=ours, ours=True) if _answers(ours) else None
@@ -123,7 +129,7 @@ class Stack:
         found = self.find_engine()
         if found is not None:
             return found
-        named = process_environment().get("DOCKER_HOST")
+        named = _named_engine()
         if named:
             raise ConfigError(f"DOCKER_HOST is {named!r}, and no engine answers there (start it, or unset DOCKER_HOST)")
         if os.getuid() != 0:
@@ -156,9 +162,13 @@ class Stack:
 
     def stop_engine(self) -> None:
         """Stop the engine this stack started; any other is left alone."""
-        pid = _read_pid(self.directory / "docker.pid")
+        pid = self._pid(self.directory / "docker.pid")
         if pid is not None:
             _stop_process(pid, signal.SIGTERM, "dockerd")
+        # dockerd ends its containerd, unless it was killed itself.
+        pid = self._pid(self.directory / "docker-exec" / "containerd" / "containerd.pid")
+        if pid is not None:
+            _stop_process(pid, signal.SIGTERM, "containerd")
 
     # -- daemon --------------------------------------------------------------------------------------------------
 
@@ -179,7 +189,7 @@ class Stack:
     def start_daemon(self) -> int:
         """Start `kernel-runner serve` in the background, or find it running; its process id."""
         pid_file = self.directory / "daemon.pid"
-        pid = _read_pid(pid_file)
+        pid = self._pid(pid_file)
         if pid is not None:
             return pid
         command = [sys.executable, "-m", "runner.cli", "--config", str(self.config_file), "serve"]
@@ -194,12 +204,12 @@ class Stack:
 
     def daemon_runs(self) -> bool:
         """Whether the daemon is alive."""
-        return _read_pid(self.directory / "daemon.pid") is not None
+        return self._pid(self.directory / "daemon.pid") is not None
 
     def stop_daemon(self) -> None:
         """Let the daemon finish what it runs, and end it."""
         pid_file = self.directory / "daemon.pid"
-        pid = _read_pid(pid_file)
+        pid = self._pid(pid_file)
         if pid is not None:
             _stop_process(pid, signal.SIGTERM, "the daemon")
         pid_file.unlink(missing_ok=True)
@@ -210,14 +220,40 @@ class Stack:
     def lock(self) -> Iterator[None]:
         """One start or stop at a time in this directory."""
         with (self.directory / "lock").open("w") as handle:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say(f"another command is at work in {self.directory}: waiting for it")
+                fcntl.flock(handle, fcntl.LOCK_EX)
             yield
+
+    @contextlib.contextmanager
+    def use(self) -> Iterator[Engine]:
+        """An engine at hand for the time of a block; whoever leaves last stops the one that this stack started."""
+        with (self.directory / "users").open("w") as handle:
+            with self.lock():
+                engine = self.start_engine()
+                fcntl.flock(handle, fcntl.LOCK_SH)
+            try:
+                yield engine
+            finally:
+                with self.lock():
+                    try:
+                        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    except BlockingIOError:
+                        say("the engine stays: another command uses it")
+                    else:
+                        self.stop_engine()
 
     def stop_all(self) -> None:
         """Stop everything this stack started."""
         self.stop_daemon()
         self.stop_postgres()
         self.stop_engine()
+
+    def _pid(self, file: Path) -> int | None:
+        """The living process of this stack that a pid file names, or None."""
+        return _read_pid(file, named=self.directory)
 
     def environment(self) -> dict[str, str]:
         """What a shell needs to use a running stack.
@@ -226,7 +262,7 @@ class Stack:
             ConfigError: the stack is not up.
         """
         engine = self.find_engine()
-        if engine is None or _read_pid(self._postgres_data / "postmaster.pid") is None:
+        if engine is None or self._pid(self._postgres_data / "postmaster.pid") is None:
             raise ConfigError("the development stack is not up (run `make up` first)")
         binaries = Path(sys.executable).parent
         path = process_environment().get("PATH", "/usr/bin:/bin")
@@ -247,54 +283,30 @@ def eval_python() -> Path:
         ConfigError: there is none.
     """
     named = process_environment().get("KERNEL_RUNNER_EVAL_PYTHON")
-    path = Path(named) if named else _REPOSITORY / ".venv-eval" / "bin" / "python"
+    path = Path(named) if named else REPOSITORY / ".venv-eval" / "bin" / "python"
     if not path.exists():
         raise ConfigError(f"no evaluation environment at {path} (run `make setup`, or set KERNEL_RUNNER_EVAL_PYTHON)")
     return path
 
 
-def up(stack: Stack) -> None:
-    """Start PostgreSQL, engine and daemon; migrate; publish the starter leaderboards."""
-    with stack.lock():
-        engine = stack.start_engine()
-        say(f"container engine: {engine.url}{'' if engine.ours else ' (yours; make down leaves it alone)'}")
-        url = stack.start_postgres()
-        say(f"PostgreSQL: {url}")
-        stack.write_config(database_url=url, engine=engine)
-        _kernel_runner(stack, "migrate")
-        _kernel_runner(stack, "leaderboard", "import", str(_REPOSITORY / "tasks" / "starter.yaml"))
-        pid = stack.start_daemon()
-        say(f"daemon: process {pid}, log {stack.daemon_log}")
-        say("""up. Now: eval "$(make -s env)" and kernel-runner submit tasks/vectoradd/solutions/correct/torch_add.py \
---leaderboard vectoradd --mode test --wait""")
+def own_environment() -> dict[str, str]:
+    """The environment without what would override the stack's configuration.
+
+    A shell that is set up for a real database must never lead the stack's daemon or migrations there.
+    """
+    return {
+        name: value
+        for name, value in process_environment().items()
+        if name not in _SETTINGS and not name.startswith("KERNEL_RUNNER_")
+    }
 
 
-def down(stack: Stack) -> None:
-    """Stop what `up` started; the database's data stays."""
-    with stack.lock():
-        stack.stop_all()
-    say("down")
-
-
-def run(stack: Stack, command: Sequence[str]) -> int:
-    """Run a command with a container engine at hand; one that had to be started for it is stopped afterwards."""
-    with stack.lock():
-        before = stack.find_engine()
-        engine = stack.start_engine()
-    try:
-        environment = {**process_environment(), "DOCKER_HOST": engine.url}
-        return subprocess.run(command, env=environment, check=False).returncode
-    finally:
-        if engine.ours and before is None:
-            with stack.lock():
-                stack.stop_engine()
-
-
-def _kernel_runner(stack: Stack, *arguments: str) -> None:
-    command = [sys.executable, "-m", "runner.cli", "--config", str(stack.config_file), *arguments]
-    result = subprocess.run(command, check=False)
-    if result.returncode != 0:
-        raise InfrastructureError(f"`kernel-runner {' '.join(arguments)}` ended with exit code {result.returncode}")
+def _named_engine() -> str | None:
+    """The engine that DOCKER_HOST names, but for a stack's that is down (a shell keeps what `make env` set)."""
+    named = process_environment().get("DOCKER_HOST")
+    if named and named.startswith(f"unix://{_STATE}/{_prefix()}") and not _answers(named):
+        return None
+    return named or None
 
 
 def _answers(url: str) -> bool:
@@ -338,19 +350,26 @@ def _spawn(arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
             stdout=output,
             stderr=output,
             start_new_session=True,
-            env=dict(process_environment()),
+            env=own_environment(),
         )
 
 
-def _read_pid(path: Path) -> int | None:
-    """The living process a pid file names, or None."""
+def _read_pid(path: Path, *, named: Path) -> int | None:
+    """The living process a pid file names, or None.
+
+    Its command line must name the directory: a pid file outlives a reboot, its number then belongs to a stranger.
+    """
     try:
         pid = int(path.read_text(encoding="utf-8").split("\n", 1)[0])
-        os.kill(pid, 0)
-    except (FileNotFoundError, ValueError, ProcessLookupError):
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        deadline = time.monotonic() + _EXEC_S
+        while not command and not _is_zombie(pid) and time.monotonic() < deadline:
+            # A program that is just being started has no command line yet.
+            time.sleep(0.01)
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError, ValueError):
         return None
-    # A zombie child of ours is dead for every purpose but this.
-    return None if _is_zombie(pid) else pid
+    return pid if os.fsencode(named) in command else None
 
 
 def _is_zombie(pid: int) -> bool:
@@ -376,35 +395,3 @@ def _stop_process(pid: int, how: signal.Signals, what: str) -> None:
 def _tail(path: Path) -> str:
     lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     return lines[-1][-400:] if lines else "it said nothing"
-
-
-def _shell(environment: Mapping[str, str]) -> str:
-    from shlex import quote
-
-    return "\n".join(f"export {name}={quote(value)}" for name, value in environment.items())
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Entry of `python -m runner.cli.stack`."""
-    usage = "usage: python -m runner.cli.stack up | down | env | run -- COMMAND..."
-    try:
-        match list(arguments):
-            case ["up"]:
-                up(Stack(state_directory()))
-            case ["down"]:
-                down(Stack(state_directory()))
-            case ["env"]:
-                print(_shell(Stack(state_directory()).environment()))  # noqa: T201 this is the command's output
-            case ["run", "--", *command] if command:
-                return run(Stack(state_directory("run")), command)
-            case _:
-                say(usage)
-                return 2
-    except KernelRunnerError as error:
-        say(str(error))
-        return 2 if isinstance(error, ConfigError) else 3
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,106 @@
+"""The development stack's commands, for the Makefile alone: `python -m runner.cli.development up | down | env | run`.
+
+A module of its own because the package imports `runner.cli.stack`, which therefore cannot be run as a program.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from shlex import quote
+
+from runner.cli.stack import REPOSITORY, Stack, own_environment, say, state_directory
+from runner.config import process_environment
+from runner.errors import ConfigError, InfrastructureError, KernelRunnerError
+from runner.store import Store
+
+_START_S = 120.0
+_LOOK_S = 0.25
+
+
+def up(stack: Stack) -> None:
+    """Start PostgreSQL, engine and daemon; migrate; publish the starter leaderboards."""
+    with stack.lock():
+        engine = stack.start_engine()
+        say(f"container engine: {engine.url}{'' if engine.ours else ' (yours; make down leaves it alone)'}")
+        url = stack.start_postgres()
+        say(f"PostgreSQL: {url}")
+        stack.write_config(database_url=url, engine=engine)
+        _kernel_runner(stack, "migrate")
+        _kernel_runner(stack, "leaderboard", "import", str(REPOSITORY / "tasks" / "starter.yaml"))
+        began = datetime.now(UTC)
+        pid = stack.start_daemon()
+        say(f"daemon: process {pid}, log {stack.daemon_log}; it proves its containers with a probe first")
+        _await_daemon(stack, url, began)
+        say("""up. Now: eval "$(make -s env)" and kernel-runner submit tasks/vectoradd/solutions/correct/torch_add.py \
+--leaderboard vectoradd --mode test --wait""")
+
+
+def down(stack: Stack) -> None:
+    """Stop what `up` started; the database's data stays."""
+    with stack.lock():
+        stack.stop_all()
+    say("down")
+
+
+def run(stack: Stack, command: Sequence[str]) -> int:
+    """Run a command with a container engine at hand; one that had to be started for it is stopped afterwards."""
+    with stack.use() as engine:
+        environment = {**process_environment(), "DOCKER_HOST": engine.url}
+        return subprocess.run(command, env=environment, check=False).returncode
+
+
+def _await_daemon(stack: Stack, url: str, began: datetime) -> None:
+    """Wait for a sign of life of the daemon in the database: it gives none before it can take submissions."""
+    store = Store(url, application_name="kernel-runner development")
+    deadline = time.monotonic() + _START_S
+    try:
+        while not any(host.last_seen >= began for host in store.hosts()):
+            if not stack.daemon_runs():
+                raise InfrastructureError(f"the daemon did not start; its log: {stack.daemon_log}")
+            if time.monotonic() > deadline:
+                say(f"the daemon is not ready after {_START_S:.0f} s; its log says why: {stack.daemon_log}")
+                return
+            time.sleep(_LOOK_S)
+    finally:
+        store.close()
+
+
+def _kernel_runner(stack: Stack, *arguments: str) -> None:
+    command = [sys.executable, "-m", "runner.cli", "--config", str(stack.config_file), *arguments]
+    result = subprocess.run(command, env=own_environment(), check=False)
+    if result.returncode != 0:
+        raise InfrastructureError(f"`kernel-runner {' '.join(arguments)}` ended with exit code {result.returncode}")
+
+
+def _shell(environment: Mapping[str, str]) -> str:
+    return "\n".join(f"export {name}={quote(value)}" for name, value in environment.items())
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Entry of `python -m runner.cli.development`."""
+    usage = "usage: python -m runner.cli.development up | down | env | run -- COMMAND..."
+    try:
+        match list(arguments):
+            case ["up"]:
+                up(Stack(state_directory()))
+            case ["down"]:
+                down(Stack(state_directory()))
+            case ["env"]:
+                print(_shell(Stack(state_directory()).environment()))  # noqa: T201 this is the command's output
+            case ["run", "--", *command] if command:
+                return run(Stack(state_directory("run")), command)
+            case _:
+                say(usage)
+                return 2
+    except KernelRunnerError as error:
+        say(str(error))
+        return 2 if isinstance(error, ConfigError) else 3
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

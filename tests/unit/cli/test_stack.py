@@ -1,0 +1,86 @@
+"""The development stack: whose processes it stops, whose settings it hears."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runner.cli import stack as module
+from runner.cli.stack import Engine, Stack, own_environment
+from runner.errors import ConfigError
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Stack:
+    """A stack with nothing running in it."""
+    return Stack(tmp_path / "stack")
+
+
+def test_a_stranger_who_got_the_number_of_an_old_pid_file_is_left_alone(stack: Stack) -> None:
+    """After a reboot a pid file may name anybody: this test's own process is neither found nor stopped."""
+    for name in ("daemon.pid", "docker.pid", "postgres/postmaster.pid"):
+        file = stack.directory / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"{os.getpid()}\n", encoding="utf-8")
+    assert not stack.daemon_runs()
+    stack.stop_all()
+
+
+def test_a_process_that_names_the_directory_is_stopped(stack: Stack) -> None:
+    """The daemon is known by its configuration file's path on its command line."""
+    sleeper = "import sys; sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", sleeper, "--config", str(stack.config_file)], stdin=subprocess.PIPE
+    ) as process:
+        (stack.directory / "daemon.pid").write_text(f"{process.pid}\n", encoding="utf-8")
+        assert stack.daemon_runs()
+        stack.stop_daemon()
+        assert not stack.daemon_runs()
+
+
+def test_a_shell_set_up_for_another_database_does_not_reach_the_stacks_processes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Variables win over the configuration file, so none of ours may be inherited."""
+    monkeypatch.setenv("DATABASE_URL", "postgresql://production/kernelbot")
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere")
+    monkeypatch.setenv("KERNEL_RUNNER_STATE_DIR", "/nowhere")
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    environment = own_environment()
+    assert environment["LANG"] == "C.UTF-8"
+    assert not {"DATABASE_URL", "DOCKER_HOST", "KERNEL_RUNNER_STATE_DIR"} & environment.keys()
+
+
+def test_the_engine_of_a_stack_that_is_down_counts_as_none(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell keeps DOCKER_HOST from `make env` after `make down`; the next `make up` starts an engine again."""
+    monkeypatch.setattr(module, "_answers", lambda _: False)
+    monkeypatch.setattr(os, "getuid", lambda: 4711)
+    monkeypatch.setenv("DOCKER_HOST", "unix:///var/tmp/kernel-runner-4711-0a1b2c3d/docker.sock")
+    with pytest.raises(ConfigError, match="starting one needs root"):
+        stack.start_engine()
+
+
+def test_a_named_engine_that_does_not_answer_is_no_reason_to_start_another(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever says where the engine is wants that one."""
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere.sock")
+    with pytest.raises(ConfigError, match=r"DOCKER_HOST is 'unix:///nowhere.sock'.*unset DOCKER_HOST"):
+        stack.start_engine()
+
+
+def test_the_last_user_stops_the_engine(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two commands share one engine, and neither takes it from the other."""
+    stops: list[str] = []
+    engine = Engine(url="unix:///ours.sock", ours=True)
+    monkeypatch.setattr(Stack, "start_engine", lambda _: engine)
+    monkeypatch.setattr(Stack, "stop_engine", lambda _: stops.append("stopped"))
+    with stack.use() as first:
+        with stack.use() as second:
+            assert first == second == engine
+        assert not stops
+    assert stops == ["stopped"]
