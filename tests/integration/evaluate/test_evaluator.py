@@ -1,0 +1,116 @@
+"""The evaluator on a real engine: parked containers, cancellation, an engine that is away."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from runner.errors import CancelledByRequest, EngineUnavailableError
+from runner.evaluate import EvaluationSettings, Evaluator
+from runner.gpus import Registry
+from runner.model import Job, Mode, Verdict
+from runner.taskdef import extra_to_stored, load_folder, to_stored
+from sandbox.engine import DockerEngine
+from tests.plugins.live import ROOT
+from tests.unit import samples
+
+VECTORADD = ROOT / "tasks" / "vectoradd"
+RIGHT = (VECTORADD / "solutions" / "correct" / "torch_add.py").read_bytes()
+ENDLESS = b"def custom_kernel(data):\n    while True:\n        pass\n"
+
+
+@pytest.fixture
+def state_dir() -> Iterator[Path]:
+    """A directory the engine's containers can read from."""
+    directory = Path(tempfile.mkdtemp(prefix="kernel-runner-test-", dir="/var/tmp"))
+    directory.chmod(0o755)
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def settings(state_dir: Path, eval_python: Path) -> EvaluationSettings:
+    """Settings with one parked container."""
+    return EvaluationSettings(
+        eval_python=eval_python,
+        state_dir=state_dir,
+        host_name="test-host",
+        build_timeout_s=30,
+        max_run_s=60,
+        park_containers=1,
+    )
+
+
+@pytest.fixture
+def evaluator(docker_engine: DockerEngine, settings: EvaluationSettings) -> Iterator[Evaluator]:
+    """An evaluator that has been prepared."""
+    made = Evaluator(docker_engine, Registry.load(), settings)
+    made.prepare([samples.SLOT])
+    yield made
+    made.close()
+
+
+def job(code: bytes) -> Job:
+    """A test job on vectoradd."""
+    task = load_folder(VECTORADD).task
+    return replace(samples.job(mode=Mode.TEST, code=code), task=to_stored(task), extra=extra_to_stored(task.extra))
+
+
+def waiting(evaluator: Evaluator) -> str:
+    """The id of the container that waits, once one does."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        boxes = evaluator._parking._places[samples.SLOT.name].boxes
+        if boxes:
+            return boxes[0].box.id
+        time.sleep(0.02)
+    raise AssertionError("no container is parked")
+
+
+def test_a_parked_container_serves_one_job_and_is_replaced(evaluator: Evaluator, docker_engine: DockerEngine) -> None:
+    """The job runs in the container that waited; afterwards that one is gone and another waits; closing removes it."""
+    first = waiting(evaluator)
+    result = evaluator.run(job(RIGHT), samples.SLOT, cancel=threading.Event())
+    assert result.verdict is Verdict.ACCEPTED
+    second = waiting(evaluator)
+    assert second != first
+    evaluator.close()
+    assert docker_engine.reap() == 0
+
+
+def test_a_parked_container_that_died_costs_nobody_a_verdict(evaluator: Evaluator, docker_engine: DockerEngine) -> None:
+    """It is found dead when its job comes, and the job runs in a fresh one."""
+    docker_engine._kill(waiting(evaluator))
+    result = evaluator.run(job(RIGHT), samples.SLOT, cancel=threading.Event())
+    assert result.verdict is Verdict.ACCEPTED
+
+
+def test_a_cancelled_run_ends_and_its_container_with_it(evaluator: Evaluator) -> None:
+    """Cancellation is heard while the submission loops; the slot is free for the next."""
+    cancel = threading.Event()
+    with pytest.raises(CancelledByRequest):
+        evaluator.run(job(ENDLESS), samples.SLOT, cancel=cancel, on_progress=lambda _: cancel.set())
+    assert evaluator.run(job(RIGHT), samples.SLOT, cancel=threading.Event()).verdict is Verdict.ACCEPTED
+
+
+def test_an_engine_that_is_away_is_our_fault(settings: EvaluationSettings, state_dir: Path) -> None:
+    """No verdict: the job will be retried, and the sentence names the engine."""
+    engine = DockerEngine(f"unix://{state_dir}/none.sock", owner="test")
+    lost = Evaluator(engine, Registry.load(), settings)
+    with pytest.raises(EngineUnavailableError, match=r"none\.sock"):
+        lost.run(job(RIGHT), samples.SLOT, cancel=threading.Event())
+    lost.close()
+
+
+def test_code_that_is_no_text_is_invalid(evaluator: Evaluator) -> None:
+    """KernelBot's own rows may hold any bytes; nothing is run for such a one."""
+    result = evaluator.run(job(b"x = '\xff'\n"), samples.SLOT, cancel=threading.Event())
+    assert result.verdict is Verdict.INVALID
+    assert "0xff" in (result.error or "")
