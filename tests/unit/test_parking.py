@@ -15,7 +15,7 @@ from runner.parking import Parking
 from runner.plan import make_probe
 from sandbox.engine import DockerEngine
 from sandbox.errors import EngineUnavailable
-from sandbox.spec import Boot
+from sandbox.spec import Boot, SandboxSpec
 from tests.unit import samples
 
 SPEC = make_probe(samples.CPU, samples.SLOT, samples.ENVIRONMENT).spec
@@ -53,6 +53,11 @@ class FakeEngine:
         self.labels.append(dict(spec.labels))
         self.boxes.append(FakeBox(len(self.boxes)))
         return self.boxes[-1]
+
+
+def take(parked: Parking, spec: SandboxSpec) -> FakeBox | None:
+    """What slot cpu0 is given for a job."""
+    return cast("FakeBox | None", parked.take("cpu0", spec))
 
 
 def eventually(condition: Callable[[], bool]) -> None:
@@ -100,11 +105,11 @@ def test_a_free_slot_gets_its_containers_and_no_more(engine: FakeEngine, make: C
 def test_nobody_gets_a_container_that_somebody_had(engine: FakeEngine, make: Callable[[int], Parking]) -> None:
     """Every container that is handed out is another one."""
     parked = make(2)
-    given = []
+    given: list[str] = []
     for _ in range(6):
         parked.release("cpu0", SPEC)
         eventually(lambda: len(engine.boxes) > len(given))
-        box = parked.take("cpu0", SPEC)
+        box = take(parked, SPEC)
         assert box is not None
         given.append(box.id)
     assert len(set(given)) == 6
@@ -116,7 +121,7 @@ def test_labels_and_the_wall_clock_limit_do_not_matter(engine: FakeEngine, make:
     parked.release("cpu0", SPEC)
     eventually(lambda: len(engine.boxes) == 1)
     wanted = replace(SPEC, labels={"job": "7"}, limits=replace(SPEC.limits, wall_s=1234))
-    assert parked.take("cpu0", wanted) is engine.boxes[0]
+    assert take(parked, wanted) is engine.boxes[0]
 
 
 def test_a_container_that_does_not_fit_is_removed(engine: FakeEngine, make: Callable[[int], Parking]) -> None:
@@ -124,7 +129,7 @@ def test_a_container_that_does_not_fit_is_removed(engine: FakeEngine, make: Call
     parked = make(1)
     parked.release("cpu0", SPEC)
     eventually(lambda: len(engine.boxes) == 1)
-    assert parked.take("cpu0", OTHER) is None
+    assert take(parked, OTHER) is None
     assert engine.boxes[0].closed
 
 
@@ -133,7 +138,7 @@ def test_nothing_is_started_while_the_slot_is_busy(engine: FakeEngine, make: Cal
     parked = make(1)
     parked.release("cpu0", SPEC)
     eventually(lambda: len(engine.boxes) == 1)
-    assert parked.take("cpu0", SPEC) is not None
+    assert take(parked, SPEC) is not None
     time.sleep(0.05)
     assert len(engine.boxes) == 1
     parked.release("cpu0", SPEC)
@@ -146,7 +151,7 @@ def test_a_job_waits_for_the_start_it_would_have_to_make(engine: FakeEngine, mak
     engine.go.clear()
     parked.release("cpu0", SPEC)
     taken: list[Any] = []
-    job = threading.Thread(target=lambda: taken.append(parked.take("cpu0", SPEC)))
+    job = threading.Thread(target=lambda: taken.append(take(parked, SPEC)))
     eventually(lambda: parked._places["cpu0"].starting)
     job.start()
     engine.go.set()
@@ -160,11 +165,11 @@ def test_a_start_that_comes_too_late_is_thrown_away(engine: FakeEngine, make: Ca
     parked.release("cpu0", SPEC)
     eventually(lambda: len(engine.boxes) >= 1)
     eventually(lambda: len(engine.boxes) == 2)
-    assert parked.take("cpu0", SPEC) is not None
+    assert take(parked, SPEC) is not None
     engine.go.clear()
     parked.release("cpu0", SPEC)
     eventually(lambda: parked._places["cpu0"].starting)
-    assert parked.take("cpu0", SPEC) is engine.boxes[1]
+    assert take(parked, SPEC) is engine.boxes[1]
     engine.go.set()
     eventually(lambda: len(engine.boxes) == 3)
     eventually(lambda: engine.boxes[2].closed)
@@ -177,7 +182,7 @@ def test_an_engine_that_fails_costs_nothing_but_the_head_start(
     parked = make(1)
     engine.broken = True
     parked.release("cpu0", SPEC)
-    assert parked.take("cpu0", SPEC) is None
+    assert take(parked, SPEC) is None
     engine.broken = False
     parked.release("cpu0", SPEC)
     eventually(lambda: len(engine.boxes) == 1)
@@ -192,7 +197,7 @@ def test_closing_removes_what_waits_and_starts_no_more(engine: FakeEngine, make:
     parked.close()
     assert all(box.closed for box in engine.boxes)
     parked.release("cpu0", SPEC)
-    assert parked.take("cpu0", SPEC) is None
+    assert take(parked, SPEC) is None
     assert len(engine.boxes) == 4
 
 
@@ -200,5 +205,5 @@ def test_size_zero_parks_nothing(engine: FakeEngine, make: Callable[[int], Parki
     """park_containers = 0 turns it off."""
     parked = make(0)
     parked.release("cpu0", SPEC)
-    assert parked.take("cpu0", SPEC) is None
+    assert take(parked, SPEC) is None
     assert engine.boxes == []

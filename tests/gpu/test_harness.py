@@ -1,0 +1,90 @@
+"""The built-in harness on a real accelerator: judge and worker as two processes, without a container.
+
+`make test` does not collect this folder: these tests need a device, torch and pytest, and nothing else.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from sandbox.protocol import StepResult
+from tasks.harness import local
+from tasks.harness.request import JudgeRequest, ModeRequest
+
+ROOT = Path(__file__).resolve().parents[2]
+TASKS = ROOT / "tasks"
+FILES = {
+    "vectoradd": ("vectoradd/reference.py", "vectoradd/task.py", "utils.py"),
+    "identity": ("identity/reference.py", "identity/task.py", "utils.py"),
+}
+CASES = {"vectoradd": ("size: 127; seed: 1", "size: 1024; seed: 2"), "identity": ("size: 1000; seed: 1",)}
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator on this machine")
+
+
+def evaluate(task: str, submission: str, *modes: str, device: str = "cuda") -> tuple[StepResult, ...]:
+    """Run modes of a task with a submission of its folder."""
+    request = JudgeRequest(
+        modes=tuple(ModeRequest(name=mode, cases=CASES[task], timeout_s=120.0) for mode in modes),
+        files={Path(name).name: (TASKS / name).read_text(encoding="utf-8") for name in FILES[task]},
+        worker_files=("task.py", "utils.py"),
+        submission_name="submission.py",
+        submission=(TASKS / task / submission).read_text(encoding="utf-8"),
+        device=device,
+        memory_bytes=4 << 30,
+    )
+    return local.evaluate(request).steps
+
+
+def verdicts(steps: tuple[StepResult, ...]) -> list[tuple[str, str]]:
+    """Name and verdict of each step."""
+    return [(step.name, step.judged.verdict if step.judged is not None else "none") for step in steps]
+
+
+@pytest.mark.parametrize(
+    ("task", "submission"),
+    [
+        ("vectoradd", "solutions/correct/torch_add.py"),
+        ("vectoradd", "templates/triton_add.py"),
+        ("identity", "solutions/correct/copy.py"),
+        ("identity", "templates/triton_copy.py"),
+    ],
+)
+def test_right_submissions_are_accepted(task: str, submission: str) -> None:
+    """Test, benchmark and leaderboard pass on the device; times are claims, and say so."""
+    steps = evaluate(task, submission, "test", "benchmark", "leaderboard")
+    assert verdicts(steps) == [(mode, "accepted") for mode in ("test", "benchmark", "leaderboard")], steps
+    for step in steps[1:]:
+        assert step.judged is not None
+        assert step.judged.assurance["timing"] == "claimed"
+        assert float(step.result["benchmark.0.mean"]) > 0
+
+
+@pytest.mark.parametrize(
+    ("task", "submission"),
+    [("vectoradd", "solutions/wrong/last_element.py"), ("identity", "solutions/wrong/zeros.py")],
+)
+def test_wrong_submissions_are_not(task: str, submission: str) -> None:
+    """The check sees the device's result."""
+    assert verdicts(evaluate(task, submission, "test")) == [("test", "wrong_answer")]
+
+
+def test_the_device_is_named_in_the_facts() -> None:
+    """The first step says what it ran on."""
+    (step,) = evaluate("vectoradd", "solutions/correct/torch_add.py", "test")
+    assert step.judged is not None
+    system: dict[str, Any] = dict(step.judged.details["system"])
+    assert system["gpu"] == torch.cuda.get_device_name(0)
+    assert system["runtime"] in ("CUDA", "ROCm")
+
+
+def test_the_inline_cuda_template_builds_and_is_right() -> None:
+    """load_inline compiles in the worker, outside the timed modes."""
+    source = TASKS / "vectoradd" / "templates" / "cuda_inline.py"
+    assert "load_inline" in ast.unparse(ast.parse(source.read_text(encoding="utf-8")))
+    assert verdicts(evaluate("vectoradd", "templates/cuda_inline.py", "test")) == [("test", "accepted")]
