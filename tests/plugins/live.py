@@ -108,14 +108,14 @@ class LiveRunner:
 
 
 @contextmanager
-def live_runner(database_url: str, *, docker_host: str | None = None, started: bool = True) -> Iterator[LiveRunner]:
-    """A runner on a migrated database; stopped and cleaned up afterwards."""
+def live_runner(database_url: str, **overrides: object) -> Iterator[LiveRunner]:
+    """A runner on a migrated database, with these settings beside the usual ones; stopped and cleaned up afterwards."""
     # Not below pytest's own directory, which is closed to others, and the engine's containers read the stage.
     state_dir = Path(tempfile.mkdtemp(prefix="kernel-runner-test-", dir="/var/tmp"))
     state_dir.chmod(0o755)
     config_file = state_dir / "config.toml"
     eval_python = os.environ.get("KERNEL_RUNNER_EVAL_PYTHON", str(ROOT / ".venv-eval" / "bin" / "python"))
-    engine = docker_host or os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    engine = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
     gpus_dir = state_dir / "gpus.d"
     gpus_dir.mkdir()
     # Little memory, so that a memory bomb is through before a time limit is.
@@ -130,6 +130,7 @@ def live_runner(database_url: str, *, docker_host: str | None = None, started: b
         "log_format": "json",
         # Torch is imported well within it; what never ends at import is not waited for.
         "build_timeout_s": 8,
+        **overrides,
     }
     config_file.write_text(
         "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items()), encoding="utf-8"
@@ -137,12 +138,17 @@ def live_runner(database_url: str, *, docker_host: str | None = None, started: b
     store = Store(database_url, application_name="test")
     runner = LiveRunner(database_url=database_url, state_dir=state_dir, config_file=config_file, store=store)
     try:
-        if started:
-            runner.start()
+        runner.start()
         yield runner
     finally:
         if runner.process is not None:
-            runner.process.kill()
-            runner.process.wait()
+            # The polite way, because it removes the containers that wait for submissions; twice, not to wait for a run.
+            runner.process.terminate()
+            runner.process.terminate()
+            try:
+                runner.process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                runner.process.kill()
+                runner.process.wait()
         store.close()
         shutil.rmtree(state_dir, ignore_errors=True)

@@ -1,0 +1,75 @@
+"""What a stopped, killed and restarted daemon does to the run it has: nothing is lost, nothing is done twice."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from runner.model import JobState, Verdict
+from sandbox.engine import DockerEngine
+from tests.plugins.live import PATIENCE_S, ROOT, LiveRunner, live_runner
+
+#: Right, and slow enough to be caught in the act: three tests of a second each.
+SLOW = b"""import time
+
+
+def custom_kernel(data):
+    a, b = data
+    time.sleep(1)
+    return a + b
+"""
+
+
+@pytest.fixture
+def live(create_database: Callable[[str | None], str], migrated_template: str) -> Iterator[LiveRunner]:
+    """A daemon whose leases are short, so that a dead one is noticed soon."""
+    with live_runner(create_database(migrated_template), lease_s=6, heartbeat_s=1) as runner:
+        runner.board(ROOT / "tasks" / "vectoradd", name="vectoradd", timeout_s=30)
+        yield runner
+
+
+def running(live: LiveRunner) -> int:
+    """Submit the slow submission and wait until its tests run; its id."""
+    number = live.submit("vectoradd", SLOW)
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        (job,) = live.store.submission(number).jobs
+        if job.state is JobState.RUNNING and job.progress is not None and job.progress["phase"] == "test":
+            return number
+        time.sleep(0.02)
+    raise AssertionError(f"submission {number} does not run: {live.log}")
+
+
+def test_sigterm_finishes_the_current_run_and_exits_0(live: LiveRunner, docker_engine: DockerEngine) -> None:
+    """The result is committed, the next job stays in the queue, no container is left."""
+    number = running(live)
+    waiting = live.submit("vectoradd", SLOW)
+    assert live.stop(signal.SIGTERM) == 0
+    view = live.store.submission(number)
+    assert (view.verdict, view.jobs[0].attempt, len(view.jobs[0].runs)) == (Verdict.ACCEPTED, 1, 1)
+    assert live.store.submission(waiting).state is JobState.QUEUED
+    assert containers(live, docker_engine) == 0
+
+
+def test_a_killed_daemon_loses_no_job_and_doubles_none(live: LiveRunner, docker_engine: DockerEngine) -> None:
+    """SIGKILL mid-run: its successor removes the container it left, and the job is run again, once, at no cost."""
+    number = running(live)
+    live.stop(signal.SIGKILL)
+    assert containers(live, docker_engine) >= 1
+    live.start()
+    view = live.wait(number)
+    (job,) = view.jobs
+    assert (view.verdict, job.attempt, job.failures) == (Verdict.ACCEPTED, 2, 0)
+    assert [run.mode for run in job.runs] == ["test"]
+    assert live.stop(signal.SIGTERM) == 0
+    assert containers(live, docker_engine) == 0
+
+
+def containers(live: LiveRunner, docker_engine: DockerEngine) -> int:
+    """How many containers the daemon's engine holds for it."""
+    label = f"kernel-runner.owner=test-host:{live.state_dir}"
+    found = docker_engine._call("list", lambda api: api.containers(all=True, quiet=True, filters={"label": label}))
+    return len(found)
