@@ -164,6 +164,8 @@ class Parking:
             box = self._engine.start(spec)
         except SandboxError as error:
             _log.warning("container_not_parked", slot=slot, error=str(error))
+        except Exception:  # noqa: BLE001 logged; without this thread a job would wait for ever for what it starts
+            _log.exception("container_not_parked", slot=slot)
         with self._changed:
             place.starting = False
             # A job that does without it has begun meanwhile: it must not import torch beside that job.

@@ -128,9 +128,11 @@ def _check_ending(evidence: Evidence) -> None:
     if outcome.ending is Ending.BAD_REPORT:
         raise EvaluationError(f"the container's report does not follow the protocol{detail}")
     killed_for_memory = bool(outcome.oom_kills)
+    # Its limits are the container's: who uses them up can make the judge in it fail as well.
+    starved = killed_for_memory or bool(outcome.pids_denied)
     if outcome.ending is Ending.DIED and not killed_for_memory:
         raise EvaluationError(f"the container ended without a report{detail}")
-    if evidence.ok is False and not killed_for_memory:
+    if evidence.ok is False and not starved:
         raise EvaluationError(f"the harness failed: {evidence.message or 'it gave no reason'}")
 
 
@@ -138,6 +140,11 @@ def _missing_step(job: Job, name: str, evidence: Evidence) -> _Finding:
     """Why a mode that should have run did not report."""
     if evidence.outcome.oom_kills:
         return _memory(name)
+    if evidence.ok is False and evidence.outcome.pids_denied:
+        return _Finding(
+            verdict=Verdict.RUNTIME_ERROR,
+            message=f"{name}: the submission used up the container's processes and threads; the judge got none",
+        )
     if evidence.outcome.ending is Ending.DEADLINE:
         seconds = evidence.outcome.wall_ns / 1e9
         return _Finding(

@@ -21,6 +21,7 @@ from sandbox import protocol
 from sandbox.steward_box import Box, Line, check_request
 from sandbox.steward_output import Excerpt
 from sandbox.steward_process import Plumbing, Reaper, StewardError, ending, kill_all_of, spawn
+from sandbox.steward_steps import fit
 
 JUDGE_STDERR_BYTES = 16 << 10
 READ_BYTES = 1 << 18
@@ -34,7 +35,8 @@ class Pair:
         self._line = line
         self._reaper = reaper
         self._stderr = Excerpt(JUDGE_STDERR_BYTES)
-        self._frames = protocol.Decoder(max_total_bytes=box.report_bytes)
+        # Not bounded in all, as what is passed on is.
+        self._frames = protocol.Decoder()
         self._to_judge = bytearray()
         self._requested = False
         self._worker_reported = False
@@ -162,10 +164,22 @@ class Pair:
         data = self._read(self._judge_out)
         try:
             for message in self._frames.feed(data):
-                self._line.send(checked(message))
+                self._pass_on(checked(message))
         except protocol.FrameError as error:
             raise StewardError(f"the judge broke the protocol: {error}{self._said()}") from error
         return bool(data)
+
+    def _pass_on(self, message: dict[str, Any]) -> None:
+        """Send a judge's frame, if need be shortened: no frame may take more than a quarter of the room that is left.
+
+        What a submission prints and profiles must not make the whole report invalid.
+        """
+        room_bytes = self._line.room_bytes // 4
+        if message["type"] == "step":
+            message = fit(protocol.StepResult.from_message(message), room_bytes)
+        elif message["type"] == "artifact" and len(message["data_b64"]) > room_bytes:
+            return
+        self._line.send(message)
 
     def _read(self, fd: int) -> bytes:
         try:

@@ -111,9 +111,12 @@ class Sample:
 
     @property
     def time_ns(self) -> float:
-        """The time that counts: the claim, or the judge's own estimate where the claim is not believed."""
+        """The time that counts: the claim, or the judge's own estimate where the claim is not believed.
+
+        Never more than what passed outside: only a forged claim can be longer.
+        """
         counted = self.claim_ns if self.bound is None or self.believed else self.bound.kernel_ns
-        return float(max(counted, FLOOR_NS))
+        return float(max(min(counted, self.outside_ns), FLOOR_NS))
 
     @property
     def looks_forged(self) -> bool:

@@ -22,6 +22,7 @@ from .cores import judge_core, on_core
 from .output import Collector
 from .values import Packed, Region, Snapshot, pack, regions
 from .wire import (
+    MAX_FAILURE_CHARS,
     MAX_FROM_WORKER_BYTES,
     MAX_TABLE_BYTES,
     MAX_TRACE_BYTES,
@@ -36,6 +37,9 @@ from .wire import (
 SPIN_NS = 5_000_000
 #: Positions that are read the moment a call is done and compared with the full copy made after it.
 _PROBES = 64
+#: What the judge may take to understand an answer before it reads the output; what it takes beyond this counts as the
+#: call's time, or a description of thousands of parts would buy time to compute in.
+_LOOK_NS = 1_000_000
 #: Longer than the judge spins.
 _LONG_KERNEL_NS = 6_000_000
 _CALIBRATION_BYTES = 4 << 20
@@ -145,14 +149,14 @@ class Peer:
                 finally:
                     output.close()
             self._expect(answer, "done")
-            found, copies = self._snapshot(answer, packed, inputs, output, placed)
+            found, copies, looked = self._snapshot(answer, packed, inputs, output, placed)
         claim = answer.get("claim_ns")
         if type(claim) is not int or not 0 <= claim < _CLAIM_LIMIT_NS:
             raise self._tampered("a claimed time that is no count of nanoseconds")
         return Called(
             output=Snapshot(answer["tree"], copies),
             claim_ns=claim,
-            outside_ns=end - start,
+            outside_ns=end - start + max(0, looked - end - _LOOK_NS),
             tensors=packed.tensors,
             input_bytes=packed.nbytes,
             output_bytes=sum(region.nbytes for region in found if not region.inputs),
@@ -235,7 +239,8 @@ class Peer:
         inputs: Arena,
         room: Arena,
         placed: Any,
-    ) -> tuple[list[Region], list[torch.Tensor]]:
+    ) -> tuple[list[Region], list[torch.Tensor], int]:
+        """The tensors' places, copies of them, and when the copies began: until then they could still be written."""
         try:
             found = regions(answer.get("tree"), placed=placed, output_bytes=room.size)
         except WireViolation as error:
@@ -246,13 +251,14 @@ class Peer:
         views = [(inputs if region.inputs else room).bytes_at(region.start, region.nbytes) for region in found]
         probes = [_positions(view.numel()) for view in views]
         seen = [view[probe] for view, probe in zip(views, probes, strict=True)]
+        looked = time.perf_counter_ns()
         copies = [view.clone() for view in views]
         for copy, probe, early in zip(copies, probes, seen, strict=True):
             if not torch.equal(copy[probe], early):
                 raise Fault(
                     "rejected", "the output was still being written after custom_kernel had returned", gone=True
                 )
-        return found, copies
+        return found, copies, looked
 
     def _ask(
         self, message: Mapping[str, Any], expected: str, deadline_ns: int, descriptors: tuple[int, ...] = ()
@@ -298,7 +304,8 @@ class Peer:
         kind, text, trace = answer.get("kind"), answer.get("text"), answer.get("trace")
         if kind not in ("compile_error", "runtime_error") or not isinstance(text, str) or not isinstance(trace, str):
             raise self._tampered("a failure that does not parse")
-        raise Fault(kind, text, trace=trace)
+        # The worker's own code cuts them; a report must not grow with what a rewritten one sends.
+        raise Fault(kind, text[:MAX_FAILURE_CHARS], trace=trace[:MAX_FAILURE_CHARS])
 
     def _interrupted(self) -> Fault:
         if self._collector.flooded:

@@ -10,6 +10,7 @@ Both sides use this module: `pack` and `snapshot` belong to the judge, `unpack` 
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ ITEM_BYTES: Mapping[str, int] = {name: dtype.itemsize for name, dtype in DTYPES.
 MAX_DEPTH = 16
 MAX_NODES = 1 << 14
 MAX_DIMENSIONS = 64
+_MAX_ELEMENTS = 1 << 62
 MAX_TEXT = 1 << 16
 #: Start of the padding range at the head of an arena, so that equal inputs do not lie at equal addresses.
 _MAX_LEADING_PAGES = 16
@@ -303,6 +305,9 @@ def _check_tensor(node: Mapping[str, Any]) -> None:
     if not isinstance(node.get("dtype"), str) or node["dtype"] not in DTYPES:
         raise WireViolation("output tensor of an unknown dtype")
     if not isinstance(shape, list) or len(shape) > MAX_DIMENSIONS or not all(_is_size(size) for size in shape):
+        raise WireViolation("output tensor with an impossible shape")
+    # Empty tensors too: their strides must fit into what torch counts with.
+    if math.prod(max(size, 1) for size in shape) >= _MAX_ELEMENTS:
         raise WireViolation("output tensor with an impossible shape")
     if not isinstance(at, list) or len(at) != 2 or not all(type(number) is int for number in at):
         raise WireViolation("output tensor without a place")

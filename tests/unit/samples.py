@@ -88,13 +88,19 @@ def cu_task() -> Task:
     )
 
 
-def outcome(*, ending: Ending = Ending.COMPLETED, oom_kills: int | None = 0, wall_ns: int = 5_000_000_000) -> Outcome:
+def outcome(
+    *,
+    ending: Ending = Ending.COMPLETED,
+    oom_kills: int | None = 0,
+    pids_denied: int | None = 0,
+    wall_ns: int = 5_000_000_000,
+) -> Outcome:
     """How a container ended."""
     return Outcome(
         ending=ending,
         exit_code=0,
         oom_kills=oom_kills,
-        pids_denied=0,
+        pids_denied=pids_denied,
         peak_memory_bytes=1 << 20,
         cpu_ns=1_000_000,
         wall_ns=wall_ns,

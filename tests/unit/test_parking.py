@@ -43,13 +43,13 @@ class FakeEngine:
         self.labels: list[dict[str, str]] = []
         self.go = threading.Event()
         self.go.set()
-        self.broken = False
+        self.broken: Exception | None = None
 
     def start(self, spec: Any) -> FakeBox:  # noqa: ANN401 the engine's signature is not the subject
         """One box."""
         assert self.go.wait(PATIENCE_S)
-        if self.broken:
-            raise EngineUnavailable("no engine")
+        if self.broken is not None:
+            raise self.broken
         self.labels.append(dict(spec.labels))
         self.boxes.append(FakeBox(len(self.boxes)))
         return self.boxes[-1]
@@ -175,15 +175,16 @@ def test_a_start_that_comes_too_late_is_thrown_away(engine: FakeEngine, make: Ca
     eventually(lambda: engine.boxes[2].closed)
 
 
+@pytest.mark.parametrize("error", [EngineUnavailable("no engine"), ValueError("of a kind nobody foresaw")])
 def test_an_engine_that_fails_costs_nothing_but_the_head_start(
-    engine: FakeEngine, make: Callable[[int], Parking]
+    engine: FakeEngine, make: Callable[[int], Parking], error: Exception
 ) -> None:
     """The job starts its own and hears the reason; when the engine is back, containers wait again."""
     parked = make(1)
-    engine.broken = True
+    engine.broken = error
     parked.release("cpu0", SPEC)
     assert take(parked, SPEC) is None
-    engine.broken = False
+    engine.broken = None
     parked.release("cpu0", SPEC)
     eventually(lambda: len(engine.boxes) == 1)
 

@@ -178,10 +178,18 @@ def test_a_kernel_kill_for_memory_is_the_submissions_fault() -> None:
     assert gone.verdict is Verdict.MEMORY_LIMIT
 
 
+def test_a_harness_without_processes_is_the_submissions_fault() -> None:
+    """The cgroup says that the limit on processes was met: a judge that failed then is not retried."""
+    result = decided((), mode=Mode.TEST, outcome=samples.outcome(pids_denied=3), ok=False, message="no thread")
+    assert result.verdict is Verdict.RUNTIME_ERROR
+    assert "processes and threads" in (result.error or "")
+
+
 @pytest.mark.parametrize(
     ("outcome", "ok"),
     [
         (samples.outcome(ending=Ending.DIED), None),
+        (samples.outcome(ending=Ending.DIED, pids_denied=3), None),
         (samples.outcome(ending=Ending.DIED, oom_kills=None), None),
         (samples.outcome(ending=Ending.BAD_REPORT), None),
         (samples.outcome(), False),

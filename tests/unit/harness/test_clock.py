@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tasks.harness.clock import FLOOR_NS, Bound, Calibration, HandOver, Sample, audit_details, forged, tight
 
 CALIBRATION = Calibration(
@@ -94,6 +96,12 @@ def test_unaudited_claims_are_taken_as_they_are() -> None:
 
     assert (sample.believed, sample.time_ns, sample.looks_forged) == (True, 5_000, False)
     assert "bound_median_ns" not in audit_details([sample], repeated=0)
+
+
+@pytest.mark.parametrize("bound", [None, Bound(kernel_ns=30, margin_ns=10, bound_ns=20)])
+def test_no_claim_counts_as_more_than_passed_outside(bound: Bound | None) -> None:
+    """A forged claim of years must not make a report that contradicts its own duration."""
+    assert Sample(claim_ns=1 << 61, outside_ns=50_000, bound=bound).time_ns == 50_000
 
 
 def test_details_hold_claims_and_bounds() -> None:

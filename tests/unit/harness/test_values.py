@@ -216,6 +216,7 @@ def _deep() -> object:
         {"t": "device", "v": "cuda:99"},
         {"t": "size", "items": [{"t": "str", "v": "a"}]},
         {"t": "opaque"},
+        {"t": "tensor", "dtype": "int8", "shape": [0, 1 << 47, 1 << 47], "device": "cpu", "at": [-1, 0]},
         _deep(),
     ],
 )
