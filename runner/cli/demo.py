@@ -158,7 +158,10 @@ def demo() -> None:
         boards = _publish(store)
         _start_daemon(stack, store)
         submissions = [(entry, _submit(store, entry)) for entry in ENTRIES]
-        note(f"{len(submissions)} submissions queued on {len(boards)} leaderboards; public and secret twins are jobs")
+        note(
+            f"{len(submissions)} submissions queued on {len(boards)} leaderboards; "
+            "a ranked one is evaluated twice: in public, and with a secret seed"
+        )
         views = _watch(store, stack, submissions)
         _print_results(store, boards, views)
         surprises = [

@@ -81,7 +81,7 @@ def create(
     with session(context).store() as store:
         gpus = _offered(context, store, gpu or folder.gpus, board)
         _create(store, board, folder, ends, gpus)
-    note(f"leaderboard {board} is open on {', '.join(gpus)} until {moment(ends)} UTC")
+    note(f"leaderboard {board} {_state(gpus, ends)}")
 
 
 @leaderboard.command(
@@ -113,7 +113,7 @@ def update(
         present = store.board(board)
         gpus = _offered(context, store, gpu or present.gpus, board)
         _update(store, present, folder, ends or present.deadline, gpus, force=force)
-    note(f"leaderboard {board} is updated")
+    note(f"leaderboard {board} is updated: it {_state(gpus, ends or present.deadline)}")
 
 
 @leaderboard.command("import", epilog=example("kernel-runner leaderboard import problems/pmpp.yaml"))
@@ -187,11 +187,12 @@ def show(
     """
     with session(context).store() as store:
         board = store.board(name)
-        lines = store.ranking(name, gpu)
+        chosen = None if gpu is None else _of_board(context, board, gpu)
+        lines = store.ranking(name, chosen)
     if as_json:
         out_json(documents.ranking(lines))
     else:
-        out(render.ranking_page(name, (gpu,) if gpu else board.gpus, lines))
+        out(render.ranking_page(name, (chosen,) if chosen else board.gpus, lines))
 
 
 @leaderboard.command(epilog=example("kernel-runner leaderboard personal vectoradd --user alice"))
@@ -293,7 +294,31 @@ def delete(
     note(f"leaderboard {name} is deleted")
 
 
+def _state(gpus: Sequence[str], deadline: datetime) -> str:
+    if deadline <= datetime.now(UTC):
+        return f"is closed: its deadline {moment(deadline)} UTC has passed"
+    return f"is open on {', '.join(gpus)} until {moment(deadline)} UTC"
+
+
+def _of_board(context: typer.Context, board: BoardView, name: str) -> str:
+    """The board's GPU type that a name or alias means.
+
+    Raises:
+        NotFoundError: the board does not have it.
+    """
+    found = name
+    if name not in board.gpus:
+        found = Registry.load(session(context).config.gpus_dir).get(name).name
+    if found not in board.gpus:
+        raise NotFoundError(f"leaderboard {board.name!r} is not ranked on {found}, expected {', '.join(board.gpus)}")
+    return found
+
+
 def _create(store: Store, name: str, folder: TaskFolder, deadline: datetime, gpus: Sequence[str]) -> None:
+    if len(name.split()) != 1:
+        raise TaskError(
+            f"leaderboard name is {name!r}, expected no white space: a file names it in `#!POPCORN leaderboard NAME`"
+        )
     store.create_board(
         name=name,
         deadline=deadline,

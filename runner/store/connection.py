@@ -13,7 +13,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
 
-from runner.errors import DatabaseUnavailableError, NotFoundError, SubmissionError
+from runner.errors import ConfigError, DatabaseUnavailableError, NotFoundError, SubmissionError
 from runner.store.queries import Query
 
 Row = dict[str, Any]
@@ -36,13 +36,36 @@ _TRANSPORT: Final = {
 #: The class of the SQLSTATEs our functions raise.
 _OURS: Final = "KR"
 _UNKNOWN_SUBMISSION: Final = "KR015"
+#: What a statement of ours meets on a database that was never migrated, or by another release.
+_ELSEWHERE: Final = (
+    psycopg.errors.UndefinedTable,
+    psycopg.errors.UndefinedColumn,
+    psycopg.errors.UndefinedFunction,
+    psycopg.errors.InvalidSchemaName,
+)
+
+
+def checked(dsn: str) -> str:
+    """The connection string, if it is one.
+
+    Raises:
+        ConfigError: it cannot be parsed. The message does not repeat it: it may hold a password.
+    """
+    try:
+        conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:
+        raise ConfigError(
+            "the database's address cannot be parsed: expected postgresql://USER@HOST/DATABASE or key=value words "
+            "in DATABASE_URL or database_url"
+        ) from None
+    return dsn
 
 
 class Link:
     """A connection in autocommit mode, confined to one thread."""
 
     def __init__(self, dsn: str, *, application_name: str) -> None:
-        given = conninfo_to_dict(dsn)
+        given = conninfo_to_dict(checked(dsn))
         options = " ".join([str(given.get("options") or ""), *(f"-c {key}={value}" for key, value in _SESSION.items())])
         self._conninfo = make_conninfo(
             dsn,
@@ -68,7 +91,8 @@ class Link:
         """The connection, opened if need be; the driver's errors leave as ours.
 
         Raises:
-            DatabaseUnavailableError: it cannot be reached, went away, or gave up waiting for a lock.
+            DatabaseUnavailableError: it cannot be reached, went away, gave up waiting for a lock, is not migrated, or
+                refuses this user.
             SubmissionError: one of our functions refused.
             NotFoundError: one of our functions knows no such submission.
         """
@@ -84,6 +108,17 @@ class Link:
         except psycopg.DatabaseError as error:
             if (error.sqlstate or "").startswith(_OURS):
                 raise _refusal(error) from error
+            reason = error.diag.message_primary
+            if isinstance(error, _ELSEWHERE):
+                raise DatabaseUnavailableError(
+                    f"PostgreSQL: {reason}; this database is not migrated, or by another release of kernel-runner "
+                    "(run `kernel-runner migrate`, or correct DATABASE_URL)"
+                ) from error
+            if isinstance(error, psycopg.errors.InsufficientPrivilege):
+                raise DatabaseUnavailableError(
+                    f"PostgreSQL: {reason}; the database user lacks a right "
+                    "(grant it runner_daemon or runner_frontend, see `kernel-runner migrate --roles`)"
+                ) from error
             raise
 
     @contextmanager

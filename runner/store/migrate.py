@@ -20,6 +20,7 @@ from sqlalchemy.pool import NullPool
 
 from runner.errors import ConfigError, DatabaseUnavailableError, SchemaDriftError
 from runner.store import queries
+from runner.store.connection import checked
 from runner.store.drift import Column, differences
 from runner.store.queries import Query
 
@@ -39,8 +40,9 @@ def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
     Raises:
         SchemaDriftError: schema `leaderboard` is there, but is not what we rely on; nothing was changed.
         DatabaseUnavailableError: no connection, or a lock that somebody else holds for minutes.
-        ConfigError: the database user lacks a right; nothing was changed.
+        ConfigError: the database user lacks a right, or the address cannot be parsed; nothing was changed.
     """
+    checked(dsn)
     applied: list[str] = []
 
     def remember(*, step: Any, **_: Any) -> None:  # noqa: ANN401 alembic's callback protocol
@@ -66,8 +68,8 @@ def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
         if not isinstance(error.orig, psycopg.errors.InsufficientPrivilege):
             raise
         raise ConfigError(
-            f"cannot migrate: the database user lacks a right ({str(error.orig).strip()}); nothing was changed. Use the "
-            "database's owner, and for --roles a user with CREATEROLE, or have an administrator run what "
+            f"cannot migrate: the database user lacks a right ({str(error.orig).strip()}); nothing was changed. Use "
+            "the database's owner, and for --roles a user with CREATEROLE, or have an administrator run what "
             "`kernel-runner migrate --print-roles` prints"
         ) from error
     finally:

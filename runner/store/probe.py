@@ -19,6 +19,7 @@ from alembic.script import ScriptDirectory
 from psycopg.rows import DictRow, dict_row
 
 from runner.errors import DatabaseUnavailableError
+from runner.store.connection import checked
 from runner.store.queries import parse
 
 _QUERIES: Final = parse(resources.files("runner.store").joinpath("probe.sql").read_text(encoding="utf-8"))
@@ -48,7 +49,9 @@ def probe(dsn: str) -> DatabaseFacts:
 
     Raises:
         DatabaseUnavailableError: no connection, or it broke off, or the user may not read the version.
+        ConfigError: the address cannot be parsed.
     """
+    checked(dsn)
     try:
         with psycopg.connect(
             dsn,

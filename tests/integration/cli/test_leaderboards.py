@@ -42,6 +42,7 @@ def test_a_zip_with_deadline_and_gpu_types_becomes_a_leaderboard(cli: Call, task
         ({"gpus": None}, (), "no GPU type; give --gpu"),
         ({}, ("--gpu", "H1000"), "did you mean 'H100'"),
         ({}, ("--deadline", "tomorrow"), "expected YYYY-MM-DD"),
+        ({}, ("--name", "two words"), "expected no white space"),
     ],
 )
 def test_what_is_wrong_is_named_and_nothing_is_stored(
@@ -112,6 +113,22 @@ def test_a_template_names_its_leaderboard(cli: Call, board: str, tmp_path: Path)
     unknown = cli("leaderboard", "template", board, "CUDA")
     assert unknown.code == 2
     assert "it has Python" in unknown.err
+
+
+def test_a_deadline_in_the_past_closes_a_leaderboard_and_says_so(cli: Call, board: str, task_folder: Path) -> None:
+    """An author who mistypes the year must not read that the board is open."""
+    created = cli("leaderboard", "create", task_folder, "--name", "late", "--deadline", "2020-01-01")
+    assert "is closed: its deadline 2020-01-01 00:00:00 UTC has passed" in created.err
+    updated = cli("leaderboard", "update", task_folder, "--name", board, "--deadline", "2020-01-01")
+    assert "is closed: its deadline 2020-01-01" in updated.err
+
+
+def test_a_ranking_on_a_gpu_type_that_the_leaderboard_lacks_is_refused(cli: Call, board: str) -> None:
+    """An empty table would say that nobody has submitted yet."""
+    said = cli("leaderboard", "show", board, "--gpu", "H100")
+    assert (said.code, said.out) == (2, "")
+    assert "is not ranked on H100, expected CPU" in said.err
+    assert "not known" in cli("leaderboard", "show", board, "--gpu", "X100").err
 
 
 def test_an_empty_ranking_is_shown_per_gpu_type(cli: Call, board: str) -> None:

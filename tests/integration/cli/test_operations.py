@@ -179,3 +179,28 @@ def test_check_reports_missing_infrastructure_and_goes_on(
     assert said.code == 3
     for expected in ("✗ database", "✗ engine", "✗ evaluation environment", "DOCKER_HOST", "DATABASE_URL"):
         assert expected in said.out
+
+
+@pytest.mark.parametrize(
+    "command", [("status",), ("leaderboard", "list"), ("host", "list"), ("gpu", "list"), ("cancel", "1")]
+)
+def test_a_database_that_was_never_migrated_is_no_defect(
+    call: Call, empty_database_url: str, command: tuple[str, ...]
+) -> None:
+    """Exit code 3, one line that names the remedy, and no traceback."""
+    said = call(*command, database=empty_database_url)
+    assert (said.code, said.out) == (3, "")
+    assert "run `kernel-runner migrate`" in said.err
+    assert len(said.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", [("status",), ("migrate",)])
+@pytest.mark.parametrize("address", ["hunter2", "mysql://root:hunter2@db.example/kernelbot"])
+def test_an_address_that_is_none_is_refused_without_repeating_it(
+    call: Call, command: tuple[str, ...], address: str
+) -> None:
+    """It may hold a password."""
+    said = call(*command, database=address)
+    assert (said.code, said.out) == (2, "")
+    assert "expected postgresql://" in said.err
+    assert "hunter2" not in said.err

@@ -53,6 +53,20 @@ def test_the_statements_on_the_frontend_page_work(bench: Bench, db: psycopg.Conn
     assert {"cancel": 2} in [answer[0] for answer in answers if answer]
 
 
+def test_the_statements_in_the_readme_work(bench: Bench, db: psycopg.Connection[dict[str, Any]]) -> None:
+    """Every statement of its SQL block runs as printed."""
+    bench.board("vectoradd")
+    block = re.search(r"```sql\n(.*?)```", (PAGE.parents[1] / "README.md").read_text(), re.DOTALL)
+    assert block is not None
+    cursor = db.execute(block[1].encode())
+    answers = [cursor.fetchall()]
+    while cursor.nextset():
+        answers.append(cursor.fetchall())
+    assert len(answers) == 4
+    assert answers[0] == [{"submit": 1}]
+    assert answers[1][0]["state"] == "queued"
+
+
 def test_the_frontend_page_lists_every_error_the_functions_raise() -> None:
     """The table of SQLSTATEs and the SQL agree."""
     sql = Path(queries.__file__).parent.joinpath("migrations", "sql", "0003_functions.sql").read_text()
