@@ -39,5 +39,6 @@ down: setup ## stop what `make up` started
 env: ## eval "$(make -s env)" makes `kernel-runner` talk to the stack of `make up`
 	@$(STACK) env
 
-clean: ## remove the virtual environments and caches
+clean: ## remove the virtual environments, the caches, and the databases and engines of up, demo, test and bench
+	@if [ -x $(PY) ]; then $(STACK) clean; fi
 	rm -rf .venv .venv-eval .mypy_cache .ruff_cache .pytest_cache build dist *.egg-info

@@ -1,4 +1,4 @@
-"""The development stack's commands, for the Makefile alone: `python -m runner.cli.development up | down | env | run`.
+"""The development stack's commands, for the Makefile alone: `python -m runner.cli.development up`.
 
 A module of its own because the package imports `runner.cli.stack`, which therefore cannot be run as a program.
 """
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from shlex import quote
 
-from runner.cli.stack import REPOSITORY, Stack, own_environment, say, state_directory
+from runner.cli.stack import REPOSITORY, STACKS, Stack, own_environment, say, state_directory
 from runner.config import process_environment
 from runner.errors import ConfigError, InfrastructureError, KernelRunnerError
 from runner.store import Store
@@ -44,6 +44,17 @@ def down(stack: Stack) -> None:
     with stack.lock():
         stack.stop_all()
     say("down")
+
+
+def clean() -> None:
+    """Stop this checkout's stacks and remove their data."""
+    for name in STACKS:
+        directory = state_directory(name)
+        if directory.exists():
+            stack = Stack(directory)
+            with stack.lock():
+                stack.remove()
+            say(f"removed {directory}")
 
 
 def run(stack: Stack, command: Sequence[str]) -> int:
@@ -82,7 +93,7 @@ def _shell(environment: Mapping[str, str]) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Entry of `python -m runner.cli.development`."""
-    usage = "usage: python -m runner.cli.development up | down | env | run -- COMMAND..."
+    usage = "usage: python -m runner.cli.development up | down | env | clean | run -- COMMAND..."
     try:
         match list(arguments):
             case ["up"]:
@@ -91,6 +102,8 @@ def main(arguments: Sequence[str]) -> int:
                 down(Stack(state_directory()))
             case ["env"]:
                 print(_shell(Stack(state_directory()).environment()))  # noqa: T201 this is the command's output
+            case ["clean"]:
+                clean()
             case ["run", "--", *command] if command:
                 return run(Stack(state_directory("run")), command)
             case _:

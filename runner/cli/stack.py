@@ -41,6 +41,10 @@ def say(message: str) -> None:
     print(f"[kernel-runner] {message}", file=sys.stderr, flush=True)  # noqa: T201 a command line speaks
 
 
+#: What a checkout may have stacks for: `make up`, `make demo`, any command that needs an engine, `make bench`.
+STACKS = ("dev", "demo", "run", "bench")
+
+
 def state_directory(name: str = "dev") -> Path:
     """The stack's directory: one per user, checkout and name; short enough for socket paths.
 
@@ -137,6 +141,9 @@ class Stack:
                 "no container engine answers, and starting one needs root: install Docker and join its group, "
                 "point DOCKER_HOST at a rootless engine, or run this as root"
             )
+        return self._start_dockerd()
+
+    def _start_dockerd(self) -> Engine:
         binary = shutil.which("dockerd") or _install_engine()
         say("no container engine answers: starting one")
         log = self.directory / "dockerd.log"
@@ -162,13 +169,18 @@ class Stack:
 
     def stop_engine(self) -> None:
         """Stop the engine this stack started; any other is left alone."""
-        pid = self._pid(self.directory / "docker.pid")
+        pid_file = self.directory / "docker.pid"
+        if pid_file.exists() and self._pid(pid_file) is None:
+            # One that was killed leaves its pid file and running containers; a new one ends them when it starts.
+            say("the container engine was killed: starting it to clean up after it")
+            self._start_dockerd()
+        pid = self._pid(pid_file)
         if pid is not None:
             _stop_process(pid, signal.SIGTERM, "dockerd")
-        # dockerd ends its containerd, unless it was killed itself.
-        pid = self._pid(self.directory / "docker-exec" / "containerd" / "containerd.pid")
-        if pid is not None:
-            _stop_process(pid, signal.SIGTERM, "containerd")
+        data = self.directory / "docker"
+        if data.is_mount():
+            # The storage driver binds its directory onto itself, and would leave that behind.
+            subprocess.run(["umount", str(data)], check=False, capture_output=True, timeout=_STOP_S)
 
     # -- daemon --------------------------------------------------------------------------------------------------
 
@@ -254,6 +266,11 @@ class Stack:
     def _pid(self, file: Path) -> int | None:
         """The living process of this stack that a pid file names, or None."""
         return _read_pid(file, named=self.directory)
+
+    def remove(self) -> None:
+        """Stop everything and remove the directory with all data."""
+        self.stop_all()
+        shutil.rmtree(self.directory)
 
     def environment(self) -> dict[str, str]:
         """What a shell needs to use a running stack.

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from runner.cli import stack as module
+from runner.cli.development import main
 from runner.cli.stack import Engine, Stack, own_environment
 from runner.errors import ConfigError
 
@@ -20,14 +21,20 @@ def stack(tmp_path: Path) -> Stack:
     return Stack(tmp_path / "stack")
 
 
-def test_a_stranger_who_got_the_number_of_an_old_pid_file_is_left_alone(stack: Stack) -> None:
+def test_a_stranger_who_got_the_number_of_an_old_pid_file_is_left_alone(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After a reboot a pid file may name anybody: this test's own process is neither found nor stopped."""
+    restarts: list[str] = []
+    monkeypatch.setattr(Stack, "_start_dockerd", lambda _: restarts.append("started"))
     for name in ("daemon.pid", "docker.pid", "postgres/postmaster.pid"):
         file = stack.directory / name
         file.parent.mkdir(exist_ok=True)
         file.write_text(f"{os.getpid()}\n", encoding="utf-8")
     assert not stack.daemon_runs()
     stack.stop_all()
+    # It may have been killed with containers running: only a new one can end them.
+    assert restarts == ["started"]
 
 
 def test_a_process_that_names_the_directory_is_stopped(stack: Stack) -> None:
@@ -84,3 +91,12 @@ def test_the_last_user_stops_the_engine(stack: Stack, monkeypatch: pytest.Monkey
             assert first == second == engine
         assert not stops
     assert stops == ["stopped"]
+
+
+def test_clean_removes_what_the_stacks_of_this_checkout_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every directory that is there goes, with its data; none is made on the way."""
+    monkeypatch.setattr(module, "_STATE", tmp_path)
+    data = module.state_directory("demo") / "postgres" / "data"
+    data.mkdir(parents=True)
+    assert main(["clean"]) == 0
+    assert not list(tmp_path.iterdir())
