@@ -178,7 +178,7 @@ class Stack:
         if pid is not None:
             _stop_process(pid, signal.SIGTERM, "dockerd")
         data = self.directory / "docker"
-        if data.is_mount():
+        if any(line.split()[1] == str(data) for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines()):
             # The storage driver binds its directory onto itself, and would leave that behind.
             subprocess.run(["umount", str(data)], check=False, capture_output=True, timeout=_STOP_S)
 
