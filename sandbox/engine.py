@@ -348,9 +348,10 @@ class DockerEngine:
             urllib3.exceptions.HTTPError,
             OSError,
         ) as error:
+            reason = _innermost(error)
             raise EngineUnavailable(
-                f"{what}: no container engine answers at {self.base_url}: {_innermost(error)};"
-                " start it (systemctl start docker), or set DOCKER_HOST or docker_host to its socket"
+                f"no container engine answers at {self.base_url}: {type(reason).__name__}: {reason}; "
+                f"{_remedy(reason)}, or set DOCKER_HOST or docker_host to its socket (asked for: {what})"
             ) from error
 
 
@@ -377,7 +378,13 @@ class _NotFound(EngineRefused):
     """The engine has no such image or container."""
 
 
-def _innermost(error: BaseException) -> str:
+def _remedy(reason: BaseException) -> str:
+    if isinstance(reason, PermissionError):
+        return "let this user open it (usermod --append --groups docker USER, then log in again)"
+    return "start it (systemctl start docker)"
+
+
+def _innermost(error: BaseException) -> BaseException:
     """The operating system's reason below the layers of an HTTP client."""
     reason: BaseException = error
     inner: BaseException | None = error
@@ -387,7 +394,7 @@ def _innermost(error: BaseException) -> str:
         if isinstance(inner, OSError):
             reason = inner
         inner = inner.__cause__ or inner.__context__
-    return f"{type(reason).__name__}: {reason}"
+    return reason
 
 
 __all__ = ["Box", "BoxReport", "DockerEngine", "EngineFacts"]
