@@ -22,7 +22,7 @@ import tasks
 from runner.cli import render
 from runner.cli.app import app, console, example, note, out
 from runner.cli.safe import one_line
-from runner.cli.stack import Stack, state_directory
+from runner.cli.stack import Stack, orderly, state_directory
 from runner.cli.units import score
 from runner.cli.view import from_store
 from runner.errors import InfrastructureError
@@ -154,7 +154,11 @@ def demo() -> None:
     result. Stops what it started. Needs the evaluation environment that `make setup` makes.
     """
     directory = state_directory("demo")
-    with _fresh_stack(directory) as (stack, url), _closing(Store(url, application_name="kernel-runner demo")) as store:
+    with (
+        orderly(),
+        _fresh_stack(directory) as (stack, url),
+        _closing(Store(url, application_name="kernel-runner demo")) as store,
+    ):
         boards = _publish(store)
         _start_daemon(stack, store)
         submissions = [(entry, _submit(store, entry)) for entry in ENTRIES]

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from shlex import quote
 
-from runner.cli.stack import REPOSITORY, STACKS, Stack, own_environment, say, state_directory
+from runner.cli.stack import REPOSITORY, STACKS, Stack, orderly, own_environment, say, state_directory
 from runner.config import process_environment
 from runner.errors import ConfigError, InfrastructureError, KernelRunnerError
 from runner.store import Store
@@ -59,7 +59,7 @@ def clean() -> None:
 
 def run(stack: Stack, command: Sequence[str]) -> int:
     """Run a command with a container engine at hand; one that had to be started for it is stopped afterwards."""
-    with stack.use() as engine:
+    with orderly(), stack.use() as engine:
         environment = {**process_environment(), "DOCKER_HOST": engine.url}
         return subprocess.run(command, env=environment, check=False).returncode
 
@@ -109,6 +109,9 @@ def main(arguments: Sequence[str]) -> int:
             case _:
                 say(usage)
                 return 2
+    except KeyboardInterrupt:
+        say("interrupted")
+        return 130
     except KernelRunnerError as error:
         say(str(error))
         return 2 if isinstance(error, ConfigError) else 3

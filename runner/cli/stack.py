@@ -293,6 +293,21 @@ class Stack:
         }
 
 
+@contextlib.contextmanager
+def orderly() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the block as Ctrl-C does, so that what it started is stopped. Main thread only."""
+
+    def stop(number: int, _: object) -> None:
+        raise KeyboardInterrupt(signal.Signals(number).name)
+
+    previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
 def eval_python() -> Path:
     """The evaluation environment's interpreter: KERNEL_RUNNER_EVAL_PYTHON, or the one `make` sets up.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from runner.cli import stack as module
 from runner.cli.development import main
-from runner.cli.stack import Engine, Stack, own_environment
+from runner.cli.stack import Engine, Stack, orderly, own_environment
 from runner.errors import ConfigError
 
 
@@ -91,6 +92,15 @@ def test_the_last_user_stops_the_engine(stack: Stack, monkeypatch: pytest.Monkey
             assert first == second == engine
         assert not stops
     assert stops == ["stopped"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_being_ended_is_as_orderly_as_an_interrupt(number: signal.Signals) -> None:
+    """A closed terminal or a service manager must not leave engine and database behind."""
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt), orderly():
+        signal.raise_signal(number)
+    assert signal.getsignal(number) == before
 
 
 def test_clean_removes_what_the_stacks_of_this_checkout_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
