@@ -30,7 +30,7 @@ def up(stack: Stack) -> None:
         say(f"PostgreSQL: {url}")
         stack.write_config(database_url=url, engine=engine)
         _kernel_runner(stack, "migrate")
-        _kernel_runner(stack, "leaderboard", "import", str(REPOSITORY / "tasks" / "starter.yaml"))
+        _kernel_runner(stack, "leaderboard", "import", str(REPOSITORY / "tasks" / "starter.yaml"), "--force")
         began = datetime.now(UTC)
         pid = stack.start_daemon()
         say(f"daemon: process {pid}, log {stack.daemon_log}; it proves its containers with a probe first")
