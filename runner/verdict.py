@@ -25,6 +25,10 @@ _SUCCESS_CODES = (0, 112)
 _TIMEOUT_CODE = 114
 #: KernelBot keeps whole lines of stdout and stderr up to this many characters.
 _KEPT_CHARACTERS = 16284
+#: A time below this is none, and its logarithm in seconds may not exist.
+_LEAST_NS = 1e-3
+#: A job's error is one sentence for a status line.
+_KEPT_ERROR_CHARACTERS = 4000
 #: An eval program may round and start its own clock late; beyond this factor its times are impossible.
 _WALL_SLACK = 1.05
 
@@ -109,7 +113,8 @@ def decide(job: Job, task: Task, plan: Plan, evidence: Evidence) -> JobResult:
     return JobResult(
         verdict=finding.verdict,
         runs=tuple(runs),
-        error=finding.message,
+        # A program's result line may be megabytes long; all of it is in the run's result.
+        error=None if finding.message is None else finding.message[:_KEPT_ERROR_CHARACTERS],
         report=_report(plan, evidence, assurance, eval_ns),
         build_ns=max(0, total_ns - eval_ns),
         eval_ns=eval_ns,
@@ -272,7 +277,7 @@ def _positive(text: str | None) -> float | None:
         value = float(text) if text is not None else math.nan
     except ValueError:
         return None
-    return value if math.isfinite(value) and value > 0 else None
+    return value if math.isfinite(value) and value >= _LEAST_NS else None
 
 
 def score_s(task: Task, result: Mapping[str, str]) -> float:

@@ -109,6 +109,7 @@ def test_private_runs_are_never_scored() -> None:
         ({**BENCH_PASS, "benchmark-count": "9" * 40}, "None benchmarks"),
         ({**BENCH_PASS, "benchmark.0.mean": "0"}, "mean '0'"),
         ({**BENCH_PASS, "benchmark.0.mean": "-5"}, "mean '-5'"),
+        ({**BENCH_PASS, "benchmark.0.mean": "1e-320"}, "mean '1e-320'"),
         ({**BENCH_PASS, "benchmark.1.mean": "nan"}, "mean 'nan'"),
         ({**BENCH_PASS, "benchmark.1.mean": "inf"}, "mean 'inf'"),
         ({**BENCH_PASS, "benchmark.1.mean": "fast"}, "mean 'fast'"),
@@ -157,6 +158,15 @@ def test_what_an_eval_program_did_decides_the_verdict(step: StepResult, verdict:
     assert result.verdict is verdict
     assert words in (result.error or "")
     assert not result.runs[0].passed
+
+
+def test_a_result_line_of_megabytes_is_no_sentence() -> None:
+    """What a program writes as the error of a case is cut; the whole of it stays in the run's result."""
+    line = "e" * 1_000_000
+    step = samples.step("test", {"test-count": "1", "test.0.status": "fail", "test.0.error": line})
+    result = decided((step,), mode=Mode.TEST)
+    assert len(result.error or "") <= 4000
+    assert result.runs[0].result["test.0.error"] == line
 
 
 def test_a_timeout_leaves_an_empty_result_and_exit_code_114() -> None:

@@ -120,6 +120,9 @@ REFUSED = [
     ({"user_id": "banned"}, "KR010", "is banned"),
     ({"user_id": " "}, "KR010", "user id"),
     ({"user_id": None}, "KR010", "user id"),
+    ({"user_name": "x" * 256}, "KR010", "user name"),
+    ({"idempotency_key": "x" * 256}, "KR014", "255"),
+    ({"idempotency_key": ""}, "KR014", "255"),
     ({"gpu_types": ["CPU", "CPU"]}, "KR011", "twice"),
     ({"gpu_types": ["CPU", "cpu"]}, "KR011", "twice"),
     ({"leaderboard": "invited"}, "KR012", "by invitation"),
@@ -154,19 +157,22 @@ def test_what_is_refused_leaves_nothing_behind(
         "code": CODE,
         "mode": "test",
         "gpu_types": None,
+        "user_name": None,
+        "idempotency_key": None,
         **change,
     }
     with pytest.raises(psycopg.DatabaseError) as caught:
         db.execute(
             "SELECT runner.submit(%(leaderboard)s::text, %(user_id)s::text, %(file_name)s::text, %(code)s::bytea,"
-            " %(mode)s::text, %(gpu_types)s::text[])",
+            " %(mode)s::text, %(gpu_types)s::text[], %(user_name)s::text,"
+            " idempotency_key => %(idempotency_key)s::text)",
             call,
         )
     assert caught.value.sqlstate == sqlstate
     assert message in f"{caught.value.diag.message_primary}. {caught.value.diag.message_hint}"
     assert caught.value.diag.message_hint
     with pytest.raises(SubmissionError, match=re.escape(message)):
-        bench.store.submit(**{**call, "user_name": None})
+        bench.store.submit(**call)
     for schema, table in (("leaderboard", "submission"), ("leaderboard", "code_files"), ("runner", "job")):
         assert count(db, schema, table) == 0
     assert count(db, "leaderboard", "user_info") == 1

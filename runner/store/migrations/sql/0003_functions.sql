@@ -188,6 +188,14 @@ BEGIN
     IF coalesce(btrim(submit.user_id), '') = '' OR length(submit.user_id) > 255 THEN
         PERFORM runner.refuse('KR010', 'a user id has 1 to 255 characters', 'Log in again.');
     END IF;
+    IF length(submit.user_name) > 255 THEN
+        PERFORM runner.refuse('KR010', 'a user name has at most 255 characters', 'Choose a shorter one.');
+    END IF;
+    -- An index entry, so never longer than a third of a page.
+    IF length(submit.idempotency_key) NOT BETWEEN 1 AND 255 THEN
+        PERFORM runner.refuse('KR014', 'an idempotency key has 1 to 255 characters',
+            'Use a random identifier, or none.');
+    END IF;
 
     -- Also locks the user's row, so that a user's submissions pass one by one: keys and rate limits need it.
     INSERT INTO leaderboard.user_info AS u (id, user_name) VALUES (submit.user_id, submit.user_name)
