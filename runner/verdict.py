@@ -219,7 +219,9 @@ def _program_finding(step: StepResult) -> _Finding:
     if step.result.get("check") == "fail":
         return _Finding(verdict=Verdict.WRONG_ANSWER, message=f"{step.name}: the eval program reports check: fail")
     how = f"by signal {step.signal}" if step.exit_code is None else f"with exit code {step.exit_code}"
-    reason = " (the eval program could not read its cases)" if step.exit_code == 113 else ""
+    # A program that has begun its report has read its cases: then 113 is somebody else's exit code.
+    unread = step.exit_code == 113 and not step.result
+    reason = " (the eval program could not read its cases)" if unread else ""
     return _Finding(
         verdict=Verdict.INVALID if reason else Verdict.RUNTIME_ERROR,
         message=f"{step.name}: the eval program ended {how} without a result{reason}",

@@ -22,7 +22,7 @@ from tests.plugins.live import ROOT, LiveRunner, live_runner
 CASES = Path(__file__).parent / "cases"
 BOARDS = {"builtin": ROOT / "tasks" / "vectoradd", "third_party": ROOT / "tests" / "fixtures" / "kernelbot_vectoradd"}
 #: Long enough for torch to be imported twice on a loaded machine; the endless cases wait for it.
-TIMEOUT_S = {"builtin": 5, "third_party": 8}
+TIMEOUT_S = {"builtin": 5, "third_party": 12}
 
 
 def _cases() -> list[tuple[str, str]]:

@@ -148,6 +148,7 @@ def test_a_forged_check_without_tests_is_rejected() -> None:
         (samples.step("test", {}, exit_code=0), Verdict.RUNTIME_ERROR, "exit code 0 without a result"),
         (samples.step("test", {}, exit_code=None, signal=11), Verdict.RUNTIME_ERROR, "signal 11"),
         (samples.step("test", {}, exit_code=113), Verdict.INVALID, "could not read its cases"),
+        (samples.step("test", {"test-count": "2"}, exit_code=113), Verdict.RUNTIME_ERROR, "exit code 113"),
         (samples.step("test", TEST_PASS, exit_code=None, timed_out=True), Verdict.TIME_LIMIT, "time limit"),
         (samples.step("test", TEST_PASS, exit_code=None, output_limit=True), Verdict.OUTPUT_LIMIT, "bytes of output"),
     ],
