@@ -51,97 +51,28 @@ class Entry:
     expected: tuple[Verdict, ...]
 
 
-_WRONG = (Verdict.WRONG_ANSWER,)
 _RIGHT = (Verdict.ACCEPTED,)
-ENTRIES = (
-    Entry(
-        user="ada",
-        leaderboard="vectoradd",
-        file="correct/torch_add.py",
-        mode=Mode.LEADERBOARD,
-        story="right",
-        expected=_RIGHT,
-    ),
-    Entry(
-        user="grace",
-        leaderboard="vectoradd",
-        file="correct/float32.py",
-        mode=Mode.LEADERBOARD,
-        story="right, another way",
-        expected=_RIGHT,
-    ),
-    Entry(
-        user="mallory",
-        leaderboard="vectoradd",
-        file="wrong/last_element.py",
-        mode=Mode.LEADERBOARD,
-        story="wrong in one element",
-        expected=_WRONG,
-    ),
-    Entry(
-        user="mallory",
-        leaderboard="vectoradd",
-        file="faults/crash.py",
-        mode=Mode.TEST,
-        story="crashes",
-        expected=(Verdict.RUNTIME_ERROR,),
-    ),
-    Entry(
-        user="mallory",
-        leaderboard="vectoradd",
-        file="faults/slow.py",
-        mode=Mode.TEST,
-        story=f"never ends (limit {_TIME_LIMIT_S} s here)",
-        expected=(Verdict.TIME_LIMIT,),
-    ),
-    Entry(
-        user="mallory",
-        leaderboard="vectoradd",
-        file="faults/cheat.py",
-        mode=Mode.LEADERBOARD,
-        story="writes forged results into every descriptor",
-        expected=(Verdict.RUNTIME_ERROR, Verdict.REJECTED, Verdict.WRONG_ANSWER),
-    ),
-    Entry(
-        user="ada",
-        leaderboard="identity",
-        file="correct/copy.py",
-        mode=Mode.LEADERBOARD,
-        story="right",
-        expected=_RIGHT,
-    ),
-    Entry(
-        user="mallory",
-        leaderboard="identity",
-        file="wrong/zeros.py",
-        mode=Mode.LEADERBOARD,
-        story="returns zeros",
-        expected=_WRONG,
-    ),
-    Entry(
-        user="ada",
-        leaderboard="nvfp4_gemv",
-        file="correct/dequantize.py",
-        mode=Mode.LEADERBOARD,
-        story="right",
-        expected=_RIGHT,
-    ),
-    Entry(
-        user="grace",
-        leaderboard="nvfp4_gemv",
-        file="correct/blocks.py",
-        mode=Mode.LEADERBOARD,
-        story="right, another way",
-        expected=_RIGHT,
-    ),
-    Entry(
-        user="mallory",
-        leaderboard="nvfp4_gemv",
-        file="wrong/shifted_scales.py",
-        mode=Mode.LEADERBOARD,
-        story="off by one scale block",
-        expected=_WRONG,
-    ),
+_WRONG = (Verdict.WRONG_ANSWER,)
+_FORGED = (Verdict.REJECTED, Verdict.RUNTIME_ERROR, Verdict.WRONG_ANSWER)
+_ENDLESS = f"never ends (limit {_TIME_LIMIT_S} s here)"
+_FORGES = "writes forged results into every descriptor"
+#: User, leaderboard, file below its solutions, mode, what it does, verdicts it may get.
+_ROWS = (
+    ("ada", "vectoradd", "correct/torch_add.py", Mode.LEADERBOARD, "right", _RIGHT),
+    ("grace", "vectoradd", "correct/float32.py", Mode.LEADERBOARD, "right, another way", _RIGHT),
+    ("mallory", "vectoradd", "wrong/last_element.py", Mode.LEADERBOARD, "wrong in one element", _WRONG),
+    ("mallory", "vectoradd", "faults/crash.py", Mode.TEST, "crashes", (Verdict.RUNTIME_ERROR,)),
+    ("mallory", "vectoradd", "faults/slow.py", Mode.TEST, _ENDLESS, (Verdict.TIME_LIMIT,)),
+    ("mallory", "vectoradd", "faults/cheat.py", Mode.LEADERBOARD, _FORGES, _FORGED),
+    ("ada", "identity", "correct/copy.py", Mode.LEADERBOARD, "right", _RIGHT),
+    ("mallory", "identity", "wrong/zeros.py", Mode.LEADERBOARD, "returns zeros", _WRONG),
+    ("ada", "nvfp4_gemv", "correct/dequantize.py", Mode.LEADERBOARD, "right", _RIGHT),
+    ("grace", "nvfp4_gemv", "correct/blocks.py", Mode.LEADERBOARD, "right, another way", _RIGHT),
+    ("mallory", "nvfp4_gemv", "wrong/shifted_scales.py", Mode.LEADERBOARD, "off by one scale block", _WRONG),
+)
+ENTRIES = tuple(
+    Entry(user=user, leaderboard=leaderboard, file=file, mode=mode, story=story, expected=expected)
+    for user, leaderboard, file, mode, story, expected in _ROWS
 )
 
 
