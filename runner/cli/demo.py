@@ -6,6 +6,7 @@ one daemon as a process of its own. What is submitted is what the starter proble
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -239,5 +240,9 @@ def _print_results(store: Store, boards: Sequence[str], views: Sequence[tuple[En
         out(render.ranking_page(f"leaderboard {board}", ("CPU",), store.ranking(board, None)))
         out("")
     best = store.ranking(boards[0], None)[0].submission_id
+    view = next(view for _, view in views if view.submission_id == best)
     out("one result in full (`kernel-runner status ID` prints this):\n")
-    out(render.submission_page(from_store(next(view for _, view in views if view.submission_id == best), admin=False)))
+    out(render.submission_page(from_store(view, admin=False)))
+    ranked = next(run for job in view.jobs for run in job.runs if run.score_s is not None)
+    out("\nwhat is kept with each of its runs (leaderboard.runs.system_info):\n")
+    out(json.dumps(ranked.system_info, indent=2))
