@@ -10,7 +10,7 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from runner.errors import (
 )
 from runner.gpus import GpuType, Registry, Vendor
 from runner.model import Artifact, Job, JobResult, Json, Progress, Slot
-from runner.parking import Parking
+from runner.parking import Parking, remove
 from runner.plan import STAGE, Environment, Plan, make_plan, make_probe
 from runner.taskdef import from_stored
 from runner.verdict import Evidence, decide, invalid
@@ -56,17 +56,6 @@ class EvaluationSettings:
     max_run_s: float
     #: How many started containers wait per slot for the next submissions (about half a GiB of memory each).
     park_containers: int = 0
-    #: Interpreter inside OCI images.
-    image_python: str = "/usr/bin/python3"
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Prepared:
-    """What the probe found about one GPU type's containers."""
-
-    environment: Environment
-    system: Json = field(default_factory=dict)
-    probe_error: str | None = None
 
 
 class Evaluator:
@@ -192,7 +181,7 @@ class Evaluator:
                 report = box.run(plan.request, on_progress=forward, cancel=cancel, wall_s=plan.spec.limits.wall_s)
                 return report, offset_ns
             finally:
-                self._remove(box)
+                remove(box)
 
         try:
             parked = self._parking.take(slot.name, plan.spec)
@@ -206,14 +195,6 @@ class Evaluator:
             raise EngineUnavailableError(str(error)) from error
         except SandboxError as error:
             raise EvaluationError(str(error)) from error
-
-    @staticmethod
-    def _remove(box: Box) -> None:
-        """A container that will not go must not cost the submission its verdict; the daemon's next start reaps it."""
-        try:
-            box.close()
-        except SandboxError as error:
-            _log.error("container_not_removed", container=box.id[:12], error=str(error))
 
     def _park(self, slot: Slot, gpu: GpuType) -> None:
         """Let containers wait for the slot's next submissions; what those will be decides whether they are used."""
@@ -243,7 +224,7 @@ class Evaluator:
                 image, python = self._engine.ensure_host_root(root), root.python
                 binds = (*root.binds(), staged)
             else:
-                image, python, binds = self._engine.image_id(gpu.image), self._settings.image_python, (staged,)
+                image, python, binds = self._engine.image_id(gpu.image), gpu.image_python, (staged,)
         except EngineUnavailable as error:
             raise EngineUnavailableError(str(error)) from error
         except SandboxError as error:

@@ -106,7 +106,7 @@ class Parking:
             thrown = [parked for parked in place.boxes if parked is not chosen and parked not in kept]
             place.boxes = kept
         for parked in thrown:
-            self._remove(parked.box)
+            remove(parked.box)
         return None if chosen is None else chosen.box
 
     def close(self) -> None:
@@ -122,7 +122,7 @@ class Parking:
             boxes = [parked.box for place in self._places.values() for parked in place.boxes]
             self._places.clear()
         for box in boxes:
-            self._remove(box)
+            remove(box)
 
     # -- the keeper's thread -------------------------------------------------------------------------------------
 
@@ -175,15 +175,15 @@ class Parking:
             place.not_before_s = time.monotonic() + (SETTLE_S if box is not None else RETRY_S)
             self._changed.notify_all()
         if box is not None and unwanted:
-            self._remove(box)
+            remove(box)
 
-    @staticmethod
-    def _remove(box: Box) -> None:
-        try:
-            box.close()
-        except SandboxError as error:
-            # It holds no submission; the daemon's next start reaps it.
-            _log.warning("parked_container_not_removed", container=box.id[:12], error=str(error))
+
+def remove(box: Box) -> None:
+    """Remove a container; one that will not go must not cost anybody a verdict. The daemon's next start reaps it."""
+    try:
+        box.close()
+    except SandboxError as error:
+        _log.error("container_not_removed", container=box.id[:12], error=str(error))
 
 
 def _kind(spec: SandboxSpec) -> SandboxSpec:

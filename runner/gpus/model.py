@@ -35,6 +35,8 @@ class GpuType:
     nvcc_arch: str | None = None
     #: "host" or an OCI image reference.
     image: str = "host"
+    #: Interpreter inside an OCI image, with torch; where the Dockerfiles of sandbox/image put it. Unused with "host".
+    image_python: str = "/opt/environment/bin/python"
     runtime: str = "runc"
     #: Added to every process in the container.
     environment: Mapping[str, str] = field(default_factory=dict)

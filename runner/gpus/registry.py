@@ -48,6 +48,7 @@ class _Entry(BaseModel):
     detect: bool = True
     nvcc_arch: Annotated[str, StringConstraints(pattern=_NVCC_ARCH)] | None = None
     image: str = Field(default="host", min_length=1)
+    image_python: str = Field(default="/opt/environment/bin/python", pattern=r"^/\S+$")
     runtime: str = Field(default="runc", min_length=1)
     environment: dict[Annotated[str, StringConstraints(pattern=_ENV_NAME)], str] = Field(default_factory=dict)
     memory_gib: float = Field(default=8.0, ge=0.25, le=16384)
