@@ -54,21 +54,6 @@ class JobState(StrEnum):
     CANCELLED = "cancelled"
 
 
-#: From mildest to gravest; the verdict of a submission is the gravest of its jobs'.
-VERDICT_GRAVITY: tuple[Verdict, ...] = (
-    Verdict.ACCEPTED,
-    Verdict.WRONG_ANSWER,
-    Verdict.TIME_LIMIT,
-    Verdict.MEMORY_LIMIT,
-    Verdict.OUTPUT_LIMIT,
-    Verdict.RUNTIME_ERROR,
-    Verdict.COMPILE_ERROR,
-    Verdict.REJECTED,
-    Verdict.INVALID,
-    Verdict.INTERNAL_ERROR,
-)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Job:
     """A claimed job with everything its evaluation needs; `attempt` is the fencing token of every later write."""
@@ -186,12 +171,3 @@ class JobResult:
             raise ValueError(f"an accepted job has no error, found {self.error!r}")
         if self.verdict is not Verdict.ACCEPTED and not self.error:
             raise ValueError(f"a job with verdict {self.verdict} needs a sentence that says why")
-
-
-def gravest(verdicts: tuple[Verdict, ...]) -> Verdict:
-    """The verdict of a submission from its jobs'.
-
-    Raises:
-        ValueError: no verdicts.
-    """
-    return max(verdicts, key=VERDICT_GRAVITY.index)

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-#: The steward is root of nothing: all capabilities but SETUID, SETGID and KILL are dropped.
-STEWARD_UID = 0
+#: The steward is uid 0 and root of nothing: all capabilities but SETUID, SETGID and KILL are dropped.
 JUDGE_UID = 10001
 WORKER_UID = 10002
 

@@ -51,10 +51,6 @@ class Unsupported(TypeError):
     """A value of a kind that cannot travel; the message names it."""
 
 
-class TooLarge(ValueError):
-    """A value with more bytes than the case may hold."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Placed:
     """Where a storage lies in its arena."""

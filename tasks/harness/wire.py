@@ -113,10 +113,6 @@ class Channel:
                 continue
             self._wait(select.POLLIN, deadline_ns)
 
-    def has_unread(self) -> bool:
-        """Whether something has arrived that nobody asked for."""
-        return bool(self._buffer) or self._fill()
-
     def close(self) -> None:
         """Close the socket and every descriptor that arrived and was not taken."""
         while self._descriptors:

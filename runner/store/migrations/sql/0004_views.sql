@@ -38,7 +38,7 @@ COMMENT ON VIEW runner.ranking IS 'Best valid public score per user, leaderboard
 CREATE VIEW runner.status AS
 SELECT s.id AS submission_id, l.name AS leaderboard, s.user_id, u.user_name, s.file_name, s.submission_time,
        jobs.modes, jobs.gpu_types, jobs.priority, jobs.state,
-       -- From mildest to gravest, as in runner.model.
+       -- From mildest to gravest.
        (ARRAY['accepted', 'wrong_answer', 'time_limit', 'memory_limit', 'output_limit', 'runtime_error',
               'compile_error', 'rejected', 'invalid', 'internal_error'])[jobs.gravity] AS verdict,
        coalesce(s.done, false) AS done, t.status AS job_status, t.error,
