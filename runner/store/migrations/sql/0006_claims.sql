@@ -1,0 +1,1 @@
+-- Submissions get turns; completion, failure and reclaim as one call each.

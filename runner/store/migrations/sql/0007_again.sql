@@ -1,0 +1,1 @@
+-- Evaluate again, take out of the ranking, drain hosts, forget what is old.
