@@ -1,28 +1,40 @@
 """One PostgreSQL connection that comes back: opened when needed, thrown away when it breaks.
 
-Called by `runner.store.store` only. Turns the driver's errors into ours; knows no table.
+Called by the modules of `runner.store` only. Turns the driver's errors into ours; knows no table. What becomes of them:
+
+    no connection, server away, starting, stopping, full, read-only   DatabaseUnavailableError; the connection is closed
+    a lock or statement timeout, no schema, no right                  DatabaseUnavailableError
+    deadlock, serialization failure                                   run again a few times, then as above
+    one of our functions refuses (SQLSTATE class KR)                  SubmissionError or NotFoundError
+    anything else, e.g. a value PostgreSQL does not take              the driver's own error: a bug or a bad value
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
 
 from runner.errors import ConfigError, DatabaseUnavailableError, NotFoundError, SubmissionError
+from runner.store.pacer import ConnectPacer
 from runner.store.queries import Query
 
 Row = dict[str, Any]
+_T = TypeVar("_T")
 
 #: Nothing the store sends takes long; what does is stuck, and a stuck daemon is worse than a failed statement.
 _SESSION: Final = {
     "statement_timeout": "60s",
     "lock_timeout": "30s",
     "idle_in_transaction_session_timeout": "60s",
+    # The queue's locking relies on it, whatever the server's default is. The backslash is for libpq's word splitting.
+    "default_transaction_isolation": r"read\ committed",
 }
 #: A peer that vanished is noticed within about 45 s.
 _TRANSPORT: Final = {
@@ -33,6 +45,15 @@ _TRANSPORT: Final = {
     "keepalives_count": "3",
     "tcp_user_timeout": "45000",
 }
+#: How often a statement or transaction is tried that PostgreSQL gives up for another one's sake, and the longest pause.
+TRIES: Final = 5
+_PAUSE_S: Final = 0.1
+#: Limits of the server that a value exceeds. The driver counts them among the operational errors, but they are no
+#: outage: the same value fails every time.
+_LIMITS: Final = "54"
+#: Server errors after which another connection would do no better, so that this one is kept.
+_TIMEOUTS: Final = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)
+_SACRIFICED: Final = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
 #: The class of the SQLSTATEs our functions raise.
 _OURS: Final = "KR"
 _UNKNOWN_SUBMISSION: Final = "KR015"
@@ -61,18 +82,28 @@ def checked(dsn: str) -> str:
     return dsn
 
 
-class Link:
-    """A connection in autocommit mode, confined to one thread."""
+class _SacrificedError(DatabaseUnavailableError):
+    """PostgreSQL gave the transaction up so that another could go on; it may be run again."""
 
-    def __init__(self, dsn: str, *, application_name: str) -> None:
+
+class Link:
+    """A connection in autocommit mode, confined to one thread.
+
+    With a `pacer` it is a daemon's: attempts to connect are paced together with those of the daemon's other threads,
+    and a server that takes no writes counts as away, unless the connection string itself names `target_session_attrs`.
+    """
+
+    def __init__(self, dsn: str, *, application_name: str, pacer: ConnectPacer | None = None) -> None:
         given = conninfo_to_dict(checked(dsn))
+        defaults = _TRANSPORT if pacer is None else {**_TRANSPORT, "target_session_attrs": "read-write"}
         options = " ".join([str(given.get("options") or ""), *(f"-c {key}={value}" for key, value in _SESSION.items())])
         self._conninfo = make_conninfo(
             dsn,
-            **{**_TRANSPORT, **{key: value for key, value in given.items() if key in _TRANSPORT and value}},
+            **{**defaults, **{key: value for key, value in given.items() if key in defaults and value}},
             options=options.strip(),
             application_name=application_name,
         )
+        self._pacer = pacer
         self._connection: psycopg.Connection[Row] | None = None
 
     @property
@@ -91,35 +122,23 @@ class Link:
         """The connection, opened if need be; the driver's errors leave as ours.
 
         Raises:
-            DatabaseUnavailableError: it cannot be reached, went away, gave up waiting for a lock, is not migrated, or
-                refuses this user.
+            DatabaseUnavailableError: it cannot be reached, went away, takes no writes, gave up waiting for a lock, is
+                not migrated, or refuses this user.
             SubmissionError: one of our functions refused.
             NotFoundError: one of our functions knows no such submission.
         """
+        connection = self._connected()
         try:
-            if self._connection is None or self._connection.closed:
-                self._connection = psycopg.Connection[Row].connect(
-                    self._conninfo, autocommit=True, row_factory=dict_row
-                )
-            yield self._connection
-        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-            self.close()
-            raise DatabaseUnavailableError(f"PostgreSQL: {str(error).strip() or type(error).__name__}") from error
-        except psycopg.DatabaseError as error:
-            if (error.sqlstate or "").startswith(_OURS):
-                raise _refusal(error) from error
-            reason = error.diag.message_primary
-            if isinstance(error, _ELSEWHERE):
-                raise DatabaseUnavailableError(
-                    f"PostgreSQL: {reason}; this database is not migrated, or by another release of kernel-runner "
-                    "(run `kernel-runner migrate`, or correct DATABASE_URL)"
-                ) from error
-            if isinstance(error, psycopg.errors.InsufficientPrivilege):
-                raise DatabaseUnavailableError(
-                    f"PostgreSQL: {reason}; the database user lacks a right "
-                    "(grant it runner_daemon or runner_frontend, see `kernel-runner migrate --roles`)"
-                ) from error
-            raise
+            yield connection
+        except psycopg.Error as error:
+            translated = _translated(error, broken=connection.closed)
+            if connection.closed or _is_outage(error):
+                self.close()
+                if self._pacer is not None:
+                    self._pacer.lost(str(translated))
+            if translated is error:
+                raise
+            raise translated from error
 
     @contextmanager
     def transaction(self) -> Iterator[psycopg.Connection[Row]]:
@@ -127,15 +146,52 @@ class Link:
         with self.open() as connection, connection.transaction():
             yield connection
 
+    def run(self, action: Callable[[psycopg.Connection[Row]], _T]) -> _T:
+        """What `action` returns, called in a transaction.
+
+        Called again when PostgreSQL gives the transaction up for another one's sake, so it must have no effect but in
+        the database.
+        """
+
+        def once() -> _T:
+            with self.transaction() as connection:
+                return action(connection)
+
+        return _insistently(once)
+
     def all(self, query: Query, parameters: Mapping[str, Any] | None = None) -> Sequence[Row]:
-        """Every row of a statement, in its own transaction."""
-        with self.open() as connection:
-            return rows(connection, query, parameters)
+        """Every row of a statement, in its own transaction; run again like `run`'s."""
+
+        def once() -> Sequence[Row]:
+            with self.open() as connection:
+                return rows(connection, query, parameters)
+
+        return _insistently(once)
 
     def one(self, query: Query, parameters: Mapping[str, Any] | None = None) -> Row | None:
-        """The first row of a statement, in its own transaction; None if there is none."""
-        with self.open() as connection:
-            return row(connection, query, parameters)
+        """The first row of a statement, in its own transaction, run again like `run`'s; None if there is none."""
+        found = self.all(query, parameters)
+        return found[0] if found else None
+
+    def _connected(self) -> psycopg.Connection[Row]:
+        if self._connection is None or self._connection.closed:
+            self._connection = self._connect()
+        return self._connection
+
+    def _connect(self) -> psycopg.Connection[Row]:
+        if self._pacer is not None:
+            self._pacer.before_connect()
+        try:
+            connection = psycopg.Connection[Row].connect(self._conninfo, autocommit=True, row_factory=dict_row)
+        except BaseException as error:
+            if self._pacer is not None:
+                self._pacer.failed(str(error).strip())
+            if isinstance(error, psycopg.Error):
+                raise _translated(error, broken=True) from error
+            raise
+        if self._pacer is not None:
+            self._pacer.succeeded()
+        return connection
 
 
 def rows(
@@ -152,7 +208,47 @@ def row(connection: psycopg.Connection[Row], query: Query, parameters: Mapping[s
     return found[0] if found else None
 
 
-def _refusal(error: psycopg.DatabaseError) -> SubmissionError | NotFoundError:
+def _insistently(action: Callable[[], _T]) -> _T:
+    for _ in range(TRIES - 1):
+        try:
+            return action()
+        except _SacrificedError:
+            time.sleep(random.uniform(0.0, _PAUSE_S))  # noqa: S311 - two that met must not meet again
+    return action()
+
+
+def _is_outage(error: psycopg.Error) -> bool:
+    """Whether the server cannot be worked with now, so that the connection is worth nothing."""
+    # Read-only: a failover is under way, or the server's disk is full.
+    if isinstance(error, (psycopg.errors.ReadOnlySqlTransaction, psycopg.InterfaceError)):
+        return True
+    survives = isinstance(error, (*_TIMEOUTS, *_SACRIFICED)) or (error.sqlstate or "").startswith(_LIMITS)
+    return isinstance(error, psycopg.OperationalError) and not survives
+
+
+def _translated(error: psycopg.Error, *, broken: bool) -> Exception:
+    """The error in our words; itself if it says that a value or a statement is wrong."""
+    reason = error.diag.message_primary or str(error).strip() or type(error).__name__
+    if (error.sqlstate or "").startswith(_OURS):
+        return _refusal(error)
+    if isinstance(error, _SACRIFICED):
+        return _SacrificedError(f"PostgreSQL: {reason}, at each of {TRIES} tries")
+    if isinstance(error, _ELSEWHERE):
+        return DatabaseUnavailableError(
+            f"PostgreSQL: {reason}; this database is not migrated, or by another release of kernel-runner "
+            "(run `kernel-runner migrate`, or correct DATABASE_URL)"
+        )
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        return DatabaseUnavailableError(
+            f"PostgreSQL: {reason}; the database user lacks a right "
+            "(grant it runner_daemon or runner_frontend, see `kernel-runner migrate --roles`)"
+        )
+    if broken or _is_outage(error) or isinstance(error, _TIMEOUTS):
+        return DatabaseUnavailableError(f"PostgreSQL: {reason}")
+    return error
+
+
+def _refusal(error: psycopg.Error) -> SubmissionError | NotFoundError:
     message = error.diag.message_primary or str(error)
     text = f"{message}. {error.diag.message_hint}" if error.diag.message_hint else message
     return NotFoundError(text) if error.sqlstate == _UNKNOWN_SUBMISSION else SubmissionError(text)
