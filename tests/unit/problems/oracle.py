@@ -1,0 +1,62 @@
+"""The record that each module of `oracles` offers as ORACLE, and how to find it by the name of a task folder."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+TASKS = Path(__file__).resolve().parents[3] / "tasks"
+#: Every task folder that one process on one device evaluates; `oracles` has a module of each name.
+NAMES = tuple(
+    sorted(
+        path.parent.name
+        for path in TASKS.glob("*/task.yml")
+        if not yaml.safe_load(path.read_text()).get("multi_gpu", False)
+    )
+)
+
+#: What a kernel returns: a tensor, or a sequence of them.
+Output = torch.Tensor | Sequence[torch.Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Oracle:
+    """The right answer, and what the public board of that name has."""
+
+    #: The task's data -> the exact result in float64.
+    expected: Callable[[Any], Output]
+    #: Of each output.
+    dtype: torch.dtype
+    #: How many tests and benchmarks the public board has.
+    tests: int
+    benchmarks: int
+    #: Arguments of its largest benchmark.
+    largest: Mapping[str, object]
+
+    def answer(self, data: object) -> Output:
+        """The exact result, rounded once to the output's type."""
+        exact = self.expected(data)
+        if isinstance(exact, torch.Tensor):
+            return exact.to(self.dtype)
+        return [tensor.to(self.dtype) for tensor in exact]
+
+
+def oracle_of(name: str) -> Oracle:
+    """The oracle of a task folder."""
+    found: Oracle = importlib.import_module(f"tests.unit.problems.oracles.{name}").ORACLE
+    return found
+
+
+def leaves(output: object) -> list[torch.Tensor]:
+    """The tensors in whatever a task makes or a kernel returns, in order."""
+    if isinstance(output, torch.Tensor):
+        return [output]
+    if isinstance(output, Mapping):
+        output = list(output.values())
+    return [tensor for item in output for tensor in leaves(item)] if isinstance(output, list | tuple) else []
