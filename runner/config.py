@@ -5,6 +5,7 @@ not connect to anything. Called by the command line, which hands the result down
 prose and a test holds the two together.
 
 Precedence, highest first: `KERNEL_RUNNER_<KEY>`; `DATABASE_URL` and `DOCKER_HOST`; the file; the default.
+A running daemon may read its configuration again: `Settings` holds what is in force, `RELOAD` says what each key needs.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import socket
 import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -78,13 +80,16 @@ class Config(BaseModel):
     slots: _Slots = "auto"
     cpu_slots: _Count = "auto"
     reserve_cpus: int = Field(default=0, ge=0)
-    lease_s: float = Field(default=30.0, ge=1.0, le=3600.0)
+    lease_s: float = Field(default=25.0, ge=1.0, le=3600.0)
     heartbeat_s: float = Field(default=5.0, gt=0.0)
     poll_s: float = Field(default=2.0, gt=0.0, le=300.0)
     drain_timeout_s: float = Field(default=1800.0, ge=0.0)
     build_timeout_s: float = Field(default=120.0, gt=0.0)
     max_run_s: float = Field(default=7200.0, gt=0.0)
     park_containers: int = Field(default=2, ge=0, le=16)
+    reserve_after_s: float = Field(default=60.0, ge=0.0)
+    spool_max_mib: int = Field(default=1024, ge=1)
+    retention_days: float = Field(default=30.0, gt=0.0, le=36500.0)
     log_format: Literal["auto", "json", "console"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
@@ -162,6 +167,43 @@ class Config(BaseModel):
         if self.database_url is not None:
             shown["database_url"] = mask_password(self.database_url)
         return shown
+
+
+class Reload(StrEnum):
+    """What a running daemon needs for a key's new value; docs/configuration.md has the same words."""
+
+    #: Counts from the next time it is used.
+    AT_ONCE = "at once"
+    #: Needs new parts, which are made when the current runs are over.
+    AFTER_RUNS = "after the current runs"
+    #: Is the daemon's identity; the value stays until its process ends.
+    RESTART = "by a restart"
+
+
+RELOAD: Final[Mapping[str, Reload]] = {
+    **dict.fromkeys(Config.model_fields, Reload.AT_ONCE),
+    **dict.fromkeys(
+        ("database_url", "docker_host", "eval_python", "gpus_dir", "slots", "cpu_slots", "reserve_cpus"),
+        Reload.AFTER_RUNS,
+    ),
+    **dict.fromkeys(("host_name", "state_dir"), Reload.RESTART),
+}
+
+
+class Settings:
+    """The configuration in force, for parts that outlive a reload: they read `now` whenever they need a value."""
+
+    def __init__(self, config: Config) -> None:
+        self._now = config
+
+    @property
+    def now(self) -> Config:
+        """What counts at this moment."""
+        return self._now
+
+    def replace(self, config: Config) -> None:
+        """From now on this counts."""
+        self._now = config
 
 
 def mask_password(text: str) -> str:

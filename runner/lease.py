@@ -1,19 +1,21 @@
-"""The leases of the jobs this host is running: renews them, and hears that one was lost or should stop.
+"""The leases of the jobs this host holds: renews them, and hears that one was lost or should stop.
 
 Owns the set of held jobs and the heartbeat. Has its own database connection and runs in its own thread, so that neither
-a stalled main loop nor a run that keeps a core busy makes the database think the host is dead. Must not end jobs or
-decide verdicts: it sets a job's cancel event and says why. Called by the daemon.
+a stalled main loop nor a run that keeps a core busy makes the database think the host is dead. The connection exists
+only while something is held: an idle host costs the database nothing here. Must not end jobs or decide verdicts: it
+sets a job's cancel event and says why. Called by the daemon.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Final, Protocol
 
 from runner.backoff import Backoff
+from runner.config import Settings
 from runner.errors import InfrastructureError
 from runner.logs import get_logger
 from runner.model import Job
@@ -53,11 +55,11 @@ class Heart(Protocol):
 class Lease:
     """One held job. Threadsafe; the first reason to stop is the one that counts."""
 
-    def __init__(self, job: Job, *, deadline_s: float) -> None:
+    def __init__(self, job: Job, *, deadline_s: float | None) -> None:
         self.job = job
         #: Set when the job shall stop; handed to the evaluation.
         self.cancel = threading.Event()
-        #: `time.monotonic()` after which the run is stopped.
+        #: `time.monotonic()` after which the run is stopped; None: the run is over, its result waits for the database.
         self.deadline_s = deadline_s
         self._lock = threading.Lock()
         self._reason: StopReason | None = None
@@ -83,33 +85,34 @@ class LeaseKeeper:
     def __init__(
         self,
         store_factory: Callable[[], Heart],
+        settings: Settings,
         *,
-        host: str,
-        lease_s: float,
-        heartbeat_s: float,
-        max_run_s: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store_factory = store_factory
-        self._host = host
-        self._lease_s = lease_s
-        self._heartbeat_s = heartbeat_s
-        self._max_run_s = max_run_s
+        self._settings = settings
         self._clock = clock
         self._lock = threading.Lock()
         self._held: dict[tuple[int, int], Lease] = {}
+        self._nudged = threading.Event()
 
-    def hold(self, job: Job) -> Lease:
-        """Start renewing a job that was just claimed."""
-        lease = Lease(job, deadline_s=self._clock() + self._max_run_s + OVERTIME_GRACE_S)
+    def hold(self, job: Job, *, running: bool = True) -> Lease:
+        """Renew a job's lease from now on: it was just claimed, or (not `running`) its result is spooled.
+
+        A lease of the same attempt that is held already is replaced in the same step.
+        """
+        deadline_s = self._clock() + self._settings.now.max_run_s + OVERTIME_GRACE_S if running else None
+        lease = Lease(job, deadline_s=deadline_s)
         with self._lock:
             self._held[job.id, job.attempt] = lease
         return lease
 
     def drop(self, lease: Lease) -> None:
-        """Stop renewing: the job has ended or is given up."""
+        """Stop renewing: the job has ended or is given up. Nothing, if another lease has replaced this one."""
+        key = (lease.job.id, lease.job.attempt)
         with self._lock:
-            self._held.pop((lease.job.id, lease.job.attempt), None)
+            if self._held.get(key) is lease:
+                del self._held[key]
 
     def held(self) -> tuple[Lease, ...]:
         """The jobs being renewed."""
@@ -117,59 +120,83 @@ class LeaseKeeper:
             return tuple(self._held.values())
 
     def stop_all(self, reason: StopReason) -> None:
-        """Tell every held job to stop."""
+        """Tell every held job that still runs to stop."""
         for lease in self.held():
-            lease.stop(reason)
+            if lease.deadline_s is not None:
+                lease.stop(reason)
+
+    def nudge(self) -> None:
+        """Look at once: a cancel request was announced, or the thread shall hear its stop event."""
+        self._nudged.set()
 
     def run(self, stop: threading.Event) -> None:
-        """Beat until `stop` is set; survives outages of the database and says once that each begins and ends."""
-        store = self._store_factory()
-        backoff = Backoff(cap_s=self._heartbeat_s)
-        away = False
+        """Beat while something is held, until `stop` is set; survives outages and says once that each begins and ends.
+
+        A lease lasts several heartbeats from its claim, so a job's first beat may be as late as any other; a run
+        shorter than that costs none, and no connection.
+        """
+        store: Heart | None = None
+        backoff = Backoff(cap_s=self._settings.now.heartbeat_s)
+        pause_s = self._settings.now.heartbeat_s
         try:
             while not stop.is_set():
+                self._rest(pause_s)
+                if stop.is_set():
+                    break
                 self._stop_overtime()
+                pause_s = self._settings.now.heartbeat_s
+                if not self.held():
+                    if store is not None:
+                        store.close()
+                        store = None
+                    continue
+                store = store or self._store_factory()
                 try:
                     self._beat(store)
                 except InfrastructureError as error:
-                    if not away:
+                    if backoff.failures == 0:
                         _log.warning("heartbeat fails; runs go on, their leases may expire", error=str(error))
-                    away = True
-                    backoff.wait(stop)
+                    pause_s = backoff.next_s()
                     continue
-                if away:
+                if backoff.failures:
                     _log.info("heartbeat works again")
-                    away = False
                     backoff.reset()
-                stop.wait(self._heartbeat_s)
         finally:
-            store.close()
+            if store is not None:
+                store.close()
+
+    def _rest(self, pause_s: float) -> None:
+        """Wait for the next beat or a nudge, and say when the process stood still: its jobs may be others' by now."""
+        before_s = self._clock()
+        self._nudged.wait(pause_s)
+        self._nudged.clear()
+        late_s = self._clock() - before_s - pause_s
+        if late_s > self._settings.now.lease_s and self.held():
+            _log.warning("this process stood still for longer than a lease", for_s=round(late_s, 1))
 
     def _beat(self, store: Heart) -> None:
-        asked: Mapping[tuple[int, int], Lease]
         with self._lock:
             asked = dict(self._held)
-        for state in store.heartbeat(host=self._host, lease_s=self._lease_s, held=tuple(asked)):
+        config = self._settings.now
+        for state in store.heartbeat(host=config.host_name, lease_s=config.lease_s, held=tuple(asked)):
             lease = asked.get((state.job_id, state.attempt))
             # A job that ended while the statement ran is no longer held, and "not ours" is then no news.
-            if lease is None or (state.job_id, state.attempt) not in self._keys():
+            if lease is None or lease not in self.held():
                 continue
             if not state.ours:
                 if lease.stop(StopReason.LOST):
-                    _log.warning("lease lost: the run is stopped", job=state.job_id, attempt=state.attempt)
+                    what = "the run is stopped" if lease.deadline_s is not None else "its result came too late"
+                    _log.warning(f"lease lost: {what}", job=state.job_id, attempt=state.attempt)
             elif state.cancel_requested and lease.stop(StopReason.CANCELLED):
                 _log.info("job was asked to stop", job=state.job_id, attempt=state.attempt)
 
-    def _keys(self) -> frozenset[tuple[int, int]]:
-        with self._lock:
-            return frozenset(self._held)
-
     def _stop_overtime(self) -> None:
         for lease in self.held():
-            if self._clock() > lease.deadline_s and lease.stop(StopReason.OVERTIME):
+            overdue = lease.deadline_s is not None and self._clock() > lease.deadline_s
+            if overdue and lease.stop(StopReason.OVERTIME):
                 _log.error(
                     "run is longer than max_run_s: stopped",
                     job=lease.job.id,
                     attempt=lease.job.attempt,
-                    max_run_s=self._max_run_s,
+                    max_run_s=self._settings.now.max_run_s,
                 )

@@ -16,7 +16,7 @@ from typing import Final
 
 from runner import __version__
 from runner.backoff import Backoff, jittered_s
-from runner.config import Config
+from runner.config import Config, Settings
 from runner.daemon.ports import Engine, Evaluates, StoreFactory
 from runner.daemon.progress import ProgressReporter
 from runner.daemon.readiness import Readiness
@@ -75,10 +75,7 @@ class Daemon:
         self._threads: list[threading.Thread] = []
         self._keeper = LeaseKeeper(
             lambda: store_factory("heartbeat"),
-            host=config.host_name,
-            lease_s=config.lease_s,
-            heartbeat_s=config.heartbeat_s,
-            max_run_s=config.max_run_s,
+            Settings(config),
         )
         self._reporter = ProgressReporter(store_factory)
         self._workers = tuple(
@@ -114,6 +111,7 @@ class Daemon:
         finally:
             self._halt.set()
             self._reporter.nudge()
+            self._keeper.nudge()
             for worker in self._workers:
                 worker.nudge()
             store.close()

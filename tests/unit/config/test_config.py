@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from runner import config as config_module
-from runner.config import Config, mask_password, notify_socket
+from runner.config import RELOAD, Config, Reload, Settings, mask_password, notify_socket
 from runner.errors import ConfigError
 
 DOC = Path(__file__).resolve().parents[3] / "docs/configuration.md"
@@ -52,6 +52,26 @@ def test_the_documented_default_is_the_default(key: str) -> None:
         assert re.search(rf"Default:\s+`?{re.escape(str(shown))}`?\.", section)
 
 
+@pytest.mark.parametrize("key", sorted(Config.model_fields))
+def test_the_documented_way_to_reload_is_the_way(key: str) -> None:
+    """Every key says what a running daemon needs for a new value, and the page explains those words."""
+    page = DOC.read_text(encoding="utf-8")
+    section = " ".join(page.split(f"### `{key}`\n")[1].split("\n#")[0].split())
+    assert section.count("Reload: ") == 1
+    assert f"Reload: {RELOAD[key]}." in section
+    for word in Reload:
+        assert f"- *{word}*: " in page
+
+
+def test_settings_are_replaced_whole(load: Callable[..., Config]) -> None:
+    """Who reads `now` sees one configuration or the other, never a mixture."""
+    old, new = load("lease_s = 60"), load("lease_s = 90")
+    settings = Settings(old)
+    assert settings.now is old
+    settings.replace(new)
+    assert settings.now is new
+
+
 def test_the_documented_files_load(load: Callable[..., Config]) -> None:
     """Every example of the page is a configuration."""
     blocks = re.findall(r"^```toml\n(.*?)```", DOC.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
@@ -63,7 +83,7 @@ def test_the_documented_files_load(load: Callable[..., Config]) -> None:
 def test_the_file_overrides_defaults(load: Callable[..., Config]) -> None:
     """A key in the file counts."""
     assert load("lease_s = 60").lease_s == 60.0
-    assert load().lease_s == 30.0
+    assert load().lease_s == 25.0
 
 
 @pytest.mark.parametrize(
@@ -88,6 +108,9 @@ def test_the_file_overrides_defaults(load: Callable[..., Config]) -> None:
         ("KERNEL_RUNNER_BUILD_TIMEOUT_S", "build_timeout_s", "7", 7.0),
         ("KERNEL_RUNNER_MAX_RUN_S", "max_run_s", "7", 7.0),
         ("KERNEL_RUNNER_PARK_CONTAINERS", "park_containers", "0", 0),
+        ("KERNEL_RUNNER_RESERVE_AFTER_S", "reserve_after_s", "0", 0.0),
+        ("KERNEL_RUNNER_SPOOL_MAX_MIB", "spool_max_mib", "7", 7),
+        ("KERNEL_RUNNER_RETENTION_DAYS", "retention_days", "0.5", 0.5),
         ("KERNEL_RUNNER_LOG_FORMAT", "log_format", "json", "json"),
         ("KERNEL_RUNNER_LOG_LEVEL", "log_level", "debug", "debug"),
     ],
@@ -131,11 +154,14 @@ def test_the_host_is_called_what_the_system_calls_it(load: Callable[..., Config]
         ("lease_s = 'x'", r"config\.toml: lease_s: found 'x', expected: .*number"),
         ("lease_s = 0", r"config\.toml: lease_s: found 0, expected: .*greater"),
         ("lease_s = 10", "heartbeat_s=5 and lease_s=10: expected heartbeat_s to be at most a third"),
-        ("heartbeat_s = 11", "heartbeat_s=11 and lease_s=30"),
+        ("heartbeat_s = 11", "heartbeat_s=11 and lease_s=25"),
         ("poll_s = 0", "poll_s: found 0"),
         ("drain_timeout_s = -1", "drain_timeout_s: found -1"),
         ("build_timeout_s = 0", "build_timeout_s: found 0"),
         ("max_run_s = 0", "max_run_s: found 0"),
+        ("reserve_after_s = -1", "reserve_after_s: found -1"),
+        ("spool_max_mib = 0", "spool_max_mib: found 0"),
+        ("retention_days = 0", "retention_days: found 0"),
         ("reserve_cpus = -1", "reserve_cpus: found -1"),
         ("cpu_slots = -1", "cpu_slots: found -1, expected: .*greater than or equal to 0"),
         ("cpu_slots = 'all'", "cpu_slots: found 'all', expected: .*'auto'"),
@@ -182,7 +208,7 @@ def test_a_named_file_must_exist_and_the_default_one_need_not(tmp_path: Path, mo
     with pytest.raises(ConfigError, match="no such configuration file"):
         Config.load(environ={"KERNEL_RUNNER_CONFIG": str(tmp_path / "typo.toml")})
     monkeypatch.setattr(config_module, "DEFAULT_PATH", tmp_path / "absent.toml")
-    assert Config.load(environ={}).lease_s == 30.0
+    assert Config.load(environ={}).lease_s == 25.0
     monkeypatch.setattr(config_module, "DEFAULT_PATH", tmp_path / "there.toml")
     (tmp_path / "there.toml").write_text("lease_s = 99", encoding="utf-8")
     assert Config.load(environ={}).lease_s == 99.0

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import pytest
 from structlog.testing import capture_logs
 
+from runner.config import Config, Settings
 from runner.errors import DatabaseUnavailableError
 from runner.lease import OVERTIME_GRACE_S, Lease, LeaseKeeper, StopReason
 from runner.model import Job, Mode
@@ -48,19 +49,28 @@ class FakeHeart:
     def __init__(self, answer: Callable[[Held], Sequence[LeaseState]]) -> None:
         self.answer = answer
         self.beats: list[Held] = []
+        self.lease_s = 0.0
         self.enough = threading.Semaphore(0)
-        self.closed = threading.Event()
+        self.opened = threading.Semaphore(0)
+        self.closed = threading.Semaphore(0)
+
+    def open(self) -> FakeHeart:
+        """Remember."""
+        self.opened.release()
+        return self
 
     def heartbeat(self, *, host: str, lease_s: float, held: Held) -> Sequence[LeaseState]:
         """Remember and answer."""
-        assert (host, lease_s) == ("h", 3.0)
+        assert host == "h"
+        assert held, "an idle host costs nothing"
         self.beats.append(held)
+        self.lease_s = lease_s
         self.enough.release()
         return self.answer(held)
 
     def close(self) -> None:
         """Remember."""
-        self.closed.set()
+        self.closed.release()
 
     def last(self) -> Held:
         """What the last beat named."""
@@ -87,33 +97,51 @@ def ours(held: Held) -> Sequence[LeaseState]:
     return [LeaseState(job_id=key, attempt=attempt, ours=True, cancel_requested=False) for key, attempt in held]
 
 
+def asked_to_stop(held: Held) -> Sequence[LeaseState]:
+    """Somebody cancelled them."""
+    return [LeaseState(job_id=key, attempt=attempt, ours=True, cancel_requested=True) for key, attempt in held]
+
+
+def settings(**changed: object) -> Settings:
+    """A host's, with fast heartbeats."""
+    return Settings(
+        Config.model_validate({"host_name": "h", "lease_s": 3.0, "heartbeat_s": 0.01, "max_run_s": 60.0, **changed})
+    )
+
+
+Run = Callable[..., tuple[LeaseKeeper, FakeHeart]]
+
+
 @pytest.fixture
-def run() -> Iterator[Callable[..., tuple[LeaseKeeper, FakeHeart]]]:
+def run() -> Iterator[Run]:
     """Starts keepers with fast hearts; stops them when the test ends."""
     stop = threading.Event()
-    threads: list[threading.Thread] = []
+    running: list[tuple[threading.Thread, LeaseKeeper]] = []
 
     def start(
-        answer: Callable[[Held], Sequence[LeaseState]] = ours, *, clock: Callable[[], float] = time.monotonic
+        answer: Callable[[Held], Sequence[LeaseState]] = ours,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        **changed: object,
     ) -> tuple[LeaseKeeper, FakeHeart]:
         heart = FakeHeart(answer)
-        keeper = LeaseKeeper(lambda: heart, host="h", lease_s=3.0, heartbeat_s=0.01, max_run_s=60.0, clock=clock)
-        threads.append(threading.Thread(target=keeper.run, args=(stop,)))
-        threads[-1].start()
+        keeper = LeaseKeeper(heart.open, settings(**changed), clock=clock)
+        thread = threading.Thread(target=keeper.run, args=(stop,))
+        running.append((thread, keeper))
+        thread.start()
         return keeper, heart
 
     yield start
     stop.set()
-    for thread in threads:
+    for thread, keeper in running:
+        keeper.nudge()
         thread.join(30)
         assert not thread.is_alive()
 
 
-def test_held_jobs_are_renewed_until_dropped(run: Callable[..., tuple[LeaseKeeper, FakeHeart]]) -> None:
-    """Every beat names what is held at that moment, also when that is nothing: the host itself is alive."""
+def test_held_jobs_are_renewed_until_dropped(run: Run) -> None:
+    """Every beat names what is held at that moment."""
     keeper, heart = run()
-    heart.wait(2)
-    assert set(heart.beats) == {()}
     first, second = keeper.hold(job(1)), keeper.hold(job(2, attempt=4))
     heart.wait(2)
     assert heart.last() == ((1, 1), (2, 4))
@@ -124,12 +152,88 @@ def test_held_jobs_are_renewed_until_dropped(run: Callable[..., tuple[LeaseKeepe
     assert not second.cancel.is_set()
 
 
+def test_there_is_a_connection_only_while_something_is_held(run: Run) -> None:
+    """An idle host opens none, and closes the one it had; the heart itself refuses beats of nothing."""
+    keeper, heart = run()
+    keeper.nudge()
+    assert not heart.opened.acquire(timeout=0.05)
+    for number in (1, 2):
+        lease = keeper.hold(job(number))
+        assert heart.opened.acquire(timeout=30)
+        heart.wait(2)
+        assert not heart.opened.acquire(blocking=False), "one for all its beats"
+        keeper.drop(lease)
+        assert heart.closed.acquire(timeout=30)
+
+
+def test_a_nudge_beats_at_once(run: Run) -> None:
+    """An announced cancel request does not wait for the next heartbeat, which is twenty minutes away."""
+    keeper, heart = run(asked_to_stop, lease_s=3600.0, heartbeat_s=1200.0)
+    lease = keeper.hold(job())
+    keeper.nudge()
+    assert lease.cancel.wait(30)
+    assert heart.lease_s == 3600.0
+
+
+def test_a_lease_whose_run_is_over_is_renewed_and_nothing_else(run: Run) -> None:
+    """A spooled result keeps its job: no overtime, no shutdown, and the slot may drop its own lease."""
+    clock = Clock()
+    keeper, heart = run(clock=clock)
+    first = keeper.hold(job())
+    spooled = keeper.hold(job(), running=False)
+    keeper.drop(first)
+    clock.now_s += 1_000_000.0
+    heart.wait(3)
+    assert heart.last() == ((1, 1),)
+    keeper.stop_all(StopReason.SHUTDOWN)
+    assert (first.reason, spooled.reason) == (None, None)
+    keeper.drop(spooled)
+    assert keeper.held() == ()
+
+
+def test_a_process_that_stood_still_says_so_and_stops_what_it_lost(run: Run) -> None:
+    """SIGSTOP, a suspended machine: the first beat afterwards finds the leases gone."""
+    clock = Clock()
+    gone = threading.Event()
+    with capture_logs() as logs:
+        keeper, _ = run(
+            lambda held: [
+                LeaseState(job_id=key, attempt=attempt, ours=not gone.is_set(), cancel_requested=False)
+                for key, attempt in held
+            ],
+            clock=clock,
+            max_run_s=1e9,
+        )
+        lease = keeper.hold(job())
+        while not logs:
+            clock.now_s += 10.0
+            keeper.nudge()
+        gone.set()
+        assert lease.cancel.wait(30)
+    assert lease.reason is StopReason.LOST
+    events = [line["event"] for line in logs]
+    assert events[0] == "this process stood still for longer than a lease"
+    assert events[-1] == "lease lost: the run is stopped"
+
+
+def test_a_reload_changes_the_period_and_the_longest_run(run: Run) -> None:
+    """`heartbeat_s` and `lease_s` count for the next beat, `max_run_s` for the next job."""
+    clock = Clock()
+    keeper, heart = run(clock=clock, lease_s=3600.0, heartbeat_s=1200.0)
+    keeper._settings.replace(settings(max_run_s=5.0).now)
+    lease = keeper.hold(job())
+    keeper.nudge()
+    heart.wait(5)
+    assert lease.deadline_s == clock.now_s + 5.0 + OVERTIME_GRACE_S
+    assert heart.lease_s == 3.0
+
+
 @pytest.mark.parametrize(
     ("is_ours", "cancel_requested", "reason"),
     [(True, True, StopReason.CANCELLED), (False, False, StopReason.LOST), (False, True, StopReason.LOST)],
 )
 def test_a_lost_lease_or_a_cancel_request_stops_the_run(
-    run: Callable[..., tuple[LeaseKeeper, FakeHeart]],
+    run: Run,
     *,
     is_ours: bool,
     cancel_requested: bool,
@@ -147,25 +251,21 @@ def test_a_lost_lease_or_a_cancel_request_stops_the_run(
     assert lease.reason is reason
 
 
-def test_a_job_that_ended_meanwhile_is_not_lost(run: Callable[..., tuple[LeaseKeeper, FakeHeart]]) -> None:
-    """Between a completed job and its drop, a beat may find it gone: that is no lost lease of the next one."""
-    leases: list[Lease] = []
+def test_a_job_that_ended_meanwhile_is_not_lost(run: Run) -> None:
+    """Between a completed job and its drop, a beat may find it gone: that is no lost lease."""
 
     def gone(held: Held) -> Sequence[LeaseState]:
-        for lease in leases:
+        for lease in keeper.held():
             keeper.drop(lease)
         return [LeaseState(job_id=key, attempt=at, ours=False, cancel_requested=False) for key, at in held]
 
     keeper, heart = run(gone)
-    heart.wait(1)
-    # Of the same job, so that a beat between the next two lines drops it as well.
-    leases.append(Lease(job(), deadline_s=0))
-    leases[0] = keeper.hold(job())
-    heart.wait(3)
-    assert leases[0].reason is None
+    lease = keeper.hold(job())
+    assert heart.closed.acquire(timeout=30)
+    assert lease.reason is None
 
 
-def test_an_outage_is_survived_and_said_once(run: Callable[..., tuple[LeaseKeeper, FakeHeart]]) -> None:
+def test_an_outage_is_survived_and_said_once(run: Run) -> None:
     """Failing beats stop no run; the log has one line when it begins and one when it ends."""
     down = threading.Event()
 
@@ -188,7 +288,7 @@ def test_an_outage_is_survived_and_said_once(run: Callable[..., tuple[LeaseKeepe
     assert events == ["heartbeat fails; runs go on, their leases may expire", "heartbeat works again"]
 
 
-def test_a_run_that_does_not_come_back_is_stopped(run: Callable[..., tuple[LeaseKeeper, FakeHeart]]) -> None:
+def test_a_run_that_does_not_come_back_is_stopped(run: Run) -> None:
     """`max_run_s`, and a grace in which the evaluation may still report by itself."""
     clock = Clock()
     keeper, heart = run(clock=clock)
@@ -211,7 +311,7 @@ def test_the_first_reason_to_stop_is_the_one_that_counts() -> None:
 
 def test_stopping_all_reaches_every_held_job() -> None:
     """Going down tells each."""
-    keeper = LeaseKeeper(lambda: FakeHeart(ours), host="h", lease_s=3.0, heartbeat_s=1.0, max_run_s=60.0)
+    keeper = LeaseKeeper(lambda: FakeHeart(ours), settings())
     leases = [keeper.hold(job(number)) for number in range(3)]
     keeper.stop_all(StopReason.SHUTDOWN)
     assert {lease.reason for lease in leases} == {StopReason.SHUTDOWN}
