@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
 
@@ -55,9 +56,12 @@ def detect_slots(registry: Registry, config: Config) -> tuple[Slot, ...]:
     With `slots = "auto"` every device whose name matches exactly one detectable single-device type becomes a slot, and
     `cpu_slots` adds slots of the CPU type. A list in `slots` is taken as it is.
 
+    Slots may share devices if one's lie within the other's, e.g. eight of one and one of eight; they never run at the
+    same time.
+
     Raises:
-        ConfigError: a slot names an unknown type or device, shares a device or core with another, has the wrong number
-            of devices, there are more slots than cores, or nothing at all can be run here.
+        ConfigError: a slot names an unknown type or device, shares a device or core in another way, has the wrong
+            number of devices, there are more slots than cores, or nothing at all can be run here.
     """
     listing = list_devices()
     for problem in listing.problems:
@@ -77,8 +81,8 @@ def detect_slots(registry: Registry, config: Config) -> tuple[Slot, ...]:
             "this host has nothing to run jobs on: no known accelerator was found and cpu_slots is 0; "
             "set cpu_slots, or name devices in slots"
         )
-    _refuse_shared_devices(drafts)
-    return _with_cpus(drafts, cpus)
+    _refuse_crossing_devices(drafts)
+    return _with_cpus(_told_apart(drafts), cpus)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +101,10 @@ class _Draft:
     def numa_node(self) -> int | None:
         nodes = {device.numa_node for device in self.devices}
         return nodes.pop() if len(nodes) == 1 else None
+
+    @property
+    def uuids(self) -> frozenset[str]:
+        return frozenset(device.uuid for device in self.devices)
 
 
 def _auto(registry: Registry, devices: Iterable[Device]) -> Iterator[_Draft]:
@@ -176,32 +184,93 @@ def _find(listing: Listing, gpu_type: GpuType, wanted: str, *, where: str) -> De
     raise ConfigError(f"{where}: no {gpu_type.vendor} device {wanted!r} on this host, found: {there}{why}")
 
 
-def _refuse_shared_devices(drafts: Iterable[_Draft]) -> None:
-    owner: dict[str, str] = {}
-    for draft in drafts:
-        for device in draft.devices:
-            if device.uuid in owner:
-                raise ConfigError(f"device {device.uuid} is in slots {owner[device.uuid]} and {draft.name}; one only")
-            owner[device.uuid] = draft.name
+def _refuse_crossing_devices(drafts: Sequence[_Draft]) -> None:
+    for one, other in combinations(drafts, 2):
+        shared = one.uuids & other.uuids
+        if not shared or one.uuids < other.uuids or other.uuids < one.uuids:
+            continue
+        if one.uuids == other.uuids and one.gpu_type != other.gpu_type:
+            continue
+        raise ConfigError(
+            f"device {min(shared)} is in slots {one.name} and {other.name}; expected the devices of one to lie within "
+            "those of the other, and two slots of the same devices to be of different GPU types"
+        )
+
+
+def _told_apart(drafts: Sequence[_Draft]) -> Sequence[_Draft]:
+    """Slots of the same devices are told apart by their GPU type."""
+    names = [draft.name for draft in drafts]
+    return [
+        replace(draft, name=f"{draft.name}-{draft.gpu_type.name}") if names.index(draft.name) < position else draft
+        for position, draft in enumerate(drafts)
+    ]
 
 
 def _with_cpus(drafts: Sequence[_Draft], cpus: Sequence[int]) -> tuple[Slot, ...]:
-    """Deal out the cores: named ones first, then equal shares of the rest, near the slot's devices where possible."""
-    free = list(cpus)
-    usable = os.sched_getaffinity(0)
-    owner: dict[int, str] = {}
+    """Deal out the cores: named ones first, then equal shares of the rest, near the slot's devices where possible.
+
+    A slot around others has their cores. Slots within one whose cores are named share those.
+    """
+    _refuse_shared_cores(drafts)
+    named = {cpu for draft in drafts for cpu in draft.cpus}
+    shares = {draft.name: draft.cpus for draft in drafts if draft.cpus}
+    sharing: dict[str | None, list[_Draft]] = {}
     for draft in drafts:
+        if not draft.cpus and not _within(draft, drafts):
+            homes = [outer for outer in drafts if outer.cpus and draft in _within(outer, drafts)]
+            home = min(homes, key=lambda outer: len(outer.devices), default=None)
+            sharing.setdefault(None if home is None else home.name, []).append(draft)
+    by_name = {draft.name: draft for draft in drafts}
+    for name, group in sharing.items():
+        if name is None:
+            pool = [cpu for cpu in cpus if cpu not in named]
+        else:
+            taken = {cpu for inner in _within(by_name[name], drafts) for cpu in inner.cpus}
+            pool = [cpu for cpu in by_name[name].cpus if cpu not in taken]
+        shares |= _deal(group, pool)
+    for draft in drafts:
+        if draft.name not in shares:
+            inside = (shares.get(inner.name, ()) for inner in _within(draft, drafts))
+            shares[draft.name] = tuple(sorted(set().union(*inside)))
+    return tuple(
+        Slot(
+            name=draft.name,
+            gpu_type=draft.gpu_type.name,
+            devices=draft.devices,
+            cpus=shares[draft.name],
+            numa_node=draft.numa_node,
+        )
+        for draft in drafts
+    )
+
+
+def _within(outer: _Draft, drafts: Sequence[_Draft]) -> list[_Draft]:
+    """The slots whose devices lie within another's; of two with the same devices the later one is the outer."""
+    position = drafts.index(outer)
+    return [
+        draft
+        for number, draft in enumerate(drafts)
+        if draft.uuids and (draft.uuids < outer.uuids or (draft.uuids == outer.uuids and number < position))
+    ]
+
+
+def _refuse_shared_cores(drafts: Sequence[_Draft]) -> None:
+    usable = os.sched_getaffinity(0)
+    for position, draft in enumerate(drafts):
         for cpu in draft.cpus:
             if cpu not in usable:
                 raise ConfigError(f"slot {draft.name}: core {cpu} is not available, found {sorted(usable)}")
-            if cpu in owner:
+        for other in drafts[:position]:
+            shared = set(draft.cpus) & set(other.cpus)
+            if shared and not draft.uuids & other.uuids:
                 raise ConfigError(
-                    f"core {cpu} is in slots {owner[cpu]} and {draft.name}; runs that share a core time each other"
+                    f"core {min(shared)} is in slots {other.name} and {draft.name}; runs that share a core time each "
+                    "other"
                 )
-            owner[cpu] = draft.name
-            if cpu in free:
-                free.remove(cpu)
-    sharing = [draft for draft in drafts if not draft.cpus]
+
+
+def _deal(sharing: Sequence[_Draft], pool: Sequence[int]) -> dict[str, tuple[int, ...]]:
+    free = list(pool)
     if len(sharing) > len(free):
         raise ConfigError(
             f"{len(sharing)} slots share {len(free)} cores, expected at least one core each: "
@@ -215,16 +284,7 @@ def _with_cpus(drafts: Sequence[_Draft], cpus: Sequence[int]) -> tuple[Slot, ...
         near = _cpus_of_node(draft.numa_node)
         free.sort(key=lambda cpu, near=near: (cpu not in near, cpu))  # type: ignore[misc]  # mypy: default in lambda
         shares[draft.name], free = tuple(sorted(free[:size])), free[size:]
-    return tuple(
-        Slot(
-            name=draft.name,
-            gpu_type=draft.gpu_type.name,
-            devices=draft.devices,
-            cpus=draft.cpus or shares[draft.name],
-            numa_node=draft.numa_node,
-        )
-        for draft in drafts
-    )
+    return shares
 
 
 def _cpus_of_node(node: int | None) -> frozenset[int]:

@@ -80,6 +80,8 @@ class Job:
     max_attempts: int
     created_at: datetime
     started_at: datetime
+    #: A slot of this host that has just failed it, to be avoided if there is another.
+    avoid_slot: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +108,11 @@ class Slot:
     #: Logical CPU numbers for the container's cpuset; never empty.
     cpus: tuple[int, ...]
     numa_node: int | None = None
+
+    def excludes(self, other: Slot) -> bool:
+        """Whether the two cannot run at the same time: they share a device or a core."""
+        mine = {device.uuid for device in self.devices}
+        return not (mine.isdisjoint(device.uuid for device in other.devices) and set(self.cpus).isdisjoint(other.cpus))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -75,7 +75,7 @@ def test_settings_are_replaced_whole(load: Callable[..., Config]) -> None:
 def test_the_documented_files_load(load: Callable[..., Config]) -> None:
     """Every example of the page is a configuration."""
     blocks = re.findall(r"^```toml\n(.*?)```", DOC.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     for block in blocks:
         assert load(block).database_url == "postgresql://runner@db.example/kernelbot"
 
