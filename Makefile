@@ -27,7 +27,8 @@ format: setup ## let ruff format and fix what it can
 	@$(PY) -m ruff format .
 	@$(PY) -m ruff check --fix .
 
-bench: setup ## the benchmarks; each prints its figures, beside what it compares itself with
+bench: ## the benchmarks; each prints its figures, beside what it compares itself with
+	@.ci/setup bench
 	@$(STACK) run -- $(PY) -m tests.benchmarks $(ARGS)
 
 up: setup ## PostgreSQL, engine and one daemon in the background, for development

@@ -1,4 +1,7 @@
-"""`make bench`: every benchmark, or the ones named, e.g. `make bench ARGS=turnaround`."""
+"""`make bench`: every benchmark, or the ones named, e.g. `make bench ARGS=turnaround`.
+
+A benchmark that is a package has parts, which can be named alone: `make bench ARGS="queue.pickup queue.idle"`.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,33 @@ from pathlib import Path
 
 def main(names: list[str]) -> int:
     """Run the benchmarks; each module's `main` prints its figures."""
-    known = sorted(
-        module.name for module in pkgutil.iter_modules([str(Path(__file__).parent)]) if not module.name.startswith("_")
-    )
-    unknown = set(names) - set(known)
-    if unknown:
-        print(f"no such benchmark: {', '.join(sorted(unknown))}; there are {', '.join(known)}", file=sys.stderr)
-        return 2
-    for name in names or known:
-        print(f"== {name}", flush=True)
-        importlib.import_module(f"tests.benchmarks.{name}").main()
+    known = {
+        module.name: module.ispkg
+        for module in pkgutil.iter_modules([str(Path(__file__).parent)])
+        if not module.name.startswith("_")
+    }
+    chosen: dict[str, list[str]] = {}
+    for name in names or sorted(known):
+        benchmark, _, part = name.partition(".")
+        if benchmark not in known or (part and part not in _parts(benchmark)):
+            there = [name for benchmark in sorted(known) for name in (benchmark, *_full(benchmark))]
+            print(f"no such benchmark: {name}; there are {', '.join(there)}", file=sys.stderr)
+            return 2
+        chosen.setdefault(benchmark, []).extend([part] if part else _parts(benchmark))
+    for benchmark, parts in chosen.items():
+        print(f"== {benchmark}", flush=True)
+        run = importlib.import_module(f"tests.benchmarks.{benchmark}").main
+        run(parts) if known[benchmark] else run()
     return 0
+
+
+def _parts(benchmark: str) -> list[str]:
+    """The parts of a benchmark, in the order they run; none if it is one piece."""
+    return list(getattr(importlib.import_module(f"tests.benchmarks.{benchmark}"), "PARTS", ()))
+
+
+def _full(benchmark: str) -> list[str]:
+    return [f"{benchmark}.{part}" for part in _parts(benchmark)]
 
 
 if __name__ == "__main__":

@@ -1,0 +1,93 @@
+"""How long a job waits for an idle worker: from asking for its commit to the moment a worker has it in hand.
+
+The worker is a process of its own, at rest; the three queues take turns. Unannounced: nothing is heard of NOTIFY, so
+that only polling finds the job.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Final
+
+import psycopg
+
+from tests.benchmarks.queue import ours
+from tests.benchmarks.queue.contenders import Contender, contender, peers
+from tests.benchmarks.queue.figures import Figure, latencies
+from tests.benchmarks.queue.server import Server
+from tests.benchmarks.queue.worker import Worker
+
+ROUNDS: Final = 3
+WARM_UP: Final = 10
+SAMPLES: Final = 150
+SLOTS: Final = 8
+UNANNOUNCED_ROUNDS: Final = 16
+
+
+def measure(server: Server) -> list[Figure]:
+    """Announced and unannounced pickup."""
+    sides = [
+        contender("ours", slots=SLOTS),
+        *(contender(name, **PEER_OPTIONS[name]) for name in peers()),
+    ]
+    samples_ms: dict[str, list[float]] = {side.name: [] for side in sides}
+    urls = {side.name: server.database(side.name) for side in sides}
+    for side in sides:
+        side.side.install(urls[side.name])
+    for number in range(ROUNDS):
+        for side in sides:
+            samples_ms[side.name] += _announced(side, urls[side.name], seed=number)
+    mine = samples_ms.pop("ours")
+    return [
+        *latencies("pickup by an idle host", mine, samples_ms, p50_ms=10, p99_ms=50),
+        *latencies("pickup without NOTIFY", _unannounced(server), p99_ms=2000),
+    ]
+
+
+PEER_OPTIONS: Final[dict[str, dict[str, object]]] = {"procrastinate": {"slots": SLOTS}, "pgqueuer": {"batch": 10}}
+
+
+def _announced(side: Contender, url: str, *, seed: int) -> list[float]:
+    pause = random.Random(seed)  # noqa: S311 - spreads the submissions over the worker's own rhythm
+    asked_ns: dict[int, int] = {}
+    with Worker(side.module, url=url, **side.options) as worker, psycopg.connect(url) as connection:
+        worker.wait_ready()
+        time.sleep(2)
+        for number in range(WARM_UP + SAMPLES):
+            key = side.side.insert(connection)
+            now_ns = time.monotonic_ns()
+            connection.commit()
+            if number >= WARM_UP:
+                asked_ns[key] = now_ns
+            time.sleep(pause.uniform(0.06, 0.18))
+        notes = worker.stop()
+    waited_ms = [(note.at_ns - asked_ns[note.key]) / 1e6 for note in notes if note.key in asked_ns]
+    if len(waited_ms) != SAMPLES:
+        raise RuntimeError(f"{side.name}: {SAMPLES} jobs added, {len(waited_ms)} begun")
+    return waited_ms
+
+
+def _unannounced(server: Server) -> list[float]:
+    """Several hosts at once, each alone with its GPU type, so that each round has several samples."""
+    url = server.database("deaf")
+    ours.install(url)
+    pause = random.Random(0)  # noqa: S311 - as above
+    asked_ns: dict[int, int] = {}
+    with (
+        Worker(ours.__name__, url=url, slots=1, hosts=len(ours.TYPES), deaf=True) as worker,
+        psycopg.connect(url) as connection,
+    ):
+        worker.wait_ready()
+        for _ in range(UNANNOUNCED_ROUNDS):
+            time.sleep(pause.uniform(2.5, 4))
+            for gpu_type in ours.TYPES:
+                key = ours.submit(connection, gpu_type=gpu_type)
+                asked_ns[key] = time.monotonic_ns()
+                connection.commit()
+        time.sleep(4)
+        notes = worker.stop()
+    waited_ms = [(note.at_ns - asked_ns[note.key]) / 1e6 for note in notes]
+    if len(waited_ms) != len(asked_ns):
+        raise RuntimeError(f"{len(asked_ns)} jobs added, {len(waited_ms)} begun")
+    return waited_ms
