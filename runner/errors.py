@@ -11,6 +11,7 @@
     ├── CancelledByRequest     the evaluation stopped because its cancel event was set: the caller knows why
     └── InfrastructureError    our fault: verdict `internal_error`, the job is retried
         ├── DatabaseUnavailableError
+        ├── HostNameTakenError         another daemon goes by this host's name
         ├── EngineUnavailableError     (from sandbox.errors, re-raised at the evaluate layer)
         └── EvaluationError    the container or harness broke in a way the submission cannot cause
 
@@ -70,6 +71,10 @@ class InfrastructureError(KernelRunnerError):
 
 class DatabaseUnavailableError(InfrastructureError):
     """PostgreSQL cannot be reached or went away."""
+
+
+class HostNameTakenError(InfrastructureError):
+    """Another daemon, alive, goes by this host's name."""
 
 
 class EngineUnavailableError(InfrastructureError):

@@ -175,6 +175,8 @@ class Daemon:
                     }
                     for slot in self._slots
                 ],
+                instance=self._config.host_name,
+                gpu_types=sorted(self._offer(self._workers)),
             )
         )
 
@@ -232,12 +234,15 @@ class Daemon:
         if time.monotonic() >= self._reclaim_at_s:
             reclaimed = store.reclaim()
             if reclaimed:
-                _log.warning("leases had expired: jobs are queued again", count=reclaimed)
+                _log.warning("leases had expired: jobs are queued again", count=len(reclaimed))
             self._reclaim_at_s = time.monotonic() + jittered_s(self._config.lease_s / 3)
-        while (free := self._free()) and (
-            job := store.claim(host=self._config.host_name, slots=self._offer(free), lease_s=self._config.lease_s)
-        ):
-            self._assign(job, free)
+        while free := self._free():
+            claims = store.claim(
+                host=self._config.host_name, slots=self._offer(free), lease_s=self._config.lease_s, at_most=1
+            )
+            if not claims.jobs:
+                break
+            self._assign(claims.jobs[0], free)
 
     def _free(self) -> list[SlotWorker]:
         return [worker for worker in self._workers if not worker.busy]

@@ -143,7 +143,7 @@ class SlotWorker:
         error = mask_password(error)
         return _Settlement(
             what="job failed, our fault",
-            write=lambda store: store.fail(job, error=error, report={"slot": self.slot.name}),
+            write=lambda store: store.fail(job, error=error, report={"slot": self.slot.name}, slot=self.slot.name),
         )
 
     def _stopped(self, lease: Lease) -> _Settlement | None:

@@ -6,20 +6,25 @@ hand out. The rules of the queue (locks, fencing, final status) live in `queries
 
 from runner.errors import BoardError, SchemaDriftError
 from runner.store.migrate import migrate, roles_sql
+from runner.store.pacer import ConnectPacer
 from runner.store.records import (
     ArtifactLine,
     BoardLine,
     BoardView,
+    Claims,
     Completion,
+    Ended,
     GpuTypeLine,
     HostLine,
     HostRecord,
     JobView,
     LeaseState,
     RankingLine,
+    Reclaimed,
     RunView,
     StatusLine,
     SubmissionView,
+    Wakeup,
 )
 from runner.store.store import Store
 
@@ -28,18 +33,23 @@ __all__ = [
     "BoardError",
     "BoardLine",
     "BoardView",
+    "Claims",
     "Completion",
+    "ConnectPacer",
+    "Ended",
     "GpuTypeLine",
     "HostLine",
     "HostRecord",
     "JobView",
     "LeaseState",
     "RankingLine",
+    "Reclaimed",
     "RunView",
     "SchemaDriftError",
     "StatusLine",
     "Store",
     "SubmissionView",
+    "Wakeup",
     "migrate",
     "roles_sql",
 ]

@@ -12,7 +12,7 @@ WITH heads AS MATERIALIZED (
         SELECT q.priority, q.id
         FROM runner.job q
         WHERE q.state = 'queued' AND q.gpu_type = t.gpu_type AND (q.not_before IS NULL OR q.not_before <= now())
-        ORDER BY q.priority DESC, q.id
+        ORDER BY q.priority DESC, q.turn, q.id
         LIMIT 1
     ) AS best
     ORDER BY best.priority DESC, best.id
@@ -24,7 +24,7 @@ WITH heads AS MATERIALIZED (
         FROM runner.job q
         WHERE q.state = 'queued' AND q.gpu_type = heads.gpu_type AND NOT q.cancel_requested
           AND (q.not_before IS NULL OR q.not_before <= now())
-        ORDER BY q.priority DESC, q.id
+        ORDER BY q.priority DESC, q.turn, q.id
         LIMIT 1
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS j
@@ -39,7 +39,8 @@ WITH heads AS MATERIALIZED (
     RETURNING j.*
 )
 SELECT c.id, c.attempt, c.submission_id, l.name AS leaderboard, c.gpu_type, c.mode, c.secret, s.user_id, s.file_name,
-       f.code, l.task, b.extra, l.secret_seed, c.failures, c.max_attempts, c.created_at, c.started_at
+       f.code, l.task, b.extra, l.secret_seed, c.failures, c.max_attempts, c.created_at, c.started_at,
+       CASE WHEN c.avoid_host = %(host)s THEN c.avoid_slot END AS avoid_slot
 FROM claimed c
 JOIN leaderboard.submission s ON s.id = c.submission_id
 JOIN leaderboard.code_files f ON f.id = s.code_id
@@ -52,13 +53,39 @@ INSERT INTO leaderboard.submission_job_status (submission_id, status, last_heart
 VALUES (%(submission_id)s, 'running', now())
 ON CONFLICT (submission_id) DO UPDATE SET status = EXCLUDED.status, last_heartbeat = EXCLUDED.last_heartbeat
 
--- name: notify_event
--- Tells frontends; at most one event in a transaction.
-SELECT pg_notify('runner_events', %(payload)s)
+-- name: notify
+-- One notification, of which nobody needs to hear after a power cut.
+SELECT set_config('synchronous_commit', 'off', true), pg_notify(%(channel)s::text, %(payload)s::text)
 
--- name: notify_queue
--- Wakes the daemons that serve these GPU types.
-SELECT pg_notify('runner_queue', %(gpu_types)s)
+-- name: claim_flags
+-- How a host stands, and whether any lease has run out.
+SELECT coalesce(h.draining, false) AS draining, h.drain_reason, h.name IS NOT NULL AND h.stopped_at IS NULL AS registered,
+       EXISTS (SELECT FROM runner.job j WHERE j.state = 'running' AND j.lease_expires_at < now()) AS overdue
+FROM (SELECT %(host)s::text AS name) asked LEFT JOIN runner.host h ON h.name = asked.name
+
+-- name: held_jobs
+-- What runs in the name of a host.
+SELECT id, submission_id, attempt FROM runner.job WHERE state = 'running' AND lease_owner = %(host)s ORDER BY submission_id, id
+
+-- name: reserve
+-- Keeps devices free for the first job that is due and that no other live host has reserved.
+WITH urgent AS MATERIALIZED (
+    SELECT coalesce(max(s.priority), 2147483647) AS above
+    FROM runner.job s WHERE s.state = 'queued' AND s.gpu_type = ANY (%(smaller)s::text[])
+), due AS MATERIALIZED (
+    SELECT q.id FROM runner.job q, urgent
+    WHERE q.state = 'queued' AND q.gpu_type = ANY (%(gpu_types)s::text[])
+      AND (q.not_before IS NULL OR q.not_before <= now())
+      AND (q.reserved_by = %(host)s OR q.priority > urgent.above
+           OR q.created_at <= now() - %(waited_s)s * interval '1 second')
+      AND (q.reserved_by IS NULL OR q.reserved_by = %(host)s OR q.reserved_until <= now())
+    ORDER BY q.reserved_by = %(host)s DESC NULLS LAST, q.priority DESC, q.turn, q.id
+    LIMIT 1
+    FOR NO KEY UPDATE OF q SKIP LOCKED
+)
+UPDATE runner.job j SET reserved_by = %(host)s, reserved_until = now() + %(hold_s)s * interval '1 second'
+FROM due WHERE j.id = due.id
+RETURNING j.gpu_type
 
 -- name: heartbeat
 -- Renews the leases that are still ours and says which are not.
@@ -143,7 +170,7 @@ SELECT runner.settle(%(submission_id)s) AS done
 -- name: fail_job
 -- An infrastructure failure: back to the queue after a pause that doubles, or the end.
 UPDATE runner.job
-SET failures = failures + 1, error = %(error)s, report = %(report)s, lease_owner = NULL, lease_expires_at = NULL,
+SET failures = failures + 1, slot = %(slot)s, error = %(error)s, report = %(report)s, lease_owner = NULL, lease_expires_at = NULL,
     progress = NULL,
     state = CASE WHEN cancel_requested THEN 'cancelled' WHEN failures + 1 < max_attempts THEN 'queued' ELSE 'done' END,
     verdict = CASE WHEN NOT cancel_requested AND failures + 1 >= max_attempts THEN 'internal_error' END,
@@ -151,7 +178,7 @@ SET failures = failures + 1, error = %(error)s, report = %(report)s, lease_owner
     not_before = CASE WHEN failures + 1 < max_attempts
         THEN now() + least(%(backoff_s)s * 2 ^ failures, %(backoff_max_s)s) * interval '1 second' END
 WHERE id = %(id)s AND attempt = %(attempt)s AND state = 'running'
-RETURNING state, gpu_type
+RETURNING state, gpu_type, secret
 
 -- name: release_job
 -- Back to the queue at no cost, or cancelled if that was asked for meanwhile.
@@ -160,7 +187,7 @@ SET state = CASE WHEN cancel_requested THEN 'cancelled' ELSE 'queued' END,
     finished_at = CASE WHEN cancel_requested THEN now() END,
     lease_owner = NULL, lease_expires_at = NULL, progress = NULL, error = %(reason)s
 WHERE id = %(id)s AND attempt = %(attempt)s AND state = 'running'
-RETURNING state, gpu_type
+RETURNING state, gpu_type, secret
 
 -- name: cancel_job
 -- A running job has stopped because that was asked for.
@@ -168,7 +195,7 @@ UPDATE runner.job
 SET state = 'cancelled', cancel_requested = true, finished_at = now(), lease_owner = NULL, lease_expires_at = NULL,
     progress = NULL
 WHERE id = %(id)s AND attempt = %(attempt)s AND state = 'running'
-RETURNING state, gpu_type
+RETURNING state, gpu_type, secret
 
 -- name: mark_pending
 -- A submission of which no job runs any more waits again.
@@ -191,19 +218,26 @@ SET reclaims = reclaims + 1, lease_owner = NULL, lease_expires_at = NULL, progre
     finished_at = CASE WHEN cancel_requested OR reclaims + 1 >= %(max_reclaims)s THEN now() END,
     error = format('host %%s did not renew its lease', lease_owner)
 WHERE id = %(id)s AND attempt = %(attempt)s AND state = 'running' AND lease_expires_at < now()
-RETURNING state, gpu_type
+RETURNING state, gpu_type, secret
 
 -- name: register_host
--- A daemon announces itself.
-INSERT INTO runner.host (name, version, slots, draining)
-VALUES (%(name)s, %(version)s, %(slots)s, %(draining)s)
+-- A daemon announces itself, unless another one of that name is alive.
+INSERT INTO runner.host AS h (name, version, slots, instance, gpu_types)
+VALUES (%(name)s, %(version)s, %(slots)s, %(instance)s, %(gpu_types)s)
 ON CONFLICT (name) DO UPDATE
-SET version = EXCLUDED.version, slots = EXCLUDED.slots, draining = EXCLUDED.draining, registered_at = now(),
-    last_seen = now()
+SET version = EXCLUDED.version, slots = EXCLUDED.slots, instance = EXCLUDED.instance, gpu_types = EXCLUDED.gpu_types,
+    registered_at = now(), last_seen = now(), stopped_at = NULL
+WHERE h.instance IS NULL OR h.instance = EXCLUDED.instance OR h.stopped_at IS NOT NULL
+   OR h.last_seen < now() - interval '60 seconds'
+RETURNING name
+
+-- name: host_now
+-- Who goes by a name.
+SELECT instance, extract(epoch FROM now() - last_seen)::float8 AS silent_s FROM runner.host WHERE name = %(name)s
 
 -- name: unregister_host
 -- A daemon says goodbye.
-DELETE FROM runner.host WHERE name = %(name)s
+UPDATE runner.host SET stopped_at = now(), last_seen = now() WHERE name = %(name)s
 
 -- name: sync_gpu_type
 -- What a daemon's registry says of a GPU type; untouched if nothing changed.
@@ -213,9 +247,13 @@ ON CONFLICT (name) DO UPDATE
 SET vendor = EXCLUDED.vendor, aliases = EXCLUDED.aliases, description = EXCLUDED.description, synced_at = now()
 WHERE (g.vendor, g.aliases, g.description) IS DISTINCT FROM (EXCLUDED.vendor, EXCLUDED.aliases, EXCLUDED.description)
 
--- name: listen
+-- name: listen_queue
 -- Subscribes to the queue's wake-ups.
 LISTEN runner_queue
+
+-- name: listen_hosts
+-- Subscribes to calls to single hosts.
+LISTEN runner_hosts
 
 -- name: submit
 -- The one way in.
@@ -295,7 +333,7 @@ ORDER BY v.gpu_type, rank
 
 -- name: hosts
 -- The daemons and what they hold.
-SELECT h.name, h.version, h.slots, h.draining, h.registered_at, h.last_seen,
+SELECT h.name, h.version, h.slots, h.gpu_types, h.draining, h.drain_reason, h.registered_at, h.last_seen, h.stopped_at,
        extract(epoch FROM now() - h.last_seen)::float8 AS silent_s,
        (SELECT count(*) FROM runner.job j WHERE j.state = 'running' AND j.lease_owner = h.name) AS running
 FROM runner.host h ORDER BY h.name

@@ -9,7 +9,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from runner.model import JobState, Json, Mode, Verdict
+from runner.model import Job, JobState, Json, Mode, Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claims:
+    """What a claim brought, and how the host stands."""
+
+    #: All of one GPU type, best first.
+    jobs: tuple[Job, ...]
+    #: The host shall finish what runs and claims nothing.
+    draining: bool
+    drain_reason: str | None
+    #: The host's row is there and does not say that it has stopped.
+    registered: bool
+    #: Some lease, of any host, has run out: reclaim.
+    overdue: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +36,40 @@ class LeaseState:
     #: False: another attempt has it, or it is over; stop working on it.
     ours: bool
     cancel_requested: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reclaimed:
+    """A job whose lease had expired."""
+
+    job_id: int
+    submission_id: int
+    gpu_type: str
+    secret: bool
+    #: Queued again, or over.
+    state: JobState
+    submission_done: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """What became of a job whose attempt ended without a result."""
+
+    #: Queued again, or over.
+    state: JobState
+    submission_done: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wakeup:
+    """Why daemons should look at the queue now."""
+
+    #: GPU types for which there may be work.
+    gpu_types: frozenset[str] = frozenset()
+    #: Hosts of which something is wanted: a running job is to stop, or they are to drain or not to drain any more.
+    hosts: frozenset[str] = frozenset()
+    #: Whoever listens should look, whatever the rest says.
+    everybody: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +88,10 @@ class HostRecord:
     version: str
     #: One object per slot: {"name", "gpu_type", "devices": [uuid, ...], "cpus": [number, ...]}.
     slots: Sequence[Json]
-    draining: bool = False
+    #: Identity of the daemon's state directory: two daemons must not go by one name.
+    instance: str
+    #: Every name, aliases included, that a job may use for one of the slots.
+    gpu_types: Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +108,11 @@ class HostLine:
     silent_s: float
     #: Jobs it holds now.
     running: int
+    #: Every name, aliases included, that a job may use for one of its slots.
+    gpu_types: tuple[str, ...] = ()
+    drain_reason: str | None = None
+    #: When it said goodbye; None while it serves, or if it died.
+    stopped_at: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -57,14 +57,15 @@ def serve(database_url: str) -> Iterator[Serve]:
     def work(decide: Callable[[Job], Verdict | None]) -> None:
         store = Store(database_url, application_name="test daemon")
         while not stop.is_set():
-            job = store.claim(host="h", slots={"CPU": 1}, lease_s=60.0)
-            if job is None:
+            claims = store.claim(host="h", slots={"CPU": 1}, lease_s=60.0)
+            if not claims.jobs:
                 stop.wait(0.02)
                 continue
+            (job,) = claims.jobs
             store.progress(job, Progress(phase="test", done=1, total=2))
             verdict = decide(job)
             if verdict is None:
-                store.fail(job, error="the engine went away", report=None)
+                store.fail(job, error="the engine went away", report=None, slot="cpu0")
             else:
                 store.complete(job, _result(job, verdict))
         store.close()

@@ -12,7 +12,7 @@ import pytest
 from psycopg.rows import dict_row
 
 from runner.model import Job, JobResult, RunRecord, Verdict
-from runner.store import Store
+from runner.store import HostRecord, Store
 
 TASK: dict[str, Any] = {
     "files": {"submission.py": "@SUBMISSION@", "eval.py": "print()"},
@@ -83,9 +83,26 @@ class Bench:
 
     def claim(self, *gpus: str, host: str = "host-a", lease_s: float = 60) -> Job:
         """The next job."""
-        job = self.store.claim(host=host, slots=dict.fromkeys(gpus or ("CPU",), 1), lease_s=lease_s)
-        assert job is not None, "nothing to claim"
+        claims = self.store.claim(host=host, slots=dict.fromkeys(gpus or ("CPU",), 1), lease_s=lease_s)
+        assert claims.jobs, "nothing to claim"
+        (job,) = claims.jobs
         return job
+
+    def idle(self, *gpus: str, host: str = "host-a") -> bool:
+        """Whether there is nothing to claim."""
+        return not self.store.claim(host=host, slots=dict.fromkeys(gpus or ("CPU",), 1), lease_s=60).jobs
+
+    def register(self, name: str, *gpus: str, instance: str | None = None, **changes: object) -> None:
+        """A daemon that announces itself; its identity is its name unless said otherwise."""
+        settings: dict[str, Any] = {
+            "name": name,
+            "version": "1",
+            "slots": [{"gpu_type": gpu} for gpu in gpus or ("CPU",)],
+            "instance": instance or name,
+            "gpu_types": gpus or ("CPU",),
+            **changes,
+        }
+        self.store.register_host(HostRecord(**settings))
 
     def other(self) -> Store:
         """A second store, for another thread."""
@@ -149,7 +166,8 @@ def finish(bench: Bench) -> Callable[..., None]:
     """Claims and completes jobs of one GPU type until none waits."""
 
     def run(*gpus: str, score_s: float = 2.5e-6, public: bool = True, secret: bool = True) -> None:
-        while job := bench.store.claim(host="host-a", slots=dict.fromkeys(gpus or ("CPU",), 1), lease_s=60):
+        while claimed := bench.store.claim(host="host-a", slots=dict.fromkeys(gpus or ("CPU",), 1), lease_s=60).jobs:
+            (job,) = claimed
             passed = secret if job.secret else public
             outcome = (
                 ranked(job, score_s, passed=passed)

@@ -17,7 +17,15 @@ from psycopg.rows import tuple_row
 from runner.errors import ConfigError, DatabaseUnavailableError, SchemaDriftError
 from runner.store import Store, migrate, roles_sql
 
-VERSIONS = ("0001_leaderboard", "0002_queue", "0003_functions", "0004_views", "0005_fairness", "0006_claims", "0007_again")
+VERSIONS = (
+    "0001_leaderboard",
+    "0002_queue",
+    "0003_functions",
+    "0004_views",
+    "0005_fairness",
+    "0006_claims",
+    "0007_again",
+)
 
 INT, BIG, TEXT, BOOL, JSON = "integer", "bigint", "text", "boolean", "jsonb"
 TIME, PLAIN_TIME, SHORT = "timestamp with time zone", "timestamp without time zone", "character varying(255)"

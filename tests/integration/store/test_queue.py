@@ -15,8 +15,8 @@ import pytest
 
 from runner.errors import DatabaseUnavailableError, NotFoundError, StaleAttemptError
 from runner.model import Artifact, JobState, Mode, Progress, Verdict
-from runner.store import HostRecord, Store
-from runner.store.store import MAX_RECLAIMS
+from runner.store import Ended, Store, Wakeup
+from runner.store.claims import MAX_RECLAIMS
 from tests.integration.store.conftest import CODE, TASK, Bench, ranked, result, run_record
 from tests.integration.store.test_submit import count, one, together
 
@@ -73,12 +73,11 @@ def test_the_order_is_priority_then_age_and_full_gpu_types_are_passed_over(bench
     urgent = bench.submit(gpu_types=["A100"], priority=3)
     other = bench.submit(gpu_types=["H100"], priority=9)
     claim = bench.store.claim
-    first = claim(host="h", slots={"A100": 1, "H100": 0}, lease_s=9)
-    assert first is not None
+    (first,) = claim(host="h", slots={"A100": 1, "H100": 0}, lease_s=9).jobs
     assert first.submission_id == urgent
     assert [bench.claim("A100", "H100").submission_id for _ in range(3)] == [other, old, new]
-    assert claim(host="h", slots={"A100": 1, "H100": 1}, lease_s=9) is None
-    assert claim(host="h", slots={}, lease_s=9) is None
+    assert not claim(host="h", slots={"A100": 1, "H100": 1}, lease_s=9).jobs
+    assert not claim(host="h", slots={}, lease_s=9).jobs
 
 
 def test_many_claimers_get_each_job_once(bench: Bench) -> None:
@@ -89,8 +88,8 @@ def test_many_claimers_get_each_job_once(bench: Bench) -> None:
 
     def work(store: Store, index: int) -> list[int]:
         got: list[int] = []
-        while job := store.claim(host=f"h{index}", slots={"L4": 1, "A100": 1, "H100": 1}, lease_s=60):
-            got.append(job.id)
+        while jobs := store.claim(host=f"h{index}", slots={"L4": 1, "A100": 1, "H100": 1}, lease_s=60).jobs:
+            got.extend(job.id for job in jobs)
         return got
 
     outcomes = together(6, bench, work)
@@ -115,8 +114,8 @@ def test_the_claim_walks_its_index_however_long_the_queue(bench: Bench, db: Db) 
     submission_id = bench.submit(gpu_types=["H100"])
     db.execute("DROP INDEX runner.job_open_key")
     db.execute(
-        "INSERT INTO runner.job (submission_id, gpu_type, mode, secret, priority)"
-        " SELECT %s, 'A100', 'test', false, 5 FROM generate_series(1, 20000)",
+        "INSERT INTO runner.job (submission_id, user_id, gpu_type, mode, secret, priority)"
+        " SELECT %s, 'u1', 'A100', 'test', false, 5 FROM generate_series(1, 20000)",
         (submission_id,),
     )
     db.execute("ANALYZE runner.job")
@@ -181,7 +180,7 @@ def test_a_stale_attempt_writes_nothing_but_evidence(bench: Bench, db: Db) -> No
     bench.board()
     submission_id = bench.submit()
     old = bench.claim(lease_s=-1)
-    assert bench.store.reclaim() == 1
+    assert len(bench.store.reclaim()) == 1
     new = bench.claim(host="host-b")
     assert (new.id, new.attempt) == (old.id, 2)
     wrong = result(Verdict.WRONG_ANSWER, run_record(passed=False))
@@ -193,13 +192,12 @@ def test_a_stale_attempt_writes_nothing_but_evidence(bench: Bench, db: Db) -> No
     evidence = one(db, "SELECT * FROM runner.stale_result")
     assert (evidence["job_id"], evidence["attempt"], evidence["verdict"]) == (old.id, 1, "wrong_answer")
     assert evidence["result"]["runs"][0]["passed"] is False
-    for refused in (
-        lambda: bench.store.fail(old, error="x", report=None),
-        lambda: bench.store.release(old, reason="x"),
-        lambda: bench.store.cancelled(old),
-    ):
-        with pytest.raises(StaleAttemptError):
-            refused()
+    with pytest.raises(StaleAttemptError):
+        bench.store.fail(old, error="x", report=None, slot="cpu0")
+    with pytest.raises(StaleAttemptError):
+        bench.store.release(old, reason="x")
+    with pytest.raises(StaleAttemptError):
+        bench.store.cancelled(old)
     bench.store.progress(old, Progress(phase="test", done=1, total=2))
     assert one(db, "SELECT progress FROM runner.job")["progress"] is None
     bench.store.complete(new, result(Verdict.ACCEPTED, run_record()))
@@ -295,13 +293,15 @@ def test_failures_are_retried_with_a_pause_and_end_as_internal_error(bench: Benc
     for attempt in (1, 2):
         job = bench.claim()
         assert (job.attempt, job.failures) == (attempt, attempt - 1)
-        assert bench.store.fail(job, error="engine went away\x00", report={"step": "start"})
-        assert bench.store.claim(host="h", slots={"CPU": 1}, lease_s=9) is None
+        ended = bench.store.fail(job, error="engine went away\x00", report={"step": "start"}, slot="cpu0")
+        assert ended == Ended(state=JobState.QUEUED, submission_done=False)
+        assert bench.idle()
         pauses.append(one(db, "SELECT extract(epoch FROM not_before - now()) AS s FROM runner.job")["s"])
         assert words(db, submission_id)[2] == "pending"
-        db.execute("UPDATE runner.job SET not_before = now()")
+        db.execute("UPDATE runner.job SET not_before = now(), avoid_until = now()")
     assert 0 < pauses[0] <= 5 < pauses[1] <= 10
-    assert not bench.store.fail(bench.claim(), error="engine went away", report=None)
+    ended = bench.store.fail(bench.claim(), error="engine went away", report=None, slot="cpu0")
+    assert ended == Ended(state=JobState.DONE, submission_done=True)
     view = bench.store.submission(submission_id)
     assert (view.state, view.verdict) == (JobState.DONE, Verdict.INTERNAL_ERROR)
     assert view.jobs[0].error == "engine went away"
@@ -309,13 +309,11 @@ def test_failures_are_retried_with_a_pause_and_end_as_internal_error(bench: Benc
 
 
 def test_a_released_job_costs_nothing(bench: Bench, db: Db) -> None:
-    """A drain puts the job back at once, without a failure, and wakes other daemons."""
+    """A drain puts the job back at once, without a failure."""
     bench.board()
     submission_id = bench.submit()
     job = bench.claim()
-    db.execute("LISTEN runner_queue")
     bench.store.release(job, reason="draining")
-    assert [note.payload for note in list(db.notifies(timeout=0.5))] == ["CPU"]
     assert words(db, submission_id)[2] == "pending"
     again = bench.claim(host="host-b")
     assert (again.id, again.attempt, again.failures) == (job.id, 2, 0)
@@ -324,7 +322,7 @@ def test_a_released_job_costs_nothing(bench: Bench, db: Db) -> None:
 def test_a_heartbeat_renews_what_is_ours_and_names_what_is_not(bench: Bench, db: Db) -> None:
     """Lease, KernelBot's heartbeat and the host's last_seen move; a foreign or ended attempt is told."""
     bench.board()
-    bench.store.register_host(host=HostRecord(name="host-a", version="1", slots=[{"gpu_type": "CPU"}]))
+    bench.register("host-a")
     db.execute("UPDATE runner.host SET last_seen = now() - interval '1 hour'")
     for _ in range(3):
         bench.submit()
@@ -349,8 +347,10 @@ def test_a_heartbeat_renews_what_is_ours_and_names_what_is_not(bench: Bench, db:
     assert (host.name, host.running, host.slots) == ("host-a", 2, [{"gpu_type": "CPU"}])
     assert host.silent_s < 60
     assert list(bench.store.heartbeat(host="host-a", lease_s=600, held=[])) == []
+    assert host.stopped_at is None
     bench.store.unregister_host("host-a")
-    assert list(bench.store.hosts()) == []
+    (host,) = bench.store.hosts()
+    assert host.stopped_at is not None
 
 
 def test_an_expired_lease_goes_back_until_that_happens_too_often(bench: Bench, db: Db) -> None:
@@ -358,10 +358,10 @@ def test_an_expired_lease_goes_back_until_that_happens_too_often(bench: Bench, d
     bench.board()
     submission_id = bench.submit()
     bench.claim(lease_s=600)
-    assert bench.store.reclaim() == 0
+    assert not bench.store.reclaim()
     db.execute("UPDATE runner.job SET lease_expires_at = now() - interval '1 second'")
     for number in range(1, MAX_RECLAIMS + 1):
-        assert bench.store.reclaim() == 1
+        assert len(bench.store.reclaim()) == 1
         if number < MAX_RECLAIMS:
             job = bench.claim(lease_s=-1)
             assert (job.attempt, job.failures) == (number + 1, 0)
@@ -407,11 +407,12 @@ def test_a_job_asked_to_stop_is_never_queued_again(bench: Bench, db: Db, end: st
     job = bench.claim(lease_s=-1)
     bench.store.cancel(submission_id)
     if end == "fail":
-        assert not bench.store.fail(job, error="x", report=None)
+        ended = bench.store.fail(job, error="x", report=None, slot="cpu0")
+        assert ended == Ended(state=JobState.CANCELLED, submission_done=True)
     elif end == "release":
         bench.store.release(job, reason="x")
     else:
-        assert bench.store.reclaim() == 1
+        assert len(bench.store.reclaim()) == 1
     assert bench.store.submission(submission_id).state is JobState.CANCELLED
     assert words(db, submission_id)[2:] == ("failed", "cancelled")
 
@@ -422,7 +423,7 @@ def test_a_waiting_submission_that_is_cancelled_is_over_at_once(bench: Bench, db
     submission_id = bench.submit()
     assert bench.store.cancel(submission_id) == 1
     assert words(db, submission_id) == (True, "active", "failed", "cancelled")
-    assert bench.store.claim(host="h", slots={"CPU": 1}, lease_s=9) is None
+    assert bench.idle()
 
 
 def test_no_text_of_a_submission_can_lose_its_result(bench: Bench, db: Db) -> None:
@@ -444,46 +445,67 @@ def test_no_text_of_a_submission_can_lose_its_result(bench: Bench, db: Db) -> No
     assert view.artifacts[0].name == clean
 
 
-def test_events_tell_frontends_what_happens_but_not_a_secret_twins_progress(bench: Bench, db: Db) -> None:
-    """Claim, progress and end of the public job are announced; of the secret one only claim and end."""
+def test_only_progress_and_what_is_announced_is_notified(bench: Bench, db: Db) -> None:
+    """Claims and results send nothing themselves; a secret twin's progress is told to nobody."""
     bench.board()
     bench.submit(mode="leaderboard")
-    db.execute("LISTEN runner_events")
+    for channel in ("runner_events", "runner_queue", "runner_hosts"):
+        db.execute(f"LISTEN {channel}".encode())
     public, secret = bench.claim(), bench.claim()
     for job in (public, secret):
         bench.store.progress(job, Progress(phase="test", done=1, total=3))
     line = bench.store.queue(limit=1)[0]
     assert line.progress == ({"phase": "test", "done": 1, "total": 3, "gpu_type": "CPU"},)
-    for job in (public, secret):
-        bench.store.complete(job, ranked(job))
-    events = [json.loads(note.payload) for note in list(db.notifies(timeout=0.5))]
-    assert [(event["event"], event["secret"]) for event in events] == [
-        ("claimed", False),
-        ("claimed", True),
-        ("progress", False),
-        ("done", False),
-        ("done", True),
+    bench.store.release(public, reason="x")
+    bench.store.fail(bench.claim(), error="x", report=None, slot="cpu0")
+    bench.store.complete(secret, ranked(secret))
+    bench.store.announce(events=[{"event": "one"}, {"event": "two"}], wake=["H100", "CPU", "CPU"])
+    bench.store.announce(wake=["x" * 9000])
+    heard = [(note.channel, note.payload) for note in list(db.notifies(timeout=0.5))]
+    assert json.loads(heard[0][1]) == {
+        "event": "progress",
+        "submission_id": public.submission_id,
+        "job_id": public.id,
+        "gpu_type": "CPU",
+        "secret": False,
+        "phase": "test",
+        "done": 1,
+        "total": 3,
+    }
+    assert heard[1:] == [
+        ("runner_events", '{"event": "one"}'),
+        ("runner_events", '{"event": "two"}'),
+        ("runner_queue", "CPU,H100"),
+        ("runner_queue", ""),
     ]
-    assert [event["submission_done"] for event in events[3:]] == [False, True]
 
 
-def test_listen_hears_a_submission_and_the_stop_event(bench: Bench) -> None:
+def test_listen_hears_everything_that_is_pending_and_the_stop_event(bench: Bench, db: Db) -> None:
     """The first call says that something may have been missed; then only notifications wake it; stop ends it."""
     bench.board()
     stop = threading.Event()
-    assert bench.store.listen(stop=stop, timeout_s=5)
-    assert not bench.store.listen(stop=stop, timeout_s=0.01)
+    assert bench.store.listen(stop=stop, timeout_s=5) == Wakeup(everybody=True)
+    assert bench.store.listen(stop=stop, timeout_s=0.01) is None
     bench.submit()
-    assert bench.store.listen(stop=stop, timeout_s=60)
+    with db.transaction():
+        db.execute("NOTIFY runner_hosts, 'host-a,host-b'")
+        db.execute("NOTIFY runner_queue, 'H100'")
+    assert bench.store.listen(stop=stop, timeout_s=60) in (
+        Wakeup(gpu_types=frozenset({"CPU", "H100"}), hosts=frozenset({"host-a", "host-b"})),
+        # What comes from two transactions may come in two reads.
+        Wakeup(gpu_types=frozenset({"CPU"})),
+    )
+    db.execute("NOTIFY runner_hosts")
+    assert bench.store.listen(stop=stop, timeout_s=60) is not None
     stop.set()
-    assert not bench.store.listen(stop=stop, timeout_s=60)
+    assert bench.store.listen(stop=stop, timeout_s=60) is None
 
 
 def test_a_store_comes_back_after_its_connection_was_killed(bench: Bench, db: Db) -> None:
     """The broken call says that the database is unavailable; the next one connects again. LISTEN does as well."""
     bench.board()
     stop = threading.Event()
-    assert bench.store.listen(stop=stop, timeout_s=5)
+    assert bench.store.listen(stop=stop, timeout_s=5) == Wakeup(everybody=True)
     db.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'kernel-runner test%'"
     )
@@ -492,7 +514,7 @@ def test_a_store_comes_back_after_its_connection_was_killed(bench: Bench, db: Db
     with pytest.raises(DatabaseUnavailableError, match="PostgreSQL"):
         bench.store.listen(stop=stop, timeout_s=60)
     assert bench.submit() > 0
-    assert bench.store.listen(stop=stop, timeout_s=5)
+    assert bench.store.listen(stop=stop, timeout_s=5) == Wakeup(everybody=True)
 
 
 def test_a_database_that_is_not_there_is_said_so(tmp_path: Path) -> None:

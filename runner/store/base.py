@@ -1,0 +1,46 @@
+"""What every part of a store stands on: the connection, and small things all of them need.
+
+Called by the other modules of `runner.store` only.
+"""
+
+from __future__ import annotations
+
+from runner.errors import NotFoundError
+from runner.store import queries
+from runner.store.clean import clean_text
+from runner.store.connection import Link, Row
+from runner.store.pacer import ConnectPacer
+
+
+class Base:
+    """The connection of a store. `_listener` is a second one, opened by `listen` only."""
+
+    def __init__(self, dsn: str, *, application_name: str, pacer: ConnectPacer | None = None) -> None:
+        self._link = Link(dsn, application_name=application_name, pacer=pacer)
+        self._listener = Link(dsn, application_name=f"{application_name} listen", pacer=pacer)
+
+    def close(self) -> None:
+        """Close the connections; using the store again opens new ones."""
+        self._link.close()
+        self._listener.close()
+
+    def ping(self) -> None:
+        """A round trip to the database."""
+        self._link.one(queries.PING)
+
+
+def expect(found: Row | None) -> Row:
+    """The row of a statement that always returns one."""
+    if found is None:
+        raise RuntimeError("a statement that always returns a row returned none")
+    return found
+
+
+def text(given: str | None) -> str | None:
+    """A parameter for a text column; None stays NULL."""
+    return None if given is None else clean_text(given)
+
+
+def no_board(name: str) -> NotFoundError:
+    """The error that says that there is no such leaderboard."""
+    return NotFoundError(f"leaderboard {name!r} does not exist; `kernel-runner leaderboard list` shows those that do")

@@ -1,0 +1,175 @@
+"""Leaderboards: made, changed, deleted, listed. Called by the command line and by `make up`, never by a daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+import psycopg
+
+from runner.errors import BoardError
+from runner.model import Json
+from runner.store import queries
+from runner.store.base import Base, no_board
+from runner.store.clean import clean_json, clean_text, to_jsonb
+from runner.store.connection import Row, row, rows
+from runner.store.records import BoardLine, BoardView
+
+#: What may not change under the submissions of a leaderboard without `force`: they would not compare.
+_FROZEN_KEYS: Final = ("files", "config", "lang", "benchmarks")
+
+
+class Boards(Base):
+    """The part of a store that publishes tasks."""
+
+    def create_board(
+        self,
+        *,
+        name: str,
+        deadline: datetime,
+        task: Json,
+        description: str,
+        gpus: Sequence[str],
+        templates: Mapping[str, str],
+        extra: Json | None,
+        creator_id: int = -1,
+        forum_id: int = 0,
+    ) -> int:
+        """Publish a task; returns the leaderboard's id.
+
+        Raises:
+            BoardError: the name is taken or empty, or there is no GPU type.
+        """
+        _check_board(name, deadline, gpus)
+        with self._link.transaction() as connection:
+            parameters = {
+                "name": name,
+                "deadline": deadline,
+                "task": to_jsonb(task),
+                "creator_id": creator_id,
+                "forum_id": forum_id,
+                "description": clean_text(description),
+            }
+            created = row(connection, queries.INSERT_BOARD, parameters)
+            if created is None:
+                raise BoardError(
+                    f"leaderboard {name!r} exists already; update it, delete it first, or choose another name"
+                )
+            _write_board_parts(connection, created["id"], gpus=gpus, templates=templates, extra=extra)
+        return int(created["id"])
+
+    def update_board(
+        self,
+        *,
+        name: str,
+        deadline: datetime,
+        task: Json,
+        description: str,
+        gpus: Sequence[str],
+        templates: Mapping[str, str],
+        extra: Json | None,
+        force: bool = False,
+    ) -> int:
+        """Publish a task anew under an existing name; returns the leaderboard's id.
+
+        Raises:
+            NotFoundError: no such leaderboard.
+            BoardError: there are submissions and what they were measured with would change; `force` does it anyway.
+        """
+        _check_board(name, deadline, gpus)
+        with self._link.transaction() as connection:
+            board = _lock_board(connection, name)
+            new = clean_json(task)
+            changed = [key for key in _FROZEN_KEYS if isinstance(new, dict) and board["task"].get(key) != new.get(key)]
+            if board["submissions"] and changed and not force:
+                raise BoardError(
+                    f"leaderboard {name!r} has {board['submissions']} submissions and {', '.join(changed)} would "
+                    "change: old and new scores would not compare; force the update, or create another leaderboard"
+                )
+            parameters = {
+                "id": board["id"],
+                "deadline": deadline,
+                "task": to_jsonb(task),
+                "description": clean_text(description),
+            }
+            rows(connection, queries.UPDATE_BOARD, parameters)
+            _write_board_parts(connection, board["id"], gpus=gpus, templates=templates, extra=extra)
+        return int(board["id"])
+
+    def delete_board(self, name: str, *, force: bool = False) -> None:
+        """Remove a leaderboard with everything on it.
+
+        Raises:
+            NotFoundError: no such leaderboard.
+            BoardError: it has submissions; `force` removes them too.
+        """
+        with self._link.transaction() as connection:
+            board = _lock_board(connection, name)
+            if board["submissions"] and not force:
+                raise BoardError(
+                    f"leaderboard {name!r} has {board['submissions']} submissions; force the deletion to lose them"
+                )
+            for query in (
+                queries.DELETE_BOARD_RUNS,
+                queries.DELETE_BOARD_SUBMISSIONS,
+                queries.DROP_BOARD_TEMPLATES,
+                queries.DELETE_BOARD,
+            ):
+                rows(connection, query, {"id": board["id"]})
+
+    def boards(self) -> Sequence[BoardLine]:
+        """All leaderboards, open ones first."""
+        return [BoardLine(**{**found, "gpus": tuple(found["gpus"])}) for found in self._link.all(queries.BOARDS)]
+
+    def board(self, name: str) -> BoardView:
+        """A leaderboard with its task.
+
+        Raises:
+            NotFoundError: no such leaderboard.
+        """
+        with self._link.transaction() as connection:
+            found = row(connection, queries.BOARD, {"name": name})
+            if found is None:
+                raise no_board(name)
+            templates = rows(connection, queries.BOARD_TEMPLATES, {"id": found["id"]})
+        return BoardView(
+            **{**found, "gpus": tuple(found["gpus"])},
+            templates={template["lang"]: template["code"] for template in templates},
+        )
+
+
+def _check_board(name: str, deadline: datetime, gpus: Sequence[str]) -> None:
+    if not name.strip() or name != clean_text(name):
+        raise BoardError(f"leaderboard name {name!r}: expected visible text")
+    if deadline.tzinfo is None:
+        raise BoardError(f"leaderboard {name!r}: deadline {deadline} has no time zone; say UTC if you mean it")
+    if not gpus:
+        raise BoardError(f"leaderboard {name!r}: no GPU type; name at least one it is ranked on")
+    if len(set(gpus)) != len(gpus):
+        raise BoardError(f"leaderboard {name!r}: a GPU type is named twice in {', '.join(gpus)}")
+
+
+def _lock_board(connection: psycopg.Connection[Row], name: str) -> Row:
+    board = row(connection, queries.LOCK_BOARD, {"name": name})
+    if board is None:
+        raise no_board(name)
+    return board
+
+
+def _write_board_parts(
+    connection: psycopg.Connection[Row],
+    board_id: int,
+    *,
+    gpus: Sequence[str],
+    templates: Mapping[str, str],
+    extra: Json | None,
+) -> None:
+    rows(connection, queries.DROP_BOARD_GPUS, {"id": board_id, "gpus": list(gpus)})
+    rows(connection, queries.INSERT_BOARD_GPUS, {"id": board_id, "gpus": list(gpus)})
+    rows(connection, queries.DROP_BOARD_TEMPLATES, {"id": board_id})
+    for lang, code in templates.items():
+        parameters = {"id": board_id, "lang": clean_text(lang), "code": clean_text(code)}
+        rows(connection, queries.INSERT_BOARD_TEMPLATE, parameters)
+    harness = None if extra is None else extra.get("harness")
+    rows(connection, queries.SAVE_BOARD_EXTRA, {"id": board_id, "extra": to_jsonb(extra), "harness": harness})

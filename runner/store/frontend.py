@@ -1,0 +1,192 @@
+"""What frontends do: submit, cancel, and look. Called by the command line; other frontends speak SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from runner.errors import NotFoundError
+from runner.model import Artifact, JobState, Mode, Verdict
+from runner.store import queries
+from runner.store.base import Base, expect, no_board, text
+from runner.store.clean import clean_text
+from runner.store.connection import Row, row, rows
+from runner.store.queries import Query
+from runner.store.records import (
+    ArtifactLine,
+    GpuTypeLine,
+    HostLine,
+    JobView,
+    RankingLine,
+    RunView,
+    StatusLine,
+    SubmissionView,
+)
+
+
+class Frontend(Base):
+    """The part of a store that a submission's author and an onlooker use."""
+
+    def submit(
+        self,
+        *,
+        leaderboard: str | None,
+        user_id: str,
+        file_name: str,
+        code: bytes,
+        mode: str,
+        gpu_types: Sequence[str] | None,
+        user_name: str | None,
+        priority: int = 0,
+        idempotency_key: str | None = None,
+    ) -> int:
+        """Store a submission and its jobs; returns the submission's id.
+
+        Raises:
+            SubmissionError: refused; the message is for its author.
+        """
+        parameters = {
+            "leaderboard": text(leaderboard),
+            "user_id": text(user_id),
+            "file_name": text(file_name),
+            "code": code,
+            "mode": text(mode),
+            "gpu_types": None if gpu_types is None else [clean_text(name) for name in gpu_types],
+            "user_name": text(user_name),
+            "priority": priority,
+            "idempotency_key": text(idempotency_key),
+        }
+        return int(expect(self._link.one(queries.SUBMIT, parameters))["submission_id"])
+
+    def enqueue(
+        self, submission_id: int, *, mode: str, gpu_types: Sequence[str] | None = None, priority: int = 0
+    ) -> int:
+        """Add jobs to a submission that is stored already; returns how many.
+
+        Raises:
+            SubmissionError: refused, see `submit`.
+            NotFoundError: no such submission.
+        """
+        parameters = {
+            "submission_id": submission_id,
+            "mode": text(mode),
+            "gpu_types": None if gpu_types is None else [clean_text(name) for name in gpu_types],
+            "priority": priority,
+        }
+        return int(expect(self._link.one(queries.ENQUEUE, parameters))["added"])
+
+    def cancel(self, submission_id: int, user_id: str | None = None) -> int:
+        """Cancel a submission's waiting jobs and ask its running ones to stop; returns how many jobs that were.
+
+        Raises:
+            NotFoundError: no such submission, or not one of `user_id`.
+        """
+        found = self._link.one(queries.CANCEL, {"submission_id": submission_id, "user_id": text(user_id)})
+        return int(expect(found)["asked"])
+
+    def submission(self, submission_id: int) -> SubmissionView:
+        """Everything about a submission, secret output included.
+
+        Raises:
+            NotFoundError: no such submission, or one without jobs of ours.
+        """
+        parameters = {"submission_id": submission_id}
+        with self._link.transaction() as connection:
+            status = row(connection, queries.STATUS, parameters)
+            if status is None:
+                raise NotFoundError(f"submission {submission_id} does not exist or was never queued here")
+            runs: dict[int, list[RunView]] = {}
+            for found in rows(connection, queries.RUNS, parameters):
+                runs.setdefault(found.pop("job_id"), []).append(_run_view(found))
+            artifacts: dict[int, list[ArtifactLine]] = {}
+            for found in rows(connection, queries.ARTIFACTS, parameters):
+                artifacts.setdefault(found.pop("job_id"), []).append(ArtifactLine(**found))
+            jobs = tuple(
+                JobView(
+                    **{
+                        **found,
+                        "mode": Mode(found["mode"]),
+                        "state": JobState(found["state"]),
+                        "verdict": _verdict(found["verdict"]),
+                    },
+                    runs=tuple(runs.get(found["id"], ())),
+                    artifacts=tuple(artifacts.get(found["id"], ())),
+                )
+                for found in rows(connection, queries.JOBS, parameters)
+            )
+        return SubmissionView(status=_status_line(status), jobs=jobs)
+
+    def queue(self, *, limit: int) -> Sequence[StatusLine]:
+        """What runs, what waits and the newest of what is over, in this order."""
+        return [_status_line(found) for found in self._link.all(queries.QUEUE, {"limit": limit})]
+
+    def ranking(self, leaderboard: str, gpu_type: str | None = None) -> Sequence[RankingLine]:
+        """The best score that counts of every user, per GPU type.
+
+        Raises:
+            NotFoundError: no such leaderboard.
+        """
+        return self._places(queries.RANKING, leaderboard, {"gpu_type": gpu_type})
+
+    def personal(self, leaderboard: str, user_id: str) -> Sequence[RankingLine]:
+        """All scores of a user that count; `rank` is among these, per GPU type.
+
+        Raises:
+            NotFoundError: no such leaderboard.
+        """
+        return self._places(queries.PERSONAL, leaderboard, {"user_id": user_id})
+
+    def artifact(self, artifact_id: int) -> Artifact:
+        """A kept file.
+
+        Raises:
+            NotFoundError: no such artifact, or it has expired.
+        """
+        found = self._link.one(queries.ARTIFACT, {"id": artifact_id})
+        if found is None:
+            raise NotFoundError(f"artifact {artifact_id} does not exist or has expired")
+        return Artifact(**found)
+
+    def hosts(self) -> Sequence[HostLine]:
+        """The daemons that have announced themselves."""
+        return [HostLine(**found) for found in self._link.all(queries.HOSTS)]
+
+    def gpu_types(self) -> Sequence[GpuTypeLine]:
+        """The GPU types that any daemon's registry knows."""
+        return [
+            GpuTypeLine(**{**found, "aliases": tuple(found["aliases"])}) for found in self._link.all(queries.GPU_TYPES)
+        ]
+
+    def _places(self, query: Query, leaderboard: str, parameters: Mapping[str, Any]) -> Sequence[RankingLine]:
+        with self._link.transaction() as connection:
+            found = rows(connection, query, {"leaderboard": leaderboard, **parameters})
+            if not found and row(connection, queries.BOARD, {"name": leaderboard}) is None:
+                raise no_board(leaderboard)
+        return [RankingLine(score_s=float(place.pop("score")), **place) for place in found]
+
+
+def _run_view(found: Row) -> RunView:
+    return RunView(score_s=_float(found.pop("score")), **found)
+
+
+def _status_line(found: Row) -> StatusLine:
+    return StatusLine(
+        **{
+            **{key: value for key, value in found.items() if key != "score"},
+            "modes": tuple(Mode(mode) for mode in found["modes"]),
+            "gpu_types": tuple(found["gpu_types"]),
+            "state": JobState(found["state"]),
+            "verdict": _verdict(found["verdict"]),
+            "progress": tuple(found["progress"] or ()),
+            "score_s": _float(found["score"]),
+        }
+    )
+
+
+def _verdict(word: str | None) -> Verdict | None:
+    return None if word is None else Verdict(word)
+
+
+def _float(number: Decimal | None) -> float | None:
+    return None if number is None else float(number)

@@ -1,0 +1,79 @@
+"""Notifications: daemons are woken, frontends are told. Nothing relies on them; whoever listens polls as well.
+
+NOTIFY takes a lock of the whole cluster until its transaction has committed. So nothing is sent from a transaction that
+does anything else: claims and results are announced after their commit.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from runner.model import Json
+from runner.store import queries
+from runner.store.base import Base
+from runner.store.connection import rows
+from runner.store.records import Wakeup
+
+#: How long `listen` sleeps before it looks at the stop event again.
+_LISTEN_SLICE_S: Final = 0.25
+_EVENTS: Final = "runner_events"
+_QUEUE: Final = "runner_queue"
+_HOSTS: Final = "runner_hosts"
+#: A payload has at most 7,999 bytes.
+_MAX_PAYLOAD_BYTES: Final = 7900
+
+
+class Signals(Base):
+    """The part of a store that sends and hears notifications."""
+
+    def announce(self, *, events: Sequence[Json] = (), wake: Sequence[str] = ()) -> None:
+        """Tell frontends what happened, and wake the daemons that serve these GPU types.
+
+        Each notification is a transaction of its own that does not wait for the disk.
+        """
+        for event in events:
+            self._notify(_EVENTS, json.dumps(event))
+        if wake:
+            payload = ",".join(sorted(set(wake)))
+            self._notify(_QUEUE, payload if len(payload.encode()) <= _MAX_PAYLOAD_BYTES else "")
+
+    def listen(self, *, stop: threading.Event, timeout_s: float) -> Wakeup | None:
+        """Wait for a wake-up, on a connection of its own, at most `timeout_s` seconds; all that is pending is one.
+
+        It wakes everybody when it connected only now, because a notification may have been missed. None: nothing
+        came, or `stop` was set.
+        """
+        fresh = not self._listener.connected
+        with self._listener.open() as connection:
+            if fresh:
+                rows(connection, queries.LISTEN_QUEUE)
+                rows(connection, queries.LISTEN_HOSTS)
+                return Wakeup(everybody=True)
+            deadline_s = time.monotonic() + timeout_s
+            while not stop.is_set():
+                remaining_s = deadline_s - time.monotonic()
+                if remaining_s <= 0:
+                    break
+                # Exhausted at once: a suspended generator would keep the connection's lock.
+                heard = list(connection.notifies(timeout=min(remaining_s, _LISTEN_SLICE_S), stop_after=1))
+                if heard:
+                    return _wakeup([(note.channel, note.payload) for note in heard])
+        return None
+
+    def _notify(self, channel: str, payload: str) -> None:
+        self._link.all(queries.NOTIFY, {"channel": channel, "payload": payload})
+
+
+def _wakeup(heard: Sequence[tuple[str, str]]) -> Wakeup:
+    names: dict[str, set[str]] = {_QUEUE: set(), _HOSTS: set()}
+    for channel, payload in heard:
+        names[channel].update(payload.split(","))
+    return Wakeup(
+        gpu_types=frozenset(names[_QUEUE] - {""}),
+        hosts=frozenset(names[_HOSTS] - {""}),
+        everybody="" in names[_QUEUE] | names[_HOSTS],
+    )
