@@ -38,6 +38,6 @@ class Backoff:
         return stop.wait(self.next_s())
 
 
-def jittered_s(period_s: float) -> float:
-    """A period spread by a fifth to either side, so that hosts started together do not act together."""
-    return period_s * _random.uniform(0.8, 1.2)
+def between_s(low_s: float, high_s: float) -> float:
+    """A pause between the two, so that hosts started together do not act together."""
+    return _random.uniform(low_s, high_s)

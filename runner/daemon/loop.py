@@ -1,10 +1,11 @@
-"""The daemon itself: start-up in order, the claiming loop, and the way out.
+"""The daemon itself: start-up, the claiming loop, and the way out.
 
-Owns which job goes to which slot and when claiming pauses. Runs nothing itself: slots, heartbeat, wake-ups and progress
-have threads of their own. Called by `serve`, and by tests with a scripted evaluator.
+Owns when jobs are claimed, and what follows from what a claim says. Runs nothing itself: what is free is `offers`,
+slots, heartbeat, wake-ups, announcements and delivery have threads of their own. Called by `serve`, and by tests with a
+scripted evaluator.
 
-Threads: the caller's thread claims; `heartbeat`, `listen` and `progress` have one connection each; every slot has one
-thread, which opens a connection when it has something to settle.
+The caller's thread claims. At rest there are two connections, this one's and the listener's; `heartbeat` opens one
+while something is held, and every other thread while it has something to write.
 """
 
 from __future__ import annotations
@@ -12,21 +13,31 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Final
 
-from runner import __version__
-from runner.backoff import Backoff, jittered_s
-from runner.config import Config, Settings
+from runner.backoff import Backoff, between_s
+from runner.config import Settings
+from runner.daemon import events
+from runner.daemon.announcer import Announcer
+from runner.daemon.delivery import Delivery
+from runner.daemon.housekeeping import Housekeeper
+from runner.daemon.offers import NOTHING, Capacity
+from runner.daemon.orders import Orders
 from runner.daemon.ports import Engine, Evaluates, StoreFactory
-from runner.daemon.progress import ProgressReporter
-from runner.daemon.readiness import Readiness
+from runner.daemon.readiness import DATABASE, Readiness, missing
+from runner.daemon.reservations import Reservations
 from runner.daemon.slots import COMMIT_PATIENCE_S, SlotWorker
-from runner.errors import EngineUnavailableError, InfrastructureError
+from runner.daemon.startup import Startup, host_record
+from runner.daemon.threads import Threads
+from runner.daemon.wakeups import Wakeups
+from runner.errors import DatabaseUnavailableError, InfrastructureError
 from runner.gpus import Registry
 from runner.lease import LeaseKeeper, StopReason
 from runner.logs import get_logger
-from runner.model import Job, Slot
-from runner.store import HostRecord, Store
+from runner.model import JobState, Slot
+from runner.spool import Spool
+from runner.store import Claims, Store
 
 _log = get_logger(__name__)
 
@@ -34,10 +45,21 @@ _log = get_logger(__name__)
 ABORT_S: Final = 30.0
 #: How long the threads may take to hear that it is over.
 JOIN_S: Final = 10.0
+#: The pause between two looks at the queue, as parts of `poll_s`, which is the longest.
+_POLL_SPREAD: Final = (0.75, 0.97)
+#: Hosts that see an expired lease wait up to so long before they reclaim: the first spares the others the work.
+_RECLAIM_SPREAD_S: Final = 1.0
 
-_ENGINE: Final = "the container engine"
-_DATABASE: Final = "the database"
-_EVALUATION: Final = "the evaluation environment"
+
+class Ending(Enum):
+    """Why `Daemon.run` came back."""
+
+    #: Told to stop, and nothing is left.
+    CLEAN = "clean"
+    #: Told to stop, and a run did not let go in time and was left to its lease.
+    LEFT_RUNS = "left runs"
+    #: Nothing runs any more, so that new parts can be made.
+    REBUILD = "rebuild"
 
 
 class Daemon:
@@ -48,7 +70,7 @@ class Daemon:
 
     def __init__(
         self,
-        config: Config,
+        settings: Settings,
         *,
         store_factory: StoreFactory,
         evaluator: Evaluates,
@@ -56,35 +78,33 @@ class Daemon:
         check_database: Callable[[], object],
         registry: Registry,
         slots: Sequence[Slot],
+        spool: Spool,
+        instance: str,
         readiness: Readiness | None = None,
         commit_patience_s: float = COMMIT_PATIENCE_S,
     ) -> None:
-        self._config = config
+        self._settings = settings
         self._store_factory = store_factory
-        self._evaluator = evaluator
         self._engine = engine
-        self._check_database = check_database
-        self._registry = registry
         self._slots = tuple(slots)
         self.readiness = readiness or Readiness()
         self._wake = threading.Event()
         self._give_up = threading.Event()
-        self._halt = threading.Event()
         #: Set when a run failed through our fault: the engine is asked before the next claim.
         self._suspect = threading.Event()
-        self._threads: list[threading.Thread] = []
-        self._keeper = LeaseKeeper(
-            lambda: store_factory("heartbeat"),
-            Settings(config),
-        )
-        self._reporter = ProgressReporter(store_factory)
+        self._threads = Threads()
+        self._keeper = LeaseKeeper(lambda: store_factory("heartbeat"), settings)
+        self._announcer = Announcer(store_factory)
+        self._delivery = Delivery(spool, store_factory, self._keeper, self._announcer)
         self._workers = tuple(
             SlotWorker(
                 slot,
+                host=settings.now.host_name,
                 evaluator=evaluator,
                 store_factory=store_factory,
                 keeper=self._keeper,
-                reporter=self._reporter,
+                announcer=self._announcer,
+                delivery=self._delivery,
                 on_free=self._wake.set,
                 on_trouble=self._suspect.set,
                 give_up=self._give_up,
@@ -92,180 +112,190 @@ class Daemon:
             )
             for slot in self._slots
         )
-        self._reclaim_at_s = 0.0
-        #: The database was away since the last turn that worked.
-        self._outage = False
+        self._capacity = Capacity(self._workers, registry)
+        self._reservations = Reservations(self._capacity, settings)
+        self._startup = Startup(
+            engine=engine,
+            check_database=check_database,
+            evaluator=evaluator,
+            delivery=self._delivery,
+            registry=registry,
+            host=host_record(settings.now.host_name, instance, self._slots, sorted(self._capacity.gpu_types)),
+            readiness=self.readiness,
+        )
+        #: A claim was not answered: it may have been granted all the same.
+        self._doubt = False
+        #: Expired leases are left alone until then: their holders get a lease's time to renew them after an outage.
+        self._grace_until_s = 0.0
+        #: When to reclaim, since a claim said that it is due.
+        self._reclaim_at_s: float | None = None
 
-    def run(self, stop: threading.Event, abort: threading.Event | None = None) -> int:
-        """Work until `stop` is set, then finish what is running; `abort` gives running jobs back instead.
-
-        Returns the exit code: 0, or 1 if a run did not let go in time and was left to its lease.
-        """
-        abort = abort or threading.Event()
+    def run(self, orders: Orders) -> Ending:
+        """Work until told to stop, then finish what is running; or until told to make room for new parts."""
         store = self._store_factory("claim")
+        orders.on_change(self._wake.set)
         try:
-            if self._start(store, stop):
-                self._loop(store, stop)
-            clean = self._drain(abort)
+            if self._start(store, orders):
+                self._loop(store, orders)
+            ending = self._drain(orders) if orders.stop.is_set() else Ending.REBUILD
             self._unregister(store)
         finally:
-            self._halt.set()
-            self._reporter.nudge()
-            self._keeper.nudge()
-            for worker in self._workers:
-                worker.nudge()
+            orders.on_change(lambda: None)
+            self._halt()
             store.close()
-            for thread in self._threads:
-                thread.join(JOIN_S)
-        return 0 if clean else 1
+        return ending
 
-    # -- start-up ------------------------------------------------------------------------------------------------
-
-    def _start(self, store: Store, stop: threading.Event) -> bool:
-        """Wait for everything a job needs, in order; False: `stop` came first."""
-        ready = (
-            self._until(stop, _ENGINE, self._engine.check)
-            and self._until(stop, _ENGINE, self._reap)
-            and self._until(stop, _DATABASE, self._check_database)
-            and self._until(stop, _EVALUATION, lambda: self._evaluator.prepare(self._slots), cap_s=60.0)
-            and self._until(stop, _DATABASE, lambda: self._register(store))
+    def _start(self, store: Store, orders: Orders) -> bool:
+        if not self._startup.take_over(store, orders.leave):
+            return False
+        self._threads.spawn("heartbeat", self._keeper.run)
+        self._threads.spawn("deliver", self._delivery.run)
+        self._threads.spawn("announce", self._announcer.run)
+        # Leases of spooled results have not been renewed since the earlier process ended.
+        self._keeper.nudge()
+        if not self._startup.prepare(self._slots, orders.leave):
+            return False
+        wakeups = Wakeups(
+            self._store_factory,
+            host=self._settings.now.host_name,
+            gpu_types=self._capacity.gpu_types,
+            on_work=self._hear_of_work,
+            on_told=self._hear_of_this_host,
         )
-        if ready:
-            self._spawn("heartbeat", self._keeper.run)
-            self._spawn("progress", self._reporter.run)
-            self._spawn("listen", lambda halt: self._listen(stop, halt))
-            for worker in self._workers:
-                self._spawn(f"slot-{worker.slot.name}", worker.run)
-        return ready
+        self._threads.spawn("listen", wakeups.run)
+        self._threads.spawn("housekeeping", Housekeeper(self._store_factory, self._settings).run)
+        for worker in self._workers:
+            self._threads.spawn(f"slot-{worker.slot.name}", worker.run)
+        return True
 
-    def _until(self, stop: threading.Event, what: str, action: Callable[[], object], *, cap_s: float = 15.0) -> bool:
-        backoff = Backoff(cap_s=cap_s)
-        while not stop.is_set():
-            try:
-                action()
-            except InfrastructureError as error:
-                self.readiness.not_ready(what, reason=str(error))
-                self._outage = self._outage or what == _DATABASE
-                backoff.wait(stop)
-            else:
-                if backoff.failures:
-                    _log.info(f"{what} is there now", attempts=backoff.failures + 1)
-                return True
-        return False
+    def _hear_of_work(self) -> None:
+        # A slot that comes free later wakes the loop itself.
+        if self._capacity.free():
+            self._wake.set()
 
-    def _reap(self) -> None:
-        left = self._engine.reap()
-        if left:
-            _log.warning("containers of an earlier process were removed", count=left)
-
-    def _register(self, store: Store) -> None:
-        store.sync_gpu_types(
-            [(entry.name, entry.vendor.value, entry.aliases, entry.description) for entry in self._registry.all()]
-        )
-        store.register_host(
-            host=HostRecord(
-                name=self._config.host_name,
-                version=__version__,
-                slots=[
-                    {
-                        "name": slot.name,
-                        "gpu_type": slot.gpu_type,
-                        "cpus": list(slot.cpus),
-                        "devices": [device.uuid for device in slot.devices],
-                    }
-                    for slot in self._slots
-                ],
-                instance=self._config.host_name,
-                gpu_types=sorted(self._offer(self._workers)),
-            )
-        )
-
-    def _spawn(self, name: str, body: Callable[[threading.Event], None]) -> None:
-        thread = threading.Thread(target=self._supervise, args=(name, body), name=name, daemon=True)
-        self._threads.append(thread)
-        thread.start()
-
-    def _supervise(self, name: str, body: Callable[[threading.Event], None]) -> None:
-        """A thread's body, started again whatever it dies of: without its heartbeat a daemon would lose every job."""
-        backoff = Backoff()
-        while not self._halt.is_set():
-            try:
-                body(self._halt)
-            except Exception:  # noqa: BLE001 - the outermost frame of a thread; logged
-                _log.exception("a thread of the daemon broke and is started again", thread=name)
-                backoff.wait(self._halt)
-            else:
-                return
+    def _hear_of_this_host(self) -> None:
+        self._keeper.nudge()
+        self._wake.set()
 
     # -- work ----------------------------------------------------------------------------------------------------
 
-    def _loop(self, store: Store, stop: threading.Event) -> None:
-        backoff = Backoff()
-        while not stop.is_set():
+    def _loop(self, store: Store, orders: Orders) -> None:
+        backoff = Backoff(cap_s=5.0)
+        while not self._over(orders):
+            # Cleared before the claim: what is announced while it runs costs one more, and nothing is missed.
             self._wake.clear()
             try:
-                self._turn(store)
-            except EngineUnavailableError as error:
-                self.readiness.not_ready(_ENGINE, reason=str(error))
-                backoff.wait(stop)
+                claims = self._turn(store, orders)
             except InfrastructureError as error:
-                self._outage = True
-                self.readiness.not_ready(_DATABASE, reason=str(error))
-                backoff.wait(stop)
+                self._doubt = self._doubt or isinstance(error, DatabaseUnavailableError)
+                self.readiness.not_ready(missing(error, otherwise=DATABASE), reason=str(error))
+                self._pause(backoff.next_s(), orders)
             except Exception:  # noqa: BLE001 - the daemon's loop; logged
                 # A bug or a row nobody foresaw must not end the daemon while other slots run.
                 _log.exception("claiming broke and is tried again")
-                backoff.wait(stop)
+                self._doubt = True
+                self._pause(backoff.next_s(), orders)
             else:
-                self.readiness.working(self._status())
+                self._say(claims, orders)
                 backoff.reset()
-                self._rest(stop, jittered_s(self._config.poll_s))
+                self._wake.wait(self._gap_s())
 
-    def _turn(self, store: Store) -> None:
+    def _over(self, orders: Orders) -> bool:
+        return orders.stop.is_set() or (orders.rebuild is not None and not self._running())
+
+    def _turn(self, store: Store, orders: Orders) -> Claims:
+        """One look at the queue: takes what fits, and does what the answer says is due."""
         if self._suspect.is_set():
             self._engine.check()
             self._suspect.clear()
-        if self._outage:
-            # Leases expired although their holders live. They get one lease's time to renew, and to commit what they
-            # found meanwhile, before anybody may take their jobs.
-            store.ping()
-            self._outage = False
-            self._reclaim_at_s = time.monotonic() + self._config.lease_s
-        if time.monotonic() >= self._reclaim_at_s:
-            reclaimed = store.reclaim()
-            if reclaimed:
-                _log.warning("leases had expired: jobs are queued again", count=len(reclaimed))
-            self._reclaim_at_s = time.monotonic() + jittered_s(self._config.lease_s / 3)
-        while free := self._free():
+        if self._doubt:
+            self._put_back_what_nobody_heard_of(store)
+        claims = self._claim(store, orders)
+        if not claims.registered:
+            _log.warning("this host's row was gone from the database; it is registered again")
+            self._startup.register(store)
+        self._reclaim(store, claims)
+        return claims
+
+    def _claim(self, store: Store, orders: Orders) -> Claims:
+        """Claim until nothing is free or nothing is there; the last answer. Asks at least once: it is a sign of life."""
+        config = self._settings.now
+        while True:
+            claiming = not orders.leave.is_set()
+            if claiming:
+                self._reservations.renew(store)
+            else:
+                self._reservations.forget()
+            offer = self._capacity.offer() if claiming else NOTHING
             claims = store.claim(
-                host=self._config.host_name, slots=self._offer(free), lease_s=self._config.lease_s, at_most=1
+                host=config.host_name, slots=offer.slots, lease_s=config.lease_s, at_most=offer.at_most
             )
-            if not claims.jobs:
-                break
-            self._assign(claims.jobs[0], free)
+            for job, worker in self._capacity.places(claims.jobs):
+                worker.give(self._keeper.hold(job))
+            if claims.draining:
+                self._reservations.forget()
+                return claims
+            if not claims.jobs and not self._reservations.ended(store):
+                return claims
+            if claims.jobs and not self._capacity.free():
+                return claims
 
-    def _free(self) -> list[SlotWorker]:
-        return [worker for worker in self._workers if not worker.busy]
+    def _put_back_what_nobody_heard_of(self, store: Store) -> None:
+        """After an outage: jobs of a claim whose answer was lost run in this host's name, and on none of its slots."""
+        released = store.recover(
+            host=self._settings.now.host_name,
+            keep=[(lease.job.id, lease.job.attempt) for lease in self._keeper.held()],
+        )
+        if released:
+            _log.warning("claims were not answered: their jobs are queued again", count=released)
+        self._doubt = False
+        self._grace_until_s = time.monotonic() + self._settings.now.lease_s
 
-    def _offer(self, free: Sequence[SlotWorker]) -> dict[str, int]:
-        """Free slots per GPU type, under every name a job may use for it."""
-        offer: dict[str, int] = {}
-        for worker in free:
-            for name in (worker.slot.gpu_type, *self._registry.get(worker.slot.gpu_type).aliases):
-                offer[name] = offer.get(name, 0) + 1
-        return offer
+    def _reclaim(self, store: Store, claims: Claims) -> None:
+        """Put jobs with expired leases back into the queue, a little after a claim has said that there are some."""
+        if not claims.overdue:
+            self._reclaim_at_s = None
+            return
+        now_s = time.monotonic()
+        if self._reclaim_at_s is None:
+            self._reclaim_at_s = max(now_s + between_s(0.0, _RECLAIM_SPREAD_S), self._grace_until_s)
+        if now_s < self._reclaim_at_s:
+            return
+        self._reclaim_at_s = None
+        reclaimed = store.reclaim()
+        for job in reclaimed:
+            _log.warning("its lease had expired", job=job.job_id, state=job.state)
+            self._announcer.event(events.reclaimed(job))
+            if job.state is JobState.QUEUED:
+                self._announcer.wake(job.gpu_type)
+        if reclaimed:
+            self._wake.set()
 
-    def _assign(self, job: Job, free: Sequence[SlotWorker]) -> None:
-        gpu_type = self._registry.get(job.gpu_type).name
-        worker = next(worker for worker in free if worker.slot.gpu_type == gpu_type)
-        worker.give(self._keeper.hold(job))
+    def _gap_s(self) -> float:
+        low, high = _POLL_SPREAD
+        poll_s = self._settings.now.poll_s
+        gap_s = between_s(low * poll_s, high * poll_s)
+        if self._reclaim_at_s is not None:
+            gap_s = min(gap_s, max(0.0, self._reclaim_at_s - time.monotonic()))
+        return gap_s
 
-    def _rest(self, stop: threading.Event, period_s: float) -> None:
-        """Wait for a wake-up, or a period; hears `stop`, which is not ours to wake by, within half a second."""
+    def _pause(self, period_s: float, orders: Orders) -> None:
+        """Wait after a failure: wake-ups do not shorten it, orders do."""
         end_s = time.monotonic() + period_s
-        while not stop.is_set() and (left_s := end_s - time.monotonic()) > 0:
-            if self._wake.wait(min(left_s, 0.5)):
-                return
+        while not self._over(orders) and (left_s := end_s - time.monotonic()) > 0:
+            self._wake.wait(left_s)
+            self._wake.clear()
+
+    def _say(self, claims: Claims, orders: Orders) -> None:
+        if orders.rebuild is not None:
+            self.readiness.paused(f"new configuration ({orders.rebuild}): {self._running()} runs finish first")
+        elif claims.draining:
+            self.readiness.paused(f"draining: {claims.drain_reason or 'no reason was given'}")
+        else:
+            self.readiness.working(self._status())
+
+    def _running(self) -> int:
+        return sum(worker.busy for worker in self._workers)
 
     def _status(self) -> str:
         counts: dict[str, int] = {}
@@ -273,54 +303,45 @@ class Daemon:
             counts[slot.gpu_type] = counts.get(slot.gpu_type, 0) + 1
         return "serving " + ", ".join(f"{count} x {name}" for name, count in sorted(counts.items()))
 
-    def _listen(self, stop: threading.Event, halt: threading.Event) -> None:
-        """Turn database notifications into wake-ups. Polling goes on all the time, so a silent outage only slows us."""
-        store = self._store_factory("listen")
-        backoff = Backoff()
-        try:
-            while not stop.is_set() and not halt.is_set():
-                try:
-                    notified = store.listen(stop=stop, timeout_s=30.0)
-                except InfrastructureError as error:
-                    if backoff.failures == 0:
-                        _log.warning("not listening for new jobs; polling goes on", error=str(error))
-                    backoff.wait(stop)
-                    continue
-                if backoff.failures:
-                    _log.info("listening for new jobs again")
-                    backoff.reset()
-                if notified:
-                    self._wake.set()
-        finally:
-            store.close()
-
     # -- the way out ---------------------------------------------------------------------------------------------
 
-    def _drain(self, abort: threading.Event) -> bool:
-        """Let running jobs finish, or give them back; whether every slot came to rest."""
-        running = sum(worker.busy for worker in self._workers)
+    def _drain(self, orders: Orders) -> Ending:
+        """Let running jobs finish, or give them back."""
+        running = self._running()
         self.readiness.stopping(f"finishing {running} runs" if running else "nothing is running")
-        if not self._idle_within(self._config.drain_timeout_s, abort):
-            _log.warning("running jobs are given back", told_to=abort.is_set(), runs=len(self._keeper.held()))
-            self._keeper.stop_all(StopReason.SHUTDOWN)
-            if not self._idle_within(ABORT_S):
-                self._give_up.set()
-                if not self._idle_within(JOIN_S):
-                    _log.error("runs did not stop; their leases will expire", runs=len(self._keeper.held()))
-                    return False
-        return True
+        if self._idle_within(lambda: self._settings.now.drain_timeout_s, orders.abort):
+            return Ending.CLEAN
+        _log.warning("running jobs are given back", told_to=orders.abort.is_set(), runs=self._running())
+        self._keeper.stop_all(StopReason.SHUTDOWN)
+        if self._idle_within(lambda: ABORT_S):
+            return Ending.CLEAN
+        self._give_up.set()
+        if self._idle_within(lambda: JOIN_S):
+            return Ending.CLEAN
+        left = [worker.slot.name for worker in self._workers if worker.busy and not worker.rescue()]
+        if left:
+            _log.error("runs did not stop; their leases will expire", slots=left)
+        return Ending.LEFT_RUNS if left else Ending.CLEAN
 
-    def _idle_within(self, period_s: float, interrupt: threading.Event | None = None) -> bool:
-        end_s = time.monotonic() + period_s
-        while any(worker.busy for worker in self._workers):
-            if time.monotonic() >= end_s or (interrupt is not None and interrupt.is_set()):
+    def _idle_within(self, period_s: Callable[[], float], interrupt: threading.Event | None = None) -> bool:
+        began_s = time.monotonic()
+        while self._running():
+            left_s = began_s + period_s() - time.monotonic()
+            if left_s <= 0 or (interrupt is not None and interrupt.is_set()):
                 return False
+            # A reload may shorten the period meanwhile.
+            self._wake.wait(min(left_s, 1.0))
             self._wake.clear()
-            self._wake.wait(0.1)
         return True
 
     def _unregister(self, store: Store) -> None:
         try:
-            store.unregister_host(self._config.host_name)
+            store.unregister_host(self._settings.now.host_name)
         except InfrastructureError as error:
             _log.warning("the database could not be told that this host stops", error=str(error))
+
+    def _halt(self) -> None:
+        self._threads.halt.set()
+        for part in (self._announcer, self._keeper, self._delivery, *self._workers):
+            part.nudge()
+        self._threads.join(JOIN_S)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from runner.backoff import MIN_S, Backoff, jittered_s
+from runner.backoff import MIN_S, Backoff, between_s
 
 
 def test_waits_grow_to_the_cap_and_never_go_below_one_second() -> None:
@@ -44,7 +44,8 @@ def test_waiting_hears_the_stop_event() -> None:
     assert Backoff().wait(stop)
 
 
-def test_a_jittered_period_stays_near_it() -> None:
-    """A fifth to either side."""
-    periods = [jittered_s(10.0) for _ in range(100)]
-    assert 8.0 <= min(periods) < max(periods) <= 12.0
+def test_a_pause_between_two_bounds_is_spread_over_them() -> None:
+    """Hosts that start together drift apart, within the bounds."""
+    pauses = [between_s(7.5, 9.7) for _ in range(200)]
+    assert 7.5 <= min(pauses) < 8.0
+    assert 9.2 < max(pauses) <= 9.7

@@ -26,6 +26,7 @@ LAYERS = {
     "runner.store": 5,
     "runner.devices": 5,
     "runner.parking": 5,
+    "runner.spool": 6,
     "runner.lease": 6,
     "runner.evaluate": 6,
     "runner.daemon": 7,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -119,7 +121,14 @@ class Rig:
         #: What the daemon connects to: the database, or a proxy before it.
         self.daemon_url = daemon_url or database_url
         self.config = Config(
-            **{"host_name": "test-host", "lease_s": 3.0, "heartbeat_s": 0.25, "poll_s": 0.2, **settings},
+            **{
+                "host_name": "test-host",
+                "state_dir": Path(tempfile.mkdtemp()),
+                "lease_s": 3.0,
+                "heartbeat_s": 0.25,
+                "poll_s": 0.2,
+                **settings,
+            },
         )
         self.registry = Registry.load()
         self.evaluator = Evaluator()

@@ -1,0 +1,45 @@
+"""The objects that frontends hear on `runner_events`, as docs/frontends.md describes them. Pure.
+
+Sent by the daemon after the write they tell of is committed: a NOTIFY inside it would hold the database's commit lock.
+Called by the slots, the delivery and the loop, which hand them to the announcer.
+"""
+
+from __future__ import annotations
+
+from runner.model import Job, JobState, Json, Verdict
+from runner.store import Ended, Reclaimed
+
+
+def claimed(job: Job, *, host: str) -> Json:
+    """A host has begun to work on a job."""
+    return {"event": "claimed", "host": host, **_about(job)}
+
+
+def done(job: Job, verdict: Verdict, *, submission_done: bool) -> Json:
+    """A job has a verdict."""
+    return {"event": "done", **_about(job), "verdict": verdict.value, "submission_done": submission_done}
+
+
+def ended(job: Job, how: Ended) -> Json:
+    """An attempt ended without a result: the job is queued again, cancelled, or over as internal_error."""
+    return _ended(_about(job), how.state, submission_done=how.submission_done)
+
+
+def reclaimed(job: Reclaimed) -> Json:
+    """A lease expired: the job is queued again, cancelled, or over as internal_error."""
+    about = {
+        "submission_id": job.submission_id,
+        "job_id": job.job_id,
+        "gpu_type": job.gpu_type,
+        "secret": job.secret,
+    }
+    return _ended(about, job.state, submission_done=job.submission_done)
+
+
+def _ended(about: Json, state: JobState, *, submission_done: bool) -> Json:
+    verdict = {"verdict": Verdict.INTERNAL_ERROR.value} if state is JobState.DONE else {}
+    return {"event": state.value, **about, **verdict, "submission_done": submission_done}
+
+
+def _about(job: Job) -> Json:
+    return {"submission_id": job.submission_id, "job_id": job.id, "gpu_type": job.gpu_type, "secret": job.secret}
