@@ -1,0 +1,14 @@
+"""A storm over real processes: PostgreSQL, daemons and the network fail at random while jobs run.
+
+    server     a PostgreSQL server under the storm's control, fsync on
+    proxy      the network between one process and the server, with the ways it can break
+    script     what a submission of the storm says about its own evaluation; the words a submission ends with
+    daemon     the program of one host: the real daemon, an evaluator that obeys scripts, an engine that is none
+    hosts      those programs as processes: started, killed, frozen, drained
+    faults     what goes wrong, when: a plan drawn from a seed
+    producer   the frontend: submits, cancels, repeats what got no answer
+    ledger     what must hold all the time, and what must have happened in the end
+    storm      all of it together; `make chaos` and `test_storm.py` call it
+
+Nothing here knows how the queue does it: the ledger reads tables and the daemons' journals.
+"""

@@ -1,0 +1,190 @@
+"""The program of one host in the storm: the real daemon, with an evaluator that obeys scripts and no container engine.
+
+    python -m tests.chaos.daemon SPEC.json
+
+It dies with the process that started it. Every execution is written to a journal before it begins and as it ends, so
+that the ledger knows what was run, whatever the database was told.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import random
+import signal
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from runner import logs
+from runner.config import Config
+from runner.daemon.loop import Daemon
+from runner.daemon.serve import require_schema
+from runner.errors import CancelledByRequest, EvaluationError
+from runner.gpus import Registry
+from runner.model import Device, Job, JobResult, Progress, Slot
+from runner.store import Store
+from tests.chaos.script import Script, found
+
+_PR_SET_PDEATHSIG: Final = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """What one host is."""
+
+    name: str
+    #: The database, through this host's proxy.
+    database_url: str
+    state_dir: str
+    #: The GPU type of each slot.
+    slots: tuple[str, ...]
+    lease_s: float
+    heartbeat_s: float
+    poll_s: float
+    drain_timeout_s: float
+
+    def write(self, path: Path) -> None:
+        """As a file for the program."""
+        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Back from the file."""
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        return cls(**{**facts, "slots": tuple(facts["slots"])})
+
+
+class Journal:
+    """A file of lines, each written at once: a killed process leaves whole lines. Threadsafe."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+    def write(self, what: str, job: Job, slot: Slot, nonce: str) -> None:
+        """Note what happened to an execution."""
+        facts = {
+            "at": time.time(),
+            "what": what,
+            "job": job.id,
+            "attempt": job.attempt,
+            "slot": slot.name,
+            "nonce": nonce,
+            "pid": os.getpid(),
+        }
+        os.write(self._file, json.dumps(facts).encode() + b"\n")
+
+
+class Evaluator:
+    """Obeys scripts. Threadsafe."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._lock = threading.Lock()
+        self._taken: set[str] = set()
+        self._random = random.SystemRandom()
+
+    def prepare(self, slots: Iterable[Slot]) -> None:
+        """Nothing to prepare."""
+
+    def run(
+        self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None]
+    ) -> JobResult:
+        """Do as the job's script says."""
+        script = Script.from_code(job.code)
+        nonce = uuid.uuid4().hex
+        with self._on(slot, job, nonce):
+            self._journal.write("begun", job, slot, nonce)
+            on_progress(Progress(phase="test", done=0, total=1))
+            if cancel.wait(script.work_ms / 1000):
+                self._journal.write("stopped", job, slot, nonce)
+                raise CancelledByRequest("told to")
+            if job.failures < script.failing:
+                self._journal.write("failed", job, slot, nonce)
+                raise EvaluationError(f"as the script says: failure {job.failures + 1} of {script.failing}")
+            on_progress(Progress(phase="test", done=1, total=1))
+            result = found(job, script, nonce=nonce, score_s=self._random.uniform(1e-6, 1e-3))
+            self._journal.write("found", job, slot, nonce)
+            return result
+
+    @contextmanager
+    def _on(self, slot: Slot, job: Job, nonce: str) -> Iterator[None]:
+        """Hold a slot; two runs at once on one are what the ledger must hear of."""
+        with self._lock:
+            doubled = slot.name in self._taken
+            self._taken.add(slot.name)
+        if doubled:
+            self._journal.write("doubled", job, slot, nonce)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._taken.discard(slot.name)
+
+
+class NoEngine:
+    """A container engine that always answers and never has anything."""
+
+    def check(self) -> None:
+        """Answer."""
+
+    def reap(self) -> int:
+        """Nothing is left over."""
+        return 0
+
+
+def main(path: str) -> int:
+    """Run the daemon until SIGTERM."""
+    _die_with_the_parent()
+    spec = Spec.read(Path(path))
+    state_dir = Path(spec.state_dir)
+    config = Config(
+        database_url=spec.database_url,
+        host_name=spec.name,
+        state_dir=state_dir,
+        lease_s=spec.lease_s,
+        heartbeat_s=spec.heartbeat_s,
+        poll_s=spec.poll_s,
+        drain_timeout_s=spec.drain_timeout_s,
+        max_run_s=60.0,
+    )
+    logs.configure("json", "info")
+    stop, abort = threading.Event(), threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: (abort if stop.is_set() else stop).set())
+    return Daemon(
+        config,
+        store_factory=lambda purpose: Store(spec.database_url, application_name=f"chaos {spec.name} {purpose}"),
+        evaluator=Evaluator(Journal(state_dir / "journal.jsonl")),
+        engine=NoEngine(),
+        check_database=lambda: require_schema(spec.database_url),
+        registry=Registry.load(),
+        slots=_slots(spec),
+    ).run(stop, abort)
+
+
+def _slots(spec: Spec) -> tuple[Slot, ...]:
+    return tuple(
+        Slot(
+            name=f"gpu{index}",
+            gpu_type=gpu_type,
+            devices=(Device(uuid=f"GPU-{spec.name}-{index}", name=gpu_type, vendor="none", index=index),),
+            cpus=(index,),
+        )
+        for index, gpu_type in enumerate(spec.slots)
+    )
+
+
+def _die_with_the_parent() -> None:
+    """Have the kernel kill this process when the test that started it is gone, however it went."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,148 @@
+"""The daemons of the storm as processes: started, killed, frozen, restarted, and gone for certain at the end.
+
+One thread uses a host. A daemon that ends although nobody told it to, or does not end although told, is noted as a
+violation and started again.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from tests.chaos.daemon import Spec
+from tests.chaos.proxy import Proxy
+
+_ROOT: Final = Path(__file__).resolve().parents[2]
+#: A daemon told to stop has this long: its longest run, and a database that is away meanwhile.
+TERM_S: Final = 40.0
+
+
+class Host:
+    """One daemon, its network and its state directory."""
+
+    def __init__(self, spec: Spec, proxy: Proxy) -> None:
+        self.spec = spec
+        self.proxy = proxy
+        self.violations: list[str] = []
+        #: Times the process was killed: each may lose what its slots had found and not yet stored.
+        self.kills = 0
+        self._state_dir = Path(spec.state_dir)
+        self._state_dir.mkdir(parents=True)
+        self._spec_file = self._state_dir / "spec.json"
+        spec.write(self._spec_file)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._frozen = False
+        self._told_at_s: float | None = None
+
+    @property
+    def name(self) -> str:
+        """The host's name."""
+        return self.spec.name
+
+    def start(self) -> None:
+        """Start the daemon; does not wait until it serves."""
+        with (self._state_dir / "daemon.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.chaos.daemon", str(self._spec_file)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=_ROOT,
+                start_new_session=True,
+            )
+        self._frozen = False
+        self._told_at_s = None
+
+    def kill(self) -> None:
+        """SIGKILL; stays dead until `start`."""
+        self._signal(signal.SIGKILL)
+        self._reap(30.0)
+        self._process = None
+        self.kills += 1
+
+    def terminate(self) -> None:
+        """SIGTERM; `look` starts it again once it has ended."""
+        self._signal(signal.SIGTERM)
+        self._told_at_s = time.monotonic()
+
+    def freeze(self) -> None:
+        """SIGSTOP."""
+        self._signal(signal.SIGSTOP)
+        self._frozen = True
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        self._signal(signal.SIGCONT)
+        self._frozen = False
+
+    def look(self) -> None:
+        """Notice a daemon that has ended, or should have; start it again."""
+        if self._process is None:
+            return
+        code = self._process.poll()
+        if code is None:
+            if self._told_at_s is not None and time.monotonic() - self._told_at_s > TERM_S:
+                self.violations.append(f"{self.name}: told to stop, still there after {TERM_S:.0f} s")
+                self.kill()
+                self.start()
+            return
+        if self._told_at_s is None:
+            self.violations.append(f"{self.name}: the daemon ended by itself with code {code}")
+        elif code != 0:
+            self.violations.append(f"{self.name}: told to stop, the daemon ended with code {code}")
+        self.start()
+
+    def stop(self) -> None:
+        """Have the daemon end for good, politely if it can be."""
+        if self._process is None or self._process.poll() is not None:
+            return
+        if self._frozen:
+            self.thaw()
+        self._signal(signal.SIGTERM)
+        try:
+            code = self._reap(TERM_S)
+        except subprocess.TimeoutExpired:
+            self.violations.append(f"{self.name}: told to stop, still there after {TERM_S:.0f} s")
+            return
+        if code != 0:
+            self.violations.append(f"{self.name}: told to stop, the daemon ended with code {code}")
+
+    def close(self) -> None:
+        """Kill whatever is left of it."""
+        if self._process is not None:
+            self._process.kill()
+            self._reap(30.0)
+
+    def journal(self) -> Iterator[Mapping[str, Any]]:
+        """What the evaluator wrote, in order."""
+        path = self._state_dir / "journal.jsonl"
+        if path.exists():
+            for line in path.read_text(encoding="utf-8").splitlines():
+                yield json.loads(line)
+
+    def log(self) -> Iterator[Mapping[str, Any]]:
+        """What the daemon logged; a line that is no JSON comes as {"event": line, "level": "raw"}."""
+        path = self._state_dir / "daemon.log"
+        if path.exists():
+            for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+                try:
+                    yield json.loads(line)
+                except ValueError:
+                    yield {"event": line, "level": "raw"}
+
+    def spooled(self) -> list[Path]:
+        """Files that are waiting in the daemon's spool, or were set aside there."""
+        return sorted(path for path in (self._state_dir / "spool").rglob("*") if path.is_file())
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(number)
+
+    def _reap(self, timeout_s: float) -> int:
+        return 0 if self._process is None else self._process.wait(timeout_s)

@@ -1,0 +1,314 @@
+"""The books of the storm: what must hold at every moment, and what must have happened in the end.
+
+`Watch` looks at the database all the time, `settled` looks at everything once nothing is open any more. Both return
+sentences about what is wrong; none means that nothing was lost, doubled or let in late. They trust the orders, the
+tables and the daemons' journals, and know nothing of how the queue works.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import psycopg
+from psycopg.rows import dict_row
+
+from runner.model import JobState, Mode, Verdict
+from tests.chaos import script
+from tests.chaos.producer import BOARD, Order
+from tests.chaos.script import Ended, final_status, job_key
+
+Row = dict[str, Any]
+Db = psycopg.Connection[Row]
+#: A job whose lease expired so often ends; the storm kills more than any fleet does, so some may.
+MAX_RECLAIMS: Final = 5
+
+_OVER: Final = """
+SELECT id, state, verdict, attempt, finished_at FROM runner.job WHERE state IN ('done', 'cancelled')
+"""
+#: A submission is done exactly when its last job is over: the same transaction says both.
+_HALF_DONE: Final = """
+SELECT s.id, s.done, count(*) FILTER (WHERE j.state IN ('queued', 'running')) AS open
+FROM leaderboard.submission s JOIN runner.job j ON j.submission_id = s.id
+GROUP BY s.id HAVING s.done = (count(*) FILTER (WHERE j.state IN ('queued', 'running')) > 0)
+"""
+#: Only a job that is done has rows, and a job never fails more often than it may.
+_EARLY: Final = """
+SELECT j.id, j.state, j.failures, j.max_attempts, (SELECT count(*) FROM runner.job_run x WHERE x.job_id = j.id) AS runs
+FROM runner.job j
+WHERE j.failures > j.max_attempts
+   OR (j.state <> 'done' AND EXISTS (SELECT FROM runner.job_run x WHERE x.job_id = j.id))
+"""
+_JOBS: Final = """
+SELECT j.*, i.key, s.done, s.status AS submission_status, t.status AS job_status, t.error AS job_error
+FROM runner.job j
+JOIN leaderboard.submission s ON s.id = j.submission_id
+LEFT JOIN leaderboard.submission_job_status t ON t.submission_id = s.id
+LEFT JOIN runner.idempotency i ON i.submission_id = s.id
+ORDER BY j.id
+"""
+_RUNS: Final = """
+SELECT x.job_id, r.id, r.submission_id, r.runner, r.mode, r.secret, r.passed, r.score::float8 AS score, r.result
+FROM leaderboard.runs r LEFT JOIN runner.job_run x ON x.run_id = r.id ORDER BY r.id
+"""
+
+
+class Watch:
+    """Looks at the database every second in a thread of its own."""
+
+    def __init__(self, database_url: str, *, period_s: float = 1.0) -> None:
+        self._url = database_url
+        self._period_s = period_s
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+        self._over: dict[int, Row] = {}
+        self.looks = 0
+        self.violations: list[str] = []
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End."""
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join(30.0)
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._period_s):
+            try:
+                with connect(self._url) as db:
+                    self.look(db)
+            except psycopg.OperationalError:
+                continue  # the server is down, as the storm will have it
+
+    def look(self, db: Db) -> None:
+        """Look once."""
+        now = {row["id"]: row for row in db.execute(_OVER)}
+        for job_id, before in self._over.items():
+            if now.get(job_id) != before:
+                self.violations.append(f"job {job_id} was over and changed: {before} became {now.get(job_id)}")
+        self._over = now
+        for row in db.execute(_HALF_DONE):
+            self.violations.append(f"submission {row['id']}: done is {row['done']}, but {row['open']} jobs are open")
+        for row in db.execute(_EARLY):
+            self.violations.append(f"job {row['id']} has rows too soon, or failed too often: {row}")
+        self.looks += 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Books:
+    """Everything the final check looks at."""
+
+    orders: Sequence[Order]
+    jobs: Sequence[Row]
+    runs: Sequence[Row]
+    #: The evaluators' journals, by host.
+    journals: Mapping[str, Sequence[Mapping[str, Any]]]
+    #: How many executions each host may have lost: its slots times its kills.
+    losses: Mapping[str, int]
+    #: Nonces of results that came too late and were kept as evidence.
+    stale: frozenset[str]
+    #: Nonces in artifacts, by job.
+    artifacts: Mapping[int, Sequence[str]]
+    ranking: Sequence[Row]
+
+
+def connect(url: str) -> Db:
+    """A plain connection in autocommit mode."""
+    return psycopg.Connection[Row].connect(url, autocommit=True, row_factory=dict_row, connect_timeout=5)
+
+
+def read(
+    db: Db, orders: Sequence[Order], journals: Mapping[str, Sequence[Mapping[str, Any]]], losses: Mapping[str, int]
+) -> Books:
+    """Open the books; see `Books` for what is given."""
+    artifacts: dict[int, list[str]] = defaultdict(list)
+    for row in db.execute("SELECT job_id, convert_from(data, 'UTF8')::jsonb ->> 'nonce' AS nonce FROM runner.artifact"):
+        artifacts[row["job_id"]].append(row["nonce"])
+    return Books(
+        orders=orders,
+        jobs=db.execute(_JOBS).fetchall(),
+        runs=db.execute(_RUNS).fetchall(),
+        journals=journals,
+        losses=losses,
+        stale=frozenset(
+            row["nonce"]
+            for row in db.execute("SELECT result -> 'report' ->> 'nonce' AS nonce FROM runner.stale_result")
+        ),
+        artifacts=artifacts,
+        ranking=db.execute("SELECT * FROM runner.ranking").fetchall(),
+    )
+
+
+def settled(books: Books) -> list[str]:
+    """What is wrong once nothing is open any more."""
+    runs: dict[int, list[Row]] = defaultdict(list)
+    for row in books.runs:
+        runs[row["job_id"]].append(row)
+    found = [f"run {row['id']} belongs to no job" for row in runs.pop(None, [])]  # type: ignore[call-overload]
+    found += _submissions(books)
+    orders = {order.key: order for order in books.orders}
+    for job in books.jobs:
+        order = orders.get(job["key"])
+        if order is not None:  # otherwise said already
+            found += [f"job {job['id']}: {problem}" for problem in _job(job, order, runs[job["id"]], books)]
+    found += _final_words(books, runs)
+    found += _executions(books)
+    found += _ranking(books)
+    return found
+
+
+def _submissions(books: Books) -> Iterator[str]:
+    """Each order is one submission with the jobs it asked for, each once; there is nothing else."""
+    by_key: dict[str | None, list[Row]] = defaultdict(list)
+    for job in books.jobs:
+        by_key[job["key"]].append(job)
+    for order in books.orders:
+        jobs = by_key.pop(order.key, [])
+        if {job["submission_id"] for job in jobs} != {order.submission_id}:
+            found = sorted({job["submission_id"] for job in jobs})
+            yield f"order {order.key}: the frontend was told submission {order.submission_id}, the database has {found}"
+        names = Counter(job_key(job["gpu_type"], secret=job["secret"]) for job in jobs)
+        if names != Counter(order.jobs()):
+            yield f"order {order.key}: expected the jobs {sorted(order.jobs())}, found {dict(names)}"
+    for key, jobs in by_key.items():
+        yield f"submission {jobs[0]['submission_id']} (key {key}) was ordered by nobody"
+
+
+def _job(job: Row, order: Order, runs: Sequence[Row], books: Books) -> Iterator[str]:
+    """One job is over, for a reason, with the rows of one attempt."""
+    state = JobState(job["state"])
+    if job["lease_owner"] is not None or job["lease_expires_at"] is not None:
+        yield f"leased by {job['lease_owner']} until {job['lease_expires_at']}"
+    if state not in (JobState.DONE, JobState.CANCELLED):
+        yield f"never ended: {state}, {job['failures']} failures, not before {job['not_before']}"
+        return
+    if state is JobState.CANCELLED:
+        if not order.cancelled:
+            yield "cancelled, and nobody asked for it"
+        if runs:
+            yield f"cancelled, and has {len(runs)} rows"
+        return
+    yield from _verdict(job, order)
+    yield from _rows(job, runs, books)
+
+
+def _verdict(job: Row, order: Order) -> Iterator[str]:
+    verdict = Verdict(job["verdict"])
+    if verdict is Verdict.INTERNAL_ERROR:
+        if job["failures"] < job["max_attempts"] and job["reclaims"] <= MAX_RECLAIMS:
+            yield f"internal_error after {job['failures']} failures and {job['reclaims']} reclaims: {job['error']}"
+        if order.script.failing < job["max_attempts"] and job["reclaims"] <= MAX_RECLAIMS:
+            yield f"internal_error, but only {order.script.failing} attempts were to fail: {job['error']}"
+        return
+    planned = order.script.verdict(job["gpu_type"], secret=job["secret"])
+    if verdict is not planned:
+        yield f"verdict {verdict}, expected {planned}"
+    if job["failures"] != order.script.failing:
+        yield f"{job['failures']} failures were counted, {order.script.failing} happened"
+
+
+def _rows(job: Row, runs: Sequence[Row], books: Books) -> Iterator[str]:
+    """Exactly the rows of the mode, all from the execution that was committed, which is the last attempt's."""
+    mode, verdict = Mode(job["mode"]), Verdict(job["verdict"])
+    expected = () if verdict is Verdict.INTERNAL_ERROR else script.rows(mode, verdict)
+    found = [script.Row(mode=run["mode"], passed=run["passed"], scored=run["score"] is not None) for run in runs]
+    if found != list(expected):
+        yield f"expected the rows {expected}, found {found}"
+    for run in runs:
+        if (run["submission_id"], run["runner"], run["secret"]) != (
+            job["submission_id"],
+            job["gpu_type"],
+            job["secret"],
+        ):
+            yield f"row {run['id']} says submission {run['submission_id']}, {run['runner']}, secret {run['secret']}"
+    if verdict is Verdict.INTERNAL_ERROR:
+        return
+    own = job["report"]
+    marks = {(run["result"]["job"], run["result"]["attempt"], run["result"]["nonce"]) for run in runs}
+    marks.add((own["job"], own["attempt"], own["nonce"]))
+    if marks != {(str(job["id"]), str(job["attempt"]), own["nonce"])}:
+        yield f"ended at attempt {job['attempt']}, but its rows and its report come from {sorted(marks)}"
+    kept = books.artifacts.get(job["id"], ())
+    wanted = (own["nonce"],) if mode is Mode.PROFILE else ()
+    if tuple(kept) != wanted:
+        yield f"artifacts of the executions {kept}, expected {wanted}"
+
+
+def _final_words(books: Books, runs: Mapping[int, Sequence[Row]]) -> Iterator[str]:
+    """Done, and the gravest of what its jobs amount to, in both places that say so."""
+    by_submission: dict[int, list[Row]] = defaultdict(list)
+    for job in books.jobs:
+        by_submission[job["submission_id"]].append(job)
+    for submission_id, jobs in by_submission.items():
+        if any(job["finished_at"] is None for job in jobs):
+            continue  # said already
+        ended = [
+            Ended(
+                mode=Mode(job["mode"]),
+                state=JobState(job["state"]),
+                verdict=None if job["verdict"] is None else Verdict(job["verdict"]),
+                passed=tuple(run["passed"] for run in runs.get(job["id"], ())),
+            )
+            for job in jobs
+        ]
+        word = final_status(ended)
+        expected = (True, word, "hacked" if word == "hacked" else "active", word == "succeeded")
+        job = jobs[0]
+        found = (job["done"], job["job_status"], job["submission_status"], job["job_error"] is None)
+        if found != expected:
+            yield f"submission {submission_id}: (done, job status, status, no error) is {found}, expected {expected}"
+
+
+def _executions(books: Books) -> Iterator[str]:
+    """An attempt runs once, a slot runs one thing at a time, and no result is nowhere unless its host was killed."""
+    known = books.stale | {job["report"]["nonce"] for job in books.jobs if (job["report"] or {}).get("nonce")}
+    begun: Counter[tuple[int, int]] = Counter()
+    for host, lines in books.journals.items():
+        begun.update((line["job"], line["attempt"]) for line in lines if line["what"] == "begun")
+        for line in lines:
+            if line["what"] == "doubled":
+                yield f"{host}: two runs at once on slot {line['slot']}: {line}"
+        lost = [line for line in lines if line["what"] == "found" and line["nonce"] not in known]
+        if len(lost) > books.losses[host]:
+            yield (
+                f"{host}: {len(lost)} results were found and are nowhere, at most {books.losses[host]} could be lost: "
+                f"{lost[:5]}"
+            )
+    for (job_id, attempt), times in begun.items():
+        if times > 1:
+            yield f"job {job_id}, attempt {attempt} was run {times} times"
+
+
+def _ranking(books: Books) -> Iterator[str]:
+    """The best public score of each user and type whose secret twin was accepted too, by nobody who cheated."""
+    best: dict[tuple[str, str], float] = {}
+    verdicts: dict[tuple[int, str, bool], str] = {}
+    hacked = {job["submission_id"] for job in books.jobs if job["verdict"] == Verdict.REJECTED}
+    users = {order.submission_id: order.user_id for order in books.orders}
+    for job in books.jobs:
+        if job["mode"] == Mode.LEADERBOARD:
+            verdicts[job["submission_id"], job["gpu_type"], job["secret"]] = job["verdict"]
+    for run in books.runs:
+        if run["secret"] or run["score"] is None or run["submission_id"] in hacked:
+            continue
+        if verdicts.get((run["submission_id"], run["runner"], True)) == Verdict.ACCEPTED:
+            place = (users.get(run["submission_id"], "?"), run["runner"])
+            best[place] = min(run["score"], best.get(place, run["score"]))
+    found = {(row["user_id"], row["gpu_type"]): float(row["score"]) for row in books.ranking}
+    if found != best or any(row["leaderboard"] != BOARD for row in books.ranking):
+        yield f"the ranking differs: expected {best}, found {found}"
+
+
+def claimed_since(db: Db, host: str, moment: datetime) -> int:
+    """How many jobs a host claimed after a moment of the database's clock."""
+    found = db.execute(
+        "SELECT count(*) AS claims FROM runner.job WHERE host = %s AND started_at > %s", (host, moment)
+    ).fetchone()
+    return 0 if found is None else int(found["claims"])

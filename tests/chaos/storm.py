@@ -1,0 +1,332 @@
+"""The storm: a server, hosts behind proxies, a frontend, faults by plan, and the books at the end.
+
+Everything it starts is gone when `Storm.run` returns or raises: daemons die with this process even if it is killed.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from runner.gpus import Registry
+from runner.store import Store, migrate
+from tests.chaos import faults, ledger, producer
+from tests.chaos.daemon import Spec
+from tests.chaos.faults import CUTS, Fault, Kind
+from tests.chaos.hosts import Host
+from tests.chaos.producer import Order, Producer
+from tests.chaos.proxy import Proxy
+from tests.chaos.server import Server
+
+GPU_TYPES: Final = ("H100", "MI300")
+_DATABASE: Final = "postgres"
+_TICK_S: Final = 0.05
+#: How long daemons may take to serve at the beginning, on a busy machine.
+_READY_S: Final = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How hard it blows."""
+
+    seed: int
+    #: Host name -> GPU type of each slot.
+    hosts: dict[str, tuple[str, ...]]
+    submissions: int
+    storm_s: float
+    #: Between two faults, on average.
+    gap_s: float
+    lease_s: float
+    #: How long a longer evaluation takes, on average.
+    work_s: float
+    #: Once nothing breaks any more, everything is over within this time.
+    settle_s: float
+
+
+@dataclass(kw_only=True)
+class Report:
+    """What happened. The storm was survived exactly when there are no violations."""
+
+    seed: int
+    plan: tuple[Fault, ...]
+    injected: Counter[Kind] = field(default_factory=Counter)
+    counts: dict[str, int | float] = field(default_factory=dict)
+    violations: list[str] = field(default_factory=list)
+
+    def table(self) -> str:
+        """For people."""
+        lines = [f"seed {self.seed}", "", "fault                                      times"]
+        lines += [f"{kind.value:<40} {self.injected[kind]:>7}" for kind in Kind]
+        lines += ["", "what happened                              count"]
+        lines += [f"{name:<40} {count:>7}" for name, count in self.counts.items()]
+        lines += ["", f"violations: {len(self.violations)}", *(f"  - {line}" for line in self.violations[:50])]
+        return "\n".join(lines)
+
+
+class Storm:
+    """One storm. `run` may be called once."""
+
+    def __init__(self, settings: Settings, *, say: Callable[[str], None] = lambda _line: None) -> None:
+        self._settings = settings
+        self._say = say
+        self._chance = random.Random(f"storm {settings.seed}")  # noqa: S311 - reproducible on purpose
+        plan = faults.draw(
+            seed=settings.seed,
+            hosts=list(settings.hosts),
+            storm_s=settings.storm_s,
+            gap_s=settings.gap_s,
+            lease_s=settings.lease_s,
+        )
+        self.report = Report(seed=settings.seed, plan=plan)
+        self._stack = ExitStack()
+        self._directory = Path(tempfile.mkdtemp(prefix="kernel-runner-chaos-hosts-"))
+        self._stack.callback(shutil.rmtree, self._directory, ignore_errors=True)
+        self._hosts: dict[str, Host] = {}
+        self._drained: dict[str, datetime] = {}
+
+    def run(self) -> Report:
+        """Blow, settle, and check the books.
+
+        Raises:
+            RuntimeError: something could not even be started; what the daemons logged is in the message.
+        """
+        with self._stack:
+            settings = self._settings
+            self._server = self._stack.enter_context(Server())
+            self._server.start()
+            self._url = self._server.url(_DATABASE)
+            migrate(self._url)
+            self._store = Store(self._url, application_name="storm")
+            self._stack.callback(self._store.close)
+            registry = Registry.load().all()
+            self._store.sync_gpu_types(
+                [(entry.name, entry.vendor.value, entry.aliases, entry.description) for entry in registry]
+            )
+            producer.publish_board(self._store, GPU_TYPES)
+            for name, slots in settings.hosts.items():
+                self._add_host(name, slots)
+            self._wait_for_hosts()
+            orders = producer.draw(
+                seed=settings.seed,
+                count=settings.submissions,
+                over_s=settings.storm_s * 0.9,
+                gpu_types=GPU_TYPES,
+                work_s=settings.work_s,
+                lease_s=settings.lease_s,
+            )
+            self._frontend_proxy = self._stack.enter_context(Proxy(self._server.socket_path))
+            frontend = Producer(self._frontend_proxy.url(_DATABASE), orders)
+            self._stack.callback(frontend.close)
+            watch = ledger.Watch(self._url)
+            self._stack.callback(watch.close)
+            frontend.start()
+            watch.start()
+            self._blow()
+            settled_s = self._settle(frontend)
+            watch.close()
+            self._books(orders, frontend, watch, settled_s)
+        return self.report
+
+    # -- the world ------------------------------------------------------------------------------------------------
+
+    def _add_host(self, name: str, slots: Sequence[str]) -> None:
+        settings = self._settings
+        proxy = self._stack.enter_context(Proxy(self._server.socket_path))
+        spec = Spec(
+            name=name,
+            database_url=proxy.url(_DATABASE),
+            state_dir=str(self._directory / name),
+            slots=tuple(slots),
+            lease_s=settings.lease_s,
+            heartbeat_s=settings.lease_s / 6,
+            poll_s=0.5,
+            drain_timeout_s=10.0,
+        )
+        host = Host(spec, proxy)
+        self._stack.callback(host.close)
+        self._hosts[name] = host
+        host.start()
+
+    def _wait_for_hosts(self) -> None:
+        end_s = time.monotonic() + _READY_S
+        while {line.name for line in self._store.hosts()} != set(self._hosts):
+            for host in self._hosts.values():
+                host.look()
+            broken = [line for host in self._hosts.values() for line in host.violations]
+            if broken or time.monotonic() > end_s:
+                logged = "\n".join(str(line) for host in self._hosts.values() for line in host.log())
+                raise RuntimeError(f"the daemons did not start: {broken}\n{logged}")
+            time.sleep(_TICK_S)
+
+    # -- faults ---------------------------------------------------------------------------------------------------
+
+    def _blow(self) -> None:
+        """Work off the plan."""
+        begun_s = time.monotonic()
+        moments = [(fault.at_s, fault, self._begin) for fault in self.report.plan]
+        moments += [(fault.end_s, fault, self._end) for fault in self.report.plan]
+        for at_s, fault, action in sorted(moments, key=lambda moment: moment[0]):
+            while (left_s := begun_s + at_s - time.monotonic()) > 0:
+                self._look()
+                time.sleep(min(left_s, _TICK_S))
+            action(fault)
+        while time.monotonic() < begun_s + self._settings.storm_s:
+            self._look()
+            time.sleep(_TICK_S)
+
+    def _look(self) -> None:
+        for host in self._hosts.values():
+            host.look()
+
+    def _begin(self, fault: Fault) -> None:
+        self._say(str(fault))
+        times = 1
+        if fault.host is None:
+            times = self._terminate_backends() if fault.kind is Kind.BACKENDS else self._crash(fault)
+        else:
+            host = self._hosts[fault.host]
+            match fault.kind:
+                case Kind.KILL:
+                    host.kill()
+                case Kind.TERM:
+                    host.terminate()
+                case Kind.FREEZE:
+                    host.freeze()
+                case Kind.DRAIN:
+                    self._store.drain(fault.host, "storm")
+                    self._drained[fault.host] = self._now()
+                case Kind.RESET:
+                    host.proxy.cut(CUTS[fault.kind])
+                    self._frontend_proxy.cut(CUTS[fault.kind])
+                case _:
+                    host.proxy.cut(CUTS[fault.kind])
+        self.report.injected[fault.kind] += times
+
+    def _end(self, fault: Fault) -> None:
+        if fault.host is None:
+            return
+        host = self._hosts[fault.host]
+        match fault.kind:
+            case Kind.KILL:
+                host.start()
+            case Kind.FREEZE:
+                host.thaw()
+            case Kind.DRAIN:
+                self._check_drained(fault.host)
+                self._store.undrain(fault.host)
+            case kind if kind in CUTS:
+                host.proxy.heal(late=fault.late)
+
+    def _terminate_backends(self) -> int:
+        """End a few of the daemons' connections, those first that are at work."""
+        statement = (
+            "SELECT count(pg_terminate_backend(pid)) AS ended FROM (SELECT pid FROM pg_stat_activity"
+            " WHERE application_name LIKE 'chaos %' ORDER BY state = 'idle', random() LIMIT 3) AS chosen"
+        )
+        ended = 0
+        with ledger.connect(self._url) as db:
+            for _ in range(10):
+                ended += sum(int(row["ended"]) for row in db.execute(statement))
+                time.sleep(0.02)
+        return ended
+
+    def _crash(self, fault: Fault) -> int:
+        self._server.crash()
+        time.sleep(fault.for_s)
+        self._server.start()
+        return 1
+
+    def _now(self) -> datetime:
+        with ledger.connect(self._url) as db:
+            moment = db.execute("SELECT clock_timestamp() AS now").fetchone()
+        if moment is None:
+            raise RuntimeError("the database has no clock")
+        found: datetime = moment["now"]
+        return found
+
+    def _check_drained(self, name: str) -> None:
+        with ledger.connect(self._url) as db:
+            claims = ledger.claimed_since(db, name, self._drained.pop(name))
+        if claims:
+            self.report.violations.append(f"{name} claimed {claims} jobs while it was drained")
+
+    # -- the end --------------------------------------------------------------------------------------------------
+
+    def _settle(self, frontend: Producer) -> float:
+        """Wait until nothing is open any more; seconds that took."""
+        begun_s = time.monotonic()
+        open_jobs = -1
+        while time.monotonic() < begun_s + self._settings.settle_s:
+            self._look()
+            with ledger.connect(self._url) as db:
+                (row,) = db.execute(
+                    "SELECT count(*) AS open FROM runner.job WHERE state IN ('queued', 'running')"
+                ).fetchall()
+            open_jobs = int(row["open"])
+            if frontend.finished and not open_jobs:
+                break
+            time.sleep(0.2)
+        else:
+            self.report.violations.append(
+                f"{self._settings.settle_s:g} s after the last fault {open_jobs} jobs are open; "
+                f"the frontend has {'finished' if frontend.finished else 'not finished'}"
+            )
+        took_s = time.monotonic() - begun_s
+        for host in self._hosts.values():
+            host.stop()
+        return took_s
+
+    def _books(self, orders: Sequence[Order], frontend: Producer, watch: ledger.Watch, settled_s: float) -> None:
+        report = self.report
+        hosts = tuple(self._hosts.values())
+        with ledger.connect(self._url) as db:
+            watch.look(db)
+            books = ledger.read(
+                db,
+                orders,
+                journals={host.name: list(host.journal()) for host in hosts},
+                losses={host.name: host.kills * len(host.spec.slots) for host in hosts},
+            )
+        report.violations += watch.violations
+        report.violations += ledger.settled(books)
+        if frontend.error is not None:
+            report.violations.append(f"the frontend broke: {frontend.error!r}")
+        report.violations += [f"never injected: {kind}" for kind in Kind if not report.injected[kind]]
+        for host in hosts:
+            report.violations += host.violations
+            report.violations += [f"{host.name}: left in the spool: {path.name}" for path in host.spooled()]
+            report.violations += [f"{host.name} logged: {line}" for line in host.log() if _is_alarming(line)]
+        lines = [line for journal in books.journals.values() for line in journal]
+        report.counts = {
+            "submissions": len(orders),
+            "jobs": len(books.jobs),
+            "done": sum(job["state"] == "done" for job in books.jobs),
+            "cancelled": sum(job["state"] == "cancelled" for job in books.jobs),
+            "ended as internal_error": sum(job["verdict"] == "internal_error" for job in books.jobs),
+            "rows of results": len(books.runs),
+            "claims": sum(job["attempt"] for job in books.jobs),
+            "executions begun": sum(line["what"] == "begun" for line in lines),
+            "executions told to stop": sum(line["what"] == "stopped" for line in lines),
+            "failures, retried or final": sum(job["failures"] for job in books.jobs),
+            "reclaims": sum(job["reclaims"] for job in books.jobs),
+            "stale results kept as evidence": len(books.stale),
+            "results lost with a killed daemon": sum(line["what"] == "found" for line in lines)
+            - len({job["report"]["nonce"] for job in books.jobs if (job["report"] or {}).get("nonce")} | books.stale),
+            "requests the frontend repeated": frontend.retries,
+            "looks at the books during the storm": watch.looks,
+            "seconds to settle": round(settled_s, 1),
+        }
+
+
+def _is_alarming(line: object) -> bool:
+    """A traceback, or something that did not come from the log: nothing the storm does should look like a bug."""
+    return isinstance(line, dict) and ("exception" in line or line.get("level") == "raw")

@@ -1,0 +1,248 @@
+"""The books of a storm notice whatever is lost, doubled or let in late: each test falsifies them in one place."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from runner.gpus import Registry
+from runner.model import JobState, Mode, Verdict
+from runner.store import Store
+from tests.chaos import ledger, producer
+from tests.chaos.ledger import Books, Db
+from tests.chaos.producer import Order
+from tests.chaos.script import Ended, Script, final_status, found
+
+GPU_TYPES = ("H100", "MI300")
+HOST = "a"
+RUNNING = """
+UPDATE runner.job SET state = 'running', verdict = NULL, finished_at = NULL, lease_owner = 'a', lease_expires_at = now()
+WHERE id = 1
+"""
+DOUBLED = """
+WITH copy AS (
+    INSERT INTO leaderboard.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed, compilation,
+                                  meta, result, system_info)
+    SELECT submission_id, start_time, end_time, mode, secret, runner, score, passed, compilation, meta, result,
+           system_info
+    FROM leaderboard.runs LIMIT 1 RETURNING id
+)
+INSERT INTO runner.job_run (run_id, job_id) SELECT id, 1 FROM copy
+"""
+CONFUSED = """
+UPDATE leaderboard.runs SET result = jsonb_set(result, '{nonce}', '"other"')
+WHERE id = (SELECT min(id) FROM leaderboard.runs)
+"""
+
+
+def order(number: int, mode: Mode, verdict: Verdict = Verdict.ACCEPTED, *, failing: int = 0) -> Order:
+    """A submission whose jobs all find the same."""
+    return Order(
+        key=f"order-{number}",
+        at_s=0.0,
+        user_id=f"user-{number}",
+        mode=mode,
+        gpu_types=GPU_TYPES,
+        priority=0,
+        script=Script(
+            work_ms=0,
+            failing=failing,
+            verdicts={f"{gpu_type}/{twin}": verdict for gpu_type in GPU_TYPES for twin in ("public", "secret")},
+        ),
+        cancel_after_s=None,
+    )
+
+
+class World:
+    """A database in which a few submissions were evaluated as they asked for."""
+
+    def __init__(self, url: str) -> None:
+        self.store = Store(url, application_name="books")
+        self.db: Db = ledger.connect(url)
+        self.orders = [
+            order(1, Mode.LEADERBOARD),
+            order(2, Mode.PROFILE),
+            order(3, Mode.TEST, Verdict.WRONG_ANSWER, failing=1),
+            order(4, Mode.LEADERBOARD, Verdict.REJECTED),
+        ]
+        self.journal: list[dict[str, Any]] = []
+        self.losses = 0
+
+    def evaluate(self) -> None:
+        """Submit everything and work it off."""
+        self.store.sync_gpu_types(
+            [(entry.name, entry.vendor.value, entry.aliases, entry.description) for entry in Registry.load().all()]
+        )
+        producer.publish_board(self.store, GPU_TYPES)
+        for each in self.orders:
+            each.submission_id = self.store.submit(
+                leaderboard=producer.BOARD,
+                user_id=each.user_id,
+                file_name="script.py",
+                code=each.script.to_code(),
+                mode=each.mode.value,
+                gpu_types=each.gpu_types,
+                user_name=None,
+                idempotency_key=each.key,
+            )
+        while self._claim():
+            pass
+
+    def _claim(self) -> bool:
+        claims = self.store.claim(host=HOST, slots=dict.fromkeys(GPU_TYPES, 1), lease_s=60.0)
+        for job in claims.jobs:
+            script = Script.from_code(job.code)
+            nonce = uuid.uuid4().hex
+            about = {"job": job.id, "attempt": job.attempt, "nonce": nonce, "slot": "gpu0", "at": time.time()}
+            self.journal.append({"what": "begun", **about})
+            if job.failures < script.failing:
+                self.store.fail(job, error="as the script says", report=None, slot="gpu0")
+                self.db.execute("UPDATE runner.job SET not_before = NULL, avoid_until = NULL")
+                continue
+            self.store.complete(job, found(job, script, nonce=nonce, score_s=1e-6 * job.id))
+            self.journal.append({"what": "found", **about})
+        return bool(claims.jobs)
+
+    def books(self) -> Books:
+        """The books as they stand."""
+        return ledger.read(self.db, self.orders, {HOST: self.journal}, {HOST: self.losses})
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.store.close()
+        self.db.close()
+
+
+@pytest.fixture
+def world(database_url: str) -> Iterator[World]:
+    """Four submissions, evaluated as they should be."""
+    made = World(database_url)
+    try:
+        made.evaluate()
+        yield made
+    finally:
+        made.close()
+
+
+def test_right_books_are_right(world: World) -> None:
+    """Nothing is complained about where all went well."""
+    assert ledger.settled(world.books()) == []
+
+
+@pytest.mark.parametrize(
+    ("falsification", "complaint"),
+    [
+        ("DELETE FROM runner.job WHERE id = 1", "expected the jobs"),
+        ("DELETE FROM runner.idempotency WHERE key = 'order-2'", "was ordered by nobody"),
+        (RUNNING, "leased by a"),
+        ("UPDATE runner.job SET state = 'queued', verdict = NULL, finished_at = NULL WHERE id = 1", "never ended"),
+        ("UPDATE runner.job SET state = 'cancelled', verdict = NULL WHERE id = 1", "nobody asked for it"),
+        ("UPDATE runner.job SET verdict = 'wrong_answer' WHERE id = 1", "verdict wrong_answer, expected accepted"),
+        ("UPDATE runner.job SET verdict = 'internal_error' WHERE id = 1", "internal_error after 0 failures"),
+        ("UPDATE runner.job SET failures = 2 WHERE id = 1", "2 failures were counted, 0 happened"),
+        ("UPDATE runner.job SET attempt = attempt + 1 WHERE id = 1", "come from"),
+        ("DELETE FROM leaderboard.runs WHERE id = (SELECT min(id) FROM leaderboard.runs)", "expected the rows"),
+        (DOUBLED, "expected the rows"),
+        (CONFUSED, "its rows and its report come from"),
+        ("UPDATE leaderboard.runs SET score = 1 WHERE mode = 'test' AND passed", "expected the rows"),
+        ("UPDATE leaderboard.runs SET score = NULL", "expected the rows"),
+        ("UPDATE leaderboard.runs SET secret = NOT secret WHERE id = 1", "says submission 1, H100, secret True"),
+        ("DELETE FROM runner.job_run WHERE run_id = 1", "belongs to no job"),
+        ("UPDATE leaderboard.submission SET done = false WHERE id = 1", "(done, job status, status, no error)"),
+        ("UPDATE leaderboard.submission SET status = 'active'", "(done, job status, status, no error)"),
+        (
+            "UPDATE leaderboard.submission_job_status SET status = 'running' WHERE submission_id = 1",
+            "(done, job status, status, no error)",
+        ),
+        (
+            "UPDATE leaderboard.submission_job_status SET error = 'why' WHERE submission_id = 1",
+            "(done, job status, status, no error)",
+        ),
+        ('UPDATE runner.artifact SET data = \'{"nonce": "other"}\'', "artifacts of the executions"),
+        ("DELETE FROM runner.artifact", "artifacts of the executions"),
+        ("UPDATE leaderboard.submission SET status = 'hacked' WHERE id = 1", "the ranking differs"),
+    ],
+)
+def test_a_false_entry_is_noticed(world: World, falsification: str, complaint: str) -> None:
+    """Each kind of loss, doubling and confusion is named."""
+    changed = world.db.execute(falsification.encode())
+    assert changed.rowcount > 0
+    complaints = ledger.settled(world.books())
+    assert any(complaint in line for line in complaints), complaints
+
+
+def test_an_attempt_that_ran_twice_is_noticed(world: World) -> None:
+    """Even if only one of the two executions was committed."""
+    world.journal.append(world.journal[0])
+    (complaint,) = ledger.settled(world.books())
+    assert "attempt 1 was run 2 times" in complaint
+
+
+def test_two_runs_on_one_slot_are_noticed(world: World) -> None:
+    """The evaluator says so itself."""
+    world.journal.append({**world.journal[0], "what": "doubled"})
+    (complaint,) = ledger.settled(world.books())
+    assert "two runs at once on slot gpu0" in complaint
+
+
+def test_a_result_that_is_nowhere_is_noticed_unless_its_daemon_was_killed(world: World) -> None:
+    """What an evaluation found is committed, kept as evidence, or died with its daemon."""
+    world.journal.append({"what": "found", "job": 1, "attempt": 0, "nonce": "lost", "slot": "gpu0"})
+    (complaint,) = ledger.settled(world.books())
+    assert "1 results were found and are nowhere, at most 0 could be lost" in complaint
+    world.losses = 1
+    assert ledger.settled(world.books()) == []
+    world.losses = 0
+    assert ledger.settled(replace(world.books(), stale=frozenset({"lost"}))) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ("UPDATE runner.job SET attempt = attempt + 1 WHERE id = 1", "was over and changed"),
+        ("DELETE FROM runner.job WHERE id = 1", "was over and changed"),
+        ("UPDATE leaderboard.submission SET done = false WHERE id = 1", "done is False, but 0 jobs are open"),
+        (
+            "UPDATE runner.job SET state = 'queued', verdict = NULL, finished_at = NULL WHERE id = 1",
+            "done is True, but 1 jobs are open",
+        ),
+        (
+            "UPDATE runner.job SET state = 'queued', verdict = NULL, finished_at = NULL WHERE id = 1",
+            "has rows too soon",
+        ),
+        ("UPDATE runner.job SET failures = 4 WHERE id = 1", "failed too often"),
+    ],
+)
+def test_the_watch_notices_what_must_never_be(world: World, database_url: str, change: str, complaint: str) -> None:
+    """Between two looks, or at one."""
+    watch = ledger.Watch(database_url)
+    watch.look(world.db)
+    watch.look(world.db)
+    assert watch.violations == []
+    world.db.execute(change.encode())
+    watch.look(world.db)
+    assert any(complaint in line for line in watch.violations), watch.violations
+
+
+def test_the_gravest_word_of_all_jobs_is_the_last_word() -> None:
+    """As KernelBot's readers know it: hacked before failed before timed out before succeeded."""
+
+    def ended(mode: Mode, verdict: Verdict | None, *passed: bool) -> Ended:
+        state = JobState.CANCELLED if verdict is None else JobState.DONE
+        return Ended(mode=mode, state=state, verdict=verdict, passed=passed)
+
+    accepted = ended(Mode.LEADERBOARD, Verdict.ACCEPTED, True, True)
+    assert final_status([accepted, accepted]) == "succeeded"
+    assert final_status([accepted, ended(Mode.LEADERBOARD, Verdict.WRONG_ANSWER, True, False)]) == "failed"
+    assert final_status([accepted, ended(Mode.LEADERBOARD, None)]) == "failed"
+    assert final_status([ended(Mode.TEST, None), ended(Mode.TEST, Verdict.REJECTED, False)]) == "hacked"
+    # A test that ran has rows to read, so it succeeded, whatever they say.
+    assert final_status([ended(Mode.TEST, Verdict.WRONG_ANSWER, False)]) == "succeeded"
+    assert final_status([ended(Mode.TEST, Verdict.TIME_LIMIT)]) == "timed_out"
+    assert final_status([ended(Mode.TEST, Verdict.COMPILE_ERROR)]) == "failed"
+    assert final_status([ended(Mode.TEST, Verdict.INTERNAL_ERROR)]) == "failed"
