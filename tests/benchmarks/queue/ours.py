@@ -17,13 +17,17 @@ from typing import Any, Final
 
 import psycopg
 
-from runner.config import Config
+from runner.config import Config, Settings
 from runner.daemon import Daemon
+from runner.daemon.orders import Orders
+from runner.daemon.readiness import Readiness
+from runner.daemon.serve import require_schema
 from runner.errors import CancelledByRequest
 from runner.gpus import Registry
 from runner.logs import configure
 from runner.model import Job, JobResult, Mode, Progress, RunRecord, Slot, Verdict
-from runner.store import Store, Wakeup, migrate
+from runner.spool import Spool
+from runner.store import ConnectPacer, Store, Wakeup, migrate
 from tests.benchmarks.queue.worker import Notebook, say_ready
 
 PACKAGE: Final = None
@@ -108,7 +112,12 @@ class AtOnce:
         """Nothing to prepare."""
 
     def run(
-        self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None]
+        self,
+        job: Job,
+        slot: Slot,
+        *,
+        cancel: threading.Event,
+        on_progress: Callable[[Progress], None],  # noqa: ARG002 - there is none to report
     ) -> JobResult:
         """What an evaluation of this mode writes: a row per run, with a result, and a score if ranked."""
         self._notebook.note("start", job.submission_id)
@@ -157,3 +166,79 @@ class DeafStore(Store):
         """Hear nothing."""
         stop.wait(min(timeout_s, 1.0))
         return None
+
+
+class Hosts:
+    """Some daemons in one process, each with its own name, connections, threads and spool."""
+
+    def __init__(self, options: Mapping[str, Any], notebook: Notebook, directory: Path) -> None:
+        self._options = options
+        self._directory = directory
+        self._evaluator = AtOnce(notebook)
+        self._registry = Registry.load()
+        self._orders: list[Orders] = []
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Start all of them and wait until they serve."""
+        types: Sequence[str] = self._options.get("types", TYPES)
+        readiness = [
+            self._start_one(f"{self._options.get('name', 'host')}-{number}", types[number % len(types)])
+            for number in range(int(self._options.get("hosts", 1)))
+        ]
+        for one in readiness:
+            if not one.ready.wait(120):
+                raise RuntimeError(f"a daemon does not serve: {one.waiting_for}")
+
+    def stop(self) -> None:
+        """Stop all of them; what runs without end is given back."""
+        for orders in self._orders:
+            orders.ask_abort()
+        for thread in self._threads:
+            thread.join(60)
+
+    def _start_one(self, name: str, gpu_type: str) -> Readiness:
+        config = Config(host_name=name, state_dir=self._directory / name, log_level="warning")
+        url, pacer = self._options["url"], ConnectPacer()
+        kind = DeafStore if self._options.get("deaf") else Store
+        daemon = Daemon(
+            Settings(config),
+            store_factory=lambda purpose: kind(url, application_name=f"daemon {purpose}", pacer=pacer),
+            evaluator=self._evaluator,
+            engine=NoEngine(),
+            check_database=lambda: require_schema(url),
+            registry=self._registry,
+            slots=[
+                Slot(name=f"slot{number}", gpu_type=gpu_type, devices=(), cpus=(number,))
+                for number in range(int(self._options["slots"]))
+            ],
+            spool=Spool(config.state_dir / "spool", max_bytes=1 << 30),
+            instance=name,
+        )
+        orders = Orders()
+        thread = threading.Thread(target=daemon.run, args=(orders,), name=name, daemon=True)
+        thread.start()
+        self._orders.append(orders)
+        self._threads.append(thread)
+        return daemon.readiness
+
+
+def main(options: Mapping[str, Any]) -> None:
+    """Serve until SIGTERM."""
+    configure("json", "warning")
+    # A process full of daemons has more threads than the default stacks have address space for.
+    threading.stack_size(512 << 10)
+    stopped = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+    notebook = Notebook()
+    with tempfile.TemporaryDirectory(prefix="kernel-runner-bench-") as directory:
+        hosts = Hosts(options, notebook, Path(directory))
+        hosts.start()
+        say_ready()
+        stopped.wait()
+        hosts.stop()
+    notebook.write(options["notes"])
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
