@@ -1,0 +1,131 @@
+"""The connection against a real server: one that goes away, turns read-only, or sacrifices a transaction."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from runner.errors import DatabaseUnavailableError
+from runner.store.connection import Link
+from runner.store.pacer import ConnectPacer
+
+Connection = psycopg.Connection[dict[str, object]]
+
+
+@pytest.fixture
+def make_link(empty_database_url: str) -> Iterator[Callable[..., Link]]:
+    """Makes links to an empty database."""
+    made: list[Link] = []
+
+    def make(pacer: ConnectPacer | None = None) -> Link:
+        made.append(Link(empty_database_url, application_name="link", pacer=pacer))
+        return made[-1]
+
+    yield make
+    for link in made:
+        link.close()
+
+
+def scalar(link: Link, statement: bytes) -> object:
+    """The one value of a statement."""
+    with link.open() as connection:
+        found = connection.execute(statement).fetchone()
+    assert found is not None
+    return next(iter(found.values()))
+
+
+def test_locking_does_not_depend_on_the_servers_default(make_link: Callable[..., Link]) -> None:
+    """A database whose default isolation is another one is used at READ COMMITTED all the same."""
+    admin = make_link()
+    scalar(admin, b"SELECT set_config('x.y', 'z', false)")
+    with admin.open() as connection:
+        connection.execute(
+            b"DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = ''serializable''',"
+            b" current_database()); END $$"
+        )
+    assert scalar(make_link(), b"SHOW transaction_isolation") == "read committed"
+
+
+def test_a_terminated_connection_is_an_outage_and_comes_back(make_link: Callable[..., Link]) -> None:
+    """The call that meets it fails; the next one is on a new connection, a moment later."""
+    now_s = [1000.0]
+    link, other = make_link(ConnectPacer(clock=lambda: now_s[0])), make_link()
+    pid = scalar(link, b"SELECT pg_backend_pid()")
+    with other.open() as connection:
+        connection.execute(b"SELECT pg_terminate_backend(%s)", (pid,))
+    with pytest.raises(DatabaseUnavailableError, match="terminating connection"):
+        scalar(link, b"SELECT 1")
+    assert not link.connected
+    with pytest.raises(DatabaseUnavailableError, match="not tried: next attempt in"):
+        scalar(link, b"SELECT 1")
+    now_s[0] += 1.0
+    assert scalar(link, b"SELECT 1") == 1
+
+
+def test_a_server_turned_read_only_is_an_outage(make_link: Callable[..., Link]) -> None:
+    """As a failover or a full disk leaves it: a write meets it on an open connection, a new one is refused."""
+    link, admin = make_link(ConnectPacer()), make_link()
+    with link.open() as connection:
+        connection.execute(b"CREATE TABLE t (x int)")
+    with link.open() as connection:
+        connection.execute(b"SET default_transaction_read_only = on")
+    with pytest.raises(DatabaseUnavailableError, match="read-only transaction"), link.open() as connection:
+        connection.execute(b"INSERT INTO t VALUES (1)")
+    assert not link.connected
+    with admin.open() as connection:
+        connection.execute(
+            b"DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on',"
+            b" current_database()); END $$"
+        )
+    with pytest.raises(DatabaseUnavailableError, match="read-only"):
+        scalar(make_link(ConnectPacer()), b"SELECT 1")
+    # A frontend may read from it.
+    assert scalar(make_link(), b"SELECT 1") == 1
+
+
+def test_the_victim_of_a_deadlock_is_run_again(make_link: Callable[..., Link]) -> None:
+    """Two transactions lock two rows in opposite order: both are done in the end."""
+    admin = make_link()
+    with admin.open() as connection:
+        connection.execute(b"CREATE TABLE t (id int PRIMARY KEY, n int)")
+        connection.execute(b"INSERT INTO t VALUES (1, 0), (2, 0)")
+    both = threading.Barrier(2)
+    runs: list[int] = []
+
+    def bump(first: int, second: int) -> None:
+        link = make_link()
+
+        def action(connection: Connection) -> None:
+            connection.execute(b"UPDATE t SET n = n + 1 WHERE id = %s", (first,))
+            runs.append(first)
+            if len(runs) <= 2:
+                both.wait(30)
+            connection.execute(b"UPDATE t SET n = n + 1 WHERE id = %s", (second,))
+
+        link.run(action)
+
+    threads = [threading.Thread(target=bump, args=order) for order in ((1, 2), (2, 1))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert scalar(admin, b"SELECT array_agg(n) FROM t") == [2, 2]
+    assert len(runs) == 3
+
+
+def test_a_lock_timeout_keeps_the_connection(make_link: Callable[..., Link]) -> None:
+    """Another connection would have to wait just as long."""
+    holder, link = make_link(), make_link(ConnectPacer())
+    with holder.open() as connection:
+        connection.execute(b"CREATE TABLE t (x int)")
+    pid = scalar(link, b"SELECT pg_backend_pid()")
+    with link.open() as connection:
+        connection.execute(b"SET lock_timeout = '10ms'")
+    with holder.transaction() as connection:
+        connection.execute(b"LOCK TABLE t")
+        with pytest.raises(DatabaseUnavailableError, match="lock timeout"):
+            scalar(link, b"SELECT count(*) FROM t")
+    assert scalar(link, b"SELECT pg_backend_pid()") == pid

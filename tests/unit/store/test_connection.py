@@ -1,0 +1,151 @@
+"""What becomes of the driver's errors, and how often a transaction is run again; no server needed."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from runner.errors import DatabaseUnavailableError, KernelRunnerError, NotFoundError, SubmissionError
+from runner.store import connection
+from runner.store.connection import TRIES, Link
+from runner.store.pacer import ConnectPacer
+
+
+def error(sqlstate: str) -> psycopg.Error:
+    """What the driver raises for an SQLSTATE."""
+    return psycopg.errors.lookup(sqlstate)("what the server said")
+
+
+@pytest.mark.parametrize(
+    ("sqlstate", "name", "ours", "closes"),
+    [
+        ("08006", "connection failure", DatabaseUnavailableError, True),
+        ("25006", "read-only: a standby, or a full disk", DatabaseUnavailableError, True),
+        ("53100", "the server's disk is full", DatabaseUnavailableError, True),
+        ("53200", "the server is out of memory", DatabaseUnavailableError, True),
+        ("53300", "too many connections", DatabaseUnavailableError, True),
+        ("57P01", "admin shutdown", DatabaseUnavailableError, True),
+        ("57P02", "crash shutdown", DatabaseUnavailableError, True),
+        ("57P03", "starting up", DatabaseUnavailableError, True),
+        ("57P05", "idle session timeout", DatabaseUnavailableError, True),
+        ("58030", "the server's disk fails", DatabaseUnavailableError, True),
+        ("55P03", "lock timeout", DatabaseUnavailableError, False),
+        ("57014", "statement timeout", DatabaseUnavailableError, False),
+        ("40001", "serialization failure", DatabaseUnavailableError, False),
+        ("40P01", "deadlock", DatabaseUnavailableError, False),
+        ("42P01", "no such table: not migrated", DatabaseUnavailableError, False),
+        ("42501", "no right", DatabaseUnavailableError, False),
+        ("22P02", "a value that does not parse", psycopg.DataError, False),
+        ("23514", "a constraint", psycopg.IntegrityError, False),
+        ("54000", "a value beyond the server's limits", psycopg.OperationalError, False),
+        ("42601", "a syntax error of ours", psycopg.ProgrammingError, False),
+    ],
+)
+def test_every_error_has_its_class(sqlstate: str, name: str, ours: type[Exception], *, closes: bool) -> None:
+    """An outage is waited out, a bad value is not: it would be refused again and again."""
+    found = error(sqlstate)
+    assert isinstance(connection._translated(found, broken=False), ours), name
+    assert isinstance(connection._translated(found, broken=False), KernelRunnerError) == issubclass(
+        ours, KernelRunnerError
+    )
+    assert connection._is_outage(found) is closes, name
+
+
+def test_whatever_breaks_the_connection_is_an_outage() -> None:
+    """The server ended an idle transaction: no class of errors that is waited out, but the connection is gone."""
+    found = error("25P03")
+    assert connection._translated(found, broken=False) is found
+    assert isinstance(connection._translated(found, broken=True), DatabaseUnavailableError)
+
+
+@pytest.mark.parametrize(("sqlstate", "ours"), [("KR001", SubmissionError), ("KR015", NotFoundError)])
+def test_our_functions_speak_for_themselves(sqlstate: str, ours: type[Exception]) -> None:
+    """Their refusals carry the message for the user."""
+
+    class Refusal(psycopg.errors.RaiseException):
+        pass
+
+    Refusal.sqlstate = sqlstate
+    translated = connection._translated(Refusal("no leaderboard 'x'"), broken=False)
+    assert type(translated) is ours
+    assert str(translated) == "no leaderboard 'x'"
+
+
+def sacrificed() -> DatabaseUnavailableError:
+    """A deadlock's victim."""
+    found = connection._translated(error("40P01"), broken=False)
+    assert isinstance(found, DatabaseUnavailableError)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between tries."""
+    monkeypatch.setattr(connection, "_PAUSE_S", 0.0)
+
+
+def test_a_victim_of_a_deadlock_is_run_again() -> None:
+    """The second try works, and its value is what counts."""
+    failures = [sacrificed()]
+
+    def action() -> str:
+        if failures:
+            raise failures.pop()
+        return "done"
+
+    assert connection._insistently(action) == "done"
+
+
+def test_a_victim_every_time_is_an_outage_in_the_end() -> None:
+    """Not tried for ever: whoever asked waits and comes again."""
+    tries = []
+
+    def action() -> None:
+        tries.append(1)
+        raise sacrificed()
+
+    with pytest.raises(DatabaseUnavailableError, match=f"at each of {TRIES} tries"):
+        connection._insistently(action)
+    assert len(tries) == TRIES
+
+
+def test_nothing_else_is_run_again() -> None:
+    """A statement whose connection broke may have been executed."""
+    tries = []
+
+    def action() -> None:
+        tries.append(1)
+        raise DatabaseUnavailableError("server closed the connection unexpectedly")
+
+    with pytest.raises(DatabaseUnavailableError):
+        connection._insistently(action)
+    assert len(tries) == 1
+
+
+def test_a_daemon_connects_to_a_server_that_takes_writes_unless_told_otherwise() -> None:
+    """After a failover the address may lead to the standby; frontends may well read from one."""
+    dsn = "postgresql://u@h/d"
+
+    def wants(link: Link) -> object:
+        return conninfo_to_dict(link._conninfo).get("target_session_attrs")
+
+    assert wants(Link(dsn, application_name="x", pacer=ConnectPacer())) == "read-write"
+    assert wants(Link(f"{dsn}?target_session_attrs=any", application_name="x", pacer=ConnectPacer())) == "any"
+    assert wants(Link(dsn, application_name="x")) is None
+
+
+def test_attempts_to_connect_are_paced_over_all_links() -> None:
+    """Two links of one daemon, nobody listens: the second is not tried."""
+    pacer = ConnectPacer()
+    dsn = "postgresql://u@127.0.0.1:1/d"
+    with pytest.raises(DatabaseUnavailableError, match="refused"), Link(dsn, application_name="a", pacer=pacer).open():
+        pass
+    with (
+        pytest.raises(DatabaseUnavailableError, match="not tried: next attempt in"),
+        Link(dsn, application_name="b", pacer=pacer).open(),
+    ):
+        pass
+    # A command of an operator is not the daemon's, and tries.
+    with pytest.raises(DatabaseUnavailableError, match="refused"), Link(dsn, application_name="c").open():
+        pass
