@@ -274,34 +274,52 @@ SELECT runner.cancel(%(submission_id)s::bigint, %(user_id)s::text) AS asked
 -- name: status
 -- One submission's line.
 SELECT submission_id, leaderboard, user_id, user_name, file_name, submission_time, modes, gpu_types, priority, state,
-       verdict, done, job_status, error, position, progress, score, queue_ms, build_ms, eval_ms, started_at, finished_at
+       verdict, done, job_status, error, position, progress, score, queue_ms, build_ms, eval_ms, started_at, finished_at,
+       phase, attempts, retry_reason, retry_at, reruns, rerunning
 FROM runner.status WHERE submission_id = %(submission_id)s
 
 -- name: queue
--- What runs and waits, then the newest of what is over.
+-- What runs and waits, then the newest of what is over. Each part is the end of an index, whatever else there is.
+WITH running AS MATERIALIZED (
+    SELECT DISTINCT j.submission_id FROM runner.job j WHERE j.state = 'running' ORDER BY 1 DESC LIMIT %(limit)s
+), queued AS MATERIALIZED (
+    SELECT DISTINCT j.submission_id FROM runner.job j
+    WHERE j.state = 'queued' AND j.submission_id NOT IN (SELECT r.submission_id FROM running r)
+    ORDER BY 1 DESC LIMIT %(limit)s
+), over AS MATERIALIZED (
+    SELECT DISTINCT j.submission_id FROM runner.job j
+    WHERE (SELECT count(*) FROM running) + (SELECT count(*) FROM queued) < %(limit)s
+      AND NOT EXISTS (SELECT FROM runner.job o
+                      WHERE o.submission_id = j.submission_id AND o.state IN ('queued', 'running'))
+    ORDER BY 1 DESC LIMIT %(limit)s
+)
 SELECT submission_id, leaderboard, user_id, user_name, file_name, submission_time, modes, gpu_types, priority, state,
-       verdict, done, job_status, error, position, progress, score, queue_ms, build_ms, eval_ms, started_at, finished_at
+       verdict, done, job_status, error, position, progress, score, queue_ms, build_ms, eval_ms, started_at, finished_at,
+       phase, attempts, retry_reason, retry_at, reruns, rerunning
 FROM runner.status
 WHERE submission_id IN (
-    SELECT j.submission_id FROM runner.job j
-    GROUP BY j.submission_id
-    ORDER BY bool_or(j.state = 'running') DESC, bool_or(j.state = 'queued') DESC, j.submission_id DESC
-    LIMIT %(limit)s
+    SELECT f.submission_id FROM (
+        SELECT r.submission_id, 1 AS part FROM running r
+        UNION ALL SELECT q.submission_id, 2 FROM queued q
+        UNION ALL SELECT o.submission_id, 3 FROM over o
+    ) AS f
+    ORDER BY f.part, f.submission_id DESC LIMIT %(limit)s
 )
 ORDER BY state = 'running' DESC, state = 'queued' DESC, submission_id DESC
 
 -- name: jobs
 -- The jobs of a submission, in the order they were made.
 SELECT id, gpu_type, mode, secret, state, verdict, attempt, failures, priority, cancel_requested, host, error, progress,
-       report, created_at, started_at, finished_at, build_ms, eval_ms
+       report, created_at, started_at, finished_at, build_ms, eval_ms, replaces, retired_as, retired_reason, causes
 FROM runner.job WHERE submission_id = %(submission_id)s ORDER BY id
 
 -- name: runs
--- The rows of results of a submission, with the job that wrote each.
+-- The rows of results of a submission, with the job that wrote each; by way of the jobs, because leaderboard.runs has no
+-- index on the submission.
 SELECT x.job_id, r.id, r.mode, r.secret, r.passed, r.score, r.start_time, r.end_time, r.result, r.compilation, r.meta,
        r.system_info
-FROM leaderboard.runs r JOIN runner.job_run x ON x.run_id = r.id
-WHERE r.submission_id = %(submission_id)s ORDER BY r.id
+FROM runner.job j JOIN runner.job_run x ON x.job_id = j.id JOIN leaderboard.runs r ON r.id = x.run_id
+WHERE j.submission_id = %(submission_id)s ORDER BY r.id
 
 -- name: artifacts
 -- The kept files of a submission, without their bytes.

@@ -8,8 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
 
 from runner.model import Job, JobState, Json, Mode, Verdict
+
+#: `runner.status` counts no further: a position of this means that at least so many are ahead, itself included.
+POSITION_LIMIT: Final = 1001
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,6 +182,13 @@ class JobView:
     finished_at: datetime | None
     build_ms: int | None
     eval_ms: int | None
+    #: The job that it evaluates again.
+    replaces: int | None = None
+    #: None: its result counts. replaced, dropped or invalidated: it does not, for this reason.
+    retired_as: str | None = None
+    retired_reason: str | None = None
+    #: Why attempts ended without a result, oldest first: {attempt, host, slot, kind, error, at}.
+    causes: Sequence[Json] = ()
     runs: tuple[RunView, ...] = ()
     artifacts: tuple[ArtifactLine, ...] = ()
 
@@ -202,7 +213,7 @@ class StatusLine:
     #: KernelBot's word: pending, running, succeeded, failed, timed_out, hacked.
     job_status: str | None
     error: str | None
-    #: 1 is next on its GPU type.
+    #: 1 is next on its GPU type; POSITION_LIMIT stands for all places from there on.
     position: int | None
     #: Per running public job: {"gpu_type", "phase", "done", "total"}.
     progress: tuple[Json, ...]
@@ -213,6 +224,74 @@ class StatusLine:
     eval_ms: int | None
     started_at: datetime | None
     finished_at: datetime | None
+    #: What happens now, as text for people: `queued`, `testing case 3 of 10`; None when all is over.
+    phase: str | None = None
+    #: The most claims that one of its jobs took.
+    attempts: int = 0
+    #: Why an attempt of a job that is not over yet ended without a result, for people.
+    retry_reason: str | None = None
+    #: When a job that waits after a failure may be claimed.
+    retry_at: datetime | None = None
+    #: How often an operator had it evaluated again.
+    reruns: int = 0
+    #: It is being evaluated again; score and ranking are those of the earlier evaluation.
+    rerunning: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Which evaluations an operator means; what is None does not matter, but not everything may be."""
+
+    submission_id: int | None = None
+    leaderboard: str | None = None
+    #: The host that evaluated it.
+    host: str | None = None
+    #: Of the end of the evaluation: from `since` on, before `until`.
+    since: datetime | None = None
+    until: datetime | None = None
+    #: Names or aliases; empty: all.
+    gpu_types: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchLine:
+    """How much of one kind a selection matches. An evaluation is one submission on one GPU type in one mode."""
+
+    leaderboard: str
+    gpu_type: str
+    mode: Mode
+    #: Why these are not evaluated again: open, cancelled, hacked, not offered; None if nothing is in the way.
+    obstacle: str | None
+    evaluations: int
+    #: Jobs that a rerun makes, if nothing is in the way.
+    jobs: int
+    #: Jobs whose results count, which an invalidation takes out.
+    counting: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventLine:
+    """Something out of the ordinary that happened to a submission."""
+
+    id: int
+    at: datetime
+    #: failed, reclaimed, released, stale, superseded, invalidated or rerun.
+    kind: str
+    job_id: int | None
+    attempt: int | None
+    host: str | None
+    detail: Json
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reaped:
+    """How much was forgotten."""
+
+    artifacts: int
+    stale_results: int
+    events: int
+    hosts: int
+    shares: int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ retry is the daemon's business.
 
 from __future__ import annotations
 
+from runner.store.again import Again
 from runner.store.boards import Boards
 from runner.store.claims import Claiming
 from runner.store.frontend import Frontend
@@ -16,7 +17,7 @@ from runner.store.results import Results
 from runner.store.signals import Signals
 
 
-class Store(Claiming, Results, Signals, Hosts, Frontend, Boards):
+class Store(Claiming, Results, Signals, Hosts, Frontend, Boards, Again):
     """The database through one connection, for one thread.
 
     Every method raises `DatabaseUnavailableError` when PostgreSQL cannot be reached or goes away; the next call

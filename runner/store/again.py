@@ -1,0 +1,130 @@
+"""What operators do to what is over, and to hosts: evaluate again, take out of the ranking, drain; and the reaper.
+
+The rules live in `migrations/sql/0007_again.sql`. Called by the command line, the reaper also by the daemon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple
+from datetime import datetime
+from importlib import resources
+from typing import Any, Final
+
+import psycopg
+
+from runner.errors import SubmissionError
+from runner.model import Mode
+from runner.store.base import Base, expect, text
+from runner.store.clean import clean_text
+from runner.store.queries import parse
+from runner.store.records import EventLine, MatchLine, Reaped, Selection
+
+_QUERIES: Final = parse(resources.files("runner.store").joinpath("again.sql").read_text(encoding="utf-8"))
+#: Batches of the reaper in one call; what is left waits for the next one.
+MAX_BATCHES: Final = 20
+
+
+class Again(Base):
+    """The part of a store that an operator uses."""
+
+    def matching(self, selection: Selection) -> Sequence[MatchLine]:
+        """What a rerun or an invalidation of this selection would concern; writes nothing.
+
+        Raises:
+            SubmissionError: nothing is selected, or a leaderboard, host or GPU type is unknown.
+            NotFoundError: no such submission.
+        """
+        found = self._link.all(_QUERIES["matching"], _parameters(selection))
+        return [MatchLine(**{**line, "mode": Mode(line["mode"])}) for line in found]
+
+    def rerun(self, selection: Selection, *, reason: str | None = None, priority: int = -1) -> int:
+        """Evaluate again what is selected; returns how many jobs that makes.
+
+        The old results count until the new ones are there. What waits or runs is left alone.
+
+        Raises:
+            SubmissionError: as `matching`; or the one submission selected cannot be evaluated again.
+            NotFoundError: no such submission.
+        """
+        parameters = {**_parameters(selection), "reason": text(reason), "priority": priority}
+        return int(expect(self._link.one(_QUERIES["rerun"], parameters))["jobs"])
+
+    def invalidate(self, selection: Selection, *, reason: str) -> int:
+        """Take what is selected out of the ranking; returns how many jobs that concerned.
+
+        The submissions' authors read the reason. What waits or runs is left alone.
+
+        Raises:
+            SubmissionError: as `matching`; or the reason is empty.
+            NotFoundError: no such submission.
+        """
+        parameters = {**_parameters(selection), "reason": text(reason)}
+        return int(expect(self._link.one(_QUERIES["invalidate"], parameters))["jobs"])
+
+    def drain(self, host: str, *, reason: str | None = None) -> bool:
+        """Let a host finish what runs and claim nothing, until undrained. False: it was draining already.
+
+        Raises:
+            SubmissionError: no such host.
+        """
+        found = self._link.one(_QUERIES["drain"], {"host": clean_text(host), "reason": text(reason)})
+        return bool(expect(found)["changed"])
+
+    def undrain(self, host: str) -> bool:
+        """Let a host claim again. False: it was not draining.
+
+        Raises:
+            SubmissionError: no such host.
+        """
+        return bool(expect(self._link.one(_QUERIES["undrain"], {"host": clean_text(host)}))["changed"])
+
+    def reap(self, *, keep_s: float, limit: int = 500) -> Reaped:
+        """Forget what is old: expired artifacts, evidence and events older than `keep_s` seconds, hosts, turns.
+
+        In batches of at most `limit` rows of each kind, each a transaction of its own. Several daemons may call this at
+        once: one of them works, the others return at once.
+        """
+        total = Reaped(artifacts=0, stale_results=0, events=0, hosts=0, shares=0)
+        for _ in range(MAX_BATCHES):
+            batch = Reaped(**expect(self._link.one(_QUERIES["reap"], {"keep_s": keep_s, "limit": limit})))
+            total = Reaped(
+                artifacts=total.artifacts + batch.artifacts,
+                stale_results=total.stale_results + batch.stale_results,
+                events=total.events + batch.events,
+                hosts=total.hosts + batch.hosts,
+                shares=total.shares + batch.shares,
+            )
+            if not any(astuple(batch)):
+                break
+        return total
+
+    def events(self, submission_id: int) -> Sequence[EventLine]:
+        """What happened to a submission out of the ordinary, oldest first; empty for an unknown one."""
+        return [EventLine(**found) for found in self._link.all(_QUERIES["events"], {"submission_id": submission_id})]
+
+    def moment(self, span: str) -> datetime:
+        """The point in time that is a span from now, as PostgreSQL reads intervals: `2 hours ago`, `90 min ago`.
+
+        Raises:
+            SubmissionError: that is no span.
+        """
+        try:
+            found = self._link.one(_QUERIES["moment"], {"span": clean_text(span)})
+        except psycopg.DataError as error:
+            raise SubmissionError(
+                f"{span!r} is no span of time; write for example '2 hours ago' or '3 days ago'"
+            ) from error
+        moment: datetime = expect(found)["moment"]
+        return moment
+
+
+def _parameters(selection: Selection) -> Mapping[str, Any]:
+    return {
+        "submission_id": selection.submission_id,
+        "leaderboard": text(selection.leaderboard),
+        "host": text(selection.host),
+        "since": selection.since,
+        "until": selection.until,
+        "gpu_types": [clean_text(name) for name in selection.gpu_types] or None,
+    }
