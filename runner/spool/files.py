@@ -60,8 +60,8 @@ class Spool:
         self._lock = threading.Lock()
         #: Files that were looked at: a result, or None for one that can neither be used nor moved.
         self._known: dict[Path, Spooled | None] = {}
-        #: What was logged last about a disk that does not take anything; said once, until it does.
-        self._trouble: str | None = None
+        #: What was said about why nothing is kept; said once, until something is.
+        self._said: set[str] = set()
 
     @property
     def size_bytes(self) -> int:
@@ -85,7 +85,7 @@ class Spool:
         trouble = ""
         variants = [result, without_artifacts(result)] if result.artifacts else [result]
         with self._lock:
-            if any(known is not None and _key(known.job) == _key(job) for known in self._known.values()):
+            if any(known and _key(known.job) == _key(job) and path.exists() for path, known in self._known.items()):
                 return True
             for variant in variants:
                 try:
@@ -94,7 +94,7 @@ class Spool:
                     trouble = str(error)
                     continue
                 self._known[path] = Spooled(job=bare(job), slot=slot, path=path)
-                self._trouble = None
+                self._said.clear()
                 if variant is not result:
                     _log.warning("no room in the spool for the artifacts of a result", job=job.id)
                 return True
@@ -139,7 +139,7 @@ class Spool:
 
     def _keep(self, job: Job, content: Content) -> Path:
         if not self._has_room(content.size_bytes):
-            raise _NotKeptError(f"{content.size_bytes} more bytes would be above the limit of {self.max_bytes}")
+            raise _NotKeptError(f"{self._directory}: the limit of {self.max_bytes} bytes is reached")
         numbers = [int(match[1]) for path, _ in _entries(self._directory) if (match := _NAME.fullmatch(path.name))]
         path = self._directory / f"{max(numbers, default=0) + 1:08d}-{job.id}-{job.attempt}.result"
         part = path.with_name(path.name + _PART)
@@ -224,10 +224,10 @@ class Spool:
                 excess_bytes -= found.st_size
 
     def _say(self, trouble: str) -> None:
-        """Log what keeps the spool from working, once until it works or something else does."""
-        if trouble != self._trouble:
-            _log.error("the spool does not work: results wait in memory", reason=trouble)
-        self._trouble = trouble
+        """Log what keeps the spool from working, once until it works."""
+        if trouble not in self._said:
+            self._said.add(trouble)
+            _log.error("the spool does not work", reason=trouble)
 
 
 def _key(job: Job) -> tuple[int, int]:
