@@ -10,7 +10,7 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,16 @@ class Evaluator:
         self._systems: dict[str, Json] = {}
         self._parking = Parking(engine, size=settings.park_containers)
 
+    def adopt(self, settings: EvaluationSettings) -> None:
+        """Let new limits count for the jobs to come; what was given where the evaluator was made stays as it is."""
+        self._settings = replace(
+            self._settings,
+            build_timeout_s=settings.build_timeout_s,
+            max_run_s=settings.max_run_s,
+            park_containers=settings.park_containers,
+        )
+        self._parking.resize(settings.park_containers)
+
     def close(self) -> None:
         """Remove the containers that wait for submissions; call it when no run will follow."""
         self._parking.close()
@@ -84,6 +94,7 @@ class Evaluator:
             EvaluationError: the probe did not come back, with what the container said.
         """
         slots = tuple(slots)
+        self._parking.arrange({slot.name: _rivals(slot, slots) for slot in slots})
         for slot in {slot.gpu_type: slot for slot in slots}.values():
             gpu = self._registry.get(slot.gpu_type)
             started = time.monotonic()
@@ -267,6 +278,11 @@ class Evaluator:
             "engine": None if facts is None else f"docker {facts.version}",
             "kernel": platform.release(),
         }
+
+
+def _rivals(slot: Slot, slots: Iterable[Slot]) -> frozenset[str]:
+    """The slots that never run beside this one."""
+    return frozenset(other.name for other in slots if other.name != slot.name and slot.excludes(other))
 
 
 def _died_while_parked(report: BoxReport) -> bool:

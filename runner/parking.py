@@ -3,13 +3,14 @@
 Owns the containers nobody has asked for so far, a few per slot. A parked container is used once or thrown away, never
 cleaned: it has not seen a byte of any submission. Starting one costs its slot's cores two seconds of work, so they are
 started only while the slot is free, and one that is still at it when a job arrives is thrown away, unless the job would
-have to start one anyway. Called by runner.evaluate only.
+have to start one anyway. Slots that share devices or cores count as one there. Called by runner.evaluate only.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -60,8 +61,25 @@ class Parking:
         self._size = size
         self._changed = threading.Condition()
         self._places: dict[str, _Place] = {}
+        self._rivals: Mapping[str, frozenset[str]] = {}
         self._closed = False
         self._keeper: threading.Thread | None = None
+
+    def arrange(self, rivals: Mapping[str, frozenset[str]]) -> None:
+        """Say which slots never run beside which, because they share devices or cores."""
+        with self._changed:
+            self._rivals = rivals
+
+    def resize(self, size: int) -> None:
+        """Let so many wait per slot from now on; a slot that had none begins after its next job."""
+        with self._changed:
+            self._size = size
+            thrown = [parked for place in self._places.values() for parked in place.boxes[size:]]
+            for place in self._places.values():
+                del place.boxes[size:]
+            self._changed.notify_all()
+        for parked in thrown:
+            remove(parked.box)
 
     def release(self, slot: str, spec: SandboxSpec) -> None:
         """The slot is free: let containers like `spec` wait for its next jobs."""
@@ -75,6 +93,8 @@ class Parking:
             place.busy = False
             # With none waiting, the next job would have to start one itself: better now.
             place.not_before_s = time.monotonic() + (IDLE_S if place.boxes else 0.0)
+            for rival in self._beside(slot):
+                rival.not_before_s = max(rival.not_before_s, time.monotonic() + IDLE_S)
             if self._keeper is None:
                 self._keeper = threading.Thread(target=self._keep, name="parking", daemon=True)
                 self._keeper.start()
@@ -105,6 +125,9 @@ class Parking:
             kept = [parked for parked in quiet if parked in fitting]
             thrown = [parked for parked in place.boxes if parked is not chosen and parked not in kept]
             place.boxes = kept
+            for rival in self._beside(slot):
+                thrown += [parked for parked in rival.boxes if parked.started_s > settled_s]
+                rival.boxes = [parked for parked in rival.boxes if parked.started_s <= settled_s]
         for parked in thrown:
             remove(parked.box)
         return None if chosen is None else chosen.box
@@ -146,15 +169,19 @@ class Parking:
             return None
         now = time.monotonic()
         for slot, place in self._places.items():
-            if not place.busy and len(place.boxes) < self._size and place.not_before_s <= now:
+            if self._wants(slot, place) and place.not_before_s <= now:
                 return slot, place
         return None
 
+    def _wants(self, slot: str, place: _Place) -> bool:
+        return len(place.boxes) < self._size and not place.busy and not any(rival.busy for rival in self._beside(slot))
+
+    def _beside(self, slot: str) -> list[_Place]:
+        return [self._places[name] for name in self._rivals.get(slot, ()) if name in self._places]
+
     def _pause_s(self) -> float | None:
         """Seconds until a slot may want one; None: not before something changes."""
-        waiting = [
-            place.not_before_s for place in self._places.values() if not place.busy and len(place.boxes) < self._size
-        ]
+        waiting = [place.not_before_s for slot, place in self._places.items() if self._wants(slot, place)]
         return max(0.0, min(waiting) - time.monotonic()) if waiting else None
 
     def _start(self, slot: str, place: _Place, spec: SandboxSpec) -> None:
@@ -169,7 +196,8 @@ class Parking:
         with self._changed:
             place.starting = False
             # A job that does without it has begun meanwhile: it must not import torch beside that job.
-            unwanted = self._closed or (place.busy and not place.awaited)
+            rivalled = any(rival.busy for rival in self._beside(slot))
+            unwanted = self._closed or rivalled or (place.busy and not place.awaited)
             if box is not None and not unwanted:
                 place.boxes.append(_Parked(spec=spec, box=box, started_s=started_s))
             place.not_before_s = time.monotonic() + (SETTLE_S if box is not None else RETRY_S)

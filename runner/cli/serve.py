@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from runner.cli.app import app, example, session
+from runner.config import Config
 from runner.daemon import serve as run_daemon
 
 
@@ -15,6 +16,7 @@ def serve(context: typer.Context) -> None:
     It claims jobs from the database and evaluates them on this host's slots. Needs a migrated database, a container
     engine and the evaluation environment; `check` tells what is missing. Waits for a database or an engine that is
     away. SIGTERM or Ctrl-C finishes the current runs and exits with 0; a second one gives them back to the queue and
-    stops at once.
+    stops at once. SIGHUP reads the configuration again; no run is lost by it.
     """
-    raise typer.Exit(run_daemon(session(context).config))
+    path = session(context).config_path
+    raise typer.Exit(run_daemon(lambda: Config.load(path)))

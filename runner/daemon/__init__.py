@@ -1,17 +1,37 @@
 """The daemon: claims jobs, runs each on a free slot, commits what was found. Called by `kernel-runner serve`.
 
-    serve      builds the parts from the configuration, turns signals into events, returns the exit code
-    loop       `Daemon`: start-up, the claiming loop, the way out
-    slots      one thread per slot: evaluate, then settle the job in the database
-    progress   posts the progress of running jobs, at most once a second each, on its own connection
-    readiness  says what the daemon is waiting for, to the log and to the service manager
-    ports      the protocols of what the daemon is given: an evaluator, an engine
+The process:
+
+    serve         one daemon after another from the configuration, the exit code
+    signals       signals as calls in a thread of their own
+    reload        what a new configuration changes at once, and what after the current runs
+    instance      the identity of the state directory
+
+One daemon:
+
+    loop          `Daemon`: the claiming loop, and the way out
+    startup       what comes before it, in order
+    orders        what it is told from outside
+    offers        what is free, what is asked for, which slot gets which job
+    reservations  devices that come free together for a job that needs several
+    readiness     what it is waiting for, to the log and to the service manager
+    ports         the protocols of what it is given: an evaluator, an engine
+
+Its threads:
+
+    threads       started again whatever they die of, ended together
+    slots         one per slot: evaluate, then settle the job in the database
+    wakeups       notifications of the database
+    announcer     events, wake-ups and progress for others; `events` is what they look like
+    delivery      results that the spool kept through an outage
+    housekeeping  what the database keeps for a while only
 
 Must not know what a container, a task or an SQL statement looks like.
 """
 
-from runner.daemon.loop import Daemon
+from runner.daemon.loop import Daemon, Ending
+from runner.daemon.orders import Orders
 from runner.daemon.ports import Engine, Evaluates
 from runner.daemon.serve import serve
 
-__all__ = ["Daemon", "Engine", "Evaluates", "serve"]
+__all__ = ["Daemon", "Ending", "Engine", "Evaluates", "Orders", "serve"]

@@ -218,7 +218,7 @@ class Daemon:
         return claims
 
     def _claim(self, store: Store, orders: Orders) -> Claims:
-        """Claim until nothing is free or nothing is there; the last answer. Asks at least once: it is a sign of life."""
+        """Claim until nothing is free or nothing is there; the last answer. Asks at least once, as a sign of life."""
         config = self._settings.now
         while True:
             claiming = not orders.leave.is_set()
@@ -335,6 +335,8 @@ class Daemon:
         return True
 
     def _unregister(self, store: Store) -> None:
+        if not self._startup.registered:
+            return
         try:
             store.unregister_host(self._settings.now.host_name)
         except InfrastructureError as error:
@@ -342,6 +344,8 @@ class Daemon:
 
     def _halt(self) -> None:
         self._threads.halt.set()
-        for part in (self._announcer, self._keeper, self._delivery, *self._workers):
-            part.nudge()
+        for nudge in (self._announcer.nudge, self._keeper.nudge, self._delivery.nudge):
+            nudge()
+        for worker in self._workers:
+            worker.nudge()
         self._threads.join(JOIN_S)

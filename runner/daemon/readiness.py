@@ -1,4 +1,4 @@
-"""Says whether the daemon can work and what it is waiting for: to the log, and to systemd where it started us.
+"""Says whether the daemon works and, if not, what it waits for: to the log, and to systemd where it started us.
 
 Owns the notification protocol (`sd_notify(3)`: datagrams of KEY=VALUE lines). Must not decide anything: the loop tells
 it.
@@ -8,10 +8,27 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
+from typing import Final
 
+from runner.errors import DatabaseUnavailableError, EngineUnavailableError, HostNameTakenError, InfrastructureError
 from runner.logs import get_logger
 
 _log = get_logger(__name__)
+
+ENGINE: Final = "the container engine"
+DATABASE: Final = "the database"
+EVALUATION: Final = "the evaluation environment"
+HOST_NAME: Final = "the host name"
+
+
+def missing(error: InfrastructureError, *, otherwise: str) -> str:
+    """What an error says is not there."""
+    if isinstance(error, HostNameTakenError):
+        return HOST_NAME
+    if isinstance(error, EngineUnavailableError):
+        return ENGINE
+    return DATABASE if isinstance(error, DatabaseUnavailableError) else otherwise
 
 
 class Readiness:
@@ -46,11 +63,29 @@ class Readiness:
             if self._waiting_for is None:
                 return
             self._waiting_for = None
-            first = not self._announced
-            self._announced = True
             self.ready.set()
         _log.info("ready", status=status)
-        self._notify(("READY=1\n" if first else "") + f"STATUS={_one_line(status)}")
+        self._up(status)
+
+    def paused(self, why: str) -> None:
+        """All is well, but no jobs are claimed, on purpose: that too is READY=1 to systemd. Logged once per `why`."""
+        with self._lock:
+            if self._waiting_for == why:
+                return
+            self._waiting_for = why
+            self.ready.clear()
+        _log.warning("claiming no jobs", reason=why)
+        self._up(why)
+
+    def reloading(self) -> None:
+        """The configuration is being read again."""
+        if self._announced:
+            self._notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+
+    def reloaded(self, status: str) -> None:
+        """It was read, whatever came of it; what has to wait for runs is not waited for here."""
+        if self._announced:
+            self._notify(f"READY=1\nSTATUS={_one_line(status)}")
 
     def stopping(self, status: str) -> None:
         """No more jobs are claimed."""
@@ -59,6 +94,11 @@ class Readiness:
             self.ready.clear()
         _log.info("stopping", status=status)
         self._notify(f"STOPPING=1\nSTATUS={_one_line(status)}")
+
+    def _up(self, status: str) -> None:
+        first = not self._announced
+        self._announced = True
+        self._notify(("READY=1\n" if first else "") + f"STATUS={_one_line(status)}")
 
     def _notify(self, message: str) -> None:
         if self._socket is None:

@@ -1,7 +1,6 @@
-"""`kernel-runner serve`: builds the daemon from the configuration and turns signals into events.
+"""`kernel-runner serve`: builds daemons from the configuration, one after another where a reload wants new parts.
 
-Owns the process: one daemon per state directory, what SIGTERM and SIGINT mean, the exit code. Called by the command
-line.
+Owns the process: one daemon per state directory, what signals mean, the exit code. Called by the command line.
 """
 
 from __future__ import annotations
@@ -9,25 +8,29 @@ from __future__ import annotations
 import fcntl
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 
 from runner import logs
 from runner.config import Config, notify_socket
-from runner.daemon.loop import Daemon
+from runner.daemon.instance import instance_id
+from runner.daemon.loop import Daemon, Ending
+from runner.daemon.orders import Orders
 from runner.daemon.readiness import Readiness
-from runner.devices import detect_slots
+from runner.daemon.reload import Blueprint, Reloader
+from runner.daemon.signals import signals
 from runner.errors import ConfigError, DatabaseUnavailableError, EngineUnavailableError
 from runner.evaluate import EvaluationSettings, Evaluator
-from runner.gpus import Registry
-from runner.store import Store
+from runner.spool import Spool
+from runner.store import ConnectPacer, Store
 from runner.store.probe import probe
 from sandbox.engine import DockerEngine
 from sandbox.errors import SandboxError
 
 _log = logs.get_logger(__name__)
+
+_MIB = 2**20
 
 
 class _DockerPort:
@@ -51,50 +54,87 @@ class _DockerPort:
             raise EngineUnavailableError(str(error)) from error
 
 
-def serve(config: Config, stop: threading.Event | None = None) -> int:
-    """Run the daemon until `stop` is set or SIGTERM or SIGINT arrives; returns the exit code.
+def serve(load: Callable[[], Config], orders: Orders | None = None) -> int:
+    """Run the daemon until it is told to stop; returns the exit code.
 
-    The first signal finishes the current runs; the second gives them back to the queue and stops at once.
+    `load` reads the configuration, now and whenever SIGHUP asks for it. The first SIGTERM or SIGINT finishes the
+    current runs; the second gives them back to the queue and stops at once.
 
     Raises:
         ConfigError: the configuration is wrong, or another daemon uses the same state directory.
     """
+    config = load()
     logs.configure(config.log_format, config.log_level)
-    dsn = config.require_database_url()
-    eval_python = config.require_eval_python()
-    registry = Registry.load(config.gpus_dir)
-    slots = detect_slots(registry, config)
-    stop, abort = stop or threading.Event(), threading.Event()
-    with _only_daemon(config.state_dir), _signals(stop, abort):
-        _log.info("starting", **config.public())
-        # Two daemons on one engine must not reap each other's containers; the state directory tells them apart.
-        engine = DockerEngine(config.docker_host, owner=f"{config.host_name}:{config.state_dir}")
-        evaluator = Evaluator(
-            engine,
-            registry,
-            EvaluationSettings(
-                eval_python=eval_python,
-                state_dir=config.state_dir,
-                host_name=config.host_name,
-                build_timeout_s=config.build_timeout_s,
-                max_run_s=config.max_run_s,
-                park_containers=config.park_containers,
-            ),
-        )
-        try:
-            return Daemon(
-                config,
-                store_factory=lambda purpose: Store(dsn, application_name=f"kernel-runner {purpose}"),
-                evaluator=evaluator,
-                engine=_DockerPort(engine),
-                check_database=lambda: require_schema(dsn),
-                registry=registry,
-                slots=slots,
-                readiness=Readiness(notify_socket()),
-            ).run(stop, abort)
-        finally:
-            evaluator.close()
-            engine.close()
+    first = Blueprint.draw(config)
+    orders = orders or Orders()
+    readiness = Readiness(notify_socket())
+    reloader = Reloader(load, first, orders=orders, readiness=readiness)
+    with only_daemon(config.state_dir), signals(_handlers(orders, reloader)):
+        instance = instance_id(config.state_dir)
+        _log.info("starting", instance=instance, **config.public())
+        ending = Ending.REBUILD
+        while ending is Ending.REBUILD:
+            ending = _serve(reloader, orders, readiness, instance)
+    return 0 if ending is Ending.CLEAN else 1
+
+
+def _handlers(orders: Orders, reloader: Reloader) -> dict[signal.Signals, Callable[[], None]]:
+    def told() -> None:
+        if orders.stop.is_set():
+            orders.ask_abort()
+        orders.ask_stop()
+
+    def reload() -> None:
+        # Looking for devices may take long, and must not keep the next signal waiting.
+        threading.Thread(target=reloader.reload, name="reload", daemon=True).start()
+
+    return {signal.SIGTERM: told, signal.SIGINT: told, signal.SIGHUP: reload}
+
+
+def _serve(reloader: Reloader, orders: Orders, readiness: Readiness, instance: str) -> Ending:
+    """One daemon, from its blueprint to its end."""
+    blueprint = reloader.begin()
+    config, dsn = blueprint.config, blueprint.database_url
+    # Two daemons on one engine must not reap each other's containers; the state directory tells them apart.
+    engine = DockerEngine(config.docker_host, owner=f"{config.host_name}:{config.state_dir}")
+    evaluator = Evaluator(engine, blueprint.registry, evaluation_settings(config, blueprint.eval_python))
+    spool = Spool(config.state_dir / "spool", max_bytes=config.spool_max_mib * _MIB)
+    pacer = ConnectPacer()
+
+    def apply(now: Config) -> None:
+        logs.configure(now.log_format, now.log_level)
+        evaluator.adopt(evaluation_settings(now, blueprint.eval_python))
+        spool.max_bytes = now.spool_max_mib * _MIB
+
+    reloader.on_change(apply)
+    try:
+        return Daemon(
+            reloader.settings,
+            store_factory=lambda purpose: Store(dsn, application_name=f"kernel-runner {purpose}", pacer=pacer),
+            evaluator=evaluator,
+            engine=_DockerPort(engine),
+            check_database=lambda: require_schema(dsn),
+            registry=blueprint.registry,
+            slots=blueprint.slots,
+            spool=spool,
+            instance=instance,
+            readiness=readiness,
+        ).run(orders)
+    finally:
+        evaluator.close()
+        engine.close()
+
+
+def evaluation_settings(config: Config, eval_python: Path) -> EvaluationSettings:
+    """What of the configuration the evaluator needs."""
+    return EvaluationSettings(
+        eval_python=eval_python,
+        state_dir=config.state_dir,
+        host_name=config.host_name,
+        build_timeout_s=config.build_timeout_s,
+        max_run_s=config.max_run_s,
+        park_containers=config.park_containers,
+    )
 
 
 def require_schema(dsn: str) -> None:
@@ -119,7 +159,12 @@ def require_schema(dsn: str) -> None:
 
 
 @contextmanager
-def _only_daemon(state_dir: Path) -> Iterator[None]:
+def only_daemon(state_dir: Path) -> Iterator[None]:
+    """Hold a state directory for this process.
+
+    Raises:
+        ConfigError: another daemon holds it, or it cannot be written.
+    """
     try:
         state_dir.mkdir(parents=True, exist_ok=True)
         lock = (state_dir / "daemon.lock").open("a", encoding="ascii")
@@ -137,23 +182,3 @@ def _only_daemon(state_dir: Path) -> Iterator[None]:
                 "host_name"
             ) from error
         yield
-
-
-@contextmanager
-def _signals(stop: threading.Event, abort: threading.Event) -> Iterator[None]:
-    """SIGTERM and SIGINT set `stop`, then `abort`. Only a process's main thread can be told."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def told(_number: int, _frame: FrameType | None) -> None:
-        if stop.is_set():
-            abort.set()
-        stop.set()
-
-    before = {number: signal.signal(number, told) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

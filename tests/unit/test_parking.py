@@ -208,3 +208,48 @@ def test_size_zero_parks_nothing(engine: FakeEngine, make: Callable[[int], Parki
     parked.release("cpu0", SPEC)
     assert take(parked, SPEC) is None
     assert engine.boxes == []
+
+
+def test_slots_that_exclude_each_other_park_as_one(engine: FakeEngine, make: Callable[[int], Parking]) -> None:
+    """While one runs nothing is started for the other; what still starts for it is thrown away."""
+    parked = make(1)
+    parked.arrange({"cpu0": frozenset({"big"}), "big": frozenset({"cpu0"})})
+    parked.release("cpu0", SPEC)
+    eventually(lambda: len(engine.boxes) == 1)
+    engine.go.clear()
+    parked.release("big", SPEC)
+    eventually(lambda: parked._places["big"].starting)
+    assert take(parked, SPEC) is engine.boxes[0]
+    engine.go.set()
+    eventually(lambda: len(engine.boxes) == 2)
+    eventually(lambda: engine.boxes[1].closed)
+    time.sleep(0.05)
+    assert len(engine.boxes) == 2
+    parked.release("cpu0", SPEC)
+    eventually(lambda: len(engine.boxes) == 4)
+    assert not any(box.closed for box in engine.boxes[2:])
+
+
+def test_a_container_still_importing_beside_a_run_is_thrown_away(
+    engine: FakeEngine, make: Callable[[int], Parking], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that waits for a slot which shares the run's cores, and has not settled yet."""
+    monkeypatch.setattr(parking, "SETTLE_S", 60.0)
+    parked = make(1)
+    parked.arrange({"cpu0": frozenset({"big"}), "big": frozenset({"cpu0"})})
+    parked.release("big", SPEC)
+    eventually(lambda: len(engine.boxes) == 1)
+    parked.release("cpu0", SPEC)
+    take(parked, OTHER)
+    assert engine.boxes[0].closed
+
+
+def test_a_new_size_counts_at_once(engine: FakeEngine, make: Callable[[int], Parking]) -> None:
+    """`park_containers` may be changed while the daemon runs."""
+    parked = make(1)
+    parked.release("cpu0", SPEC)
+    eventually(lambda: len(engine.boxes) == 1)
+    parked.resize(3)
+    eventually(lambda: len(engine.boxes) == 3)
+    parked.resize(1)
+    eventually(lambda: [box.closed for box in engine.boxes] == [False, True, True])

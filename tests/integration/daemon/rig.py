@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import threading
 import time
@@ -14,14 +15,15 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from runner.config import Config
-from runner.daemon import Daemon
+from runner.config import Config, Settings
+from runner.daemon import Daemon, Ending, Orders
 from runner.daemon.ports import StoreFactory
 from runner.daemon.serve import require_schema
 from runner.errors import CancelledByRequest, EngineUnavailableError
 from runner.gpus import Registry
 from runner.model import Job, JobResult, Progress, RunRecord, Slot, Verdict
-from runner.store import Store, SubmissionView
+from runner.spool import Spool
+from runner.store import ConnectPacer, Store, SubmissionView
 
 #: A test that waits longer than this has failed.
 PATIENCE_S = 60.0
@@ -130,16 +132,21 @@ class Rig:
                 **settings,
             },
         )
+        self.instance = f"instance of {self.config.host_name}"
         self.registry = Registry.load()
         self.evaluator = Evaluator()
         self.engine = Engine()
         self.engine.up.set()
         self.slots: tuple[Slot, ...] = (Slot(name="cpu0", gpu_type="CPU", devices=(), cpus=(0,)),)
         self.store = Store(database_url, application_name="test")
-        self.stop_event = threading.Event()
-        self.abort_event = threading.Event()
-        self.exit_code: int | None = None
-        self.store_factory: StoreFactory = lambda purpose: Store(self.daemon_url, application_name=f"daemon {purpose}")
+        self.spool = Spool(self.config.state_dir / "spool", max_bytes=self.config.spool_max_mib * 2**20)
+        self.settings = Settings(self.config)
+        self.orders = Orders()
+        self.ending: Ending | None = None
+        pacer = ConnectPacer()
+        self.store_factory: StoreFactory = lambda purpose: Store(
+            self.daemon_url, application_name=f"daemon {purpose}", pacer=pacer
+        )
         self.daemon: Daemon | None = None
         self._thread: threading.Thread | None = None
 
@@ -148,13 +155,15 @@ class Rig:
     def start(self, *, ready: bool = True) -> Rig:
         """Start the daemon; by default, wait until it serves."""
         self.daemon = Daemon(
-            self.config,
+            self.settings,
             store_factory=self.store_factory,
             evaluator=self.evaluator,
             engine=self.engine,
             check_database=lambda: require_schema(self.daemon_url),
             registry=self.registry,
             slots=self.slots,
+            spool=self.spool,
+            instance=self.instance,
         )
         self._thread = threading.Thread(target=self._run, name="daemon", daemon=True)
         self._thread.start()
@@ -164,7 +173,7 @@ class Rig:
 
     def _run(self) -> None:
         assert self.daemon is not None
-        self.exit_code = self.daemon.run(self.stop_event, self.abort_event)
+        self.ending = self.daemon.run(self.orders)
 
     @property
     def waiting_for(self) -> str | None:
@@ -177,21 +186,20 @@ class Rig:
         assert self._thread is not None
         self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive()
-        assert self.exit_code is not None
-        return self.exit_code
+        return 0 if self.ending is Ending.CLEAN else 1
 
     def stop(self) -> int:
         """Stop the daemon; its exit code."""
-        self.stop_event.set()
+        self.orders.ask_stop()
         return self.join()
 
     def close(self) -> None:
         """Stop whatever still runs."""
-        self.stop_event.set()
-        self.abort_event.set()
+        self.orders.ask_abort()
         if self._thread is not None:
             self._thread.join(PATIENCE_S)
         self.store.close()
+        shutil.rmtree(self.config.state_dir, ignore_errors=True)
 
     # -- the queue
 
@@ -231,7 +239,7 @@ class Rig:
         deadline_s = time.monotonic() + PATIENCE_S
         while not condition():
             assert time.monotonic() < deadline_s, f"never happened: {what}"
-            self.stop_event.wait(0.02) if not self.stop_event.is_set() else time.sleep(0.02)
+            time.sleep(0.02)
 
     def wait_done(self, *submission_ids: int) -> list[SubmissionView]:
         """Wait until submissions are over."""

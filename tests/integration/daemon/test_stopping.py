@@ -23,7 +23,7 @@ def test_stopping_finishes_the_run_and_claims_no_other(rig: Rig) -> None:
     running, waiting = rig.submit(), rig.submit()
     rig.start()
     assert gate.begun.wait(PATIENCE_S)
-    rig.stop_event.set()
+    rig.orders.ask_stop()
     rig.wait_for(lambda: rig.waiting_for == "shutdown", "it drains")
     assert not gate.cancelled.is_set()
     gate.go.set()
@@ -40,7 +40,7 @@ def test_a_draining_daemon_keeps_its_lease(rig: Rig) -> None:
     submission = rig.submit()
     rig.start()
     assert gate.begun.wait(PATIENCE_S)
-    rig.stop_event.set()
+    rig.orders.ask_stop()
     rig.wait_for(lambda: rig.waiting_for == "shutdown", "it drains")
     rig.store.cancel(submission)
     assert rig.join() == 0
@@ -53,8 +53,8 @@ def test_being_told_twice_gives_the_job_back_at_no_cost(rig: Rig) -> None:
     submission = rig.submit()
     rig.start()
     assert gate.begun.wait(PATIENCE_S)
-    rig.abort_event.set()
-    assert rig.stop() == 0
+    rig.orders.ask_abort()
+    assert rig.join() == 0
     (job,) = rig.view(submission).jobs
     assert (job.state, job.attempt, job.failures) == (JobState.QUEUED, 1, 0)
 
@@ -85,8 +85,8 @@ def test_a_job_cannot_be_given_back_to_a_database_that_is_away(
     rig.start()
     assert gate.begun.wait(PATIENCE_S)
     proxy.shut()
-    rig.abort_event.set()
-    assert rig.stop() == 0
+    rig.orders.ask_abort()
+    assert rig.join() == 0
     rig.wait_for(rig.store.reclaim, "the lease expired")
     (job,) = rig.view(submission).jobs
     assert (job.state, job.failures) == (JobState.QUEUED, 0)
@@ -100,8 +100,8 @@ def test_a_run_that_does_not_let_go_is_left_to_its_lease(rig: Rig, monkeypatch: 
     rig.submit()
     rig.start()
     assert gate.begun.wait(PATIENCE_S)
-    rig.abort_event.set()
-    assert rig.stop() == 1
+    rig.orders.ask_abort()
+    assert rig.join() == 1
     gate.go.set()
     assert rig.daemon is not None
     keeper = rig.daemon._keeper
@@ -110,22 +110,21 @@ def test_a_run_that_does_not_let_go_is_left_to_its_lease(rig: Rig, monkeypatch: 
 
 SCRIPT = """
 import sys, threading
-from pathlib import Path
-from runner.daemon.serve import _signals
+from runner.daemon.serve import _handlers
+from runner.daemon.signals import signals
 from tests.integration.daemon.rig import Gate, Rig
 
 rig = Rig(sys.argv[1])
 rig.evaluator.script = gate = Gate()
-stop, abort = threading.Event(), threading.Event()
-rig.stop_event, rig.abort_event = stop, abort
 say = lambda what: print(what, flush=True)
 threading.Thread(target=lambda: (gate.begun.wait(), say("begun")), daemon=True).start()
-threading.Thread(target=lambda: (stop.wait(), say("stopping")), daemon=True).start()
+threading.Thread(target=lambda: (rig.orders.stop.wait(), say("stopping")), daemon=True).start()
 threading.Thread(target=lambda: (sys.stdin.readline(), gate.go.set()), daemon=True).start()
-with _signals(stop, abort):
+with signals(_handlers(rig.orders, None)):
     rig.start()
-    rig._thread.join()
-sys.exit(rig.exit_code)
+    code = rig.join()
+rig.close()
+sys.exit(code)
 """
 
 

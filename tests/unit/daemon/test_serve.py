@@ -7,14 +7,19 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import structlog
+from structlog.testing import capture_logs
 
 from runner import logs
-from runner.config import Config
-from runner.daemon.serve import _only_daemon, _signals, serve
+from runner.config import Config, Settings
+from runner.daemon.loop import Ending
+from runner.daemon.orders import Orders
+from runner.daemon.reload import Reloader
+from runner.daemon.serve import _handlers, only_daemon, serve
+from runner.daemon.signals import signals
 from runner.errors import ConfigError
 
 # The package exports the function under the module's name.
@@ -52,7 +57,7 @@ def config(tmp_path: Path, **settings: Any) -> Config:  # noqa: ANN401 - any set
 def test_serving_with_a_wrong_configuration_is_refused(tmp_path: Path, settings: Any, message: str) -> None:  # noqa: ANN401 - any setting
     """The operator is told before anything runs."""
     with pytest.raises(ConfigError, match=message):
-        serve(config(tmp_path, **settings))
+        serve(lambda: config(tmp_path, **settings))
 
 
 def test_serving_reads_the_operators_gpu_types(tmp_path: Path) -> None:
@@ -60,7 +65,7 @@ def test_serving_reads_the_operators_gpu_types(tmp_path: Path) -> None:
     (tmp_path / "gpus.d").mkdir()
     (tmp_path / "gpus.d/x.toml").write_text('name = "X"\nvendor = "martian"\n', encoding="utf-8")
     with pytest.raises(ConfigError, match=r"gpus\.d/x\.toml: vendor: found 'martian'"):
-        serve(config(tmp_path))
+        serve(lambda: config(tmp_path))
 
 
 def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,29 +80,29 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
             seen.update(closed=True)
 
     class FakeDaemon:
-        def __init__(self, given: Config, **parts: Any) -> None:  # noqa: ANN401 - whatever serve hands over
-            seen.update(parts, config=given)
+        def __init__(self, given: Settings, **parts: Any) -> None:  # noqa: ANN401 - whatever serve hands over
+            seen.update(parts, settings_in_force=given)
 
-        def run(self, stop: threading.Event, abort: threading.Event) -> int:
-            seen.update(stop=stop, abort=abort, waiting=parts_of(seen["store_factory"]("claim")))
-            return 0
+        def run(self, orders: Orders) -> Ending:
+            seen.update(orders=orders, stores=[seen["store_factory"](purpose) for purpose in ("claim", "listen")])
+            return Ending.CLEAN
 
     class FakeEvaluator:
         def __init__(self, _engine: object, _registry: object, settings: object) -> None:
             seen.update(settings=settings)
 
+        def adopt(self, settings: object) -> None:
+            assert settings == seen["settings"]
+
         def close(self) -> None:
             assert "closed" not in seen, "parked containers are removed while the engine can still be spoken to"
             seen.update(nothing_parked=True)
-
-    def parts_of(store: Any) -> str:  # noqa: ANN401 - looks inside
-        return str(store._link._conninfo)
 
     monkeypatch.setattr(serve_module, "DockerEngine", FakeEngine)
     monkeypatch.setattr(serve_module, "Daemon", FakeDaemon)
     monkeypatch.setattr(serve_module, "Evaluator", FakeEvaluator)
     monkeypatch.setattr(logs, "configure", lambda *arguments: seen.update(log=arguments))
-    stop = threading.Event()
+    orders = Orders()
     given = config(
         tmp_path,
         docker_host="unix:///x",
@@ -105,17 +110,23 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
         build_timeout_s=9.0,
         max_run_s=60.0,
         park_containers=0,
+        spool_max_mib=3,
         log_format="json",
         log_level="error",
     )
-    assert serve(given, stop) == 0
+    assert serve(lambda: given, orders) == 0
     assert (seen["base_url"], seen["owner"]) == ("unix:///x", f"gpu-01:{tmp_path / 'state'}")
     assert seen["log"] == ("json", "error")
-    assert "host=127.0.0.1" in seen["waiting"]
+    claim, listen = seen["stores"]
+    assert "host=127.0.0.1" in claim._link._conninfo
+    assert claim._link._pacer is listen._link._pacer is not None, "one pacer for the whole host"
+    assert seen["spool"].max_bytes == 3 * 2**20
+    assert seen["settings_in_force"].now == given
+    assert seen["instance"] == (tmp_path / "state/instance").read_text(encoding="ascii").strip()
     settings = seen["settings"]
     assert settings.eval_python == Path(sys.executable)
     assert (settings.state_dir, settings.host_name, settings.max_run_s) == (tmp_path / "state", "gpu-01", 60.0)
-    assert seen["stop"] is stop
+    assert seen["orders"] is orders
     assert (settings.park_containers, settings.build_timeout_s) == (0, 9.0)
     assert seen["nothing_parked"]
     assert seen["closed"]
@@ -123,11 +134,11 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
 
 def test_one_daemon_per_state_directory(tmp_path: Path) -> None:
     """A second one would remove the first one's containers; after the first has ended it may start."""
-    with _only_daemon(tmp_path / "state"):
+    with only_daemon(tmp_path / "state"):
         assert (tmp_path / "state/daemon.lock").is_file()
-        with pytest.raises(ConfigError, match="another daemon uses state_dir"), _only_daemon(tmp_path / "state"):
+        with pytest.raises(ConfigError, match="another daemon uses state_dir"), only_daemon(tmp_path / "state"):
             pass
-    with _only_daemon(tmp_path / "state"):
+    with only_daemon(tmp_path / "state"):
         pass
 
 
@@ -135,10 +146,25 @@ def test_one_daemon_per_state_directory(tmp_path: Path) -> None:
 def test_the_first_signal_drains_and_the_second_aborts(number: signal.Signals) -> None:
     """And afterwards the process's own handlers are back."""
     before = signal.getsignal(number)
-    stop, abort = threading.Event(), threading.Event()
-    with _signals(stop, abort):
+    orders = Orders()
+    with signals(_handlers(orders, cast("Reloader", None))):
         signal.raise_signal(number)
-        assert (stop.is_set(), abort.is_set()) == (True, False)
+        assert orders.stop.wait(30)
+        assert not orders.abort.is_set()
         signal.raise_signal(number)
-        assert abort.is_set()
+        assert orders.abort.wait(30)
     assert signal.getsignal(number) is before
+
+
+def test_a_handler_that_fails_does_not_deafen_the_process() -> None:
+    """The next signal is heard, and one without a handler of ours is none of ours."""
+    heard = threading.Event()
+
+    def fail() -> None:
+        raise ZeroDivisionError("a bug")
+
+    with capture_logs() as logs_, signals({signal.SIGUSR1: fail, signal.SIGUSR2: heard.set}):
+        signal.raise_signal(signal.SIGUSR1)
+        signal.raise_signal(signal.SIGUSR2)
+        assert heard.wait(30)
+    assert [line["event"] for line in logs_] == ["a signal could not be heeded"]

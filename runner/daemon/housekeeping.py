@@ -1,0 +1,57 @@
+"""Has the database rid itself of what is kept for a while only: artifacts, evidence, the record of what went wrong.
+
+Owns when that is done and how long things are kept; what goes is the store's business. Every daemon of a fleet does it,
+none has to.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import asdict
+from typing import Final
+
+from runner.backoff import between_s
+from runner.config import Settings
+from runner.daemon.ports import StoreFactory
+from runner.errors import InfrastructureError
+from runner.logs import get_logger
+
+_log = get_logger(__name__)
+
+#: Each daemon about once an hour, those started together not together.
+PERIOD_S: Final = 3600.0
+#: Rows of one kind that one statement removes, so that it never takes long.
+BATCH: Final = 500
+_DAY_S: Final = 86400.0
+
+
+class Housekeeper:
+    """`run` is the body of its thread."""
+
+    def __init__(self, store_factory: StoreFactory, settings: Settings) -> None:
+        self._store_factory = store_factory
+        self._settings = settings
+
+    def run(self, stop: threading.Event) -> None:
+        """Tidy up every hour until `stop` is set."""
+        while not stop.wait(between_s(0.5 * PERIOD_S, 1.5 * PERIOD_S)):
+            self.tidy(stop)
+
+    def tidy(self, stop: threading.Event) -> None:
+        """Remove what is old, batch by batch, until a batch is short. A failure harms nothing: there is a next time."""
+        store = self._store_factory("reap")
+        removed: dict[str, int] = {}
+        try:
+            while not stop.is_set():
+                counts = asdict(store.reap(keep_s=self._settings.now.retention_days * _DAY_S, limit=BATCH))
+                removed = {kind: removed.get(kind, 0) + count for kind, count in counts.items()}
+                if all(count < BATCH for count in counts.values()):
+                    break
+        except InfrastructureError as error:
+            _log.warning("old records could not be removed; tried again in about an hour", error=str(error))
+        except Exception:  # noqa: BLE001 - logged; no job depends on it
+            _log.exception("old records could not be removed; tried again in about an hour")
+        finally:
+            store.close()
+        if any(removed.values()):
+            _log.info("old records were removed", **removed)

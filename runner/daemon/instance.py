@@ -1,0 +1,56 @@
+"""The identity of a state directory: by it the database tells a daemon that came back from another of the same name."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+
+from runner.errors import ConfigError
+from runner.logs import get_logger
+
+_log = get_logger(__name__)
+
+
+def instance_id(state_dir: Path) -> str:
+    """The id in the directory's file `instance`; made when there is none.
+
+    Raises:
+        ConfigError: the directory cannot be read or written.
+    """
+    path = state_dir / "instance"
+    try:
+        found = _read(path)
+        if found is None:
+            found = str(uuid.uuid4())
+            _write(path, found)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}; the daemon's user must be able to read and write it") from error
+    return found
+
+
+def _read(path: Path) -> str | None:
+    try:
+        text = path.read_text(encoding="ascii", errors="replace").strip()
+    except FileNotFoundError:
+        return None
+    try:
+        return str(uuid.UUID(text))
+    except ValueError:
+        _log.warning("not an instance id: another is made", path=str(path))
+        return None
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all, and still there after a power cut: a daemon with a new id has to wait for its own name."""
+    draft = path.with_suffix(".new")
+    with draft.open("w", encoding="ascii") as file:
+        file.write(f"{text}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

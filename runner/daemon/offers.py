@@ -1,0 +1,155 @@
+"""What this host asks the queue for, and which slot gets what the queue gives.
+
+Owns the rule which slots can run at the same time: a slot of eight devices lies around eight of one, and is free when
+none of them is busy, and they when it is not. Talks to no database. Called by the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from runner.gpus import Registry
+from runner.lease import Lease
+from runner.model import Job, Slot
+
+
+class Works(Protocol):
+    """A slot at work, as far as jobs are given to it (`runner.daemon.slots.SlotWorker`)."""
+
+    @property
+    def slot(self) -> Slot:
+        """Where it runs."""
+        ...
+
+    @property
+    def busy(self) -> bool:
+        """Whether a job was given that has not been settled."""
+        ...
+
+    def give(self, lease: Lease) -> None:
+        """Hand over a claimed job."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """The slots that may be claimed for."""
+
+    #: GPU types, aliases included, and how many slots are free for each.
+    slots: Mapping[str, int]
+    #: No more jobs than this at once; None: as many as there are slots.
+    at_most: int | None
+
+
+NOTHING: Final = Offer(slots={}, at_most=None)
+
+
+class Capacity:
+    """The slots of a host. Changed by the loop's thread only; others may ask whether something is free."""
+
+    def __init__(self, workers: Sequence[Works], registry: Registry) -> None:
+        self._workers = tuple(workers)
+        self._registry = registry
+        self._rivals = {
+            one.slot.name: tuple(other for other in workers if other is not one and one.slot.excludes(other.slot))
+            for one in workers
+        }
+        #: Slots that get no job for now, because a bigger one waits for them to come free.
+        self._withheld: frozenset[str] = frozenset()
+
+    @property
+    def gpu_types(self) -> frozenset[str]:
+        """Every name that a job may use for one of the slots."""
+        return frozenset(name for worker in self._workers for name in self._names(worker))
+
+    def free(self) -> list[Works]:
+        """Slots that could start a job now."""
+        return [
+            worker
+            for worker in self._workers
+            if worker.slot.name not in self._withheld
+            and not worker.busy
+            and not any(rival.busy for rival in self._rivals[worker.slot.name])
+        ]
+
+    def offer(self) -> Offer:
+        """What to ask for now: one job at a time where one choice takes away another."""
+        free = self.free()
+        slots: dict[str, int] = {}
+        for worker in free:
+            for name in self._names(worker):
+                slots[name] = slots.get(name, 0) + 1
+        names = {worker.slot.name for worker in free}
+        rivalry = any(rival.slot.name in names for worker in free for rival in self._rivals[worker.slot.name])
+        return Offer(slots=slots, at_most=1 if rivalry else None)
+
+    def places(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Works]]:
+        """A free slot for each job; it must be made busy before the next is asked for.
+
+        Jobs that failed on a slot choose first, and another one if there is one. Else the slot that leaves the most
+        possible: of eight, one whose neighbours work already.
+        """
+        for job in sorted(jobs, key=lambda job: job.avoid_slot is None):
+            gpu_type = self._registry.get(job.gpu_type).name
+            free = self.free()
+            names = {worker.slot.name for worker in free}
+            yield (
+                job,
+                min(
+                    (worker for worker in free if worker.slot.gpu_type == gpu_type),
+                    key=lambda worker, job=job, names=names: (  # type: ignore[misc]  # mypy: default in lambda
+                        worker.slot.name == job.avoid_slot,
+                        sum(rival.slot.name in names for rival in self._rivals[worker.slot.name]),
+                    ),
+                ),
+            )
+
+    # -- reservations --------------------------------------------------------------------------------------------
+
+    def blocked(self) -> list[Works]:
+        """Slots around others that are kept from working by those: a stream of small jobs would starve them."""
+        return [
+            worker
+            for worker in self._workers
+            if not worker.busy
+            and any(rival.busy and _around(worker.slot, rival.slot) for rival in self._rivals[worker.slot.name])
+        ]
+
+    def within(self, outer: Sequence[Works]) -> list[Works]:
+        """The slots within these."""
+        return [
+            worker
+            for worker in self._workers
+            if any(_around(one.slot, worker.slot) for one in outer if worker is not one)
+        ]
+
+    def names(self, workers: Sequence[Works]) -> list[str]:
+        """Every name that a job may use for one of these."""
+        return sorted({name for worker in workers for name in self._names(worker)})
+
+    def cheapest(self, workers: Sequence[Works], gpu_type: str) -> Works | None:
+        """The slot of a type, among these, that waits for the fewest runs."""
+        name = self._registry.get(gpu_type).name
+        return min(
+            (worker for worker in workers if worker.slot.gpu_type == name),
+            key=lambda worker: sum(rival.busy for rival in self._rivals[worker.slot.name]),
+            default=None,
+        )
+
+    def withhold_for(self, worker: Works) -> None:
+        """Let a slot come free: those it cannot work beside get no more jobs, all others do."""
+        self._withheld = frozenset(rival.slot.name for rival in self._rivals[worker.slot.name])
+
+    def withhold_nothing(self) -> None:
+        """Every free slot may get jobs again."""
+        self._withheld = frozenset()
+
+    def _names(self, worker: Works) -> tuple[str, ...]:
+        return (worker.slot.gpu_type, *self._registry.get(worker.slot.gpu_type).aliases)
+
+
+def _around(outer: Slot, inner: Slot) -> bool:
+    """Whether a slot has all devices of another and more."""
+    return {device.uuid for device in inner.devices} < {device.uuid for device in outer.devices} and bool(inner.devices)

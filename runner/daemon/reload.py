@@ -1,0 +1,133 @@
+"""What a reload of the configuration changes: at once, after the current runs, or not before a restart.
+
+Owns the comparison of what runs with what is wanted. `serve` builds a daemon from a `Blueprint`; a reload draws another
+and either hands the new values to the running parts or asks for new ones. A configuration that is wrong changes
+nothing. Belongs to whichever thread asks; one reload at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from runner import logs
+from runner.config import RELOAD, Config, Reload, Settings
+from runner.daemon.orders import Orders
+from runner.daemon.readiness import Readiness
+from runner.devices import detect_slots
+from runner.errors import ConfigError
+from runner.gpus import Registry
+from runner.model import Slot
+
+_log = logs.get_logger(__name__)
+
+#: Keys whose effect is in the registry or the slots: these are compared instead.
+_DRAWN = frozenset({"gpus_dir", "slots", "cpu_slots", "reserve_cpus"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blueprint:
+    """What a daemon is built from."""
+
+    config: Config
+    database_url: str
+    eval_python: Path
+    registry: Registry
+    slots: tuple[Slot, ...]
+
+    @classmethod
+    def draw(cls, config: Config) -> Blueprint:
+        """Everything that can be known before anything is started.
+
+        Raises:
+            ConfigError: the configuration is wrong, or does not fit this host.
+        """
+        registry = Registry.load(config.gpus_dir)
+        return cls(
+            config=config,
+            database_url=config.require_database_url(),
+            eval_python=config.require_eval_python(),
+            registry=registry,
+            slots=detect_slots(registry, config),
+        )
+
+    def new_parts(self, other: Blueprint) -> list[str]:
+        """What of another needs parts that a daemon built from this one does not have; empty: nothing."""
+        differing = [
+            key
+            for key, reload in RELOAD.items()
+            if reload is Reload.AFTER_RUNS
+            and key not in _DRAWN
+            and getattr(self.config, key) != getattr(other.config, key)
+        ]
+        if self.registry.all() != other.registry.all():
+            differing.append("GPU types")
+        if self.slots != other.slots:
+            differing.append("slots")
+        return differing
+
+
+class Reloader:
+    """Reads the configuration again. Outlives the daemons that are built from its blueprints."""
+
+    def __init__(self, load: Callable[[], Config], first: Blueprint, *, orders: Orders, readiness: Readiness) -> None:
+        self._load = load
+        self._orders = orders
+        self._readiness = readiness
+        self._lock = threading.Lock()
+        #: What the running daemon was built from, and what is wanted now.
+        self._built = self._wanted = first
+        self.settings = Settings(first.config)
+        self._apply: Callable[[Config], None] = lambda _config: None
+
+    def begin(self) -> Blueprint:
+        """What to build a daemon from now."""
+        with self._lock:
+            self._built = self._wanted
+            self._apply = lambda _config: None
+            self._orders.ask_rebuild(None)
+            return self._built
+
+    def on_change(self, apply: Callable[[Config], None]) -> None:
+        """Hand every new configuration to the parts of the running daemon that do not read `settings` themselves."""
+        with self._lock:
+            self._apply = apply
+            apply(self.settings.now)
+
+    def reload(self) -> None:
+        """Read the configuration and let it count, as far as that is possible at once."""
+        with self._lock:
+            self._readiness.reloading()
+            try:
+                wanted = Blueprint.draw(self._fixed(self._load()))
+            except ConfigError as error:
+                _log.error("the configuration is refused, the old one goes on", error=str(error))
+                self._readiness.reloaded(f"configuration refused, the old one goes on: {error}")
+                return
+            before = self.settings.now
+            self._wanted = wanted
+            self.settings.replace(wanted.config)
+            self._apply(wanted.config)
+            parts = self._built.new_parts(wanted)
+            _log.info("configuration reloaded", changed=_changes(before, wanted.config), waits_for_runs=parts)
+            waits = f"; {', '.join(parts)} after the current runs" if parts else ""
+            self._readiness.reloaded(f"configuration reloaded{waits}")
+            self._orders.ask_rebuild(", ".join(parts) or None)
+
+    def _fixed(self, config: Config) -> Config:
+        """The configuration with those keys as they were that name the process to others."""
+        now = self.settings.now
+        kept = {key: getattr(now, key) for key, reload in RELOAD.items() if reload is Reload.RESTART}
+        for key, value in kept.items():
+            if getattr(config, key) != value:
+                _log.warning(
+                    f"{key} needs a restart and stays as it was", found=str(getattr(config, key)), stays=str(value)
+                )
+        return config.model_copy(update=kept)
+
+
+def _changes(before: Config, after: Config) -> dict[str, str]:
+    old, new = before.public(), after.public()
+    return {key: f"{old[key]} -> {new[key]}" for key in new if getattr(before, key) != getattr(after, key)}

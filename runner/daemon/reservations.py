@@ -1,0 +1,78 @@
+"""Lets devices come free together for a job that needs several, when smaller jobs would keep them busy for ever.
+
+Owns when that is asked for and when it ends. Which job is due, and that only one host keeps devices free for it, is the
+database's to say (`Store.reserve`). Belongs to the loop's thread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from runner.config import Settings
+from runner.daemon.offers import Capacity, Works
+from runner.logs import get_logger
+from runner.store import Store
+
+_log = get_logger(__name__)
+
+
+class Reservations:
+    """At most one reservation at a time: as many devices idle as one job needs, and no more."""
+
+    def __init__(self, capacity: Capacity, settings: Settings, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._capacity = capacity
+        self._settings = settings
+        self._clock = clock
+        #: The slot that comes free.
+        self._held: Works | None = None
+        self._next_s = 0.0
+
+    def renew(self, store: Store) -> None:
+        """Before a claim, at most once in `poll_s`: ask for a reservation, or whether ours still stands.
+
+        Costs nothing on a host where no slot is kept waiting by smaller ones.
+        """
+        if self._held is not None and self._held.busy:
+            self.forget()
+        if self._clock() >= self._next_s:
+            self._ask(store)
+
+    def ended(self, store: Store) -> bool:
+        """After a claim that brought nothing: whether ours has ended, so that the devices may be offered again."""
+        if self._held is None:
+            return False
+        self._ask(store)
+        return self._held is None
+
+    def forget(self) -> None:
+        """The job has come, or the daemon claims nothing for now: what is reserved runs out by itself."""
+        self._held = None
+        self._capacity.withhold_nothing()
+
+    def _ask(self, store: Store) -> None:
+        wanted = self._capacity.blocked()
+        if self._held is not None and self._held not in wanted:
+            wanted.append(self._held)
+        if not wanted:
+            return
+        config = self._settings.now
+        self._next_s = self._clock() + config.poll_s
+        gpu_type = store.reserve(
+            host=config.host_name,
+            gpu_types=self._capacity.names(wanted),
+            smaller=self._capacity.names(self._capacity.within(wanted)),
+            waited_s=config.reserve_after_s,
+            hold_s=config.lease_s,
+        )
+        chosen = None if gpu_type is None else self._capacity.cheapest(wanted, gpu_type)
+        if chosen is not self._held:
+            if chosen is None:
+                _log.info("devices are no longer kept free")
+            else:
+                _log.info("devices come free for a job that needs several", slot=chosen.slot.name, gpu_type=gpu_type)
+        self._held = chosen
+        if chosen is None:
+            self._capacity.withhold_nothing()
+        else:
+            self._capacity.withhold_for(chosen)

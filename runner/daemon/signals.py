@@ -1,0 +1,58 @@
+"""Signals as calls in a thread of their own.
+
+A Python signal handler interrupts the main thread anywhere, also while it holds the lock of an event that the handler
+would set: a deadlock. So handlers do nothing here, and a thread reads which signals came from the wake-up descriptor.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+
+from runner.logs import get_logger
+
+_log = get_logger(__name__)
+
+
+@contextmanager
+def signals(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
+    """Call a handler whenever its signal arrives. Only a process's main thread can be told; else this is nothing."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+    before = {number: signal.signal(number, _nothing) for number in handlers}
+    descriptor = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    thread = threading.Thread(target=_read, args=(reader, handlers), name="signals", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(descriptor)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        # The thread reads the end of the stream and ends.
+        writer.close()
+        thread.join()
+        reader.close()
+
+
+def _nothing(_number: int, _frame: FrameType | None) -> None:
+    """What matters is that the signal has a handler: then it is written to the wake-up descriptor."""
+
+
+def _read(reader: socket.socket, handlers: Mapping[signal.Signals, Callable[[], None]]) -> None:
+    while numbers := reader.recv(64):
+        for number in numbers:
+            handler = handlers.get(signal.Signals(number))
+            if handler is None:
+                continue
+            try:
+                handler()
+            except Exception:  # noqa: BLE001 - logged; the next signal must still be heard
+                _log.exception("a signal could not be heeded", signal=signal.Signals(number).name)

@@ -1,0 +1,123 @@
+"""What a daemon does before it serves, in order, each step again until it works.
+
+First what an earlier process of this host left is dealt with, as soon as engine and database answer: containers are
+removed, spooled results taken over, every other lease given back. Only then comes what may take minutes, the evaluation
+environment. Called by the loop.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from runner import __version__
+from runner.backoff import Backoff
+from runner.daemon.delivery import Delivery
+from runner.daemon.ports import Engine, Evaluates
+from runner.daemon.readiness import DATABASE, ENGINE, EVALUATION, Readiness, missing
+from runner.errors import InfrastructureError
+from runner.gpus import Registry
+from runner.logs import get_logger
+from runner.model import Slot
+from runner.store import HostRecord, Store
+
+_log = get_logger(__name__)
+
+
+class Startup:
+    """The steps; `leave` ends the waiting for any of them. Belongs to the loop's thread."""
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        check_database: Callable[[], object],
+        evaluator: Evaluates,
+        delivery: Delivery,
+        registry: Registry,
+        host: HostRecord,
+        readiness: Readiness,
+    ) -> None:
+        self._engine = engine
+        self._check_database = check_database
+        self._evaluator = evaluator
+        self._delivery = delivery
+        self._registry = registry
+        self._host = host
+        self._readiness = readiness
+        #: The name is ours.
+        self.registered = False
+
+    def take_over(self, store: Store, leave: threading.Event) -> bool:
+        """Deal with what an earlier process left; False: told to leave first.
+
+        The name comes before the leases: what runs in this host's name may be given back only by who owns the name.
+        """
+        return (
+            self._until(leave, ENGINE, self._engine.check)
+            and self._until(leave, ENGINE, self._reap)
+            and self._until(leave, DATABASE, self._check_database)
+            and self._until(leave, DATABASE, lambda: self.register(store))
+            and self._until(leave, DATABASE, lambda: self._recover(store))
+        )
+
+    def prepare(self, slots: Sequence[Slot], leave: threading.Event) -> bool:
+        """Make sure that jobs can run here; False: told to leave first."""
+        return self._until(leave, EVALUATION, lambda: self._evaluator.prepare(slots), cap_s=60.0)
+
+    def register(self, store: Store) -> None:
+        """Announce this host and the GPU types it knows.
+
+        Raises:
+            HostNameTakenError: another daemon goes by its name.
+            DatabaseUnavailableError: the database is away.
+        """
+        store.register_host(self._host)
+        self.registered = True
+        store.sync_gpu_types(
+            [(entry.name, entry.vendor.value, entry.aliases, entry.description) for entry in self._registry.all()]
+        )
+
+    def _reap(self) -> None:
+        left = self._engine.reap()
+        if left:
+            _log.warning("containers of an earlier process were removed", count=left)
+
+    def _recover(self, store: Store) -> None:
+        self._delivery.adopt()
+        released = store.recover(host=self._host.name, keep=self._delivery.keys())
+        if released:
+            _log.warning("jobs of an earlier process are queued again", count=released)
+
+    def _until(self, leave: threading.Event, what: str, action: Callable[[], object], *, cap_s: float = 5.0) -> bool:
+        backoff = Backoff(cap_s=cap_s)
+        while not leave.is_set():
+            try:
+                action()
+            except InfrastructureError as error:
+                self._readiness.not_ready(missing(error, otherwise=what), reason=str(error))
+                backoff.wait(leave)
+            else:
+                if backoff.failures:
+                    _log.info(f"{what} is there now", attempts=backoff.failures + 1)
+                return True
+        return False
+
+
+def host_record(name: str, instance: str, slots: Sequence[Slot], gpu_types: Sequence[str]) -> HostRecord:
+    """A daemon as it announces itself."""
+    return HostRecord(
+        name=name,
+        version=__version__,
+        slots=[
+            {
+                "name": slot.name,
+                "gpu_type": slot.gpu_type,
+                "cpus": list(slot.cpus),
+                "devices": [device.uuid for device in slot.devices],
+            }
+            for slot in slots
+        ],
+        instance=instance,
+        gpu_types=gpu_types,
+    )

@@ -1,0 +1,42 @@
+"""The threads of a daemon: named, kept alive, ended together."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from runner.backoff import Backoff
+from runner.logs import get_logger
+
+_log = get_logger(__name__)
+
+
+class Threads:
+    """Starts threads whose bodies end when `halt` is set. Belongs to the loop's thread."""
+
+    def __init__(self) -> None:
+        self.halt = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def spawn(self, name: str, body: Callable[[threading.Event], None]) -> None:
+        """Start a thread; its body is given `halt`."""
+        thread = threading.Thread(target=self._supervise, args=(name, body), name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for each, so long at most; what does not end is left behind."""
+        for thread in self._threads:
+            thread.join(timeout_s)
+
+    def _supervise(self, name: str, body: Callable[[threading.Event], None]) -> None:
+        """A thread's body, started again whatever it dies of: without its heartbeat a daemon would lose every job."""
+        backoff = Backoff()
+        while not self.halt.is_set():
+            try:
+                body(self.halt)
+            except Exception:  # noqa: BLE001 - the outermost frame of a thread; logged
+                _log.exception("a thread of the daemon broke and is started again", thread=name)
+                backoff.wait(self.halt)
+            else:
+                return

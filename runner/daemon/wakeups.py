@@ -1,0 +1,70 @@
+"""Turns the database's notifications into wake-ups of the loop and of the lease keeper.
+
+Owns the connection that listens. Polling goes on all the time, so a silent outage only slows the daemon down.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from runner.backoff import Backoff
+from runner.daemon.ports import StoreFactory
+from runner.errors import InfrastructureError
+from runner.logs import get_logger
+from runner.store import Wakeup
+
+_log = get_logger(__name__)
+
+#: How long one wait for a notification may be; the end of it is no event.
+_LISTEN_S = 30.0
+
+
+class Wakeups:
+    """`run` is the body of the listening thread.
+
+    `on_work` is called when there may be a job of one of `gpu_types`, `on_told` when the host itself was meant: a job
+    of it shall stop, or it shall drain or not.
+    """
+
+    def __init__(
+        self,
+        store_factory: StoreFactory,
+        *,
+        host: str,
+        gpu_types: frozenset[str],
+        on_work: Callable[[], None],
+        on_told: Callable[[], None],
+    ) -> None:
+        self._store_factory = store_factory
+        self._host = host
+        self._gpu_types = gpu_types
+        self._on_work = on_work
+        self._on_told = on_told
+
+    def run(self, stop: threading.Event) -> None:
+        """Listen until `stop` is set; a connection that breaks is opened again, and counts as a wake-up."""
+        store = self._store_factory("listen")
+        backoff = Backoff(cap_s=5.0)
+        try:
+            while not stop.is_set():
+                try:
+                    wakeup = store.listen(stop=stop, timeout_s=_LISTEN_S)
+                except InfrastructureError as error:
+                    if backoff.failures == 0:
+                        _log.warning("not listening for new jobs; polling goes on", error=str(error))
+                    backoff.wait(stop)
+                    continue
+                if backoff.failures:
+                    _log.info("listening for new jobs again")
+                    backoff.reset()
+                if wakeup is not None:
+                    self._pass_on(wakeup)
+        finally:
+            store.close()
+
+    def _pass_on(self, wakeup: Wakeup) -> None:
+        if wakeup.everybody or self._host in wakeup.hosts:
+            self._on_told()
+        if wakeup.everybody or not self._gpu_types.isdisjoint(wakeup.gpu_types):
+            self._on_work()
