@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -14,36 +15,27 @@ from tasks.formats.nvfp4 import (
     BLOCK,
     decode_e2m1,
     decode_e4m3fn,
+    decode_pairs,
     dequantize,
     encode_e2m1,
     encode_e4m3fn,
     pack_e2m1,
     quantize,
+    quantize_two_level,
     unpack_e2m1,
 )
+from tests.unit.formats.scalar import E2M1, E4M3FN, WIDE, around, every_pattern, same, sweep
 
 ALL_BYTES = torch.arange(256, dtype=torch.uint8)
 
 
-def e2m1_value(code: int) -> float:
-    """The value of a code by the format's definition: bias 1, a subnormal at exponent 0."""
-    sign = -1.0 if code & 8 else 1.0
-    exponent, mantissa = code >> 1 & 3, code & 1
-    return sign * (mantissa / 2 if exponent == 0 else (1 + mantissa / 2) * 2.0 ** (exponent - 1))
-
-
-VALUES = [e2m1_value(code) for code in range(16)]
+VALUES = [E2M1.value(code) for code in range(16)]
 
 
 def nearest_code(value: float) -> int:
-    """The code that rounding to nearest even with saturation gives, by exact arithmetic over all candidates."""
-    if math.isnan(value):
-        return 7
-    sign = 8 if math.copysign(1.0, value) < 0 else 0
-    if math.isinf(value):
-        return sign | 7
-    magnitude = Fraction(abs(value))
-    return sign | min(range(8), key=lambda code: (abs(Fraction(VALUES[code]) - magnitude), code & 1))
+    """The code of the nearest number; NaN becomes +6, as CUDA's conversion has it."""
+    number = 6.0 if math.isnan(value) else E2M1.nearest(value)
+    return VALUES.index(abs(number)) + 8 * (math.copysign(1.0, number) < 0)
 
 
 def test_all_sixteen_codes_decode() -> None:
@@ -60,16 +52,27 @@ def test_every_value_encodes_to_its_code() -> None:
     assert encode_e2m1(decode_e2m1(torch.arange(16, dtype=torch.uint8))).tolist() == list(range(16))
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", WIDE)
 def test_ties_go_to_the_even_code(dtype: torch.dtype) -> None:
     """Each midpoint, and the nearest numbers of the dtype on both sides of it."""
     points = torch.tensor([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0], dtype=dtype)
-    # nextafter knows no 16-bit types: step one unit in the last place through the bits.
-    bits = points.view({2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize])
-    around = torch.cat([points, (bits - 1).view(dtype), (bits + 1).view(dtype)])
-    values = torch.cat([around, -around])
+    values = around(points.tolist(), dtype)
     assert encode_e2m1(values).tolist() == [nearest_code(value) for value in values.tolist()]
     assert encode_e2m1(points).tolist() == [0, 2, 2, 4, 4, 6, 6]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_every_number_of_a_16_bit_type_encodes(dtype: torch.dtype) -> None:
+    """All 65,536, subnormals, infinities and NaNs too."""
+    values = every_pattern(dtype)
+    assert encode_e2m1(values).tolist() == [nearest_code(value) for value in values.tolist()]
+
+
+@pytest.mark.parametrize(("dtype", "step"), [(torch.float32, 400_009), (torch.float64, 1_746_151_017_111_111)])
+def test_numbers_of_all_magnitudes_encode(dtype: torch.dtype, step: int) -> None:
+    """Bit patterns at even distances."""
+    for values in sweep(dtype, step):
+        assert encode_e2m1(values).tolist() == [nearest_code(value) for value in values.tolist()]
 
 
 def test_out_of_range_saturates() -> None:
@@ -111,25 +114,25 @@ def test_the_low_half_of_a_byte_is_the_earlier_element() -> None:
     assert torch.equal(unpack_e2m1(table.view(torch.float4_e2m1fn_x2)), unpack_e2m1(table))
 
 
+def test_pairs_decode_as_their_codes_do() -> None:
+    """All 256 bytes, the signs of zeros too; any shape, any strides, torch's own packed type."""
+    table = ALL_BYTES.reshape(16, 16)
+    assert same(decode_pairs(table).flatten().tolist(), decode_e2m1(unpack_e2m1(ALL_BYTES)).tolist())
+    assert torch.equal(decode_pairs(table.t()), decode_e2m1(unpack_e2m1(table.t())))
+    assert torch.equal(decode_pairs(table.view(torch.float4_e2m1fn_x2)), decode_pairs(table))
+    assert decode_pairs(ALL_BYTES[:0]).shape == (0,)
+
+
 def test_an_odd_number_of_codes_is_refused() -> None:
     """Half a byte cannot be packed."""
     with pytest.raises(ValueError, match="found 3 codes along dimension -1, expected an even number to pack"):
         pack_e2m1(torch.zeros(2, 3, dtype=torch.uint8))
 
 
-def e4m3fn_value(code: int) -> float:
-    """The value of a code by the format's definition: bias 7, no infinities, one NaN per sign."""
-    sign = -1.0 if code & 128 else 1.0
-    exponent, mantissa = code >> 3 & 15, code & 7
-    if (exponent, mantissa) == (15, 7):
-        return math.nan
-    return sign * (mantissa / 8 * 2.0**-6 if exponent == 0 else (1 + mantissa / 8) * 2.0 ** (exponent - 7))
-
-
 def test_all_scale_codes_decode() -> None:
     """All 256 codes, by definition and as torch reads its own type."""
     decoded = decode_e4m3fn(ALL_BYTES)
-    expected = torch.tensor([e4m3fn_value(code) for code in range(256)])
+    expected = torch.tensor([E4M3FN.value(code) for code in range(256)])
     assert torch.equal(decoded.nan_to_num(nan=1e9), expected.nan_to_num(nan=1e9))
     assert torch.equal(torch.signbit(decoded)[:127], torch.signbit(expected)[:127])
     native = ALL_BYTES.view(torch.float8_e4m3fn)
@@ -159,7 +162,7 @@ def test_all_products_of_value_and_scale_are_exact() -> None:
     packed = pack_e2m1(torch.arange(16, dtype=torch.uint8)).repeat(len(scales), 1)
     decoded = dequantize(packed, scales.unsqueeze(1))
     for row, scale in zip(decoded.tolist(), scales.tolist(), strict=True):
-        assert row == [float(Fraction(value) * Fraction(e4m3fn_value(scale))) for value in VALUES]
+        assert row == [float(Fraction(value) * Fraction(E4M3FN.value(scale))) for value in VALUES]
 
 
 def test_each_block_has_its_own_scale() -> None:
@@ -205,6 +208,62 @@ def test_quantization_errs_by_half_a_step_at_most(magnitude: float) -> None:
     # or saturated at 448.
     slack = largest * (1 / 6 + 1 / 16) + 6 * 2.0**-10 + (largest - 448 * 6).clamp(min=0)
     assert bool((errors <= slack).all())
+
+
+def half_even(quotient: Fraction) -> int:
+    """The code of an exact quotient."""
+    magnitude = abs(quotient)
+    code = min(range(8), key=lambda code: (abs(Fraction(VALUES[code]) - magnitude), code & 1))
+    return code + 8 * (quotient < 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_quantizing_rounds_the_exact_quotient(dtype: torch.dtype) -> None:
+    """No quotient of a value and a scale becomes a tie by being rounded first: values at and next to each tie."""
+    scales = [E4M3FN.value(code) for code in (1, 7, 8, 15, 16, 87, 93, 119, 126)]
+    for scale in scales:
+        ties = around([tie * scale for tie in E2M1.midpoints], dtype)
+        values = torch.zeros(len(ties), BLOCK, dtype=dtype)
+        values[:, 0], values[:, 1] = ties, 6 * scale
+        codes = unpack_e2m1(quantize(values)[0])[:, 0]
+        expected = [half_even(Fraction(tie) / Fraction(scale)) for tie in ties.tolist()]
+        assert [code % 8 for code in codes.tolist()] == [code % 8 for code in expected]
+
+
+def test_two_levels_follow_their_steps() -> None:
+    """The tensor's scale maps its largest magnitude to 6 · 448, whatever the magnitudes; block by block in float32."""
+    generator = torch.Generator().manual_seed(8)
+    for magnitude in (1e-20, 1e-4, 1.0, 1e6, 1e30):
+        values = torch.randn(16, 4 * BLOCK, generator=generator) * magnitude
+        packed, scales, tensor_scale = quantize_two_level(values)
+        assert (tensor_scale.dtype, tensor_scale.shape) == (torch.float32, ())
+        largest = np.float32(values.abs().max().item())
+        encode = np.float32(2688.0) / largest
+        assert tensor_scale.item() == np.float32(1) / encode
+        assert scales.float().max().item() == 448.0
+        for row in range(16):
+            for block in range(4):
+                numbers = values[row, block * BLOCK : (block + 1) * BLOCK].numpy()
+                wanted = E4M3FN.nearest(float(np.abs(numbers).max() / np.float32(6) * encode))
+                assert scales[row, block].float().item() == wanted
+                factor = np.float32(1) / (np.float32(wanted) * (np.float32(1) / encode))
+                codes = unpack_e2m1(packed[row])[block * BLOCK : (block + 1) * BLOCK].tolist()
+                assert codes == [nearest_code(float(number * factor)) for number in numbers]
+        decoded = dequantize(packed, scales, tensor_scale)
+        assert torch.equal(decoded, dequantize(packed, scales) * tensor_scale)
+        # Half the widest step (1 of 6) and the rounding of the scale (1/16): of the block's largest magnitude.
+        bound = values.reshape(16, 4, BLOCK).abs().amax(dim=-1) * (1 / 6 + 1 / 16) + 6 * 2.0**-10 * tensor_scale
+        assert bool(((decoded - values).reshape(16, 4, BLOCK).abs().amax(dim=-1) <= bound).all())
+
+
+def test_two_levels_reach_where_one_does_not() -> None:
+    """Values far below the least e4m3fn scale are zeros with one level and keep their precision with two."""
+    values = torch.randn(4, BLOCK, generator=torch.Generator().manual_seed(9)) * 1e-6
+    assert not dequantize(*quantize(values)).any()
+    assert (dequantize(*quantize_two_level(values)) - values).abs().max() < values.abs().max() / 4
+    packed, scales, tensor_scale = quantize_two_level(torch.zeros(2, BLOCK))
+    assert tensor_scale.isfinite()
+    assert not dequantize(packed, scales, tensor_scale).any()
 
 
 def test_zeros_stay_zeros() -> None:
