@@ -1,0 +1,101 @@
+"""A database that answers as the test says, and what a slot and a delivery need around it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+from runner.config import Config, Settings
+from runner.daemon.announcer import Announcer
+from runner.daemon.delivery import Delivery
+from runner.errors import DatabaseUnavailableError, StaleAttemptError
+from runner.lease import LeaseKeeper
+from runner.model import Job, JobResult, JobState, Json
+from runner.spool import Spool
+from runner.store import Completion, Ended, Store
+
+
+class FakeStore:
+    """Takes what settles a job; remembers who wrote what."""
+
+    def __init__(self) -> None:
+        self.away = threading.Event()
+        #: Jobs that are no longer ours.
+        self.stale: set[int] = set()
+        #: Jobs whose results are refused, as for a value that PostgreSQL does not take.
+        self.refused: set[int] = set()
+        self.completed: list[tuple[int, JobResult]] = []
+        self.failed: list[tuple[int, str, str]] = []
+        self.given_back: list[tuple[str, int]] = []
+        self.closed = 0
+        self.calls = 0
+        #: Called in the middle of every write.
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    def complete(self, job: Job, result: JobResult) -> Completion:
+        """Commit."""
+        self._answer(job)
+        if job.id in self.refused:
+            raise ValueError(f"a value of job {job.id} is not taken; password=hunter2")
+        self.completed.append((job.id, result))
+        return Completion(submission_done=True)
+
+    def fail(self, job: Job, *, error: str, report: Json | None, slot: str) -> Ended:
+        """Queue again."""
+        self._answer(job)
+        assert report == {"slot": slot}
+        self.failed.append((job.id, error, slot))
+        return Ended(state=JobState.QUEUED, submission_done=False)
+
+    def release(self, job: Job, *, reason: str) -> Ended:
+        """Queue again."""
+        self._answer(job)
+        assert reason
+        self.given_back.append(("release", job.id))
+        return Ended(state=JobState.QUEUED, submission_done=False)
+
+    def cancelled(self, job: Job) -> Ended:
+        """End."""
+        self._answer(job)
+        self.given_back.append(("cancelled", job.id))
+        return Ended(state=JobState.CANCELLED, submission_done=True)
+
+    def _answer(self, job: Job) -> None:
+        self.calls += 1
+        self.meanwhile()
+        if self.away.is_set():
+            raise DatabaseUnavailableError("connection refused")
+        if job.id in self.stale:
+            raise StaleAttemptError(f"job {job.id} is done at attempt 9")
+
+    def close(self) -> None:
+        """Count."""
+        self.closed += 1
+
+
+class Parts:
+    """A spool with its delivery, a keeper and an announcer, on a fake store."""
+
+    def __init__(self, directory: Path, *, max_bytes: int = 1 << 20) -> None:
+        self.store = FakeStore()
+        self.settings = Settings(Config(host_name="h", state_dir=directory))
+        self.opened: list[str] = []
+        self.keeper = LeaseKeeper(lambda: self.fake("heartbeat"), self.settings)
+        self.announcer = Announcer(self.fake)
+        self.spool = Spool(directory / "spool", max_bytes=max_bytes)
+        self.delivery = Delivery(self.spool, self.fake, self.keeper, self.announcer)
+
+    def fake(self, purpose: str) -> Store:
+        """The store, as a factory's product."""
+        self.opened.append(purpose)
+        return cast("Store", self.store)
+
+    def held(self) -> set[tuple[int, bool]]:
+        """The jobs whose leases are held, and whether each still runs."""
+        return {(lease.job.id, lease.deadline_s is not None) for lease in self.keeper.held()}
+
+    def events(self) -> list[str]:
+        """What would be announced, in one word each."""
+        return [str(event["event"]) for event in self.announcer._events]
