@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import tempfile
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree
@@ -66,8 +67,12 @@ class Proxy:
             with self._lock:
                 self.accepted += 1
                 self._sockets += [client, server]
-            for source, sink in ((client, server), (server, client)):
-                threading.Thread(target=_pump, args=(source, sink), daemon=True).start()
+            for source, sink, tap in ((client, server, self.tap()), (server, client, None)):
+                threading.Thread(target=_pump, args=(source, sink, tap), daemon=True).start()
+
+    def tap(self) -> Callable[[bytes], object] | None:
+        """What is to see the bytes that one client sends; for those who want to know."""
+        return None
 
     def _connect(self) -> socket.socket:
         if self._host.startswith("/"):
@@ -77,9 +82,11 @@ class Proxy:
         return socket.create_connection((self._host, self._port))
 
 
-def _pump(source: socket.socket, sink: socket.socket) -> None:
+def _pump(source: socket.socket, sink: socket.socket, tap: Callable[[bytes], object] | None) -> None:
     with suppress(OSError):
         while data := source.recv(65536):
+            if tap is not None:
+                tap(data)
             sink.sendall(data)
     for end in (source, sink):
         with suppress(OSError):

@@ -1,0 +1,66 @@
+"""Stores of a daemon under test that count, wait or lie where the test says."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from runner.store import Claims, Reclaimed, Store, Wakeup
+from tests.integration.daemon.rig import PATIENCE_S, Rig
+
+
+@dataclass
+class Watch:
+    """What a daemon's stores do, and a gate before each claim."""
+
+    claims: int = 0
+    reclaims: int = 0
+    opened: list[str] = field(default_factory=list)
+    heard: list[Wakeup] = field(default_factory=list)
+    #: Cleared: the next claim waits.
+    gate: threading.Event = field(default_factory=threading.Event)
+    #: Set while a claim waits at the gate.
+    waiting: threading.Event = field(default_factory=threading.Event)
+    #: Called with what a claim brought, before the daemon sees it; may raise.
+    after_claim: Callable[[Claims], object] = lambda _claims: None
+
+
+def watch(rig: Rig) -> Watch:
+    """Watch the stores of a rig that is not started yet."""
+    seen = Watch()
+    seen.gate.set()
+
+    class Watched(Store):
+        def claim(self, *, host: str, slots: Mapping[str, int], lease_s: float, at_most: int | None = None) -> Claims:
+            if not seen.gate.is_set():
+                seen.waiting.set()
+                assert seen.gate.wait(PATIENCE_S)
+                seen.waiting.clear()
+            seen.claims += 1
+            claims = super().claim(host=host, slots=slots, lease_s=lease_s, at_most=at_most)
+            seen.after_claim(claims)
+            return claims
+
+        def reclaim(self) -> Sequence[Reclaimed]:
+            seen.reclaims += 1
+            return super().reclaim()
+
+        def listen(self, *, stop: threading.Event, timeout_s: float) -> Wakeup | None:
+            wakeup = super().listen(stop=stop, timeout_s=timeout_s)
+            if wakeup is not None:
+                seen.heard.append(wakeup)
+            return wakeup
+
+    def make(purpose: str) -> Store:
+        seen.opened.append(purpose)
+        return Watched(rig.daemon_url, application_name=f"daemon {purpose}")
+
+    rig.store_factory = make
+    return seen
+
+
+def notify(rig: Rig, channel: str, *payloads: str) -> None:
+    """Send notifications, each in a transaction of its own."""
+    for payload in payloads:
+        rig.sql("SELECT pg_notify(%(channel)s, %(payload)s)", channel=channel, payload=payload)

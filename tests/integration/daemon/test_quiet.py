@@ -1,0 +1,105 @@
+"""What a daemon costs the database: at rest one statement per poll over two connections, and no more than that."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from structlog.testing import capture_logs
+
+from runner.config import Config
+from runner.daemon.loop import Daemon
+from runner.model import JobState
+from tests.integration.daemon.meter import Meter
+from tests.integration.daemon.rig import PATIENCE_S, Gate, Rig
+from tests.integration.daemon.stores import watch
+
+CONNECTIONS = (
+    "SELECT application_name AS name FROM pg_stat_activity"
+    " WHERE datname = current_database() AND application_name LIKE 'daemon%%' ORDER BY 1"
+)
+
+
+@pytest.fixture
+def meter(database_url: str) -> Iterator[Meter]:
+    """Stands between the daemon and its database."""
+    made = Meter(database_url)
+    yield made
+    made.close()
+
+
+def connections(rig: Rig) -> list[str]:
+    """What the daemon's connections are for."""
+    return [found["name"].removeprefix("daemon ") for found in rig.sql(CONNECTIONS)]
+
+
+def test_a_daemon_at_rest_sends_one_statement_per_poll_over_two_connections(
+    make_rig: Callable[..., Rig], database_url: str, meter: Meter
+) -> None:
+    """Counted on the wire: no more than `poll_s` and its spread allow, and the listener sends none."""
+    rig = make_rig(database_url, meter.url, poll_s=0.1)
+    rig.board()
+    rig.start()
+    rig.wait_for(lambda: connections(rig) == ["claim", "listen listen"], "only two connections are left")
+    before, began_s = meter.statements, time.monotonic()
+    rig.wait_for(lambda: meter.statements >= before + 20, "twenty statements")
+    assert time.monotonic() - began_s >= 19 * 0.75 * 0.1
+    assert connections(rig) == ["claim", "listen listen"]
+
+
+def test_the_pauses_between_polls_add_up_to_less_than_six_statements_in_ten_seconds(rig: Rig) -> None:
+    """With the default `poll_s`, which is also the longest pause."""
+    rig.settings.replace(Config())
+    rig.start(ready=False)
+    assert isinstance(rig.daemon, Daemon)
+    gaps_s = [rig.daemon._gap_s() for _ in range(5000)]
+    assert 1.5 <= min(gaps_s) <= max(gaps_s) <= 1.94
+    assert 1 / statistics.mean(gaps_s) < 0.6
+
+
+def test_the_heartbeat_has_a_connection_only_while_a_job_is_held(
+    make_rig: Callable[..., Rig], database_url: str
+) -> None:
+    """It comes with the first heartbeat of a run and goes after the last."""
+    rig = make_rig(database_url)
+    rig.board()
+    gate = rig.evaluator.script = Gate()
+    rig.start()
+    assert "heartbeat" not in connections(rig)
+    submission = rig.submit()
+    assert gate.begun.wait(PATIENCE_S)
+    rig.wait_for(lambda: "heartbeat" in connections(rig), "the run is kept alive")
+    gate.go.set()
+    rig.wait_done(submission)
+    rig.wait_for(lambda: "heartbeat" not in connections(rig), "nothing is held any more")
+
+
+def test_nobody_reclaims_before_a_claim_says_that_something_is_overdue(rig: Rig) -> None:
+    """An idle fleet does not look for expired leases by itself; one claim's answer is enough to start."""
+    seen = watch(rig)
+    rig.start()
+    rig.wait_for(lambda: seen.claims >= 5, "it polls")
+    assert seen.reclaims == 0
+    submission = rig.submit()
+    rig.wait_done(submission)
+    rig.sql(
+        "UPDATE runner.job SET state = 'running', verdict = NULL, finished_at = NULL, lease_owner = 'dead',"
+        " lease_expires_at = now() - interval '1 second'"
+    )
+    rig.wait_for(lambda: rig.view(submission).jobs[0].state is JobState.DONE, "reclaimed and run again")
+    assert seen.reclaims == 1
+
+
+def test_a_hosts_row_that_is_gone_is_made_again(rig: Rig) -> None:
+    """Somebody removed it, or it said that the host had stopped: the daemon finds out by claiming."""
+    there = "SELECT FROM runner.host WHERE name = 'test-host' AND stopped_at IS NULL"
+    with capture_logs() as logs:
+        rig.start()
+        rig.sql("DELETE FROM runner.host")
+        rig.wait_for(lambda: rig.sql(there), "it is back")
+        rig.sql("UPDATE runner.host SET stopped_at = now()")
+        rig.wait_for(lambda: rig.sql(there), "it is back again")
+    gone = "this host's row was gone from the database; it is registered again"
+    assert [line["event"] for line in logs].count(gone) == 2

@@ -1,0 +1,102 @@
+"""Wake-ups by notification: heard at once, once, by whom they concern, and again after the connection broke.
+
+Polls are five minutes apart here: whatever happens soon was announced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from runner.model import JobState
+from tests.integration.daemon.rig import PATIENCE_S, Gate, Rig
+from tests.integration.daemon.stores import Watch, notify, watch
+
+
+@pytest.fixture
+def slow(make_rig: Callable[..., Rig], database_url: str) -> Rig:
+    """A rig that hardly ever polls and hardly ever beats."""
+    rig = make_rig(database_url, poll_s=300.0, lease_s=3600.0, heartbeat_s=1200.0)
+    rig.board()
+    return rig
+
+
+def settled(rig: Rig, seen: Watch, mark: str) -> int:
+    """How many claims there were after the listener has heard everything sent so far."""
+    notify(rig, "runner_queue", mark)
+    rig.wait_for(lambda: any(mark in wakeup.gpu_types for wakeup in seen.heard), f"heard {mark}")
+    return seen.claims
+
+
+def test_a_job_is_heard_of_after_the_listeners_connection_was_ended(slow: Rig) -> None:
+    """LISTEN is restored, and what was announced meanwhile is not lost."""
+    slow.start()
+    slow.wait_done(slow.submit())
+    listener = (
+        "SELECT pg_terminate_backend(pid) AS ended FROM pg_stat_activity"
+        " WHERE datname = current_database() AND application_name = 'daemon listen listen'"
+    )
+    for _ in range(2):
+        slow.wait_for(lambda: slow.sql(listener), "it listens, and no more")
+        slow.wait_done(slow.submit())
+
+
+def test_only_what_concerns_this_host_costs_a_claim(slow: Rig) -> None:
+    """Other GPU types and other hosts are none of its business; its own types, itself and everybody are."""
+    seen = watch(slow)
+    slow.start()
+    before = settled(slow, seen, "mark-0")
+    notify(slow, "runner_queue", "H100,B200")
+    notify(slow, "runner_hosts", "other-host,third-host")
+    assert settled(slow, seen, "mark-1") == before
+    for channel, payload in (("runner_queue", "H100,CPU"), ("runner_queue", ""), ("runner_hosts", "x,test-host")):
+        before = seen.claims
+        notify(slow, channel, payload)
+        slow.wait_for(lambda before=before: seen.claims > before, f"{channel} {payload!r} was heeded")  # type: ignore[misc]  # mypy: default in lambda
+
+
+def test_a_burst_of_notifications_costs_one_claim_and_none_is_missed(slow: Rig) -> None:
+    """What is announced while a claim runs is looked at once after it; then the daemon rests."""
+    seen = watch(slow)
+    slow.start()
+    settled(slow, seen, "mark-0")
+    seen.gate.clear()
+    notify(slow, "runner_queue", "CPU")
+    assert seen.waiting.wait(PATIENCE_S)
+    before = seen.claims
+    submission = slow.submit()
+    notify(slow, "runner_queue", *["CPU"] * 50)
+    settled(slow, seen, "mark-1")
+    seen.gate.set()
+    slow.wait_done(submission)
+    # The claim that waited, one for the burst, one because the slot came free.
+    slow.wait_for(lambda: seen.claims >= before + 2, "it looked again")
+    assert settled(slow, seen, "mark-2") <= before + 3
+
+
+def test_a_busy_host_is_not_woken_for_jobs(slow: Rig) -> None:
+    """It has no slot for them; it looks when one comes free."""
+    seen = watch(slow)
+    gate = slow.evaluator.script = Gate()
+    slow.start()
+    first = slow.submit()
+    assert gate.begun.wait(PATIENCE_S)
+    before = settled(slow, seen, "mark-0")
+    second = slow.submit()
+    notify(slow, "runner_queue", "", *["CPU"] * 5)
+    assert settled(slow, seen, "mark-1") <= before + 1  # `''` means the host too
+    assert slow.view(second).jobs[0].state is JobState.QUEUED
+    gate.go.set()
+    slow.wait_done(first, second)
+
+
+def test_a_cancel_request_is_announced_and_heard_at_once(slow: Rig) -> None:
+    """The heartbeat is twenty minutes away."""
+    gate = slow.evaluator.script = Gate()
+    submission = slow.submit()
+    slow.start()
+    assert gate.begun.wait(PATIENCE_S)
+    assert slow.store.cancel(submission) == 1
+    (view,) = slow.wait_done(submission)
+    assert view.jobs[0].state is JobState.CANCELLED
