@@ -11,13 +11,15 @@ Called by the modules of `runner.store` only. Turns the driver's errors into our
 
 from __future__ import annotations
 
+import logging
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import psycopg
+from psycopg.abc import RV, PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
 
@@ -36,6 +38,9 @@ _SESSION: Final = {
     # The queue's locking relies on it, whatever the server's default is. The backslash is for libpq's word splitting.
     "default_transaction_isolation": r"read\ committed",
 }
+#: A server that is frozen, or a proxy before a dead one, keeps the connection alive and answers nothing: after so long,
+#: a little more than statement_timeout, it counts as away.
+ANSWER_S: Final = 75.0
 #: A peer that vanished is noticed within about 45 s.
 _TRANSPORT: Final = {
     "connect_timeout": "10",
@@ -82,8 +87,34 @@ def checked(dsn: str) -> str:
     return dsn
 
 
+# A rollback that fails because the connection is gone is the same error once more, and that one we report.
+logging.getLogger("psycopg").setLevel(logging.ERROR)
+
+
 class _SacrificedError(DatabaseUnavailableError):
     """PostgreSQL gave the transaction up so that another could go on; it may be run again."""
+
+
+class _Connection(psycopg.Connection[Row]):
+    """A connection on which no answer is waited for without end."""
+
+    def wait(self, gen: PQGen[RV], *arguments: Any, **named: Any) -> RV:  # noqa: ANN401 - whatever the driver passes
+        """Drive one exchange with the server; every statement comes through here."""
+        return super().wait(self._bounded(gen), *arguments, **named)
+
+    def _bounded(self, gen: PQGen[RV]) -> Generator[Any, Any, RV]:
+        until_s = time.monotonic() + ANSWER_S
+        try:
+            awaited = next(gen)
+            while True:
+                # The driver looks in several times a second, with 0 if nothing has come.
+                ready = yield awaited
+                if not ready and time.monotonic() > until_s:
+                    self.close()
+                    raise psycopg.OperationalError(f"the server did not answer within {ANSWER_S:g} s")
+                awaited = gen.send(ready)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]  # a generator's value has no type here
 
 
 class Link:
@@ -182,7 +213,7 @@ class Link:
         if self._pacer is not None:
             self._pacer.before_connect()
         try:
-            connection = psycopg.Connection[Row].connect(self._conninfo, autocommit=True, row_factory=dict_row)
+            connection = _Connection.connect(self._conninfo, autocommit=True, row_factory=dict_row)
         except BaseException as error:
             if self._pacer is not None:
                 self._pacer.failed(str(error).strip())

@@ -129,3 +129,18 @@ def test_a_lock_timeout_keeps_the_connection(make_link: Callable[..., Link]) -> 
         with pytest.raises(DatabaseUnavailableError, match="lock timeout"):
             scalar(link, b"SELECT count(*) FROM t")
     assert scalar(link, b"SELECT pg_backend_pid()") == pid
+
+
+def test_a_server_that_answers_nothing_is_an_outage(
+    make_link: Callable[..., Link], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Frozen, or behind a proxy that holds the line: no thread waits for ever, in a transaction or not."""
+    monkeypatch.setattr("runner.store.connection.ANSWER_S", 0.2)
+    link = make_link()
+    with pytest.raises(DatabaseUnavailableError, match=r"did not answer within 0\.2 s"):
+        scalar(link, b"SELECT pg_sleep(30)")
+    assert not link.connected
+    with pytest.raises(DatabaseUnavailableError, match="did not answer"):
+        link.run(lambda connection: connection.execute(b"SELECT pg_sleep(30)"))
+    assert caplog.records == []
+    assert scalar(link, b"SELECT 1") == 1
