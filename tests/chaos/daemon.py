@@ -22,15 +22,20 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Self
+from unittest.mock import patch
 
 from runner import logs
-from runner.config import Config
-from runner.daemon.loop import Daemon
-from runner.daemon.serve import require_schema
+from runner.config import Config, Settings
+from runner.daemon.instance import instance_id
+from runner.daemon.loop import Daemon, Ending
+from runner.daemon.orders import Orders
+from runner.daemon.serve import only_daemon, require_schema
+from runner.daemon.signals import signals
 from runner.errors import CancelledByRequest, EvaluationError
 from runner.gpus import Registry
 from runner.model import Device, Job, JobResult, Progress, Slot
-from runner.store import Store
+from runner.spool import Spool
+from runner.store import ConnectPacer, Store, results
 from tests.chaos.script import Script, found
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -50,6 +55,8 @@ class Spec:
     heartbeat_s: float
     poll_s: float
     drain_timeout_s: float
+    #: The pause after a first failure.
+    backoff_s: float
 
     def write(self, path: Path) -> None:
         """As a file for the program."""
@@ -144,11 +151,10 @@ def main(path: str) -> int:
     """Run the daemon until SIGTERM."""
     _die_with_the_parent()
     spec = Spec.read(Path(path))
-    state_dir = Path(spec.state_dir)
     config = Config(
         database_url=spec.database_url,
         host_name=spec.name,
-        state_dir=state_dir,
+        state_dir=Path(spec.state_dir),
         lease_s=spec.lease_s,
         heartbeat_s=spec.heartbeat_s,
         poll_s=spec.poll_s,
@@ -156,17 +162,39 @@ def main(path: str) -> int:
         max_run_s=60.0,
     )
     logs.configure("json", "info")
-    stop, abort = threading.Event(), threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: (abort if stop.is_set() else stop).set())
+    orders = Orders()
+
+    def told() -> None:
+        if orders.stop.is_set():
+            orders.ask_abort()
+        orders.ask_stop()
+
+    with (
+        only_daemon(config.state_dir),
+        signals({signal.SIGTERM: told}),
+        # Time is short in a storm, for leases and pauses alike.
+        patch.object(results, "BACKOFF_S", spec.backoff_s),
+    ):
+        ending = _daemon(spec, config).run(orders)
+    return 0 if ending is Ending.CLEAN else 1
+
+
+def _daemon(spec: Spec, config: Config) -> Daemon:
+    """As `runner.daemon.serve` builds it, but for evaluator, engine and devices."""
+    pacer = ConnectPacer()
     return Daemon(
-        config,
-        store_factory=lambda purpose: Store(spec.database_url, application_name=f"chaos {spec.name} {purpose}"),
-        evaluator=Evaluator(Journal(state_dir / "journal.jsonl")),
+        Settings(config),
+        store_factory=lambda purpose: Store(
+            spec.database_url, application_name=f"chaos {spec.name} {purpose}", pacer=pacer
+        ),
+        evaluator=Evaluator(Journal(config.state_dir / "journal.jsonl")),
         engine=NoEngine(),
         check_database=lambda: require_schema(spec.database_url),
         registry=Registry.load(),
         slots=_slots(spec),
-    ).run(stop, abort)
+        spool=Spool(config.state_dir / "spool", max_bytes=config.spool_max_mib << 20),
+        instance=instance_id(config.state_dir),
+    )
 
 
 def _slots(spec: Spec) -> tuple[Slot, ...]:

@@ -133,6 +133,8 @@ class Ended:
     verdict: Verdict | None
     #: Whether each of its rows passed.
     passed: tuple[bool, ...]
+    #: An operator took it out of the ranking.
+    invalidated: bool = False
 
 
 def final_status(jobs: Sequence[Ended]) -> str:
@@ -142,6 +144,8 @@ def final_status(jobs: Sequence[Ended]) -> str:
 
 
 def _word(job: Ended) -> str:
+    if job.invalidated:
+        return "failed"
     if job.verdict is Verdict.REJECTED:
         return "hacked"
     if job.state is JobState.CANCELLED or job.verdict in (Verdict.INTERNAL_ERROR, Verdict.INVALID):

@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -72,6 +72,13 @@ class Report:
         return "\n".join(lines)
 
 
+def publish(store: Store) -> None:
+    """The GPU types there are, and the leaderboard."""
+    registry = Registry.load().all()
+    store.sync_gpu_types([(entry.name, entry.vendor.value, entry.aliases, entry.description) for entry in registry])
+    producer.publish_board(store, GPU_TYPES)
+
+
 class Storm:
     """One storm. `run` may be called once."""
 
@@ -105,13 +112,8 @@ class Storm:
             self._server.start()
             self._url = self._server.url(_DATABASE)
             migrate(self._url)
-            self._store = Store(self._url, application_name="storm")
-            self._stack.callback(self._store.close)
-            registry = Registry.load().all()
-            self._store.sync_gpu_types(
-                [(entry.name, entry.vendor.value, entry.aliases, entry.description) for entry in registry]
-            )
-            producer.publish_board(self._store, GPU_TYPES)
+            with self._operator() as store:
+                publish(store)
             for name, slots in settings.hosts.items():
                 self._add_host(name, slots)
             self._wait_for_hosts()
@@ -136,6 +138,10 @@ class Storm:
             self._books(orders, frontend, watch, settled_s)
         return self.report
 
+    def _operator(self) -> AbstractContextManager[Store]:
+        """A store with a connection of its own: older ones may have died with the server."""
+        return closing(Store(self._url, application_name="storm"))
+
     # -- the world ------------------------------------------------------------------------------------------------
 
     def _add_host(self, name: str, slots: Sequence[str]) -> None:
@@ -150,6 +156,7 @@ class Storm:
             heartbeat_s=settings.lease_s / 6,
             poll_s=0.5,
             drain_timeout_s=10.0,
+            backoff_s=settings.lease_s / 5,
         )
         host = Host(spec, proxy)
         self._stack.callback(host.close)
@@ -158,7 +165,7 @@ class Storm:
 
     def _wait_for_hosts(self) -> None:
         end_s = time.monotonic() + _READY_S
-        while {line.name for line in self._store.hosts()} != set(self._hosts):
+        while not self._all_registered():
             for host in self._hosts.values():
                 host.look()
             broken = [line for host in self._hosts.values() for line in host.violations]
@@ -166,6 +173,10 @@ class Storm:
                 logged = "\n".join(str(line) for host in self._hosts.values() for line in host.log())
                 raise RuntimeError(f"the daemons did not start: {broken}\n{logged}")
             time.sleep(_TICK_S)
+
+    def _all_registered(self) -> bool:
+        with self._operator() as store:
+            return {line.name for line in store.hosts()} == set(self._hosts)
 
     # -- faults ---------------------------------------------------------------------------------------------------
 
@@ -202,7 +213,8 @@ class Storm:
                 case Kind.FREEZE:
                     host.freeze()
                 case Kind.DRAIN:
-                    self._store.drain(fault.host, "storm")
+                    with self._operator() as store:
+                        store.drain(fault.host, reason="storm")
                     self._drained[fault.host] = self._now()
                 case Kind.RESET:
                     host.proxy.cut(CUTS[fault.kind])
@@ -222,7 +234,8 @@ class Storm:
                 host.thaw()
             case Kind.DRAIN:
                 self._check_drained(fault.host)
-                self._store.undrain(fault.host)
+                with self._operator() as store:
+                    store.undrain(fault.host)
             case kind if kind in CUTS:
                 host.proxy.heal(late=fault.late)
 

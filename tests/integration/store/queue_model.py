@@ -1,0 +1,369 @@
+"""What the queue promises, as a model in memory: one thread, no database, no clock.
+
+The state-machine test holds the real queue against it. The model takes ids and turns from the database and predicts
+everything else: who gets which job, what every write does, what is refused as stale, and what a submission's readers
+see after each step.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from runner.model import JobState, Mode, Verdict
+from tests.chaos import script
+from tests.chaos.script import Ended, final_status
+
+#: A job whose lease expired so often ends.
+MAX_RECLAIMS = 5
+OPEN = (JobState.QUEUED, JobState.RUNNING)
+
+
+@dataclass(kw_only=True)
+class ModelJob:
+    """One job."""
+
+    id: int
+    submission: int
+    user: str
+    gpu_type: str
+    mode: Mode
+    secret: bool
+    priority: int
+    turn: int
+    state: JobState = JobState.QUEUED
+    verdict: Verdict | None = None
+    attempt: int = 0
+    failures: int = 0
+    reclaims: int = 0
+    max_attempts: int = 3
+    owner: str | None = None
+    cancel_requested: bool = False
+    #: Not claimed before its pause is over.
+    paused: bool = False
+    #: While avoiding: not claimed by this host, or (with a slot) not run there on that slot.
+    avoiding: bool = False
+    avoid_host: str | None = None
+    avoid_slot: str | None = None
+    expired: bool = False
+    replaces: int | None = None
+    retired_as: str | None = None
+    #: Score of a scored row.
+    score: float | None = None
+    #: The last job of its key that has results: what they say counts.
+    rows: tuple[script.Row, ...] = ()
+    superseded: int = 0
+    evidence: int = 0
+
+    @property
+    def open(self) -> bool:
+        """Whether it waits or runs."""
+        return self.state in OPEN
+
+    @property
+    def key(self) -> tuple[int, str, Mode, bool]:
+        """What it evaluates."""
+        return self.submission, self.gpu_type, self.mode, self.secret
+
+    def speaks(self) -> bool:
+        """Whether the final words depend on it."""
+        return self.retired_as in (None, "invalidated")
+
+    def leave(self, state: JobState, verdict: Verdict | None = None) -> None:
+        """Stop running."""
+        self.state, self.verdict, self.owner, self.expired = state, verdict, None, False
+
+
+@dataclass(kw_only=True)
+class ModelSubmission:
+    """One submission as its readers see it."""
+
+    id: int
+    user: str
+    done: bool = False
+    status: str = "active"
+    job_status: str = "pending"
+    writes_of_done: int = 0
+
+
+@dataclass(kw_only=True)
+class ModelHost:
+    """One daemon."""
+
+    name: str
+    draining: bool = False
+
+
+@dataclass
+class Queue:
+    """All of it."""
+
+    hosts: dict[str, ModelHost] = field(default_factory=dict)
+    jobs: dict[int, ModelJob] = field(default_factory=dict)
+    submissions: dict[int, ModelSubmission] = field(default_factory=dict)
+
+    def of(self, submission: int) -> list[ModelJob]:
+        """The jobs of a submission, oldest first."""
+        return [job for job in self.jobs.values() if job.submission == submission]
+
+    def running(self, owner: str | None = None) -> list[ModelJob]:
+        """Jobs that run, on one host or on all."""
+        return [
+            job for job in self.jobs.values() if job.state is JobState.RUNNING and (owner is None or job.owner == owner)
+        ]
+
+    def waiting(self) -> list[ModelJob]:
+        """Jobs that wait."""
+        return [job for job in self.jobs.values() if job.state is JobState.QUEUED]
+
+    def over(self) -> list[ModelJob]:
+        """Jobs that are over."""
+        return [job for job in self.jobs.values() if not job.open]
+
+    # --- what frontends and operators do -------------------------------------------------------------------------
+
+    def add(self, jobs: Iterable[ModelJob]) -> None:
+        """Jobs were made."""
+        for job in jobs:
+            self.jobs[job.id] = job
+            self._look_alive(job.submission)
+
+    def enqueue_refusal(self, submission: int, gpu_types: Sequence[str], mode: Mode) -> str | None:
+        """The error that an enqueue meets, if any."""
+        jobs = [job for job in self.of(submission) if job.open]
+        reruns = [job for job in jobs if job.replaces is not None]
+        if self.submissions[submission].done or (reruns and len(reruns) == len(jobs)):
+            return "KR016"
+        return "KR017" if any(job.mode is mode and job.gpu_type in gpu_types for job in jobs) else None
+
+    def cancel(self, submission: int) -> int:
+        """Cancel what waits, ask what runs; how many jobs that were."""
+        asked = [job for job in self.of(submission) if job.open and not job.cancel_requested]
+        for job in asked:
+            job.cancel_requested = True
+            if job.state is JobState.QUEUED:
+                job.leave(JobState.CANCELLED)
+        if any(job.state is JobState.CANCELLED for job in asked):
+            self._settle(submission)
+        return len(asked)
+
+    def again(self, submission: int) -> list[ModelJob]:
+        """The finished jobs that a rerun of a submission would replace."""
+        found = []
+        for twins in self._groups(submission).values():
+            if not any(job.open for job in twins):
+                latest = {job.secret: job for job in twins if job.speaks()}
+                found += [latest[secret] for secret in sorted(latest)]
+        return found
+
+    def rerun(self, submission: int) -> None:
+        """New jobs were made, which will replace old ones."""
+        self.submissions[submission].done = False
+        self._look_alive(submission)
+
+    def invalidate(self, submission: int) -> int:
+        """Take what counts out of the ranking; how many jobs that were."""
+        counting = [job for job in self.of(submission) if job.state is JobState.DONE and job.retired_as is None]
+        for job in counting:
+            _retire(job, "invalidated")
+        if counting:
+            self._settle(submission)
+        return len(counting)
+
+    # --- what daemons do -----------------------------------------------------------------------------------------
+
+    def claim(self, host: str, slots: Mapping[str, int], at_most: int | None) -> list[ModelJob]:
+        """The jobs that a host gets: all of the type with the best first job, in the order of their class."""
+        if self.hosts[host].draining:
+            return []
+        lines: dict[str, list[ModelJob]] = defaultdict(list)
+        for job in self.jobs.values():
+            if slots.get(job.gpu_type, 0) > 0 and self._may_claim(job, host):
+                lines[job.gpu_type].append(job)
+        for line in lines.values():
+            line.sort(key=lambda job: (-job.priority, job.turn, job.id))
+        if not lines:
+            return []
+        gpu_type = min(lines, key=lambda name: (-lines[name][0].priority, lines[name][0].id))
+        limit = slots[gpu_type] if at_most is None else min(slots[gpu_type], at_most)
+        taken = lines[gpu_type][:limit]
+        for job in taken:
+            job.state, job.owner, job.expired = JobState.RUNNING, host, False
+            job.attempt += 1
+            self._look_alive(job.submission)
+        return taken
+
+    def heartbeat(self, host: str, held: Sequence[tuple[int, int]]) -> list[tuple[int, bool, bool]]:
+        """(job id, still ours, asked to stop) for each."""
+        answers = []
+        for job_id, attempt in held:
+            job = self.jobs[job_id]
+            ours = job.state is JobState.RUNNING and job.attempt == attempt and job.owner == host
+            if ours:
+                job.expired = False
+            answers.append((job_id, ours, ours and job.cancel_requested))
+        return answers
+
+    def is_current(self, job_id: int, attempt: int) -> bool:
+        """Whether a write of this attempt counts."""
+        job = self.jobs[job_id]
+        return job.state is JobState.RUNNING and job.attempt == attempt
+
+    def complete(self, job_id: int, verdict: Verdict, score: float) -> bool:
+        """A result of the current attempt; whether that was the submission's last job."""
+        job = self.jobs[job_id]
+        job.leave(JobState.DONE, verdict)
+        job.rows = script.rows(job.mode, verdict)
+        job.score = score if any(row.scored for row in job.rows) else None
+        return self._settle(job.submission)
+
+    def fail(self, job_id: int, slot: str) -> bool:
+        """An infrastructure failure of the current attempt."""
+        job = self.jobs[job_id]
+        host = job.owner
+        job.failures += 1
+        if job.cancel_requested:
+            job.leave(JobState.CANCELLED)
+        elif job.failures < job.max_attempts:
+            job.leave(JobState.QUEUED)
+            job.paused = True
+            elsewhere = any(other.name != host and not other.draining for other in self.hosts.values())
+            job.avoiding, job.avoid_host, job.avoid_slot = True, host, None if elsewhere else slot
+        else:
+            job.leave(JobState.DONE, Verdict.INTERNAL_ERROR)
+        return self._settle(job.submission)
+
+    def give_back(self, job_id: int) -> bool:
+        """The current attempt ends without a result, at no cost."""
+        job = self.jobs[job_id]
+        job.leave(JobState.CANCELLED if job.cancel_requested else JobState.QUEUED)
+        return self._settle(job.submission)
+
+    def cancelled(self, job_id: int) -> bool:
+        """The current attempt has stopped, as it was asked to."""
+        job = self.jobs[job_id]
+        job.leave(JobState.CANCELLED)
+        return self._settle(job.submission)
+
+    def reclaim(self) -> dict[int, tuple[JobState, bool]]:
+        """What becomes of every job whose lease expired, and whether that was its submission's last."""
+        became = {}
+        for job in [job for job in self.running() if job.expired]:
+            job.reclaims += 1
+            if job.cancel_requested:
+                job.leave(JobState.CANCELLED)
+            elif job.reclaims < MAX_RECLAIMS:
+                job.leave(JobState.QUEUED)
+            else:
+                job.leave(JobState.DONE, Verdict.INTERNAL_ERROR)
+            became[job.id] = (job.state, self._settle(job.submission))
+        return became
+
+    def recover(self, host: str, keep: Sequence[tuple[int, int]]) -> int:
+        """A restarted daemon gives back what it does not know; how many jobs that were."""
+        unknown = [job for job in self.running(host) if (job.id, job.attempt) not in keep]
+        for job in unknown:
+            self.give_back(job.id)
+        return len(unknown)
+
+    def end_pauses(self) -> None:
+        """Time passes: what failed may be tried again, but not yet where it failed."""
+        for job in self.jobs.values():
+            job.paused = False
+
+    def end_avoidance(self) -> None:
+        """More time passes: anywhere will do."""
+        for job in self.jobs.values():
+            job.paused, job.avoiding = False, False
+
+    # --- what readers see ----------------------------------------------------------------------------------------
+
+    def ranking(self) -> list[tuple[str, int, str, int, float]]:
+        """(GPU type, rank, user, submission, score) of every place."""
+        best: dict[tuple[str, str], tuple[float, int]] = {}
+        for job in self.jobs.values():
+            if job.secret or job.score is None or not job.rows or not self._counts(job):
+                continue
+            place = (job.gpu_type, job.user)
+            best[place] = min((job.score, job.submission), best.get(place, (job.score, job.submission)))
+        places = []
+        for gpu_type in sorted({gpu_type for gpu_type, _ in best}):
+            line = sorted(
+                (score, submission, user) for (kind, user), (score, submission) in best.items() if kind == gpu_type
+            )
+            places += [
+                (gpu_type, rank, user, submission, score) for rank, (score, submission, user) in enumerate(line, 1)
+            ]
+        return places
+
+    def _counts(self, job: ModelJob) -> bool:
+        """KernelBot's rule: nobody cheated, a secret ranked run passed on the same type, and none failed there."""
+        submission = self.submissions[job.submission]
+        if "hacked" in (submission.status, submission.job_status):
+            return False
+        secret = [
+            row
+            for other in self.of(job.submission)
+            if other.secret and other.gpu_type == job.gpu_type
+            for row in other.rows
+        ]
+        return any(row.passed and row.mode == "leaderboard" for row in secret) and all(row.passed for row in secret)
+
+    # --- inside --------------------------------------------------------------------------------------------------
+
+    def _may_claim(self, job: ModelJob, host: str) -> bool:
+        elsewhere = job.avoiding and job.avoid_host == host and job.avoid_slot is None
+        return job.state is JobState.QUEUED and not job.paused and not elsewhere
+
+    def _groups(self, submission: int) -> dict[tuple[str, Mode], list[ModelJob]]:
+        groups: dict[tuple[str, Mode], list[ModelJob]] = defaultdict(list)
+        for job in self.of(submission):
+            groups[job.gpu_type, job.mode].append(job)
+        return groups
+
+    def _look_alive(self, submission: int) -> None:
+        """KernelBot's word for a submission that is not over."""
+        runs = any(job.state is JobState.RUNNING for job in self.of(submission))
+        self.submissions[submission].job_status = "running" if runs else "pending"
+
+    def _settle(self, number: int) -> bool:
+        """After a job left queue or slot: reruns retire what they replace, the last job writes the last word."""
+        submission = self.submissions[number]
+        jobs = self.of(number)
+        for job in jobs:
+            if job.replaces is None or job.retired_as is not None or job.open:
+                continue
+            if job.state is JobState.CANCELLED or job.verdict is Verdict.INTERNAL_ERROR:
+                _retire(job, "dropped")
+                continue
+            for earlier in jobs:
+                if earlier.key == job.key and earlier.id < job.id and not earlier.open and earlier.speaks():
+                    _retire(earlier, "replaced")
+        if any(job.open for job in jobs):
+            self._look_alive(number)
+            return False
+        submission.done = True
+        submission.writes_of_done += 1
+        submission.job_status = final_status(
+            [
+                Ended(
+                    mode=job.mode,
+                    state=job.state,
+                    verdict=job.verdict,
+                    passed=tuple(row.passed for row in job.rows),
+                    invalidated=job.retired_as is not None,
+                )
+                for job in jobs
+                if job.speaks()
+            ]
+        )
+        submission.status = "hacked" if submission.job_status == "hacked" else "active"
+        return True
+
+
+def _retire(job: ModelJob, retired_as: str) -> None:
+    """What it wrote no longer counts, and is kept elsewhere."""
+    job.retired_as = retired_as
+    job.superseded += len(job.rows)
+    job.rows, job.score = (), None

@@ -1,0 +1,519 @@
+"""Random lives of jobs: whatever daemons, frontends and operators do in whatever order, the database does as promised.
+
+Late writes of attempts that are long over are part of it. How long it searches: KERNEL_RUNNER_TEST_EXAMPLES.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from psycopg.rows import dict_row
+
+from runner.errors import StaleAttemptError
+from runner.model import Job, JobResult, JobState, Mode, Verdict
+from runner.store import HostRecord, Store
+from tests.chaos import script
+from tests.chaos.script import VERDICTS, Script, job_key
+from tests.integration.store.conftest import TASK, Bench
+from tests.integration.store.queue_model import ModelHost, ModelJob, ModelSubmission, Queue
+
+T = TypeVar("T")
+Row = dict[str, Any]
+
+EXAMPLES = int(os.environ.get("KERNEL_RUNNER_TEST_EXAMPLES", "40"))
+STEPS = 40
+GPU_TYPES = ("A100", "H100")
+USERS = ("u1", "u2", "u3")
+HOSTS = ("host-a", "host-b")
+BOARD = "identity"
+
+EMPTY = """
+TRUNCATE leaderboard.submission, leaderboard.user_info, leaderboard.code_files, runner.clock, runner.share, runner.host,
+         runner.event RESTART IDENTITY CASCADE
+"""
+JOBS = """
+SELECT j.id, j.submission_id, j.user_id, j.gpu_type, j.mode, j.secret, j.priority, j.turn, j.replaces, j.state,
+       j.verdict, j.attempt, j.failures, j.max_attempts, j.reclaims, j.lease_owner, j.cancel_requested, j.retired_as,
+       j.lease_expires_at IS NOT NULL AS leased, j.finished_at IS NOT NULL AS finished,
+       (SELECT count(*) FROM runner.superseded_run w WHERE w.job_id = j.id) AS superseded,
+       (SELECT count(*) FROM runner.stale_result w WHERE w.job_id = j.id) AS evidence
+FROM runner.job j ORDER BY j.id
+"""
+RUNS = """
+SELECT x.job_id, r.mode, r.passed, r.score::float8 AS score, r.submission_id, r.runner, r.secret, r.result
+FROM leaderboard.runs r LEFT JOIN runner.job_run x ON x.run_id = r.id ORDER BY r.id
+"""
+SUBMISSIONS = """
+SELECT s.id, s.done, s.status, t.status AS job_status, t.error
+FROM leaderboard.submission s JOIN leaderboard.submission_job_status t ON t.submission_id = s.id ORDER BY s.id
+"""
+#: Jobs that end after few failures or reclaims, so that random lives get there.
+SHORT_LIVES = """
+UPDATE runner.job SET max_attempts = 1 + id %% 3, reclaims = id %% 5
+WHERE submission_id = %(submission)s AND id <> ALL (%(known)s)
+"""
+#: A pause is never over by itself here, however slow the machine.
+LENGTHEN_PAUSES = """
+UPDATE runner.job SET not_before = not_before + interval '1 hour', avoid_until = avoid_until + interval '1 hour'
+WHERE id = %s
+"""
+END_PAUSES = "UPDATE runner.job SET not_before = now() WHERE not_before IS NOT NULL"
+END_AVOIDANCE = "UPDATE runner.job SET avoid_until = now() WHERE avoid_until IS NOT NULL"
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """The real queue beside its model."""
+
+    store: Store
+    db: psycopg.Connection[Row]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = Queue()
+        #: Every attempt that was ever claimed: what its daemon was given, and what it found, if it did.
+        self.attempts: dict[tuple[int, int], Job] = {}
+        self.found: dict[tuple[int, int], JobResult] = {}
+        self.serial = 0
+
+    @initialize(first=st.lists(st.tuples(st.sampled_from(USERS), st.sampled_from(Mode)), min_size=2, max_size=5))
+    def begin(self, first: list[tuple[str, Mode]]) -> None:
+        """Two hosts and a few submissions."""
+        self.db.execute(EMPTY)
+        for name in HOSTS:
+            self.model.hosts[name] = ModelHost(name=name)
+            self._register(name)
+        for user, mode in first:
+            self._submit(user, mode, GPU_TYPES, 0)
+
+    def _register(self, name: str) -> None:
+        self.store.register_host(
+            HostRecord(name=name, version="1", slots=[], instance=f"instance of {name}", gpu_types=GPU_TYPES)
+        )
+
+    # --- frontends and operators ---------------------------------------------------------------------------------
+
+    @rule(
+        user=st.sampled_from(USERS),
+        mode=st.sampled_from(Mode),
+        gpu_types=st.sampled_from([GPU_TYPES, GPU_TYPES[:1], GPU_TYPES[1:]]),
+        priority=st.sampled_from((0, 0, 0, 1)),
+    )
+    def submit(self, user: str, mode: Mode, gpu_types: tuple[str, ...], priority: int) -> None:
+        """A submission and its jobs; sent again with the same key it is still one."""
+        self._submit(user, mode, gpu_types, priority)
+
+    def _submit(self, user: str, mode: Mode, gpu_types: tuple[str, ...], priority: int) -> None:
+        self.serial += 1
+
+        def send() -> int:
+            return self.store.submit(
+                leaderboard=BOARD,
+                user_id=user,
+                file_name="a.py",
+                code=b"pass",
+                mode=mode.value,
+                gpu_types=gpu_types,
+                user_name=None,
+                priority=priority,
+                idempotency_key=str(self.serial),
+            )
+
+        submission = send()
+        assert send() == submission
+        self.model.submissions[submission] = ModelSubmission(id=submission, user=user)
+        self._note_new_jobs(submission, mode, gpu_types, priority)
+
+    @precondition(lambda self: self.model.submissions)
+    @rule(
+        data=st.data(),
+        mode=st.sampled_from(Mode),
+        gpu_types=st.sampled_from([GPU_TYPES, GPU_TYPES[:1]]),
+    )
+    def enqueue(self, data: st.DataObject, mode: Mode, gpu_types: tuple[str, ...]) -> None:
+        """More jobs for a submission that is not over."""
+        submission = self._pick(data, self.model.submissions)
+        refusal = self.model.enqueue_refusal(submission, gpu_types, mode)
+        found = self._sql("SELECT runner.enqueue(%s, %s, %s)", submission, mode.value, list(gpu_types), refusal=refusal)
+        if found is not None:
+            self._note_new_jobs(submission, mode, gpu_types, 0)
+
+    @precondition(lambda self: len(self.model.waiting()) > 2)
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        """What waits is over, what runs is asked to stop."""
+        job = data.draw(st.sampled_from([job for job in self.model.jobs.values() if job.open]))
+        submission = job.submission
+        assert self.store.cancel(submission) == self.model.cancel(submission)
+
+    @precondition(lambda self: self.model.over())
+    @rule(data=st.data())
+    def rerun(self, data: st.DataObject) -> None:
+        """What is over is evaluated again; the old results count meanwhile."""
+        submission = self._pick(data, self.model.submissions)
+        replaced = self.model.again(submission)
+        made = self._sql(
+            "SELECT runner.rerun(submission_id => %s, reason => 'bad device')",
+            submission,
+            refusal=None if replaced else "KR020",
+        )
+        if made is not None:
+            assert made == len(replaced)
+            self.model.rerun(submission)
+            jobs = self._new_jobs(submission)
+            assert Counter(job.replaces for job in jobs) == Counter(job.id for job in replaced)
+            self.model.add(jobs)
+
+    @precondition(lambda self: any(job.rows for job in self.model.over()))
+    @rule(data=st.data())
+    def invalidate(self, data: st.DataObject) -> None:
+        """What counts is taken out of the ranking."""
+        submission = self._pick(data, self.model.submissions)
+        taken = self._sql("SELECT runner.invalidate(submission_id => %s, reason => 'bad device')", submission)
+        assert taken == self.model.invalidate(submission)
+
+    @rule(host=st.sampled_from(HOSTS), draining=st.booleans())
+    def drain(self, host: str, draining: bool) -> None:
+        """A host is drained, or serves again; a restart in between changes nothing."""
+        changed = self._sql(f"SELECT runner.{'drain' if draining else 'undrain'}(%s)", host)
+        assert changed == (self.model.hosts[host].draining is not draining)
+        self.model.hosts[host].draining = draining
+        self._register(host)
+
+    # --- daemons -------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.model.waiting())
+    @rule(
+        host=st.sampled_from(HOSTS),
+        slots=st.fixed_dictionaries({gpu_type: st.sampled_from((1, 2, 3, 0)) for gpu_type in GPU_TYPES}),
+        at_most=st.sampled_from((None, None, 1, 2)),
+    )
+    def claim(self, host: str, slots: dict[str, int], at_most: int | None) -> None:
+        """The best jobs of one type, as many as there are slots, to a host that is not drained."""
+        self._claim(host, slots, at_most)
+
+    @precondition(lambda self: self.model.waiting())
+    @rule(host=st.sampled_from(HOSTS), verdict=st.sampled_from((*[Verdict.ACCEPTED] * 4, *VERDICTS)))
+    def work_off(self, host: str, verdict: Verdict) -> None:
+        """A host takes what it can get and is quick about it."""
+        for _ in GPU_TYPES:
+            for job in self._claim(host, dict.fromkeys(GPU_TYPES, 6), None):
+                self._complete(job, verdict if job.secret else Verdict.ACCEPTED, 1 + job.id % 4)
+
+    @precondition(lambda self: self.model.waiting())
+    @rule(
+        host=st.sampled_from(HOSTS),
+        how=st.sampled_from(("fails", "fails", "is given back", "is reclaimed", "is forgotten", "is asked to stop")),
+    )
+    def stumble(self, host: str, how: str) -> None:
+        """A host takes a job and nothing comes of it."""
+        for job in self._claim(host, dict.fromkeys(GPU_TYPES, 1), 1):
+            match how:
+                case "fails":
+                    self._fail(job, "gpu0")
+                    self._wait(longer=False)
+                case "is given back":
+                    self._release(job)
+                case "is reclaimed":
+                    self._expire(job)
+                    self.reclaim()
+                case "is forgotten":
+                    assert self.store.recover(host=host, keep=()) == self.model.recover(host, ())
+                case _:
+                    assert self.store.cancel(job.submission_id) == self.model.cancel(job.submission_id)
+
+    def _claim(self, host: str, slots: dict[str, int], at_most: int | None) -> tuple[Job, ...]:
+        overdue = any(job.expired for job in self.model.running())
+        claims = self.store.claim(host=host, slots=slots, lease_s=3600, at_most=at_most)
+        expected = self.model.claim(host, slots, at_most)
+        assert [job.id for job in claims.jobs] == [job.id for job in expected]
+        assert (claims.draining, claims.registered, claims.overdue) == (self.model.hosts[host].draining, True, overdue)
+        for job, known in zip(claims.jobs, expected, strict=True):
+            assert (job.attempt, job.failures, job.submission_id) == (known.attempt, known.failures, known.submission)
+            assert job.avoid_slot == (known.avoid_slot if known.avoiding and known.avoid_host == host else None)
+            assert (job.id, job.attempt) not in self.attempts
+            self.attempts[job.id, job.attempt] = job
+        return claims.jobs
+
+    @precondition(lambda self: self.attempts)
+    @rule(data=st.data(), host=st.sampled_from(HOSTS))
+    def heartbeat(self, data: st.DataObject, host: str) -> None:
+        """A daemon renews what it believes to hold, and learns what it does not."""
+        held = data.draw(st.lists(st.sampled_from(sorted(self.attempts)), unique_by=lambda key: key[0], max_size=4))
+        states = self.store.heartbeat(host=host, lease_s=3600, held=held)
+        found = sorted((state.job_id, state.ours, state.cancel_requested) for state in states)
+        assert found == sorted(self.model.heartbeat(host, held))
+
+    @precondition(lambda self: self.model.running())
+    @rule(data=st.data(), verdict=st.sampled_from((*[Verdict.ACCEPTED] * 6, *VERDICTS)), score=st.integers(1, 4))
+    def complete(self, data: st.DataObject, verdict: Verdict, score: int) -> None:
+        """A result in time."""
+        job = self._current(data)
+        self._complete(job, verdict, score)
+
+    @precondition(lambda self: self.attempts)
+    @rule(data=st.data(), verdict=st.sampled_from((*[Verdict.ACCEPTED] * 3, *VERDICTS)), score=st.integers(1, 4))
+    def complete_late(self, data: st.DataObject, verdict: Verdict, score: int) -> None:
+        """A result of any attempt that ever was: in time, once more, or too late."""
+        job = self.attempts[self._pick(data, self.attempts)]
+        self._complete(job, verdict, score)
+
+    def _complete(self, job: Job, verdict: Verdict, score: int) -> None:
+        key = job.id, job.attempt
+        if self.model.is_current(*key):
+            result = self._result(job, verdict, score)
+            last = self.model.complete(job.id, verdict, score * 1e-6)
+            assert self.store.complete(job, result).submission_done is last
+            self.found[key] = result
+        elif key in self.found:
+            # The answer to the first commit was lost.
+            again = self.store.complete(job, self.found[key])
+            assert again.submission_done is self.model.submissions[job.submission_id].done
+        else:
+            with pytest.raises(StaleAttemptError):
+                self.store.complete(job, self._result(job, verdict, score))
+            self.model.jobs[job.id].evidence += 1
+
+    @precondition(lambda self: self.attempts)
+    @rule(data=st.data(), slot=st.sampled_from(("gpu0", "gpu1")))
+    def fail(self, data: st.DataObject, slot: str) -> None:
+        """An infrastructure failure, reported in time or too late."""
+        self._fail(self._any_attempt(data), slot)
+
+    def _fail(self, job: Job, slot: str) -> None:
+        self._end(
+            job,
+            lambda: self.store.fail(job, error="no device", report=None, slot=slot),
+            lambda: self.model.fail(job.id, slot),
+        )
+        self.db.execute(LENGTHEN_PAUSES, (job.id,))
+
+    @precondition(lambda self: self.attempts)
+    @rule(data=st.data())
+    def release(self, data: st.DataObject) -> None:
+        """A job given back, in time or too late."""
+        self._release(self._any_attempt(data))
+
+    def _release(self, job: Job) -> None:
+        self._end(job, lambda: self.store.release(job, reason="restart"), lambda: self.model.give_back(job.id))
+
+    @precondition(lambda self: any(job.cancel_requested for job in self.model.running()))
+    @rule(data=st.data())
+    def stop(self, data: st.DataObject) -> None:
+        """A job that was asked to stop has stopped."""
+        asked = [job for job in self.model.running() if job.cancel_requested]
+        chosen = data.draw(st.sampled_from(asked), label="job")
+        job = self.attempts[chosen.id, chosen.attempt]
+        self._end(job, lambda: self.store.cancelled(job), lambda: self.model.cancelled(job.id))
+
+    @precondition(lambda self: self.model.running())
+    @rule(data=st.data())
+    def expire(self, data: st.DataObject) -> None:
+        """A daemon is silent for too long."""
+        self._expire(self._current(data))
+
+    def _expire(self, job: Job) -> None:
+        self.db.execute("UPDATE runner.job SET lease_expires_at = now() - interval '1 second' WHERE id = %s", (job.id,))
+        self.model.jobs[job.id].expired = True
+
+    @precondition(lambda self: self.model.running())
+    @rule()
+    def reclaim(self) -> None:
+        """What expired is queued again, or over."""
+        taken = {found.job_id: (found.state, found.submission_done) for found in self.store.reclaim()}
+        expected = self.model.reclaim()
+        assert {job_id: state for job_id, (state, _) in taken.items()} == {
+            job_id: state for job_id, (state, _) in expected.items()
+        }
+        # Of jobs that end together only the last one knows, and the order is the database's.
+        assert sum(done for _, done in taken.values()) == sum(done for _, done in expected.values())
+
+    @precondition(lambda self: self.model.running())
+    @rule(data=st.data(), host=st.sampled_from(HOSTS))
+    def recover(self, data: st.DataObject, host: str) -> None:
+        """A restarted daemon gives back what it does not know."""
+        running = sorted((job.id, job.attempt) for job in self.model.running())
+        keep = data.draw(st.lists(st.sampled_from(running), unique=True, max_size=3), label="keep") if running else []
+        assert self.store.recover(host=host, keep=keep) == self.model.recover(host, keep)
+
+    @precondition(lambda self: any(job.paused or job.avoiding for job in self.model.waiting()))
+    @rule(longer=st.booleans())
+    def wait(self, longer: bool) -> None:
+        """Every pause is over; after longer, failed jobs are welcome where they failed."""
+        self._wait(longer=longer)
+
+    def _wait(self, *, longer: bool) -> None:
+        self.db.execute(END_PAUSES)
+        self.model.end_pauses()
+        if longer:
+            self.db.execute(END_AVOIDANCE)
+            self.model.end_avoidance()
+
+    # --- what must hold ------------------------------------------------------------------------------------------
+
+    @invariant()
+    def every_job_is_as_predicted(self) -> None:
+        """State, verdict, counters, lease, evidence: nothing is anywhere that the model does not know of."""
+        found = {row["id"]: row for row in self.db.execute(JOBS)}
+        assert set(found) == set(self.model.jobs)
+        for job in self.model.jobs.values():
+            row = found[job.id]
+            assert {key: row[key] for key in ("state", "verdict", "attempt", "failures", "reclaims", "retired_as")} == {
+                "state": job.state,
+                "verdict": job.verdict,
+                "attempt": job.attempt,
+                "failures": job.failures,
+                "reclaims": job.reclaims,
+                "retired_as": job.retired_as,
+            }, job
+            assert (row["lease_owner"], row["leased"]) == (job.owner, job.state is JobState.RUNNING), job
+            assert (row["cancel_requested"], row["finished"]) == (job.cancel_requested, not job.open), job
+            assert (row["superseded"], row["evidence"]) == (job.superseded, job.evidence), job
+
+    @invariant()
+    def every_row_is_of_the_attempt_that_ended_its_job(self) -> None:
+        """Rows are those of one result each, and only of results that count."""
+        rows: dict[int, list[Row]] = {}
+        for row in self.db.execute(RUNS):
+            rows.setdefault(row["job_id"], []).append(row)
+        assert set(rows) == {job.id for job in self.model.jobs.values() if job.rows}
+        for job_id, found in rows.items():
+            job = self.model.jobs[job_id]
+            assert [
+                script.Row(mode=row["mode"], passed=row["passed"], scored=row["score"] is not None) for row in found
+            ] == list(job.rows)
+            assert {row["score"] for row in found} - {None} == {job.score} - {None}
+            assert {(row["submission_id"], row["runner"], row["secret"]) for row in found} == {
+                (job.submission, job.gpu_type, job.secret)
+            }
+            assert {(row["result"]["job"], row["result"]["attempt"]) for row in found} == {
+                (str(job.id), str(job.attempt))
+            }
+
+    @invariant()
+    def every_submission_says_what_its_jobs_say(self) -> None:
+        """Done, status and job status; an error exactly where something went wrong."""
+        found = [(row["id"], row["done"], row["status"], row["job_status"]) for row in self.db.execute(SUBMISSIONS)]
+        assert found == [(each.id, each.done, each.status, each.job_status) for each in self.model.submissions.values()]
+        for row in self.db.execute(SUBMISSIONS):
+            assert (row["error"] is not None) == (row["done"] and row["job_status"] != "succeeded"), row
+
+    @invariant()
+    def the_ranking_holds_what_counts(self) -> None:
+        """Every user's best score per type, of submissions whose secret runs passed."""
+        found = self.db.execute(
+            "SELECT gpu_type, rank, user_id, submission_id, score::float8 AS score FROM runner.ranking"
+            " ORDER BY gpu_type, rank"
+        ).fetchall()
+        assert [tuple(row.values()) for row in found] == self.model.ranking()
+
+    # --- inside --------------------------------------------------------------------------------------------------
+
+    def _pick(self, data: st.DataObject, among: dict[T, Any]) -> T:
+        return data.draw(st.sampled_from(list(among)))
+
+    def _current(self, data: st.DataObject) -> Job:
+        """A job that runs, as its daemon knows it."""
+        job = data.draw(st.sampled_from(self.model.running()), label="running")
+        return self.attempts[job.id, job.attempt]
+
+    def _any_attempt(self, data: st.DataObject) -> Job:
+        """Mostly one that runs."""
+        if self.model.running() and data.draw(st.integers(0, 3), label="in time if not 0"):
+            return self._current(data)
+        return self.attempts[self._pick(data, self.attempts)]
+
+    def _result(self, job: Job, verdict: Verdict, score: int) -> JobResult:
+        verdicts = {job_key(job.gpu_type, secret=job.secret): verdict}
+        result = script.found(
+            job, Script(work_ms=0, failing=0, verdicts=verdicts), nonce=f"{job.id}.{job.attempt}", score_s=score * 1e-6
+        )
+        return replace(result, artifacts=())
+
+    def _end(self, job: Job, write: Callable[[], Any], predict: Callable[[], bool]) -> None:
+        """An attempt ends without a result, if it is not over yet."""
+        if not self.model.is_current(job.id, job.attempt):
+            with pytest.raises(StaleAttemptError):
+                write()
+            return
+        last = predict()
+        ended = write()
+        assert (ended.state, ended.submission_done) == (self.model.jobs[job.id].state, last)
+
+    def _sql(self, statement: str, *parameters: object, refusal: str | None = None) -> Any:  # noqa: ANN401 - a column
+        """Call a function; None: it refused, as it must."""
+        if refusal is None:
+            row = self.db.execute(statement.encode(), parameters).fetchone()
+            assert row is not None
+            (value,) = row.values()
+            return value
+        with pytest.raises(psycopg.Error) as refused:
+            self.db.execute(statement.encode(), parameters)
+        assert refused.value.sqlstate == refusal
+        return None
+
+    def _new_jobs(self, submission: int) -> list[ModelJob]:
+        """What was made for a submission; some of it is closer to its end than most."""
+        self.db.execute(SHORT_LIVES, {"submission": submission, "known": list(self.model.jobs)})
+        return [
+            ModelJob(
+                id=row["id"],
+                submission=submission,
+                user=row["user_id"],
+                gpu_type=row["gpu_type"],
+                mode=Mode(row["mode"]),
+                secret=row["secret"],
+                priority=row["priority"],
+                turn=row["turn"],
+                replaces=row["replaces"],
+                max_attempts=row["max_attempts"],
+                reclaims=row["reclaims"],
+            )
+            for row in self.db.execute(JOBS)
+            if row["id"] not in self.model.jobs and row["submission_id"] == submission
+        ]
+
+    def _note_new_jobs(self, submission: int, mode: Mode, gpu_types: tuple[str, ...], priority: int) -> None:
+        """Both twins of a ranked mode, the secret one of a private mode, on every type."""
+        jobs = self._new_jobs(submission)
+        twins = {Mode.LEADERBOARD: (False, True), Mode.PRIVATE: (True,)}.get(mode, (False,))
+        assert Counter((job.gpu_type, job.secret) for job in jobs) == Counter(
+            (gpu_type, secret) for gpu_type in gpu_types for secret in twins
+        )
+        assert {(job.mode, job.priority, job.user, job.replaces) for job in jobs} == {
+            (mode, priority, self.model.submissions[submission].user, None)
+        }
+        self.model.add(jobs)
+
+
+def test_the_queue_does_as_its_model(bench: Bench, database_url: str) -> None:
+    """Random sequences of everything that can happen to jobs, each step compared with the model."""
+    bench.board(BOARD, *GPU_TYPES, task=TASK)
+    with psycopg.Connection[Row].connect(database_url, autocommit=True, row_factory=dict_row) as db:
+        machine = type("Machine", (QueueMachine,), {"store": bench.store, "db": db})
+        run_state_machine_as_test(
+            machine,
+            settings=settings(
+                max_examples=EXAMPLES,
+                stateful_step_count=STEPS,
+                deadline=None,
+                suppress_health_check=list(HealthCheck),
+                print_blob=True,
+                database=None,
+            ),
+        )
