@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from tests.integration.daemon.process import Process
 from tests.integration.daemon.proxy import Proxy
 from tests.integration.daemon.rig import Rig
 
@@ -39,3 +41,24 @@ def proxy(database_url: str) -> Iterator[Proxy]:
     door = Proxy(database_url)
     yield door
     door.close()
+
+
+@pytest.fixture
+def make_process(database_url: str) -> Iterator[Callable[..., Process]]:
+    """Makes daemon processes on the test's database, with any settings; killed when the test ends."""
+    made: list[Process] = []
+
+    def make(**settings: object) -> Process:
+        made.append(Process(database_url, json.dumps(settings)))
+        return made[-1]
+
+    yield make
+    for process in made:
+        process.close()
+
+
+@pytest.fixture
+def process(rig: Rig, make_process: Callable[..., Process]) -> Process:
+    """A daemon process on the rig's database."""
+    assert rig.url
+    return make_process()

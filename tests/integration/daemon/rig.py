@@ -6,7 +6,8 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -257,6 +258,13 @@ class Rig:
         with psycopg.connect(self.url, autocommit=True, row_factory=dict_row) as connection:
             cursor = connection.execute(statement.encode(), parameters)
             return cursor.fetchall() if cursor.description is not None else []
+
+    @contextmanager
+    def locked(self, statement: str) -> Iterator[None]:
+        """Hold what a statement locks."""
+        with psycopg.connect(self.url) as connection:
+            connection.execute(statement.encode())
+            yield
 
     def kill_connections(self) -> int:
         """Terminate every connection of the daemon; how many."""

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from runner.model import JobState, Verdict
+from tests.integration.daemon.process import Process
 from tests.integration.daemon.proxy import Proxy
 from tests.integration.daemon.rig import PATIENCE_S, Gate, Rig
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_stopping_finishes_the_run_and_claims_no_other(rig: Rig) -> None:
@@ -108,66 +104,6 @@ def test_a_run_that_does_not_let_go_is_left_to_its_lease(rig: Rig, monkeypatch: 
     rig.wait_for(lambda: not keeper.held(), "the thread that was left behind ended")
 
 
-SCRIPT = """
-import sys, threading
-from runner.daemon.serve import _handlers
-from runner.daemon.signals import signals
-from tests.integration.daemon.rig import Gate, Rig
-
-rig = Rig(sys.argv[1])
-rig.evaluator.script = gate = Gate()
-say = lambda what: print(what, flush=True)
-threading.Thread(target=lambda: (gate.begun.wait(), say("begun")), daemon=True).start()
-threading.Thread(target=lambda: (rig.orders.stop.wait(), say("stopping")), daemon=True).start()
-threading.Thread(target=lambda: (sys.stdin.readline(), gate.go.set()), daemon=True).start()
-with signals(_handlers(rig.orders, None)):
-    rig.start()
-    code = rig.join()
-rig.close()
-sys.exit(code)
-"""
-
-
-class Process:
-    """A daemon in a process of its own."""
-
-    def __init__(self, database_url: str) -> None:
-        self.child = subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, database_url],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd=ROOT,
-            text=True,
-        )
-
-    def expect(self, word: str) -> None:
-        """Read its output until it says that word."""
-        assert self.child.stdout is not None
-        for line in self.child.stdout:
-            if line.strip() == word:
-                return
-        raise AssertionError(f"the daemon ended without saying {word!r}")
-
-    def open_gate(self) -> None:
-        """Let its run finish."""
-        assert self.child.stdin is not None
-        self.child.stdin.write("go\n")
-        self.child.stdin.flush()
-
-
-@pytest.fixture
-def process(rig: Rig) -> Iterator[Process]:
-    """A daemon process on the rig's database."""
-    started = Process(rig.url)
-    yield started
-    started.child.kill()
-    started.child.wait()
-    for pipe in (started.child.stdin, started.child.stdout):
-        if pipe is not None:
-            pipe.close()
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_finishes_the_run_and_exits_0(rig: Rig, process: Process, number: signal.Signals) -> None:
     """A real process, a real signal, in the middle of a run."""
@@ -189,13 +125,3 @@ def test_a_second_signal_gives_the_job_back(rig: Rig, process: Process) -> None:
     process.child.send_signal(signal.SIGTERM)
     assert process.child.wait(PATIENCE_S) == 0
     assert rig.view(submission).jobs[0].state is JobState.QUEUED
-
-
-def test_a_killed_daemons_job_is_run_by_the_next(rig: Rig, process: Process) -> None:
-    """SIGKILL in the middle of a run loses nothing but time."""
-    submission = rig.submit()
-    process.expect("begun")
-    process.child.kill()
-    rig.start()
-    (view,) = rig.wait_done(submission)
-    assert (view.jobs[0].verdict, view.jobs[0].attempt, view.jobs[0].failures) == (Verdict.ACCEPTED, 2, 0)

@@ -1,0 +1,136 @@
+"""Who holds a job: a daemon whose loop stalls, that stood still, whose claim was never answered, that died."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+
+import psycopg
+from structlog.testing import capture_logs
+
+from runner.errors import DatabaseUnavailableError
+from runner.model import JobState, Slot, Verdict
+from runner.store import Claims
+from tests.integration.daemon.process import Process
+from tests.integration.daemon.rig import PATIENCE_S, Gate, Rig
+from tests.integration.daemon.stores import watch
+
+PAST_ITS_FIRST_LEASE = "SELECT FROM runner.job WHERE state = 'running' AND now() > started_at + interval '1.5 seconds'"
+EXPIRED = "SELECT FROM runner.job WHERE state = 'running' AND lease_expires_at < now()"
+
+
+def test_a_stalled_loop_loses_no_lease(make_rig: Callable[..., Rig], database_url: str) -> None:
+    """The claim hangs for longer than a lease lasts; the heartbeat has a thread and a connection of its own."""
+    rig = make_rig(database_url, lease_s=1.0, heartbeat_s=0.2)
+    rig.board()
+    seen = watch(rig)
+    gate = rig.evaluator.script = Gate()
+    submission = rig.submit()
+    rig.start()
+    assert gate.begun.wait(PATIENCE_S)
+    seen.gate.clear()
+    assert seen.waiting.wait(PATIENCE_S)
+    rig.wait_for(lambda: rig.sql(PAST_ITS_FIRST_LEASE), "the first lease is over")
+    assert list(rig.store.reclaim()) == []
+    gate.go.set()
+    (view,) = rig.wait_done(submission)
+    assert (view.jobs[0].verdict, view.jobs[0].attempt) == (Verdict.ACCEPTED, 1)
+    seen.gate.set()
+
+
+def test_a_process_that_stood_still_stops_what_it_lost(
+    make_rig: Callable[..., Rig], database_url: str, make_process: Callable[..., Process]
+) -> None:
+    """SIGSTOP for longer than a lease: another host runs the job; after SIGCONT the first one's run is stopped."""
+    rig = make_rig(database_url, host_name="other-host")
+    rig.board()
+    process = make_process(lease_s=1.0, heartbeat_s=0.2)
+    submission = rig.submit()
+    process.expect("begun")
+    process.child.send_signal(signal.SIGSTOP)
+    rig.wait_for(lambda: rig.sql(EXPIRED), "the lease expired")
+    rig.start()
+    (view,) = rig.wait_done(submission)
+    process.child.send_signal(signal.SIGCONT)
+    process.expect("cancelled")
+    (job,) = rig.view(submission).jobs
+    assert (job.verdict, job.attempt, job.host, len(job.runs)) == (Verdict.ACCEPTED, 2, "other-host", 1)
+    assert view.jobs[0].failures == 0
+
+
+def test_a_claim_whose_answer_was_lost_costs_seconds_and_not_a_lease(
+    make_rig: Callable[..., Rig], database_url: str
+) -> None:
+    """It was committed, nobody heard of it, and its lease lasts an hour: the daemon gives it back and claims again."""
+    rig = make_rig(database_url, lease_s=3600.0)
+    rig.board()
+    rig.slots = tuple(Slot(name=f"cpu{number}", gpu_type="CPU", devices=(), cpus=(number,)) for number in range(2))
+    seen = watch(rig)
+    gate = rig.evaluator.script = Gate()
+    rig.start()
+    kept = rig.submit()
+    assert gate.begun.wait(PATIENCE_S)
+
+    def lose(claims: Claims) -> None:
+        if claims.jobs:
+            seen.after_claim = lambda _claims: None
+            raise DatabaseUnavailableError("the connection broke after the commit")
+
+    seen.after_claim = lose
+    with capture_logs() as logs:
+        lost = rig.submit()
+        rig.wait_for(lambda: len(rig.evaluator.seen) == 2, "claimed again")
+        gate.go.set()
+        views = rig.wait_done(kept, lost)
+    assert [(view.jobs[0].verdict, view.jobs[0].attempt) for view in views] == [
+        (Verdict.ACCEPTED, 1),
+        (Verdict.ACCEPTED, 2),
+    ]
+    assert [line["count"] for line in logs if line["event"].startswith("claims were not answered")] == [1]
+
+
+def test_a_dead_hosts_job_is_reclaimed_and_announced_although_every_other_host_is_busy(rig: Rig) -> None:
+    """Polling goes on with nothing to offer; frontends hear that the job is queued again, hosts that there is work."""
+    gate = rig.evaluator.script = Gate()
+    rig.start()
+    rig.submit()
+    assert gate.begun.wait(PATIENCE_S)
+    dead = rig.submit()
+    with psycopg.connect(rig.url, autocommit=True) as connection:
+        connection.execute("LISTEN runner_events")
+        connection.execute("LISTEN runner_queue")
+        assert rig.store.claim(host="dead", slots={"CPU": 1}, lease_s=0.1).jobs
+        rig.wait_for(lambda: rig.view(dead).jobs[0].state is JobState.QUEUED, "reclaimed")
+        heard = {note.channel: note.payload for note in connection.notifies(timeout=PATIENCE_S, stop_after=2)}
+    event = json.loads(heard["runner_events"])
+    assert (event["event"], event["submission_id"], event["submission_done"]) == ("queued", dead, False)
+    assert heard["runner_queue"] == "CPU"
+    gate.go.set()
+    (view,) = rig.wait_done(dead)
+    assert (view.jobs[0].attempt, view.jobs[0].failures) == (2, 0)
+
+
+def test_leases_get_time_to_be_renewed_after_an_outage(rig: Rig) -> None:
+    """Nobody reclaims within a lease's time of an outage: those who hold the expired leases were cut off as well."""
+    seen = watch(rig)
+    with capture_logs() as logs:
+        rig.start()
+        seen.gate.clear()
+        assert seen.waiting.wait(PATIENCE_S)
+        rig.submit()
+        assert rig.store.claim(host="other", slots={"CPU": 1}, lease_s=0.1).jobs
+        rig.wait_for(lambda: rig.sql(EXPIRED), "the other's lease expired")
+
+        def away(_claims: Claims) -> None:
+            seen.after_claim = lambda _claims: None
+            raise DatabaseUnavailableError("away")
+
+        seen.after_claim = away
+        seen.gate.set()
+        rig.wait_for(lambda: rig.waiting_for == "the database", "it noticed")
+        began = rig.sql("SELECT now() AS now")[0]["now"]
+        rig.wait_for(lambda: seen.reclaims, "it reclaims in the end")
+        waited = rig.sql("SELECT extract(epoch FROM now() - %(began)s)::float8 AS s", began=began)[0]["s"]
+    assert waited >= rig.config.lease_s
+    assert [line["event"] for line in logs].count("its lease had expired") == 1

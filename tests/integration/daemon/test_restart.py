@@ -1,0 +1,145 @@
+"""A daemon that comes back: what its earlier process left is dealt with at once, and in its own name only."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterable
+
+from structlog.testing import capture_logs
+
+from runner.daemon.instance import instance_id
+from runner.model import JobState, Slot, Verdict
+from tests.integration.daemon.process import Process
+from tests.integration.daemon.rig import PATIENCE_S, Evaluator, Rig, accepted
+
+
+class Slow(Evaluator):
+    """An evaluation environment that takes its time to get ready."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = threading.Event()
+        self.go = threading.Event()
+
+    def prepare(self, slots: Iterable[Slot]) -> None:
+        """Wait for the test."""
+        self.begun.set()
+        assert self.go.wait(PATIENCE_S)
+        super().prepare(slots)
+
+
+def test_a_killed_daemons_job_is_run_as_soon_as_it_is_back(
+    make_rig: Callable[..., Rig], database_url: str, make_process: Callable[..., Process]
+) -> None:
+    """SIGKILL in the middle of a run: its lease would last an hour, but its holder knows nothing of it any more."""
+    rig = make_rig(database_url, lease_s=3600.0)
+    rig.board()
+    submission = rig.submit()
+    process = make_process(lease_s=3600.0)
+    process.expect("begun")
+    process.child.send_signal(signal.SIGKILL)
+    process.child.wait()
+    rig.start()
+    (view,) = rig.wait_done(submission)
+    assert (view.jobs[0].verdict, view.jobs[0].attempt, view.jobs[0].failures) == (Verdict.ACCEPTED, 2, 0)
+
+
+def test_what_was_left_is_dealt_with_before_the_evaluation_environment(
+    make_rig: Callable[..., Rig], database_url: str
+) -> None:
+    """Containers go and jobs are given back while the environment is still being prepared, which may take minutes."""
+    rig = make_rig(database_url, lease_s=3600.0)
+    rig.board()
+    submission = rig.submit()
+    assert rig.store.claim(host="test-host", slots={"CPU": 1}, lease_s=3600.0).jobs
+    slow = rig.evaluator = Slow()
+    rig.start(ready=False)
+    assert slow.begun.wait(PATIENCE_S)
+    assert rig.view(submission).jobs[0].state is JobState.QUEUED
+    assert rig.engine.reaped == 1
+    slow.go.set()
+    rig.wait_done(submission)
+
+
+def test_a_spooled_result_of_the_earlier_process_is_delivered_and_not_computed_again(
+    make_rig: Callable[..., Rig], database_url: str
+) -> None:
+    """It counts for the attempt that found it, and while it waits other jobs of that process go back."""
+    rig = make_rig(database_url, lease_s=3600.0)
+    rig.board()
+    spooled, left = rig.submit(), rig.submit()
+    (job,) = rig.store.claim(host="test-host", slots={"CPU": 1}, lease_s=3600.0).jobs
+    assert rig.store.claim(host="test-host", slots={"CPU": 1}, lease_s=3600.0).jobs
+    assert rig.spool.put(job, accepted(found="before"), slot="cpu0")
+    rig.start()
+    first, second = (view.jobs[0] for view in rig.wait_done(spooled, left))
+    assert (first.attempt, first.verdict, first.report) == (1, Verdict.ACCEPTED, {"found": "before"})
+    assert second.attempt == 2
+    assert [job_id for job_id, _, _ in rig.evaluator.seen] == [second.id]
+    assert rig.spool.count == 0
+
+
+def test_the_lease_of_a_spooled_result_is_renewed_while_the_environment_is_prepared(
+    make_rig: Callable[..., Rig], database_url: str
+) -> None:
+    """The database refuses the result for now; nobody may take its job meanwhile."""
+    rig = make_rig(database_url, lease_s=1.0, heartbeat_s=0.2)
+    rig.board()
+    submission = rig.submit()
+    (job,) = rig.store.claim(host="test-host", slots={"CPU": 1}, lease_s=0.1).jobs
+    assert rig.spool.put(job, accepted(), slot="cpu0")
+    # Whoever completes a job has to lock its submission.
+    with rig.locked("SELECT FROM leaderboard.submission FOR UPDATE"):
+        slow = rig.evaluator = Slow()
+        rig.start(ready=False)
+        assert slow.begun.wait(PATIENCE_S)
+        renewed = (
+            "SELECT FROM runner.job WHERE lease_expires_at > now() AND now() > started_at + interval '1.5 seconds'"
+        )
+        rig.wait_for(lambda: rig.sql(renewed), "it is renewed")
+        assert list(rig.store.reclaim()) == []
+    slow.go.set()
+    (view,) = rig.wait_done(submission)
+    assert (view.jobs[0].attempt, rig.evaluator.seen) == (1, [])
+
+
+def test_two_daemons_do_not_share_a_name(make_rig: Callable[..., Rig], database_url: str) -> None:
+    """The second one says so and waits, and takes nothing of the first one's; it serves when the first has gone."""
+    first, second = make_rig(database_url), make_rig(database_url)
+    first.board()
+    second.instance = "another state directory"
+    first.start()
+    with capture_logs() as logs:
+        second.start(ready=False)
+        second.wait_for(lambda: second.waiting_for == "the host name", "it noticed")
+        (reason,) = [line["reason"] for line in logs if "reason" in line]
+        assert "host name 'test-host' belongs to another daemon" in reason
+        first.wait_done(first.submit())
+        assert first.stop() == 0
+        assert second.daemon is not None
+        assert second.daemon.readiness.ready.wait(PATIENCE_S)
+    second.wait_done(second.submit())
+
+
+def test_a_daemon_that_never_had_the_name_does_not_say_goodbye_in_it(
+    make_rig: Callable[..., Rig], database_url: str
+) -> None:
+    """Stopped while it waits for the name, it leaves the other daemon's row alone."""
+    first, second = make_rig(database_url), make_rig(database_url)
+    second.instance = "another state directory"
+    first.start()
+    second.start(ready=False)
+    second.wait_for(lambda: second.waiting_for == "the host name", "it noticed")
+    assert second.stop() == 0
+    assert first.sql("SELECT stopped_at FROM runner.host") == [{"stopped_at": None}]
+
+
+def test_a_daemon_that_comes_back_has_its_name_at_once(make_rig: Callable[..., Rig], database_url: str) -> None:
+    """The state directory's id tells it from a stranger, although its earlier process was seen a moment ago."""
+    first = make_rig(database_url)
+    first.instance = instance_id(first.config.state_dir)
+    first.start()
+    again = make_rig(database_url)
+    again.instance = instance_id(first.config.state_dir)
+    again.start()

@@ -1,0 +1,37 @@
+"""The identity of a state directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from runner.daemon.instance import instance_id
+from runner.errors import ConfigError
+
+
+def test_a_directory_keeps_its_id_and_no_other_has_it(tmp_path: Path) -> None:
+    """Made once, read ever after."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    first = instance_id(tmp_path / "a")
+    assert instance_id(tmp_path / "a") == first
+    assert instance_id(tmp_path / "b") != first
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["instance"]
+
+
+@pytest.mark.parametrize("text", ["", "half an i"])
+def test_a_broken_file_is_replaced(tmp_path: Path, text: str) -> None:
+    """After a power cut on a file system that keeps no promises, the daemon starts under a new id and says so."""
+    (tmp_path / "instance").write_text(text, encoding="ascii")
+    with capture_logs() as logs:
+        made = instance_id(tmp_path)
+    assert instance_id(tmp_path) == made
+    assert [line["event"] for line in logs] == ["not an instance id: another is made"]
+
+
+def test_a_directory_that_cannot_be_written_is_the_operators_to_mend(tmp_path: Path) -> None:
+    """The error names the file."""
+    with pytest.raises(ConfigError, match="nowhere/instance: No such file"):
+        instance_id(tmp_path / "nowhere")
