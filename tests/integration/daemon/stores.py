@@ -16,6 +16,7 @@ class Watch:
 
     claims: int = 0
     reclaims: int = 0
+    recovers: int = 0
     opened: list[str] = field(default_factory=list)
     heard: list[Wakeup] = field(default_factory=list)
     #: Cleared: the next claim waits.
@@ -45,6 +46,10 @@ def watch(rig: Rig) -> Watch:
         def reclaim(self) -> Sequence[Reclaimed]:
             seen.reclaims += 1
             return super().reclaim()
+
+        def recover(self, *, host: str, keep: Sequence[tuple[int, int]]) -> int:
+            seen.recovers += 1
+            return super().recover(host=host, keep=keep)
 
         def listen(self, *, stop: threading.Event, timeout_s: float) -> Wakeup | None:
             wakeup = super().listen(stop=stop, timeout_s=timeout_s)

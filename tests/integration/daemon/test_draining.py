@@ -1,0 +1,67 @@
+"""A host that is drained from outside: finishes, claims nothing, says why, and claims again when told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from structlog.testing import capture_logs
+
+from runner.model import JobState, Verdict
+from tests.integration.daemon.rig import PATIENCE_S, Gate, Rig
+
+
+@pytest.fixture
+def slow(make_rig: Callable[..., Rig], database_url: str) -> Rig:
+    """A rig that hardly ever polls: what happens soon was announced."""
+    rig = make_rig(database_url, poll_s=300.0)
+    rig.board()
+    return rig
+
+
+def test_a_drained_host_finishes_its_run_and_claims_no_other(slow: Rig) -> None:
+    """And it is heard at once, although the host is busy; undrained, it claims at once."""
+    gate = slow.evaluator.script = Gate()
+    running = slow.submit()
+    slow.start()
+    assert gate.begun.wait(PATIENCE_S)
+    with capture_logs() as logs:
+        slow.store.drain("test-host", reason="fan 3 is loud")
+        slow.wait_for(lambda: slow.waiting_for == "draining: fan 3 is loud", "it heard")
+        waiting = slow.submit()
+        assert not gate.cancelled.is_set()
+        gate.go.set()
+        slow.wait_done(running)
+        slow.sql("SELECT pg_notify('runner_queue', 'CPU')")
+        slow.wait_for(lambda: slow.daemon is not None and not slow.daemon._running(), "it is idle")
+        assert slow.view(waiting).jobs[0].state is JobState.QUEUED
+        slow.store.undrain("test-host")
+        slow.wait_done(waiting)
+        assert slow.waiting_for is None
+    assert slow.view(running).jobs[0].verdict is Verdict.ACCEPTED
+    assert [line["reason"] for line in logs if line["event"] == "claiming no jobs"] == ["draining: fan 3 is loud"]
+
+
+def test_draining_survives_a_restart_of_the_daemon(make_rig: Callable[..., Rig], database_url: str) -> None:
+    """The flag is the host's, not the process's; the service manager still hears that the daemon is up."""
+    first, second = make_rig(database_url), make_rig(database_url)
+    first.board()
+    first.start()
+    first.store.drain("test-host")
+    first.wait_for(lambda: first.waiting_for == "draining: no reason was given", "it heard")
+    first.stop()
+    submission = first.submit()
+    second.start(ready=False)
+    second.wait_for(lambda: second.waiting_for == "draining: no reason was given", "it is still draining")
+    assert second.view(submission).jobs[0].state is JobState.QUEUED
+    second.store.undrain("test-host")
+    second.wait_done(submission)
+
+
+def test_a_drained_host_can_be_stopped(rig: Rig) -> None:
+    """SIGTERM means the same to it as to any other."""
+    rig.start()
+    rig.store.drain("test-host")
+    rig.wait_for(lambda: rig.waiting_for == "draining: no reason was given", "it heard")
+    assert rig.stop() == 0
+    assert [host.draining for host in rig.store.hosts()] == [True]
