@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from runner.taskdef.model import Case
 
@@ -16,6 +16,18 @@ _MAX_CHARS = 500
 _MAX_BITS = 4096
 
 Number = int | float
+
+
+class WorkError(ValueError):
+    """An expression that is no arithmetic over a case's arguments; the message says what was found and expected."""
+
+
+def _dot(*lists: tuple[int, ...]) -> int:
+    """The sum of the products of the lists' first items, their second, and so on."""
+    if len({len(items) for items in lists}) > 1:
+        raise WorkError(f"found dot of {', '.join(map(str, lists))}, expected lists of one length")
+    return sum(math.prod(items) for items in zip(*lists, strict=True))
+
 
 _BINARY: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = {
     ast.Add: operator.add,
@@ -27,7 +39,6 @@ _BINARY: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = {
     ast.Pow: operator.pow,
 }
 _UNARY: Mapping[type[ast.unaryop], Callable[[Number], Number]] = {ast.UAdd: operator.pos, ast.USub: operator.neg}
-#: Of numbers, and of the list arguments' items.
 _FUNCTIONS: Mapping[str, Callable[..., Number]] = {
     "min": min,
     "max": max,
@@ -36,16 +47,13 @@ _FUNCTIONS: Mapping[str, Callable[..., Number]] = {
     "log2": math.log2,
     "sqrt": math.sqrt,
 }
-_LIST_FUNCTIONS: Mapping[str, Callable[[tuple[int, ...]], Number]] = {"sum": sum, "prod": math.prod, "len": len}
+#: Of the items of one list argument; `dot` of several.
+_LIST_FUNCTIONS: Mapping[str, Callable[..., Number]] = {"sum": sum, "prod": math.prod, "len": len, "dot": _dot}
 
 _EXPECTED = (
-    "arithmetic (+ - * / // % **, parentheses, min max ceil floor log2 sqrt, sum prod len of a list) "
-    "over the arguments of the case"
+    "arithmetic (+ - * / // % **, parentheses, min max ceil floor log2 sqrt, sum prod len of a list, "
+    "dot of lists of one length) over the arguments of the case"
 )
-
-
-class WorkError(ValueError):
-    """An expression that is no arithmetic over a case's arguments; the message says what was found and expected."""
 
 
 def work(expression: str, case: Case) -> float:
@@ -81,15 +89,24 @@ def _number(node: ast.expr, case: Case) -> Number:
             return _UNARY[type(op)](_number(operand, case))
         case ast.BinOp(op=op, left=left, right=right) if type(op) in _BINARY:
             return _binary(op, _number(left, case), _number(right, case))
-        case ast.Call(func=ast.Name(id=function), args=[ast.Name(id=name)], keywords=[]) if function in _LIST_FUNCTIONS:
-            items = _argument(name, case)
-            if not isinstance(items, list | tuple):
-                raise WorkError(f"found {function}({name}) with {name} = {items!r}, expected a list argument")
-            return _LIST_FUNCTIONS[function](tuple(items))
+        case ast.Call(func=ast.Name(id=function), args=[_, *_] as names, keywords=[]) if _takes_lists(function, names):
+            return _LIST_FUNCTIONS[function](*(_items(function, ast.unparse(name), case) for name in names))
         case ast.Call(func=ast.Name(id=function), args=arguments, keywords=[]) if function in _FUNCTIONS:
             return _FUNCTIONS[function](*(_number(argument, case) for argument in arguments))
         case _:
             raise WorkError(f"found {ast.unparse(node)!r}, expected {_EXPECTED}")
+
+
+def _items(function: str, name: str, case: Case) -> tuple[int, ...]:
+    items = _argument(name, case)
+    if not isinstance(items, list | tuple):
+        raise WorkError(f"found {function}({name}) with {name} = {items!r}, expected a list argument")
+    return tuple(items)
+
+
+def _takes_lists(function: str, names: Sequence[ast.expr]) -> bool:
+    one = len(names) == 1 or function == "dot"
+    return function in _LIST_FUNCTIONS and one and all(isinstance(name, ast.Name) for name in names)
 
 
 def _binary(op: ast.operator, left: Number, right: Number) -> Number:

@@ -7,7 +7,7 @@ import pytest
 from runner.taskdef import work
 from runner.taskdef.work import WorkError
 
-CASE = {"m": 7, "k": 16, "causal": True, "kind": "cold", "shape": [2, 3, 4]}
+CASE = {"m": 7, "k": 16, "causal": True, "kind": "cold", "shape": [2, 3, 4], "n": [5, 6, 7], "g": [1]}
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,8 @@ CASE = {"m": 7, "k": 16, "causal": True, "kind": "cold", "shape": [2, 3, 4]}
         ("ceil(m / 2) + floor(m / 2)", 7),
         ("log2(k) + sqrt(k)", 8),
         ("prod(shape) + sum(shape) + len(shape)", 36),
+        ("dot(shape, n)", 56),
+        ("2 * dot(shape, n, n) - dot(g)", 2 * (50 + 108 + 196) - 1),
         (" m\t", 7),
     ],
 )
@@ -35,10 +37,15 @@ def test_arithmetic_over_arguments(expression: str, value: float) -> None:
 @pytest.mark.parametrize(
     ("expression", "message"),
     [
-        ("n", "found the name 'n', expected one of the case's arguments: m, k, causal, kind, shape"),
+        ("j", "found the name 'j', expected one of the case's arguments: m, k, causal, kind, shape, n, g"),
         ("kind", "found the argument 'kind' = 'cold', expected a number in this place"),
         ("shape * 2", "found the argument 'shape' = [2, 3, 4], expected a number in this place"),
         ("sum(m)", "found sum(m) with m = 7, expected a list argument"),
+        ("dot(shape, m)", "found dot(m) with m = 7, expected a list argument"),
+        ("dot(shape, g)", "found dot of (2, 3, 4), (1,), expected lists of one length"),
+        ("dot()", "expected arithmetic"),
+        ("dot(shape, n + n)", "expected arithmetic"),
+        ("sum(shape, n)", "expected arithmetic"),
         ("m if causal else k", "expected arithmetic"),
         ("__import__('os').system('ls')", "expected arithmetic"),
         ("m.real", "expected arithmetic"),
