@@ -154,6 +154,8 @@ def test_scales_round_to_even_and_saturate() -> None:
     large = torch.tensor([449.0, 470.0, 1e30, math.inf, -1e30])
     assert encode_e4m3fn(large).float().tolist() == [448.0, 448.0, 448.0, 448.0, -448.0]
     assert encode_e4m3fn(torch.tensor([math.nan])).float().isnan().all()
+    close = torch.tensor([1.0625 + 2**-40, 1.1875 - 2**-40], dtype=torch.float64)
+    assert encode_e4m3fn(close).float().tolist() == [1.125, 1.125]
 
 
 def test_all_products_of_value_and_scale_are_exact() -> None:
