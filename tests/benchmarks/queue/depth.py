@@ -7,9 +7,9 @@ gone through, with autovacuum off, so that their dead rows lie where the next cl
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import psycopg
@@ -55,23 +55,18 @@ def load(url: str, jobs: int) -> None:
 
     def some(number: int) -> None:
         choose = random.Random(number)  # noqa: S311 - any mixture will do
-        with psycopg.connect(url) as connection:
+        with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("SET synchronous_commit = off")
-            for done in range(jobs // LOADERS):
+            for _ in range(jobs // LOADERS):
                 ours.submit(
                     connection,
                     user=f"user {choose.randrange(USERS)}",
                     gpu_type=choose.choice(ours.TYPES),
                     priority=int(choose.random() < 0.05),
                 )
-                if done % 200 == 0:
-                    connection.commit()
 
-    threads = [threading.Thread(target=some, args=(number,)) for number in range(LOADERS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(LOADERS) as pool:
+        list(pool.map(some, range(LOADERS)))
 
 
 def _claims(store: Store, name: str) -> list[Figure]:

@@ -8,12 +8,14 @@ from typing import Final
 
 import psycopg
 
+from runner.config import Config
 from tests.benchmarks.queue import ours
 from tests.benchmarks.queue.figures import Figure, latencies, percentile
 from tests.benchmarks.queue.server import Server
 from tests.benchmarks.queue.worker import Worker
 
 DEATHS: Final = 3
+HEARTBEAT_S: Final = Config().heartbeat_s
 CANCELS: Final = 60
 
 
@@ -25,7 +27,7 @@ def measure(server: Server) -> list[Figure]:
 def _deaths(server: Server) -> list[Figure]:
     """A process with several hosts is killed; other hosts of the same GPU types stand by."""
     waited_s: list[float] = []
-    for _ in range(DEATHS):
+    for number in range(DEATHS):
         url = server.database("death")
         ours.install(url)
         with (
@@ -33,19 +35,19 @@ def _deaths(server: Server) -> list[Figure]:
             psycopg.connect(url, autocommit=True) as connection,
         ):
             doomed.wait_ready()
-            submissions = [ours.submit(connection, code=ours.ENDLESS, gpu_type=name) for name in ours.TYPES]
-            _wait_running(connection, submissions)
+            jobs = [ours.submit(connection, code=ours.ENDLESS, gpu_type=name) for name in ours.TYPES]
+            _wait_running(connection, jobs)
             with Worker(ours.__name__, url=url, hosts=len(ours.TYPES), name="heir", slots=1) as heir:
                 heir.wait_ready()
-                # Into the rhythm of the heartbeats.
-                time.sleep(7)
+                # At another point between two heartbeats each time.
+                time.sleep(7 + HEARTBEAT_S * number / DEATHS)
                 killed_ns = time.monotonic_ns()
                 doomed.kill()
-                _wait_moved(connection, submissions)
-                for number in submissions:
-                    connection.execute("SELECT runner.cancel(%s)", (number,))
+                _wait_moved(connection, jobs)
+                for job in jobs:
+                    connection.execute("SELECT runner.cancel(%s)", (job,))
                 begun = {note.key: note.at_ns for note in heir.stop() if note.what == "start"}
-        waited_s += [(begun[number] - killed_ns) / 1e9 for number in submissions]
+        waited_s += [(begun[job] - killed_ns) / 1e9 for job in jobs]
     return [
         Figure(name="host dies, job runs elsewhere, median", unit="s", ours=percentile(waited_s, 0.5)),
         Figure(name="host dies, job runs elsewhere, longest", unit="s", ours=max(waited_s), target=30),
