@@ -46,22 +46,20 @@ BEGIN
 END
 $$;
 
--- Retires what finished reruns replace, then writes the final words of those submissions whose jobs are all over: job
--- status, then done. Returns these. The caller holds the submissions' rows: of two jobs that end together, the second
--- one sees the first.
-CREATE FUNCTION runner.settle_all(submission_ids integer[]) RETURNS integer[]
+-- Retires what the finished reruns of a submission replace, or the reruns themselves where they found nothing. The
+-- caller holds the submission's row.
+CREATE FUNCTION runner.replace_jobs(submission_id integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     v_jobs bigint[];
     v_reasons text[];
-    v_over integer[];
 BEGIN
     SELECT array_agg(j.id), array_agg(CASE j.state WHEN 'cancelled' THEN 'cancelled' ELSE 'ended without a result' END
                                       || ', so the earlier result stands')
     INTO v_jobs, v_reasons
     FROM runner.job j
-    WHERE j.submission_id = ANY (submission_ids) AND j.replaces IS NOT NULL AND j.retired_at IS NULL
+    WHERE j.submission_id = replace_jobs.submission_id AND j.replaces IS NOT NULL AND j.retired_at IS NULL
       AND (j.state = 'cancelled' OR j.verdict = 'internal_error');
     IF v_jobs IS NOT NULL THEN
         PERFORM runner.retire(v_jobs, 'dropped', v_reasons);
@@ -71,12 +69,12 @@ BEGIN
     SELECT array_agg(o.id), array_agg(o.reason) INTO v_jobs, v_reasons
     FROM (
         SELECT DISTINCT ON (b.id) b.id, concat(format('replaced by job %s', a.id), ': ' || (
-                   SELECT e.detail ->> 'reason' FROM runner.event e
-                   WHERE e.job_id = a.id AND e.kind = 'rerun' ORDER BY e.id LIMIT 1)) AS reason
+                   SELECT max(e.detail ->> 'reason') FROM runner.event e WHERE e.job_id = a.id AND e.kind = 'rerun'
+               )) AS reason
         FROM runner.job a
         JOIN runner.job b ON b.submission_id = a.submission_id AND b.gpu_type = a.gpu_type AND b.mode = a.mode
                          AND b.secret = a.secret AND b.id < a.id
-        WHERE a.submission_id = ANY (submission_ids) AND a.replaces IS NOT NULL AND a.retired_at IS NULL
+        WHERE a.submission_id = replace_jobs.submission_id AND a.replaces IS NOT NULL AND a.retired_at IS NULL
           AND a.state = 'done'
           AND b.state IN ('done', 'cancelled') AND (b.retired_at IS NULL OR b.retired_as = 'invalidated')
         ORDER BY b.id, a.id DESC
@@ -89,86 +87,89 @@ BEGIN
         FROM unnest(v_jobs, v_reasons) AS w (job_id, reason) JOIN runner.job j ON j.id = w.job_id
         ORDER BY j.id;
     END IF;
-
-    SELECT coalesce(array_agg(u.id ORDER BY u.id), '{}') INTO v_over
-    FROM unnest(submission_ids) AS u (id)
-    WHERE NOT EXISTS (SELECT FROM runner.job j WHERE j.submission_id = u.id AND j.state IN ('queued', 'running'));
-
-    -- Remembered, so that a rerun can take the mark back; but not where it was there before.
-    UPDATE runner.job j SET marked_hacked = true
-    FROM leaderboard.submission s
-    WHERE j.submission_id = ANY (v_over) AND s.id = j.submission_id
-      AND j.verdict = 'rejected' AND j.retired_at IS NULL AND NOT j.marked_hacked
-      AND (s.status <> 'hacked'
-           OR EXISTS (SELECT FROM runner.job m WHERE m.submission_id = s.id AND m.marked_hacked));
-
-    WITH word AS MATERIALIZED (
-        -- The gravest word of all jobs. A non-ranked job that has rows succeeded, whatever they say: clients read them.
-        SELECT DISTINCT ON (w.submission_id) w.submission_id, w.status, w.error
-        FROM (
-            SELECT j.submission_id, j.id, j.secret, j.retired_at,
-                   CASE
-                       WHEN j.retired_at IS NOT NULL THEN 'failed'
-                       WHEN j.verdict = 'rejected' THEN 'hacked'
-                       WHEN j.state = 'cancelled' THEN 'failed'
-                       WHEN j.verdict IN ('internal_error', 'invalid') THEN 'failed'
-                       WHEN j.mode = 'leaderboard' AND j.verdict <> 'accepted' THEN 'failed'
-                       WHEN j.mode = 'leaderboard' AND EXISTS (
-                           SELECT FROM runner.job_run x JOIN leaderboard.runs r ON r.id = x.run_id
-                           WHERE x.job_id = j.id AND NOT r.passed) THEN 'failed'
-                       WHEN EXISTS (SELECT FROM runner.job_run x WHERE x.job_id = j.id) THEN 'succeeded'
-                       WHEN j.verdict = 'time_limit' THEN 'timed_out'
-                       WHEN j.verdict = 'accepted' THEN 'succeeded'
-                       ELSE 'failed'
-                   END AS status,
-                   CASE
-                       WHEN j.retired_at IS NOT NULL THEN j.retired_reason
-                       WHEN j.state = 'cancelled' THEN 'cancelled'
-                       WHEN j.verdict = 'rejected' AND NOT j.secret THEN coalesce(j.error, 'rejected')
-                       WHEN j.verdict = 'rejected' THEN format('rejected by the secret run on %s', j.gpu_type)
-                       WHEN j.verdict = 'internal_error'
-                           THEN format('the evaluation on %s failed for a reason that is not yours', j.gpu_type)
-                       WHEN j.verdict = 'invalid' AND NOT j.secret THEN coalesce(j.error, 'invalid')
-                       WHEN j.mode = 'leaderboard' THEN format(
-                           '%s validation failed on %s; submission will not appear on the leaderboard',
-                           CASE WHEN j.secret THEN 'secret' ELSE 'ranked' END, j.gpu_type)
-                       WHEN j.secret THEN format('the secret run on %s ended without a result', j.gpu_type)
-                       ELSE coalesce(j.error, 'the evaluation ended without a result')
-                   END AS error
-            FROM runner.job j
-            WHERE j.submission_id = ANY (v_over) AND (j.retired_at IS NULL OR j.retired_as = 'invalidated')
-        ) AS w
-        ORDER BY w.submission_id, array_position(ARRAY['hacked', 'failed', 'timed_out', 'succeeded'], w.status),
-                 w.retired_at IS NULL, w.secret, w.id
-    ), said AS (
-        INSERT INTO leaderboard.submission_job_status AS t (submission_id, status, error, last_heartbeat)
-        SELECT w.submission_id, w.status, CASE WHEN w.status <> 'succeeded' THEN w.error END, now()
-        FROM word w ORDER BY w.submission_id
-        ON CONFLICT (submission_id) DO UPDATE
-        SET status = EXCLUDED.status, error = EXCLUDED.error, last_heartbeat = EXCLUDED.last_heartbeat
-    )
-    UPDATE leaderboard.submission s
-    SET done = true,
-        status = CASE
-            WHEN w.status = 'hacked' THEN 'hacked'
-            WHEN EXISTS (SELECT FROM runner.job m WHERE m.submission_id = s.id AND m.marked_hacked) THEN 'active'
-            ELSE s.status
-        END
-    FROM word w WHERE s.id = w.submission_id;
-
-    UPDATE runner.job j SET marked_hacked = false
-    FROM leaderboard.submission s
-    WHERE j.submission_id = ANY (v_over) AND s.id = j.submission_id AND j.marked_hacked AND s.status <> 'hacked';
-    RETURN v_over;
 END
 $$;
 
--- As settle_all for one submission. True: it is finished.
+-- Retires what finished reruns replace, then, if no job is left open, writes the final words of the submission: job
+-- status, then done. True: it is finished. The caller holds the submission's row: of two jobs that end together, the
+-- second one sees the first.
 -- SECURITY DEFINER: a daemon's role needs no right to delete runs.
 CREATE OR REPLACE FUNCTION runner.settle(submission_id integer) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    v_status text;
+    v_error text;
+    v_before text;
+    v_ours boolean;
 BEGIN
-    RETURN cardinality(runner.settle_all(ARRAY[submission_id])) > 0;
+    IF EXISTS (SELECT FROM runner.job j
+               WHERE j.submission_id = settle.submission_id AND j.replaces IS NOT NULL AND j.retired_at IS NULL
+                 AND j.state IN ('done', 'cancelled')) THEN
+        PERFORM runner.replace_jobs(settle.submission_id);
+    END IF;
+    IF EXISTS (SELECT FROM runner.job j
+               WHERE j.submission_id = settle.submission_id AND j.state IN ('queued', 'running')) THEN
+        RETURN false;
+    END IF;
+
+    -- The gravest word of all jobs. A non-ranked job that has rows succeeded, whatever they say: clients read them.
+    SELECT w.status, w.error INTO v_status, v_error
+    FROM (
+        SELECT j.id, j.secret, j.retired_at,
+               CASE
+                   WHEN j.retired_at IS NOT NULL THEN 'failed'
+                   WHEN j.verdict = 'rejected' THEN 'hacked'
+                   WHEN j.state = 'cancelled' THEN 'failed'
+                   WHEN j.verdict IN ('internal_error', 'invalid') THEN 'failed'
+                   WHEN j.mode = 'leaderboard' AND j.verdict <> 'accepted' THEN 'failed'
+                   WHEN j.mode = 'leaderboard' AND EXISTS (
+                       SELECT FROM runner.job_run x JOIN leaderboard.runs r ON r.id = x.run_id
+                       WHERE x.job_id = j.id AND NOT r.passed) THEN 'failed'
+                   WHEN EXISTS (SELECT FROM runner.job_run x WHERE x.job_id = j.id) THEN 'succeeded'
+                   WHEN j.verdict = 'time_limit' THEN 'timed_out'
+                   WHEN j.verdict = 'accepted' THEN 'succeeded'
+                   ELSE 'failed'
+               END AS status,
+               CASE
+                   WHEN j.retired_at IS NOT NULL THEN j.retired_reason
+                   WHEN j.state = 'cancelled' THEN 'cancelled'
+                   WHEN j.verdict = 'rejected' AND NOT j.secret THEN coalesce(j.error, 'rejected')
+                   WHEN j.verdict = 'rejected' THEN format('rejected by the secret run on %s', j.gpu_type)
+                   WHEN j.verdict = 'internal_error'
+                       THEN format('the evaluation on %s failed for a reason that is not yours', j.gpu_type)
+                   WHEN j.verdict = 'invalid' AND NOT j.secret THEN coalesce(j.error, 'invalid')
+                   WHEN j.mode = 'leaderboard' THEN format(
+                       '%s validation failed on %s; submission will not appear on the leaderboard',
+                       CASE WHEN j.secret THEN 'secret' ELSE 'ranked' END, j.gpu_type)
+                   WHEN j.secret THEN format('the secret run on %s ended without a result', j.gpu_type)
+                   ELSE coalesce(j.error, 'the evaluation ended without a result')
+               END AS error
+        FROM runner.job j
+        WHERE j.submission_id = settle.submission_id AND (j.retired_at IS NULL OR j.retired_as = 'invalidated')
+    ) AS w
+    ORDER BY array_position(ARRAY['hacked', 'failed', 'timed_out', 'succeeded'], w.status), w.retired_at IS NULL,
+             w.secret, w.id
+    LIMIT 1;
+
+    INSERT INTO leaderboard.submission_job_status AS t (submission_id, status, error, last_heartbeat)
+    VALUES (settle.submission_id, v_status, CASE WHEN v_status <> 'succeeded' THEN v_error END, now())
+    ON CONFLICT (submission_id) DO UPDATE
+    SET status = EXCLUDED.status, error = EXCLUDED.error, last_heartbeat = EXCLUDED.last_heartbeat;
+
+    SELECT s.status INTO v_before FROM leaderboard.submission s WHERE s.id = settle.submission_id;
+    IF v_status = 'hacked' OR v_before = 'hacked' THEN
+        -- Whose mark it is, is remembered: a later verdict takes back ours, never somebody else's.
+        v_ours := v_before <> 'hacked' OR EXISTS (
+            SELECT FROM runner.job j WHERE j.submission_id = settle.submission_id AND j.marked_hacked);
+        UPDATE runner.job j
+        SET marked_hacked = v_ours AND j.verdict = 'rejected' AND j.retired_at IS NULL
+        WHERE j.submission_id = settle.submission_id AND (j.marked_hacked OR j.verdict = 'rejected');
+    END IF;
+    UPDATE leaderboard.submission s
+    SET done = true, status = CASE WHEN v_status = 'hacked' THEN 'hacked' WHEN v_ours THEN 'active' ELSE s.status END
+    WHERE s.id = settle.submission_id;
+    RETURN true;
 END
 $$;
 
@@ -416,7 +417,7 @@ BEGIN
     SELECT 'invalidated', j.submission_id, j.id, j.attempt, j.host,
            jsonb_build_object('verdict', j.verdict, 'reason', btrim(invalidate.reason))
     FROM runner.job j WHERE j.id = ANY (v_jobs) ORDER BY j.id;
-    PERFORM runner.settle_all(v_ids);
+    PERFORM runner.settle(u.id) FROM unnest(v_ids) AS u (id);
 
     v_payload := json_build_object('event', 'invalidated', 'submissions', v_ids)::text;
     PERFORM pg_notify('runner_events', CASE
