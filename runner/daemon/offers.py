@@ -109,11 +109,16 @@ class Capacity:
     # -- reservations --------------------------------------------------------------------------------------------
 
     def blocked(self) -> list[Works]:
-        """Slots around others that are kept from working by those: a stream of small jobs would starve them."""
+        """Slots around others that are kept from working by those: a stream of small jobs would starve them.
+
+        Not those of a type that another slot could serve now.
+        """
+        served = {worker.slot.gpu_type for worker in self.free()}
         return [
             worker
             for worker in self._workers
             if not worker.busy
+            and worker.slot.gpu_type not in served
             and any(rival.busy and _around(worker.slot, rival.slot) for rival in self._rivals[worker.slot.name])
         ]
 

@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from runner.daemon.readiness import Readiness
+from runner.daemon.readiness import DATABASE, ENGINE, HOST_NAME, Readiness, missing
+from runner.errors import (
+    DatabaseUnavailableError,
+    EngineUnavailableError,
+    EvaluationError,
+    HostNameTakenError,
+    InfrastructureError,
+)
 
 
 @pytest.fixture
@@ -35,6 +42,38 @@ def test_the_service_manager_hears_every_change(manager: tuple[str, socket.socke
     assert end.recv(4096) == b"STATUS=serving 1 x CPU"
     readiness.stopping("nothing is running")
     assert end.recv(4096) == b"STOPPING=1\nSTATUS=nothing is running"
+
+
+def test_a_pause_is_no_failure(manager: tuple[str, socket.socket]) -> None:
+    """A host that starts drained is up: `systemctl start` returns. A pause is said once per reason."""
+    address, end = manager
+    readiness = Readiness(address)
+    with capture_logs() as logs:
+        for _ in range(3):
+            readiness.paused("draining: a loud fan")
+        assert (readiness.ready.is_set(), readiness.waiting_for) == (False, "draining: a loud fan")
+        readiness.paused("draining: no fan")
+        readiness.working("serving 1 x CPU")
+    assert [line.get("reason") for line in logs] == ["draining: a loud fan", "draining: no fan", None]
+    assert [end.recv(4096) for _ in range(3)] == [
+        b"READY=1\nSTATUS=draining: a loud fan",
+        b"STATUS=draining: no fan",
+        b"STATUS=serving 1 x CPU",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "what"),
+    [
+        (DatabaseUnavailableError("x"), DATABASE),
+        (EngineUnavailableError("x"), ENGINE),
+        (HostNameTakenError("x"), HOST_NAME),
+        (EvaluationError("x"), "else"),
+    ],
+)
+def test_an_error_says_what_is_missing(error: InfrastructureError, what: str) -> None:
+    """Whatever step met it."""
+    assert missing(error, otherwise="else") == what
 
 
 def test_an_abstract_socket_is_understood() -> None:

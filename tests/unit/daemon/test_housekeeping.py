@@ -1,0 +1,87 @@
+"""The hourly removal of what is old."""
+
+from __future__ import annotations
+
+import threading
+from typing import cast
+
+import pytest
+from structlog.testing import capture_logs
+
+from runner.config import Config, Settings
+from runner.daemon import housekeeping
+from runner.daemon.housekeeping import BATCH, Housekeeper
+from runner.errors import DatabaseUnavailableError
+from runner.store import Reaped, Store
+
+
+class FakeStore:
+    """Removes as many as the test says, batch by batch."""
+
+    def __init__(self, *artifacts: int, error: Exception | None = None) -> None:
+        self.left = list(artifacts)
+        self.error = error
+        self.calls: list[tuple[float, int]] = []
+        self.called = threading.Event()
+        self.closed = 0
+
+    def reap(self, *, keep_s: float, limit: int) -> Reaped:
+        """Remember and answer."""
+        self.calls.append((keep_s, limit))
+        self.called.set()
+        if self.error is not None:
+            raise self.error
+        return Reaped(artifacts=self.left.pop(0), stale_results=0, events=1, hosts=0, shares=0)
+
+    def close(self) -> None:
+        """Remember."""
+        self.closed += 1
+
+
+def housekeeper(store: FakeStore) -> Housekeeper:
+    """One that keeps things for two days."""
+    return Housekeeper(lambda _purpose: cast("Store", store), Settings(Config(retention_days=2.0)))
+
+
+def test_batches_are_removed_until_one_is_short() -> None:
+    """Everything old is gone in the end, on a connection that is closed again."""
+    store = FakeStore(BATCH, BATCH, BATCH - 1)
+    with capture_logs() as logs:
+        housekeeper(store).tidy(threading.Event())
+    assert store.calls == [(2 * 86400.0, BATCH)] * 3
+    assert store.closed == 1
+    assert [(line["artifacts"], line["events"]) for line in logs] == [(3 * BATCH - 1, 3)]
+
+
+@pytest.mark.parametrize("error", [DatabaseUnavailableError("away"), ZeroDivisionError("a bug")])
+def test_a_failure_is_logged_and_harms_nothing(error: Exception) -> None:
+    """There is a next time."""
+    store = FakeStore(error=error)
+    with capture_logs() as logs:
+        housekeeper(store).tidy(threading.Event())
+    assert [line["event"] for line in logs] == ["old records could not be removed; tried again in about an hour"]
+    assert store.closed == 1
+
+
+def test_a_daemon_that_stops_does_not_begin_another_batch() -> None:
+    """However much is left."""
+    stop = threading.Event()
+    stop.set()
+    store = FakeStore(BATCH)
+    housekeeper(store).tidy(stop)
+    assert store.calls == []
+
+
+def test_it_happens_again_and_again_until_the_daemon_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a pause each time, the first time too."""
+    monkeypatch.setattr(housekeeping, "PERIOD_S", 0.01)
+    store = FakeStore(0, 0, 0, *[0] * 10_000)
+    stop = threading.Event()
+    thread = threading.Thread(target=housekeeper(store).run, args=(stop,))
+    thread.start()
+    for _ in range(3):
+        assert store.called.wait(30)
+        store.called.clear()
+    stop.set()
+    thread.join(30)
+    assert not thread.is_alive()

@@ -1,0 +1,210 @@
+"""What a reload makes of a changed configuration; nothing is served here."""
+
+from __future__ import annotations
+
+import re
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from runner.config import RELOAD, Config, Reload
+from runner.daemon.orders import Orders
+from runner.daemon.readiness import Readiness
+from runner.daemon.reload import Blueprint, Reloader
+from runner.errors import ConfigError
+
+
+class Host:
+    """A host with a configuration that the test changes."""
+
+    def __init__(self, tmp_path: Path, notify_socket: str) -> None:
+        self.values: dict[str, Any] = {
+            "database_url": "postgresql://runner:hunter2@127.0.0.1:1/none",
+            "eval_python": Path(sys.executable),
+            "state_dir": tmp_path / "state",
+            "gpus_dir": tmp_path / "gpus.d",
+            "cpu_slots": 1,
+        }
+        self.orders = Orders()
+        self.readiness = Readiness(notify_socket)
+        self.readiness.working("serving")
+        self.reloader = Reloader(self.load, Blueprint.draw(self.load()), orders=self.orders, readiness=self.readiness)
+        self.applied: list[Config] = []
+        self.reloader.begin()
+        self.reloader.on_change(self.applied.append)
+
+    def load(self) -> Config:
+        """As `serve` does."""
+        try:
+            return Config(**self.values)
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
+
+    def reload(self, **changed: object) -> None:
+        """Change the file and send SIGHUP."""
+        self.values.update(changed)
+        self.reloader.reload()
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[socket.socket]:
+    """A service manager's end of the notification socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:
+        end.bind(str(tmp_path / "notify"))
+        end.settimeout(10)
+        yield end
+
+
+@pytest.fixture
+def host(tmp_path: Path, manager: socket.socket) -> Host:
+    """A host that has told its service manager that it is up."""
+    made = Host(tmp_path, str(manager.getsockname()))
+    assert manager.recv(4096) == b"READY=1\nSTATUS=serving"
+    return made
+
+
+def other_interpreter(tmp_path: Path) -> Path:
+    """Another file that can be executed."""
+    path = tmp_path / "python"
+    path.write_text("#!/bin/sh\n", encoding="ascii")
+    path.chmod(0o755)
+    return path
+
+
+def new_values(tmp_path: Path) -> dict[str, object]:
+    """For every key one that differs from the host's."""
+    (tmp_path / "other.d").mkdir()
+    (tmp_path / "other.d/x.toml").write_text('name = "X"\nvendor = "none"\ndetect = false\n', encoding="ascii")
+    return {
+        "database_url": "postgresql://127.0.0.1:2/none",
+        "docker_host": "unix:///elsewhere",
+        "host_name": "another-name",
+        "state_dir": tmp_path / "elsewhere",
+        "eval_python": other_interpreter(tmp_path),
+        "gpus_dir": tmp_path / "other.d",
+        "slots": ({"gpu_type": "CPU", "cpus": [0]},),
+        "cpu_slots": 2,
+        "reserve_cpus": 1,
+        "lease_s": 60.0,
+        "heartbeat_s": 1.0,
+        "poll_s": 1.0,
+        "drain_timeout_s": 1.0,
+        "build_timeout_s": 1.0,
+        "max_run_s": 1.0,
+        "park_containers": 0,
+        "reserve_after_s": 1.0,
+        "spool_max_mib": 1,
+        "retention_days": 1.0,
+        "log_format": "json",
+        "log_level": "error",
+    }
+
+
+@pytest.mark.parametrize("key", sorted(Config.model_fields))
+def test_every_key_reloads_as_the_table_says(host: Host, tmp_path: Path, key: str) -> None:
+    """At once, after the current runs, or not; docs/configuration.md is held to the same table."""
+    value = new_values(tmp_path)[key]
+    with capture_logs() as logs:
+        host.reload(**{key: value})
+    changed = getattr(host.reloader.settings.now, key) == getattr(host.load(), key)
+    waits = host.orders.rebuild is not None
+    said = any("needs a restart" in line["event"] for line in logs)
+    assert (changed, waits, said) == {
+        Reload.AT_ONCE: (True, False, False),
+        Reload.AFTER_RUNS: (True, True, False),
+        Reload.RESTART: (False, False, True),
+    }[RELOAD[key]]
+    assert host.orders.leave.is_set() == waits
+    assert host.applied[-1] == host.reloader.settings.now
+
+
+def test_a_wrong_configuration_changes_nothing_and_is_said_once(host: Host, manager: socket.socket) -> None:
+    """One error, and the service manager hears that the reload is over."""
+    before = host.reloader.settings.now
+    with capture_logs() as logs:
+        host.reload(lease_s=-1, poll_s=7.0, cpu_slots=2)
+    assert host.reloader.settings.now is before
+    assert host.orders.rebuild is None
+    assert [line["event"] for line in logs] == ["the configuration is refused, the old one goes on"]
+    assert manager.recv(4096).startswith(b"RELOADING=1\nMONOTONIC_USEC=")
+    assert manager.recv(4096).startswith(b"READY=1\nSTATUS=configuration refused, the old one goes on: ")
+
+
+def test_a_configuration_that_does_not_fit_the_host_is_refused(host: Host) -> None:
+    """Nobody waits for runs to end and then finds that the new slots cannot be made."""
+    with capture_logs() as logs:
+        host.reload(slots=({"gpu_type": "H100", "devices": ["99"]},))
+    assert host.orders.rebuild is None
+    assert "no nvidia device '99' on this host" in logs[0]["error"]
+
+
+def test_the_service_manager_is_told_at_once_what_waits_for_runs(host: Host, manager: socket.socket) -> None:
+    """`systemctl reload` returns; the status says what is still to come."""
+    host.reload(cpu_slots=2, docker_host="unix:///elsewhere")
+    begun, ended = manager.recv(4096).decode(), manager.recv(4096).decode()
+    assert re.fullmatch(r"RELOADING=1\nMONOTONIC_USEC=\d+", begun)
+    assert ended == "READY=1\nSTATUS=configuration reloaded; docker_host, slots after the current runs"
+    assert host.orders.rebuild == "docker_host, slots"
+
+
+def test_a_daemon_that_is_not_up_yet_is_not_reported_as_up(tmp_path: Path, manager: socket.socket) -> None:
+    """READY=1 would end systemd's waiting for the start."""
+    readiness = Readiness(str(manager.getsockname()))
+    readiness.reloading()
+    readiness.reloaded("configuration reloaded")
+    readiness.not_ready("the database", reason="away")
+    assert manager.recv(4096) == b"STATUS=not ready: waiting for the database: away"
+
+
+def test_the_log_shows_what_changed_and_no_password(host: Host) -> None:
+    """Old and new values, of what changed only."""
+    with capture_logs() as logs:
+        host.reload(lease_s=60.0, database_url="postgresql://runner:hunter3@127.0.0.1:1/none")
+    (line,) = logs
+    assert line["changed"] == {
+        "lease_s": "25.0 -> 60.0",
+        "database_url": "postgresql://runner:***@127.0.0.1:1/none -> postgresql://runner:***@127.0.0.1:1/none",
+    }
+    assert line["waits_for_runs"] == ["database_url"]
+
+
+def test_a_second_reload_counts_instead_of_the_first(host: Host) -> None:
+    """Another change is waited for, or none if the first is taken back; what counts at once stays."""
+    host.reload(cpu_slots=2)
+    host.reload(docker_host="unix:///elsewhere")
+    assert host.orders.rebuild == "docker_host, slots"
+    host.reload(cpu_slots=1, docker_host=None, poll_s=1.0)
+    assert not host.orders.leave.is_set()
+    assert host.reloader.settings.now.poll_s == 1.0
+
+
+def test_the_next_daemon_is_built_from_what_was_asked_last(host: Host) -> None:
+    """And for that one there is nothing to wait for any more."""
+    host.reload(cpu_slots=2)
+    blueprint = host.reloader.begin()
+    assert len(blueprint.slots) == 2
+    assert host.orders.rebuild is None
+    host.reload()
+    assert host.orders.rebuild is None
+
+
+def test_changed_files_of_gpu_types_need_new_parts(host: Host) -> None:
+    """The key is the same, what it leads to is not."""
+    directory = host.values["gpus_dir"]
+    directory.mkdir()
+    (directory / "x.toml").write_text('name = "X"\nvendor = "none"\ndetect = false\n', encoding="ascii")
+    host.reload()
+    assert host.orders.rebuild == "GPU types"
+
+
+def test_a_reload_does_not_take_back_a_stop() -> None:
+    """Whoever leaves goes on leaving."""
+    orders = Orders()
+    orders.ask_stop()
+    orders.ask_rebuild(None)
+    assert orders.leave.is_set()

@@ -1,0 +1,135 @@
+"""When a host asks to keep devices free, and what it does with the answer."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from runner.config import Config, Settings
+from runner.daemon.offers import Capacity
+from runner.daemon.reservations import Reservations
+from runner.store import Store
+from tests.unit.daemon.hosts import REGISTRY, workers
+
+
+class FakeStore:
+    """A database that answers as the test says."""
+
+    def __init__(self) -> None:
+        self.answer: str | None = None
+        self.asked: list[dict[str, Any]] = []
+
+    def reserve(self, **parameters: Any) -> str | None:  # noqa: ANN401 - as they come
+        """Remember and answer."""
+        self.asked.append(parameters)
+        return self.answer
+
+
+class Scene:
+    """A host, its reservations, and a clock."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.host = workers()
+        self.capacity = Capacity(tuple(self.host.values()), REGISTRY)
+        self.settings = Settings(Config(host_name="h", reserve_after_s=7.0, poll_s=2.0, lease_s=30.0))
+        self.reservations = Reservations(self.capacity, self.settings, clock=lambda: self.now_s)
+        self.database = FakeStore()
+        self.store = cast("Store", self.database)
+
+    def renew(self, after_s: float = 0.0) -> set[str]:
+        """As before a claim; what is free then."""
+        self.now_s += after_s
+        self.reservations.renew(self.store)
+        return {worker.slot.name for worker in self.capacity.free()}
+
+    def busy(self, *names: str) -> None:
+        """Let these work and no others."""
+        for name, worker in self.host.items():
+            worker.busy = name in names
+
+
+def test_a_host_where_nothing_is_blocked_never_asks() -> None:
+    """Neither an idle one, nor one whose big slot works."""
+    scene = Scene()
+    scene.renew()
+    scene.busy("four")
+    scene.renew(after_s=60.0)
+    assert scene.database.asked == []
+
+
+def test_a_host_where_something_is_blocked_asks_at_most_once_per_poll() -> None:
+    """For the types that are blocked, beside those that run on their devices."""
+    scene = Scene()
+    scene.busy("one0")
+    free = scene.renew()
+    scene.renew(after_s=1.0)
+    (asked,) = scene.database.asked
+    assert asked == {
+        "host": "h",
+        "gpu_types": ["Four", "Quad"],
+        "smaller": ["One", "Single", "Two"],
+        "waited_s": 7.0,
+        "hold_s": 30.0,
+    }
+    assert free == {"right", "one1", "one2", "one3", "cpu"}, "nothing is due: nothing idles"
+    scene.renew(after_s=1.1)
+    assert len(scene.database.asked) == 2
+
+
+def test_a_reservation_frees_one_slot_and_is_renewed_until_its_job_has_come() -> None:
+    """While it stands the small slots get nothing; when the job runs, they are what they are beside it."""
+    scene = Scene()
+    scene.busy("one0", "one2")
+    scene.database.answer = "Quad"
+    assert scene.renew() == {"cpu"}
+    scene.busy("one2")
+    assert scene.renew(after_s=2.5) == {"cpu"}
+    scene.busy()
+    assert scene.renew(after_s=2.5) == {"four", "cpu"}
+    assert len(scene.database.asked) == 3, "renewed although nothing is blocked any more"
+    scene.host["four"].busy = True
+    assert scene.renew(after_s=2.5) == {"cpu"}
+    assert len(scene.database.asked) == 3
+    scene.busy()
+    assert scene.renew() == set(scene.host)
+
+
+def test_a_reservation_that_is_gone_frees_the_small_slots() -> None:
+    """Another host ran the job, or it was cancelled: found out at the next poll, or by a claim that brings nothing."""
+    scene = Scene()
+    scene.busy("one0")
+    scene.database.answer = "Four"
+    assert scene.renew() == {"cpu"}
+    scene.database.answer = None
+    assert not scene.reservations.ended(cast("Store", _Standing()))
+    assert scene.reservations.ended(scene.store)
+    assert scene.renew() == {"right", "one1", "one2", "one3", "cpu"}
+    assert not scene.reservations.ended(scene.store), "there is none to end"
+
+
+def test_a_daemon_that_claims_nothing_keeps_nothing_free() -> None:
+    """Draining, or waiting for new parts."""
+    scene = Scene()
+    scene.busy("one0")
+    scene.database.answer = "Four"
+    assert scene.renew() == {"cpu"}
+    scene.reservations.forget()
+    assert {worker.slot.name for worker in scene.capacity.free()} == {"right", "one1", "one2", "one3", "cpu"}
+
+
+def test_a_reload_changes_when_a_job_is_due() -> None:
+    """`reserve_after_s` counts for the next question."""
+    scene = Scene()
+    scene.busy("one0")
+    scene.settings.replace(Config(host_name="h", reserve_after_s=0.0))
+    scene.renew()
+    assert scene.database.asked[0]["waited_s"] == 0.0
+
+
+class _Standing(FakeStore):
+    """A database in which the reservation stands."""
+
+    def reserve(self, **parameters: Any) -> str | None:  # noqa: ANN401 - as they come
+        """Yes."""
+        super().reserve(**parameters)
+        return "Four"

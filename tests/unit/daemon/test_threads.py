@@ -1,0 +1,34 @@
+"""Threads that are kept alive and ended together."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from structlog.testing import capture_logs
+
+from runner import backoff
+from runner.daemon.threads import Threads
+
+
+def test_a_body_that_breaks_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a pause, and the log says which; one that ends by itself has ended."""
+    monkeypatch.setattr(backoff, "MIN_S", 0.0)
+    monkeypatch.setattr(backoff.Backoff, "next_s", lambda _self: 0.0)
+    threads = Threads()
+    lives: list[int] = []
+    over = threading.Event()
+
+    def body(_halt: threading.Event) -> None:
+        lives.append(1)
+        if len(lives) < 3:
+            raise ZeroDivisionError("a bug")
+        over.set()
+
+    with capture_logs() as logs:
+        threads.spawn("x", body)
+        assert over.wait(30)
+        threads.halt.set()
+        threads.join(30)
+    assert len(lives) == 3
+    assert [line["thread"] for line in logs] == ["x", "x"]
