@@ -219,7 +219,7 @@ class Rig:
             extra=None,
         )
 
-    def submit(self, *, gpu_type: str = "CPU", code: bytes = b"pass") -> int:
+    def submit(self, *, gpu_type: str = "CPU", code: bytes = b"pass", priority: int = 0) -> int:
         """Queue one job of mode test; its submission's id."""
         return self.store.submit(
             leaderboard="b",
@@ -229,6 +229,7 @@ class Rig:
             mode="test",
             gpu_types=[gpu_type],
             user_name=None,
+            priority=priority,
         )
 
     def view(self, submission_id: int) -> SubmissionView:
