@@ -183,10 +183,12 @@ class LeaseKeeper:
             # A job that ended while the statement ran is no longer held, and "not ours" is then no news.
             if lease is None or lease not in self.held():
                 continue
+            if lease.deadline_s is None:
+                # Nothing is left to stop, and the job may have ended by what was found: committing it tells.
+                continue
             if not state.ours:
                 if lease.stop(StopReason.LOST):
-                    what = "the run is stopped" if lease.deadline_s is not None else "its result came too late"
-                    _log.warning(f"lease lost: {what}", job=state.job_id, attempt=state.attempt)
+                    _log.warning("lease lost: the run is stopped", job=state.job_id, attempt=state.attempt)
             elif state.cancel_requested and lease.stop(StopReason.CANCELLED):
                 _log.info("job was asked to stop", job=state.job_id, attempt=state.attempt)
 

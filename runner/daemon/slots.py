@@ -119,7 +119,6 @@ class SlotWorker:
                         self._work(lease, store)
                 finally:
                     self._unsettled = None
-                    # Nothing, if the delivery holds it now.
                     self._keeper.drop(lease)
                     self._busy.clear()
                     self._on_free()
@@ -136,8 +135,9 @@ class SlotWorker:
         _log.info(settlement.what, run_s=round(time.monotonic() - started_s, 3))
         if settlement.write is None:
             return
-        if settlement.result is not None:
-            self._unsettled = (job, settlement.result)
+        self._unsettled = None if settlement.result is None else (job, settlement.result)
+        # From here on nothing can be stopped: the lease is only renewed, however long the database is away.
+        over = self._keeper.hold(job, running=False)
         try:
             self._settle(job, store, settlement)
         except InfrastructureError as error:
@@ -148,6 +148,9 @@ class SlotWorker:
             _log.exception("job could not be settled")
             self._unsettled = None
             self._fail_after(store, job, error)
+        finally:
+            # Nothing, if the delivery holds it now.
+            self._keeper.drop(over)
 
     def _evaluate(self, lease: Lease) -> _Settlement:
         job = lease.job

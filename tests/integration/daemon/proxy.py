@@ -1,4 +1,4 @@
-"""A door before PostgreSQL that a test can shut: connections are refused and those that exist break."""
+"""A door before PostgreSQL that a test can shut, or behind which nobody answers; it counts who knocks."""
 
 from __future__ import annotations
 
@@ -26,8 +26,11 @@ class Proxy:
         self._listener: socket.socket | None = None
         self._sockets: list[socket.socket] = []
         self._lock = threading.Lock()
+        self._hangs_up = False
         #: Connections that were let through.
         self.accepted = 0
+        #: Attempts to connect that were answered by hanging up.
+        self.knocks = 0
 
     def open(self) -> None:
         """Let connections through from now on."""
@@ -36,6 +39,15 @@ class Proxy:
         listener.listen()
         self._listener = listener
         threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
+
+    def hang_up(self) -> None:
+        """Break every connection, and each new one at once, until `answer`."""
+        self._hangs_up = True
+        self._break()
+
+    def answer(self) -> None:
+        """Let connections through again after `hang_up`."""
+        self._hangs_up = False
 
     def shut(self) -> None:
         """Break every connection and refuse new ones."""
@@ -46,16 +58,19 @@ class Proxy:
             self._listener.close()
             self._listener = None
             self._path.unlink()
-        with self._lock:
-            for end in self._sockets:
-                with suppress(OSError):
-                    end.shutdown(socket.SHUT_RDWR)
-            self._sockets.clear()
+        self._break()
 
     def close(self) -> None:
         """Shut for good."""
         self.shut()
         rmtree(self._directory)
+
+    def _break(self) -> None:
+        with self._lock:
+            for end in self._sockets:
+                with suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+            self._sockets.clear()
 
     def _accept(self, listener: socket.socket) -> None:
         while True:
@@ -63,6 +78,10 @@ class Proxy:
                 client, _ = listener.accept()
             except OSError:
                 return
+            if self._hangs_up:
+                self.knocks += 1
+                client.close()
+                continue
             server = self._connect()
             with self._lock:
                 self.accepted += 1

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Sequence
 
+import pytest
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from runner.model import JobState, Verdict
+from runner.model import Job, JobResult, JobState, Progress, Slot, Verdict
 from runner.store import migrate
 from tests.integration.daemon.proxy import Proxy
 from tests.integration.daemon.rig import PATIENCE_S, Gate, Rig
+
+CONNECTED = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = %(name)s"
 
 
 def said(logs: Sequence[EventDict], text: str) -> int:
@@ -102,21 +107,83 @@ def test_a_result_waits_for_a_database_that_is_away(
     with capture_logs() as logs:
         rig.start()
         assert gate.begun.wait(PATIENCE_S)
+        rig.wait_for(lambda: rig.sql(CONNECTED, name="daemon heartbeat"), "the run is kept alive")
         proxy.shut()
         gate.go.set()
-        rig.wait_for(lambda: said(logs, "database away: the result waits in memory"), "the commit failed")
+        rig.wait_for(lambda: said(logs, "database away: the result waits in the spool"), "the commit failed")
         rig.wait_for(lambda: said(logs, "heartbeat fails"), "the heartbeat failed")
         rig.wait_for(lambda: rig.waiting_for == "the database", "the loop noticed")
         late = "SELECT state = 'running' AND lease_expires_at < now() AS late FROM runner.job"
         rig.wait_for(lambda: rig.sql(late)[0]["late"], "the lease expired")
+        assert rig.spool.count == 1
         proxy.open()
         (view,) = rig.wait_done(submission)
         rig.wait_for(lambda: said(logs, "heartbeat works again"), "the heartbeat is back")
         rig.wait_for(lambda: said(logs, "listening for new jobs again"), "the listener is back")
         rig.wait_for(lambda: rig.waiting_for is None, "the loop is back")
     assert (view.jobs[0].verdict, view.jobs[0].attempt, len(view.jobs[0].runs)) == (Verdict.ACCEPTED, 1, 1)
-    for once in ("database away", "database back", "heartbeat fails", "not listening", "waiting for the database"):
+    assert len(rig.evaluator.seen) == 1
+    for once in (
+        "database away",
+        "results wait in the spool",
+        "the spool is delivered",
+        "heartbeat fails",
+        "not listening",
+        "waiting for the database",
+    ):
         assert said(logs, once) == 1, once
+
+
+def test_a_dead_database_is_asked_once_a_second_and_mentioned_a_few_times(
+    make_rig: Callable[..., Rig], database_url: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All threads of a busy daemon together, counted at the door; ten log lines say it all, however long it lasts."""
+    # As often as it ever tries, so that the test need not last a minute.
+    monkeypatch.setattr("runner.store.pacer.CAP_S", 1.0)
+    rig = make_rig(database_url, proxy.url, heartbeat_s=0.5)
+    rig.slots = tuple(Slot(name=f"cpu{number}", gpu_type="CPU", devices=(), cpus=(number,)) for number in range(6))
+    rig.board()
+    proxy.open()
+    first, second = Gate(), Gate()
+
+    def script(job: Job, cancel: threading.Event, on_progress: Callable[[Progress], None]) -> JobResult:
+        on_progress(Progress(phase="test", done=1, total=2))
+        gate = first if job.id % 2 else second
+        return gate(job, cancel, on_progress)
+
+    rig.evaluator.script = script
+    submissions = [rig.submit() for _ in rig.slots]
+    with capture_logs() as logs:
+        rig.start()
+        rig.wait_for(lambda: len(rig.evaluator.seen) == len(rig.slots), "every slot is at work")
+        rig.wait_for(lambda: rig.sql(CONNECTED, name="daemon heartbeat"), "the runs are kept alive")
+        begun, began_s = len(logs), time.monotonic()
+        proxy.hang_up()
+        first.go.set()
+        rig.wait_for(lambda: rig.spool.count == 3, "half of the results are spooled")
+        rig.wait_for(lambda: proxy.knocks >= 4, "it tries again")
+        second.go.set()
+        rig.wait_for(lambda: rig.spool.count == 6, "all results are spooled")
+        rig.wait_for(lambda: said(logs, "heartbeat fails"), "every thread has noticed")
+        rig.wait_for(lambda: said(logs, "not listening"), "every thread has noticed")
+        rig.wait_for(lambda: said(logs, "results wait in the spool"), "every thread has noticed")
+        rig.wait_for(lambda: rig.waiting_for == "the database", "every thread has noticed")
+        quiet = len(logs)
+        knocks = proxy.knocks
+        rig.wait_for(lambda: proxy.knocks >= knocks + 2, "it goes on trying")
+        assert proxy.knocks <= time.monotonic() - began_s + 1
+        assert [line["event"] for line in logs[quiet:] if line["log_level"] != "debug"] == []
+        # What a job says of its own end is no line about the database.
+        about_jobs = ("job evaluated", "database away: the result waits in the spool")
+        about_the_database = [
+            line["event"]
+            for line in logs[begun:]
+            if line["log_level"] != "debug" and not line["event"].startswith(about_jobs)
+        ]
+        assert len(about_the_database) <= 10, about_the_database
+        proxy.answer()
+        views = rig.wait_done(*submissions)
+    assert {(view.jobs[0].verdict, view.jobs[0].attempt) for view in views} == {(Verdict.ACCEPTED, 1)}
 
 
 def test_a_cancelled_or_failed_job_waits_for_the_database_too(
@@ -139,7 +206,7 @@ def test_a_cancelled_or_failed_job_waits_for_the_database_too(
         assert gate.begun.wait(PATIENCE_S)
         proxy.shut()
         gate.go.set()
-        rig.wait_for(lambda: said(logs, "database away"), "the write failed")
+        rig.wait_for(lambda: said(logs, "database away: the job's end waits in memory"), "the write failed")
         proxy.open()
         rig.wait_for(lambda: rig.view(submission).jobs[0].failures == 1, "the failure is recorded")
     assert rig.view(submission).jobs[0].error == "unexpected OSError: the disk is full"

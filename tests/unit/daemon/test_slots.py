@@ -252,7 +252,7 @@ def test_without_room_in_the_spool_the_result_waits_in_memory(tmp_path: Path, wo
         working.give(1)
         while parts.store.calls < 10:
             assert working.worker.busy
-        assert parts.held() == {(1, True)}
+        assert parts.held() == {(1, False)}
         parts.store.away.clear()
         working.wait_free()
     assert parts.store.completed == [(1, result())]

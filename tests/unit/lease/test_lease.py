@@ -191,6 +191,18 @@ def test_a_lease_whose_run_is_over_is_renewed_and_nothing_else(run: Run) -> None
     assert keeper.held() == ()
 
 
+def test_a_lease_whose_run_is_over_cannot_be_lost(run: Run) -> None:
+    """A beat may find the job ended by the very result that is being committed: that is no news."""
+    with capture_logs() as logs:
+        keeper, heart = run(
+            lambda held: [LeaseState(job_id=key, attempt=at, ours=False, cancel_requested=True) for key, at in held]
+        )
+        lease = keeper.hold(job(), running=False)
+        heart.wait(3)
+    assert lease.reason is None
+    assert logs == []
+
+
 def test_a_process_that_stood_still_says_so_and_stops_what_it_lost(run: Run) -> None:
     """SIGSTOP, a suspended machine: the first beat afterwards finds the leases gone."""
     clock = Clock()

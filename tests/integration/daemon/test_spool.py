@@ -1,0 +1,348 @@
+"""Results that outlive an outage: kept on disk and committed once, by this process or the next."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from structlog.testing import capture_logs
+
+from runner.errors import DatabaseUnavailableError
+from runner.model import Artifact, Job, JobResult, JobState, Progress, RunRecord, Verdict
+from runner.spool import ASIDE, DROPPED
+from runner.store import Store, migrate
+from tests.chaos.server import Server
+from tests.integration.daemon.process import Process
+from tests.integration.daemon.proxy import Proxy
+from tests.integration.daemon.rig import PATIENCE_S, Gate, Rig, accepted
+
+HELD = "SELECT state = 'running' AND lease_expires_at > now() AS held FROM runner.job WHERE id = %(id)s"
+LATE = "SELECT state = 'running' AND lease_expires_at < now() AS late FROM runner.job"
+STALE = "SELECT attempt, verdict, result FROM runner.stale_result"
+
+
+@pytest.fixture
+def rig(make_rig: Callable[..., Rig], database_url: str, proxy: Proxy) -> Rig:
+    """A daemon behind an open door."""
+    made = make_rig(database_url, proxy.url)
+    made.board()
+    proxy.open()
+    return made
+
+
+def spool_one(rig: Rig, proxy: Proxy, find: Callable[[], JobResult] = accepted) -> int:
+    """Have a started daemon's run end behind a shut door; the submission whose result is spooled then."""
+    gate = Gate()
+
+    def script(job: Job, cancel: threading.Event, on_progress: Callable[[Progress], None]) -> JobResult:
+        gate(job, cancel, on_progress)
+        return find()
+
+    rig.evaluator.script = script
+    submission = rig.submit()
+    assert gate.begun.wait(PATIENCE_S)
+    proxy.shut()
+    gate.go.set()
+    rig.wait_for(lambda: rig.spool.count == 1, "the result is spooled")
+    return submission
+
+
+def raise_away() -> None:
+    """As when the database does not answer."""
+    raise DatabaseUnavailableError("not now")
+
+
+def test_everything_a_result_holds_survives_the_spool(rig: Rig, proxy: Proxy) -> None:
+    """Runs, scores, report, artifacts and the text of a submission that prints what no database takes."""
+
+    def find() -> JobResult:
+        run = RunRecord(
+            mode="test",
+            start_offset_ns=5_000,
+            end_offset_ns=1_000_005_000,
+            passed=True,
+            score_s=None,
+            compilation={"stdout": "a\x00b"},
+            meta={"stdout": "\ud800 lone", "exit_code": 0},
+            result={"check": "pass"},
+            system_info={"gpu": "none"},
+        )
+        trace = Artifact(name="trace", media_type="application/octet-stream", data=bytes(range(256)))
+        return JobResult(
+            verdict=Verdict.ACCEPTED,
+            runs=(run,),
+            error=None,
+            report={"nan": float("nan")},
+            build_ns=7_000_000,
+            eval_ns=8_000_000,
+            artifacts=(trace,),
+        )
+
+    rig.start()
+    submission = spool_one(rig, proxy, find)
+    proxy.open()
+    (view,) = rig.wait_done(submission)
+    (job,) = view.jobs
+    assert (job.build_ms, job.eval_ms, job.report) == (7, 8, {"nan": "nan"})
+    assert job.runs[0].meta == {"stdout": "\ufffd lone", "exit_code": 0}
+    assert job.runs[0].compilation == {"stdout": "a\ufffdb"}
+    assert (job.runs[0].end_time - job.runs[0].start_time).total_seconds() == 1.0
+    assert rig.store.artifact(job.artifacts[0].id).data == bytes(range(256))
+
+
+def test_a_daemon_killed_with_a_spooled_result_is_followed_by_one_that_commits_it(
+    make_rig: Callable[..., Rig], database_url: str, proxy: Proxy, tmp_path: Path
+) -> None:
+    """SIGKILL during the outage: the next process takes it over before it claims, and nobody evaluates it again."""
+    # A lease that outlasts the test: only the next process itself may take the job back.
+    settings = {"state_dir": str(tmp_path / "state"), "lease_s": 600.0}
+    rig = make_rig(database_url, **settings)
+    rig.board()
+    proxy.open()
+    process = Process(proxy.url, json.dumps(settings))
+    try:
+        spooled = rig.submit()
+        process.expect("begun")
+        proxy.shut()
+        waiting = rig.submit()
+        process.open_gate()
+        rig.wait_for(lambda: rig.spool.count == 1, "the result is spooled")
+        process.child.send_signal(signal.SIGKILL)
+        process.child.wait(PATIENCE_S)
+    finally:
+        process.close()
+    rig.start()
+    first, second = rig.wait_done(spooled, waiting)
+    assert [(view.jobs[0].verdict, view.jobs[0].attempt) for view in (first, second)] == [(Verdict.ACCEPTED, 1)] * 2
+    assert [job_id for job_id, _, _ in rig.evaluator.seen] == [second.jobs[0].id]
+    assert len(first.jobs[0].runs) == 1
+    assert rig.spool.count == 0
+
+
+def test_a_daemon_told_to_stop_during_an_outage_leaves_its_results_to_the_next(
+    make_rig: Callable[..., Rig], database_url: str, rig: Rig, proxy: Proxy
+) -> None:
+    """It does not wait for the database: a spooled result is nothing that runs."""
+    rig.start()
+    submission = spool_one(rig, proxy)
+    assert rig.stop() == 0
+    next_rig = make_rig(database_url, state_dir=rig.config.state_dir)
+    next_rig.start()
+    (view,) = next_rig.wait_done(submission)
+    assert (view.jobs[0].verdict, view.jobs[0].attempt, next_rig.evaluator.seen) == (Verdict.ACCEPTED, 1, [])
+
+
+def test_a_result_whose_commit_hangs_is_rescued_by_whoever_ends_the_daemon(
+    make_rig: Callable[..., Rig], database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody holds a lock: told to stop at once, the daemon spools what is being committed, and says it went well."""
+    monkeypatch.setattr("runner.daemon.loop.ABORT_S", 0.2)
+    monkeypatch.setattr("runner.daemon.loop.JOIN_S", 0.2)
+    rig = make_rig(database_url)
+    rig.board()
+    rig.start()
+    with psycopg.connect(database_url) as connection:
+        submission = rig.submit()
+        connection.execute(b"SELECT FROM leaderboard.submission FOR UPDATE")
+        waits = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = 'daemon slot cpu0'"
+        rig.wait_for(lambda: rig.sql(waits), "the commit hangs")
+        rig.orders.ask_abort()
+        assert rig.join() == 0
+        assert rig.spool.count == 1
+    next_rig = make_rig(database_url, state_dir=rig.config.state_dir)
+    next_rig.start()
+    next_rig.wait_for(lambda: next_rig.spool.count == 0, "delivered")
+    (view,) = next_rig.wait_done(submission)
+    assert (view.jobs[0].verdict, view.jobs[0].attempt, len(view.jobs[0].runs)) == (Verdict.ACCEPTED, 1, 1)
+    assert next_rig.evaluator.seen == []
+
+
+def test_the_lease_of_a_spooled_result_is_renewed_until_it_is_delivered(
+    make_rig: Callable[..., Rig], database_url: str, rig: Rig, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the next process too, from its start on, for as long as delivering takes."""
+    rig.start()
+    submission = spool_one(rig, proxy)
+    assert rig.stop() == 0
+    held = threading.Event()
+    complete = Store.complete
+
+    def slow(store: Store, *arguments: object) -> object:
+        if not held.is_set():
+            raise_away()
+        return complete(store, *arguments)  # type: ignore[arg-type]  # passed on as they came
+
+    monkeypatch.setattr(Store, "complete", slow)
+    next_rig = make_rig(database_url, state_dir=rig.config.state_dir, lease_s=1.0)
+    next_rig.start()
+    job = next_rig.view(submission).jobs[0].id
+    first = next_rig.sql("SELECT lease_expires_at AS t FROM runner.job")[0]["t"]
+    past = "SELECT now() > %(t)s::timestamptz + interval '1 second' AS past"
+    next_rig.wait_for(lambda: next_rig.sql(past, t=first)[0]["past"], "the lease would be over")
+    assert next_rig.sql(HELD, id=job)[0]["held"]
+    held.set()
+    (view,) = next_rig.wait_done(submission)
+    assert (view.jobs[0].attempt, next_rig.evaluator.seen) == (1, [])
+
+
+def test_a_result_of_a_job_that_another_host_took_meanwhile_is_evidence(
+    make_rig: Callable[..., Rig], database_url: str, rig: Rig, proxy: Proxy
+) -> None:
+    """The other host's verdict stands, with its runs and no others."""
+    rig.start()
+    submission = spool_one(rig, proxy)
+    rig.wait_for(lambda: rig.sql(LATE)[0]["late"], "the lease expired")
+    other = make_rig(database_url, host_name="other-host")
+    other.start()
+    (view,) = other.wait_done(submission)
+    assert (view.jobs[0].attempt, view.jobs[0].host) == (2, "other-host")
+    with capture_logs() as logs:
+        proxy.open()
+        rig.wait_for(lambda: rig.spool.count == 0, "delivered")
+    assert [line["event"] for line in logs].count("a spooled result came too late: it is evidence now") == 1
+    (evidence,) = rig.sql(STALE)
+    assert (evidence["attempt"], evidence["verdict"]) == (1, "accepted")
+    (job,) = rig.view(submission).jobs
+    assert (job.verdict, job.attempt, len(job.runs)) == (Verdict.ACCEPTED, 2, 1)
+    rig.wait_for(lambda: not rig.daemon or not rig.daemon._keeper.held(), "its lease is let go")
+
+
+def test_an_answer_that_was_lost_does_not_make_a_second_commit(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit went through and the connection broke: the same result comes again, by way of the spool."""
+    complete = Store.complete
+    answers: list[object] = []
+
+    def deaf_once(store: Store, *arguments: object) -> object:
+        answers.append(complete(store, *arguments))  # type: ignore[arg-type]  # passed on as they came
+        if len(answers) == 1:
+            raise_away()
+        return answers[-1]
+
+    monkeypatch.setattr(Store, "complete", deaf_once)
+    rig.start()
+    submission = rig.submit()
+    rig.wait_for(lambda: len(answers) == 2, "it came again")
+    (view,) = rig.wait_done(submission)
+    assert (view.jobs[0].attempt, len(view.jobs[0].runs)) == (1, 1)
+    assert rig.sql(STALE) == []
+    rig.wait_for(lambda: rig.spool.count == 0, "forgotten")
+
+
+def test_a_full_spool_leaves_the_result_in_memory(rig: Rig, proxy: Proxy) -> None:
+    """The slot waits with it, as if there were no spool, and commits it itself."""
+    rig.spool.max_bytes = 100
+    gate = rig.evaluator.script = Gate()
+    rig.start()
+    submission = rig.submit()
+    assert gate.begun.wait(PATIENCE_S)
+    with capture_logs() as logs:
+        proxy.shut()
+        gate.go.set()
+        said = "database away: the job's end waits in memory"
+        rig.wait_for(lambda: said in [line["event"] for line in logs], "it waits")
+        proxy.open()
+        (view,) = rig.wait_done(submission)
+    assert (view.jobs[0].verdict, view.jobs[0].attempt, rig.spool.size_bytes) == (Verdict.ACCEPTED, 1, 0)
+    assert [line["event"] for line in logs].count("the spool does not work") == 1
+
+
+def test_a_full_disk_costs_the_artifacts_or_nothing(rig: Rig, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ENOSPC for what is large: the result goes without its trace, and says so."""
+    write = os.write
+
+    def nearly_full(descriptor: int, data: bytes) -> int:
+        if len(data) > 100_000:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, data)
+
+    monkeypatch.setattr(os, "write", nearly_full)
+    trace = Artifact(name="trace.json.gz", media_type="application/gzip", data=b"x" * 200_000)
+
+    def find() -> JobResult:
+        plain = accepted()
+        return JobResult(**{**vars(plain), "artifacts": (trace,)})
+
+    rig.start()
+    submission = spool_one(rig, proxy, find)
+    proxy.open()
+    (view,) = rig.wait_done(submission)
+    (job,) = view.jobs
+    assert job.verdict is Verdict.ACCEPTED
+    assert job.report is not None
+    assert (job.report[DROPPED], job.artifacts) == (["trace.json.gz"], ())
+
+
+def test_a_spooled_result_that_the_database_refuses_fails_its_job_and_is_kept(
+    rig: Rig, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be refused every time: the job is queued again with the cause, the file stays for the operator."""
+    refused = threading.Event()
+    complete = Store.complete
+
+    def refuse_once(store: Store, *arguments: object) -> object:
+        if rig.spool.count and not refused.is_set():
+            refused.set()
+            raise ValueError("a value of the wrong kind")
+        return complete(store, *arguments)  # type: ignore[arg-type]  # passed on as they came
+
+    rig.start()
+    submission = spool_one(rig, proxy)
+    monkeypatch.setattr(Store, "complete", refuse_once)
+    proxy.open()
+    rig.wait_for(lambda: rig.view(submission).jobs[0].failures == 1, "the attempt failed")
+    job = rig.view(submission).jobs[0]
+    assert (job.state, job.error) == (JobState.QUEUED, "unexpected ValueError: a value of the wrong kind")
+    rig.wait_for(lambda: rig.spool.count == 0, "set aside")
+    assert len(list((rig.config.state_dir / "spool" / ASIDE).iterdir())) == 1
+    rig.sql("UPDATE runner.job SET not_before = NULL, avoid_until = NULL")
+    (view,) = rig.wait_done(submission)
+    assert (view.jobs[0].verdict, view.jobs[0].attempt) == (Verdict.ACCEPTED, 2)
+
+
+def test_a_torn_file_in_the_spool_stops_nobody(rig: Rig) -> None:
+    """The daemon starts, works, and has set it aside."""
+    spool = rig.config.state_dir / "spool"
+    spool.mkdir(mode=0o700)
+    (spool / "00000001-1-1.result").write_bytes(b"half a")
+    rig.start()
+    (view,) = rig.wait_done(rig.submit())
+    assert view.jobs[0].verdict is Verdict.ACCEPTED
+    assert [path.name for path in (spool / ASIDE).iterdir()] == ["00000001-1-1.result"]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """A server of our own, which may be stopped."""
+    with Server() as made:
+        made.start()
+        yield made
+
+
+def test_a_crash_of_the_server_itself_during_a_run_costs_nothing(make_rig: Callable[..., Rig], server: Server) -> None:
+    """An immediate stop, away for longer than the lease, recovery: one commit, one evaluation, and work goes on."""
+    migrate(server.url("postgres"))
+    rig = make_rig(server.url("postgres"))
+    rig.board()
+    gate = rig.evaluator.script = Gate()
+    rig.start()
+    submission = rig.submit()
+    assert gate.begun.wait(PATIENCE_S)
+    (job,) = rig.view(submission).jobs
+    rig.store.close()
+    server.crash()
+    gate.go.set()
+    rig.wait_for(lambda: rig.spool.count == 1, "the result is spooled")
+    threading.Event().wait(rig.config.lease_s)
+    server.start()
+    (view,) = rig.wait_done(submission)
+    assert (view.jobs[0].id, view.jobs[0].verdict, view.jobs[0].attempt) == (job.id, Verdict.ACCEPTED, 1)
+    assert (view.jobs[0].failures, len(view.jobs[0].runs), len(rig.evaluator.seen)) == (0, 1, 1)
+    assert rig.sql(STALE) == []
+    rig.wait_done(rig.submit())
