@@ -82,6 +82,7 @@ class Delivery:
         try:
             while not stop.is_set():
                 self._wake.clear()
+                self._let_go()
                 if not self._spool.pending():
                     store.close()
                     self._wake.wait(CAP_S)
@@ -157,6 +158,16 @@ class Delivery:
             self._announcer.event(events.ended(job, ended))
         self._spool.set_aside(spooled, cause)
         self._drop(job)
+
+    def _let_go(self) -> None:
+        """Give up the leases of results that are gone without having been delivered: damaged, or removed by hand."""
+        # In this order: a result is in the spool before its lease is held.
+        held = tuple(self._leases.items())
+        waiting = self.keys()
+        for key, lease in held:
+            if key not in waiting:
+                _log.warning("a spooled result is gone: its job is evaluated again", job=key[0], attempt=key[1])
+                self._drop(lease.job)
 
     def _hold(self, job: Job) -> None:
         self._leases[job.id, job.attempt] = self._keeper.hold(job, running=False)

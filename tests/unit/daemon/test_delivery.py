@@ -152,6 +152,26 @@ def test_a_result_delivered_while_it_is_accepted_leaves_no_lease_behind(
     assert (parts.spool.count, parts.held(), len(parts.store.completed)) == (0, set(), 1)
 
 
+@pytest.mark.parametrize("how", ["removed by hand", "damaged"])
+def test_the_lease_of_a_result_that_is_gone_is_let_go(parts: Parts, how: str) -> None:
+    """Its job must not look as if it ran for ever: the lease expires, and somebody evaluates it again."""
+    for job_id in (1, 2):
+        assert parts.delivery.accept(job(job_id), result(b"trace"), slot="cpu0")
+    path = parts.spool.pending()[0].path
+    if how == "damaged":
+        path.write_bytes(path.read_bytes()[:-1])
+    else:
+        path.unlink()
+    parts.store.away.set()
+    running = Running(parts)
+    try:
+        while parts.held() != {(2, False)}:
+            assert running.thread.is_alive()
+            parts.delivery.nudge()
+    finally:
+        running.end()
+
+
 class Running:
     """A delivery's thread."""
 
