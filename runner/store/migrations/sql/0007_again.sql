@@ -315,6 +315,7 @@ DECLARE
     v_obstacle text;
     v_payload text;
 BEGIN
+    PERFORM runner.check_priority(v_priority);
     SELECT array_agg(DISTINCT m.submission_id) INTO v_ids
     FROM runner.matching(rerun.submission_id, rerun.leaderboard, rerun.host, rerun.since, rerun.until, rerun.gpu_types) m
     WHERE m.obstacle IS NULL;

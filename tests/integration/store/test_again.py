@@ -1,0 +1,542 @@
+"""Evaluating again: which jobs that makes, what counts meanwhile, and who may come between."""
+
+from __future__ import annotations
+
+import json
+import threading
+from datetime import datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from runner.errors import NotFoundError, SubmissionError
+from runner.model import Job, JobState, Verdict
+from runner.store import Selection, Store
+from tests.integration.store.conftest import TASK, Bench, ranked, result, run_record
+from tests.integration.store.test_queue import words
+from tests.integration.store.test_submit import count, one, together
+
+Db = psycopg.Connection[dict[str, Any]]
+
+
+def evaluate(bench: Bench, *gpus: str, host: str = "host-a", score_s: float = 2.5e-6, passed: bool = True) -> Job:
+    """Claim the next job and complete it."""
+    job = bench.claim(*gpus, host=host)
+    outcome = (
+        ranked(job, score_s, passed=passed)
+        if job.mode == "leaderboard"
+        else result(
+            Verdict.ACCEPTED if passed else Verdict.WRONG_ANSWER,
+            run_record("test" if job.mode == "private" else job.mode, passed=passed),
+        )
+    )
+    bench.store.complete(job, outcome)
+    return job
+
+
+def ranked_submission(bench: Bench, *, host: str = "host-a", score_s: float = 2.5e-6, **changes: object) -> int:
+    """A submission that stands in the ranking."""
+    submission_id = bench.submit(**{"mode": "leaderboard", **changes})
+    evaluate(bench, host=host, score_s=score_s)
+    evaluate(bench, host=host, score_s=score_s)
+    return submission_id
+
+
+def scores(bench: Bench, board: str = "identity") -> list[tuple[str, float]]:
+    """Users and scores of a ranking."""
+    return [(line.user_id, line.score_s) for line in bench.store.ranking(board)]
+
+
+def rows_of(db: Db, job: Job) -> list[dict[str, Any]]:
+    """The rows of results that a job wrote and that count."""
+    return db.execute(
+        "SELECT r.* FROM leaderboard.runs r JOIN runner.job_run x ON x.run_id = r.id WHERE x.job_id = %s ORDER BY r.id",
+        (job.id,),
+    ).fetchall()
+
+
+def test_the_old_results_count_until_the_new_ones_are_there(bench: Bench, db: Db) -> None:
+    """Each twin replaces its own; the rows leave KernelBot's table whole, with the reason, and could be put back."""
+    bench.board()
+    submission_id = bench.submit(mode="leaderboard")
+    public = evaluate(bench, host="bad", score_s=1e-6)
+    secret = evaluate(bench, host="bad", score_s=1e-6)
+    written = rows_of(db, public)
+    assert bench.store.rerun(Selection(submission_id=submission_id), reason="mended task") == 2
+    assert words(db, submission_id) == (False, "active", "pending", None)
+    assert scores(bench) == [("u1", 1e-6)]
+    assert (count(db, "leaderboard", "runs"), count(db, "runner", "superseded_run")) == (6, 0)
+
+    again = evaluate(bench, host="good", score_s=3e-6)
+    assert not again.secret
+    assert scores(bench) == [("u1", 3e-6)]
+    assert (rows_of(db, public), len(rows_of(db, secret)), len(rows_of(db, again))) == ([], 3, 3)
+    kept = db.execute(
+        "SELECT (jsonb_populate_record(NULL::leaderboard.runs, run)).* FROM runner.superseded_run ORDER BY run_id"
+    ).fetchall()
+    assert kept == written
+    about = one(db, "SELECT DISTINCT submission_id, job_id, reason FROM runner.superseded_run")
+    assert about == {
+        "submission_id": submission_id,
+        "job_id": public.id,
+        "reason": f"replaced by job {again.id}: mended task",
+    }
+
+    evaluate(bench, host="good", score_s=9e-6)
+    assert words(db, submission_id) == (True, "active", "succeeded", None)
+    assert scores(bench) == [("u1", 3e-6)]
+    old, _, new, _ = bench.store.submission(submission_id).jobs
+    assert (old.retired_as, old.retired_reason, old.verdict) == (
+        "replaced",
+        f"replaced by job {again.id}: mended task",
+        Verdict.ACCEPTED,
+    )
+    assert (new.replaces, new.retired_as, new.host) == (old.id, None, "good")
+    kinds = [(event.kind, event.job_id) for event in bench.store.events(submission_id)]
+    assert kinds == [("rerun", 3), ("rerun", 4), ("superseded", old.id), ("superseded", secret.id)]
+    assert bench.store.events(submission_id)[0].detail == {"replaces": old.id, "reason": "mended task"}
+
+
+def test_a_rerun_evaluates_with_the_board_as_it_is_now(bench: Bench) -> None:
+    """That is what it is for when a task was mended."""
+    bench.board()
+    submission_id = ranked_submission(bench)
+    mended = {**TASK, "tests": [{"size": 5, "seed": 1}]}
+    bench.store.update_board(
+        name="identity",
+        deadline=datetime.fromisoformat("2001-01-01T00:00Z"),
+        task=mended,
+        description="",
+        gpus=["CPU"],
+        templates={},
+        extra=None,
+    )
+    assert bench.store.rerun(Selection(leaderboard="identity")) == 2, "a passed deadline is no obstacle"
+    job = bench.claim()
+    assert (job.submission_id, job.task) == (submission_id, mended)
+
+
+def test_a_rerun_twice_in_a_row_makes_the_jobs_once(bench: Bench, db: Db) -> None:
+    """What is open is skipped, and said to be if it was asked for by its number; finished, it may run once more."""
+    bench.board()
+    submission_id = ranked_submission(bench)
+    everything = Selection(leaderboard="identity")
+    assert bench.store.rerun(everything) == 2
+    assert bench.store.rerun(everything) == 0
+    (line,) = bench.store.matching(everything)
+    assert (line.obstacle, line.evaluations, line.jobs, line.counting) == ("open", 1, 2, 2)
+    with pytest.raises(SubmissionError, match=f"submission {submission_id} is not evaluated again: it waits or runs"):
+        bench.store.rerun(Selection(submission_id=submission_id))
+    evaluate(bench, score_s=4e-6)
+    evaluate(bench)
+    assert bench.store.rerun(everything) == 2
+    evaluate(bench, score_s=5e-6)
+    evaluate(bench)
+    assert scores(bench) == [("u1", 5e-6)]
+    chain = db.execute("SELECT id, replaces, retired_as FROM runner.job WHERE NOT secret ORDER BY id").fetchall()
+    assert [tuple(job.values()) for job in chain] == [(1, None, "replaced"), (3, 1, "replaced"), (5, 3, None)]
+    line = bench.store.submission(submission_id).status
+    assert (line.reruns, line.rerunning) == (2, False)
+
+
+FILTERS: list[tuple[Selection, set[str]]] = [
+    (Selection(leaderboard="one"), {"one-a", "one-b"}),
+    (Selection(host="host-b"), {"one-b", "two-b"}),
+    (Selection(leaderboard="two", host="host-b"), {"two-b"}),
+    (Selection(leaderboard="one", gpu_types=("H100",)), set()),
+    (Selection(gpu_types=("b200",)), {"three"}),
+    (Selection(gpu_types=("Blackwell", "CPU"), host="host-a"), {"one-a", "three"}),
+]
+
+
+@pytest.mark.parametrize(("selection", "expected"), FILTERS, ids=lambda value: str(value)[:60])
+def test_a_rerun_chooses_by_board_host_and_type(bench: Bench, db: Db, selection: Selection, expected: set[str]) -> None:
+    """Every filter given must hold; types may be named by an alias of a registry, in any case."""
+    bench.store.sync_gpu_types([("B200", "nvidia", ["B200_Nebius", "Blackwell"], ""), ("H100", "nvidia", [], "")])
+    bench.board("one", "CPU", "H100")
+    bench.board("two", "CPU")
+    bench.board("three", "B200_Nebius")
+    for name, host in (("one-a", "host-a"), ("one-b", "host-b"), ("two-b", "host-b")):
+        bench.submit(leaderboard=name[:3], gpu_types=["CPU"], file_name=f"{name}.py")
+        evaluate(bench, host=host)
+    bench.submit(leaderboard="three", file_name="three.py")
+    evaluate(bench, "B200_Nebius")
+    assert sum(line.jobs for line in bench.store.matching(selection)) == len(expected)
+    assert bench.store.rerun(selection) == len(expected)
+    found = db.execute(
+        "SELECT s.file_name FROM leaderboard.submission s JOIN runner.job j ON j.submission_id = s.id"
+        " WHERE j.state = 'queued'"
+    ).fetchall()
+    assert {row["file_name"].removesuffix(".py") for row in found} == expected
+
+
+def test_a_rerun_chooses_by_the_time_the_evaluation_ended(bench: Bench, db: Db) -> None:
+    """From `since` on, before `until`; of twins one in the span is enough, and both run again."""
+    bench.board()
+    submission_id = ranked_submission(bench)
+    db.execute("UPDATE runner.job SET finished_at = '2026-01-01 12:00Z' WHERE NOT secret")
+    db.execute("UPDATE runner.job SET finished_at = '2026-01-01 13:00Z' WHERE secret")
+    noon, hour = datetime.fromisoformat("2026-01-01T12:00Z"), timedelta(hours=1)
+
+    def jobs(since: datetime | None, until: datetime | None) -> int:
+        return sum(line.jobs for line in bench.store.matching(Selection(since=since, until=until)))
+
+    assert jobs(noon, None) == jobs(None, noon + hour) == jobs(noon + hour, None) == jobs(noon, noon + hour) == 2
+    assert jobs(noon + hour + timedelta(seconds=1), None) == jobs(None, noon) == 0
+    assert bench.store.rerun(Selection(since=noon + hour, until=noon + 2 * hour)) == 2
+    assert len(bench.store.submission(submission_id).jobs) == 4
+
+
+@pytest.mark.parametrize(
+    ("selection", "message"),
+    [
+        (Selection(), "no filter given"),
+        (Selection(leaderboard="nowhere"), "leaderboard 'nowhere' does not exist"),
+        (Selection(host="nobody"), "host 'nobody' is not known here"),
+        (Selection(gpu_types=("H1000",)), "GPU type 'H1000' is not known here"),
+        (
+            Selection(
+                since=datetime.fromisoformat("2026-01-02T00:00Z"), until=datetime.fromisoformat("2026-01-01T00:00Z")
+            ),
+            "is empty",
+        ),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_a_selection_that_cannot_be_meant_is_refused(bench: Bench, selection: Selection, message: str) -> None:
+    """Nothing at all, unknown names and empty spans are errors, not zero matches; looking first says so as well."""
+    for act in (
+        lambda: bench.store.matching(selection),
+        lambda: bench.store.rerun(selection),
+        lambda: bench.store.invalidate(selection, reason="x"),
+    ):
+        with pytest.raises(SubmissionError, match=message):
+            act()
+
+
+def test_unknown_submissions_and_priorities_are_refused(bench: Bench) -> None:
+    """By its number a submission must exist; the priority has the bounds of every other."""
+    bench.board()
+    with pytest.raises(NotFoundError, match="submission 4711 does not exist"):
+        bench.store.rerun(Selection(submission_id=4711))
+    submission_id = ranked_submission(bench)
+    with pytest.raises(SubmissionError, match="priority"):
+        bench.store.rerun(Selection(submission_id=submission_id), priority=5000)
+
+
+def test_what_a_user_took_back_is_evaluated_again_by_its_number_only(bench: Bench, db: Db) -> None:
+    """A filter passes over cancelled submissions; cancelled before anything ran, the rerun's result is the first."""
+    bench.board()
+    submission_id = bench.submit(mode="leaderboard")
+    bench.store.cancel(submission_id)
+    assert bench.store.rerun(Selection(leaderboard="identity")) == 0
+    assert [line.obstacle for line in bench.store.matching(Selection(leaderboard="identity"))] == ["cancelled"]
+    assert bench.store.rerun(Selection(submission_id=submission_id)) == 2
+    evaluate(bench)
+    evaluate(bench)
+    assert words(db, submission_id) == (True, "active", "succeeded", None)
+    assert bench.store.submission(submission_id).state is JobState.DONE
+
+
+def test_a_type_that_the_board_no_longer_offers_is_not_evaluated_again(bench: Bench, db: Db) -> None:
+    """Such a job might wait for ever, and its submission with it; the other types of the submission run."""
+    bench.board("identity", "A100", "H100")
+    submission_id = bench.submit(gpu_types=["A100", "H100"])
+    evaluate(bench, "A100")
+    evaluate(bench, "H100")
+    db.execute("DELETE FROM leaderboard.gpu_type WHERE gpu_type = 'A100'")
+    lines = bench.store.matching(Selection(leaderboard="identity"))
+    assert [(line.gpu_type, line.obstacle) for line in lines] == [("A100", "not offered"), ("H100", None)]
+    assert bench.store.rerun(Selection(leaderboard="identity")) == 1
+    evaluate(bench, "H100")
+    with pytest.raises(SubmissionError, match="no longer offers"):
+        bench.store.rerun(Selection(submission_id=submission_id, gpu_types=("A100",)))
+    assert words(db, submission_id)[2] == "succeeded"
+
+
+@pytest.mark.parametrize("mark", ["submission", "job status"])
+def test_what_somebody_else_marked_hacked_stays_hacked(bench: Bench, db: Db, mark: str) -> None:
+    """KernelBot's guard and administrators mark submissions; what they marked is not evaluated again."""
+    bench.board()
+    submission_id = ranked_submission(bench)
+    if mark == "submission":
+        db.execute("UPDATE leaderboard.submission SET status = 'hacked'")
+    else:
+        db.execute("UPDATE leaderboard.submission_job_status SET status = 'hacked'")
+    assert bench.store.rerun(Selection(leaderboard="identity")) == 0
+    with pytest.raises(SubmissionError, match="somebody marked it hacked"):
+        bench.store.rerun(Selection(submission_id=submission_id))
+    assert scores(bench) == []
+    assert bench.store.submission(submission_id).score_s is None
+
+
+def test_somebody_elses_mark_outlives_a_rerun_that_was_on_its_way(bench: Bench, db: Db) -> None:
+    """Marked while the rerun ran, it stays marked whatever is found; only our own mark goes with our verdict."""
+    bench.board()
+    submission_id = ranked_submission(bench)
+    bench.store.rerun(Selection(submission_id=submission_id))
+    db.execute("UPDATE leaderboard.submission SET status = 'hacked'")
+    evaluate(bench)
+    evaluate(bench)
+    assert words(db, submission_id)[:2] == (True, "hacked")
+    assert scores(bench) == []
+    bench.store.complete(bench_claim_of(bench, "cheat"), result(Verdict.REJECTED, run_record(passed=False)))
+    cheat = one(db, "SELECT max(id) AS id FROM leaderboard.submission")["id"]
+    assert words(db, cheat)[:3] == (True, "hacked", "hacked")
+    bench.store.rerun(Selection(submission_id=cheat))
+    evaluate(bench)
+    assert words(db, cheat)[:3] == (True, "active", "succeeded"), "our own mark goes with our verdict"
+
+
+def bench_claim_of(bench: Bench, user_id: str) -> Job:
+    """The job of a new submission of this user."""
+    bench.submit(user_id=user_id)
+    return bench.claim()
+
+
+def test_a_finished_submission_stays_closed_to_its_author_while_it_is_evaluated_again(bench: Bench) -> None:
+    """KernelBot's rule is that nothing is added to a finished submission; an operator's rerun opens no door."""
+    bench.board("identity", "A100", "H100")
+    submission_id = bench.submit(gpu_types=["A100"])
+    evaluate(bench, "A100")
+    bench.store.rerun(Selection(submission_id=submission_id))
+    with pytest.raises(SubmissionError, match="is finished"):
+        bench.store.enqueue(submission_id, mode="test", gpu_types=["H100"])
+
+
+def test_an_open_submission_may_have_a_finished_type_evaluated_again(bench: Bench, db: Db) -> None:
+    """One type is over and goes again, the other still waits: the submission ends when both have ended."""
+    bench.board("identity", "A100", "H100")
+    submission_id = bench.submit(mode="leaderboard", gpu_types=["A100", "H100"])
+    evaluate(bench, "A100")
+    evaluate(bench, "A100", passed=False)
+    assert bench.store.rerun(Selection(submission_id=submission_id)) == 2
+    evaluate(bench, "A100")
+    evaluate(bench, "A100")
+    assert words(db, submission_id)[0] is False
+    evaluate(bench, "H100")
+    evaluate(bench, "H100")
+    assert words(db, submission_id) == (True, "active", "succeeded", None)
+
+
+def test_a_cancelled_rerun_restores_what_was(bench: Bench, db: Db) -> None:
+    """By the author too; whether the job waited or ran, the old status, verdict and score are back."""
+    bench.board()
+    good, bad = ranked_submission(bench), bench.submit(user_id="u2", mode="leaderboard")
+    evaluate(bench)
+    evaluate(bench, passed=False)
+    before = [(words(db, submission_id), bench.store.submission(submission_id).status) for submission_id in (good, bad)]
+    assert bench.store.rerun(Selection(leaderboard="identity")) == 4
+    running = bench.claim()
+    assert running.submission_id == good
+    assert bench.store.cancel(good, "u1") == bench.store.cancel(bad) == 2
+    assert words(db, bad) == before[1][0]
+    assert words(db, good)[0] is False
+    bench.store.cancelled(running)
+    for submission_id, (said, line) in zip((good, bad), before, strict=True):
+        assert words(db, submission_id) == said
+        now = bench.store.submission(submission_id).status
+        assert (now.state, now.verdict, now.score_s, now.error) == (line.state, line.verdict, line.score_s, line.error)
+        assert (now.started_at, now.finished_at, now.reruns) == (line.started_at, line.finished_at, 1)
+
+
+@pytest.mark.parametrize("end", ["fail", "reclaim"])
+def test_a_rerun_that_our_side_spoils_leaves_the_old_result(bench: Bench, db: Db, end: str) -> None:
+    """After the last attempt the job is over as internal_error and retired; the old one stands and can run again."""
+    bench.board()
+    submission_id = bench.submit()
+    evaluate(bench, passed=False)
+    bench.store.rerun(Selection(submission_id=submission_id))
+    for _ in range(10):
+        db.execute("UPDATE runner.job SET not_before = NULL, avoid_until = NULL")
+        claimed = bench.store.claim(host="host-b", slots={"CPU": 1}, lease_s=-1 if end == "reclaim" else 60).jobs
+        if not claimed:
+            break
+        if end == "fail":
+            bench.store.fail(claimed[0], error="the engine went away", report=None, slot="cpu0")
+        else:
+            bench.store.reclaim()
+    view = bench.store.submission(submission_id)
+    assert [(job.verdict, job.retired_as) for job in view.jobs] == [
+        (Verdict.WRONG_ANSWER, None),
+        (Verdict.INTERNAL_ERROR, "dropped"),
+    ]
+    assert view.jobs[1].retired_reason == "ended without a result, so the earlier result stands"
+    assert (view.state, view.verdict) == (JobState.DONE, Verdict.WRONG_ANSWER)
+    assert words(db, submission_id) == (True, "active", "succeeded", None)
+    assert bench.store.rerun(Selection(host="host-a")) == 1, "the job that stands is what is looked for"
+    evaluate(bench)
+    assert bench.store.submission(submission_id).verdict is Verdict.ACCEPTED
+
+
+@pytest.mark.parametrize("mode", ["test", "benchmark", "private", "profile"])
+def test_unranked_submissions_can_be_evaluated_again(bench: Bench, db: Db, mode: str) -> None:
+    """One job each, with KernelBot's word for what it found."""
+    bench.board()
+    submission_id = bench.submit(mode=mode)
+    bench.store.complete(bench.claim(), result(Verdict.COMPILE_ERROR))
+    assert words(db, submission_id)[2] == "failed"
+    assert bench.store.rerun(Selection(submission_id=submission_id)) == 1
+    job = evaluate(bench)
+    assert (job.mode, job.secret) == (mode, mode == "private")
+    assert words(db, submission_id) == (True, "active", "succeeded", None)
+
+
+def test_reruns_let_new_submissions_pass_and_take_turns_among_users(bench: Bench) -> None:
+    """By default they are a class of lower priority, in which every user's first goes before anybody's second."""
+    bench.board()
+    for user in ("ann", "ann", "ann", "bob"):
+        bench.submit(user_id=user, file_name=f"{user}.py")
+    for _ in range(4):
+        evaluate(bench)
+    assert bench.store.rerun(Selection(leaderboard="identity")) == 4
+    new = bench.submit(user_id="eve")
+    first = bench.claim()
+    assert first.submission_id == new
+    assert [bench.claim().user_id for _ in range(4)] == ["ann", "bob", "ann", "ann"]
+    bench.submit(user_id="ann")
+    assert bench.claim().user_id == "ann", "the turns of reruns are not taken from the user's own submissions"
+
+
+def test_twins_that_are_evaluated_again_share_a_turn(bench: Bench, db: Db) -> None:
+    """As when they were submitted; another user's rerun is not delayed by the second twin."""
+    bench.board("identity", "A100", "H100")
+    bench.submit(mode="leaderboard", gpu_types=["H100", "A100"])
+    for gpu in ("A100", "A100", "H100", "H100"):
+        evaluate(bench, gpu)
+    bench.store.rerun(Selection(leaderboard="identity"), priority=3)
+    turns = db.execute("SELECT DISTINCT gpu_type, turn, priority FROM runner.job WHERE state = 'queued'").fetchall()
+    assert sorted(tuple(turn.values()) for turn in turns) == [("A100", 0, 3), ("H100", 0, 3)]
+
+
+def test_a_rerun_of_thousands_is_one_call_with_one_wake_up(bench: Bench, db: Db) -> None:
+    """Two thousand evaluations on two types become twice as many jobs; daemons are woken once, with both types."""
+    bench.board("identity", "A100", "H100")
+    first = bench.submit(mode="leaderboard", gpu_types=["A100", "H100"])
+    bench.store.cancel(first)
+    # Numbers so long that a thousand of them fit into no notification.
+    db.execute("SELECT setval('leaderboard.submission_id_seq', 10000000)")
+    db.execute(
+        "INSERT INTO leaderboard.submission (leaderboard_id, file_name, user_id, code_id, submission_time, done)"
+        " SELECT leaderboard_id, file_name, user_id, code_id, now(), true FROM leaderboard.submission,"
+        " generate_series(1, 1000)"
+    )
+    db.execute(
+        "INSERT INTO runner.job (submission_id, user_id, gpu_type, mode, secret, state, verdict, attempt, finished_at,"
+        " host) SELECT s.id, s.user_id, g, 'leaderboard', x, 'done', 'accepted', 1, now(), 'bad'"
+        " FROM leaderboard.submission s, unnest(ARRAY['A100', 'H100']) g, unnest(ARRAY[false, true]) x WHERE s.id > %s",
+        (first,),
+    )
+    db.execute("ANALYZE")
+    db.execute("LISTEN runner_queue")
+    assert bench.store.rerun(Selection(host="bad"), reason="a broken fan") == 4000
+    woken = list(db.notifies(timeout=0.5))
+    assert [sorted(note.payload.split(",")) for note in woken] == [["A100", "H100"]]
+    turns = one(
+        db,
+        "SELECT count(DISTINCT turn) AS turns, max(turn) - min(turn) AS span FROM runner.job"
+        " WHERE state = 'queued' AND gpu_type = 'H100'",
+    )
+    assert (turns["turns"], turns["span"]) == (1000, 999), "one user's evaluations have one turn each"
+    assert count(db, "runner", "event") == 4000
+    db.execute("UNLISTEN runner_queue; LISTEN runner_events")
+    assert bench.store.invalidate(Selection(host="bad"), reason="a broken fan") == 4000
+    assert [json.loads(note.payload) for note in list(db.notifies(timeout=0.5))] == [
+        {"event": "invalidated", "submissions": None}
+    ], "too many to name in one notification"
+
+
+def test_what_is_rerun_on_a_board_that_is_deleted_goes_with_it(bench: Bench, db: Db) -> None:
+    """Nothing is left behind, and a result that comes too late finds nothing to write to."""
+    bench.board()
+    submission_id = ranked_submission(bench)
+    bench.store.rerun(Selection(submission_id=submission_id))
+    evaluate(bench)
+    assert count(db, "runner", "superseded_run") == 3
+    bench.store.delete_board("identity", force=True)
+    for table in ("job", "job_run", "superseded_run", "event"):
+        assert count(db, "runner", table) == 0, table
+
+
+def test_reruns_that_are_asked_for_at_once_make_the_jobs_once(bench: Bench, db: Db) -> None:
+    """Six callers, one board of twelve submissions: twenty-four jobs in all."""
+    bench.board()
+    for number in range(12):
+        ranked_submission(bench, user_id=f"u{number}")
+    made = together(6, bench, lambda store, _: store.rerun(Selection(leaderboard="identity")))
+    assert max(made, key=str) == 24, made
+    assert sum(number for number in made if isinstance(number, int)) == 24
+    assert one(db, "SELECT count(*) FROM runner.job WHERE state = 'queued'")["count"] == 24
+
+
+class Turmoil:
+    """Daemons and operators on the same submissions at the same time, until the operators have done their rounds."""
+
+    ROUNDS = 40
+    DAEMONS = 4
+    EVERYTHING = Selection(leaderboard="identity")
+
+    def __init__(self, submissions: list[int]) -> None:
+        self.submissions = submissions
+        self.over = threading.Event()
+
+    def act(self, store: Store, number: int) -> int:
+        """One thread's part; returns how much it did."""
+        if number < self.DAEMONS:
+            return self._serve(store, f"host-{number}")
+        try:
+            return self._operate(store)
+        finally:
+            self.over.set()
+
+    def _serve(self, store: Store, host: str) -> int:
+        ended = 0
+        while True:
+            claimed = store.claim(host=host, slots={"CPU": 1}, lease_s=60).jobs
+            if not claimed and self.over.wait(0.001):
+                return ended
+            for job in claimed:
+                spoilt = job.id % 7 == 0
+                store.complete(job, result(Verdict.INTERNAL_ERROR) if spoilt else ranked(job, passed=job.id % 5 > 0))
+                ended += 1
+
+    def _operate(self, store: Store) -> int:
+        for turn in range(self.ROUNDS):
+            store.rerun(self.EVERYTHING)
+            if turn % 3 == 1:
+                store.invalidate(self.EVERYTHING, reason="once more")
+            if turn % 4 == 2:
+                store.cancel(self.submissions[turn % len(self.submissions)])
+        return self.ROUNDS
+
+
+#: Submissions of which something is not as it must be once everything is over.
+WRONG = """
+SELECT s.id, 'not done' FROM leaderboard.submission s WHERE NOT s.done
+UNION SELECT j.submission_id, 'open' FROM runner.job j WHERE j.state IN ('queued', 'running')
+UNION SELECT r.submission_id, 'counts, though retired' FROM leaderboard.runs r
+JOIN runner.job_run x ON x.run_id = r.id JOIN runner.job j ON j.id = x.job_id WHERE j.retired_at IS NOT NULL
+UNION SELECT r.submission_id, 'of nobody' FROM leaderboard.runs r WHERE r.id NOT IN (SELECT run_id FROM runner.job_run)
+UNION SELECT j.submission_id, 'not one word per twin' FROM runner.job j
+WHERE j.retired_at IS NULL OR j.retired_as = 'invalidated' GROUP BY j.submission_id, j.secret HAVING count(*) <> 1
+UNION SELECT j.submission_id, 'not kept' FROM runner.job j
+WHERE j.retired_at IS NOT NULL AND j.verdict IN ('accepted', 'wrong_answer')
+  AND NOT EXISTS (SELECT FROM runner.superseded_run r WHERE r.job_id = j.id)
+"""
+
+
+def test_whoever_comes_at_the_same_moment_the_books_are_right(bench: Bench, db: Db) -> None:
+    """Twins of reruns end, operators rerun and invalidate, users cancel, all at once, until everything is over."""
+    bench.board()
+    submissions = [ranked_submission(bench, user_id=f"u{number}", score_s=1e-6) for number in range(12)]
+    turmoil = Turmoil(submissions)
+    bench.store.rerun(turmoil.EVERYTHING)
+    outcomes = together(turmoil.DAEMONS + 1, bench, turmoil.act)
+    assert all(isinstance(outcome, int) and outcome > 0 for outcome in outcomes), outcomes
+    while claimed := bench.store.claim(host="host-0", slots={"CPU": 1}, lease_s=60).jobs:
+        bench.store.cancelled(claimed[0])
+    assert db.execute(WRONG).fetchall() == []
+    said = [words(db, submission_id) for submission_id in submissions]
+    db.execute("SELECT runner.settle(id) FROM leaderboard.submission")
+    assert [words(db, submission_id) for submission_id in submissions] == said, "the last word was the right one"

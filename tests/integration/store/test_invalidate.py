@@ -1,0 +1,161 @@
+"""Taking results out of the ranking: what that shows, and how a submission comes back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import psycopg
+import pytest
+
+from runner.errors import SubmissionError
+from runner.model import JobState, Verdict
+from runner.store import Selection
+from tests.integration.store.conftest import Bench, result, run_record
+from tests.integration.store.test_again import evaluate, ranked_submission, scores
+from tests.integration.store.test_queue import words
+from tests.integration.store.test_submit import count
+
+Db = psycopg.Connection[dict[str, Any]]
+
+OUT = "taken out of the ranking: the fan was broken"
+BROKEN_FAN = "the fan was broken"
+
+
+def test_what_is_taken_out_is_gone_for_every_reader_and_says_why(bench: Bench, db: Db) -> None:
+    """Ranking, score, KernelBot's rows and its final status; the verdict is nobody's any more, the evidence is kept."""
+    bench.board()
+    mine, other = ranked_submission(bench, host="bad"), ranked_submission(bench, user_id="u2", score_s=9e-6)
+    db.execute("LISTEN runner_events")
+    assert bench.store.invalidate(Selection(host="bad"), reason=f" {BROKEN_FAN} ") == 2
+    assert words(db, mine) == (True, "active", "failed", OUT)
+    assert scores(bench) == [("u2", 9e-6)]
+    view = bench.store.submission(mine)
+    assert (view.state, view.verdict, view.score_s, view.status.error) == (JobState.DONE, None, None, OUT)
+    assert [(job.verdict, job.retired_as, job.retired_reason, job.runs) for job in view.jobs] == [
+        (Verdict.ACCEPTED, "invalidated", OUT, ())
+    ] * 2
+    assert db.execute("SELECT DISTINCT submission_id FROM leaderboard.runs").fetchall() == [{"submission_id": other}]
+    assert count(db, "runner", "superseded_run") == 6
+    events = bench.store.events(mine)
+    assert [(event.kind, event.host, event.detail) for event in events] == [
+        ("invalidated", "bad", {"verdict": "accepted", "reason": BROKEN_FAN})
+    ] * 2
+    assert [json.loads(note.payload) for note in list(db.notifies(timeout=0.5))] == [
+        {"event": "invalidated", "submissions": [mine]}
+    ]
+    assert bench.store.invalidate(Selection(host="bad"), reason="once more") == 0
+    assert words(db, mine)[3] == OUT
+
+
+def test_twins_go_together(bench: Bench, db: Db) -> None:
+    """A public row goes if its secret twin is not to be trusted: KernelBot's website looks at public rows only."""
+    bench.board()
+    submission_id = bench.submit(mode="leaderboard")
+    evaluate(bench, host="good")
+    evaluate(bench, host="bad")
+    assert bench.store.invalidate(Selection(host="bad"), reason=BROKEN_FAN) == 2
+    assert count(db, "leaderboard", "runs") == 0
+    assert words(db, submission_id)[2] == "failed"
+
+
+def test_a_rerun_brings_a_submission_back(bench: Bench, db: Db) -> None:
+    """It chooses by the job that was taken out, and its result replaces that; the history tells both."""
+    bench.board()
+    submission_id = ranked_submission(bench, host="bad")
+    bench.store.invalidate(Selection(submission_id=submission_id), reason=BROKEN_FAN)
+    assert bench.store.rerun(Selection(host="bad")) == 2
+    evaluate(bench, score_s=7e-6)
+    assert scores(bench) == [], "half of it does not count"
+    assert words(db, submission_id)[:1] == (False,)
+    evaluate(bench)
+    assert words(db, submission_id) == (True, "active", "succeeded", None)
+    assert scores(bench) == [("u1", 7e-6)]
+    old = bench.store.submission(submission_id).jobs[0]
+    assert (old.retired_as, old.retired_reason) == ("replaced", f"{OUT}; replaced by job 3")
+
+
+@pytest.mark.parametrize("end", ["cancelled", "internal_error"])
+def test_what_was_taken_out_stays_out_when_a_rerun_finds_nothing(bench: Bench, db: Db, end: str) -> None:
+    """There is no earlier result that could stand again; and it can be tried once more."""
+    bench.board()
+    submission_id = ranked_submission(bench, host="bad")
+    bench.store.invalidate(Selection(host="bad"), reason=BROKEN_FAN)
+    bench.store.rerun(Selection(host="bad"))
+    if end == "cancelled":
+        bench.store.cancel(submission_id)
+    else:
+        for _ in range(2):
+            bench.store.complete(bench.claim(), result(Verdict.INTERNAL_ERROR))
+    assert words(db, submission_id) == (True, "active", "failed", OUT)
+    assert bench.store.submission(submission_id).state is JobState.DONE
+    assert scores(bench) == []
+    assert bench.store.rerun(Selection(host="bad")) == 2
+    evaluate(bench)
+    evaluate(bench)
+    assert words(db, submission_id)[2] == "succeeded"
+
+
+def test_a_submission_that_is_being_evaluated_again_can_be_taken_out(bench: Bench, db: Db) -> None:
+    """The old result is out at once; what waits and runs goes on, and its result counts."""
+    bench.board()
+    submission_id = ranked_submission(bench, host="bad")
+    bench.store.rerun(Selection(host="bad"))
+    running = bench.claim()
+    assert bench.store.invalidate(Selection(host="bad"), reason=BROKEN_FAN) == 2
+    assert words(db, submission_id)[:3] == (False, "active", "running")
+    assert scores(bench) == []
+    assert bench.store.submission(submission_id).jobs[2].id == running.id
+    bench.store.complete(running, result(Verdict.INTERNAL_ERROR))
+    evaluate(bench)
+    assert words(db, submission_id) == (True, "active", "failed", OUT)
+
+
+def test_a_submission_that_is_not_over_loses_what_it_has(bench: Bench, db: Db) -> None:
+    """The first twin is taken out while the second still waits; the last word says so, whatever that one finds."""
+    bench.board()
+    submission_id = bench.submit(mode="leaderboard")
+    evaluate(bench, host="bad")
+    (line,) = bench.store.matching(Selection(host="bad"))
+    assert (line.obstacle, line.counting) == ("open", 1)
+    assert bench.store.invalidate(Selection(host="bad"), reason=BROKEN_FAN) == 1
+    assert words(db, submission_id)[:3] == (False, "active", "pending")
+    evaluate(bench)
+    assert words(db, submission_id) == (True, "active", "failed", OUT)
+
+
+def test_only_the_type_that_is_named_is_taken_out(bench: Bench, db: Db) -> None:
+    """A submission to two types keeps its score on the other; the verdict that is left is no word about all of it."""
+    bench.board("identity", "A100", "H100")
+    submission_id = bench.submit(mode="leaderboard", gpu_types=["A100", "H100"])
+    for gpu in ("A100", "A100", "H100", "H100"):
+        evaluate(bench, gpu)
+    assert bench.store.invalidate(Selection(leaderboard="identity", gpu_types=("h100",)), reason=BROKEN_FAN) == 2
+    assert [(line.gpu_type, line.user_id) for line in bench.store.ranking("identity")] == [("A100", "u1")]
+    assert words(db, submission_id)[2:] == ("failed", OUT)
+    assert bench.store.submission(submission_id).verdict is None
+
+
+def test_a_cheat_that_is_taken_out_is_no_longer_marked(bench: Bench, db: Db) -> None:
+    """The mark stood on the verdict. A verdict that counts on another type keeps it."""
+    bench.board("identity", "A100", "H100")
+    submission_id = bench.submit(gpu_types=["A100", "H100"])
+    for gpu in ("A100", "H100"):
+        bench.store.complete(bench.claim(gpu), result(Verdict.REJECTED, run_record(passed=False)))
+    assert words(db, submission_id)[1:3] == ("hacked", "hacked")
+    bench.store.invalidate(Selection(leaderboard="identity", gpu_types=("A100",)), reason=BROKEN_FAN)
+    assert words(db, submission_id)[1:3] == ("hacked", "hacked")
+    bench.store.invalidate(Selection(leaderboard="identity", gpu_types=("H100",)), reason=BROKEN_FAN)
+    assert words(db, submission_id) == (True, "active", "failed", OUT)
+
+
+@pytest.mark.parametrize("reason", ["", "  "])
+def test_a_reason_is_required(bench: Bench, db: Db, reason: str) -> None:
+    """The author reads it."""
+    bench.board()
+    ranked_submission(bench)
+    with pytest.raises(SubmissionError, match="no reason given"):
+        bench.store.invalidate(Selection(leaderboard="identity"), reason=reason)
+    with pytest.raises(psycopg.DatabaseError, match="no reason given"):
+        db.execute("SELECT runner.invalidate(leaderboard => 'identity')")
+    assert len(scores(bench)) == 1

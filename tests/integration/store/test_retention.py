@@ -1,0 +1,166 @@
+"""What the reaper forgets, what it keeps, and that it works in batches beside others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from runner.model import Artifact, Verdict
+from runner.store import Reaped
+from runner.store.again import MAX_BATCHES
+from tests.integration.store.conftest import Bench, result, run_record
+from tests.integration.store.test_submit import count, one
+
+Db = psycopg.Connection[dict[str, Any]]
+
+DAY_S = 86_400.0
+NOTHING = Reaped(artifacts=0, stale_results=0, events=0, hosts=0, shares=0)
+
+
+def names(db: Db, table: str, column: str) -> list[object]:
+    """The values of a column, in order."""
+    query = sql.SQL("SELECT {} AS it FROM {} ORDER BY 1")
+    found = db.execute(query.format(sql.Identifier(column), sql.Identifier("runner", table))).fetchall()
+    return [row["it"] for row in found]
+
+
+def artifacts(bench: Bench, *sizes: int) -> None:
+    """A finished job with files of these sizes."""
+    bench.board()
+    bench.submit()
+    kept = tuple(Artifact(name=f"{n:05}", media_type="x", data=b"x" * size) for n, size in enumerate(sizes))
+    bench.store.complete(bench.claim(), result(Verdict.ACCEPTED, run_record(), artifacts=kept))
+
+
+def test_nothing_is_due_on_a_young_database(bench: Bench) -> None:
+    """A fresh artifact, a waiting job and its turn stay."""
+    artifacts(bench, 1)
+    bench.submit()
+    bench.register("node1")
+    assert bench.store.reap(keep_s=DAY_S) == NOTHING
+
+
+def test_artifacts_go_when_their_time_is_over(bench: Bench, db: Db) -> None:
+    """Their own `expires_at` counts, not the age that everything else goes by."""
+    artifacts(bench, 1, 1)
+    db.execute("UPDATE runner.artifact SET expires_at = now() WHERE name = '00000'")
+    assert bench.store.reap(keep_s=365 * DAY_S).artifacts == 1
+    assert names(db, "artifact", "name") == ["00001"]
+
+
+def test_artifacts_go_in_batches_of_bounded_size(bench: Bench, db: Db) -> None:
+    """Six of 64 MiB are due: four at once, since such a file is tens of thousands of rows to delete; then the rest."""
+    artifacts(bench)
+    # Zeros compress so well that the test's disk does not notice; their size is the uncompressed one.
+    db.execute(
+        "INSERT INTO runner.artifact (job_id, name, media_type, data, expires_at)"
+        " SELECT j.id, n, 'x', decode(repeat('00', 64 * 1024 * 1024), 'hex'), now()"
+        " FROM runner.job j, generate_series(1, 6) n"
+    )
+    assert one(db, "SELECT artifacts FROM runner.reap(keep => '1 day', at_most => 500)")["artifacts"] == 4
+    assert bench.store.reap(keep_s=DAY_S).artifacts == 2
+
+
+def test_evidence_and_events_go_by_their_age(bench: Bench, db: Db) -> None:
+    """Older than what is to be kept goes, younger stays."""
+    bench.board()
+    bench.submit()
+    job = bench.claim()
+    db.execute(
+        "INSERT INTO runner.stale_result (job_id, attempt, result, received_at)"
+        " SELECT %s, d, '{}', now() - d * interval '1 day' FROM generate_series(1, 4) d",
+        (job.id,),
+    )
+    db.execute(
+        "INSERT INTO runner.event (kind, host, at) SELECT 'drained', d, now() - d * interval '1 day'"
+        " FROM generate_series(1, 4) d"
+    )
+    found = bench.store.reap(keep_s=2.5 * DAY_S)
+    assert (found.stale_results, found.events) == (2, 2)
+    assert names(db, "stale_result", "attempt") == [1, 2]
+    assert names(db, "event", "host") == ["1", "2"]
+
+
+def test_hosts_go_when_they_have_been_gone_for_a_week(bench: Bench, db: Db) -> None:
+    """Stopped or silent; but not one that is draining, or it would come back serving, and not one that holds a job."""
+    for name in ("alive", "stopped", "silent", "draining", "holding", "lately"):
+        bench.register(name)
+    bench.store.unregister_host("stopped")
+    bench.store.unregister_host("lately")
+    bench.store.drain("draining")
+    bench.board()
+    bench.submit()
+    bench.claim(host="holding")
+    db.execute("UPDATE runner.host SET last_seen = now() - interval '8 days' WHERE name <> 'alive'")
+    db.execute("UPDATE runner.host SET stopped_at = now() - interval '8 days' WHERE name = 'stopped'")
+    assert bench.store.reap(keep_s=DAY_S).hosts == 2
+    assert names(db, "host", "name") == ["alive", "draining", "holding", "lately"]
+
+
+def test_shares_go_once_their_clock_has_passed(bench: Bench, db: Db) -> None:
+    """A share behind its clock says nothing; one ahead of it keeps a user from starting over."""
+    bench.board()
+    bench.submit(user_id="past")
+    bench.submit(user_id="ahead")
+    db.execute(
+        "INSERT INTO runner.clock (gpu_type, priority, turn) VALUES ('CPU', 0, 5)"
+        " ON CONFLICT (gpu_type, priority) DO UPDATE SET turn = 5"
+    )
+    db.execute("UPDATE runner.share SET next_turn = CASE user_id WHEN 'past' THEN 5 ELSE 6 END")
+    assert bench.store.reap(keep_s=DAY_S).shares == 1
+    assert names(db, "share", "user_id") == ["ahead"]
+    bench.submit(user_id="past")
+    assert one(db, "SELECT turn FROM runner.job WHERE user_id = 'past' ORDER BY id DESC LIMIT 1")["turn"] == 5
+
+
+def test_a_backlog_goes_in_batches_and_what_is_left_waits(bench: Bench, db: Db) -> None:
+    """Each batch is a transaction of its own; a call ends after so many."""
+    db.execute(
+        "INSERT INTO runner.event (kind, host, at) SELECT 'drained', n, now() - interval '9 days'"
+        " FROM generate_series(1, 50) n"
+    )
+    assert one(db, "SELECT events FROM runner.reap(keep => '1 day', at_most => 7)")["events"] == 7
+    assert bench.store.reap(keep_s=DAY_S, limit=2).events == 2 * MAX_BATCHES
+    assert bench.store.reap(keep_s=DAY_S, limit=2).events == 3
+    assert bench.store.reap(keep_s=DAY_S) == NOTHING
+
+
+def test_one_reaper_works_at_a_time(bench: Bench, db: Db) -> None:
+    """While another one works the call returns at once with nothing done, instead of waiting or deleting twice."""
+    db.execute("INSERT INTO runner.event (kind, host, at) VALUES ('drained', 'x', now() - interval '9 days')")
+    with db.transaction():
+        assert one(db, "SELECT events FROM runner.reap(keep => '1 day', at_most => 1)")["events"] == 1
+        assert bench.store.reap(keep_s=DAY_S) == NOTHING
+    assert bench.store.reap(keep_s=DAY_S) == NOTHING
+
+
+def test_what_is_being_written_right_now_holds_nobody_up(bench: Bench, db: Db) -> None:
+    """A share whose user is submitting, and a host that is being drained, are passed over."""
+    bench.board()
+    bench.submit()
+    bench.register("gone")
+    db.execute("UPDATE runner.host SET last_seen = now() - interval '8 days'")
+    db.execute(
+        "INSERT INTO runner.clock (gpu_type, priority, turn) VALUES ('CPU', 0, 9)"
+        " ON CONFLICT (gpu_type, priority) DO UPDATE SET turn = 9"
+    )
+    with db.transaction():
+        db.execute("SELECT 1 FROM runner.share FOR UPDATE")
+        db.execute("SELECT 1 FROM runner.host FOR UPDATE")
+        assert bench.store.reap(keep_s=DAY_S) == NOTHING
+    found = bench.store.reap(keep_s=DAY_S)
+    assert (found.hosts, found.shares) == (1, 1)
+
+
+@pytest.mark.parametrize("table", ["artifact", "stale_result", "event"])
+def test_looking_for_what_is_due_walks_an_index(bench: Bench, db: Db, table: str) -> None:
+    """An hourly call on a large table costs nothing when nothing is due."""
+    column = {"artifact": "expires_at", "stale_result": "received_at", "event": "at"}[table]
+    found = db.execute(
+        "SELECT 1 FROM pg_catalog.pg_indexes WHERE schemaname = 'runner' AND tablename = %s AND indexdef LIKE %s",
+        (table, f"%({column})%"),
+    ).fetchall()
+    assert found
