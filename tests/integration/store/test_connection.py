@@ -11,6 +11,7 @@ import pytest
 from runner.errors import DatabaseUnavailableError
 from runner.store.connection import Link
 from runner.store.pacer import ConnectPacer
+from tests.chaos.server import Server
 
 Connection = psycopg.Connection[dict[str, object]]
 
@@ -84,6 +85,46 @@ def test_a_server_turned_read_only_is_an_outage(make_link: Callable[..., Link]) 
         scalar(make_link(ConnectPacer()), b"SELECT 1")
     # A frontend may read from it.
     assert scalar(make_link(), b"SELECT 1") == 1
+
+
+def test_after_a_failover_the_other_address_is_used() -> None:
+    """Two addresses: the connection is to the one that takes writes, whichever that is at the time."""
+    now_s = [1000.0]
+
+    def takes_writes(server: Server, word: bytes) -> None:
+        with psycopg.connect(server.url("postgres"), autocommit=True) as connection:
+            connection.execute(b"SET default_transaction_read_only = off")
+            connection.execute(b"ALTER SYSTEM SET default_transaction_read_only = " + word)
+            connection.execute(b"SELECT pg_reload_conf()")
+        for _ in range(3000):
+            with psycopg.connect(server.url("postgres"), autocommit=True) as connection:
+                if connection.execute(b"SHOW default_transaction_read_only").fetchone() == (word.decode(),):
+                    return
+        raise AssertionError("never reloaded")
+
+    with Server() as first, Server() as second:
+        first.start()
+        second.start()
+        takes_writes(first, b"on")
+        hosts = [str(server.socket_path.parent) for server in (first, second)]
+        link = Link(
+            f"host={','.join(hosts)} user=postgres dbname=postgres",
+            application_name="link",
+            pacer=ConnectPacer(clock=lambda: now_s[0]),
+        )
+        with link.open() as connection:
+            assert connection.info.host == hosts[1]
+        second.crash()
+        with pytest.raises(DatabaseUnavailableError):
+            scalar(link, b"SELECT 1")
+        now_s[0] += 10.0
+        with pytest.raises(DatabaseUnavailableError, match="read-only"):
+            scalar(link, b"SELECT 1")
+        takes_writes(first, b"off")
+        now_s[0] += 10.0
+        with link.open() as connection:
+            assert connection.info.host == hosts[0]
+        link.close()
 
 
 def test_the_victim_of_a_deadlock_is_run_again(make_link: Callable[..., Link]) -> None:
