@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 STACK := $(PY) -m runner.cli.development
 
-.PHONY: help setup demo test lint format bench up down env clean
+.PHONY: help setup demo test chaos lint format bench up down env clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -17,6 +17,11 @@ demo: setup ## real submissions through real containers to a leaderboard; leaves
 
 test: setup ## every test that needs no GPU
 	@$(STACK) run -- $(PY) -m pytest $(ARGS)
+
+chaos: setup ## minutes of everything that can break, over real daemons; prints what broke, what happened, what is wrong
+	@KERNEL_RUNNER_TEST_EXAMPLES=$${KERNEL_RUNNER_TEST_EXAMPLES:-1000} $(PY) -m pytest -q -o timeout=3600 \
+		tests/integration/store/test_state_machine.py
+	@$(PY) -m tests.chaos
 
 lint: setup ## ruff and mypy over everything, tests too
 	@$(PY) -m ruff check .

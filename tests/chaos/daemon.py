@@ -49,8 +49,8 @@ class Spec:
     #: The database, through this host's proxy.
     database_url: str
     state_dir: str
-    #: The GPU type of each slot.
-    slots: tuple[str, ...]
+    #: The GPU type of each slot, and its devices; slots that share one cannot work at the same time.
+    slots: tuple[tuple[str, tuple[int, ...]], ...]
     lease_s: float
     heartbeat_s: float
     poll_s: float
@@ -66,7 +66,8 @@ class Spec:
     def read(cls, path: Path) -> Self:
         """Back from the file."""
         facts = json.loads(path.read_text(encoding="utf-8"))
-        return cls(**{**facts, "slots": tuple(facts["slots"])})
+        slots = tuple((gpu_type, tuple(devices)) for gpu_type, devices in facts.pop("slots"))
+        return cls(**facts, slots=slots)
 
 
 class Journal:
@@ -123,17 +124,18 @@ class Evaluator:
 
     @contextmanager
     def _on(self, slot: Slot, job: Job, nonce: str) -> Iterator[None]:
-        """Hold a slot; two runs at once on one are what the ledger must hear of."""
+        """Hold a slot's devices; two runs at once on one are what the ledger must hear of."""
+        devices = {device.uuid for device in slot.devices}
         with self._lock:
-            doubled = slot.name in self._taken
-            self._taken.add(slot.name)
+            doubled = not self._taken.isdisjoint(devices)
+            self._taken |= devices
         if doubled:
             self._journal.write("doubled", job, slot, nonce)
         try:
             yield
         finally:
             with self._lock:
-                self._taken.discard(slot.name)
+                self._taken -= devices
 
 
 class NoEngine:
@@ -160,6 +162,7 @@ def main(path: str) -> int:
         poll_s=spec.poll_s,
         drain_timeout_s=spec.drain_timeout_s,
         max_run_s=60.0,
+        reserve_after_s=2 * spec.lease_s,
     )
     logs.configure("json", "info")
     orders = Orders()
@@ -200,12 +203,14 @@ def _daemon(spec: Spec, config: Config) -> Daemon:
 def _slots(spec: Spec) -> tuple[Slot, ...]:
     return tuple(
         Slot(
-            name=f"gpu{index}",
+            name=f"slot{number}",
             gpu_type=gpu_type,
-            devices=(Device(uuid=f"GPU-{spec.name}-{index}", name=gpu_type, vendor="none", index=index),),
-            cpus=(index,),
+            devices=tuple(
+                Device(uuid=f"GPU-{spec.name}-{index}", name=gpu_type, vendor="none", index=index) for index in devices
+            ),
+            cpus=devices,
         )
-        for index, gpu_type in enumerate(spec.slots)
+        for number, (gpu_type, devices) in enumerate(spec.slots)
     )
 
 

@@ -21,6 +21,8 @@ from tests.chaos.proxy import Proxy
 _ROOT: Final = Path(__file__).resolve().parents[2]
 #: A daemon told to stop has this long: its longest run, and a database that is away meanwhile.
 TERM_S: Final = 40.0
+#: While a daemon's modules are imported, SIGTERM ends it as it would end any program.
+DEAF_S: Final = 10.0
 
 
 class Host:
@@ -37,6 +39,7 @@ class Host:
         self._spec_file = self._state_dir / "spec.json"
         spec.write(self._spec_file)
         self._process: subprocess.Popen[bytes] | None = None
+        self._started_s = 0.0
         self._frozen = False
         self._told_at_s: float | None = None
 
@@ -56,6 +59,7 @@ class Host:
                 cwd=_ROOT,
                 start_new_session=True,
             )
+        self._started_s = time.monotonic()
         self._frozen = False
         self._told_at_s = None
 
@@ -94,8 +98,8 @@ class Host:
             return
         if self._told_at_s is None:
             self.violations.append(f"{self.name}: the daemon ended by itself with code {code}")
-        elif code != 0:
-            self.violations.append(f"{self.name}: told to stop, the daemon ended with code {code}")
+        else:
+            self._check(code)
         self.start()
 
     def stop(self) -> None:
@@ -110,8 +114,7 @@ class Host:
         except subprocess.TimeoutExpired:
             self.violations.append(f"{self.name}: told to stop, still there after {TERM_S:.0f} s")
             return
-        if code != 0:
-            self.violations.append(f"{self.name}: told to stop, the daemon ended with code {code}")
+        self._check(code)
 
     def close(self) -> None:
         """Kill whatever is left of it."""
@@ -139,6 +142,12 @@ class Host:
     def spooled(self) -> list[Path]:
         """Files that are waiting in the daemon's spool, or were set aside there."""
         return sorted(path for path in (self._state_dir / "spool").rglob("*") if path.is_file())
+
+    def _check(self, code: int) -> None:
+        """A daemon that was told to stop ends in order, unless it had hardly begun and could not hear yet."""
+        age_s = (self._told_at_s or time.monotonic()) - self._started_s
+        if code != 0 and not (code == -signal.SIGTERM and age_s < DEAF_S):
+            self.violations.append(f"{self.name}: told to stop after {age_s:.1f} s, the daemon ended with code {code}")
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:

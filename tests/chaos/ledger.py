@@ -19,7 +19,7 @@ from psycopg.rows import dict_row
 
 from runner.model import JobState, Mode, Verdict
 from tests.chaos import script
-from tests.chaos.producer import BOARD, Order
+from tests.chaos.producer import BOARD, Deed, Order
 from tests.chaos.script import Ended, final_status, job_key
 
 Row = dict[str, Any]
@@ -51,6 +51,16 @@ LEFT JOIN leaderboard.submission_job_status t ON t.submission_id = s.id
 LEFT JOIN runner.idempotency i ON i.submission_id = s.id
 ORDER BY j.id
 """
+#: Rows that no longer count keep what they said.
+_SUPERSEDED: Final = """
+SELECT w.job_id, w.run_id AS id, w.submission_id, w.run ->> 'runner' AS runner, w.run ->> 'mode' AS mode,
+       (w.run ->> 'secret')::boolean AS secret, (w.run ->> 'passed')::boolean AS passed,
+       (w.run ->> 'score')::float8 AS score, w.run -> 'result' AS result
+FROM runner.superseded_run w ORDER BY w.run_id
+"""
+_EVENTS: Final = (
+    "SELECT job_id, kind, count(*) AS times FROM runner.event WHERE job_id IS NOT NULL GROUP BY job_id, kind"
+)
 _RUNS: Final = """
 SELECT x.job_id, r.id, r.submission_id, r.runner, r.mode, r.secret, r.passed, r.score::float8 AS score, r.result
 FROM leaderboard.runs r LEFT JOIN runner.job_run x ON x.run_id = r.id ORDER BY r.id
@@ -107,7 +117,11 @@ class Books:
 
     orders: Sequence[Order]
     jobs: Sequence[Row]
+    #: What counts, and what was replaced or taken out.
     runs: Sequence[Row]
+    superseded: Sequence[Row]
+    #: How often each kind of event happened to a job.
+    events: Mapping[int, Mapping[str, int]]
     #: The evaluators' journals, by host.
     journals: Mapping[str, Sequence[Mapping[str, Any]]]
     #: How many executions each host may have lost: its slots times its kills.
@@ -131,10 +145,15 @@ def read(
     artifacts: dict[int, list[str]] = defaultdict(list)
     for row in db.execute("SELECT job_id, convert_from(data, 'UTF8')::jsonb ->> 'nonce' AS nonce FROM runner.artifact"):
         artifacts[row["job_id"]].append(row["nonce"])
+    events: dict[int, dict[str, int]] = defaultdict(dict)
+    for row in db.execute(_EVENTS):
+        events[row["job_id"]][row["kind"]] = row["times"]
     return Books(
         orders=orders,
         jobs=db.execute(_JOBS).fetchall(),
         runs=db.execute(_RUNS).fetchall(),
+        superseded=db.execute(_SUPERSEDED).fetchall(),
+        events=events,
         journals=journals,
         losses=losses,
         stale=frozenset(
@@ -148,19 +167,29 @@ def read(
 
 def settled(books: Books) -> list[str]:
     """What is wrong once nothing is open any more."""
-    runs: dict[int, list[Row]] = defaultdict(list)
-    for row in books.runs:
-        runs[row["job_id"]].append(row)
-    found = [f"run {row['id']} belongs to no job" for row in runs.pop(None, [])]  # type: ignore[call-overload]
+    runs, superseded = _by_job(books.runs), _by_job(books.superseded)
+    found = [f"run {row['id']} belongs to no job" for row in books.runs if row["job_id"] is None]
     found += _submissions(books)
     orders = {order.key: order for order in books.orders}
     for job in books.jobs:
         order = orders.get(job["key"])
-        if order is not None:  # otherwise said already
-            found += [f"job {job['id']}: {problem}" for problem in _job(job, order, runs[job["id"]], books)]
+        if order is None:
+            continue  # said already
+        about = f"job {job['id']}: "
+        found += [about + problem for problem in _state(job, order)]
+        found += [about + problem for problem in _rows(job, runs[job["id"]], superseded[job["id"]], books)]
+        found += [about + problem for problem in _history(job, books.events.get(job["id"], {}))]
+    found += _replacements(books)
     found += _final_words(books, runs)
     found += _executions(books)
     found += _ranking(books)
+    return found
+
+
+def _by_job(rows: Sequence[Row]) -> Mapping[int, Sequence[Row]]:
+    found: dict[int, list[Row]] = defaultdict(list)
+    for row in rows:
+        found[row["job_id"]].append(row)
     return found
 
 
@@ -174,15 +203,17 @@ def _submissions(books: Books) -> Iterator[str]:
         if {job["submission_id"] for job in jobs} != {order.submission_id}:
             found = sorted({job["submission_id"] for job in jobs})
             yield f"order {order.key}: the frontend was told submission {order.submission_id}, the database has {found}"
-        names = Counter(job_key(job["gpu_type"], secret=job["secret"]) for job in jobs)
+        names = Counter(job_key(job["gpu_type"], secret=job["secret"]) for job in jobs if job["replaces"] is None)
         if names != Counter(order.jobs()):
             yield f"order {order.key}: expected the jobs {sorted(order.jobs())}, found {dict(names)}"
+        if Deed.RERUN not in order.done and any(job["replaces"] is not None for job in jobs):
+            yield f"order {order.key}: evaluated again, and nobody asked for it"
     for key, jobs in by_key.items():
         yield f"submission {jobs[0]['submission_id']} (key {key}) was ordered by nobody"
 
 
-def _job(job: Row, order: Order, runs: Sequence[Row], books: Books) -> Iterator[str]:
-    """One job is over, for a reason, with the rows of one attempt."""
+def _state(job: Row, order: Order) -> Iterator[str]:
+    """One job is over, for a reason."""
     state = JobState(job["state"])
     if job["lease_owner"] is not None or job["lease_expires_at"] is not None:
         yield f"leased by {job['lease_owner']} until {job['lease_expires_at']}"
@@ -190,21 +221,14 @@ def _job(job: Row, order: Order, runs: Sequence[Row], books: Books) -> Iterator[
         yield f"never ended: {state}, {job['failures']} failures, not before {job['not_before']}"
         return
     if state is JobState.CANCELLED:
-        if not order.cancelled:
+        if Deed.CANCEL not in order.done:
             yield "cancelled, and nobody asked for it"
-        if runs:
-            yield f"cancelled, and has {len(runs)} rows"
         return
-    yield from _verdict(job, order)
-    yield from _rows(job, runs, books)
-
-
-def _verdict(job: Row, order: Order) -> Iterator[str]:
     verdict = Verdict(job["verdict"])
     if verdict is Verdict.INTERNAL_ERROR:
-        if job["failures"] < job["max_attempts"] and job["reclaims"] <= MAX_RECLAIMS:
+        if job["failures"] < job["max_attempts"] and job["reclaims"] < MAX_RECLAIMS:
             yield f"internal_error after {job['failures']} failures and {job['reclaims']} reclaims: {job['error']}"
-        if order.script.failing < job["max_attempts"] and job["reclaims"] <= MAX_RECLAIMS:
+        if order.script.failing < job["max_attempts"] and job["reclaims"] < MAX_RECLAIMS:
             yield f"internal_error, but only {order.script.failing} attempts were to fail: {job['error']}"
         return
     planned = order.script.verdict(job["gpu_type"], secret=job["secret"])
@@ -214,24 +238,26 @@ def _verdict(job: Row, order: Order) -> Iterator[str]:
         yield f"{job['failures']} failures were counted, {order.script.failing} happened"
 
 
-def _rows(job: Row, runs: Sequence[Row], books: Books) -> Iterator[str]:
+def _rows(job: Row, runs: Sequence[Row], superseded: Sequence[Row], books: Books) -> Iterator[str]:
     """Exactly the rows of the mode, all from the execution that was committed, which is the last attempt's."""
-    mode, verdict = Mode(job["mode"]), Verdict(job["verdict"])
-    expected = () if verdict is Verdict.INTERNAL_ERROR else script.rows(mode, verdict)
-    found = [script.Row(mode=run["mode"], passed=run["passed"], scored=run["score"] is not None) for run in runs]
+    state, mode = JobState(job["state"]), Mode(job["mode"])
+    verdict = None if job["verdict"] is None else Verdict(job["verdict"])
+    if superseded if job["retired_as"] is None else runs:
+        yield f"retired as {job['retired_as']}, with {len(runs)} rows that count and {len(superseded)} that do not"
+    has_result = state is JobState.DONE and verdict is not None and verdict is not Verdict.INTERNAL_ERROR
+    expected = script.rows(mode, verdict) if has_result and verdict is not None else ()
+    written = [*runs, *superseded]
+    found = [script.Row(mode=run["mode"], passed=run["passed"], scored=run["score"] is not None) for run in written]
     if found != list(expected):
-        yield f"expected the rows {expected}, found {found}"
-    for run in runs:
-        if (run["submission_id"], run["runner"], run["secret"]) != (
-            job["submission_id"],
-            job["gpu_type"],
-            job["secret"],
-        ):
+        yield f"{state} with verdict {verdict}: expected the rows {expected}, found {found}"
+    for run in written:
+        claims = (run["submission_id"], run["runner"], run["secret"])
+        if claims != (job["submission_id"], job["gpu_type"], job["secret"]):
             yield f"row {run['id']} says submission {run['submission_id']}, {run['runner']}, secret {run['secret']}"
-    if verdict is Verdict.INTERNAL_ERROR:
+    if not has_result:
         return
     own = job["report"]
-    marks = {(run["result"]["job"], run["result"]["attempt"], run["result"]["nonce"]) for run in runs}
+    marks = {(run["result"]["job"], run["result"]["attempt"], run["result"]["nonce"]) for run in written}
     marks.add((own["job"], own["attempt"], own["nonce"]))
     if marks != {(str(job["id"]), str(job["attempt"]), own["nonce"])}:
         yield f"ended at attempt {job['attempt']}, but its rows and its report come from {sorted(marks)}"
@@ -239,6 +265,38 @@ def _rows(job: Row, runs: Sequence[Row], books: Books) -> Iterator[str]:
     wanted = (own["nonce"],) if mode is Mode.PROFILE else ()
     if tuple(kept) != wanted:
         yield f"artifacts of the executions {kept}, expected {wanted}"
+
+
+def _history(job: Row, events: Mapping[str, int]) -> Iterator[str]:
+    """Every claim is accounted for: it ended with the job, or an event says why not."""
+    failed, reclaimed = events.get("failed", 0), events.get("reclaimed", 0)
+    if (failed, reclaimed) != (job["failures"], job["reclaims"]):
+        yield f"{failed} failures and {reclaimed} reclaims are told, {job['failures']} and {job['reclaims']} counted"
+    if len(job["causes"]) != min(failed + reclaimed, 20):
+        yield f"{len(job['causes'])} causes for {failed} failures and {reclaimed} reclaims"
+    without_result = failed + reclaimed + events.get("released", 0)
+    last = {JobState.QUEUED: (0,), JobState.RUNNING: (1,), JobState.CANCELLED: (0, 1)}.get(
+        JobState(job["state"]), (0,) if job["verdict"] == Verdict.INTERNAL_ERROR else (1,)
+    )
+    if job["attempt"] - without_result not in last:
+        yield f"claimed {job['attempt']} times, {without_result} attempts ended without a result: {dict(events)}"
+
+
+def _replacements(books: Books) -> Iterator[str]:
+    """Of everything evaluated more than once, one job speaks: the last with a result, else the first."""
+    history: dict[tuple[int, str, str, bool], list[Row]] = defaultdict(list)
+    for job in books.jobs:
+        history[job["submission_id"], job["gpu_type"], job["mode"], job["secret"]].append(job)
+    for key, jobs in history.items():
+        results = [job for job in jobs[1:] if job["state"] == "done" and job["verdict"] != Verdict.INTERNAL_ERROR]
+        expected = (results or jobs[:1])[-1]["id"]
+        speaking = [job["id"] for job in jobs if _speaks(job)]
+        if speaking != [expected]:
+            yield f"of {key} the jobs {speaking} count, expected {expected}"
+
+
+def _speaks(job: Row) -> bool:
+    return job["retired_as"] in (None, "invalidated")
 
 
 def _final_words(books: Books, runs: Mapping[int, Sequence[Row]]) -> Iterator[str]:
@@ -255,8 +313,10 @@ def _final_words(books: Books, runs: Mapping[int, Sequence[Row]]) -> Iterator[st
                 state=JobState(job["state"]),
                 verdict=None if job["verdict"] is None else Verdict(job["verdict"]),
                 passed=tuple(run["passed"] for run in runs.get(job["id"], ())),
+                invalidated=job["retired_as"] is not None,
             )
             for job in jobs
+            if _speaks(job)
         ]
         word = final_status(ended)
         expected = (True, word, "hacked" if word == "hacked" else "active", word == "succeeded")
@@ -290,9 +350,10 @@ def _ranking(books: Books) -> Iterator[str]:
     """The best public score of each user and type whose secret twin was accepted too, by nobody who cheated."""
     best: dict[tuple[str, str], float] = {}
     verdicts: dict[tuple[int, str, bool], str] = {}
-    hacked = {job["submission_id"] for job in books.jobs if job["verdict"] == Verdict.REJECTED}
+    counting = [job for job in books.jobs if job["retired_as"] is None]
+    hacked = {job["submission_id"] for job in counting if job["verdict"] == Verdict.REJECTED}
     users = {order.submission_id: order.user_id for order in books.orders}
-    for job in books.jobs:
+    for job in counting:
         if job["mode"] == Mode.LEADERBOARD:
             verdicts[job["submission_id"], job["gpu_type"], job["secret"]] = job["verdict"]
     for run in books.runs:

@@ -1,4 +1,4 @@
-"""The frontend of the storm: submits and cancels at its own pace, and repeats what got no answer.
+"""The frontend and the operator of the storm: submit, cancel, rerun, invalidate, and repeat what got no answer.
 
 Every submission has an idempotency key, so a repeated one must not become a second submission. What it meant to do is
 in its orders, which are drawn from the seed before the storm begins.
@@ -10,18 +10,27 @@ import heapq
 import random
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import Final
 
-from runner.errors import DatabaseUnavailableError
+from runner.errors import DatabaseUnavailableError, SubmissionError
 from runner.model import Mode, Verdict
-from runner.store import Store
+from runner.store import Selection, Store
 from tests.chaos.script import VERDICTS, Script, job_key
 
 BOARD: Final = "storm"
 _MODES: Final = (Mode.LEADERBOARD,) * 5 + (Mode.TEST, Mode.TEST, Mode.BENCHMARK, Mode.PROFILE, Mode.PRIVATE)
+
+
+class Deed(StrEnum):
+    """What may be done to a submission after it was made."""
+
+    CANCEL = "cancel"
+    RERUN = "rerun"
+    INVALIDATE = "invalidate"
 
 
 @dataclass(kw_only=True)
@@ -35,10 +44,11 @@ class Order:
     gpu_types: tuple[str, ...]
     priority: int
     script: Script
-    #: Seconds after its submission; None: it is left alone.
-    cancel_after_s: float | None
+    #: What follows, and how many seconds after its submission.
+    deeds: tuple[tuple[float, Deed], ...] = ()
     submission_id: int | None = None
-    cancelled: bool = False
+    #: What was done, or at least sent: the database may have heard it although no answer came.
+    done: set[Deed] = field(default_factory=set)
 
     def jobs(self) -> frozenset[str]:
         """The jobs it must have."""
@@ -47,9 +57,9 @@ class Order:
 
 
 def draw(
-    *, seed: int, count: int, over_s: float, gpu_types: Sequence[str], work_s: float, lease_s: float
+    *, seed: int, count: int, over_s: float, gpu_types: Mapping[str, int], work_s: float, lease_s: float
 ) -> tuple[Order, ...]:
-    """Orders: all modes, some failures, some cancelled.
+    """Orders: all modes, some failures, some cancelled, GPU types by weight.
 
     Half of the work is as short as can be, so that results come thick and fast; of the rest, `work_s` long on average,
     some is longer than a lease.
@@ -58,8 +68,8 @@ def draw(
     orders = []
     for number in range(count):
         mode = chance.choice(_MODES)
-        # Ranked submissions on every type: their last jobs end on different hosts.
-        types = tuple(gpu_types) if mode is Mode.LEADERBOARD else (chance.choice(gpu_types),)
+        # Ranked submissions on several types: their last jobs end on different hosts.
+        types = _gpu_types(chance, gpu_types, 2 if mode is Mode.LEADERBOARD else 1)
         script = Script(
             work_ms=round(1000 * _work_s(chance, work_s, lease_s)),
             failing=chance.choices((0, 1, 2, 3), (88, 6, 3, 3))[0],
@@ -76,17 +86,41 @@ def draw(
                 gpu_types=types,
                 priority=chance.choices((0, 1, -1), (8, 1, 1))[0],
                 script=script,
-                cancel_after_s=chance.choice((0.0, 0.05, 0.5, lease_s)) if chance.random() < 0.1 else None,
+                deeds=_deeds(chance, lease_s),
             )
         )
     return tuple(orders)
+
+
+def _gpu_types(chance: random.Random, weights: Mapping[str, int], count: int) -> tuple[str, ...]:
+    chosen: set[str] = set()
+    while len(chosen) < count:
+        chosen.update(chance.choices(list(weights), list(weights.values())))
+    return tuple(sorted(chosen))
+
+
+def _deeds(chance: random.Random, lease_s: float) -> tuple[tuple[float, Deed], ...]:
+    """Some are cancelled, at once or in the middle; some are evaluated again when they are probably over."""
+    kind = chance.random()
+    if kind < 0.1:
+        return ((chance.choice((0.0, 0.05, 0.5, lease_s)), Deed.CANCEL),)
+    later_s = chance.uniform(0.5, 2.0) * lease_s
+    if kind < 0.16:
+        return ((later_s, Deed.RERUN),)
+    if kind < 0.18:
+        return ((later_s, Deed.INVALIDATE),)
+    if kind < 0.20:
+        return ((later_s, Deed.INVALIDATE), (1.5 * later_s, Deed.RERUN))
+    if kind < 0.22:
+        return ((later_s, Deed.RERUN), (later_s + 0.05, Deed.CANCEL))
+    return ()
 
 
 def _work_s(chance: random.Random, work_s: float, lease_s: float) -> float:
     kind = chance.random()
     if kind < 0.5:
         return chance.uniform(0.002, 0.03)
-    return chance.uniform(0.2, 1.8) * work_s if kind < 0.95 else chance.uniform(0.5, 1.5) * lease_s
+    return chance.uniform(0.2, 1.8) * work_s if kind < 0.97 else chance.uniform(0.5, 1.5) * lease_s
 
 
 def _verdict(chance: random.Random) -> Verdict:
@@ -107,14 +141,14 @@ def publish_board(store: Store, gpu_types: Sequence[str]) -> None:
 
 
 class Producer:
-    """Works off orders in a thread of its own; `retries` counts what got no answer the first time."""
+    """Works off orders in a thread of its own; `repeated` counts what got no answer the first time."""
 
     def __init__(self, database_url: str, orders: Sequence[Order]) -> None:
         self._store = Store(database_url, application_name="chaos frontend")
         self._orders = orders
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="producer", daemon=True)
-        self.retries = 0
+        self.repeated = 0
         self.error: Exception | None = None
 
     def start(self) -> None:
@@ -123,7 +157,7 @@ class Producer:
 
     @property
     def finished(self) -> bool:
-        """Whether every order is placed and every cancellation answered, or it broke."""
+        """Whether every order is placed and everything that follows is answered, or it broke."""
         return not self._thread.is_alive()
 
     def close(self) -> None:
@@ -135,51 +169,62 @@ class Producer:
 
     def _run(self) -> None:
         begun_s = time.monotonic()
-        #: (when, number, what): number breaks ties, so orders need no order.
-        due = [(order.at_s, number, order, False) for number, order in enumerate(self._orders)]
+        #: (when, number, order, deed): the number breaks ties; no deed: the submission itself.
+        due: list[tuple[float, int, Order, Deed | None]] = []
+        for order in self._orders:
+            due.append((order.at_s, len(due), order, None))
         heapq.heapify(due)
+        number = len(due)
         try:
             while due and not self._stop.is_set():
-                at_s, number, order, cancel = heapq.heappop(due)
+                at_s, _, order, deed = heapq.heappop(due)
                 if self._stop.wait(max(0.0, begun_s + at_s - time.monotonic())):
                     return
-                if cancel:
-                    self._cancel(order)
+                if deed is not None:
+                    self._do(order, deed)
                     continue
-                self._submit(order)
-                if order.cancel_after_s is not None:
-                    heapq.heappush(due, (time.monotonic() - begun_s + order.cancel_after_s, number, order, True))
+                order.submission_id = self._insist(lambda order=order: self._submit(order))  # type: ignore[misc]  # mypy: default in lambda
+                for after_s, what in order.deeds:
+                    number += 1
+                    heapq.heappush(due, (time.monotonic() - begun_s + after_s, number, order, what))
         except Exception as error:  # noqa: BLE001 - handed to the storm, which fails with it
             self.error = error
 
-    def _submit(self, order: Order) -> None:
+    def _submit(self, order: Order) -> int:
+        return self._store.submit(
+            leaderboard=BOARD,
+            user_id=order.user_id,
+            file_name="script.py",
+            code=order.script.to_code(),
+            mode=order.mode.value,
+            gpu_types=order.gpu_types,
+            user_name=None,
+            priority=order.priority,
+            idempotency_key=order.key,
+        )
+
+    def _do(self, order: Order, deed: Deed) -> None:
+        submission_id = order.submission_id
+        if submission_id is None:
+            return
+        order.done.add(deed)
+        selection = Selection(submission_id=submission_id)
+        match deed:
+            case Deed.CANCEL:
+                self._insist(lambda: self._store.cancel(submission_id, order.user_id))
+            case Deed.RERUN:
+                self._insist(lambda: self._store.rerun(selection, reason="storm"))
+            case Deed.INVALIDATE:
+                self._insist(lambda: self._store.invalidate(selection, reason="storm"))
+
+    def _insist(self, action: Callable[[], int]) -> int | None:
+        """Ask until there is an answer; None: refused (it still runs, or ran again already), or told to stop."""
         while not self._stop.is_set():
             try:
-                order.submission_id = self._store.submit(
-                    leaderboard=BOARD,
-                    user_id=order.user_id,
-                    file_name="script.py",
-                    code=order.script.to_code(),
-                    mode=order.mode.value,
-                    gpu_types=order.gpu_types,
-                    user_name=None,
-                    priority=order.priority,
-                    idempotency_key=order.key,
-                )
+                return action()
+            except SubmissionError:
+                return None
             except DatabaseUnavailableError:
-                self.retries += 1
+                self.repeated += 1
                 self._stop.wait(0.2)
-            else:
-                return
-
-    def _cancel(self, order: Order) -> None:
-        # Noted before: the database may have heard it although no answer came.
-        order.cancelled = True
-        while not self._stop.is_set() and order.submission_id is not None:
-            try:
-                self._store.cancel(order.submission_id, order.user_id)
-            except DatabaseUnavailableError:
-                self.retries += 1
-                self._stop.wait(0.2)
-            else:
-                return
+        return None

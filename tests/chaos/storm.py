@@ -5,7 +5,6 @@ Everything it starts is gone when `Storm.run` returns or raises: daemons die wit
 
 from __future__ import annotations
 
-import random
 import shutil
 import tempfile
 import time
@@ -27,7 +26,18 @@ from tests.chaos.producer import Order, Producer
 from tests.chaos.proxy import Proxy
 from tests.chaos.server import Server
 
-GPU_TYPES: Final = ("H100", "MI300")
+#: How often each is asked for. A job on L4x4 keeps four slots idle, and waits for them.
+GPU_TYPES: Final = {"H100": 6, "MI300": 4, "L4": 6, "L4x4": 1}
+#: The GPU type of each slot and its devices: single ones, and a box of four that are also one slot together.
+Slots = tuple[tuple[str, tuple[int, ...]], ...]
+_BOX: Final[Slots] = (("L4", (0,)), ("L4", (1,)), ("L4", (2,)), ("L4", (3,)), ("L4x4", (0, 1, 2, 3)))
+#: Each GPU type is on two hosts at least: a job that failed on one is tried on another.
+HOSTS: Final[dict[str, Slots]] = {
+    "a": (("H100", (0,)), ("H100", (1,)), ("MI300", (2,)), ("MI300", (3,))),
+    "b": (*_BOX, ("MI300", (4,))),
+    "c": (*_BOX, ("H100", (4,))),
+    "d": (("H100", (0,)), ("MI300", (1,)), ("L4", (2,))),
+}
 _DATABASE: Final = "postgres"
 _TICK_S: Final = 0.05
 #: How long daemons may take to serve at the beginning, on a busy machine.
@@ -39,8 +49,8 @@ class Settings:
     """How hard it blows."""
 
     seed: int
-    #: Host name -> GPU type of each slot.
-    hosts: dict[str, tuple[str, ...]]
+    #: How many of HOSTS: three or four.
+    hosts: int
     submissions: int
     storm_s: float
     #: Between two faults, on average.
@@ -76,7 +86,7 @@ def publish(store: Store) -> None:
     """The GPU types there are, and the leaderboard."""
     registry = Registry.load().all()
     store.sync_gpu_types([(entry.name, entry.vendor.value, entry.aliases, entry.description) for entry in registry])
-    producer.publish_board(store, GPU_TYPES)
+    producer.publish_board(store, tuple(GPU_TYPES))
 
 
 class Storm:
@@ -85,10 +95,10 @@ class Storm:
     def __init__(self, settings: Settings, *, say: Callable[[str], None] = lambda _line: None) -> None:
         self._settings = settings
         self._say = say
-        self._chance = random.Random(f"storm {settings.seed}")  # noqa: S311 - reproducible on purpose
+        self._names = tuple(HOSTS)[: settings.hosts]
         plan = faults.draw(
             seed=settings.seed,
-            hosts=list(settings.hosts),
+            hosts=self._names,
             storm_s=settings.storm_s,
             gap_s=settings.gap_s,
             lease_s=settings.lease_s,
@@ -114,8 +124,8 @@ class Storm:
             migrate(self._url)
             with self._operator() as store:
                 publish(store)
-            for name, slots in settings.hosts.items():
-                self._add_host(name, slots)
+            for name in self._names:
+                self._add_host(name, HOSTS[name])
             self._wait_for_hosts()
             orders = producer.draw(
                 seed=settings.seed,
@@ -144,14 +154,14 @@ class Storm:
 
     # -- the world ------------------------------------------------------------------------------------------------
 
-    def _add_host(self, name: str, slots: Sequence[str]) -> None:
+    def _add_host(self, name: str, slots: Slots) -> None:
         settings = self._settings
         proxy = self._stack.enter_context(Proxy(self._server.socket_path))
         spec = Spec(
             name=name,
             database_url=proxy.url(_DATABASE),
             state_dir=str(self._directory / name),
-            slots=tuple(slots),
+            slots=slots,
             lease_s=settings.lease_s,
             heartbeat_s=settings.lease_s / 6,
             poll_s=0.5,
@@ -329,12 +339,15 @@ class Storm:
             "claims": sum(job["attempt"] for job in books.jobs),
             "executions begun": sum(line["what"] == "begun" for line in lines),
             "executions told to stop": sum(line["what"] == "stopped" for line in lines),
+            "evaluated again": sum(job["replaces"] is not None for job in books.jobs),
+            "rows replaced or taken out of the ranking": len(books.superseded),
+            "attempts given back": sum(kinds.get("released", 0) for kinds in books.events.values()),
             "failures, retried or final": sum(job["failures"] for job in books.jobs),
             "reclaims": sum(job["reclaims"] for job in books.jobs),
             "stale results kept as evidence": len(books.stale),
             "results lost with a killed daemon": sum(line["what"] == "found" for line in lines)
             - len({job["report"]["nonce"] for job in books.jobs if (job["report"] or {}).get("nonce")} | books.stale),
-            "requests the frontend repeated": frontend.retries,
+            "requests the frontend repeated": frontend.repeated,
             "looks at the books during the storm": watch.looks,
             "seconds to settle": round(settled_s, 1),
         }

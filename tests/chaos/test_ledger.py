@@ -1,10 +1,13 @@
-"""The books of a storm notice whatever is lost, doubled or let in late: each test falsifies them in one place."""
+"""The books of a storm notice whatever is lost, doubled or let in late: each test falsifies them in one place.
+
+All tests share one database; what a test changes there is rolled back.
+"""
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,10 +15,10 @@ import pytest
 
 from runner.gpus import Registry
 from runner.model import JobState, Mode, Verdict
-from runner.store import Store
+from runner.store import Selection, Store
 from tests.chaos import ledger, producer
 from tests.chaos.ledger import Books, Db
-from tests.chaos.producer import Order
+from tests.chaos.producer import Deed, Order
 from tests.chaos.script import Ended, Script, final_status, found
 
 GPU_TYPES = ("H100", "MI300")
@@ -54,7 +57,6 @@ def order(number: int, mode: Mode, verdict: Verdict = Verdict.ACCEPTED, *, faili
             failing=failing,
             verdicts={f"{gpu_type}/{twin}": verdict for gpu_type in GPU_TYPES for twin in ("public", "secret")},
         ),
-        cancel_after_s=None,
     )
 
 
@@ -62,6 +64,7 @@ class World:
     """A database in which a few submissions were evaluated as they asked for."""
 
     def __init__(self, url: str) -> None:
+        self.url = url
         self.store = Store(url, application_name="books")
         self.db: Db = ledger.connect(url)
         self.orders = [
@@ -69,6 +72,8 @@ class World:
             order(2, Mode.PROFILE),
             order(3, Mode.TEST, Verdict.WRONG_ANSWER, failing=1),
             order(4, Mode.LEADERBOARD, Verdict.REJECTED),
+            order(5, Mode.LEADERBOARD),
+            order(6, Mode.LEADERBOARD),
         ]
         self.journal: list[dict[str, Any]] = []
         self.losses = 0
@@ -90,6 +95,14 @@ class World:
                 user_name=None,
                 idempotency_key=each.key,
             )
+        self._work_off()
+        for each, deed in zip(self.orders[-2:], (Deed.RERUN, Deed.INVALIDATE), strict=True):
+            each.done.add(deed)
+        self.store.rerun(Selection(submission_id=self.orders[-2].submission_id))
+        self.store.invalidate(Selection(submission_id=self.orders[-1].submission_id), reason="bad device")
+        self._work_off()
+
+    def _work_off(self) -> None:
         while self._claim():
             pass
 
@@ -118,15 +131,24 @@ class World:
         self.db.close()
 
 
-@pytest.fixture
-def world(database_url: str) -> Iterator[World]:
-    """Four submissions, evaluated as they should be."""
-    made = World(database_url)
+@pytest.fixture(scope="module")
+def evaluated(create_database: Callable[[str | None], str], migrated_template: str) -> Iterator[World]:
+    """Six submissions, evaluated as they should be."""
+    made = World(create_database(migrated_template))
     try:
         made.evaluate()
         yield made
     finally:
         made.close()
+
+
+@pytest.fixture
+def world(evaluated: World) -> Iterator[World]:
+    """The same, to be falsified."""
+    journal = list(evaluated.journal)
+    with evaluated.db.transaction(force_rollback=True):
+        yield evaluated
+    evaluated.journal, evaluated.losses = journal, 0
 
 
 def test_right_books_are_right(world: World) -> None:
@@ -163,6 +185,20 @@ def test_right_books_are_right(world: World) -> None:
             "UPDATE leaderboard.submission_job_status SET error = 'why' WHERE submission_id = 1",
             "(done, job status, status, no error)",
         ),
+        ("DELETE FROM runner.superseded_run WHERE run_id = (SELECT min(run_id) FROM runner.superseded_run)", "rows"),
+        ("DELETE FROM runner.event WHERE kind = 'failed'", "0 failures and 0 reclaims are told"),
+        ("UPDATE runner.job SET causes = '[]'", "0 causes for 1 failures"),
+        ("UPDATE runner.job SET attempt = attempt + 1 WHERE id = 2", "claimed 2 times"),
+        (
+            "UPDATE runner.job SET retired_as = NULL, retired_at = NULL WHERE retired_as = 'replaced'",
+            "with 0 rows that count and 3 that do not",
+        ),
+        (
+            "UPDATE runner.job SET retired_as = NULL, retired_at = NULL WHERE retired_as = 'replaced'",
+            "count, expected",
+        ),
+        ("UPDATE runner.job SET retired_as = 'dropped', retired_at = now() WHERE id = 1", "the jobs [] count"),
+        ("UPDATE runner.job SET replaces = NULL", "expected the jobs"),
         ('UPDATE runner.artifact SET data = \'{"nonce": "other"}\'', "artifacts of the executions"),
         ("DELETE FROM runner.artifact", "artifacts of the executions"),
         ("UPDATE leaderboard.submission SET status = 'hacked' WHERE id = 1", "the ranking differs"),
@@ -218,9 +254,9 @@ def test_a_result_that_is_nowhere_is_noticed_unless_its_daemon_was_killed(world:
         ("UPDATE runner.job SET failures = 4 WHERE id = 1", "failed too often"),
     ],
 )
-def test_the_watch_notices_what_must_never_be(world: World, database_url: str, change: str, complaint: str) -> None:
+def test_the_watch_notices_what_must_never_be(world: World, change: str, complaint: str) -> None:
     """Between two looks, or at one."""
-    watch = ledger.Watch(database_url)
+    watch = ledger.Watch(world.url)
     watch.look(world.db)
     watch.look(world.db)
     assert watch.violations == []

@@ -1,0 +1,39 @@
+"""`make chaos`: a storm of minutes with thousands of jobs; prints what was broken, what happened, and what is wrong.
+
+Settings by environment: KERNEL_RUNNER_TEST_SEED, KERNEL_RUNNER_TEST_STORM_S, KERNEL_RUNNER_TEST_SUBMISSIONS.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from typing import Final
+
+from tests.chaos.storm import Settings, Storm
+
+#: Submissions a second that the hosts can just work off while things break.
+_RATE: Final = 12
+
+
+def main() -> int:
+    """Run one storm; the exit code says whether it was survived."""
+    storm_s = float(os.environ.get("KERNEL_RUNNER_TEST_STORM_S", "240"))
+    settings = Settings(
+        seed=int(os.environ.get("KERNEL_RUNNER_TEST_SEED") or secrets.randbelow(1_000_000)),
+        hosts=4,
+        submissions=int(os.environ.get("KERNEL_RUNNER_TEST_SUBMISSIONS") or _RATE * storm_s),
+        storm_s=storm_s,
+        gap_s=0.6,
+        lease_s=2.5,
+        work_s=0.2,
+        settle_s=60.0,
+    )
+    print(f"the storm with KERNEL_RUNNER_TEST_SEED={settings.seed}", flush=True)
+    report = Storm(settings, say=lambda line: print(line, flush=True)).run()
+    print(report.table())
+    return 1 if report.violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,45 @@
+"""A short storm: everything that can break breaks once, and the books are right."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import replace
+
+import pytest
+
+from tests.chaos import faults
+from tests.chaos.faults import Kind
+from tests.chaos.storm import HOSTS, Settings, Storm
+
+SHORT = Settings(
+    seed=0,
+    hosts=3,
+    submissions=140,
+    storm_s=26.0,
+    gap_s=1.3,
+    lease_s=2.0,
+    work_s=0.3,
+    settle_s=45.0,
+)
+
+
+def test_the_short_storm_is_long_enough_for_everything() -> None:
+    """Whatever the seed, its plan holds every kind of fault."""
+    for seed in range(500):
+        plan = faults.draw(
+            seed=seed,
+            hosts=tuple(HOSTS)[: SHORT.hosts],
+            storm_s=SHORT.storm_s,
+            gap_s=SHORT.gap_s,
+            lease_s=SHORT.lease_s,
+        )
+        assert {fault.kind for fault in plan} == set(Kind), seed
+
+
+@pytest.mark.timeout(180)
+def test_nothing_is_lost_doubled_or_let_in_late() -> None:
+    """Daemons are killed, frozen and drained, PostgreSQL crashes, networks break; then every job has ended, once."""
+    seed = int(os.environ.get("KERNEL_RUNNER_TEST_SEED") or secrets.randbelow(1_000_000))
+    report = Storm(replace(SHORT, seed=seed)).run()
+    assert not report.violations, f"KERNEL_RUNNER_TEST_SEED={seed} draws this storm again\n{report.table()}"
