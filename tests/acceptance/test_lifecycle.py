@@ -25,8 +25,8 @@ def custom_kernel(data):
 
 @pytest.fixture
 def live(create_database: Callable[[str | None], str], migrated_template: str) -> Iterator[LiveRunner]:
-    """A daemon whose leases are short, so that a dead one is noticed soon."""
-    with live_runner(create_database(migrated_template), lease_s=6, heartbeat_s=1) as runner:
+    """A daemon of one slot whose leases are short, so that a dead one is noticed soon."""
+    with live_runner(create_database(migrated_template), lease_s=6, heartbeat_s=1, cpu_slots=1) as runner:
         runner.board(ROOT / "tasks" / "vectoradd", name="vectoradd", timeout_s=30)
         yield runner
 
@@ -66,6 +66,38 @@ def test_a_killed_daemon_loses_no_job_and_doubles_none(live: LiveRunner, docker_
     assert [run.mode for run in job.runs] == ["test"]
     assert live.stop(signal.SIGTERM) == 0
     assert containers(live, docker_engine) == 0
+
+
+def test_a_reload_to_other_slots_loses_no_run_and_stops_no_process(
+    live: LiveRunner, docker_engine: DockerEngine
+) -> None:
+    """SIGHUP mid-run: a wrong file changes nothing; a right one waits for the run, and then the new slots serve."""
+    number = running(live)
+    assert live.process is not None
+    good = live.config_file.read_text(encoding="utf-8")
+    for text, said in (
+        (good + 'lease_s = "long"\n', "the configuration is refused, the old one goes on"),
+        (good + "slots = [{ gpu_type = 'CPU', cpus = [0] }]\n", "claiming no jobs"),
+    ):
+        live.config_file.write_text(text, encoding="utf-8")
+        live.process.send_signal(signal.SIGHUP)
+        wait_until(live, lambda said=said: said in live.log, said)  # type: ignore[misc]  # mypy: default in lambda
+    waiting = live.submit("vectoradd", SLOW)
+    assert [live.wait(each).verdict for each in (number, waiting)] == [Verdict.ACCEPTED] * 2
+    (first,), (second,) = (live.store.submission(each).jobs for each in (number, waiting))
+    assert (first.attempt, second.attempt) == (1, 1)
+    (host,) = live.store.hosts()
+    assert [slot["cpus"] for slot in host.slots] == [[0]]
+    assert live.stop(signal.SIGTERM) == 0
+    assert containers(live, docker_engine) == 0
+
+
+def wait_until(live: LiveRunner, condition: Callable[[], bool], what: str) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"never happened: {what}: {live.log}"
+        time.sleep(0.05)
 
 
 def containers(live: LiveRunner, docker_engine: DockerEngine) -> int:

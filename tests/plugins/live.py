@@ -24,6 +24,8 @@ from runner.taskdef import extra_to_stored, load, to_stored
 ROOT = Path(__file__).resolve().parents[2]
 #: A run that takes longer than this is stuck: the slowest acceptance case is killed after a few seconds.
 PATIENCE_S = 120.0
+#: What a daemon logs when it begins to claim.
+_READY = '"event": "ready"'
 
 
 @dataclass
@@ -44,6 +46,7 @@ class LiveRunner:
 
     def start(self) -> None:
         """Start the daemon and wait until it serves."""
+        before = self.log.count(_READY)
         with (self.state_dir / "daemon.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "runner.cli", "--config", str(self.config_file), "serve"],
@@ -54,7 +57,7 @@ class LiveRunner:
                 start_new_session=True,
             )
         deadline = time.monotonic() + PATIENCE_S
-        while not self.store.hosts():
+        while self.log.count(_READY) == before:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError(f"the daemon did not start:\n{self.log}")
             time.sleep(0.1)
