@@ -1,0 +1,40 @@
+import torch
+from formats import dequantize
+from inputs import exponents, matrix, seeded, unwritten
+from scales128x4 import cute_view, swizzle
+from task import input_t, output_t
+from utils import make_match_reference
+
+# Rows of b dequantized at a time, so that the largest case needs megabytes beside its input, not gigabytes.
+ROWS_AT_A_TIME = 1024
+
+
+def ref_kernel(data: input_t) -> output_t:
+    a, b, sfa, sfb, _, _, c = data
+    output = torch.empty_like(c)
+    for batch in range(c.shape[2]):
+        left = dequantize(a[:, :, batch], sfa[:, :, batch])
+        for start in range(0, b.shape[0], ROWS_AT_A_TIME):
+            rows = slice(start, start + ROWS_AT_A_TIME)
+            right = dequantize(b[rows, :, batch], sfb[rows, :, batch])
+            # A device that multiplies float32 in TF32 is as exact here: each factor has six significant bits.
+            output[:, rows, batch] = (left @ right.T).to(output.dtype)
+    return output
+
+
+def permuted(scales: torch.Tensor) -> torch.Tensor:
+    # (rows, blocks, l) -> (32, 4, rows / 128, 4, blocks / 4, l)
+    return cute_view(swizzle(scales.permute(2, 0, 1)))
+
+
+def generate_input(m: int, n: int, k: int, l: int, seed: int) -> input_t:  # noqa: E741
+    generator = seeded(seed)
+    first, second = exponents(k, l, generator)
+    a, sfa = matrix(m, k, first, generator)
+    b, sfb = matrix(n, k, second, generator)
+    return a, b, sfa, sfb, permuted(sfa), permuted(sfb), unwritten(m, n, l, generator)
+
+
+# Every float32 sum is exact (inputs.py), so what is left is one rounding to float16: at most one step of it, 2**-10 of
+# the value, between two that rounded sums with errors of their own on both sides of a midpoint.
+check_implementation = make_match_reference(ref_kernel, rtol=1e-3, atol=1e-3)
