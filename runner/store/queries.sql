@@ -3,222 +3,60 @@
 SELECT 1 AS one
 
 -- name: claim
--- Takes the best queued job of the GPU types with free slots; types are tried in the order of their best job, each one
--- walked along job_claim_idx, so that only the row taken is locked and jobs locked by another claimer are passed over.
-WITH heads AS MATERIALIZED (
-    SELECT t.gpu_type, best.priority, best.id
-    FROM unnest(%(gpu_types)s::text[]) AS t (gpu_type)
-    CROSS JOIN LATERAL (
-        SELECT q.priority, q.id
-        FROM runner.job q
-        WHERE q.state = 'queued' AND q.gpu_type = t.gpu_type AND (q.not_before IS NULL OR q.not_before <= now())
-        ORDER BY q.priority DESC, q.turn, q.id
-        LIMIT 1
-    ) AS best
-    ORDER BY best.priority DESC, best.id
-), picked AS MATERIALIZED (
-    SELECT j.id
-    FROM heads
-    CROSS JOIN LATERAL (
-        SELECT q.id
-        FROM runner.job q
-        WHERE q.state = 'queued' AND q.gpu_type = heads.gpu_type AND NOT q.cancel_requested
-          AND (q.not_before IS NULL OR q.not_before <= now())
-        ORDER BY q.priority DESC, q.turn, q.id
-        LIMIT 1
-        FOR NO KEY UPDATE SKIP LOCKED
-    ) AS j
-    LIMIT 1
-), claimed AS (
-    UPDATE runner.job j
-    SET state = 'running', attempt = j.attempt + 1, lease_owner = %(host)s, host = %(host)s,
-        lease_expires_at = now() + %(lease_s)s * interval '1 second',
-        started_at = now(), not_before = NULL, progress = NULL
-    FROM picked
-    WHERE j.id = picked.id
-    RETURNING j.*
-)
-SELECT c.id, c.attempt, c.submission_id, l.name AS leaderboard, c.gpu_type, c.mode, c.secret, s.user_id, s.file_name,
-       f.code, l.task, b.extra, l.secret_seed, c.failures, c.max_attempts, c.created_at, c.started_at,
-       CASE WHEN c.avoid_host = %(host)s THEN c.avoid_slot END AS avoid_slot
-FROM claimed c
-JOIN leaderboard.submission s ON s.id = c.submission_id
-JOIN leaderboard.code_files f ON f.id = s.code_id
-JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
-LEFT JOIN runner.board b ON b.leaderboard_id = l.id
-
--- name: mark_running
--- A submission's first claim turns its job status to running; every claim counts as a sign of life.
-INSERT INTO leaderboard.submission_job_status (submission_id, status, last_heartbeat)
-VALUES (%(submission_id)s, 'running', now())
-ON CONFLICT (submission_id) DO UPDATE SET status = EXCLUDED.status, last_heartbeat = EXCLUDED.last_heartbeat
+-- Takes jobs and says how the host stands; always a row.
+SELECT * FROM runner.claim(
+    %(host)s::text, %(gpu_types)s::text[], %(free)s::integer[], %(lease_s)s::float8, %(at_most)s::integer)
 
 -- name: notify
 -- One notification, of which nobody needs to hear after a power cut.
 SELECT set_config('synchronous_commit', 'off', true), pg_notify(%(channel)s::text, %(payload)s::text)
 
--- name: claim_flags
--- How a host stands, and whether any lease has run out.
-SELECT coalesce(h.draining, false) AS draining, h.drain_reason, h.name IS NOT NULL AND h.stopped_at IS NULL AS registered,
-       EXISTS (SELECT FROM runner.job j WHERE j.state = 'running' AND j.lease_expires_at < now()) AS overdue
-FROM (SELECT %(host)s::text AS name) asked LEFT JOIN runner.host h ON h.name = asked.name
-
--- name: held_jobs
--- What runs in the name of a host.
-SELECT id, submission_id, attempt FROM runner.job WHERE state = 'running' AND lease_owner = %(host)s ORDER BY submission_id, id
-
 -- name: reserve
--- Keeps devices free for the first job that is due and that no other live host has reserved.
-WITH urgent AS MATERIALIZED (
-    SELECT coalesce(max(s.priority), 2147483647) AS above
-    FROM runner.job s WHERE s.state = 'queued' AND s.gpu_type = ANY (%(smaller)s::text[])
-), due AS MATERIALIZED (
-    SELECT q.id FROM runner.job q, urgent
-    WHERE q.state = 'queued' AND q.gpu_type = ANY (%(gpu_types)s::text[])
-      AND (q.not_before IS NULL OR q.not_before <= now())
-      AND (q.reserved_by = %(host)s OR q.priority > urgent.above
-           OR q.created_at <= now() - %(waited_s)s * interval '1 second')
-      AND (q.reserved_by IS NULL OR q.reserved_by = %(host)s OR q.reserved_until <= now())
-    ORDER BY q.reserved_by = %(host)s DESC NULLS LAST, q.priority DESC, q.turn, q.id
-    LIMIT 1
-    FOR NO KEY UPDATE OF q SKIP LOCKED
-)
-UPDATE runner.job j SET reserved_by = %(host)s, reserved_until = now() + %(hold_s)s * interval '1 second'
-FROM due WHERE j.id = due.id
-RETURNING j.gpu_type
+-- Keeps devices free for a job that is due.
+SELECT runner.reserve(%(host)s::text, %(gpu_types)s::text[], %(smaller)s::text[], %(waited_s)s::float8, %(hold_s)s::float8)
+    AS gpu_type
 
 -- name: heartbeat
 -- Renews the leases that are still ours and says which are not.
-WITH held AS MATERIALIZED (
-    SELECT h.id, h.attempt FROM unnest(%(ids)s::bigint[], %(attempts)s::integer[]) AS h (id, attempt)
-), locked AS MATERIALIZED (
-    SELECT j.id FROM runner.job j JOIN held h ON h.id = j.id AND h.attempt = j.attempt
-    WHERE j.state = 'running' AND j.lease_owner = %(host)s
-    ORDER BY j.id FOR NO KEY UPDATE OF j
-), renewed AS (
-    UPDATE runner.job j SET lease_expires_at = now() + %(lease_s)s * interval '1 second'
-    FROM locked WHERE j.id = locked.id
-    RETURNING j.id, j.cancel_requested
-)
-SELECT h.id AS job_id, h.attempt, r.id IS NOT NULL AS ours, coalesce(r.cancel_requested, false) AS cancel_requested
-FROM held h LEFT JOIN renewed r ON r.id = h.id
-ORDER BY h.id
-
--- name: touch_submissions
--- KernelBot's sign of life; a row that somebody is writing right now needs none.
-UPDATE leaderboard.submission_job_status t SET last_heartbeat = now()
-FROM (
-    SELECT k.id FROM leaderboard.submission_job_status k
-    WHERE k.submission_id IN (SELECT j.submission_id FROM runner.job j WHERE j.id = ANY (%(ids)s::bigint[]))
-      AND k.status IN ('pending', 'running')
-    FOR NO KEY UPDATE SKIP LOCKED
-) AS live
-WHERE t.id = live.id
-
--- name: touch_host
--- The daemon is alive.
-UPDATE runner.host SET last_seen = now() WHERE name = %(host)s
+SELECT * FROM runner.heartbeat(%(host)s::text, %(lease_s)s::float8, %(ids)s::bigint[], %(attempts)s::integer[])
 
 -- name: save_progress
 -- How far a job is, as long as it is ours.
 UPDATE runner.job SET progress = %(progress)s
 WHERE id = %(id)s AND attempt = %(attempt)s AND state = 'running'
 
--- name: lock_submission
--- Serialises everything that can end a submission.
-SELECT s.id FROM leaderboard.submission s WHERE s.id = %(submission_id)s FOR NO KEY UPDATE
-
--- name: finish_job
--- Ends a job with a verdict, if the attempt is still the claimer's.
-UPDATE runner.job
-SET state = 'done', verdict = %(verdict)s, error = %(error)s, report = %(report)s, build_ms = %(build_ms)s,
-    eval_ms = %(eval_ms)s, finished_at = now(), lease_owner = NULL, lease_expires_at = NULL, progress = NULL
-WHERE id = %(id)s AND attempt = %(attempt)s AND state = 'running'
-RETURNING gpu_type, secret, started_at
-
--- name: job_now
--- What has become of a job whose result was refused.
-SELECT state, attempt, verdict, lease_owner FROM runner.job WHERE id = %(id)s
-
--- name: insert_run
--- One row of results; times are offsets from the claim.
-INSERT INTO leaderboard.runs
-    (submission_id, start_time, end_time, mode, secret, runner, score, passed, compilation, meta, result, system_info)
-VALUES (%(submission_id)s, %(started_at)s + %(start_us)s * interval '1 microsecond',
-        %(started_at)s + %(end_us)s * interval '1 microsecond', %(mode)s, %(secret)s, %(runner)s, %(score)s, %(passed)s,
-        %(compilation)s, %(meta)s, %(result)s, %(system_info)s)
-RETURNING id
-
--- name: link_run
--- Remembers which job wrote a row of results.
-INSERT INTO runner.job_run (run_id, job_id) VALUES (%(run_id)s, %(job_id)s)
-
 -- name: insert_artifact
 -- Keeps a file; the last of a name wins.
 INSERT INTO runner.artifact (job_id, name, media_type, data) VALUES (%(job_id)s, %(name)s, %(media_type)s, %(data)s)
 ON CONFLICT (job_id, name) DO UPDATE SET media_type = EXCLUDED.media_type, data = EXCLUDED.data
 
--- name: insert_stale_result
--- Evidence of a result that came too late; nothing if the job is gone.
-INSERT INTO runner.stale_result (job_id, attempt, verdict, result)
-SELECT j.id, %(attempt)s, %(verdict)s, %(result)s FROM runner.job j WHERE j.id = %(id)s
+-- name: complete
+-- Commits what an attempt found.
+SELECT * FROM runner.complete(
+    %(id)s::bigint, %(attempt)s::integer, %(submission_id)s::integer, %(verdict)s::text, %(error)s::text,
+    %(report)s::jsonb, %(build_ms)s::bigint, %(eval_ms)s::bigint, %(runs)s::jsonb)
 
--- name: settle
--- Writes a submission's final status if no job is left.
-SELECT runner.settle(%(submission_id)s) AS done
+-- name: fail
+-- An infrastructure failure; state NULL if the attempt was over before.
+SELECT * FROM runner.fail(
+    %(id)s::bigint, %(attempt)s::integer, %(submission_id)s::integer, %(slot)s::text, %(error)s::text, %(report)s::jsonb,
+    %(backoff_s)s::float8, %(backoff_max_s)s::float8)
 
--- name: fail_job
--- An infrastructure failure: back to the queue after a pause that doubles, or the end.
-UPDATE runner.job
-SET failures = failures + 1, slot = %(slot)s, error = %(error)s, report = %(report)s, lease_owner = NULL, lease_expires_at = NULL,
-    progress = NULL,
-    state = CASE WHEN cancel_requested THEN 'cancelled' WHEN failures + 1 < max_attempts THEN 'queued' ELSE 'done' END,
-    verdict = CASE WHEN NOT cancel_requested AND failures + 1 >= max_attempts THEN 'internal_error' END,
-    finished_at = CASE WHEN cancel_requested OR failures + 1 >= max_attempts THEN now() END,
-    not_before = CASE WHEN failures + 1 < max_attempts
-        THEN now() + least(%(backoff_s)s * 2 ^ failures, %(backoff_max_s)s) * interval '1 second' END
-WHERE id = %(id)s AND attempt = %(attempt)s AND state = 'running'
-RETURNING state, gpu_type, secret
+-- name: release
+-- Back to the queue at no cost; state NULL if the attempt was over before.
+SELECT * FROM runner.release(%(id)s::bigint, %(attempt)s::integer, %(submission_id)s::integer, %(reason)s::text)
 
--- name: release_job
--- Back to the queue at no cost, or cancelled if that was asked for meanwhile.
-UPDATE runner.job
-SET state = CASE WHEN cancel_requested THEN 'cancelled' ELSE 'queued' END,
-    finished_at = CASE WHEN cancel_requested THEN now() END,
-    lease_owner = NULL, lease_expires_at = NULL, progress = NULL, error = %(reason)s
-WHERE id = %(id)s AND attempt = %(attempt)s AND state = 'running'
-RETURNING state, gpu_type, secret
+-- name: stopped
+-- A running job has stopped because that was asked for; state NULL if the attempt was over before.
+SELECT * FROM runner.stopped(%(id)s::bigint, %(attempt)s::integer, %(submission_id)s::integer)
 
--- name: cancel_job
--- A running job has stopped because that was asked for.
-UPDATE runner.job
-SET state = 'cancelled', cancel_requested = true, finished_at = now(), lease_owner = NULL, lease_expires_at = NULL,
-    progress = NULL
-WHERE id = %(id)s AND attempt = %(attempt)s AND state = 'running'
-RETURNING state, gpu_type, secret
+-- name: reclaim
+-- Takes expired leases back.
+SELECT * FROM runner.reclaim(%(max_reclaims)s::integer)
 
--- name: mark_pending
--- A submission of which no job runs any more waits again.
-UPDATE leaderboard.submission_job_status t SET status = 'pending'
-WHERE t.submission_id = %(submission_id)s AND t.status = 'running'
-  AND NOT EXISTS (SELECT FROM runner.job j WHERE j.submission_id = t.submission_id AND j.state = 'running')
-
--- name: expired_jobs
--- Leases that ran out, oldest first.
-SELECT id, submission_id, attempt FROM runner.job
-WHERE state = 'running' AND lease_expires_at < now()
-ORDER BY lease_expires_at, id
-
--- name: reclaim_job
--- Takes an expired lease back. It is no failure, but a job whose daemons keep vanishing must end some day.
-UPDATE runner.job
-SET reclaims = reclaims + 1, lease_owner = NULL, lease_expires_at = NULL, progress = NULL,
-    state = CASE WHEN cancel_requested THEN 'cancelled' WHEN reclaims + 1 < %(max_reclaims)s THEN 'queued' ELSE 'done' END,
-    verdict = CASE WHEN NOT cancel_requested AND reclaims + 1 >= %(max_reclaims)s THEN 'internal_error' END,
-    finished_at = CASE WHEN cancel_requested OR reclaims + 1 >= %(max_reclaims)s THEN now() END,
-    error = format('host %%s did not renew its lease', lease_owner)
-WHERE id = %(id)s AND attempt = %(attempt)s AND state = 'running' AND lease_expires_at < now()
-RETURNING state, gpu_type, secret
+-- name: recover
+-- Releases what runs in a host's name but what it knows of.
+SELECT runner.recover(%(host)s::text, %(ids)s::bigint[], %(attempts)s::integer[]) AS released
 
 -- name: register_host
 -- A daemon announces itself, unless another one of that name is alive.
@@ -281,17 +119,17 @@ FROM runner.status WHERE submission_id = %(submission_id)s
 -- name: queue
 -- What runs and waits, then the newest of what is over. Each part is the end of an index, whatever else there is.
 WITH running AS MATERIALIZED (
-    SELECT DISTINCT j.submission_id FROM runner.job j WHERE j.state = 'running' ORDER BY 1 DESC LIMIT %(limit)s
+    SELECT DISTINCT j.submission_id FROM runner.job j WHERE j.lease_expires_at IS NOT NULL
+    ORDER BY 1 DESC LIMIT %(limit)s
 ), queued AS MATERIALIZED (
     SELECT DISTINCT j.submission_id FROM runner.job j
     WHERE j.state = 'queued' AND j.submission_id NOT IN (SELECT r.submission_id FROM running r)
     ORDER BY 1 DESC LIMIT %(limit)s
 ), over AS MATERIALIZED (
-    SELECT DISTINCT j.submission_id FROM runner.job j
+    SELECT s.id AS submission_id FROM leaderboard.submission s
     WHERE (SELECT count(*) FROM running) + (SELECT count(*) FROM queued) < %(limit)s
-      AND NOT EXISTS (SELECT FROM runner.job o
-                      WHERE o.submission_id = j.submission_id AND o.state IN ('queued', 'running'))
-    ORDER BY 1 DESC LIMIT %(limit)s
+      AND (SELECT bool_and(j.state IN ('done', 'cancelled')) FROM runner.job j WHERE j.submission_id = s.id)
+    ORDER BY s.id DESC LIMIT %(limit)s
 )
 SELECT submission_id, leaderboard, user_id, user_name, file_name, submission_time, modes, gpu_types, priority, state,
        verdict, done, job_status, error, position, progress, score, queue_ms, build_ms, eval_ms, started_at, finished_at,

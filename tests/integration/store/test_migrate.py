@@ -14,8 +14,10 @@ import pytest
 from psycopg import sql
 from psycopg.rows import tuple_row
 
-from runner.errors import ConfigError, DatabaseUnavailableError, SchemaDriftError
+from runner.errors import ConfigError, DatabaseUnavailableError, SchemaDriftError, StaleAttemptError
+from runner.model import Artifact, Progress, Verdict
 from runner.store import Store, migrate, roles_sql
+from tests.integration.store.conftest import Bench, result, run_record
 
 VERSIONS = (
     "0001_leaderboard",
@@ -374,11 +376,11 @@ def test_nobody_but_the_owner_may_execute_our_functions(database_url: str) -> No
     assert {"submit", "enqueue", "cancel", "settle"} <= {name for name, _, _ in functions}
     for name, public, settings in functions:
         assert not public, name
-        assert settings == ["search_path=pg_catalog, pg_temp"], name
+        assert "search_path=pg_catalog, pg_temp" in settings, name
 
 
-def test_roles_have_what_they_need_and_no_more(empty_database_url: str) -> None:
-    """A frontend submits and reads views but no secret; a daemon works; both scripts may run twice."""
+def test_a_frontends_role_has_what_it_needs_and_no_more(empty_database_url: str) -> None:
+    """A frontend submits and reads views but no secret; both scripts may run twice."""
     migrate(empty_database_url, roles=True)
     migrate(empty_database_url, roles=True)
     fetch(empty_database_url, roles_sql())
@@ -407,3 +409,54 @@ def test_roles_have_what_they_need_and_no_more(empty_database_url: str) -> None:
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(forbidden.encode())
         connection.execute("SELECT runner.cancel(1, 'u')")
+
+
+def test_a_daemons_role_has_what_it_needs_and_no_more(empty_database_url: str) -> None:
+    """A daemon does all its work through functions; it cannot write a job or a result past them."""
+    migrate(empty_database_url, roles=True)
+    owner = Bench(store=Store(empty_database_url, application_name="test"), url=empty_database_url)
+    owner.board("identity", "CPU", "H100")
+    url = psycopg.conninfo.make_conninfo(empty_database_url, options="-c role=runner_daemon")
+    daemon = Bench(store=Store(url, application_name="test"), url=url)
+    try:
+        daemon.store.sync_gpu_types([("CPU", "cpu", [], "Processor")])
+        for _ in range(2):
+            daemon.register("host-a")
+        for mode in ("test", "benchmark", "leaderboard"):
+            owner.submit(mode=mode, gpu_types=["CPU"])
+        trace = Artifact(name="trace", media_type="text/plain", data=b"")
+        job = daemon.claim()
+        daemon.store.heartbeat(host="host-a", lease_s=60, held=[(job.id, job.attempt)])
+        daemon.store.progress(job, Progress(phase="test", done=1, total=2))
+        daemon.store.complete(job, result(Verdict.ACCEPTED, run_record(), artifacts=(trace,)))
+        with pytest.raises(StaleAttemptError):
+            daemon.store.complete(job, result(Verdict.INVALID))
+        daemon.store.fail(daemon.claim(), error="x", report=None, slot="cpu0")
+        daemon.store.release(daemon.claim(), reason="x")
+        daemon.claim(lease_s=-1)
+        assert len(daemon.store.reclaim()) == 1
+        daemon.claim()
+        assert daemon.store.recover(host="host-a", keep=()) == 1
+        job = daemon.claim()
+        assert daemon.store.cancel(job.submission_id) == 2
+        daemon.store.cancelled(job)
+        owner.submit(gpu_types=["H100"])
+        reserved = daemon.store.reserve(host="host-a", gpu_types=["H100"], smaller=["CPU"], waited_s=0, hold_s=9)
+        assert reserved == "H100"
+        daemon.store.announce(events=[{}], wake=["CPU"])
+        daemon.store.reap(keep_s=0)
+        daemon.store.unregister_host("host-a")
+        for forbidden in (
+            "UPDATE leaderboard.submission SET done = true",
+            "INSERT INTO leaderboard.runs DEFAULT VALUES",
+            "UPDATE runner.job SET state = 'queued'",
+            "DELETE FROM runner.job",
+            "UPDATE runner.clock SET turn = 0",
+            "SELECT runner.settle(1)",
+            "SELECT runner.submit('identity', 'u', 'x.py', 'x', 'test')",
+        ):
+            with psycopg.connect(url) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(forbidden.encode())
+    finally:
+        daemon.store.close()
+        owner.store.close()

@@ -108,33 +108,6 @@ def test_a_locked_job_does_not_hide_the_next_one(bench: Bench, db: Db) -> None:
         assert bench.claim().submission_id == second
 
 
-def test_the_claim_walks_its_index_however_long_the_queue(bench: Bench, db: Db) -> None:
-    """With 20,000 jobs of another type in front, the plan touches the claim's index and few rows."""
-    bench.board("identity", "A100", "H100")
-    submission_id = bench.submit(gpu_types=["H100"])
-    db.execute("DROP INDEX runner.job_open_key")
-    db.execute(
-        "INSERT INTO runner.job (submission_id, user_id, gpu_type, mode, secret, priority)"
-        " SELECT %s, 'u1', 'A100', 'test', false, 5 FROM generate_series(1, 20000)",
-        (submission_id,),
-    )
-    db.execute("ANALYZE runner.job")
-    from runner.store import queries
-
-    plan = db.execute(
-        b"EXPLAIN (ANALYZE, FORMAT JSON) " + queries.CLAIM.sql,
-        {"gpu_types": ["H100", "A100"], "host": "h", "lease_s": 9},
-    ).fetchall()[0]["QUERY PLAN"]
-
-    def scans(node: dict[str, Any]) -> list[dict[str, Any]]:
-        own = [node] if node.get("Relation Name") == "job" and node.get("Alias", "").startswith("q") else []
-        return own + [found for child in node.get("Plans", ()) for found in scans(child)]
-
-    found = scans(plan[0]["Plan"])
-    assert {node.get("Index Name") for node in found} == {"job_claim_idx"}
-    assert sum(node["Actual Rows"] * node["Actual Loops"] for node in found) < 10
-
-
 def test_a_result_is_committed_with_kernelbots_columns(bench: Bench, db: Db) -> None:
     """Runs, times, score, artifacts, job and final status are written together."""
     bench.board()
@@ -304,7 +277,9 @@ def test_failures_are_retried_with_a_pause_and_end_as_internal_error(bench: Benc
     assert ended == Ended(state=JobState.DONE, submission_done=True)
     view = bench.store.submission(submission_id)
     assert (view.state, view.verdict) == (JobState.DONE, Verdict.INTERNAL_ERROR)
-    assert view.jobs[0].error == "engine went away"
+    assert view.jobs[0].error == (
+        "failed 3 times through no fault of the submission, at last on host-a, slot cpu0: engine went away"
+    )
     assert words(db, submission_id)[2] == "failed"
 
 
@@ -366,7 +341,10 @@ def test_an_expired_lease_goes_back_until_that_happens_too_often(bench: Bench, d
             job = bench.claim(lease_s=-1)
             assert (job.attempt, job.failures) == (number + 1, 0)
     view = bench.store.submission(submission_id)
-    assert (view.verdict, view.jobs[0].error) == (Verdict.INTERNAL_ERROR, "host host-a did not renew its lease")
+    assert view.verdict is Verdict.INTERNAL_ERROR
+    assert view.jobs[0].error == (
+        f"{MAX_RECLAIMS} leases were lost, at last because host host-a did not renew its lease"
+    )
     assert words(db, submission_id)[:3] == (True, "active", "failed")
 
 

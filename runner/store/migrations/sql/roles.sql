@@ -10,16 +10,26 @@ BEGIN
 END
 $roles$;
 
--- A daemon reads what a job consists of and writes what came of it.
+-- What an earlier release granted and this one does not.
+REVOKE ALL ON ALL TABLES IN SCHEMA leaderboard, runner FROM runner_daemon, runner_frontend;
+
+-- A daemon takes jobs and writes what came of them through functions; it reads everything.
 GRANT USAGE ON SCHEMA leaderboard, runner TO runner_daemon;
-GRANT SELECT ON ALL TABLES IN SCHEMA leaderboard TO runner_daemon;
-GRANT INSERT ON leaderboard.runs, leaderboard.submission_job_status TO runner_daemon;
-GRANT UPDATE ON leaderboard.submission, leaderboard.submission_job_status TO runner_daemon;
-GRANT USAGE ON ALL SEQUENCES IN SCHEMA leaderboard, runner TO runner_daemon;
-GRANT SELECT, INSERT, UPDATE, DELETE ON runner.job, runner.job_run, runner.stale_result, runner.artifact, runner.host,
-    runner.gpu_type TO runner_daemon;
-GRANT SELECT ON runner.board, runner.status, runner.ranking, runner.result TO runner_daemon;
-GRANT EXECUTE ON FUNCTION runner.settle(integer), runner.cancel(bigint, text) TO runner_daemon;
+GRANT SELECT ON ALL TABLES IN SCHEMA leaderboard, runner TO runner_daemon;
+GRANT UPDATE (progress) ON runner.job TO runner_daemon;
+GRANT INSERT, UPDATE ON runner.artifact, runner.host, runner.gpu_type TO runner_daemon;
+GRANT EXECUTE ON FUNCTION
+    runner.claim(text, text[], integer[], double precision, integer),
+    runner.heartbeat(text, double precision, bigint[], integer[]),
+    runner.reserve(text, text[], text[], double precision, double precision),
+    runner.complete(bigint, integer, integer, text, text, jsonb, bigint, bigint, jsonb),
+    runner.fail(bigint, integer, integer, text, text, jsonb, double precision, double precision),
+    runner.release(bigint, integer, integer, text),
+    runner.stopped(bigint, integer, integer),
+    runner.reclaim(integer, integer),
+    runner.recover(text, bigint[], integer[]),
+    runner.reap(interval, integer),
+    runner.cancel(bigint, text) TO runner_daemon;
 
 -- A frontend calls functions and reads views; it sees no secret seed, no task text, no code and no secret output.
 GRANT USAGE ON SCHEMA leaderboard, runner TO runner_frontend;
