@@ -12,7 +12,7 @@ from runner.model import Artifact, Verdict
 from runner.store import Reaped
 from runner.store.again import MAX_BATCHES
 from tests.integration.store.conftest import Bench, result, run_record
-from tests.integration.store.test_submit import count, one
+from tests.integration.store.test_submit import one
 
 Db = psycopg.Connection[dict[str, Any]]
 

@@ -534,21 +534,23 @@ SELECT s.id AS submission_id, l.name AS leaderboard, s.user_id, u.user_name, s.f
            (ARRAY['accepted', 'wrong_answer', 'time_limit', 'memory_limit', 'output_limit', 'runtime_error',
                   'compile_error', 'rejected', 'invalid', 'internal_error'])[jobs.gravity] END AS verdict,
        coalesce(s.done, false) AS done, t.status AS job_status, t.error,
-       -- Each half is a range of job_claim_idx. Counting ends at 1000, so that a long queue costs a status no more.
+       -- Each half is a range of job_claim_idx, and ordered, so that nothing but this index is a way to it. Counting ends at
+       -- 1000: a long queue costs a status no more.
        (SELECT min(1 + ahead.jobs)
         FROM (SELECT DISTINCT ON (q.gpu_type) q.gpu_type, q.priority, q.turn, q.id
-              FROM runner.job q WHERE q.submission_id = s.id AND q.state = 'queued'
+              -- OFFSET: apart, or the order could be had by walking the whole queue.
+              FROM (SELECT o.* FROM runner.job o WHERE o.submission_id = s.id AND o.state = 'queued' OFFSET 0) AS q
               ORDER BY q.gpu_type, q.priority DESC, q.turn, q.id) AS w
         CROSS JOIN LATERAL (
             SELECT count(*) AS jobs FROM (
                 (SELECT FROM runner.job b
                  WHERE b.state = 'queued' AND b.gpu_type = w.gpu_type AND b.priority > w.priority
-                 LIMIT 1000)
+                 ORDER BY b.priority DESC, b.turn, b.id LIMIT 1000)
                 UNION ALL
                 (SELECT FROM runner.job b
                  WHERE b.state = 'queued' AND b.gpu_type = w.gpu_type AND b.priority = w.priority
                    AND (b.turn, b.id) < (w.turn, w.id)
-                 LIMIT 1000)
+                 ORDER BY b.turn, b.id LIMIT 1000)
                 LIMIT 1000
             ) AS first
         ) AS ahead) AS position,
@@ -607,8 +609,8 @@ CROSS JOIN LATERAL (
            max(j.attempt) FILTER (WHERE j.current) AS attempts,
            (array_agg(
                CASE j.causes -> -1 ->> 'kind'
-                   WHEN 'reclaim' THEN format('host %s stopped answering', j.host)
-                   ELSE format('a fault of host %s, not of the submission', j.host)
+                   WHEN 'reclaim' THEN format('host %s stopped answering', j.causes -> -1 ->> 'host')
+                   ELSE format('a fault of host %s, not of the submission', j.causes -> -1 ->> 'host')
                END ORDER BY j.causes -> -1 ->> 'at' DESC)
                FILTER (WHERE j.open AND j.causes <> '[]'))[1] AS retry_reason,
            min(j.not_before) FILTER (WHERE j.state = 'queued' AND j.not_before > now()) AS retry_at,
