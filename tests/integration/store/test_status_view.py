@@ -1,0 +1,294 @@
+"""What `runner.status` says of a submission, for frontends that ask nobody but the database."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from runner.model import Job, Progress, Verdict
+from runner.store import POSITION_LIMIT, Selection, queries
+from tests.integration.store.conftest import Bench, ranked, result, run_record
+from tests.integration.store.test_again import evaluate, ranked_submission
+from tests.integration.store.test_submit import one
+
+Db = psycopg.Connection[dict[str, Any]]
+
+#: As released; frontends name them, and `SELECT *` has them in this order.
+COLUMNS = """
+submission_id leaderboard user_id user_name file_name submission_time modes gpu_types priority state verdict done
+job_status error position progress score queue_ms build_ms eval_ms started_at finished_at jobs
+"""
+
+
+def status(db: Db, submission_id: int) -> dict[str, Any]:
+    """The line of a submission."""
+    return one(db, "SELECT * FROM runner.status WHERE submission_id = %s", submission_id)
+
+
+def phase(db: Db, submission_id: int) -> str | None:
+    """What happens to it now, in words."""
+    words: str | None = status(db, submission_id)["phase"]
+    return words
+
+
+def test_the_released_columns_are_there_as_they_were(db: Db) -> None:
+    """New ones are only appended."""
+    cursor = db.execute("SELECT * FROM runner.status")
+    names = [column.name for column in cursor.description or ()]
+    assert names[:-6] == COLUMNS.split()
+    assert names[-6:] == ["phase", "attempts", "retry_reason", "retry_at", "reruns", "rerunning"]
+
+
+PHASES = [
+    ("leaderboard", None, "starting"),
+    ("leaderboard", Progress(phase="build", done=0, total=1), "building"),
+    ("leaderboard", Progress(phase="build", done=1, total=1), "building"),
+    ("leaderboard", Progress(phase="compile", done=0, total=0), "building"),
+    ("leaderboard", Progress(phase="test", done=0, total=10), "testing case 1 of 10"),
+    ("leaderboard", Progress(phase="test", done=2, total=10), "testing case 3 of 10"),
+    ("leaderboard", Progress(phase="test", done=10, total=10), "testing case 10 of 10"),
+    ("leaderboard", Progress(phase="benchmark", done=0, total=4), "benchmarking case 1 of 4"),
+    ("leaderboard", Progress(phase="leaderboard", done=3, total=4), "ranked run case 4 of 4"),
+    ("leaderboard", Progress(phase="leaderboard", done=4, total=4), "finishing"),
+    ("leaderboard", Progress(phase="leaderboard", done=0, total=0), "ranked run"),
+    ("test", Progress(phase="test", done=10, total=10), "finishing"),
+    ("test", Progress(phase="test", done=0, total=0), "testing"),
+    ("benchmark", Progress(phase="benchmark", done=1, total=2), "benchmarking case 2 of 2"),
+    ("profile", Progress(phase="profile.0", done=0, total=1), "profiling case 1"),
+    ("profile", Progress(phase="profile.2", done=1, total=1), "profiling case 3"),
+    ("test", Progress(phase="warm-up", done=1, total=3), "warm-up case 2 of 3"),
+]
+
+
+@pytest.mark.parametrize(("mode", "progress", "expected"), PHASES, ids=lambda value: str(value)[:40])
+def test_the_phase_is_told_in_words(bench: Bench, db: Db, mode: str, progress: Progress | None, expected: str) -> None:
+    """Whatever a daemon posts becomes text that a person can read."""
+    bench.board()
+    submission_id = bench.submit(mode=mode)
+    assert phase(db, submission_id) == "queued"
+    job = bench.claim()
+    if progress is not None:
+        bench.store.progress(job, progress)
+    assert phase(db, submission_id) == expected
+
+
+@pytest.mark.parametrize(
+    "odd", ["[]", "{}", '{"phase": null, "done": "x", "total": {}}', '{"phase": "test", "done": 1.5, "total": 3}']
+)
+def test_odd_progress_breaks_no_status(bench: Bench, db: Db, odd: str) -> None:
+    """Any version of a daemon may have written it."""
+    bench.board()
+    submission_id = bench.submit()
+    bench.claim()
+    db.execute("UPDATE runner.job SET progress = %s", (odd,))
+    status(db, submission_id)
+
+
+def test_a_secret_run_is_only_called_one(bench: Bench, db: Db) -> None:
+    """How many hidden cases there are, and how far a submission got with them, stays hidden."""
+    bench.board()
+    submission_id = bench.submit(mode="leaderboard")
+    public, secret = bench.claim(), bench.claim()
+    bench.store.progress(secret, Progress(phase="test", done=3, total=77))
+    assert phase(db, submission_id) == "starting"
+    bench.store.complete(public, ranked(public))
+    line = status(db, submission_id)
+    assert (line["phase"], line["progress"]) == ("secret run", None)
+    assert "77" not in str(line)
+    assert [job["phase"] for job in line["jobs"]] == [None, "secret run"]
+    bench.store.complete(secret, ranked(secret))
+    assert phase(db, submission_id) is None
+
+
+def test_the_phases_of_several_types_stand_side_by_side(bench: Bench, db: Db) -> None:
+    """Each type's own, in the order of its jobs, until it is over; of twins the one that runs."""
+    bench.board("identity", "A100", "H100")
+    submission_id = bench.submit(mode="leaderboard", gpu_types=["H100", "A100"])
+    assert phase(db, submission_id) == "H100: queued; A100: queued"
+    job = bench.claim("A100")
+    bench.store.progress(job, Progress(phase="test", done=0, total=2))
+    assert phase(db, submission_id) == "H100: queued; A100: testing case 1 of 2"
+    bench.store.complete(job, ranked(job))
+    bench.claim("A100")
+    assert phase(db, submission_id) == "H100: queued; A100: secret run"
+    for _ in range(2):
+        evaluate(bench, "H100")
+    assert phase(db, submission_id) == "secret run"
+
+
+def test_a_job_that_is_to_stop_is_stopping(bench: Bench, db: Db) -> None:
+    """Cancelled while it runs, until its daemon says that it has stopped."""
+    bench.board()
+    submission_id = bench.submit()
+    job = bench.claim()
+    bench.store.cancel(submission_id)
+    assert phase(db, submission_id) == "stopping"
+    bench.store.cancelled(job)
+    assert phase(db, submission_id) is None
+
+
+def test_a_retry_says_why_and_when(bench: Bench, db: Db) -> None:
+    """Whose fault it was, in plain words, without what only an operator should read; nothing once it is over."""
+    bench.board()
+    submission_id = bench.submit()
+    bench.store.fail(bench.claim(host="node7"), error="/dev/nvidia3: secret path", report=None, slot="gpu3")
+    line = status(db, submission_id)
+    assert (line["phase"], line["attempts"]) == ("queued to be tried again", 1)
+    assert line["retry_reason"] == "a fault of host node7, not of the submission"
+    assert timedelta(0) < line["retry_at"] - one(db, "SELECT now() AS now")["now"] <= timedelta(seconds=5)
+    db.execute("UPDATE runner.job SET not_before = NULL, avoid_until = NULL")
+    assert phase(db, submission_id) == "queued"
+    bench.claim(host="node8", lease_s=-1)
+    assert status(db, submission_id)["retry_reason"] == "a fault of host node7, not of the submission"
+    bench.store.reclaim()
+    line = status(db, submission_id)
+    assert (line["attempts"], line["retry_reason"], line["retry_at"]) == (2, "host node8 stopped answering", None)
+    evaluate(bench)
+    line = status(db, submission_id)
+    assert (line["attempts"], line["retry_reason"]) == (3, None)
+
+
+def test_a_rerun_shows_as_one(bench: Bench, db: Db) -> None:
+    """Its own place, priority and phase; the score is the earlier one's, and told to be by `rerunning`."""
+    bench.board()
+    submission_id = ranked_submission(bench, score_s=4e-6)
+    bench.submit(user_id="u2")
+    bench.store.rerun(Selection(submission_id=submission_id))
+    line = status(db, submission_id)
+    assert (line["state"], line["verdict"], line["phase"], line["position"]) == ("queued", None, "queued", 2)
+    assert (line["priority"], line["reruns"], line["rerunning"]) == (-1, 1, True)
+    assert (float(line["score"]), line["attempts"], line["started_at"], line["finished_at"]) == (4e-6, 0, None, None)
+    jobs = [(job["id"], job["replaces"], job["retired"]) for job in line["jobs"]]
+    assert jobs == [(1, None, None), (2, None, None), (4, 1, None), (5, 2, None)]
+    evaluate(bench)
+    job = evaluate(bench)
+    replaced = status(db, submission_id)["jobs"][0]
+    assert (replaced["retired"], replaced["retired_reason"]) == ("replaced", f"replaced by job {job.id}")
+
+
+def test_a_score_needs_a_ranked_secret_run(bench: Bench, db: Db) -> None:
+    """As the ranking has it: a secret twin that got no further than its tests validates nothing."""
+    bench.board()
+    submission_id = bench.submit(mode="leaderboard")
+    public, secret = bench.claim(), bench.claim()
+    bench.store.complete(public, ranked(public))
+    bench.store.complete(secret, result(Verdict.TIME_LIMIT, run_record("test")))
+    assert bench.store.ranking("identity") == []
+    assert status(db, submission_id)["score"] is None
+
+
+def queued(db: Db, number: int, *, gpu_type: str, priority: int = 0, first_turn: int = 0) -> None:
+    """So many waiting jobs of one submission, each with a turn of its own."""
+    db.execute("DROP INDEX IF EXISTS runner.job_open_key")
+    db.execute(
+        "INSERT INTO runner.job (submission_id, user_id, gpu_type, mode, secret, priority, turn)"
+        " SELECT s.id, s.user_id, %s, 'test', false, %s, %s + n FROM leaderboard.submission s,"
+        " generate_series(0, %s - 1) n WHERE s.file_name = 'many.py'",
+        (gpu_type, priority, first_turn, number),
+    )
+
+
+def test_the_place_in_the_queue_goes_by_priority_turn_and_age(bench: Bench, db: Db) -> None:
+    """On its own GPU type; of several types the best place counts."""
+    bench.board("identity", "A100", "H100")
+    bench.submit(file_name="many.py", gpu_types=["A100"])
+    submission_id = bench.submit(gpu_types=["A100"])
+    db.execute("UPDATE runner.job SET turn = 10")
+
+    def place() -> int:
+        return int(status(db, submission_id)["position"])
+
+    assert place() == 2, "older, same turn"
+    queued(db, 3, gpu_type="A100", first_turn=9)
+    assert place() == 3, "a lower turn goes first, the same by a younger one or a higher one does not"
+    queued(db, 2, gpu_type="A100", priority=1, first_turn=99)
+    assert place() == 5, "a higher priority goes first, whatever its turn"
+    queued(db, 7, gpu_type="A100", priority=-1)
+    queued(db, 7, gpu_type="H100", priority=5)
+    assert place() == 5, "lower priorities and other types do not matter"
+    db.execute(
+        "INSERT INTO runner.job (submission_id, user_id, gpu_type, mode, secret)"
+        " VALUES (%s, 'u1', 'H100', 'test', false)",
+        (submission_id,),
+    )
+    assert place() == 5
+    db.execute("UPDATE runner.job SET priority = 9 WHERE submission_id = %s AND gpu_type = 'H100'", (submission_id,))
+    assert place() == 1
+
+
+def test_places_are_counted_up_to_a_thousand(bench: Bench, db: Db) -> None:
+    """Behind so many nobody needs the exact number, and to have it every status would walk the queue."""
+    bench.board()
+    bench.submit(file_name="many.py")
+    queued(db, 998, gpu_type="CPU", priority=1)
+    submission_id = bench.submit()
+    assert status(db, submission_id)["position"] == 1000
+    queued(db, 1, gpu_type="CPU", priority=2)
+    assert status(db, submission_id)["position"] == POSITION_LIMIT == 1001
+    queued(db, 500, gpu_type="CPU", priority=3)
+    assert status(db, submission_id)["position"] == POSITION_LIMIT
+
+
+def scans(node: dict[str, Any]) -> list[dict[str, Any]]:
+    """Every place of a plan that reads jobs or results."""
+    own = [node] if node.get("Relation Name") in ("job", "runs") else []
+    return own + [found for child in node.get("Plans", ()) for found in scans(child)]
+
+
+def read(db: Db, statement: bytes, parameters: dict[str, Any]) -> tuple[set[str], float]:
+    """How a statement reads jobs and results: kinds of scan, and rows looked at, those thrown away included."""
+    plan = db.execute(b"EXPLAIN (ANALYZE, FORMAT JSON) " + statement, parameters).fetchall()[0]["QUERY PLAN"]
+    found = scans(plan[0]["Plan"])
+    rows = sum((node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"] for node in found)
+    return {node["Node Type"] for node in found}, rows
+
+
+def test_a_status_costs_the_same_however_long_the_queue_and_the_history(bench: Bench, db: Db) -> None:
+    """With 20,000 jobs waiting in front and 10,000 rows of results, one line and a list of twenty walk indexes only."""
+    bench.board()
+    first = ranked_submission(bench)
+    db.execute(
+        "INSERT INTO leaderboard.submission (leaderboard_id, file_name, user_id, code_id, submission_time)"
+        " SELECT leaderboard_id, 'many.py', user_id, code_id, now() FROM leaderboard.submission,"
+        " generate_series(1, 10000)"
+    )
+    db.execute(
+        "INSERT INTO runner.job (submission_id, user_id, gpu_type, mode, secret, priority, turn)"
+        " SELECT s.id, s.user_id, 'CPU', 'leaderboard', x, 1, s.id FROM leaderboard.submission s,"
+        " unnest(ARRAY[false, true]) x WHERE s.file_name = 'many.py'"
+    )
+    db.execute(
+        "INSERT INTO leaderboard.runs (submission_id, start_time, end_time, mode, secret, runner, passed, system_info)"
+        " SELECT s.id, now(), now(), 'test', true, 'CPU', true, '{}' FROM leaderboard.submission s"
+    )
+    db.execute("ANALYZE")
+    last = [bench.submit() for _ in range(30)][-1]
+    for submission_id in (first, last):
+        kinds, rows = read(db, queries.STATUS.sql, {"submission_id": submission_id})
+        assert "Seq Scan" not in kinds
+        assert rows < 1100
+    for nothing_waits in (False, True):
+        if nothing_waits:
+            db.execute("UPDATE runner.job SET state = 'cancelled', finished_at = now() WHERE state = 'queued'")
+            db.execute("ANALYZE runner.job")
+        kinds, rows = read(db, queries.QUEUE.sql, {"limit": 20})
+        assert "Seq Scan" not in kinds
+        assert rows < 20 * 1100
+        assert [line.submission_id for line in bench.store.queue(limit=20)] == list(range(last, last - 20, -1))
+
+
+def test_the_list_shows_what_runs_then_what_waits_then_what_is_over(bench: Bench, db: Db) -> None:
+    """The newest of each first, as many as asked for; a rerun waits, whatever it once was."""
+    bench.board()
+    over = [ranked_submission(bench) for _ in range(3)]
+    running = bench.submit(user_id="u2")
+    waiting = [bench.submit(user_id="u2") for _ in range(2)]
+    claimed: Job = bench.claim()
+    assert claimed.submission_id == running
+    bench.store.rerun(Selection(submission_id=over[0]))
+    expected = [running, waiting[1], waiting[0], over[0], over[2], over[1]]
+    for limit in range(1, 8):
+        assert [line.submission_id for line in bench.store.queue(limit=limit)] == expected[:limit]
