@@ -47,10 +47,15 @@ def test_without_a_database_the_daemon_says_so_once_and_waits(
     rig = make_rig(database_url, proxy.url)
     rig.board()
     submission = rig.submit()
+    proxy.open()
+    proxy.hang_up()
     with capture_logs() as logs:
+        began_s = time.monotonic()
         rig.start(ready=False)
         rig.wait_for(lambda: rig.waiting_for == "the database", "it noticed")
-        proxy.open()
+        rig.wait_for(lambda: proxy.knocks >= 3, "it tried again")
+        assert proxy.knocks <= time.monotonic() - began_s + 1
+        proxy.answer()
         rig.wait_done(submission)
     assert said(logs, "not ready: waiting for the database") == 1
     assert said(logs, "the database is there now") == 1
