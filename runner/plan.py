@@ -40,6 +40,8 @@ BUILD_TIMEOUT_S = 120.0
 WALL_MARGIN_S = 60.0
 #: The part of a container's memory that one case's tensors may fill (inputs, outputs, copies); torch takes the rest.
 TENSOR_MEMORY_SHARE = 0.5
+#: What a rank without a device needs beside tensors: two processes with torch, and room to breathe.
+_RANK_GIB = 0.75
 
 _PROCESS = 'import sys; sys.path.insert(0, "{stage}"); from {module} import main; sys.exit(main())'
 #: Files that hold what the worker must not know, whatever else a task calls private.
@@ -96,7 +98,7 @@ def make_plan(
     """
     modes = _modes(job, task)
     if task.harness is Harness.BUILTIN:
-        request: Request = _pair_request(job, task, gpu, modes, build_timeout_s)
+        request: Request = _pair_request(job, task, gpu, slot, modes, build_timeout_s)
         boot = Boot(kind="pair", judge=_process(environment, "judge"), worker=_process(environment, "worker"))
         # The judge gives the submission's import a limit of its own, before the first mode's.
         budget_s = build_timeout_s + sum(mode.timeout_s for mode in modes)
@@ -263,8 +265,8 @@ def derived_seed(secret_seed: int, job_id: int) -> int:
     return int.from_bytes(digest[:4]) & 0x7FFF_FFFF
 
 
-def _pair_request(
-    job: Job, task: Task, gpu: GpuType, modes: tuple[ModeRequest, ...], build_timeout_s: float
+def _pair_request(  # noqa: PLR0917 records, each of another type
+    job: Job, task: Task, gpu: GpuType, slot: Slot, modes: tuple[ModeRequest, ...], build_timeout_s: float
 ) -> PairRequest:
     main = task.config.main if isinstance(task.config, PyConfig) else None
     if main is None:
@@ -272,6 +274,7 @@ def _pair_request(
             f"leaderboard {job.leaderboard!r}: the built-in harness evaluates lang py, the task says {task.lang} "
             "(set `harness: program` in runner.yml and give the task an eval program)"
         )
+    ranks = _ranks(job, task, gpu, slot) if task.multi_gpu else None
     hidden = {_REFERENCE, *task.extra.private}
     # The task's own eval program stays out: the judge replaces it, and it may describe hidden cases.
     files = {name: text for name, text in task.files.items() if text not in (SUBMISSION, HARNESS) and name != main}
@@ -282,12 +285,36 @@ def _pair_request(
         submission_name=task.submission_name,
         submission=job.code.decode("utf-8"),
         seed=job.secret_seed if job.secret else task.seed,
-        multi_gpu=task.multi_gpu,
+        ranks=ranks,
         device=_device(gpu),
         build_timeout_s=build_timeout_s,
         memory_bytes=int(gpu.memory_gib * (1 << 30) * TENSOR_MEMORY_SHARE),
     )
-    return PairRequest(payload=request.to_payload())
+    return PairRequest(payload=request.to_payload(), ranks=ranks or 1)
+
+
+def _ranks(job: Job, task: Task, gpu: GpuType, slot: Slot) -> int:
+    """How many ranks a task of several devices has on a GPU type: one per device, or some that share its cores.
+
+    Raises:
+        TaskError: its cases differ in it, or the slot has not so many devices.
+    """
+    cases = task.cases_for(job.gpu_type)
+    sizes = sorted({int(str(case["world_size"])) for case in (*(cases.tests or ()), *(cases.benchmarks or ()))})
+    where = f"leaderboard {job.leaderboard!r}: the cases for {job.gpu_type}"
+    if len(sizes) != 1:
+        raise TaskError(
+            f"{where} have world_size {', '.join(map(str, sizes))}, expected one number for all "
+            "(give the GPU type cases of its own in runner.yml)"
+        )
+    most = int(gpu.memory_gib / _RANK_GIB) if gpu.vendor is Vendor.NONE else len(slot.devices)
+    if sizes[0] > most:
+        has = f"room for {most}" if gpu.vendor is Vendor.NONE else f"{most} devices"
+        raise TaskError(
+            f"{where} have world_size {sizes[0]}, but slot {slot.name} has {has} "
+            "(offer the task on another GPU type, or give this one cases of its own in runner.yml)"
+        )
+    return sizes[0]
 
 
 def _files(job: Job, task: Task) -> dict[str, bytes]:

@@ -166,10 +166,18 @@ class PairRequest:
     """A request for the judge (boot kind `pair`); the steward hands `payload` to it unread."""
 
     payload: Mapping[str, Any]
+    #: Workers the judge needs: one is there, the steward starts the others.
+    ranks: int = 1
 
     def to_message(self) -> dict[str, Any]:
         """The `request` frame."""
-        return {"type": "request", "protocol": VERSION, "kind": "pair", "payload": dict(self.payload)}
+        return {
+            "type": "request",
+            "protocol": VERSION,
+            "kind": "pair",
+            "ranks": self.ranks,
+            "payload": dict(self.payload),
+        }
 
 
 Request = StepsRequest | PairRequest

@@ -1,11 +1,13 @@
 """Boot kind `pair`: a judge and a worker under two uids, joined by a socketpair, started before any request is there.
 
 Owns their descriptors, passes the request to the judge and the judge's frames to the daemon, and cleans up. The judge's
-frames are checked and rebuilt; the worker has no way to write one. Called by sandbox.steward. Standard library only:
-this runs inside the container.
+frames are checked and rebuilt; the worker has no way to write one. A request for several ranks gets further workers,
+which share everything with the first but the line to the judge; when one ends, all are killed. Called by
+sandbox.steward. Standard library only: this runs inside the container.
 
 Judge: stdin = one `request` frame, later a `worker_exit` frame; stdout = frames; stderr = kept for the end message;
-KR_WORKER_FD, KR_WORKER_STDOUT_FD, KR_WORKER_STDERR_FD. Worker: KR_JUDGE_FD; stdin = /dev/null.
+KR_WORKER_FD, KR_WORKER_STDOUT_FD, KR_WORKER_STDERR_FD; KR_RANKS_FD, over which the lines to further workers come, one
+descriptor with one byte each, before the request. Worker: KR_JUDGE_FD; stdin = /dev/null.
 """
 
 from __future__ import annotations
@@ -24,11 +26,12 @@ from sandbox.steward_process import Plumbing, Reaper, StewardError, ending, kill
 from sandbox.steward_steps import fit
 
 JUDGE_STDERR_BYTES = 16 << 10
+MAX_RANKS = 64
 READ_BYTES = 1 << 18
 
 
 class Pair:
-    """The two processes and the steward's ends of their pipes."""
+    """The processes and the steward's ends of their pipes."""
 
     def __init__(self, *, box: Box, line: Line, reaper: Reaper) -> None:
         self._box = box
@@ -48,9 +51,11 @@ class Pair:
         self._judge_in, judge_stdin = _pipe_to_child()
         self._judge_out, judge_stdout = _pipe_from_child()
         self._judge_err, judge_stderr = _pipe_from_child()
+        self._ranks_line, judge_ranks = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         out_read, out_write = os.pipe()
         err_read, err_write = os.pipe()
-        null = os.open(os.devnull, os.O_RDONLY)
+        #: What every worker gets: stdin, stdout, stderr; kept until it is known how many there are.
+        self._worker_fds = (os.open(os.devnull, os.O_RDONLY), out_write, err_write)
         box = self._box
         self._judge_pid = spawn(
             box.judge_argv,
@@ -59,21 +64,48 @@ class Pair:
                 stdin=judge_stdin,
                 stdout=judge_stdout,
                 stderr=judge_stderr,
-                more=(judge_end.fileno(), out_read, err_read),
+                more=(judge_end.fileno(), out_read, err_read, judge_ranks.fileno()),
             ),
-            env=box.judge_environment({"KR_WORKER_FD": "3", "KR_WORKER_STDOUT_FD": "4", "KR_WORKER_STDERR_FD": "5"}),
+            env=box.judge_environment(
+                {
+                    "KR_WORKER_FD": "3",
+                    "KR_WORKER_STDOUT_FD": "4",
+                    "KR_WORKER_STDERR_FD": "5",
+                    "KR_RANKS_FD": "6",
+                }
+            ),
             reaper=self._reaper,
         )
-        self._worker_pid = spawn(
-            box.worker_argv,
-            account=box.worker,
-            plumbing=Plumbing(stdin=null, stdout=out_write, stderr=err_write, more=(worker_end.fileno(),)),
-            env=box.worker_environment({"KR_JUDGE_FD": "3"}),
+        #: By rank.
+        self._worker_pids = [self._spawn_worker(worker_end)]
+        for end in (judge_end, worker_end, judge_ranks):
+            end.close()
+        for fd in (judge_stdin, judge_stdout, judge_stderr, out_read, err_read):
+            os.close(fd)
+
+    def _spawn_worker(self, line: socket.socket) -> int:
+        stdin, stdout, stderr = self._worker_fds
+        return spawn(
+            self._box.worker_argv,
+            account=self._box.worker,
+            plumbing=Plumbing(stdin=stdin, stdout=stdout, stderr=stderr, more=(line.fileno(),)),
+            env=self._box.worker_environment({"KR_JUDGE_FD": "3"}),
             reaper=self._reaper,
         )
-        judge_end.close()
-        worker_end.close()
-        for fd in (judge_stdin, judge_stdout, judge_stderr, out_read, out_write, err_read, err_write, null):
+
+    def _add_workers(self, ranks: int) -> None:
+        """Start what a request needs beside the first worker; none is added afterwards."""
+        for _ in range(1, ranks):
+            judge_end, worker_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+            with judge_end, worker_end:
+                self._worker_pids.append(self._spawn_worker(worker_end))
+                try:
+                    socket.send_fds(self._ranks_line, [b"r"], [judge_end.fileno()])
+                except BrokenPipeError:
+                    # The judge has died; its exit status tells.
+                    break
+        self._ranks_line.close()
+        for fd in self._worker_fds:
             os.close(fd)
 
     def serve(self) -> None:
@@ -125,7 +157,11 @@ class Pair:
             request = check_request(message)
             if request.get("kind") != "pair" or not isinstance(request.get("payload"), dict):
                 raise StewardError(f"request of kind {request.get('kind')!r} in a container booted for 'pair'")
+            ranks = request.get("ranks")
+            if type(ranks) is not int or not 1 <= ranks <= MAX_RANKS:
+                raise StewardError(f"request for {ranks!r} ranks, expected 1 to {MAX_RANKS}")
             self._requested = True
+            self._add_workers(ranks)
             self._tell_judge({"type": "request", "payload": request["payload"]})
 
     def _tell_judge(self, message: Mapping[str, Any]) -> None:
@@ -146,14 +182,15 @@ class Pair:
             self._selector.unregister(self._judge_in)
 
     def _report_worker(self) -> None:
-        """Once the worker has ended: kill what it left, then tell the judge how it ended."""
-        status = self._reaper.status(self._worker_pid)
+        """Once a worker has ended: kill what it left, and the other ranks, then tell the judge how it ended."""
+        statuses = enumerate(self._reaper.status(pid) for pid in self._worker_pids)
+        rank, status = next(((rank, status) for rank, status in statuses if status is not None), (0, None))
         if status is None or self._worker_reported:
             return
         self._worker_reported = True
         kill_all_of(self._box.worker.uid, self._reaper)
         exit_code, signal = ending(status)
-        self._tell_judge({"type": "worker_exit", "exit_code": exit_code, "signal": signal})
+        self._tell_judge({"type": "worker_exit", "rank": rank, "exit_code": exit_code, "signal": signal})
 
     def _on_stderr(self) -> bool:
         data = self._read(self._judge_err)

@@ -47,9 +47,13 @@ def main(arguments: list[str]) -> int:
     seed = os.environ.get("POPCORN_SEED")
     try:
         lines = [line for line in cases_file.read_text(encoding="utf-8").splitlines() if line.strip()]
-        parse_cases(lines, global_seed=None)
+        cases = parse_cases(lines, global_seed=None)
         if not lines:
             raise CaseError("no cases, expected one per line")
+        # As many ranks as the first case wants; the judge says what is wrong with the others.
+        ranks = cases[0].arguments.get("world_size")
+        if ranks is not None and (type(ranks) is not int or ranks < 1):
+            raise CaseError(f"line 1: world_size is {ranks!r}, expected a number of ranks")
         global_seed = int(seed) if seed else None
     except (OSError, ValueError) as error:
         _say(f"{cases_file}: {error}")
@@ -74,7 +78,7 @@ def main(arguments: list[str]) -> int:
         submission_name=SUBMISSION,
         submission=submission,
         seed=global_seed,
-        multi_gpu="POPCORN_GPUS" in os.environ,
+        ranks=ranks,
         device="auto",
         memory_bytes=_memory_bytes(),
     )

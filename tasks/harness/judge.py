@@ -13,10 +13,8 @@ to show. Called by the steward, or by `local` where there is no container.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import hashlib
 import os
-import random
 import secrets
 import socket
 import sys
@@ -25,6 +23,7 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 # The reference's threads must not go on spinning while the submission is timed.
@@ -34,15 +33,17 @@ import torch
 
 from sandbox.protocol import Judged, StepResult, encode, to_b64
 
-from .cases import Case, CaseError, parse_cases
+from .cases import Case, CaseError, Value, parse_cases
 from .clock import Calibration, Sample, audit_details, forged, tight
+from .crew import Crew
+from .faults import Fault
 from .output import Collector, read_request
-from .peer import Called, Fault, Peer
-from .problem import CheckRaised, Problem, TaskFault, pack_inputs, rng_seed_of, scramble
+from .problem import TaskFault, guard_heap, rng_seed_of, scramble
 from .request import JudgeRequest, ModeRequest
+from .solo import Solo
 from .stats import Stopping, Summary, summarise
 from .system import facts
-from .values import pack, signature, tree_signature
+from .team import Call, Team
 
 EXIT_PASSED, EXIT_NOT_PASSED, EXIT_TIMED_OUT = 0, 112, 114
 _PROGRESS_NS = 200_000_000
@@ -58,6 +59,8 @@ _TOTAL_NS = {"benchmark": 10_000_000_000, "leaderboard": 30_000_000_000}
 #: and one more for every call that counts. Beyond that the judge's own estimate counts.
 _MAX_REPEATED = 10
 _CALIBRATION_TIMEOUT_NS = 30_000_000_000
+#: Until the interpreters of several ranks, and of the judge's own processes beside them, have imported torch.
+_START_TIMEOUT_NS = 120_000_000_000
 
 
 class Frames:
@@ -94,6 +97,8 @@ class ModeRun:
     verdict: str = "accepted"
     message: str | None = None
     timed_out: bool = False
+    #: Which of several ranks had not answered when time was up.
+    late: str = ""
     output_limit: bool = False
     #: Tracebacks of the submission, shown below its own stderr.
     traces: list[str] = field(default_factory=list)
@@ -125,6 +130,7 @@ class ModeRun:
     def fail_with(self, index: int | None, fault: Fault) -> None:
         """Record what the worker did."""
         self.timed_out = self.timed_out or fault.timed_out
+        self.late = self.late or fault.late
         self.output_limit = self.output_limit or fault.output_limit
         self.fail(index, fault.verdict, fault.message, trace=fault.trace)
 
@@ -136,18 +142,15 @@ class Gone(Exception):
 class Judge:
     """One evaluation."""
 
-    def __init__(self, request: JudgeRequest, *, frames: Frames, peer: Peer, collector: Collector) -> None:
+    def __init__(self, request: JudgeRequest, *, device: str, frames: Frames, team: Team, collector: Collector) -> None:
         self._request = request
         self._frames = frames
-        self._peer = peer
+        self._team = team
         self._collector = collector
         self._began_ns = time.monotonic_ns()
-        self._device = request.device
-        if self._device == "auto":
-            self._device = "cuda" if torch.cuda.is_available() else "cpu"
-        self._problem: Problem
+        self._device = device
         self._calibration: Calibration | None = None
-        self._extra: dict[str, Any] = {"system": facts(self._device)}
+        self._extra: dict[str, Any] = {"system": facts(device)}
 
     def run(self, directory: Path) -> None:
         """Judge every mode that is asked for, one step frame each."""
@@ -166,12 +169,8 @@ class Judge:
 
     def _answer_facts(self) -> None:
         start = time.monotonic_ns()
-        value = (0, torch.zeros(64, dtype=torch.uint8), 64)
-        called = self._peer.call(pack(value), room_bytes=64, deadline_ns=start + _CALIBRATION_TIMEOUT_NS)
-        if not torch.equal(torch.as_tensor(called.output.value()), value[1]):
-            raise RuntimeError("the worker's answer to a known kernel is not what it was given")
         run = ModeRun(request=ModeRequest(name="facts", cases=(), timeout_s=0), cases=(), start_ns=start, deadline_ns=0)
-        run.details["round_trip_ns"] = called.outside_ns
+        run.details["round_trip_ns"] = self._team.probe(deadline_ns=start + _CALIBRATION_TIMEOUT_NS)
         self._emit(run)
 
     def _prepare(self, directory: Path) -> list[ModeRun] | None:
@@ -180,10 +179,10 @@ class Judge:
         self._frames.progress("build", 0, 1)
         try:
             runs = self._parse()
-            self._problem = Problem.load(self._request.files, directory)
+            self._team.prepare(self._request.files, directory, deadline_ns=time.monotonic_ns() + _START_TIMEOUT_NS)
             if self._device == "cpu" and any(run.kind in _TOTAL_NS for run in runs):
                 deadline = time.monotonic_ns() + _CALIBRATION_TIMEOUT_NS
-                self._calibration = self._peer.calibrate(deadline_ns=deadline)
+                self._calibration = self._team.calibrate(deadline_ns=deadline)
         except TaskFault as fault:
             first.fail(None, "invalid", str(fault))
             self._emit(first)
@@ -203,7 +202,7 @@ class Judge:
             if not fault.gone:
                 # What it printed before it failed is still in the worker's buffers.
                 with contextlib.suppress(Fault):
-                    self._peer.flush(deadline_ns=time.monotonic_ns() + 1_000_000_000)
+                    self._team.flush(deadline_ns=time.monotonic_ns() + 1_000_000_000)
             self._emit(first)
             return None
         self._extra["load_ns"] = time.monotonic_ns() - load_start
@@ -221,13 +220,18 @@ class Judge:
                 raise TaskFault(f"mode {mode.name!r}: {error}") from error
             if not cases:
                 raise TaskFault(f"mode {mode.name!r} has no cases, expected at least one")
-            if self._request.multi_gpu or any("world_size" in case.arguments for case in cases):
-                raise TaskFault(
-                    "the task needs several devices (multi_gpu, world_size); the built-in harness runs one rank only: "
-                    "use the task's own eval program"
-                )
+            for case in cases:
+                self._check_world_size(mode, case)
             runs.append(ModeRun(request=mode, cases=cases, start_ns=0, deadline_ns=0))
         return runs
+
+    def _check_world_size(self, mode: ModeRequest, case: Case) -> None:
+        found, ranks = case.arguments.get("world_size"), self._request.ranks
+        if found != ranks:
+            expected = (
+                "none, as the task is for one device" if ranks is None else f"{ranks}, as many as there are ranks"
+            )
+            raise TaskFault(f"mode {mode.name!r}: case {case.spec!r} has world_size {found}, expected {expected}")
 
     def _load(self, start_ns: int) -> None:
         request = self._request
@@ -235,11 +239,12 @@ class Judge:
         files[request.submission_name] = request.submission
         limit = request.build_timeout_s
         try:
-            self._peer.load(files, request.submission_name, deadline_ns=start_ns + round(limit * 1e9))
+            self._team.load(files, request.submission_name, deadline_ns=start_ns + round(limit * 1e9))
         except Fault as fault:
             if fault.timed_out:
+                late = f" ({fault.late})" if fault.late else ""
                 raise Fault(
-                    "time_limit", f"importing the submission took longer than {limit:g} s", gone=True
+                    "time_limit", f"importing the submission took longer than {limit:g} s{late}", gone=True
                 ) from fault
             if fault.gone and fault.verdict == "runtime_error":
                 text = f"{fault.message} while the submission was being imported"
@@ -250,7 +255,7 @@ class Judge:
         """Run one mode and send its step; True when the worker is gone."""
         gone = False
         run.result[f"{run.prefix}-count"] = str(len(run.cases))
-        waited_ns = self._peer.waited_ns
+        waited_ns = self._team.waited_ns
         try:
             for index, case in enumerate(run.cases):
                 self._frames.progress(run.request.name, index, len(run.cases))
@@ -260,7 +265,7 @@ class Judge:
                     break
             else:
                 self._frames.progress(run.request.name, len(run.cases), len(run.cases))
-            self._peer.flush(deadline_ns=max(run.deadline_ns, time.monotonic_ns() + 1_000_000_000))
+            self._team.flush(deadline_ns=max(run.deadline_ns, time.monotonic_ns() + 1_000_000_000))
         except Gone:
             gone = True
         except Fault as fault:
@@ -270,16 +275,17 @@ class Judge:
             run.fail(None, "invalid", str(fault))
             gone = True
         if run.timed_out:
-            waited_s = (self._peer.waited_ns - waited_ns) / 1e9
+            waited_s = (self._team.waited_ns - waited_ns) / 1e9
             run.message = (
                 f"{run.request.name} did not finish within {run.request.timeout_s:g} s "
-                f"(the submission was waited for {waited_s:.1f} s of it)"
+                f"(the submission was waited for {waited_s:.1f} s of it{f'; {run.late}' if run.late else ''})"
             )
         self._emit(run)
         return gone
 
     def _run_case(self, run: ModeRun, index: int, case: Case) -> None:
         try:
+            self._team.settle(deadline_ns=run.deadline_ns)
             if run.kind == "test":
                 self._test(run, index, case)
             elif run.kind == "profile":
@@ -292,43 +298,46 @@ class Judge:
                 raise Gone from fault
 
     def _test(self, run: ModeRun, index: int, case: Case) -> None:
-        data = self._problem.generate(case.arguments, rng_seed=rng_seed_of(self._request.seed))
-        packed = pack_inputs(data, memory_bytes=self._request.memory_bytes)
-        called = self._peer.call(packed, room_bytes=0, deadline_ns=run.deadline_ns)
-        message = self._check(case.arguments, data, called)
+        rng_seed = rng_seed_of(self._request.seed)
+        self._team.call(case.arguments, rng_seed=rng_seed, rooms=(), deadline_ns=run.deadline_ns)
+        message = self._team.check(deadline_ns=run.deadline_ns)
         run.result[f"test.{index}.status"] = "pass"
         if message:
             run.result[f"test.{index}.message"] = _one_line(message)
         _in_time(run)
 
     def _profile(self, run: ModeRun, index: int, case: Case) -> None:
-        data = self._problem.generate(case.arguments, rng_seed=rng_seed_of(self._request.seed))
-        packed = pack_inputs(data, memory_bytes=self._request.memory_bytes)
+        rng_seed = rng_seed_of(self._request.seed)
         # The first call builds and warms up; nobody wants that profiled.
-        self._peer.call(packed, room_bytes=0, deadline_ns=run.deadline_ns)
-        profiled = self._peer.profile(packed, deadline_ns=run.deadline_ns)
-        run.result[f"benchmark.{index}.report"] = to_b64(profiled.table)
-        if profiled.trace:
-            name = run.request.name if len(run.cases) == 1 else f"{run.request.name}.{index}"
-            self._frames.send(
-                {
-                    "type": "artifact",
-                    "name": f"{name}.trace.json.gz",
-                    "media_type": "application/gzip",
-                    "data_b64": to_b64(profiled.trace),
-                }
-            )
+        self._team.call(case.arguments, rng_seed=rng_seed, rooms=(), deadline_ns=run.deadline_ns)
+        profiles = self._team.profile(case.arguments, rng_seed=rng_seed, deadline_ns=run.deadline_ns)
+        several = len(profiles) > 1
+        tables = [
+            (f"rank {rank}\n".encode() if several else b"") + profiled.table for rank, profiled in enumerate(profiles)
+        ]
+        run.result[f"benchmark.{index}.report"] = to_b64(b"\n".join(tables))
+        name = run.request.name if len(run.cases) == 1 else f"{run.request.name}.{index}"
+        for rank, profiled in enumerate(profiles):
+            if profiled.trace:
+                self._frames.send(
+                    {
+                        "type": "artifact",
+                        "name": f"{name}{f'.rank{rank}' if several else ''}.trace.json.gz",
+                        "media_type": "application/gzip",
+                        "data_b64": to_b64(profiled.trace),
+                    }
+                )
 
     def _benchmark(self, run: ModeRun, index: int, case: Case) -> None:
         start = time.monotonic_ns()
         left = (run.deadline_ns - start) / (len(run.cases) - index)
         stopping = Stopping(total_ns=_TOTAL_NS[run.kind], wall_ns=min(_CASE_WALL_NS, 0.9 * left))
-        timed = _TimedCase(self, run, case)
+        timed = _TimedCase(self._team, run, case, rng_seed=rng_seed_of(self._request.seed))
         timed.warm_up()
         samples: list[Sample] = []
         repeated = 0
         while not stopping.enough([s.time_ns for s in samples], wall_ns=time.monotonic_ns() - start):
-            sample = timed.sample()
+            sample = self._sample_of(timed.sample())
             if not sample.believed and repeated < _MAX_REPEATED + len(samples):
                 repeated += 1
                 continue
@@ -348,60 +357,17 @@ class Judge:
         run.timing = "audited" if audited else "claimed"
         _write_summary(run.result, index, summarise([sample.time_ns for sample in samples]))
 
-    def call_case(self, run: ModeRun, arguments: Mapping[str, Any], *, rng_seed: int | None, room: int) -> _Call:
-        """Generate inputs and make one call with them."""
-        data = self._problem.generate(arguments, rng_seed=rng_seed)
-        packed = pack_inputs(data, memory_bytes=self._request.memory_bytes)
-        called = self._peer.call(packed, room_bytes=room, deadline_ns=run.deadline_ns)
-        return _Call(arguments=arguments, data=data, shape=tree_signature(packed), called=called)
-
-    def check_call(self, call: _Call) -> None:
-        """Check one call's output.
-
-        Raises:
-            Fault: it is wrong.
-            TaskFault: the task could not say.
-        """
-        self._check(call.arguments, call.data, call.called)
-
-    def sample_of(self, called: Called) -> Sample:
+    def _sample_of(self, call: Call) -> Sample:
         """One timed call beside its outside bound."""
         bound = None
         if self._calibration is not None:
             bound = self._calibration.bound(
-                outside_ns=called.outside_ns,
-                tensors=called.tensors,
-                input_bytes=called.input_bytes,
-                output_bytes=called.output_bytes,
+                outside_ns=call.outside_ns,
+                tensors=call.tensors,
+                input_bytes=call.input_bytes,
+                output_bytes=call.output_bytes,
             )
-        return Sample(claim_ns=called.claim_ns, outside_ns=called.outside_ns, bound=bound)
-
-    @property
-    def global_seed(self) -> int | None:
-        """POPCORN_SEED's value."""
-        return self._request.seed
-
-    def _check(self, arguments: Mapping[str, Any], data: object, called: Called) -> str:
-        opaque = called.output.opaque
-        if opaque is not None:
-            raise Fault("wrong_answer", f"custom_kernel returned a {opaque}, which cannot be read as tensor data")
-        try:
-            good, message = self._problem.check(data, called.output.value())
-        except CheckRaised as raised:
-            if self._same_structure(arguments, called):
-                raise TaskFault(f"the task's check_implementation raised {raised} (reference.py)") from raised
-            raise Fault("wrong_answer", f"the output could not be compared: {raised}") from raised
-        if not good:
-            raise Fault("wrong_answer", message)
-        return message
-
-    def _same_structure(self, arguments: Mapping[str, Any], called: Called) -> bool:
-        """Whether the output looks like the reference's; without a reference, whether it holds tensors at all."""
-        data = self._problem.generate(arguments, rng_seed=rng_seed_of(self._request.seed))
-        expected = self._problem.expected(data)
-        if expected is None:
-            return called.output.has_tensor
-        return signature(expected) == called.output.signature
+        return Sample(claim_ns=call.claim_ns, outside_ns=call.outside_ns, bound=bound)
 
     def _emit(self, run: ModeRun) -> None:
         captured = self._collector.take()
@@ -438,76 +404,72 @@ class Judge:
         )
 
 
-@dataclass(kw_only=True)
-class _Call:
-    arguments: Mapping[str, Any]
-    data: object
-    shape: object
-    called: Called
-
-
 class _TimedCase:
     """One benchmark case: fresh inputs for every call, every output checked as far as the budget goes."""
 
-    def __init__(self, judge: Judge, run: ModeRun, case: Case) -> None:
-        self._judge = judge
+    def __init__(self, team: Team, run: ModeRun, case: Case, *, rng_seed: int) -> None:
+        self._team = team
         self._run = run
         self._case = case
-        self._room = 0
+        self._rng_seed = rng_seed
+        self._rooms: tuple[int, ...] = ()
         self._shape: object = None
         self._check_ns = 0
-        self._calls = 0
         self._checked = 0
-        self._unchecked: _Call | None = None
+        self._claims_ns: list[tuple[int, ...]] = []
+        self._unchecked = False
         #: The case changes its shapes with its seed, so every call has the same inputs.
         self.fixed = False
 
     @property
     def details(self) -> dict[str, Any]:
         """For the report."""
-        return {"calls": self._calls, "checked": self._checked, "fixed_inputs": self.fixed}
+        by_rank = [median(claims) for claims in zip(*self._claims_ns, strict=True)]
+        return {
+            "calls": len(self._claims_ns),
+            "checked": self._checked,
+            "fixed_inputs": self.fixed,
+            **({"claimed_median_by_rank_ns": by_rank} if len(by_rank) > 1 else {}),
+        }
 
     def warm_up(self) -> None:
         """A call with the case's own seed, checked, not timed; to the worker it looks like every other."""
-        rng_seed = rng_seed_of(self._judge.global_seed)
-        call = self._judge.call_case(self._run, self._case.arguments, rng_seed=rng_seed, room=0)
-        self._room, self._shape = call.called.output_bytes, call.shape
-        self._check(call)
+        call = self._call(self._case.arguments, rng_seed=self._rng_seed)
+        self._rooms, self._shape = call.rooms, call.shape
+        self._check()
 
-    def sample(self) -> Sample:
+    def sample(self) -> Call:
         """One timed call."""
         call = self._fresh()
-        self._calls += 1
-        budget_left = self._check_ns < _CHECK_BUDGET_NS
-        if budget_left or secrets.randbelow(_CHECK_SHARE) == 0:
-            self._check(call)
-            self._unchecked = None
-        else:
-            self._unchecked = call
-        return self._judge.sample_of(call.called)
+        self._claims_ns.append(call.claims_ns)
+        self._unchecked = True
+        if self._check_ns < _CHECK_BUDGET_NS or secrets.randbelow(_CHECK_SHARE) == 0:
+            self._check()
+        return call
 
     def check_last(self) -> None:
         """Check the last call if it was not."""
-        if self._unchecked is not None:
-            self._check(self._unchecked)
-            self._unchecked = None
+        if self._unchecked:
+            self._check()
 
-    def _fresh(self) -> _Call:
+    def _fresh(self) -> Call:
         if not self.fixed:
-            arguments = self._case.with_seed(_fresh_seed(self._case))
-            call = self._judge.call_case(self._run, arguments, rng_seed=None, room=self._room)
+            call = self._call(self._case.with_seed(_fresh_seed(self._case)), rng_seed=None)
             if call.shape == self._shape:
                 return call
             # Another problem size would be timed; the outcome of this call is dropped, its output was never wanted.
             self.fixed = True
-        rng_seed = rng_seed_of(self._judge.global_seed)
-        return self._judge.call_case(self._run, self._case.arguments, rng_seed=rng_seed, room=self._room)
+        return self._call(self._case.arguments, rng_seed=self._rng_seed)
 
-    def _check(self, call: _Call) -> None:
+    def _call(self, arguments: Mapping[str, Value], *, rng_seed: int | None) -> Call:
+        return self._team.call(arguments, rng_seed=rng_seed, rooms=self._rooms, deadline_ns=self._run.deadline_ns)
+
+    def _check(self) -> None:
         start = time.monotonic_ns()
-        self._judge.check_call(call)
+        self._team.check(deadline_ns=self._run.deadline_ns)
         self._check_ns += time.monotonic_ns() - start
         self._checked += 1
+        self._unchecked = False
 
 
 def _fresh_seed(case: Case) -> int:
@@ -542,39 +504,50 @@ def _one_line(text: str) -> str:
     return text[:_MAX_ERROR].strip().replace("\n", "\\n")
 
 
-def _guard_heap() -> None:
-    """Overwrite memory as it is allocated and freed.
-
-    A task's torch.empty is handed to the worker as it is; without this it could hold pieces of the request.
-    """
-    m_perturb = -6
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "mallopt"):
-        libc.mallopt(m_perturb, random.SystemRandom().randrange(1, 255))
-
-
 def _start_threads() -> None:
     """Start torch's threads now: later the submission may have left none of the container's processes for them."""
     torch.ones(1 << 20).add_(1)
 
 
+def _sockets(ranks: int) -> list[socket.socket]:
+    """The judge's ends of the lines to its workers: the first is there from the start, the others are sent."""
+    with socket.socket(fileno=int(os.environ.pop("KR_RANKS_FD"))) as line:
+        line.settimeout(_START_TIMEOUT_NS / 1e9)
+        found = [int(os.environ.pop("KR_WORKER_FD"))]
+        while len(found) < ranks:
+            data, descriptors, _, _ = socket.recv_fds(line, 1, 1)
+            if not data:
+                raise RuntimeError(f"{len(found)} workers were started, expected {ranks}")
+            found += descriptors
+    return [socket.socket(fileno=descriptor) for descriptor in found]
+
+
+def _team(request: JudgeRequest, device: str, collector: Collector) -> Team:
+    sockets = _sockets(request.ranks or 1)
+    if request.ranks is None:
+        return Solo(sockets[0], collector, memory_bytes=request.memory_bytes)
+    return Crew(sockets, collector, device=device, memory_bytes=request.memory_bytes)
+
+
 def main() -> int:
     """Entry point: wait for a request on stdin, judge it, leave. Exit code 0 unless the harness itself broke."""
-    _guard_heap()
+    guard_heap()
     _start_threads()
     frames = Frames()
     try:
         scramble()
         request = JudgeRequest.from_payload(read_request(0)["payload"])
+        device = request.device
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
         collector = Collector(
             stdout_fd=int(os.environ.pop("KR_WORKER_STDOUT_FD")),
             stderr_fd=int(os.environ.pop("KR_WORKER_STDERR_FD")),
             steward_fd=0,
         )
-        sock = socket.socket(fileno=int(os.environ.pop("KR_WORKER_FD")))
-        peer = Peer(sock, collector, memory_bytes=request.memory_bytes)
-        collector.start()
-        Judge(request, frames=frames, peer=peer, collector=collector).run(Path.cwd())
+        with contextlib.closing(_team(request, device, collector)) as team:
+            collector.start()
+            Judge(request, device=device, frames=frames, team=team, collector=collector).run(Path.cwd())
     except Exception:  # noqa: BLE001 the harness boundary: the steward passes this on as `internal_error`
         traceback.print_exc()
         return 1

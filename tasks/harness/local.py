@@ -1,7 +1,7 @@
-"""Judge and worker as two processes of this machine, without a container: for task authors and for tests.
+"""Judge and workers as processes of this machine, without a container: for task authors and for tests.
 
-Plays the steward: starts both, passes the request on, collects frames, tells the judge when the worker has ended, kills
-what is left. Both run as the caller's user, so a submission could interfere with the judge; results made this way are
+Plays the steward: starts them, passes the request on, collects frames, tells the judge when a worker has ended, kills
+what is left. All run as the caller's user, so a submission could interfere with the judge; results made this way are
 for trying out, not for ranking.
 """
 
@@ -44,51 +44,67 @@ class LocalReport:
 
 
 class Pair:
-    """A judge and a worker that have been started and wait. Close it, or use it as a context manager."""
+    """A judge and a worker per rank that have been started and wait. Close it, or use it as a context manager."""
 
-    def __init__(self, *, python: str = sys.executable, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, *, ranks: int = 1, python: str = sys.executable, environment: Mapping[str, str] | None = None
+    ) -> None:
         base = {key: value for key, value in os.environ.items() if not key.startswith(("POPCORN_", "KR_"))}
         base |= environment or {}
         self._directory = tempfile.TemporaryDirectory(prefix="kernel-runner-")
         places = {name: Path(self._directory.name) / name for name in ("judge", "worker")}
         for place in places.values():
             place.mkdir(mode=0o700)
-        judge_end, worker_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        lines = [socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(ranks)]
+        ranks_line, judge_ranks = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         out_read, out_write = os.pipe()
         err_read, err_write = os.pipe()
-        self.worker = subprocess.Popen(
-            [python, "-P", "-c", _START.format("worker"), str(_ROOT)],
-            cwd=places["worker"],
-            env=base | {"KR_JUDGE_FD": str(worker_end.fileno()), "HOME": str(places["worker"])},
-            stdin=subprocess.DEVNULL,
-            stdout=out_write,
-            stderr=err_write,
-            pass_fds=(worker_end.fileno(),),
-            start_new_session=True,
-        )
+        self.workers = [
+            subprocess.Popen(
+                [python, "-P", "-c", _START.format("worker"), str(_ROOT)],
+                cwd=places["worker"],
+                env=base | {"KR_JUDGE_FD": str(worker_end.fileno()), "HOME": str(places["worker"])},
+                stdin=subprocess.DEVNULL,
+                stdout=out_write,
+                stderr=err_write,
+                pass_fds=(worker_end.fileno(),),
+                start_new_session=True,
+            )
+            for _, worker_end in lines
+        ]
+        judge_end = lines[0][0]
         self._judge = subprocess.Popen(
             [python, "-P", "-c", _START.format("judge"), str(_ROOT)],
             cwd=places["judge"],
             env=base
             | {
                 "KR_WORKER_FD": str(judge_end.fileno()),
+                "KR_RANKS_FD": str(judge_ranks.fileno()),
                 "KR_WORKER_STDOUT_FD": str(out_read),
                 "KR_WORKER_STDERR_FD": str(err_read),
             },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            pass_fds=(judge_end.fileno(), out_read, err_read),
+            pass_fds=(judge_end.fileno(), judge_ranks.fileno(), out_read, err_read),
+            # Its clerks go with it.
+            start_new_session=True,
         )
-        for end in (judge_end, worker_end):
+        for further, _ in lines[1:]:
+            socket.send_fds(ranks_line, [b"r"], [further.fileno()])
+        for end in (*(end for line in lines for end in line), ranks_line, judge_ranks):
             end.close()
         for descriptor in (out_read, out_write, err_read, err_write):
             os.close(descriptor)
         self._stderr = bytearray()
         self._write_lock = threading.Lock()
+        self._ended = threading.Lock()
         self._threads = [
             threading.Thread(target=self._read_stderr, name="judge stderr", daemon=True),
-            threading.Thread(target=self._await_worker, name="worker exit", daemon=True),
+            *(
+                threading.Thread(target=self._await_worker, args=(rank,), name=f"worker {rank} exit", daemon=True)
+                for rank in range(ranks)
+            ),
         ]
 
     def run(self, request: JudgeRequest, *, on_frame: Callable[[dict[str, Any]], None] | None = None) -> LocalReport:
@@ -125,12 +141,13 @@ class Pair:
         return self._stderr.decode(errors="replace")
 
     def close(self) -> None:
-        """Kill both and everything the worker started in its session; remove their directories."""
+        """Kill all and everything they started in their sessions; remove their directories."""
+        self._kill_workers()
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.worker.pid, signal.SIGKILL)
-        self._judge.kill()
+            os.killpg(self._judge.pid, signal.SIGKILL)
         self._judge.wait()
-        self.worker.wait()
+        for worker in self.workers:
+            worker.wait()
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join(timeout=5)
@@ -163,17 +180,26 @@ class Pair:
         while self._judge.stderr is not None and (data := os.read(self._judge.stderr.fileno(), _CHUNK_BYTES)):
             self._stderr += data
 
-    def _await_worker(self) -> None:
-        code = self.worker.wait()
+    def _await_worker(self, rank: int) -> None:
+        code = self.workers[rank].wait()
+        # One rank's end is the end of all; only the first says why.
+        if not self._ended.acquire(blocking=False):
+            return
+        self._kill_workers()
         ending = {"exit_code": code if code >= 0 else None, "signal": -code if code < 0 else None}
-        self._to_judge({"type": "worker_exit", **ending})
+        self._to_judge({"type": "worker_exit", "rank": rank, **ending})
+
+    def _kill_workers(self) -> None:
+        for worker in self.workers:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(worker.pid, signal.SIGKILL)
 
 
 def evaluate(request: JudgeRequest, *, on_frame: Callable[[dict[str, Any]], None] | None = None) -> LocalReport:
-    """Start a pair, judge one request, clean up.
+    """Start what a request needs, judge it, clean up.
 
     Raises:
         JudgeFailed: the judge broke.
     """
-    with Pair() as pair:
+    with Pair(ranks=request.ranks or 1) as pair:
         return pair.run(request, on_frame=on_frame)

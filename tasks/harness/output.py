@@ -37,6 +37,8 @@ class WorkerExit:
 
     exit_code: int | None
     signal: int | None
+    #: Which of several; the first of them that ended.
+    rank: int = 0
 
 
 class _Stream:
@@ -148,9 +150,11 @@ class Collector:
     def _note(self, message: dict[str, Any]) -> None:
         if message["type"] != "worker_exit":
             return
-        code, signal = message.get("exit_code"), message.get("signal")
+        code, signal, rank = message.get("exit_code"), message.get("signal"), message.get("rank")
         self.worker_exit = WorkerExit(
-            exit_code=code if isinstance(code, int) else None, signal=signal if isinstance(signal, int) else None
+            exit_code=code if isinstance(code, int) else None,
+            signal=signal if isinstance(signal, int) else None,
+            rank=rank if isinstance(rank, int) else 0,
         )
         self._exited.set()
         os.eventfd_write(self.wake_fd, 1)

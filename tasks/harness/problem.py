@@ -6,6 +6,7 @@ submission's, and raises `TaskFault`. Called by the judge.
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import os
 import random
@@ -37,17 +38,19 @@ class Problem:
         generate: Callable[..., object],
         check: Callable[[object, object], object],
         reference: Callable[[object], object] | None,
+        modules: frozenset[str],
     ) -> None:
         self._generate = generate
         self._check = check
         self._reference = reference
+        self._modules = modules
 
-    @classmethod
-    def load(cls, files: Mapping[str, str], directory: Path) -> Problem:
-        """Write the task's files below `directory`, which nobody else can read, and import its reference.py.
+    @staticmethod
+    def unpack(files: Mapping[str, str], directory: Path) -> None:
+        """Write the task's files below `directory`, which nobody else can read.
 
         Raises:
-            TaskFault: a file name that leaves the directory, or a reference.py that lacks something.
+            TaskFault: a file name that leaves the directory, or no reference.py.
         """
         for name, text in files.items():
             relative = PurePosixPath(name)
@@ -58,6 +61,14 @@ class Problem:
             path.write_text(text, encoding="utf-8")
         if "reference.py" not in files:
             raise TaskFault(f"the task has no file reference.py (found {', '.join(sorted(files)) or 'none'})")
+
+    @classmethod
+    def load(cls, directory: Path) -> Problem:
+        """Import the reference.py of a task that has been unpacked.
+
+        Raises:
+            TaskFault: it cannot be imported, or lacks something.
+        """
         sys.path.insert(0, str(directory))
         try:
             module = importlib.import_module("reference")
@@ -72,6 +83,7 @@ class Problem:
             generate=module.generate_input,
             check=module.check_implementation,
             reference=reference if callable(reference) else None,
+            modules=frozenset(path.stem for path in directory.glob("*.py")),
         )
 
     def generate(self, arguments: Mapping[str, Value], *, rng_seed: int | None) -> object:
@@ -90,6 +102,25 @@ class Problem:
             raise TaskFault(f"the task's generate_input raised {_sentence(error)} (reference.py)") from error
         finally:
             scramble()
+
+    def pack(self, data: object, *, memory_bytes: int) -> Packed:
+        """Take a case's inputs apart for the worker.
+
+        Raises:
+            TaskFault: they hold something that cannot travel, or more bytes than the case may hold.
+        """
+        try:
+            packed = pack(data, modules=self._modules)
+        except Unsupported as error:
+            raise TaskFault(
+                f"the task's generate_input returned what the built-in harness cannot use: {error}"
+            ) from error
+        if 2 * packed.nbytes > memory_bytes:
+            raise TaskFault(
+                f"the case has {packed.nbytes} bytes of inputs, held twice; that is more than the {memory_bytes} bytes "
+                "it may hold on this GPU type: give it smaller cases (runner.yml)"
+            )
+        return packed
 
     def check(self, data: object, output: object) -> tuple[bool, str]:
         """Ask check_implementation; understands every answer in use: text ("" is right), (bool, text), bool.
@@ -125,27 +156,20 @@ class Problem:
             return None
 
 
-def pack_inputs(data: object, *, memory_bytes: int) -> Packed:
-    """Take a case's inputs apart for the worker.
-
-    Raises:
-        TaskFault: they hold something that cannot travel, or more bytes than the case may hold.
-    """
-    try:
-        packed = pack(data)
-    except Unsupported as error:
-        raise TaskFault(f"the task's generate_input returned what the built-in harness cannot use: {error}") from error
-    if 2 * packed.nbytes > memory_bytes:
-        raise TaskFault(
-            f"the case has {packed.nbytes} bytes of inputs, held twice; that is more than the {memory_bytes} bytes "
-            "it may hold on this GPU type: give it smaller cases (runner.yml)"
-        )
-    return packed
-
-
 def rng_seed_of(global_seed: int | None) -> int:
     """The global generators' seed for a case by the contract: the global seed, or 42; reduced to what numpy takes."""
     return (42 if global_seed is None else global_seed) % (1 << 32)
+
+
+def guard_heap() -> None:
+    """Overwrite memory as it is allocated and freed.
+
+    A task's torch.empty is handed to the worker as it is; without this it could hold pieces of what the judge knows.
+    """
+    m_perturb = -6
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(m_perturb, random.SystemRandom().randrange(1, 255))
 
 
 def scramble() -> None:

@@ -42,7 +42,8 @@ class JudgeRequest:
     submission: str
     #: POPCORN_SEED's value, or None where the contract leaves it unset.
     seed: int | None = None
-    multi_gpu: bool = False
+    #: How many ranks a task of several devices has, a worker each; None for any other task.
+    ranks: int | None = None
     #: Devices the worker may use; "cpu", or "cuda" for CUDA and ROCm alike; "auto" is cuda where torch finds a device.
     device: str = "cpu"
     #: Seconds that importing (and so building) the submission may take, before the first mode's own time begins.

@@ -14,6 +14,7 @@ import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -45,6 +46,8 @@ MAX_TEXT = 1 << 16
 _MAX_LEADING_PAGES = 16
 #: Region number of the output arena in a tensor node; inputs count from 0.
 OUTPUT_REGION = -1
+#: Kinds of node whose items have names.
+_PAIRS = ("dict", "record")
 
 
 class Unsupported(TypeError):
@@ -85,6 +88,10 @@ class Packed:
             offset += -(-storage.numel() // ALIGN_BYTES) * ALIGN_BYTES
         return placed, offset
 
+    def message(self, placed: Sequence[Placed], size: int) -> dict[str, Any]:
+        """What a worker has to be told to put the value together again from an arena of `size` bytes."""
+        return {"tree": self.tree, "storages": [[place.offset, place.nbytes] for place in placed], "size": size}
+
     def write(self, arena: Arena, placed: Sequence[Placed]) -> None:
         """Copy the storages to their places."""
         for storage, place in zip(self.storages, placed, strict=True):
@@ -97,12 +104,17 @@ def identity(item: torch.Tensor) -> int:
     return key
 
 
-def pack(value: object) -> Packed:
+def pack(value: object, *, modules: frozenset[str] = frozenset()) -> Packed:
     """Take a kernel's input apart.
 
+    Args:
+        value: what generate_input made.
+        modules: names of the task's own modules. An object of a class of theirs travels as a record of its attributes,
+            since the worker has not the class; it arrives as a namespace.
+
     Raises:
-        Unsupported: something other than tensors, tuples, lists, dicts with text keys, numbers, text, None, dtypes
-            and devices.
+        Unsupported: something other than tensors, tuples, lists, dicts with text keys, numbers, text, None, dtypes,
+            devices and records.
     """
     packed = Packed(tree=None)
     seen: dict[int, int] = {}
@@ -127,14 +139,17 @@ def pack(value: object) -> Packed:
             "grad": item.requires_grad,
         }
 
-    packed.tree = _describe(value, tensor, _refuse)
+    def record(item: object) -> Mapping[str, object] | None:
+        return vars(item) if type(item).__module__ in modules and hasattr(item, "__dict__") else None
+
+    packed.tree = _describe(value, tensor, _refuse, record)
     return packed
 
 
 def _refuse(name: str) -> Any:
     raise Unsupported(
         f"a {name} cannot be handed to the worker; supported are tensors, tuples, lists, dicts with text keys, "
-        "numbers, text, None, torch.dtype and torch.device"
+        "numbers, text, None, torch.dtype, torch.device and objects of the task's own classes with such attributes"
     )
 
 
@@ -307,9 +322,12 @@ def _check_tensor(node: Mapping[str, Any]) -> None:
         raise WireViolation("output tensor with an impossible shape")
     if not isinstance(at, list) or len(at) != 2 or not all(type(number) is int for number in at):
         raise WireViolation("output tensor without a place")
-    devices = {"cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))}
-    if not isinstance(device, str) or device not in devices:
+    if not isinstance(device, str) or device not in _devices():
         raise WireViolation("output tensor on an unknown device")
+
+
+def _devices() -> set[str]:
+    return {"cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))}
 
 
 def _is_size(value: object) -> bool:
@@ -317,7 +335,7 @@ def _is_size(value: object) -> bool:
 
 
 def tensor_nodes(tree: object) -> Iterator[dict[str, Any]]:
-    """The tensor descriptors of a checked tree, in order."""
+    """The tensor descriptors of a trusted or checked tree, in order."""
     return (node for node in _nodes(tree) if node["t"] == "tensor")
 
 
@@ -335,8 +353,8 @@ def _signature(tree: Any) -> object:
         return ("tensor", tree["dtype"], tuple(tree["shape"]))
     if tree["t"] in ("tuple", "list"):
         return (tree["t"], tuple(_signature(item) for item in tree["items"]))
-    if tree["t"] == "dict":
-        return ("dict", tuple((key, _signature(item)) for key, item in tree["items"]))
+    if tree["t"] in _PAIRS:
+        return (tree["t"], tuple((key, _signature(item)) for key, item in tree["items"]))
     return (tree["t"],)
 
 
@@ -345,10 +363,15 @@ def tree_signature(packed: Packed) -> object:
     return _signature(packed.tree)
 
 
+def _no_record(_: object) -> None:
+    """An output holds no records: the judge would not know what to make of them."""
+
+
 def _describe(  # noqa: C901, PLR0911 one branch per kind of value
     value: object,
     tensor: Callable[[torch.Tensor], dict[str, Any]],
     other: Callable[[str], Any],
+    record: Callable[[object], Mapping[str, object] | None] = _no_record,
     depth: int = 0,
 ) -> Any:
     if depth > MAX_DEPTH:
@@ -357,13 +380,14 @@ def _describe(  # noqa: C901, PLR0911 one branch per kind of value
         return tensor(value)
     kind = type(value)
     if kind in (tuple, list, torch.Size):
-        items = [_describe(item, tensor, other, depth + 1) for item in value]  # type: ignore[attr-defined]  # a sequence
+        items = [_describe(item, tensor, other, record, depth + 1) for item in value]  # type: ignore[attr-defined]  # a sequence
         return {"t": "tuple" if kind is tuple else "list" if kind is list else "size", "items": items}
-    if kind is dict:
-        if not all(type(key) is str for key in value):  # type: ignore[attr-defined]
+    fields = value if isinstance(value, dict) and kind is dict else record(value)
+    if fields is not None:
+        if not all(type(key) is str for key in fields):
             return other("dict with keys that are not text")
-        pairs = [[key, _describe(item, tensor, other, depth + 1)] for key, item in value.items()]  # type: ignore[attr-defined]  # a dict
-        return {"t": "dict", "items": pairs}
+        pairs = [[key, _describe(item, tensor, other, record, depth + 1)] for key, item in fields.items()]
+        return {"t": "dict" if kind is dict else "record", "items": pairs}
     if value is None:
         return {"t": "none"}
     if kind is bool or kind is str:
@@ -379,7 +403,7 @@ def _describe(  # noqa: C901, PLR0911 one branch per kind of value
     return other(kind.__name__)
 
 
-def _build(tree: Any, tensor: Callable[[Mapping[str, Any]], torch.Tensor]) -> object:  # noqa: PLR0911 same
+def _build(tree: Any, tensor: Callable[[Mapping[str, Any]], torch.Tensor]) -> object:  # noqa: C901, PLR0911 same
     match tree["t"]:
         case "tensor":
             return tensor(tree)
@@ -391,6 +415,8 @@ def _build(tree: Any, tensor: Callable[[Mapping[str, Any]], torch.Tensor]) -> ob
             return torch.Size([_build(item, tensor) for item in tree["items"]])  # type: ignore[misc]  # ints by construction
         case "dict":
             return {key: _build(item, tensor) for key, item in tree["items"]}
+        case "record":
+            return SimpleNamespace(**{key: _build(item, tensor) for key, item in tree["items"]})
         case "none":
             return None
         case "float":
@@ -417,7 +443,7 @@ def _nodes(tree: object, *, trusted: bool = True) -> Iterator[dict[str, Any]]:
         yield node
         if node["t"] in ("tuple", "list", "size"):
             stack.extend((item, depth + 1) for item in reversed(node["items"]))
-        elif node["t"] == "dict":
+        elif node["t"] in _PAIRS:
             stack.extend((item, depth + 1) for _, item in reversed(node["items"]))
 
 
@@ -434,7 +460,7 @@ def _check_node(node: object) -> None:
         "str": lambda: isinstance(value, str) and len(value) <= MAX_TEXT,
         "float": lambda: _is_hex_float(value),
         "dtype": lambda: isinstance(value, str) and value in DTYPES,
-        "device": lambda: isinstance(value, str) and value in {"cpu", "cuda", "cuda:0"},
+        "device": lambda: isinstance(value, str) and value in {"cuda", *_devices()},
         "tuple": lambda: isinstance(items, list),
         "list": lambda: isinstance(items, list),
         "size": lambda: isinstance(items, list) and all(_is_size_node(item) for item in items),

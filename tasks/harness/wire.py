@@ -113,6 +113,21 @@ class Channel:
                 continue
             self._wait(select.POLLIN, deadline_ns)
 
+    def fileno(self) -> int:
+        """The socket's descriptor, to wait for several channels at once."""
+        return self._sock.fileno()
+
+    def receive_now(self) -> tuple[dict[str, Any], list[int]] | None:
+        """The next message and its descriptors if they have arrived, without waiting.
+
+        Raises:
+            PeerClosed, WireViolation
+        """
+        while True:
+            message = self._take()
+            if message is not None or not self._fill():
+                return message
+
     def close(self) -> None:
         """Close the socket and every descriptor that arrived and was not taken."""
         while self._descriptors:

@@ -7,13 +7,23 @@ imports torch at once.
 
 What it answers on the socket in KR_JUDGE_FD:
 
-    load   {files, submission}     -> loaded | failed
-    arm    {size}                  -> armed                              descriptor: room for the output
+    load    {files, submission}     -> loaded | failed
+    arm     {size}                  -> armed                              descriptor: room for the output
         everything of earlier calls is dropped, the room is mapped, the next message is awaited spinning
-    call   {tree, storages, size}  -> done | need {bytes} | failed       descriptor: inputs
-    room   {size}                  -> done | failed                      descriptor: larger room for the same output
-    profile {.., room}             -> profiled {table, trace} | failed   descriptors: inputs, room
-    flush  {}                      -> flushed
+    call    {tree, storages, size}  -> done | need {bytes} | failed       descriptor: inputs
+        open, go and deliver in one
+    room    {size}                  -> done | failed                      descriptor: larger room for the same output
+    profile {room}                  -> profiled {table, trace} | failed   descriptor: room; after open
+    flush   {}                      -> flushed
+
+and, where it is one rank of several:
+
+    enroll  {rank, world_size, device} -> enrolled
+    join    {meeting}               -> joined | failed                    enter a new process group
+    open    {tree, storages, size}  -> opened | failed                    descriptor: inputs
+    go      {at_ns, until_ns}       -> returned {claim_ns} | failed       begin at this moment
+        stuck {text, waits} in between, once, if the kernel has not returned at the second moment
+    deliver {}                      -> done | need {bytes} | failed
 """
 
 from __future__ import annotations
@@ -27,11 +37,15 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter_ns
+from types import FrameType
 from typing import Any
 
 from .cores import leave_judge_core
@@ -42,6 +56,7 @@ _OWN_CORES = "KR_JUDGE_FD" in os.environ and leave_judge_core()
 import torch  # noqa: E402 see above
 
 from .arenas import Arena  # noqa: E402 see above
+from .groups import become_rank, join_group, leave_group  # noqa: E402 see above
 from .values import Outgoing, identity, unpack  # noqa: E402 see above
 from .wire import (  # noqa: E402 see above
     MAX_FROM_JUDGE_BYTES,
@@ -54,9 +69,15 @@ from .wire import (  # noqa: E402 see above
 
 #: How long an armed worker asks the socket again and again before it sleeps.
 SPIN_NS = 2_000_000
+#: What the judge answers at once.
+_SPIN_AFTER = ("armed", "opened", "returned")
 _MAX_TEXT = 8_000
 _L2_FLUSH_BYTES = 256 << 20
 _HARNESS = str(Path(__file__).parent)
+_TORCH = str(Path(torch.__file__).parent)
+_DISTRIBUTED = str(Path(torch.__file__).parent / "distributed")
+#: How often a witness looks.
+WITNESS_S = 0.25
 
 #: Raised while a kernel is built, by (root package, class name): text of an exception is never looked at.
 _BUILD_ERRORS = {("triton", "CompilationError"), ("torch", "CppCompileError"), ("torch", "InductorError")}
@@ -99,6 +120,11 @@ class Worker:
         self._inputs: _Inputs | None = None
         self._output: Arena | None = None
         self._l2: torch.Tensor | None = None
+        #: What the kernel has returned and the judge has not asked for yet.
+        self._returned: object = None
+        #: rank, world_size, device
+        self._place: Mapping[str, Any] = {}
+        self._witness: Witness | None = None
 
     def serve(self) -> None:
         """Answer until the judge is gone."""
@@ -109,6 +135,11 @@ class Worker:
             "room": self._room,
             "profile": self._profile,
             "flush": self._flush,
+            "enroll": self._enroll,
+            "join": self._join,
+            "open": self._open,
+            "go": self._go,
+            "deliver": self._deliver,
         }
         spin_ns = 0
         while True:
@@ -120,7 +151,7 @@ class Worker:
             finally:
                 for descriptor in descriptors:
                     os.close(descriptor)
-            spin_ns = SPIN_NS if answer["op"] == "armed" and self._own_cores else 0
+            spin_ns = SPIN_NS if answer["op"] in _SPIN_AFTER and self._own_cores else 0
             self._channel.send(encode(answer))
 
     def _load(self, message: dict[str, Any], _: Sequence[int]) -> dict[str, Any]:
@@ -145,11 +176,24 @@ class Worker:
         return {"op": "loaded"}
 
     def _arm(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
-        self._pending = self._inputs = self._output = None
+        self._pending = self._inputs = self._output = self._returned = None
         self._output = _map(descriptors[0], message["size"])
         return {"op": "armed"}
 
-    def _open(self, message: dict[str, Any], descriptor: int) -> _Inputs:
+    def _enroll(self, message: dict[str, Any], _: Sequence[int]) -> dict[str, Any]:
+        self._place = {key: message[key] for key in ("rank", "world_size", "device")}
+        become_rank(**self._place)
+        # Ranks that share a core must not keep it from each other.
+        self._own_cores = self._own_cores and len(os.sched_getaffinity(0)) >= message["world_size"]
+        self._witness = Witness(self._channel)
+        return {"op": "enrolled"}
+
+    def _join(self, message: dict[str, Any], _: Sequence[int]) -> dict[str, Any]:
+        leave_group()
+        join_group(Path.cwd() / message["meeting"], **self._place)
+        return {"op": "joined"}
+
+    def _take_in(self, message: dict[str, Any], descriptor: int) -> _Inputs:
         arena = _map(descriptor, message["size"])
         views = [arena.bytes_at(offset, nbytes) for offset, nbytes in message["storages"]]
         value = unpack(message["tree"], views)
@@ -158,8 +202,31 @@ class Worker:
         self._inputs = _Inputs(value=value, storages={} if cuda else identities, views=views, cuda=cuda)
         return self._inputs
 
+    def _open(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
+        if self._take_in(message, descriptors[0]).cuda:
+            self._flush_l2()
+            torch.cuda.synchronize()
+        return {"op": "opened"}
+
+    def _go(self, message: dict[str, Any], _: Sequence[int]) -> dict[str, Any]:
+        inputs = self._opened()
+        kernel, value, at = self._kernel, inputs.value, message["at_ns"]
+        with self._witnessed(message["until_ns"]):
+            while perf_counter_ns() < at:
+                pass
+            # Device events would not see one rank wait for another; all ranks count from the same moment.
+            self._returned = kernel(value)
+            if inputs.cuda:
+                torch.cuda.synchronize()
+            self._claim_ns = perf_counter_ns() - at
+        return {"op": "returned", "claim_ns": self._claim_ns}
+
+    def _deliver(self, _: dict[str, Any], __: Sequence[int]) -> dict[str, Any]:
+        output, self._returned = self._returned, None
+        return self._hand_back(output, self._opened())
+
     def _call(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
-        inputs = self._open(message, descriptors[0])
+        inputs = self._take_in(message, descriptors[0])
         kernel, value = self._kernel, inputs.value
         if inputs.cuda:
             output = self._timed_on_device(kernel, value)
@@ -167,26 +234,42 @@ class Worker:
             start = perf_counter_ns()
             output = kernel(value)
             self._claim_ns = perf_counter_ns() - start
+        return self._hand_back(output, inputs)
+
+    def _witnessed(self, until_ns: int) -> AbstractContextManager[None]:
+        if self._witness is None:
+            raise RuntimeError("the judge asked for a call of a rank that is none")
+        return self._witness.until(until_ns)
+
+    def _opened(self) -> _Inputs:
+        if self._inputs is None:
+            raise RuntimeError("the judge asked for a call without inputs")
+        return self._inputs
+
+    def _hand_back(self, output: object, inputs: _Inputs) -> dict[str, Any]:
         outgoing = Outgoing.describe(output, inputs.storages)
         if self._output is None or outgoing.nbytes > self._output.size:
             self._pending = outgoing
             return {"op": "need", "bytes": outgoing.nbytes}
-        return self._deliver(outgoing, self._output)
+        return self._copy_to(self._output, outgoing)
 
     def _room(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
         outgoing, self._pending = self._pending, None
         if outgoing is None:
             raise RuntimeError("the judge offered room for an output nobody has")
-        return self._deliver(outgoing, _map(descriptors[0], message["size"]))
+        return self._copy_to(_map(descriptors[0], message["size"]), outgoing)
 
-    def _deliver(self, outgoing: Outgoing, room: Arena) -> dict[str, Any]:
+    def _copy_to(self, room: Arena, outgoing: Outgoing) -> dict[str, Any]:
         outgoing.copy_to(room)
         return {"op": "done", "tree": outgoing.tree, "claim_ns": self._claim_ns}
 
-    def _timed_on_device(self, kernel: Kernel, value: object) -> object:
+    def _flush_l2(self) -> None:
         if self._l2 is None:
             self._l2 = torch.empty(_L2_FLUSH_BYTES, dtype=torch.uint8, device="cuda")
         self._l2.zero_()
+
+    def _timed_on_device(self, kernel: Kernel, value: object) -> object:
+        self._flush_l2()
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]  # torch lacks it
         torch.cuda.synchronize()
         start.record()
@@ -197,7 +280,7 @@ class Worker:
         return output
 
     def _profile(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
-        inputs = self._open(message, descriptors[0])
+        inputs = self._opened()
         activities = [torch.profiler.ProfilerActivity.CPU]
         if torch.cuda.is_available():
             activities.append(torch.profiler.ProfilerActivity.CUDA)
@@ -213,7 +296,7 @@ class Worker:
             trace = gzip.compress(path.read_bytes(), compresslevel=6)
         # Half a compressed trace is none.
         trace = trace if len(trace) <= MAX_TRACE_BYTES else b""
-        room = _map(descriptors[1], message["room"])
+        room = _map(descriptors[0], message["room"])
         for offset, data in ((0, table), (len(table), trace)):
             if data:
                 room.bytes_at(offset, len(data)).copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
@@ -224,6 +307,49 @@ class Worker:
             stream.flush()
         ctypes.CDLL(None).fflush(None)
         return {"op": "flushed"}
+
+
+class Witness:
+    """Says where a rank is when its time is up: one that waits inside a collective does so because of another one.
+
+    A thread that looks now and then, since waking it for every call would disturb the call.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._main = threading.get_ident()
+        self._lock = threading.Lock()
+        self._until_ns: int | None = None
+        threading.Thread(target=self._watch, name="witness", daemon=True).start()
+
+    @contextmanager
+    def until(self, until_ns: int) -> Iterator[None]:
+        """Watch what is done inside; on time.perf_counter_ns."""
+        self._until_ns = until_ns
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._until_ns = None
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(WITNESS_S)
+            with self._lock:
+                if self._until_ns is not None and perf_counter_ns() > self._until_ns:
+                    self._until_ns = None
+                    with suppress(PeerClosed):
+                        self._channel.send(encode(describe_place(sys._current_frames()[self._main])))  # noqa: SLF001 there is no public way to another thread's frames
+
+
+def describe_place(frame: FrameType) -> dict[str, Any]:
+    """Where a thread is, as a message: the submission's innermost line, and whether it waits for the other ranks."""
+    stack = [entry for entry in traceback.extract_stack(frame) if not entry.filename.startswith(_HARNESS)]
+    waits = next((entry.name for entry in stack if entry.filename.startswith(_DISTRIBUTED)), None)
+    own = [entry for entry in stack if not entry.filename.startswith(_TORCH)]
+    place = f"{Path(own[-1].filename).name}:{own[-1].lineno}, in {own[-1].name}" if own else "the harness"
+    text = f"was at {place}" if waits is None else f"waited for the others at {place}"
+    return {"op": "stuck", "text": _cut(text), "waits": waits is not None}
 
 
 def _map(descriptor: int, size: int) -> Arena:
@@ -237,7 +363,7 @@ def _tensor_nodes(tree: Any) -> Sequence[Mapping[str, Any]]:
     if tree["t"] == "tensor":
         return [tree]
     items = tree.get("items", [])
-    children = [item for _, item in items] if tree["t"] == "dict" else items
+    children = [item for _, item in items] if tree["t"] in ("dict", "record") else items
     return [node for child in children for node in _tensor_nodes(child)]
 
 

@@ -30,7 +30,7 @@ def make_request(
     timeout_s: float = 60.0,
     build_timeout_s: float = 60.0,
     seed: int | None = None,
-    multi_gpu: bool = False,
+    ranks: int | None = None,
     memory_bytes: int = 1 << 30,
 ) -> JudgeRequest:
     """A request over fixture files."""
@@ -44,7 +44,7 @@ def make_request(
         submission_name="submission.py",
         submission=(FIXTURES / "submissions" / f"{submission}.py").read_text(),
         seed=seed,
-        multi_gpu=multi_gpu,
+        ranks=ranks,
         memory_bytes=memory_bytes,
         build_timeout_s=build_timeout_s,
     )

@@ -34,7 +34,7 @@ ENDINGS: tuple[tuple[str, str, dict[str, object], str, str], ...] = (
     ("inplace_untouched", "inplace", {"tests": ("size: 16; seed: 1",)}, "wrong_answer", "wrong values"),
     ("double_right", "broken_check", {"tests": ("size: 16; seed: 1",)}, "invalid", "check_implementation raised"),
     ("add_right", "add", {"tests": ("size: -1; seed: 1",)}, "invalid", "generate_input raised"),
-    ("add_right", "add", {"tests": ("world_size: 8; seed: 1",)}, "invalid", "several devices"),
+    ("add_right", "add", {"tests": ("world_size: 8; seed: 1",)}, "invalid", "expected none"),
     ("add_right", "add", {"tests": ("size: 100000; seed: 1",), "memory_bytes": 1 << 20}, "invalid", "smaller cases"),
 )
 

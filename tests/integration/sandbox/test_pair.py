@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
+from sandbox.protocol import PairRequest
 from sandbox.spec import Ending
 from tests.integration.sandbox.conftest import Workshop
 
@@ -105,9 +108,88 @@ os.kill(os.getpid(), 11)
     report = workshop.pair(judge, worker)
     assert report.ok, report.message
     exit_frame, processes = json.loads(report.steps[0].stdout)
-    assert exit_frame == {"type": "worker_exit", "exit_code": None, "signal": 11}
+    assert exit_frame == {"type": "worker_exit", "rank": 0, "exit_code": None, "signal": 11}
     # The steward and the judge.
     assert processes == 2
+
+
+#: For a judge: the lines to its workers, by rank; the first is there from the start.
+LINES = """
+payload = request()
+further = socket.socket(fileno=int(os.environ['KR_RANKS_FD']))
+lines = [line()]
+for _ in range(payload['ranks'] - 1):
+    lines.append(socket.socket(fileno=socket.recv_fds(further, 1, 1)[1][0]))
+"""
+
+
+def test_a_request_for_ranks_gets_a_worker_for_each(workshop: Workshop) -> None:
+    """Each has a line of its own, the same uid and place, and nothing more than a single worker; then none comes."""
+    judge = (
+        LINES
+        + """
+seen = []
+for peer in lines:
+    peer.sendall(b'x')
+    seen.append(json.loads(peer.recv(10000)))
+step('test', json.dumps({'seen': seen, 'more': socket.recv_fds(further, 1, 1)[0].decode()}))
+"""
+    )
+    worker = """
+import json
+line.recv(1)
+fds = []
+for fd in range(256):
+    try:
+        fds.append(os.readlink(f'/proc/self/fd/{fd}').split(':')[0])
+    except FileNotFoundError:
+        pass
+line.sendall(json.dumps([os.getpid(), os.getuid(), os.getcwd(), sorted(fds)]).encode())
+line.recv(1)
+"""
+    request = PairRequest(payload={"ranks": 3}, ranks=3)
+    report = workshop.run(workshop.spec(workshop.pair_boot(judge, worker)), request)
+    assert report.ok, report.message
+    found = json.loads(report.steps[0].stdout)
+    assert len({pid for pid, *_ in found["seen"]}) == 3
+    assert [rest for _, *rest in found["seen"]] == [[10002, "/work", ["/dev/null", "pipe", "pipe", "socket"]]] * 3
+    assert found["more"] == ""
+
+
+def test_when_one_rank_ends_all_are_killed_and_the_judge_hears_which_was_first(workshop: Workshop) -> None:
+    """No rank outlives another, nor do the processes it started; the frame comes once."""
+    judge = (
+        LINES
+        + """
+lines[2].sendall(b'go')
+frame = hear()
+step('test', json.dumps([frame, sum(1 for p in os.listdir('/proc') if p.isdigit()), [len(l.recv(1)) for l in lines]]))
+"""
+    )
+    worker = """
+if os.fork() == 0:
+    os.setsid()
+    time.sleep(1000)
+line.recv(2)
+os._exit(7)
+"""
+    request = PairRequest(payload={"ranks": 3}, ranks=3)
+    report = workshop.run(workshop.spec(workshop.pair_boot(judge, worker)), request)
+    assert report.ok, report.message
+    frame, processes, ends = json.loads(report.steps[0].stdout)
+    assert frame == {"type": "worker_exit", "rank": 2, "exit_code": 7, "signal": None}
+    # The steward and the judge.
+    assert processes == 2
+    assert ends == [0, 0, 0]
+
+
+@pytest.mark.parametrize("ranks", [0, 65, True])
+def test_a_request_for_an_impossible_number_of_ranks_is_a_broken_harness(workshop: Workshop, ranks: int) -> None:
+    """The steward starts nothing for it."""
+    request = PairRequest(payload={}, ranks=ranks)
+    report = workshop.run(workshop.spec(workshop.pair_boot("request()", "line.recv(1)")), request)
+    assert report.ok is False
+    assert f"request for {ranks!r} ranks" in (report.message or "")
 
 
 def test_an_oom_kill_of_the_worker_is_counted_while_the_judge_lives(workshop: Workshop) -> None:

@@ -1,0 +1,51 @@
+"""Measures what a hand-over costs beside the kernel's own time, with kernels that are known; pure but for the calls.
+
+Only meaningful before any byte of a submission is in a worker. Called by solo and crew, each with calls of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from .clock import Calibration, HandOver
+
+#: Longer than the judge spins.
+_LONG_KERNEL_NS = 6_000_000
+_VOLUME_BYTES = 4 << 20
+_CROWD = 8
+
+#: Makes one call of `worker.known_kernel` with a value and the bytes it returns: the outside span and the claim, in ns.
+KnownCall = Callable[[tuple[object, ...], int], tuple[int, int]]
+
+
+def calibrate(call: KnownCall, *, memory_bytes: int, ranks: int = 1) -> Calibration:
+    """Measure a hand-over.
+
+    Args:
+        call: makes a call on every rank.
+        memory_bytes: what the tensors of one rank may fill.
+        ranks: how many ranks one call hands tensors to.
+    """
+    volume = max(4096, min(_VOLUME_BYTES, memory_bytes // 8))
+    small, large = torch.zeros(64, dtype=torch.uint8), torch.zeros(volume, dtype=torch.uint8)
+    many = [torch.zeros(64, dtype=torch.uint8) for _ in range(_CROWD)]
+
+    def measure(count: int, value: tuple[object, ...], room: int) -> list[float]:
+        return [float(outside - claim) for outside, claim in (call(value, room) for _ in range(count))]
+
+    measure(4, (0, small, 64), 64)
+    short = HandOver.of(measure(24, (0, small, 64), 64))
+    long = HandOver.of(measure(6, (_LONG_KERNEL_NS, small, 64), 64))
+    crowd = HandOver.of(measure(8, (0, small, 64, many), 64))
+    inward = HandOver.of(measure(6, (0, large, 64), 64)[1:])
+    both = HandOver.of(measure(6, (0, large, volume), volume)[1:])
+    return Calibration(
+        short=short,
+        long=long,
+        long_kernel_ns=_LONG_KERNEL_NS,
+        per_tensor_ns=max(crowd.p25_ns - short.p25_ns, 0.0) / (_CROWD * ranks),
+        per_input_byte_ns=max(inward.p25_ns - short.p25_ns, 0.0) / (volume * ranks),
+        per_output_byte_ns=max(both.p25_ns - inward.p25_ns, 0.0) / (volume * ranks),
+    )

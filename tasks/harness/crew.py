@@ -1,0 +1,477 @@
+"""One worker per rank, joined by torch.distributed; the judge's clock outside, a clerk beside each of them.
+
+One call: the clerks make the inputs of their ranks. Then the clock starts, every worker gets its own inputs and says
+when they are open; all are told the same moment to begin at, run, and say when they are done; only then their outputs
+are fetched, and the clock stops. So no rank waits for another to be told, and what a rank writes to another's output
+counts as long as any kernel runs. The slowest rank's time is the call's. The clerks copy the outputs and check them.
+
+A rank that fails or dies leaves the others in a collective: after a moment of grace the one to blame is named, and
+whoever has not answered by then cannot be asked again. Called by the judge.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+
+from .arenas import Arena
+from .calibration import calibrate
+from .cases import Value
+from .clerk import start_clerk
+from .clock import Calibration
+from .cores import judge_core, on_core
+from .faults import Fault, died, ending_of, expect, flooded, tampered, too_late
+from .gather import Heard, gather
+from .output import Collector
+from .peer import LOOK_NS, PROFILE_BYTES, SPIN_NS, Profiled, profile_of
+from .problem import Problem, TaskFault
+from .snapshots import claimed, needed
+from .team import Call
+from .values import pack
+from .wire import MAX_FROM_WORKER_BYTES, Channel, Interrupted, PeerClosed, WireViolation, encode
+
+#: Between the last worker's word that it is ready and the moment they all begin at: the time to tell them.
+_LEAD_NS = 200_000
+_LEAD_PER_RANK_NS = 50_000
+#: A reference waits for its peers; one that has failed leaves the others this long to come to an end.
+_CLERK_GRACE_NS = 20_000_000_000
+
+#: After the time limit: what the ranks' witnesses take to look, and to be heard.
+_WITNESS_NS = 1_000_000_000
+#: What a worker may say before what it was asked for.
+_UNASKED = {"returned": ("stuck",)}
+#: Characters of what one of them says.
+_MAX_PLACE = 200
+
+Answers = dict[int, Mapping[str, Any]]
+
+
+@dataclass(kw_only=True)
+class _Parcel:
+    """What one rank is handed: where its inputs lie, and how big they are."""
+
+    message: Mapping[str, Any]
+    fd: int
+    nbytes: int
+    tensors: int
+    shape: str = ""
+
+
+@dataclass(kw_only=True)
+class _Run:
+    """One call as the workers and the clock saw it."""
+
+    trees: list[object]
+    claims_ns: tuple[int, ...]
+    rooms: list[Arena]
+    start_ns: int
+    end_ns: int
+
+
+class Crew:
+    """A team with a worker per rank; see `team.Team`."""
+
+    def __init__(
+        self, sockets: Sequence[socket.socket], collector: Collector, *, device: str, memory_bytes: int
+    ) -> None:
+        self._channels = [
+            Channel(sock, max_bytes=MAX_FROM_WORKER_BYTES, accept_descriptors=False, wake_fd=collector.wake_fd)
+            for sock in sockets
+        ]
+        self._collector = collector
+        self._device = device
+        self._world_size = len(sockets)
+        self._memory_bytes = memory_bytes // len(sockets)
+        self._core = judge_core()
+        self._spin_ns = SPIN_NS if self._core is not None else 0
+        self._clerks: list[tuple[subprocess.Popen[bytes], Channel]] = []
+        self._joined = False
+        self._waited_ns = 0
+        #: Of the last call: the type of a returned object that is no tensor data, by rank.
+        self._opaque: Mapping[int, str] = {}
+
+    @property
+    def waited_ns(self) -> int:
+        """See Team."""
+        return self._waited_ns
+
+    def prepare(self, files: Mapping[str, str], directory: Path, *, deadline_ns: int) -> None:
+        """See Team."""
+        Problem.unpack(files, directory)
+        meeting = directory / f".meeting-{secrets.token_hex(8)}"
+        self._clerks = [start_clerk() for _ in self._channels]
+        common = {"world_size": self._world_size, "device": self._device}
+        begin = common | {
+            "op": "begin",
+            "memory_bytes": self._memory_bytes,
+            "directory": str(directory),
+            "meeting": str(meeting),
+        }
+        for rank, (_, channel) in enumerate(self._clerks):
+            self._tell_clerk(channel, encode(begin | {"rank": rank}), deadline_ns)
+        # The workers' interpreters may still be starting, as the clerks' are.
+        for rank in self._ranks():
+            self._tell(rank, encode(common | {"op": "enroll", "rank": rank}), deadline_ns)
+        self._listen("enrolled", deadline_ns)
+        self._hear_clerks("ready", deadline_ns)
+
+    def probe(self, *, deadline_ns: int) -> int:
+        """See Team."""
+        return self._known((0, torch.zeros(64, dtype=torch.uint8), 64), 64, deadline_ns)[0]
+
+    def calibrate(self, *, deadline_ns: int) -> Calibration:
+        """See Team."""
+        return calibrate(
+            lambda value, room: self._known(value, room, deadline_ns),
+            memory_bytes=self._memory_bytes,
+            ranks=self._world_size,
+        )
+
+    def load(self, files: Mapping[str, str], submission: str, *, deadline_ns: int) -> None:
+        """See Team. Rank 0 goes first and alone: it writes the files and builds what the others then find built."""
+        for first, ranks in ((True, [0]), (False, list(self._ranks())[1:])):
+            message = encode({"op": "load", "files": dict(files) if first else {}, "submission": submission})
+            for rank in ranks:
+                self._tell(rank, message, deadline_ns)
+            self._listen("loaded", deadline_ns, ranks=ranks)
+
+    def settle(self, *, deadline_ns: int) -> None:
+        """See Team. The ranks enter a new process group, at first and whenever a call has gone wrong."""
+        if not self._joined:
+            self._ask({"op": "join", "meeting": f".meeting-{secrets.token_hex(8)}"}, "joined", deadline_ns)
+            self._joined = True
+
+    def flush(self, *, deadline_ns: int) -> None:
+        """See Team."""
+        self._ask({"op": "flush"}, "flushed", deadline_ns)
+
+    def call(
+        self, arguments: Mapping[str, Value], *, rng_seed: int | None, rooms: tuple[int, ...], deadline_ns: int
+    ) -> Call:
+        """See Team."""
+        with ExitStack() as stack:
+            parcels = self._prepared(arguments, rng_seed, deadline_ns, stack)
+            run = self._hand_over(parcels, rooms or (0,) * self._world_size, deadline_ns, stack)
+            taken = self._taken(run, deadline_ns)
+        self._opaque = {rank: answer["opaque"] for rank, answer in taken.items() if answer["opaque"] is not None}
+        looked = max(answer["looked_ns"] for answer in taken.values())
+        return Call(
+            shape=tuple(parcel.shape for parcel in parcels),
+            claims_ns=run.claims_ns,
+            rooms=tuple(taken[rank]["output_bytes"] for rank in self._ranks()),
+            outside_ns=run.end_ns - run.start_ns + max(0, looked - run.end_ns - LOOK_NS),
+            tensors=sum(parcel.tensors for parcel in parcels),
+            input_bytes=sum(parcel.nbytes for parcel in parcels),
+        )
+
+    def check(self, *, deadline_ns: int) -> str:
+        """See Team."""
+        for rank, kind in sorted(self._opaque.items()):
+            raise Fault(
+                "wrong_answer", f"custom_kernel returned a {kind}, which cannot be read as tensor data"
+            ).of_rank(rank)
+        answers = self._ask_clerks({"op": "check"}, ("checked", "raised"), deadline_ns)
+        raised = {rank: answer["text"] for rank, answer in answers.items() if answer["op"] == "raised"}
+        if raised:
+            self._blame_for_raising(raised, deadline_ns)
+        wrong = [rank for rank, answer in answers.items() if not answer["good"]]
+        if wrong:
+            others = f"; wrong too: {_named(wrong[1:])}" if wrong[1:] else ""
+            raise Fault("wrong_answer", f"{answers[wrong[0]]['text']}{others}").of_rank(wrong[0])
+        return "; ".join(dict.fromkeys(answer["text"] for answer in answers.values() if answer["text"]))
+
+    def profile(
+        self, arguments: Mapping[str, Value], *, rng_seed: int | None, deadline_ns: int
+    ) -> tuple[Profiled, ...]:
+        """See Team."""
+        with ExitStack() as stack:
+            parcels = self._prepared(arguments, rng_seed, deadline_ns, stack)
+            self._open(parcels, deadline_ns)
+            rooms = [stack.enter_context(Arena.create(PROFILE_BYTES)) for _ in parcels]
+            for rank, room in enumerate(rooms):
+                message = encode({"op": "profile", "room": room.size}, descriptors=1)
+                self._tell(rank, message, deadline_ns, (room.fd,))
+            answers = self._listen("profiled", deadline_ns)
+            return tuple(profile_of(answers[rank], room) for rank, room in enumerate(rooms))
+
+    def close(self) -> None:
+        """End the clerks."""
+        for process, channel in self._clerks:
+            channel.close()
+            process.kill()
+            process.wait()
+        self._clerks = []
+
+    # -- one call --------------------------------------------------------------------------------------------------
+
+    def _prepared(
+        self, arguments: Mapping[str, Value], rng_seed: int | None, deadline_ns: int, stack: ExitStack
+    ) -> list[_Parcel]:
+        """Every rank's inputs, in arenas whose descriptors the stack closes."""
+        # One seed for all, so that what a task draws for all its ranks is the same on each.
+        seed = secrets.randbits(32) if rng_seed is None else rng_seed
+        message = {"op": "prepare", "arguments": dict(arguments), "rng_seed": seed}
+        parcels: list[_Parcel] = []
+        for _, answer in sorted(self._ask_clerks(message, ("prepared",), deadline_ns).items()):
+            stack.callback(os.close, answer["fd"])
+            parcels.append(
+                _Parcel(
+                    message={key: answer[key] for key in ("tree", "storages", "size")},
+                    fd=answer["fd"],
+                    nbytes=answer["nbytes"],
+                    tensors=answer["tensors"],
+                    shape=answer["shape"],
+                )
+            )
+        return parcels
+
+    def _hand_over(
+        self, parcels: Sequence[_Parcel], room_bytes: Sequence[int], deadline_ns: int, stack: ExitStack
+    ) -> _Run:
+        """Let every rank run on its parcel."""
+        rooms = [stack.enter_context(Arena.create(nbytes)) for nbytes in room_bytes]
+        for room in rooms:
+            room.poison()
+        for rank, room in enumerate(rooms):
+            self._tell(rank, encode({"op": "arm", "size": room.size}, descriptors=1), deadline_ns, (room.fd,))
+        self._listen("armed", deadline_ns)
+        with on_core(self._core):
+            # The first inputs leave with the next message and not before: nothing can be computed early.
+            start = time.perf_counter_ns()
+            self._open(parcels, deadline_ns)
+            at = time.perf_counter_ns() + _LEAD_NS + _LEAD_PER_RANK_NS * self._world_size
+            left = max(0, deadline_ns - time.monotonic_ns())
+            go = {"op": "go", "at_ns": at, "until_ns": at + left}
+            # A moment more than the time limit, for every rank to say where it is.
+            returned = self._ask(go, "returned", deadline_ns + _WITNESS_NS)
+            answers = self._ask({"op": "deliver"}, ("done", "need"), deadline_ns)
+            end = time.perf_counter_ns()
+            short = [rank for rank, answer in answers.items() if answer["op"] == "need"]
+            for rank in short:
+                with self._of_rank(rank):
+                    nbytes = needed(answers[rank], input_bytes=parcels[rank].nbytes, memory_bytes=self._memory_bytes)
+                rooms[rank] = stack.enter_context(Arena.create(nbytes))
+                rooms[rank].poison()
+                message = encode({"op": "room", "size": rooms[rank].size}, descriptors=1)
+                self._tell(rank, message, deadline_ns, (rooms[rank].fd,))
+            if short:
+                answers |= self._listen("done", deadline_ns, ranks=short)
+                end = time.perf_counter_ns()
+        claims = []
+        for rank in self._ranks():
+            with self._of_rank(rank):
+                claims.append(claimed(returned[rank]))
+        return _Run(
+            trees=[answers[rank].get("tree") for rank in self._ranks()],
+            claims_ns=tuple(claims),
+            rooms=rooms,
+            start_ns=start,
+            end_ns=end,
+        )
+
+    def _open(self, parcels: Sequence[_Parcel], deadline_ns: int) -> None:
+        encoded = [encode({"op": "open", **parcel.message}, descriptors=1) for parcel in parcels]
+        for rank, parcel in enumerate(parcels):
+            self._tell(rank, encoded[rank], deadline_ns, (parcel.fd,))
+        self._listen("opened", deadline_ns, spin_ns=self._spin_ns)
+
+    def _taken(self, run: _Run, deadline_ns: int) -> Answers:
+        for (_, channel), tree, room in zip(self._clerks, run.trees, run.rooms, strict=True):
+            message = encode({"op": "take", "tree": tree, "size": room.size}, descriptors=1)
+            self._tell_clerk(channel, message, deadline_ns, (room.fd,))
+        return self._hear_clerks("taken", deadline_ns)
+
+    def _known(self, value: tuple[object, ...], room_bytes: int, deadline_ns: int) -> tuple[int, int]:
+        """One call of the known kernel on every rank: outside span and slowest claim; nobody looks at the outputs."""
+        packed = pack(value)
+        with ExitStack() as stack:
+            parcels = []
+            for _ in self._ranks():
+                placed, size = packed.place()
+                arena = stack.enter_context(Arena.create(size))
+                packed.write(arena, placed)
+                parcels.append(
+                    _Parcel(
+                        message=packed.message(placed, arena.size),
+                        fd=arena.fd,
+                        nbytes=packed.nbytes,
+                        tensors=packed.tensors,
+                    )
+                )
+            run = self._hand_over(parcels, (room_bytes,) * self._world_size, deadline_ns, stack)
+        return run.end_ns - run.start_ns, max(run.claims_ns)
+
+    # -- the workers -----------------------------------------------------------------------------------------------
+
+    def _ranks(self) -> range:
+        return range(self._world_size)
+
+    @contextlib.contextmanager
+    def _of_rank(self, rank: int) -> Iterator[None]:
+        """Name the rank in whatever fault is raised inside; its channel says too much or too little to go on."""
+        try:
+            yield
+        except Fault as fault:
+            raise fault.of_rank(rank, gone=True) from fault
+
+    def _ask(self, message: Mapping[str, Any], expected: str | tuple[str, ...], deadline_ns: int) -> Answers:
+        """Say the same to all and hear what each one answers."""
+        encoded = encode(message)
+        for rank in self._ranks():
+            self._tell(rank, encoded, deadline_ns)
+        return self._listen(expected, deadline_ns, spin_ns=self._spin_ns)
+
+    def _tell(self, rank: int, message: bytes, deadline_ns: int, descriptors: tuple[int, ...] = ()) -> None:
+        try:
+            self._channels[rank].send(message, descriptors, deadline_ns=deadline_ns)
+        except (PeerClosed, Interrupted) as error:
+            raise self._dead(rank) from error
+        except TimeoutError as error:
+            raise too_late(f"{_named([rank])} did not listen") from error
+
+    def _listen(
+        self,
+        expected: str | tuple[str, ...],
+        deadline_ns: int,
+        *,
+        ranks: Sequence[int] | None = None,
+        spin_ns: int = 0,
+    ) -> Answers:
+        """One answer of each rank."""
+        asked = list(self._ranks() if ranks is None else ranks)
+        wanted = (expected,) if isinstance(expected, str) else expected
+        start = time.monotonic_ns()
+        heard = gather(
+            [self._channels[rank] for rank in asked],
+            good=lambda message: message["op"] in wanted,
+            deadline_ns=deadline_ns,
+            wake_fd=self._collector.wake_fd,
+            spin_ns=spin_ns,
+        )
+        self._waited_ns += time.monotonic_ns() - start
+        answers = {asked[one.index]: one.message for one in heard if one.error is None}
+        if self._collector.flooded:
+            raise flooded()
+        if len(answers) < len(asked) or any(answer["op"] not in wanted for answer in answers.values()):
+            self._joined = False
+            self._blame(asked, heard, wanted)
+        return answers
+
+    def _blame(self, asked: Sequence[int], heard: Sequence[Heard], wanted: tuple[str, ...]) -> NoReturn:
+        """Say who is at fault: who cheated before who died before who failed first before who said nothing."""
+        silent = [rank for index, rank in enumerate(asked) if index not in {one.index for one in heard}]
+        faults = list(_faults(asked, heard, wanted))
+        for fault in faults:
+            if fault.verdict == "rejected":
+                raise fault
+        gone = [asked[one.index] for one in heard if isinstance(one.error, PeerClosed)]
+        if gone or self._collector.worker_exit is not None:
+            raise self._dead((gone or silent or asked)[0])
+        stuck = {asked[one.index]: one.message for one in heard if one.message.get("op") == "stuck"}
+        if faults:
+            raise Fault(faults[0].verdict, faults[0].message, gone=bool(silent), trace=faults[0].trace)
+        if stuck:
+            raise too_late(_places(stuck, silent))
+        others = f", {_named([rank for rank in asked if rank not in silent])} had" if len(silent) < len(asked) else ""
+        raise too_late(f"{_named(silent)} had not answered{others}")
+
+    def _dead(self, rank: int) -> Fault:
+        """How the first worker that died ended; `rank` is one whose channel is closed, if the steward says nothing."""
+        fault = died(self._collector)
+        ended = self._collector.worker_exit
+        if ended is None or fault.output_limit:
+            return fault if fault.output_limit else fault.of_rank(rank)
+        return ending_of(ended).of_rank(ended.rank)
+
+    # -- the clerks ------------------------------------------------------------------------------------------------
+
+    def _ask_clerks(self, message: Mapping[str, Any], expected: tuple[str, ...], deadline_ns: int) -> Answers:
+        encoded = encode(message)
+        for _, channel in self._clerks:
+            self._tell_clerk(channel, encoded, deadline_ns)
+        return self._hear_clerks(expected, deadline_ns)
+
+    @staticmethod
+    def _tell_clerk(channel: Channel, message: bytes, deadline_ns: int, descriptors: tuple[int, ...] = ()) -> None:
+        try:
+            channel.send(message, descriptors, deadline_ns=deadline_ns)
+        except PeerClosed as error:
+            raise RuntimeError("a clerk has ended; see its words above") from error
+        except TimeoutError as error:
+            raise too_late() from error
+
+    def _hear_clerks(self, expected: str | tuple[str, ...], deadline_ns: int) -> Answers:
+        """One answer of each clerk; a descriptor that comes with it is the answer's `fd`.
+
+        Raises:
+            Fault, TaskFault: what a clerk found.
+            RuntimeError: a clerk broke.
+        """
+        wanted = (expected,) if isinstance(expected, str) else expected
+        heard = gather(
+            [channel for _, channel in self._clerks],
+            good=lambda message: message["op"] in wanted and message["op"] != "raised",
+            deadline_ns=deadline_ns,
+            grace_ns=_CLERK_GRACE_NS,
+        )
+        answers: Answers = {}
+        for one in heard:
+            if one.error is not None:
+                raise RuntimeError(f"the clerk of rank {one.index} has ended; see its words above") from one.error
+            answer = one.message
+            if answer["op"] == "task_fault":
+                raise TaskFault(f"rank {one.index}: {answer['text']}")
+            if answer["op"] == "fault":
+                raise Fault(answer["verdict"], answer["text"], gone=answer["gone"]).of_rank(one.index)
+            answers[one.index] = dict(answer) | ({"fd": one.descriptors[0]} if one.descriptors else {})
+        if len(answers) < self._world_size:
+            stuck = {rank: answer["text"] for rank, answer in answers.items() if answer["op"] == "raised"}
+            for rank, text in sorted(stuck.items()):
+                raise Fault("wrong_answer", f"the output could not be compared: {text}").of_rank(rank, gone=True)
+            raise too_late()
+        return dict(sorted(answers.items()))
+
+    def _blame_for_raising(self, raised: Mapping[int, str], deadline_ns: int) -> NoReturn:
+        """check_implementation raised: because of the output if that is not built like the reference's."""
+        same = self._ask_clerks({"op": "structure"}, ("structured",), deadline_ns)
+        for rank, text in sorted(raised.items()):
+            if not same[rank]["same"]:
+                raise Fault("wrong_answer", f"the output could not be compared: {text}").of_rank(rank)
+        rank, text = min(raised.items())
+        raise TaskFault(f"rank {rank}: the task's check_implementation raised {text} (reference.py)")
+
+
+def _faults(asked: Sequence[int], heard: Sequence[Heard], wanted: tuple[str, ...]) -> Iterator[Fault]:
+    """What was wrong with the messages, in the order of their arrival."""
+    for one in heard:
+        try:
+            if isinstance(one.error, WireViolation):
+                raise tampered(str(one.error))
+            if one.error is None and one.message["op"] not in (*wanted, *_UNASKED.get(wanted[0], ())):
+                expect(one.message, wanted[0])
+        except Fault as fault:
+            yield fault.of_rank(asked[one.index])
+
+
+def _places(stuck: Mapping[int, Mapping[str, Any]], silent: Sequence[int]) -> str:
+    """Where the ranks were when time was up, in their own words; those that did not wait for others come first."""
+    said = sorted(stuck.items(), key=lambda item: (item[1].get("waits") is True, item[0]))
+    texts = ((rank, str(message.get("text"))[:_MAX_PLACE]) for rank, message in said)
+    places = [f"rank {rank} {''.join(filter(str.isprintable, text))}" for rank, text in texts]
+    return "; ".join([*([f"{_named(silent)} had not answered"] if silent else []), *places])
+
+
+def _named(ranks: Sequence[int]) -> str:
+    """Ranks in a sentence."""
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"

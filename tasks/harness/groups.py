@@ -1,0 +1,91 @@
+"""Process groups of torch.distributed inside a box without a network: gloo over the loopback device, NCCL or RCCL on
+devices; rank r on device r. Used by workers and, for groups of their own, by clerks.
+
+Ranks find each other through a file in a directory of their uid, not through a port that somebody else may have taken.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+#: Whoever waits for the ranks has a limit of its own; this one only ends what would never end.
+_TIMEOUT = timedelta(hours=24)
+
+
+def become_rank(*, rank: int, world_size: int, device: str) -> None:
+    """Prepare the calling process to be a rank: its device or its share of the cores, and what libraries look for."""
+    os.environ.update(
+        {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "WORLD_SIZE": str(world_size),
+            "LOCAL_WORLD_SIZE": str(world_size),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": "12356",
+            # There is no other device, and host names resolve to nothing in a box.
+            "GLOO_SOCKET_IFNAME": "lo",
+            "NCCL_SOCKET_IFNAME": "lo",
+        }
+    )
+    if device == "cpu":
+        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // world_size))
+    else:
+        torch.cuda.set_device(rank)
+
+
+def join_group(meeting: Path, *, rank: int, world_size: int, device: str) -> None:
+    """Enter the default group; all ranks name the same file, which is new."""
+    store = dist.FileStore(str(meeting), world_size)  # type: ignore[attr-defined]  # torch does not export it by name
+    if device == "cpu":
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=_TIMEOUT)
+    else:
+        dist.init_process_group(
+            "nccl",
+            store=store,
+            rank=rank,
+            world_size=world_size,
+            timeout=_TIMEOUT,
+            device_id=torch.device("cuda", rank),
+        )
+
+
+def leave_group() -> None:
+    """Leave the default group, if there is one."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def close_listeners() -> int:
+    """Close every listening socket of this process for good; how many there were.
+
+    Gloo goes on listening after its ranks have found each other, and answers whoever connects. Its descriptors stay
+    taken, so that it does not close somebody else's later.
+    """
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    closed = 0
+    for path in list(Path("/proc/self/fd").iterdir()):
+        descriptor = int(path.name)
+        if _listens(descriptor):
+            os.dup2(null, descriptor, inheritable=False)
+            closed += 1
+    os.close(null)
+    return closed
+
+
+def _listens(descriptor: int) -> bool:
+    try:
+        if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            return False
+        copy = socket.socket(fileno=os.dup(descriptor))
+    except OSError:
+        # Closed meanwhile, as the one that lists the directory is.
+        return False
+    with copy:
+        return bool(copy.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))

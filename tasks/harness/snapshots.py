@@ -1,0 +1,113 @@
+"""The judge's copy of what a worker returned: places checked, bytes copied, and proof that they had stopped changing.
+
+Called on the judge's side only, in whichever process holds the arenas of the call.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+import torch
+
+from .arenas import Arena
+from .faults import Fault, tampered
+from .values import Placed, Snapshot, regions
+from .wire import WireViolation
+
+#: Positions that are read the moment a call is done and compared with the full copy made after it.
+_PROBES = 64
+_CLAIM_LIMIT_NS = 1 << 62
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """A copy of an output, and what it cost to get."""
+
+    output: Snapshot
+    #: Bytes the worker copied into the judge's memory (0 when it returned an input buffer).
+    output_bytes: int
+    #: When the copies began, on time.perf_counter_ns: until then they could still be written.
+    looked_ns: int
+
+
+def take(
+    tree: object, *, inputs: Arena, placed: Sequence[Placed], room: Arena, input_bytes: int, memory_bytes: int
+) -> Taken:
+    """Copy what a worker's `tree` describes out of the arenas of its call.
+
+    Raises:
+        Fault: the description is none, the output is still being written, or there is too much of it.
+    """
+    try:
+        found = regions(tree, placed=placed, output_bytes=room.size)
+    except WireViolation as error:
+        raise tampered(str(error)) from error
+    # Many descriptors of the same bytes must not multiply into more memory than the case may hold.
+    if held(input_bytes, sum(region.nbytes for region in found)) > memory_bytes:
+        raise Fault("memory_limit", "custom_kernel returned more bytes than this case may hold", gone=True)
+    views = [(inputs if region.inputs else room).bytes_at(region.start, region.nbytes) for region in found]
+    probes = [_positions(view.numel()) for view in views]
+    seen = [view[probe] for view, probe in zip(views, probes, strict=True)]
+    looked = time.perf_counter_ns()
+    copies = [view.clone() for view in views]
+    for copy, probe, early in zip(copies, probes, seen, strict=True):
+        if not torch.equal(copy[probe], early):
+            raise Fault("rejected", "the output was still being written after custom_kernel had returned", gone=True)
+    return Taken(
+        output=Snapshot(tree, copies),
+        output_bytes=sum(region.nbytes for region in found if not region.inputs),
+        looked_ns=looked,
+    )
+
+
+def needed(answer: Mapping[str, Any], *, input_bytes: int, memory_bytes: int) -> int:
+    """The room a worker asks for.
+
+    Raises:
+        Fault: it is no size, or more than the case may hold.
+    """
+    nbytes = answer.get("bytes")
+    if not within(nbytes, 1 << 48):
+        raise tampered("an output of an impossible size")
+    if held(input_bytes, nbytes) > memory_bytes:
+        raise Fault(
+            "memory_limit",
+            f"custom_kernel returned {nbytes} bytes; with {input_bytes} bytes of inputs that is more than the "
+            f"{memory_bytes} bytes this case may hold",
+            gone=True,
+        )
+    return nbytes
+
+
+def claimed(answer: Mapping[str, Any]) -> int:
+    """The time a worker claims.
+
+    Raises:
+        Fault: it is none.
+    """
+    claim = answer.get("claim_ns")
+    if not within(claim, _CLAIM_LIMIT_NS):
+        raise tampered("a claimed time that is no count of nanoseconds")
+    return claim
+
+
+def within(value: object, limit: int) -> TypeGuard[int]:
+    """Whether a value that a worker sent is a count of at most `limit`."""
+    return type(value) is int and 0 <= value <= limit
+
+
+def held(input_bytes: int, output_bytes: int) -> int:
+    """Bytes held at once: inputs and their shared copy; the worker's output, its shared copy and the judge's own."""
+    return 2 * input_bytes + 3 * output_bytes
+
+
+def _positions(nbytes: int) -> torch.Tensor:
+    """Secret positions among `nbytes` bytes."""
+    if nbytes == 0:
+        return torch.empty(0, dtype=torch.int64)
+    random = torch.frombuffer(bytearray(os.urandom(8 * _PROBES)), dtype=torch.int64)
+    return random.remainder(nbytes)

@@ -1,0 +1,130 @@
+"""One worker, one device: the task's functions run in the judge's own process. Called by the judge."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from .calibration import calibrate
+from .cases import Value
+from .clock import Calibration
+from .faults import Fault
+from .output import Collector
+from .peer import Peer, Profiled
+from .problem import CheckRaised, Problem, TaskFault
+from .team import Call
+from .values import Snapshot, pack, signature, tree_signature
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Last:
+    """What the last call was given and gave back."""
+
+    arguments: Mapping[str, Value]
+    rng_seed: int | None
+    data: object
+    output: Snapshot
+
+
+class Solo:
+    """A team of one; see `team.Team`."""
+
+    def __init__(self, sock: socket.socket, collector: Collector, *, memory_bytes: int) -> None:
+        self._peer = Peer(sock, collector, memory_bytes=memory_bytes)
+        self._memory_bytes = memory_bytes
+        self._problem: Problem
+        self._last: _Last
+
+    @property
+    def waited_ns(self) -> int:
+        """See Team."""
+        return self._peer.waited_ns
+
+    def prepare(self, files: Mapping[str, str], directory: Path, *, deadline_ns: int) -> None:  # noqa: ARG002 nobody is waited for
+        """See Team."""
+        Problem.unpack(files, directory)
+        self._problem = Problem.load(directory)
+
+    def probe(self, *, deadline_ns: int) -> int:
+        """See Team."""
+        value = (0, torch.zeros(64, dtype=torch.uint8), 64)
+        called = self._peer.call(pack(value), room_bytes=64, deadline_ns=deadline_ns)
+        if not torch.equal(torch.as_tensor(called.output.value()), value[1]):
+            raise RuntimeError("the worker's answer to a known kernel is not what it was given")
+        return called.outside_ns
+
+    def calibrate(self, *, deadline_ns: int) -> Calibration:
+        """See Team."""
+
+        def known(value: tuple[object, ...], room: int) -> tuple[int, int]:
+            called = self._peer.call(pack(value), room_bytes=room, deadline_ns=deadline_ns)
+            return called.outside_ns, called.claim_ns
+
+        return calibrate(known, memory_bytes=self._memory_bytes)
+
+    def load(self, files: Mapping[str, str], submission: str, *, deadline_ns: int) -> None:
+        """See Team."""
+        self._peer.load(files, submission, deadline_ns=deadline_ns)
+
+    def settle(self, *, deadline_ns: int) -> None:
+        """Nothing to do: a single worker is ready whenever it answers."""
+
+    def flush(self, *, deadline_ns: int) -> None:
+        """See Team."""
+        self._peer.flush(deadline_ns=deadline_ns)
+
+    def call(
+        self, arguments: Mapping[str, Value], *, rng_seed: int | None, rooms: tuple[int, ...], deadline_ns: int
+    ) -> Call:
+        """See Team."""
+        data = self._problem.generate(arguments, rng_seed=rng_seed)
+        packed = self._problem.pack(data, memory_bytes=self._memory_bytes)
+        called = self._peer.call(packed, room_bytes=rooms[0] if rooms else 0, deadline_ns=deadline_ns)
+        self._last = _Last(arguments=arguments, rng_seed=rng_seed, data=data, output=called.output)
+        return Call(
+            shape=tree_signature(packed),
+            claims_ns=(called.claim_ns,),
+            rooms=(called.output_bytes,),
+            outside_ns=called.outside_ns,
+            tensors=packed.tensors,
+            input_bytes=packed.nbytes,
+        )
+
+    def check(self, *, deadline_ns: int) -> str:  # noqa: ARG002 the check is not interrupted
+        """See Team."""
+        last = self._last
+        if last.output.opaque is not None:
+            raise Fault(
+                "wrong_answer", f"custom_kernel returned a {last.output.opaque}, which cannot be read as tensor data"
+            )
+        try:
+            good, message = self._problem.check(last.data, last.output.value())
+        except CheckRaised as raised:
+            if self._same_structure(last):
+                raise TaskFault(f"the task's check_implementation raised {raised} (reference.py)") from raised
+            raise Fault("wrong_answer", f"the output could not be compared: {raised}") from raised
+        if not good:
+            raise Fault("wrong_answer", message)
+        return message
+
+    def profile(
+        self, arguments: Mapping[str, Value], *, rng_seed: int | None, deadline_ns: int
+    ) -> tuple[Profiled, ...]:
+        """See Team."""
+        data = self._problem.generate(arguments, rng_seed=rng_seed)
+        packed = self._problem.pack(data, memory_bytes=self._memory_bytes)
+        return (self._peer.profile(packed, deadline_ns=deadline_ns),)
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+    def _same_structure(self, last: _Last) -> bool:
+        """Whether the output looks like the reference's; without a reference, whether it holds tensors at all."""
+        expected = self._problem.expected(self._problem.generate(last.arguments, rng_seed=last.rng_seed))
+        if expected is None:
+            return last.output.has_tensor
+        return signature(expected) == last.output.signature

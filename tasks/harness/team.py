@@ -1,0 +1,86 @@
+"""What the judge asks of the workers, whether there is one (`solo`) or one per rank (`crew`); pure.
+
+A team generates a case's inputs, hands them over, clocks the call, copies the outputs and checks them. The judge
+decides which calls are made and what their times are worth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from .cases import Value
+from .clock import Calibration
+from .peer import Profiled
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One finished call of the kernel, on every rank."""
+
+    #: Structure, dtypes and shapes of the inputs; equal ones are the same problem.
+    shape: object
+    #: By rank: times as the workers claim them, and bytes of output copied into the judge's memory.
+    claims_ns: tuple[int, ...]
+    rooms: tuple[int, ...]
+    outside_ns: int
+    #: Of all ranks together.
+    tensors: int
+    input_bytes: int
+
+    @property
+    def claim_ns(self) -> int:
+        """The slowest rank's claim, which is the call's."""
+        return max(self.claims_ns)
+
+    @property
+    def output_bytes(self) -> int:
+        """Copied by all ranks together."""
+        return sum(self.rooms)
+
+
+class Team(Protocol):
+    """The workers, and whatever of the judge's stands beside them.
+
+    Every method may raise Fault, for what the submission did, and TaskFault, for what the task did.
+    """
+
+    @property
+    def waited_ns(self) -> int:
+        """How long the workers have been waited for so far."""
+
+    def prepare(self, files: Mapping[str, str], directory: Path, *, deadline_ns: int) -> None:
+        """Unpack the task, import its reference, and see that every worker is there."""
+
+    def probe(self, *, deadline_ns: int) -> int:
+        """A call of a known kernel that proves that the workers answer; its outside span in ns."""
+
+    def calibrate(self, *, deadline_ns: int) -> Calibration:
+        """Measure the hand-over; before the submission is loaded."""
+
+    def load(self, files: Mapping[str, str], submission: str, *, deadline_ns: int) -> None:
+        """Give the workers their files and let them import the submission."""
+
+    def settle(self, *, deadline_ns: int) -> None:
+        """Make the workers ready for the next case, whatever the last one did to them."""
+
+    def flush(self, *, deadline_ns: int) -> None:
+        """Let the workers write out what they have buffered for stdout and stderr."""
+
+    def call(
+        self, arguments: Mapping[str, Value], *, rng_seed: int | None, rooms: tuple[int, ...], deadline_ns: int
+    ) -> Call:
+        """Make one call. `rooms` are those of an earlier call of the same shape, or none; seed None: unpredictable."""
+
+    def check(self, *, deadline_ns: int) -> str:
+        """Check the output of the last call; the message of a right one."""
+
+    def profile(
+        self, arguments: Mapping[str, Value], *, rng_seed: int | None, deadline_ns: int
+    ) -> tuple[Profiled, ...]:
+        """Run the kernel once under a profiler; by rank."""
+
+    def close(self) -> None:
+        """End what the team started itself."""
