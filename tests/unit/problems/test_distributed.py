@@ -1,0 +1,213 @@
+"""The shipped problems of several ranks: references against independent arithmetic, every solution on two ranks."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from runner.gpus import Registry
+from runner.taskdef import load_folder, work
+from runner.taskdef.model import Harness
+from tests.unit.problems.bench import Bench, cpu_cases, reseeded, solutions
+from tests.unit.problems.oracle import TASKS, leaves
+from tests.unit.problems.ranks import WORLD_SIZE, Ranks
+
+#: Task folder -> tests and benchmarks of the public board of that name, and arguments of its largest benchmark.
+PUBLIC = {
+    "amd_ag_gemm": (11, 6, {"m": 8192, "n": 29568, "k": 8192, "world_size": 8}),
+    "amd_all2all": (9, 5, {"num_experts": 256, "hidden_dim": 7168, "max_num_tokens": 256, "world_size": 8}),
+    "amd_gemm_rs": (11, 6, {"m": 8192, "n": 8192, "k": 29568, "world_size": 8}),
+}
+NAMES = tuple(PUBLIC)
+
+
+def exact_ag_gemm(data: Sequence[Any]) -> list[torch.Tensor]:
+    """Everybody's rows by a rank's columns."""
+    rows = torch.cat([matrix for matrix, _, _ in data]).double()
+    return [rows @ weight.double().T + (0 if bias is None else bias.double()) for _, weight, bias in data]
+
+
+def exact_gemm_rs(data: Sequence[Any]) -> list[torch.Tensor]:
+    """The product over the whole inner dimension, with the bias once per rank, in slices."""
+    left = torch.cat([matrix for matrix, _, _ in data], dim=1).double()
+    right = torch.cat([weight for _, weight, _ in data], dim=1).double()
+    total = left @ right.T
+    for _, _, bias in data:
+        total += 0 if bias is None else bias.double()
+    return list(total.chunk(len(data)))
+
+
+def exact_all2all(data: Sequence[Any]) -> list[torch.Tensor]:
+    """Each token through each of its experts, one number after the other."""
+    factors = torch.cat([mine.expert_local_weight.flatten() for _, mine, _, _ in data])
+    outputs = []
+    for cfg, mine, _, _ in data:
+        total = torch.zeros(mine.num_tokens, cfg.hidden_dim, dtype=torch.float64)
+        for token in range(mine.num_tokens):
+            for expert, weight in zip(mine.indices[token].tolist(), mine.weights[token].double(), strict=True):
+                total[token] += (mine.x[token].float() * factors[expert]).half().double() * weight
+        outputs.append(total)
+    return outputs
+
+
+ORACLES: dict[str, tuple[Callable[[Sequence[Any]], list[torch.Tensor]], torch.dtype]] = {
+    "amd_ag_gemm": (exact_ag_gemm, torch.bfloat16),
+    "amd_all2all": (exact_all2all, torch.float16),
+    "amd_gemm_rs": (exact_gemm_rs, torch.bfloat16),
+}
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
+    """Two processes for all tests of this module."""
+    made = Ranks(tmp_path_factory.mktemp("ranks") / "meeting")
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=NAMES)
+def bench(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    """Each problem, unpacked as the judge unpacks it."""
+    made = Bench(folder=load_folder(TASKS / request.param), directory=tmp_path)
+    made.unpack()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    made.forget()
+    yield made
+    made.forget()
+
+
+def everybody(bench: Bench, case: dict[str, Any]) -> list[Any]:
+    """The inputs of every rank."""
+    return [bench.generate(case | {"rank": rank}) for rank in range(case["world_size"])]
+
+
+def answers(bench: Bench, case: dict[str, Any]) -> list[torch.Tensor]:
+    """The exact outputs of every rank, rounded once."""
+    exact, dtype = ORACLES[bench.folder.name]
+    return [output.to(dtype) for output in exact(everybody(bench, case))]
+
+
+def tensors(data: object) -> list[torch.Tensor]:
+    """The tensors of one rank's inputs, those of records included."""
+    found = leaves(data)
+    if isinstance(data, tuple):
+        found += [tensor for item in data if hasattr(item, "__dict__") for tensor in leaves(vars(item))]
+    return found
+
+
+def test_every_task_of_several_ranks_is_here() -> None:
+    """No such folder goes untested."""
+    several = {
+        path.parent.name for path in TASKS.glob("*/task.yml") if yaml.safe_load(path.read_text()).get("multi_gpu")
+    }
+    assert several == set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_complete_and_has_its_public_counterparts_cases(name: str) -> None:
+    """Judge, CPU type, template, work and the public board's number of cases up to its size, eight ranks each."""
+    folder = load_folder(TASKS / name)
+    task, (tests, benchmarks, largest) = folder.task, PUBLIC[name]
+    assert (task.harness, task.multi_gpu) == (Harness.BUILTIN, True)
+    assert set(folder.gpus) == {"CPU", "MI300x8"}
+    assert "Python" in folder.templates
+    assert (len(task.tests), len(task.benchmarks)) == (tests, benchmarks)
+    assert any(largest.items() <= case.items() for case in task.benchmarks)
+    assert {case["world_size"] for case in (*task.tests, *task.benchmarks)} == {8}
+    assert Registry.load().get("MI300x8").count == 8
+    assert {case["world_size"] for case in cpu_cases(folder)} == {WORLD_SIZE}
+    assert task.extra.flops is not None
+    assert task.extra.bytes is not None
+    assert all(work(expression, case) > 0 for expression in (task.extra.flops, task.extra.bytes) for case in task.tests)
+
+
+def test_inputs_depend_on_seed_and_rank_alone_and_shapes_not_even_on_the_seed(bench: Bench) -> None:
+    """The same call gives the same bytes; another seed or rank gives others; a case keeps its shapes with any seed."""
+
+    def raw(data: object) -> list[bytes]:
+        return [tensor.flatten().view(torch.uint8).numpy().tobytes() for tensor in tensors(data)]
+
+    for case in cpu_cases(bench.folder):
+        here, again = everybody(bench, case), everybody(bench, case)
+        other = everybody(bench, reseeded(case))
+        assert [raw(data) for data in here] == [raw(data) for data in again]
+        assert raw(here[0]) != raw(here[1])
+        for mine, changed in zip(here, other, strict=True):
+            assert raw(mine) != raw(changed)
+            assert [tensor.shape for tensor in tensors(mine)] == [tensor.shape for tensor in tensors(changed)]
+
+
+def test_the_reference_agrees_with_float64(bench: Bench, ranks: Ranks) -> None:
+    """The exact result, rounded once to the output's type, passes on every rank."""
+    for case in cpu_cases(bench.folder):
+        assert ranks.check(bench, case, answers(bench, case)) == [(True, "")] * WORLD_SIZE, case
+
+
+def test_one_wrong_element_on_one_rank_fails_there(bench: Bench, ranks: Ranks) -> None:
+    """A single element off by more than the tolerance is found by the rank that has it, and by no other."""
+    case = cpu_cases(bench.folder)[0]
+    for place in (0, -1):
+        for value in (0.03, float("nan")):
+            outputs = answers(bench, case)
+            flat = outputs[1].view(-1)
+            flat[place] += (1 + flat[place].abs()) * value
+            first, second = ranks.check(bench, case, outputs)
+            assert first == (True, "")
+            assert not second[0]
+            assert second[1].startswith(f"1 of {flat.numel()} elements differ; at (")
+
+
+def test_right_solutions_and_the_template_pass(bench: Bench, ranks: Ranks) -> None:
+    """Every file in solutions/correct, and the template, on every rank and case of the CPU type."""
+    sources = {path.name: path.read_text() for path in solutions(bench.folder.name, "correct")}
+    assert len(sources) > 1
+    for name, source in {**sources, "the template": bench.folder.templates["Python"]}.items():
+        verdicts = ranks.judge(bench, source, cpu_cases(bench.folder))
+        assert verdicts == [[(True, "")] * WORLD_SIZE] * len(verdicts), name
+
+
+def test_wrong_solutions_fail(bench: Bench, ranks: Ranks) -> None:
+    """Every file in solutions/wrong fails on a test and a benchmark of the CPU type, and says where it differs."""
+    found = solutions(bench.folder.name, "wrong")
+    assert len(found) >= 3
+    tests = len(bench.folder.task.cases_for("CPU").tests or ())
+    for path in found:
+        verdicts = ranks.judge(bench, path.read_text(), cpu_cases(bench.folder))
+        failed = [[message for good, message in by_rank if not good] for by_rank in verdicts]
+        assert any(failed[:tests]), path.name
+        assert any(failed[tests:]), path.name
+        assert all("elements differ; at (" in message for messages in failed for message in messages), path.name
+
+
+def test_submissions_pass_the_word_filter_and_define_the_kernel(bench: Bench) -> None:
+    """Every template and solution parses and may be submitted (KernelBot refuses one word anywhere)."""
+    files = [path.read_text() for kind in ("correct", "wrong") for path in solutions(bench.folder.name, kind)]
+    for text in (*bench.folder.templates.values(), *files):
+        functions = [node.name for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
+        assert "custom_kernel" in functions
+        assert "stream" not in text.lower()
+
+
+def test_kernelbot_would_load_the_task_files() -> None:
+    """Only keys that its loader takes, and values that its grammar for several ranks reads."""
+    top = {
+        "files", "lang", "description", "config", "tests", "benchmarks", "test_timeout", "benchmark_timeout",
+        "ranked_timeout", "ranking_by", "seed", "multi_gpu", "libraries", "templates", "gpus",
+    }  # fmt: skip
+    for name in NAMES:
+        path = TASKS / name / "task.yml"
+        document = yaml.safe_load(path.read_text())
+        assert set(document) <= top
+        assert set(document["config"]) == {"main"}
+        for entry in document["files"]:
+            assert entry["source"] == "@SUBMISSION@" or (path.parent / entry["source"]).is_file()
+        for case in (*document["tests"], *document["benchmarks"]):
+            assert all(key.replace("_", "").isalpha() and isinstance(value, int) for key, value in case.items())
