@@ -21,7 +21,7 @@ def migrate(
     context: typer.Context,
     *,
     roles: Annotated[
-        bool, typer.Option("--roles", help="Also create the roles runner_daemon and runner_frontend.")
+        bool, typer.Option("--roles", help="Also create the roles runner_daemon, runner_frontend and runner_operator.")
     ] = False,
     print_roles: Annotated[
         bool, typer.Option("--print-roles", help="Print the SQL that creates the roles, and change nothing.")

@@ -78,7 +78,7 @@ def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
 
 
 def roles_sql() -> str:
-    """SQL that creates the roles `runner_daemon` and `runner_frontend` and grants them what they need.
+    """SQL that creates the roles `runner_daemon`, `runner_frontend` and `runner_operator` and grants what they need.
 
     For databases where `migrate` may not create roles: an administrator runs it by hand, after `migrate`.
     """

@@ -93,9 +93,8 @@ $$;
 -- Retires what finished reruns replace, then, if no job is left open, writes the final words of the submission: job
 -- status, then done. True: it is finished. The caller holds the submission's row: of two jobs that end together, the
 -- second one sees the first.
--- SECURITY DEFINER: a daemon's role needs no right to delete runs.
 CREATE OR REPLACE FUNCTION runner.settle(submission_id integer) RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     v_status text;
@@ -189,10 +188,11 @@ COMMENT ON TYPE runner.evaluation IS
 -- The evaluations with a finished job that matches every filter given; what reruns and invalidations are made of.
 -- `twins`: the latest finished job of each, public first. `counting`: its jobs with a result that counts. `obstacle`:
 -- NULL, or why it is not evaluated again: open, cancelled (unless asked for by its number), hacked, not offered.
+-- SECURITY DEFINER, as those that act on it.
 CREATE FUNCTION runner.matching(
     submission_id bigint, leaderboard text, host text, since timestamptz, until timestamptz, gpu_types text[]
 ) RETURNS SETOF runner.evaluation
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     v_board_id integer;

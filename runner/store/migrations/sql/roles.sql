@@ -1,4 +1,4 @@
--- Two roles without login, to be granted to the users that daemons and frontends connect as. Safe to run again.
+-- Roles without login, to be granted to the users that daemons, frontends and operators connect as. Safe to run again.
 DO $roles$
 BEGIN
     IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'runner_daemon') THEN
@@ -7,11 +7,14 @@ BEGIN
     IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'runner_frontend') THEN
         CREATE ROLE runner_frontend NOLOGIN;
     END IF;
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'runner_operator') THEN
+        CREATE ROLE runner_operator NOLOGIN;
+    END IF;
 END
 $roles$;
 
 -- What an earlier release granted and this one does not.
-REVOKE ALL ON ALL TABLES IN SCHEMA leaderboard, runner FROM runner_daemon, runner_frontend;
+REVOKE ALL ON ALL TABLES IN SCHEMA leaderboard, runner FROM runner_daemon, runner_frontend, runner_operator;
 
 -- A daemon takes jobs and writes what came of them through functions; it reads everything.
 GRANT USAGE ON SCHEMA leaderboard, runner TO runner_daemon;
@@ -41,3 +44,16 @@ GRANT SELECT ON runner.status, runner.ranking, runner.result, runner.gpu_type, r
 GRANT SELECT (id, name, deadline, description, visibility, creator_id, forum_id) ON leaderboard.leaderboard
     TO runner_frontend;
 GRANT SELECT ON leaderboard.gpu_type, leaderboard.templates TO runner_frontend;
+
+-- An operator may do what a frontend may, evaluates again, takes out of the ranking, drains hosts, and sees what secret
+-- runs printed; no secret seed, and nobody's code.
+GRANT runner_frontend TO runner_operator;
+GRANT EXECUTE ON FUNCTION
+    runner.matching(bigint, text, text, timestamptz, timestamptz, text[]),
+    runner.rerun(bigint, text, text, timestamptz, timestamptz, text[], text, integer),
+    runner.invalidate(bigint, text, text, timestamptz, timestamptz, text[], text),
+    runner.drain(text, text),
+    runner.undrain(text) TO runner_operator;
+GRANT SELECT ON ALL TABLES IN SCHEMA runner TO runner_operator;
+GRANT SELECT ON leaderboard.submission, leaderboard.submission_job_status, leaderboard.runs TO runner_operator;
+GRANT SELECT (id, user_name) ON leaderboard.user_info TO runner_operator;

@@ -1,0 +1,140 @@
+"""Draining from afar, and what an operator's role may do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from runner.errors import DatabaseUnavailableError, SubmissionError
+from runner.store import Selection, Store, migrate
+from tests.integration.store.conftest import Bench
+from tests.integration.store.test_again import evaluate, ranked_submission
+from tests.integration.store.test_submit import one
+
+Db = psycopg.Connection[dict[str, Any]]
+
+
+def test_a_host_is_drained_and_undrained_with_a_reason(bench: Bench, db: Db) -> None:
+    """Its row says so, the daemon is called, the history keeps who was drained why; doing it twice changes nothing."""
+    bench.register("node1")
+    db.execute("LISTEN runner_hosts")
+    assert bench.store.drain("node1", reason=" new fan ")
+    assert not bench.store.drain("node1", reason="new fan")
+    (host,) = bench.store.hosts()
+    assert (host.draining, host.drain_reason) == (True, "new fan")
+    assert bench.store.undrain("node1")
+    assert not bench.store.undrain("node1")
+    (host,) = bench.store.hosts()
+    assert (host.draining, host.drain_reason) == (False, None)
+    assert [note.payload for note in list(db.notifies(timeout=0.5))] == ["node1"] * 4
+    events = db.execute("SELECT kind, host, detail FROM runner.event ORDER BY id").fetchall()
+    assert [tuple(event.values()) for event in events] == [
+        ("drained", "node1", {"reason": "new fan"}),
+        ("undrained", "node1", {}),
+    ]
+
+
+def test_a_draining_host_finishes_and_claims_nothing(bench: Bench) -> None:
+    """What it holds it completes; what waits is for the others, until it is undrained."""
+    bench.board()
+    bench.register("node1")
+    bench.submit()
+    bench.submit()
+    job = bench.claim(host="node1")
+    bench.store.drain("node1")
+    assert bench.idle(host="node1")
+    assert bench.store.heartbeat(host="node1", lease_s=60, held=[(job.id, job.attempt)])[0].ours
+    bench.store.undrain("node1")
+    assert not bench.idle(host="node1")
+
+
+def test_a_host_that_starts_again_is_still_draining(bench: Bench) -> None:
+    """Whoever drained it decides when it serves again, not its daemon."""
+    bench.register("node1")
+    bench.store.drain("node1", reason="new fan")
+    bench.store.unregister_host("node1")
+    bench.register("node1")
+    (host,) = bench.store.hosts()
+    assert (host.draining, host.drain_reason, host.stopped_at) == (True, "new fan", None)
+
+
+def test_an_unknown_host_cannot_be_drained(bench: Bench) -> None:
+    """The name is repeated in the error."""
+    for act in (bench.store.drain, bench.store.undrain):
+        with pytest.raises(SubmissionError, match="host 'nobody' is not known here"):
+            act("nobody")
+
+
+@pytest.mark.parametrize("span", ["2 hours ago", "1 day 30 min ago", "90 minutes ago"])
+def test_a_span_becomes_a_moment_on_the_databases_clock(bench: Bench, db: Db, span: str) -> None:
+    """As PostgreSQL reads intervals."""
+    moment = bench.store.moment(span)
+    now = one(db, "SELECT now() AS now")["now"]
+    assert 1 < (now - moment).total_seconds() / 3600 < 25
+
+
+@pytest.mark.parametrize("span", ["soon", "2 parsecs ago", "99999999999999 years ago", ""])
+def test_what_is_no_span_is_refused(bench: Bench, span: str) -> None:
+    """With an example of one that is."""
+    with pytest.raises(SubmissionError, match="'2 hours ago'"):
+        bench.store.moment(span)
+
+
+def test_an_operators_role_has_what_it_needs_and_no_more(empty_database_url: str) -> None:
+    """It looks, reruns, invalidates and drains; it cannot write past the functions, nor read seeds, code or logins."""
+    migrate(empty_database_url, roles=True)
+    owner = Bench(store=Store(empty_database_url, application_name="test"), url=empty_database_url)
+    url = make_conninfo(empty_database_url, options="-c role=runner_operator")
+    operator = Store(url, application_name="test")
+    try:
+        owner.board()
+        owner.register("node1")
+        submission_id = ranked_submission(owner)
+        assert operator.rerun(Selection(leaderboard="identity")) == 2
+        evaluate(owner)
+        evaluate(owner)
+        assert operator.invalidate(Selection(submission_id=submission_id), reason="x") == 2
+        assert operator.drain("node1")
+        assert operator.undrain("node1")
+        assert operator.cancel(submission_id) == 0
+        assert len(operator.submission(submission_id).jobs) == 4
+        assert len(operator.queue(limit=5)) == len(operator.hosts()) == 1
+        assert operator.events(submission_id)
+        with pytest.raises(DatabaseUnavailableError, match="runner_operator"):
+            operator.reap(keep_s=1)
+    finally:
+        owner.store.close()
+        operator.close()
+    with psycopg.connect(url, autocommit=True) as connection:
+        for forbidden in (
+            "SELECT secret_seed FROM leaderboard.leaderboard",
+            "SELECT code FROM leaderboard.code_files",
+            "SELECT web_auth_id FROM leaderboard.user_info",
+            "UPDATE runner.job SET priority = 9",
+            "DELETE FROM leaderboard.runs",
+            "SELECT runner.settle(1)",
+            "SELECT runner.retire('{1}', 'dropped', '{x}')",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(forbidden.encode())
+
+
+def test_a_frontends_role_may_not_operate(empty_database_url: str) -> None:
+    """Nor may PUBLIC: no function of an operator's is open to a frontend."""
+    migrate(empty_database_url, roles=True)
+    url = make_conninfo(empty_database_url, options="-c role=runner_frontend")
+    with psycopg.connect(url, autocommit=True) as connection:
+        for forbidden in (
+            "SELECT runner.rerun(submission_id => 1)",
+            "SELECT runner.invalidate(submission_id => 1, reason => 'x')",
+            "SELECT runner.drain('node1')",
+            "SELECT runner.undrain('node1')",
+            "SELECT * FROM runner.matching(1, NULL, NULL, NULL, NULL, NULL)",
+            "SELECT * FROM runner.superseded_run",
+            "SELECT * FROM runner.event",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(forbidden.encode())
