@@ -9,7 +9,8 @@ sleeps while nothing is spooled.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from runner.backoff import Backoff
@@ -29,26 +30,39 @@ _log = get_logger(__name__)
 #: The longest pause between two looks at the database while something waits. With the pacer's pause, a result is
 #: committed within ten seconds after the database is back.
 CAP_S: Final = 4.0
+#: A result that the database has not taken for so long, although it answers, is given up: its job is failed.
+PATIENCE_S: Final = 1800.0
 
 
 class Delivery:
     """Brings spooled results to the database. `run` is the body of its thread; everything else is threadsafe."""
 
-    def __init__(self, spool: Spool, store_factory: StoreFactory, keeper: LeaseKeeper, announcer: Announcer) -> None:
+    def __init__(
+        self,
+        spool: Spool,
+        store_factory: StoreFactory,
+        keeper: LeaseKeeper,
+        announcer: Announcer,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._spool = spool
         self._store_factory = store_factory
         self._keeper = keeper
         self._announcer = announcer
         self._wake = threading.Event()
         self._leases: dict[tuple[int, int], Lease] = {}
+        self._clock = clock
+        #: Since when the database has answered, but not for this result.
+        self._troubled_s: dict[tuple[int, int], float] = {}
         #: One delivery at a time: the loop's at start-up and the thread's.
         self._delivering = threading.Lock()
 
     def adopt(self) -> None:
         """Hold the leases of what an earlier process spooled, so that heartbeats renew them."""
-        found = self._spool.pending()
-        for spooled in found:
-            self._hold(spooled.job)
+        found = [spooled.job for spooled in self._spool.pending() if _key(spooled.job) not in self._leases]
+        for job in found:
+            self._hold(job)
         if found:
             _log.info("results of an earlier process wait in the spool", count=len(found))
 
@@ -61,7 +75,7 @@ class Delivery:
         if not self._spool.put(job, result, slot=slot):
             return False
         self._hold(job)
-        if (job.id, job.attempt) not in self.keys():
+        if _key(job) not in self.keys():
             # Delivered between the two lines above: nothing is left to renew.
             self._drop(job)
         self._wake.set()
@@ -69,7 +83,7 @@ class Delivery:
 
     def keys(self) -> Sequence[tuple[int, int]]:
         """(job id, attempt) of every result that waits."""
-        return [(spooled.job.id, spooled.job.attempt) for spooled in self._spool.pending()]
+        return [_key(spooled.job) for spooled in self._spool.pending()]
 
     def nudge(self) -> None:
         """Look at the spool, or at the stop event, now."""
@@ -94,7 +108,8 @@ class Delivery:
                         _log.warning("results wait in the spool for the database", error=str(error))
                     self._wake.wait(backoff.next_s())
                     continue
-                _log.info("the spool is delivered", committed=committed, waits=backoff.failures)
+                if committed or backoff.failures:
+                    _log.info("the spool is delivered", committed=committed, waits=backoff.failures)
                 backoff.reset()
                 if self._spool.pending():
                     # The disk fails, or they came just now.
@@ -106,13 +121,22 @@ class Delivery:
         """Bring everything that waits to the database, in order; how many were committed.
 
         Raises:
-            InfrastructureError: the database went away; what is left waits on.
+            InfrastructureError: the database went away, or answers but not for all; what is left waits on.
         """
         committed = 0
+        trouble: InfrastructureError | None = None
         with self._delivering:
             for spooled in self._spool.pending():
                 with job_context(spooled.job, slot=spooled.slot):
-                    committed += self._deliver(store, spooled)
+                    try:
+                        committed += self._deliver(store, spooled)
+                    except InfrastructureError as error:
+                        # One that takes too long, or waits for a lock, must not hold up those behind it.
+                        store.ping()
+                        self._bear(store, spooled, error)
+                        trouble = error
+        if trouble is not None:
+            raise trouble
         return committed
 
     def _deliver(self, store: Store, spooled: Spooled) -> bool:
@@ -138,6 +162,17 @@ class Delivery:
         self._spool.remove(spooled)
         self._drop(job)
         return committed
+
+    def _bear(self, store: Store, spooled: Spooled, error: InfrastructureError) -> None:
+        """The database answers, but not for this result: that is borne for a while.
+
+        Raises:
+            InfrastructureError: the database went away; the result stays where it is.
+        """
+        now_s = self._clock()
+        if now_s - self._troubled_s.setdefault(_key(spooled.job), now_s) >= PATIENCE_S:
+            _log.error("the database never takes a spooled result", error=str(error))
+            self._fail(store, spooled, mask_password(f"the result could not be committed: {error}"))
 
     def _fail(self, store: Store, spooled: Spooled, cause: str) -> None:
         """End an attempt whose result will never be accepted: with the cause, and retried.
@@ -170,9 +205,14 @@ class Delivery:
                 self._drop(lease.job)
 
     def _hold(self, job: Job) -> None:
-        self._leases[job.id, job.attempt] = self._keeper.hold(job, running=False)
+        self._leases[_key(job)] = self._keeper.hold(job, running=False)
 
     def _drop(self, job: Job) -> None:
-        lease = self._leases.pop((job.id, job.attempt), None)
+        self._troubled_s.pop(_key(job), None)
+        lease = self._leases.pop(_key(job), None)
         if lease is not None:
             self._keeper.drop(lease)
+
+
+def _key(job: Job) -> tuple[int, int]:
+    return job.id, job.attempt

@@ -26,6 +26,8 @@ class FakeStore:
         self.stale: set[int] = set()
         #: Jobs whose results are refused, as for a value that PostgreSQL does not take.
         self.refused: set[int] = set()
+        #: Jobs whose results take too long, while everything else works.
+        self.slow: set[int] = set()
         self.completed: list[tuple[int, JobResult]] = []
         self.failed: list[tuple[int, str, str]] = []
         self.given_back: list[tuple[str, int]] = []
@@ -37,6 +39,8 @@ class FakeStore:
     def complete(self, job: Job, result: JobResult) -> Completion:
         """Commit."""
         self._answer(job)
+        if job.id in self.slow:
+            raise DatabaseUnavailableError("canceling statement due to statement timeout")
         if job.id in self.refused:
             raise ValueError(f"a value of job {job.id} is not taken; password=hunter2")
         self.completed.append((job.id, result))
@@ -62,6 +66,11 @@ class FakeStore:
         self.given_back.append(("cancelled", job.id))
         return Ended(state=JobState.CANCELLED, submission_done=True)
 
+    def ping(self) -> None:
+        """Answer, if it does at all."""
+        if self.away.is_set():
+            raise DatabaseUnavailableError("connection refused")
+
     def _answer(self, job: Job) -> None:
         self.calls += 1
         self.meanwhile()
@@ -85,7 +94,8 @@ class Parts:
         self.keeper = LeaseKeeper(lambda: self.fake("heartbeat"), self.settings)
         self.announcer = Announcer(self.fake)
         self.spool = Spool(directory / "spool", max_bytes=max_bytes)
-        self.delivery = Delivery(self.spool, self.fake, self.keeper, self.announcer)
+        self.now_s = 1000.0
+        self.delivery = Delivery(self.spool, self.fake, self.keeper, self.announcer, clock=lambda: self.now_s)
 
     def fake(self, purpose: str) -> Store:
         """The store, as a factory's product."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from runner.daemon.delivery import PATIENCE_S
 from runner.errors import DatabaseUnavailableError
 from runner.spool import ASIDE
 from runner.store import Store
@@ -43,7 +44,10 @@ def test_what_an_earlier_process_left_is_held_and_delivered(parts: Parts, tmp_pa
     """From the first moment: nobody shall reclaim what is computed."""
     assert parts.delivery.accept(job(1), result(), slot="cpu0")
     later = Parts(tmp_path)
-    later.delivery.adopt()
+    with capture_logs() as logs:
+        later.delivery.adopt()
+        later.delivery.adopt()
+    assert [line["event"] for line in logs] == ["results of an earlier process wait in the spool"]
     assert later.held() == {(1, False)}
     assert deliver(later) == 1
     assert (later.held(), later.spool.count) == (set(), 0)
@@ -126,6 +130,37 @@ def test_a_refused_result_of_a_job_that_is_over_is_only_set_aside(parts: Parts) 
     parts.store.meanwhile = taken_over
     assert deliver(parts) == 0
     assert (parts.spool.count, parts.held(), parts.store.failed) == (0, set(), [])
+
+
+def test_a_result_that_the_database_never_takes_holds_up_nobody_and_is_given_up(parts: Parts) -> None:
+    """It takes too long each time, or somebody holds a lock: the others are delivered; some day its job is failed."""
+    parts.store.slow = {1}
+    for job_id in (1, 2):
+        assert parts.delivery.accept(job(job_id), result(), slot="cpu0")
+    for _ in range(100):
+        with pytest.raises(DatabaseUnavailableError, match="statement timeout"):
+            deliver(parts)
+        parts.now_s += PATIENCE_S / 101
+    assert [job_id for job_id, _ in parts.store.completed] == [2]
+    assert (parts.delivery.keys(), parts.held(), parts.store.failed) == ([(1, 2)], {(1, False)}, [])
+    parts.now_s += PATIENCE_S / 50
+    with pytest.raises(DatabaseUnavailableError, match="statement timeout"):
+        deliver(parts)
+    cause = "the result could not be committed: canceling statement due to statement timeout"
+    assert parts.store.failed == [(1, cause, "cpu0")]
+    assert (parts.spool.count, parts.held(), deliver(parts)) == (0, set(), 0)
+
+
+def test_an_outage_is_nothing_that_a_result_is_given_up_for(parts: Parts) -> None:
+    """However long it lasts."""
+    parts.store.away.set()
+    assert parts.delivery.accept(job(1), result(), slot="cpu0")
+    for _ in range(100):
+        with pytest.raises(DatabaseUnavailableError, match="connection refused"):
+            deliver(parts)
+        parts.now_s += PATIENCE_S
+    parts.store.away.clear()
+    assert deliver(parts) == 1
 
 
 def test_without_room_the_result_stays_with_whoever_has_it(tmp_path: Path) -> None:
