@@ -25,7 +25,7 @@ JOBS: Final = 100_000
 USERS: Final = 2000
 LOADERS: Final = 4
 CLAIMS: Final = 1000
-CHURN: Final = 20_000
+CHURN: Final = 8000
 
 
 def measure(server: Server) -> list[Figure]:
@@ -73,13 +73,14 @@ def _claims(store: Store, name: str) -> list[Figure]:
     """One claim after the other, by a host of one GPU type and by one that serves all."""
     figures = []
     for label, types in (("one GPU type", ours.TYPES[:1]), (f"{len(ours.TYPES)} GPU types", ours.TYPES)):
-        host = f"probe {len(types)}"
+        host = f"probe-{len(types)}"
         _register(store, host, types)
         slots = dict.fromkeys(types, 1)
 
         def claim(host: str = host, slots: dict[str, int] = slots) -> None:
-            if len(store.claim(host=host, slots=slots, lease_s=3600, at_most=1).jobs) != 1:
-                raise RuntimeError("a claim found nothing in a full queue")
+            claims = store.claim(host=host, slots=slots, lease_s=3600, at_most=1)
+            if len(claims.jobs) != 1:
+                raise RuntimeError(f"one job of a full queue was to be claimed, not {claims}")
 
         figures += latencies(f"{name}, {label}", _timed(claim, CLAIMS), p99_ms=10)
     return figures
@@ -108,7 +109,7 @@ def _submit(store: Store, user: int) -> None:
 def _register(store: Store, host: str, types: tuple[str, ...]) -> None:
     slots = [{"name": f"slot {name}", "gpu_type": name, "devices": [], "cpus": [0]} for name in types]
     store.register_host(
-        host=HostRecord(name=host.replace(" ", "-"), version=__version__, slots=slots, instance=host, gpu_types=types)
+        host=HostRecord(name=host, version=__version__, slots=slots, instance=host, gpu_types=types)
     )
 
 

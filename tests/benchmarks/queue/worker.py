@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -52,8 +53,14 @@ class Notebook:
 
 
 def say_ready() -> None:
-    """Tell the benchmark that this worker serves."""
+    """Tell the benchmark that this worker serves; from now on it ends when the benchmark is gone."""
+    threading.Thread(target=_end_with_the_benchmark, daemon=True).start()
     print("ready", flush=True)
+
+
+def _end_with_the_benchmark() -> None:
+    sys.stdin.buffer.read()
+    os._exit(1)
 
 
 class Worker:
@@ -67,7 +74,7 @@ class Worker:
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", module, json.dumps(arguments)],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 cwd=ROOT,
