@@ -13,12 +13,13 @@ from io import TextIOWrapper
 
 import typer
 
-from runner.cli import check, demo, evaluate, gpu, host, leaderboard, migrate, serve, status, submit, task
+from runner.cli import again, check, demo, evaluate, gpu, host, leaderboard, migrate, serve, status, submit, task
 from runner.cli.app import ExitCode, app, exit_code_for, fail
 from runner.errors import KernelRunnerError
 from sandbox.errors import SandboxError
 
 __all__ = [
+    "again",
     "app",
     "check",
     "demo",

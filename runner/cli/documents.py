@@ -10,8 +10,8 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from runner.cli.render import slots_per_type
-from runner.store.records import BoardLine, BoardView, GpuTypeLine, HostLine, RankingLine, StatusLine
+from runner.cli.render import host_state, slots_per_type
+from runner.store.records import BoardLine, BoardView, GpuTypeLine, HostLine, MatchLine, RankingLine, StatusLine
 from runner.taskdef.model import TaskFolder
 
 
@@ -49,14 +49,22 @@ def ranking(lines: Sequence[RankingLine]) -> list[dict[str, Any]]:
 
 
 def gpu_types(types: Sequence[GpuTypeLine], hosts: Sequence[HostLine]) -> list[dict[str, Any]]:
-    """GPU types, one object each, with the number of slots that hosts have for it."""
-    slots = slots_per_type(hosts)
+    """GPU types, one object each, with the number of slots for it on hosts that are up."""
+    slots = slots_per_type([line for line in hosts if host_state(line) == "up"])
     return [{**asdict(line), "slots": slots.get(line.name, 0)} for line in types]
 
 
 def hosts(lines: Sequence[HostLine]) -> list[dict[str, Any]]:
     """Daemons, one object each."""
-    return [_plain({**asdict(line), "slots": [dict(slot) for slot in line.slots]}) for line in lines]
+    return [
+        _plain({**asdict(line), "state": host_state(line), "slots": [dict(slot) for slot in line.slots]})
+        for line in lines
+    ]
+
+
+def matching(lines: Sequence[MatchLine]) -> list[dict[str, Any]]:
+    """What a rerun or an invalidation concerns, one object per board, GPU type, mode and obstacle."""
+    return [{**asdict(line), "mode": line.mode.value} for line in lines]
 
 
 def task(folder: TaskFolder) -> dict[str, Any]:

@@ -20,11 +20,30 @@ from runner.cli.safe import one_line, printable, tail
 from runner.cli.units import age, duration, moment, score, spread
 from runner.cli.view import ShownJob, ShownRun, ShownSubmission
 from runner.model import JobState, Progress, Verdict
-from runner.store.records import BoardLine, BoardView, GpuTypeLine, HostLine, RankingLine, StatusLine
+from runner.store.records import (
+    POSITION_LIMIT,
+    BoardLine,
+    BoardView,
+    EventLine,
+    GpuTypeLine,
+    HostLine,
+    MatchLine,
+    RankingLine,
+    StatusLine,
+)
 from runner.taskdef.model import HARNESS, SUBMISSION, Harness, TaskFolder
 
 #: Lines of stdout and of stderr shown for a run that failed.
 _TAIL_LINES = 20
+#: Seconds after which a host that has not said goodbye is taken for lost.
+SILENT_S = 60.0
+#: Why an evaluation is not made again, in words.
+OBSTACLES: Mapping[str, str] = {
+    "open": "left alone: waits or runs",
+    "cancelled": "left alone: its user took it back",
+    "hacked": "left alone: marked hacked by somebody else",
+    "not offered": "left alone: the leaderboard no longer offers the GPU type",
+}
 _SENTENCE: Mapping[Verdict, str] = {
     Verdict.ACCEPTED: "accepted",
     Verdict.WRONG_ANSWER: "wrong answer: a result differs from the reference",
@@ -54,7 +73,7 @@ def progress_text(progress: Progress) -> str:
 def waiting_text(submission: ShownSubmission) -> str:
     """One line about what a submission is waiting for."""
     parts = [_job_waiting(job) for job in submission.jobs if job.state in (JobState.QUEUED, JobState.RUNNING)]
-    where = f", position {submission.position} in the queue" if submission.position else ""
+    where = f", {_position(submission.position)} in the queue" if submission.position else ""
     return f"submission {submission.submission_id}: {'; '.join(parts) or submission.state}{where}"
 
 
@@ -74,10 +93,45 @@ def submission_page(submission: ShownSubmission) -> RenderableType:
         f"to {one_line(submission.leaderboard)}, {moment(submission.submitted)} UTC\n",
         "verdict: ",
         verdict_text(submission.verdict, submission.state),
-        f", position {submission.position} in the queue" if submission.position else "",
+        f", {_position(submission.position)} in the queue" if submission.position else "",
         f"   score: {score(submission.score_s)}",
+        *(f"\n{one_line(remark)}" for remark in _remarks(submission)),
     )
-    return Group(head, *(job_block(job) for job in submission.jobs))
+    blocks: list[RenderableType] = [head, *(job_block(job) for job in submission.jobs)]
+    if submission.history:
+        blocks += [Text(""), Text("history", style="bold"), history_table(submission.history)]
+    return Group(*blocks)
+
+
+def _remarks(submission: ShownSubmission) -> list[str]:
+    """What a reader of verdict and score should know besides."""
+    remarks = []
+    if submission.phase is not None and submission.state is JobState.RUNNING:
+        remarks.append(f"now: {submission.phase}")
+    if submission.retry_reason is not None:
+        when = "" if submission.retry_at is None else f", not before {moment(submission.retry_at)} UTC"
+        remarks.append(f"tried again because of {submission.retry_reason}{when}")
+    if submission.rerunning:
+        remarks.append("evaluated again; until that is over, the earlier results count")
+    elif submission.error is not None and any(job.retired_as == "invalidated" for job in submission.jobs):
+        remarks.append(submission.error)
+    return remarks
+
+
+def history_table(events: Sequence[EventLine]) -> RenderableType:
+    """What happened out of the ordinary, oldest first."""
+    table = _table("when (UTC)", "what", "job", "attempt", "host", "details")
+    for event in events:
+        details = ", ".join(f"{key} {value}" for key, value in event.detail.items())
+        table.add_row(
+            moment(event.at),
+            event.kind,
+            "-" if event.job_id is None else str(event.job_id),
+            "-" if event.attempt is None else str(event.attempt),
+            Text(one_line(event.host or "-")),
+            Text(one_line(details)),
+        )
+    return table
 
 
 def job_block(job: ShownJob) -> RenderableType:
@@ -87,8 +141,12 @@ def job_block(job: ShownJob) -> RenderableType:
         "  ",
         verdict_text(job.verdict, job.state),
         "" if job.id is None else f"   job {job.id}, attempt {job.attempt}",
+        "" if job.replaces is None else f", again for job {job.replaces}",
     )
     blocks: list[RenderableType] = [Text(""), title]
+    blocks += [Text(f"  {_cause(cause)}", style="dim") for cause in job.causes or ()]
+    if job.retired_reason is not None:
+        blocks.append(Text(f"  does not count: {one_line(job.retired_reason)}"))
     if job.verdict is not None and job.verdict is not Verdict.ACCEPTED:
         blocks.append(Text(f"  {_SENTENCE[job.verdict]}"))
     elif job.progress is not None and job.state is JobState.RUNNING:
@@ -102,6 +160,12 @@ def job_block(job: ShownJob) -> RenderableType:
         blocks += [Padding.indent(run_block(run), 2) for run in job.runs]
         blocks += _provenance(job.runs)
     return Group(*blocks)
+
+
+def _cause(cause: Mapping[str, object]) -> str:
+    """Why an attempt ended without a result."""
+    where = " ".join(str(cause[key]) for key in ("host", "slot") if cause.get(key))
+    return one_line(f"attempt {cause.get('attempt')} on {where}: {cause.get('error')}")
 
 
 def run_block(run: ShownRun) -> RenderableType:
@@ -227,9 +291,13 @@ def queue_table(lines: Sequence[StatusLine]) -> RenderableType:
 
 def _state(line: StatusLine) -> str:
     if line.state is JobState.QUEUED and line.position is not None:
-        return f"queued, position {line.position}"
-    steps = [f"{step.get('phase')} {step.get('done')}/{step.get('total')}" for step in line.progress]
-    return one_line(", ".join((line.state.value, *steps)))
+        return f"queued, {_position(line.position)}{', again' if line.rerunning else ''}"
+    return one_line(", ".join((line.state.value, *([] if line.phase is None else [line.phase]))))
+
+
+def _position(position: int) -> str:
+    """A place in the queue; the database counts no further than POSITION_LIMIT."""
+    return f"position {position}" if position < POSITION_LIMIT else f"position {POSITION_LIMIT} or later"
 
 
 def boards_table(boards: Sequence[BoardLine]) -> RenderableType:
@@ -315,10 +383,10 @@ def task_page(folder: TaskFolder) -> RenderableType:
 
 
 def gpu_types_table(types: Sequence[GpuTypeLine], hosts: Sequence[HostLine]) -> RenderableType:
-    """GPU types with the number of slots that hosts have for each."""
+    """GPU types with the number of slots for each on hosts that are up."""
     if not types:
         return Text("no GPU types announced yet; start a daemon with `kernel-runner serve`")
-    slots = slots_per_type(hosts)
+    slots = slots_per_type([line for line in hosts if host_state(line) == "up"])
     table = _table("name", "slots", "queued", "vendor", "aliases", "description", numbers=2)
     for line in types:
         table.add_row(
@@ -336,16 +404,50 @@ def hosts_table(hosts: Sequence[HostLine]) -> RenderableType:
     """Daemons with their slots and when each was last heard of."""
     if not hosts:
         return Text("no hosts yet; start a daemon with `kernel-runner serve`")
-    table = _table("name", "version", "slots", "running", "last seen", "")
+    table = _table("name", "state", "version", "slots", "running", "last seen", "")
     for line in hosts:
         counts = slots_per_type((line,))
         table.add_row(
             Text(one_line(line.name)),
+            host_state(line),
             Text(one_line(line.version)),
             Text(one_line(", ".join(f"{count} x {gpu}" for gpu, count in sorted(counts.items())) or "none")),
             str(line.running),
             f"{age(line.silent_s)} ago",
-            "draining" if line.draining else "",
+            Text(one_line(_drain_note(line))),
+        )
+    return table
+
+
+def host_state(line: HostLine) -> str:
+    """How a host stands: up, draining, silent or stopped; what is gone cannot drain."""
+    if line.stopped_at is not None:
+        return "stopped"
+    if line.silent_s > SILENT_S:
+        return "silent"
+    return "draining" if line.draining else "up"
+
+
+def _drain_note(line: HostLine) -> str:
+    if not line.draining:
+        return ""
+    return "draining" if line.drain_reason is None else f"draining: {line.drain_reason}"
+
+
+def matching_table(lines: Sequence[MatchLine], *, counting: bool) -> RenderableType:
+    """What a rerun or, with `counting`, an invalidation concerns, by board, GPU type and mode."""
+    if not lines:
+        return Text("nothing matches")
+    table = _table("leaderboard", "gpu type", "mode", "submissions", "jobs", "")
+    for line in lines:
+        left_alone = "" if counting else OBSTACLES.get(line.obstacle or "", line.obstacle or "")
+        table.add_row(
+            Text(one_line(line.leaderboard)),
+            Text(one_line(line.gpu_type)),
+            line.mode.value,
+            str(line.evaluations),
+            str(line.counting if counting else line.jobs),
+            left_alone,
         )
     return table
 

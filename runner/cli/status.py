@@ -19,14 +19,16 @@ def status(
     *,
     submission_id: Annotated[int | None, typer.Argument(metavar="ID", help="Number of a submission.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="Without ID: how many to list.")] = 20,
-    admin: Annotated[bool, typer.Option("--admin", help="Show the details of secret runs.")] = False,
+    admin: Annotated[
+        bool, typer.Option("--admin", help="Show the details of secret runs, failures of ours and the history.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show a submission, or the queue.
 
     Without a number: what runs, what waits, and the latest submissions. For a submission: per job the verdict and why,
     its tests and benchmarks, the end of its output if it failed, where it ran and what the result is worth. Of secret
-    runs only verdict and score are shown.
+    runs only verdict and score are shown. Results that were replaced or taken out are listed with the reason.
     """
     with session(context).store() as store:
         if submission_id is None:
@@ -34,7 +36,8 @@ def status(
             view = None
         else:
             lines = ()
-            view = from_store(store.submission(submission_id), admin=admin)
+            history = store.events(submission_id) if admin else ()
+            view = from_store(store.submission(submission_id), admin=admin, history=history)
     if view is not None:
         if as_json:
             out_json(view.to_json())

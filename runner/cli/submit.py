@@ -13,7 +13,7 @@ from runner.cli.app import ExitCode, app, example, note, out, out_json, session
 from runner.cli.files import read_submission
 from runner.cli.progress import ProgressLine
 from runner.cli.view import ShownSubmission, from_store
-from runner.cli.wait import wait_until_over
+from runner.cli.wait import wait_until
 from runner.model import Mode, Verdict
 
 
@@ -86,8 +86,9 @@ def submit(
                 def show(view: ShownSubmission) -> None:
                     line.show(render.waiting_text(view))
 
-                view = wait_until_over(
+                view = wait_until(
                     lambda: from_store(store.submission(submission_id), admin=admin),
+                    lambda view: view.over,
                     show=show,
                     explain=line.show,
                     timeout_s=timeout,

@@ -6,13 +6,13 @@ passed and score, nothing its programs printed, no case, no message. Renderers a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from runner.model import Job, JobResult, JobState, Json, Mode, Progress, RunRecord, Verdict
-from runner.store.records import JobView, SubmissionView
+from runner.store.records import EventLine, JobView, SubmissionView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +55,13 @@ class ShownJob:
     error: str | None
     progress: Progress | None
     runs: tuple[ShownRun, ...]
+    #: The job that it evaluates again.
+    replaces: int | None = None
+    #: None if its result counts; else replaced, dropped or invalidated, and why.
+    retired_as: str | None = None
+    retired_reason: str | None = None
+    #: Why attempts ended without a result, oldest first; None for everyone but an administrator.
+    causes: tuple[Json, ...] | None = None
     #: Details of a secret job were taken out.
     redacted: bool = False
 
@@ -69,6 +76,10 @@ class ShownJob:
             "verdict": None if self.verdict is None else self.verdict.value,
             "attempt": self.attempt,
             "error": self.error,
+            "replaces": self.replaces,
+            "retired_as": self.retired_as,
+            "retired_reason": self.retired_reason,
+            "causes": None if self.causes is None else [dict(cause) for cause in self.causes],
             "runs": [run.to_json(redacted=self.redacted) for run in self.runs],
         }
 
@@ -90,7 +101,19 @@ class ShownSubmission:
     verdict: Verdict | None
     #: The public score that counts in the ranking, in seconds.
     score_s: float | None
+    #: KernelBot's sentence on why it did not succeed, also that its result was taken out.
+    error: str | None
+    #: What happens now, in words; None when all is over.
+    phase: str | None
+    #: Why it is being tried again, and when.
+    retry_reason: str | None
+    retry_at: datetime | None
+    #: How often an operator had it evaluated again, and whether that goes on now.
+    reruns: int
+    rerunning: bool
     jobs: tuple[ShownJob, ...]
+    #: What happened out of the ordinary; None for everyone but an administrator.
+    history: tuple[EventLine, ...] | None = None
 
     @property
     def over(self) -> bool:
@@ -110,17 +133,24 @@ class ShownSubmission:
             "position": self.position,
             "verdict": None if self.verdict is None else self.verdict.value,
             "score": self.score_s,
+            "error": self.error,
+            "phase": self.phase,
+            "retry_reason": self.retry_reason,
+            "retry_at": None if self.retry_at is None else self.retry_at.isoformat(),
+            "reruns": self.reruns,
+            "rerunning": self.rerunning,
             "jobs": [job.to_json() for job in self.jobs],
+            "history": None if self.history is None else [_event(event) for event in self.history],
         }
 
 
 def redact(job: ShownJob) -> ShownJob:
-    """The job as anyone may see it: unchanged if public, verdict and scores only if secret."""
+    """The job as anyone may see it: without our own faults if public, verdict and scores only if secret."""
     if not job.secret:
-        return job
+        return replace(job, causes=None)
     runs = tuple(ShownRun(mode=run.mode, passed=run.passed, score_s=run.score_s) for run in job.runs)
     # The phase of a secret run says how many hidden cases there are and how far the submission got.
-    return replace(job, error=None, progress=None, runs=runs, redacted=True)
+    return replace(job, error=None, progress=None, causes=None, runs=runs, redacted=True)
 
 
 def from_result(job: Job, result: JobResult) -> ShownJob:
@@ -151,12 +181,13 @@ def _from_run(run: RunRecord) -> ShownRun:
     )
 
 
-def from_store(view: SubmissionView, *, admin: bool) -> ShownSubmission:
+def from_store(view: SubmissionView, *, admin: bool, history: Sequence[EventLine] = ()) -> ShownSubmission:
     """What the database says about a submission, as this caller may see it.
 
     Args:
         view: the store's record.
-        admin: show secret jobs in full.
+        admin: show secret jobs in full, and whatever only operators should read.
+        history: what happened out of the ordinary, for administrators.
     """
     jobs = tuple(_from_view(job) for job in view.jobs)
     return ShownSubmission(
@@ -170,7 +201,14 @@ def from_store(view: SubmissionView, *, admin: bool) -> ShownSubmission:
         position=view.status.position,
         verdict=view.verdict,
         score_s=view.score_s,
+        error=view.status.error,
+        phase=view.status.phase,
+        retry_reason=view.status.retry_reason,
+        retry_at=view.status.retry_at,
+        reruns=view.status.reruns,
+        rerunning=view.status.rerunning,
         jobs=jobs if admin else tuple(redact(job) for job in jobs),
+        history=tuple(history) if admin else None,
     )
 
 
@@ -197,7 +235,15 @@ def _from_view(job: JobView) -> ShownJob:
             )
             for run in job.runs
         ),
+        replaces=job.replaces,
+        retired_as=job.retired_as,
+        retired_reason=job.retired_reason,
+        causes=tuple(job.causes),
     )
+
+
+def _event(event: EventLine) -> dict[str, Any]:
+    return {**asdict(event), "at": event.at.isoformat()}
 
 
 def _progress(value: Json | None) -> Progress | None:

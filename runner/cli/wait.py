@@ -1,12 +1,12 @@
-"""Waiting for a submission to be over, through outages of the database. Called by `submit --wait`."""
+"""Waiting for something in the database to be over, through its outages. Called by every command with `--wait`."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
-from runner.cli.view import ShownSubmission
 from runner.errors import DatabaseUnavailableError
 
 #: Seconds between two looks: short at first, since tiny runs take less than a second; then easy on the database.
@@ -16,20 +16,24 @@ _INTERVAL_GROWTH = 1.1
 #: Seconds a database may be away before the waiting gives up; the daemon holds results for as long.
 OUTAGE_S = 1800.0
 
+_View = TypeVar("_View")
 
-def wait_until_over(
-    look: Callable[[], ShownSubmission],
+
+def wait_until(
+    look: Callable[[], _View],
+    over: Callable[[_View], bool],
     *,
-    show: Callable[[ShownSubmission], None],
+    show: Callable[[_View], None],
     explain: Callable[[str], None],
     timeout_s: float | None = None,
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], object] | None = None,
-) -> ShownSubmission | None:
-    """Look again and again until nothing more will happen to the submission.
+) -> _View | None:
+    """Look again and again until nothing more will happen.
 
     Args:
         look: asks the database.
+        over: whether this view is the last.
         show: gets every view, for the progress line.
         explain: gets a sentence when the database is away.
         timeout_s: seconds after which to give up; None waits for as long as it takes.
@@ -41,7 +45,7 @@ def wait_until_over(
 
     Raises:
         DatabaseUnavailableError: the database has been away for half an hour.
-        NotFoundError: the submission is gone.
+        NotFoundError: what is looked at is gone.
     """
     pause = pause or threading.Event().wait
     started = clock()
@@ -58,7 +62,7 @@ def wait_until_over(
             interval_s = LAST_INTERVAL_S
         else:
             away_since = None
-            if view.over:
+            if over(view):
                 return view
             show(view)
         left_s = None if timeout_s is None else timeout_s - (clock() - started)

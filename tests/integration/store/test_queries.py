@@ -51,6 +51,8 @@ def test_the_statements_on_the_frontend_page_work(bench: Bench, db: psycopg.Conn
     assert answers[2] == [{"enqueue": 1}]
     assert answers[3][0]["state"] == "queued"
     assert {"cancel": 2} in [answer[0] for answer in answers if answer]
+    assert {"rerun": 2} in [answer[0] for answer in answers if answer]
+    assert {"invalidate": 0} in [answer[0] for answer in answers if answer]
 
 
 def test_the_statements_in_the_readme_work(bench: Bench, db: psycopg.Connection[dict[str, Any]]) -> None:
@@ -69,6 +71,7 @@ def test_the_statements_in_the_readme_work(bench: Bench, db: psycopg.Connection[
 
 def test_the_frontend_page_lists_every_error_the_functions_raise() -> None:
     """The table of SQLSTATEs and the SQL agree."""
-    sql = Path(queries.__file__).parent.joinpath("migrations", "sql", "0003_functions.sql").read_text()
+    files = Path(queries.__file__).parent.joinpath("migrations", "sql").glob("*.sql")
+    sql = "".join(path.read_text() for path in files)
     raised = set(re.findall(r"'(KR\d{3})'", sql))
     assert raised == set(re.findall(r"^\| (KR\d{3}) \|", PAGE.read_text(), re.MULTILINE))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from runner.model import JobState, Json, Mode, Verdict
 from runner.store.records import JobView, RunView, StatusLine, SubmissionView
@@ -63,6 +64,7 @@ def job(
     error: str | None = None,
     progress: Json | None = None,
     runs: tuple[RunView, ...] = (),
+    **facts: Any,  # noqa: ANN401 whatever else a job has
 ) -> JobView:
     """A finished, accepted, public test job unless told otherwise."""
     return JobView(
@@ -86,6 +88,7 @@ def job(
         build_ms=1,
         eval_ms=1,
         runs=runs,
+        **facts,
     )
 
 
@@ -99,7 +102,7 @@ def status(
     file_name: str = "mine.py",
     user_id: str = "alice",
     user_name: str | None = None,
-    progress: tuple[Json, ...] = (),
+    **facts: Any,  # noqa: ANN401 whatever else a line has
 ) -> StatusLine:
     """A line of the queue view."""
     return StatusLine(
@@ -116,15 +119,14 @@ def status(
         verdict=verdict if state is JobState.DONE else None,
         done=state is JobState.DONE,
         job_status=None,
-        error=None,
         position=position,
-        progress=progress,
         score_s=score_s,
         queue_ms=1,
         build_ms=None,
         eval_ms=None,
         started_at=None,
         finished_at=None,
+        **{"error": None, "progress": (), **facts},
     )
 
 

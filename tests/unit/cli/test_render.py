@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import io
-from datetime import timedelta
+from typing import Any
 
+import pytest
 from rich.console import Console, RenderableType
 
-from runner.cli import render
+from runner.cli import documents, render
 from runner.cli.view import from_store
 from runner.model import JobState, Mode, Progress, Verdict
-from runner.store.records import BoardLine, BoardView, GpuTypeLine, HostLine, JobView, RankingLine, StatusLine
+from runner.store.records import (
+    BoardLine,
+    BoardView,
+    EventLine,
+    GpuTypeLine,
+    HostLine,
+    JobView,
+    RankingLine,
+    StatusLine,
+)
 from tests.unit.cli import samples
 
 
@@ -125,17 +135,15 @@ def test_the_queue_lists_state_verdict_and_score() -> None:
         render.queue_table(
             [
                 samples.status(submission_id=3, state=JobState.QUEUED, position=2),
-                samples.status(
-                    submission_id=2,
-                    state=JobState.RUNNING,
-                    progress=({"gpu_type": "CPU", "phase": "test", "done": 1, "total": 5},),
-                ),
+                samples.status(submission_id=2, state=JobState.RUNNING, phase="testing case 2 of 5"),
+                samples.status(submission_id=4, state=JobState.QUEUED, position=1001, rerunning=True),
                 samples.status(submission_id=1, user_name="Alice", score_s=0.001),
             ]
         )
     )
     assert "queued, position 2" in page
-    assert "running, test 1/5" in page
+    assert "running, testing case 2 of 5" in page
+    assert "queued, position 1001 or later, again" in page
     assert "Alice" in page
     assert "1.00 ms" in page
     assert "no submissions" in text_of(render.queue_table([]))
@@ -161,25 +169,102 @@ def test_a_ranking_has_a_table_per_gpu_type_and_says_when_one_is_empty() -> None
     assert page.index("vectoradd on H100") < page.index("no ranked submissions yet")
 
 
+def _host(**facts: Any) -> HostLine:  # noqa: ANN401 whatever a line has
+    line: dict[str, Any] = {
+        "name": "node1",
+        "version": "0.1.0",
+        "slots": ({"name": "cpu0", "gpu_type": "CPU"}, {"name": "cpu1", "gpu_type": "CPU"}),
+        "draining": False,
+        "registered_at": samples.NOW,
+        "last_seen": samples.NOW,
+        "silent_s": 1.0,
+        "running": 1,
+        **facts,
+    }
+    return HostLine(**line)
+
+
+@pytest.mark.parametrize(
+    ("facts", "state", "note", "slots"),
+    [
+        ({}, "up", "", 2),
+        ({"draining": True, "drain_reason": "new \x1bfan"}, "draining", "draining: new \\x1bfan", 0),
+        ({"silent_s": 61.0}, "silent", "", 0),
+        ({"silent_s": 61.0, "draining": True}, "silent", "draining", 0),
+        ({"stopped_at": samples.NOW, "silent_s": 90.0}, "stopped", "", 0),
+    ],
+)
+def test_a_host_is_up_draining_silent_or_stopped(facts: dict[str, Any], state: str, note: str, slots: int) -> None:
+    """What is gone is called so, even if it drains; only the slots of hosts that are up count as offered."""
+    line = _host(**facts)
+    cells = text_of(render.hosts_table([line])).splitlines()[2]
+    assert cells.split()[1] == state
+    assert cells.rstrip().endswith(note or "ago")
+    assert documents.hosts([line])[0]["state"] == state
+    kind = GpuTypeLine(name="CPU", vendor="none", aliases=(), description="", queued=0)
+    assert documents.gpu_types([kind], [line])[0]["slots"] == slots
+    assert text_of(render.gpu_types_table([kind], [line])).splitlines()[2].split()[1] == str(slots)
+
+
+def test_a_submission_that_was_evaluated_again_shows_what_counts() -> None:
+    """Replaced results are named with what replaced them; the new job says for which it stands."""
+    page = _page(
+        samples.job(job_id=1, retired_as="replaced", retired_reason="replaced by job 2: mended task"),
+        samples.job(job_id=2, replaces=1, state=JobState.RUNNING),
+        line=samples.status(state=JobState.RUNNING, rerunning=True, reruns=1, phase="testing case 1 of 3"),
+    )
+    assert "does not count: replaced by job 2: mended task" in page
+    assert "job 2, attempt 1, again for job 1" in page
+    assert "now: testing case 1 of 3" in page
+    assert "the earlier results count" in page
+
+
+def test_a_submission_that_was_taken_out_says_why() -> None:
+    """There is no verdict any more, but a reason."""
+    reason = "taken out of the ranking: the fan was broken"
+    page = _page(
+        samples.job(retired_as="invalidated", retired_reason=reason), line=samples.status(verdict=None, error=reason)
+    )
+    assert page.count(reason) == 2
+
+
+def test_a_retry_is_explained_to_everybody_and_its_cause_to_administrators() -> None:
+    """Whose fault it was is public; device paths and the like are not."""
+    cause = {"attempt": 1, "host": "node7", "slot": "gpu3", "kind": "fail", "error": "/dev/nvidia3 is gone"}
+    line = samples.status(
+        state=JobState.QUEUED, retry_reason="a fault of host node7, not of the submission", retry_at=samples.NOW
+    )
+    event = EventLine(
+        id=1,
+        at=samples.NOW,
+        kind="failed",
+        job_id=10,
+        attempt=1,
+        host="node7",
+        detail={"error": "/dev/nvidia3 is gone"},
+    )
+    view = samples.submission(samples.job(state=JobState.QUEUED, causes=(cause,)), line=line)
+    pages = {
+        admin: text_of(render.submission_page(from_store(view, admin=admin, history=[event])))
+        for admin in (True, False)
+    }
+    assert "tried again because of a fault of host node7, not of the submission, not before 2030-01-02" in pages[False]
+    assert "nvidia3" not in pages[False]
+    assert "attempt 1 on node7 gpu3: /dev/nvidia3 is gone" in pages[True]
+    assert "error /dev/nvidia3 is gone" in pages[True].split("history")[1]
+    assert from_store(view, admin=False, history=[event]).to_json()["history"] is None
+    assert from_store(view, admin=True, history=[event]).to_json()["history"][0]["kind"] == "failed"
+
+
 def test_boards_hosts_and_gpu_types_are_listed() -> None:
     """Every table shows its records, and an empty one says what to do."""
     board = BoardLine(id=1, name="sort", deadline=samples.NOW, gpus=("CPU",), visibility="public", submissions=3)
     assert "2030-01-02 03:04:05" in text_of(render.boards_table([board]))
     assert "no leaderboards" in text_of(render.boards_table([]))
-    host = HostLine(
-        name="node1",
-        version="0.1.0",
-        slots=({"name": "cpu0", "gpu_type": "CPU"}, {"name": "cpu1", "gpu_type": "CPU"}),
-        draining=True,
-        registered_at=samples.NOW,
-        last_seen=samples.NOW,
-        silent_s=timedelta(minutes=3).total_seconds(),
-        running=1,
-    )
+    host = _host(silent_s=3.0)
     hosts = text_of(render.hosts_table([host]))
     assert "2 x CPU" in hosts
-    assert "3 min ago" in hosts
-    assert "draining" in hosts
+    assert "3 s ago" in hosts
     assert "kernel-runner serve" in text_of(render.hosts_table([]))
     types = text_of(
         render.gpu_types_table(

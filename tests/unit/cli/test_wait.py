@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from runner.cli.view import ShownSubmission, from_store
-from runner.cli.wait import LAST_INTERVAL_S, OUTAGE_S, wait_until_over
+from runner.cli.wait import LAST_INTERVAL_S, OUTAGE_S, wait_until
 from runner.errors import DatabaseUnavailableError
 from runner.model import JobState
 from tests.unit.cli import samples
@@ -48,6 +48,11 @@ def _answers(*answers: ShownSubmission | Exception) -> Callable[[], ShownSubmiss
     return look
 
 
+def _over(view: ShownSubmission) -> bool:
+    """Whether nothing more will happen to it."""
+    return view.over
+
+
 def _ignore(_: object) -> None:
     """Nobody is watching."""
 
@@ -56,8 +61,9 @@ def test_it_looks_until_the_submission_is_over_and_shows_every_view() -> None:
     """The final view is returned, the earlier ones were shown, and the pauses grow to their limit."""
     clock, shown = Clock(), list[JobState]()
     queued, running, done = _view(JobState.QUEUED), _view(JobState.RUNNING), _view(JobState.DONE)
-    view = wait_until_over(
+    view = wait_until(
         _answers(queued, *[running] * 40, done),
+        _over,
         show=lambda seen: shown.append(seen.state),
         explain=_ignore,
         clock=clock,
@@ -71,7 +77,7 @@ def test_it_looks_until_the_submission_is_over_and_shows_every_view() -> None:
 
 def test_a_cancelled_submission_ends_the_waiting() -> None:
     """Cancelled is over, although it never gets a verdict."""
-    view = wait_until_over(_answers(_view(JobState.CANCELLED)), show=_ignore, explain=_ignore)
+    view = wait_until(_answers(_view(JobState.CANCELLED)), _over, show=_ignore, explain=_ignore)
     assert view is not None
     assert view.verdict is None
 
@@ -79,8 +85,14 @@ def test_a_cancelled_submission_ends_the_waiting() -> None:
 def test_it_gives_up_at_the_timeout_and_never_pauses_past_it() -> None:
     """None is returned after exactly the time asked for."""
     clock = Clock()
-    view = wait_until_over(
-        _answers(_view(JobState.QUEUED)), show=_ignore, explain=_ignore, timeout_s=5.0, clock=clock, pause=clock.pause
+    view = wait_until(
+        _answers(_view(JobState.QUEUED)),
+        _over,
+        show=_ignore,
+        explain=_ignore,
+        timeout_s=5.0,
+        clock=clock,
+        pause=clock.pause,
     )
     assert view is None
     assert sum(clock.pauses) == pytest.approx(5.0)
@@ -90,8 +102,9 @@ def test_an_outage_of_the_database_is_explained_and_survived() -> None:
     """The waiting goes on, at one look a second, and ends when the database is back with a verdict."""
     clock, said = Clock(), list[str]()
     away = DatabaseUnavailableError("connection refused")
-    view = wait_until_over(
+    view = wait_until(
         _answers(_view(JobState.RUNNING), away, away, _view(JobState.DONE)),
+        _over,
         show=_ignore,
         explain=said.append,
         clock=clock,
@@ -107,7 +120,12 @@ def test_an_outage_that_does_not_end_is_reported() -> None:
     """After half an hour the error is the caller's."""
     clock = Clock()
     with pytest.raises(DatabaseUnavailableError):
-        wait_until_over(
-            _answers(DatabaseUnavailableError("gone")), show=_ignore, explain=_ignore, clock=clock, pause=clock.pause
+        wait_until(
+            _answers(DatabaseUnavailableError("gone")),
+            _over,
+            show=_ignore,
+            explain=_ignore,
+            clock=clock,
+            pause=clock.pause,
         )
     assert clock.now_s - 100.0 == pytest.approx(OUTAGE_S, abs=2 * LAST_INTERVAL_S)

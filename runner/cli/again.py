@@ -1,0 +1,183 @@
+"""`rerun` and `invalidate`: what to do after a bad GPU, a mended task, a cheat that was found late."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from runner.cli import documents, render
+from runner.cli.app import ExitCode, app, console, example, note, out, out_json, session
+from runner.store import MatchLine, Selection, Store
+
+_SubmissionId = Annotated[int | None, typer.Argument(metavar="ID", help="Number of a submission.")]
+_Leaderboard = Annotated[str | None, typer.Option("--leaderboard", metavar="L", help="All submissions to it.")]
+_Host = Annotated[str | None, typer.Option("--host", metavar="H", help="All that this host evaluated.")]
+_Since = Annotated[
+    str | None,
+    typer.Option("--since", metavar="T", help="Evaluated at T or later: ISO 8601 with a time zone, or '2 hours ago'."),
+]
+_Until = Annotated[str | None, typer.Option("--until", metavar="T", help="Evaluated before T.")]
+_Gpu = Annotated[
+    list[str] | None, typer.Option("--gpu", metavar="T", help="GPU type, by any of its names; may be repeated.")
+]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")]
+_Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+_AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command(
+    epilog=example(
+        "kernel-runner rerun 17",
+        "kernel-runner rerun --host node7 --since '2 days ago' --reason 'a fan was broken' --dry-run",
+        "kernel-runner rerun --leaderboard vectoradd --gpu H100 --reason 'mended task' --yes",
+    )
+)
+def rerun(
+    context: typer.Context,
+    *,
+    submission_id: _SubmissionId = None,
+    leaderboard: _Leaderboard = None,
+    host: _Host = None,
+    since: _Since = None,
+    until: _Until = None,
+    gpu: _Gpu = None,
+    reason: Annotated[str | None, typer.Option("--reason", metavar="R", help="Kept with what is replaced.")] = None,
+    priority: Annotated[int, typer.Option("--priority", help="Higher goes first; new submissions have 0.")] = -1,
+    dry_run: _DryRun = False,
+    yes: _Yes = False,
+    as_json: _AsJson = False,
+) -> None:
+    """Evaluate submissions again.
+
+    Named by number, or chosen by leaderboard, host, time and GPU type, all of which must hold. The old results count
+    until the new ones are there; a rerun that fails on our side or is cancelled changes nothing. What waits or runs is
+    left alone. Prints how many jobs that makes. More than one submission is asked about first.
+    """
+    with session(context).store() as store:
+        selection = _selection(
+            store, submission_id=submission_id, leaderboard=leaderboard, host=host, since=since, until=until, gpu=gpu
+        )
+        lines = store.matching(selection)
+        jobs = sum(line.jobs for line in lines if line.obstacle is None)
+        if dry_run:
+            _show(lines, jobs, dry_run=True, counting=False, as_json=as_json)
+            return
+        if submission_id is None and jobs:
+            _ask(f"Evaluate again, as {jobs} jobs?", lines, counting=False, yes=yes)
+        # Of a single submission the database says why not, so it is asked even if nothing matches.
+        if submission_id is not None or jobs:
+            jobs = store.rerun(selection, reason=reason, priority=priority)
+    _show(lines, jobs, dry_run=False, counting=False, as_json=as_json)
+
+
+@app.command(
+    epilog=example(
+        "kernel-runner invalidate 17 --reason 'reads the clock of the judge'",
+        "kernel-runner invalidate --host node7 --since 2026-05-01T00:00Z --reason 'a fan was broken' --dry-run",
+    )
+)
+def invalidate(
+    context: typer.Context,
+    *,
+    submission_id: _SubmissionId = None,
+    leaderboard: _Leaderboard = None,
+    host: _Host = None,
+    since: _Since = None,
+    until: _Until = None,
+    gpu: _Gpu = None,
+    reason: Annotated[str, typer.Option("--reason", metavar="R", help="Shown to the submissions' authors.")],
+    dry_run: _DryRun = False,
+    yes: _Yes = False,
+    as_json: _AsJson = False,
+) -> None:
+    """Take results out of the ranking.
+
+    Chosen as for `rerun`. Nothing is deleted: the results are kept aside with the reason, and `rerun` brings a
+    submission back. What waits or runs is left alone. Prints how many jobs lost their results. More than one submission
+    is asked about first.
+    """
+    with session(context).store() as store:
+        selection = _selection(
+            store, submission_id=submission_id, leaderboard=leaderboard, host=host, since=since, until=until, gpu=gpu
+        )
+        lines = [line for line in store.matching(selection) if line.counting]
+        jobs = sum(line.counting for line in lines)
+        if dry_run:
+            _show(lines, jobs, dry_run=True, counting=True, as_json=as_json)
+            return
+        if submission_id is None and jobs:
+            _ask(f"Take the results of {jobs} jobs out of the ranking?", lines, counting=True, yes=yes)
+        if jobs:
+            jobs = store.invalidate(selection, reason=reason)
+    _show(lines, jobs, dry_run=False, counting=True, as_json=as_json)
+
+
+def _selection(
+    store: Store,
+    *,
+    submission_id: int | None,
+    leaderboard: str | None,
+    host: str | None,
+    since: str | None,
+    until: str | None,
+    gpu: Sequence[str] | None,
+) -> Selection:
+    return Selection(
+        submission_id=submission_id,
+        leaderboard=leaderboard,
+        host=host,
+        since=None if since is None else _moment(store, since, "--since"),
+        until=None if until is None else _moment(store, until, "--until"),
+        gpu_types=tuple(gpu or ()),
+    )
+
+
+def _moment(store: Store, text: str, option: str) -> datetime:
+    """A point in time as it was typed. Spans are read by the database, whose clock all times are of."""
+    if text.strip().endswith("ago"):
+        return store.moment(text)
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is no time; write it like 2026-05-01T12:00Z, or like '2 hours ago'", param_hint=option
+        ) from None
+    if moment.tzinfo is None:
+        raise typer.BadParameter(
+            f"{text!r} has no time zone; add one, as in {moment.isoformat()}Z for UTC or {moment.isoformat()}+02:00",
+            param_hint=option,
+        )
+    return moment
+
+
+def _ask(question: str, lines: Sequence[MatchLine], *, counting: bool, yes: bool) -> None:
+    """Have the person agree to what concerns many submissions.
+
+    Raises:
+        typer.BadParameter: there is nobody to ask.
+        typer.Exit: they do not agree.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("this is no terminal, so nobody can be asked; look with --dry-run", param_hint="--yes")
+    console(stderr=True).print(render.matching_table(lines, counting=counting))
+    # Not typer.confirm: part of its question goes to stdout, whatever it is told.
+    typer.echo(f"{question} [y/N] ", nl=False, err=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        note("nothing was done")
+        raise typer.Exit(ExitCode.NOT_ACCEPTED)
+
+
+def _show(lines: Sequence[MatchLine], jobs: int, *, dry_run: bool, counting: bool, as_json: bool) -> None:
+    if as_json:
+        out_json({"jobs": jobs, "dry_run": dry_run, "matching": documents.matching(lines)})
+    elif dry_run:
+        out(render.matching_table(lines, counting=counting))
+        note(f"{jobs} jobs; nothing was done")
+    else:
+        typer.echo(jobs)

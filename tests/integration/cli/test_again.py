@@ -1,0 +1,276 @@
+"""`rerun`, `invalidate` and `host drain` against a real database; the test plays the daemon."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from runner.model import Job, JobResult, RunRecord, Verdict
+from runner.store import HostRecord, Store
+from tests.integration.cli.conftest import Call
+
+
+def evaluate(store: Store, *, host: str = "node1", score_s: float = 2.5e-6) -> None:
+    """Claim and accept everything that waits."""
+    while claimed := store.claim(host=host, slots={"CPU": 1}, lease_s=60.0).jobs:
+        store.complete(claimed[0], accepted(claimed[0], score_s))
+
+
+def accepted(job: Job, score_s: float = 2.5e-6) -> JobResult:
+    """What a correct submission leaves."""
+    run = RunRecord(
+        mode=str(job.mode),
+        start_offset_ns=0,
+        end_offset_ns=10**9,
+        passed=True,
+        score_s=score_s if job.mode == "leaderboard" else None,
+        compilation=None,
+        meta={},
+        result={"check": "pass"},
+        system_info={},
+    )
+    return JobResult(verdict=Verdict.ACCEPTED, runs=(run,), error=None, report={}, build_ns=1, eval_ns=1)
+
+
+def register(store: Store, name: str) -> None:
+    """A daemon that serves the CPU type."""
+    slots = [{"name": "cpu0", "gpu_type": "CPU", "devices": [], "cpus": [0]}]
+    store.register_host(HostRecord(name=name, version="1", slots=slots, instance=name, gpu_types=["CPU"]))
+
+
+@pytest.fixture
+def submitted(cli: Call, board: str, submission_file: Path, store: Store) -> tuple[int, int]:
+    """Two ranked submissions, evaluated on node1 and node2."""
+    numbers = []
+    for user, host in (("alice", "node1"), ("bob", "node2")):
+        numbers.append(int(cli("submit", submission_file, "--leaderboard", board, "--user", user).out))
+        evaluate(store, host=host)
+    return numbers[0], numbers[1]
+
+
+def answers(monkeypatch: pytest.MonkeyPatch, *, terminal: bool, answer: str = "") -> None:
+    """Somebody, or nobody, sits in front of the command."""
+
+    class Keyboard:
+        """Standard input."""
+
+        def isatty(self) -> bool:
+            """Whether it is a terminal."""
+            return terminal
+
+        def readline(self, *_: object) -> str:
+            """The answer to every question."""
+            return f"{answer}\n"
+
+    monkeypatch.setattr(sys, "stdin", Keyboard())
+
+
+def test_one_submission_is_evaluated_again_without_a_question(
+    cli: Call, submitted: tuple[int, int], store: Store, board: str
+) -> None:
+    """The number of jobs on stdout; the old score stands until the new one is there; the page tells the rest."""
+    number, _ = submitted
+    said = cli("rerun", number, "--reason", "mended task")
+    assert (said.code, said.out) == (0, "2\n")
+    document = cli("status", number, "--json").document
+    assert (document["state"], document["rerunning"], document["reruns"], document["score"]) == (
+        "queued",
+        True,
+        1,
+        2.5e-6,
+    )
+    assert document["history"] is None
+    assert "evaluated again; until that is over, the earlier results count" in cli("status", number).out
+    assert "queued, position 1, again" in cli("status").out
+    evaluate(store, score_s=9e-6)
+    page = cli("status", number).out
+    assert "does not count: replaced by job 5: mended task" in page
+    assert "again for job 1" in page
+    assert cli("leaderboard", "show", board, "--json").document[1]["score"] == 9e-6
+    admin = cli("status", number, "--admin")
+    assert "superseded" in admin.out
+    assert cli("status", number, "--admin", "--json").document["history"][0]["kind"] == "rerun"
+
+
+def test_what_cannot_be_evaluated_again_is_a_usage_error_that_says_why(cli: Call, submitted: tuple[int, int]) -> None:
+    """Waiting already, and unknown."""
+    assert cli("rerun", submitted[0]).code == 0
+    said = cli("rerun", submitted[0])
+    assert (said.code, said.out) == (2, "")
+    assert "it waits or runs" in said.err
+    assert cli("rerun", 4711).code == cli("invalidate", 4711, "--reason", "x").code == 2
+
+
+def test_a_dry_run_counts_and_does_nothing(cli: Call, submitted: tuple[int, int], store: Store, board: str) -> None:
+    """What would be done, by board, type and mode, with what is left alone and why; for programs too."""
+    assert cli("rerun", submitted[1]).code == 0
+    said = cli("rerun", "--leaderboard", board, "--dry-run")
+    assert said.code == 0
+    assert [line.split() for line in said.out.splitlines()[2:]] == [
+        ["echo", "CPU", "leaderboard", "1", "2"],
+        ["echo", "CPU", "leaderboard", "1", "2", "left", "alone:", "waits", "or", "runs"],
+    ]
+    assert "2 jobs; nothing was done" in said.err
+    document = cli("invalidate", "--leaderboard", board, "--reason", "x", "--dry-run", "--json").document
+    assert (document["jobs"], document["dry_run"]) == (4, True)
+    assert [line["counting"] for line in document["matching"]] == [2, 2]
+    assert "nothing matches" in cli("rerun", "--host", "node1", "--until", "9 days ago", "--dry-run").out
+    assert sum(line.state == "queued" for line in store.queue(limit=9)) == 1
+
+
+@pytest.mark.parametrize("command", [("rerun",), ("invalidate", "--reason", "a broken fan")])
+def test_many_are_asked_about_on_a_terminal(
+    cli: Call, submitted: tuple[int, int], board: str, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """The question shows how many of what; no leaves everything as it is, yes does it; stdout is only the number."""
+    answers(monkeypatch, terminal=True, answer="n")
+    said = cli(*command, "--leaderboard", board)
+    assert (said.code, said.out) == (1, "")
+    assert "leaderboard   2             4" in said.err
+    assert "4 jobs" in said.err
+    assert "nothing was done" in said.err
+    assert all(line["score"] for line in cli("status", "--json").document)
+    answers(monkeypatch, terminal=True, answer="y")
+    said = cli(*command, "--leaderboard", board)
+    assert (said.code, said.out) == (0, "4\n")
+
+
+@pytest.mark.parametrize("command", [("rerun",), ("invalidate", "--reason", "a broken fan")])
+def test_without_a_terminal_many_need_a_yes(
+    cli: Call, submitted: tuple[int, int], board: str, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """A script says --yes, or nothing is done; what matches nothing needs no yes."""
+    answers(monkeypatch, terminal=False)
+    said = cli(*command, "--host", "node2")
+    assert (said.code, said.out) == (2, "")
+    assert "--yes" in said.err
+    assert "--dry-run" in said.err
+    assert cli(*command, "--leaderboard", board, "--until", "9 days ago").out == "0\n"
+    assert cli(*command, "--host", "node2", "--yes").out == "2\n"
+    assert cli(*command, "--host", "node1", "--yes", "--json").document == {
+        "jobs": 2,
+        "dry_run": False,
+        "matching": [
+            {
+                "leaderboard": board,
+                "gpu_type": "CPU",
+                "mode": "leaderboard",
+                "obstacle": None,
+                "evaluations": 1,
+                "jobs": 2,
+                "counting": 2,
+            }
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "no filter given"),
+        (("--leaderboard", "nowhere"), "nowhere"),
+        (("--host", "nobody"), "nobody"),
+        (("--gpu", "H1000"), "H1000"),
+        (("--since", "2026-05-01T12:00"), "2026-05-01T12:00:00Z for UTC"),
+        (("--until", "2026-05-01"), "no time zone"),
+        (("--since", "yesterday"), "'yesterday' is no time"),
+        (("--since", "2 parsecs ago"), "'2 parsecs ago' is no span of time"),
+        (("--since", "2026-05-02T00:00Z", "--until", "2026-05-01T00:00Z"), "is empty"),
+        (("--host", "node1", "--priority", "5000"), "priority"),
+    ],
+)
+def test_what_cannot_be_meant_is_a_usage_error(
+    cli: Call, submitted: tuple[int, int], arguments: tuple[str, ...], says: str
+) -> None:
+    """One message, exit code 2, nothing on stdout, nothing in the queue."""
+    said = cli("rerun", *arguments, "--yes")
+    assert (said.code, said.out) == (2, "")
+    assert says in said.err
+    assert "Traceback" not in said.err
+    assert {line["state"] for line in cli("status", "--json").document} == {"done"}
+
+
+def test_times_choose_by_the_end_of_the_evaluation(cli: Call, submitted: tuple[int, int], database_url: str) -> None:
+    """Absolute with a zone, or as a span from now on the database's clock."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(
+            "UPDATE runner.job SET finished_at = now() - interval '90 minutes' WHERE submission_id = %s",
+            (submitted[0],),
+        )
+
+    def jobs(*arguments: str) -> int:
+        return int(cli("rerun", *arguments, "--dry-run", "--json").document["jobs"])
+
+    assert jobs("--since", "2 hours ago") == 4
+    assert jobs("--since", "1 hour ago") == jobs("--until", "1 hour ago") == 2
+    assert jobs("--until", "2001-02-03T04:05:06+01:00") == 0
+
+
+def test_what_is_taken_out_says_why_on_its_page(cli: Call, submitted: tuple[int, int], board: str) -> None:
+    """No verdict, no score, the reason for everybody; exit code 0 for the operator who did it."""
+    said = cli("invalidate", submitted[0], "--reason", "the fan was broken")
+    assert (said.code, said.out) == (0, "2\n")
+    document = cli("status", submitted[0], "--json").document
+    assert (document["verdict"], document["score"]) == (None, None)
+    assert document["error"] == "taken out of the ranking: the fan was broken"
+    assert "taken out of the ranking: the fan was broken" in cli("status", submitted[0]).out
+    assert [place["user_id"] for place in cli("leaderboard", "show", board, "--json").document] == ["bob"]
+    assert cli("invalidate", submitted[0], "--reason", "once more").out == "0\n"
+    assert cli("invalidate", submitted[1]).code == 2, "a reason is required"
+
+
+def test_a_host_is_drained_and_undrained(cli: Call, store: Store) -> None:
+    """The list shows it with the reason; doing it twice is no error; an unknown name is one."""
+    register(store, "node1")
+    assert "up" in cli("host", "list").out
+    said = cli("host", "drain", "node1", "--reason", "new fan")
+    assert (said.code, said.out) == (0, "")
+    assert "claims nothing more" in said.err
+    assert "was draining already" in cli("host", "drain", "node1", "--reason", "new fan").err
+    assert "draining: new fan" in cli("host", "list").out
+    (line,) = cli("host", "list", "--json").document
+    assert (line["state"], line["drain_reason"]) == ("draining", "new fan")
+    assert "claims again" in cli("host", "undrain", "node1").err
+    assert "was not draining" in cli("host", "undrain", "node1").err
+    for command in ("drain", "undrain"):
+        said = cli("host", command, "nobody")
+        assert said.code == 2
+        assert "nobody" in said.err
+
+
+def test_draining_can_be_waited_for(
+    cli: Call, board: str, submission_file: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Progress on stderr while something runs; the command ends when the last job there has ended."""
+    register(store, "node1")
+    assert cli("submit", submission_file, "--leaderboard", board, "--user", "alice").code == 0
+    (job,) = store.claim(host="node1", slots={"CPU": 1}, lease_s=60.0).jobs
+    seen: list[str] = []
+    finish = _once(lambda: store.complete(job, accepted(job)))
+
+    def watch(_: object, text: str) -> None:
+        seen.append(text)
+        finish()
+
+    monkeypatch.setattr("runner.cli.progress.ProgressLine.show", watch)
+    said = cli("host", "drain", "node1", "--wait")
+    assert said.code == 0
+    assert seen[0] == "1 job runs on host node1"
+    assert "nothing runs on host node1" in said.err
+    assert not store.claim(host="node1", slots={"CPU": 1}, lease_s=60.0).jobs
+
+
+def _once(action: Callable[[], object]) -> Callable[[], None]:
+    done = threading.Event()
+
+    def act() -> None:
+        if not done.is_set():
+            done.set()
+            action()
+
+    return act
