@@ -31,10 +31,8 @@ INSERT INTO runner.artifact (job_id, name, media_type, data) VALUES (%(job_id)s,
 ON CONFLICT (job_id, name) DO UPDATE SET media_type = EXCLUDED.media_type, data = EXCLUDED.data
 
 -- name: complete
--- Commits what an attempt found.
-SELECT * FROM runner.complete(
-    %(id)s::bigint, %(attempt)s::integer, %(submission_id)s::integer, %(verdict)s::text, %(error)s::text,
-    %(report)s::jsonb, %(build_ms)s::bigint, %(eval_ms)s::bigint, %(runs)s::jsonb)
+-- Commits what attempts found.
+SELECT * FROM runner.complete(%(results)s::jsonb)
 
 -- name: fail
 -- An infrastructure failure; state NULL if the attempt was over before.

@@ -6,7 +6,7 @@ Every write is fenced: it counts only while the job is still running at the atte
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import psycopg
@@ -16,7 +16,7 @@ from runner.model import Artifact, Job, JobResult, JobState, Json, Progress, Run
 from runner.store import queries
 from runner.store.base import Base, expect, text
 from runner.store.clean import clean_text, to_jsonb
-from runner.store.connection import Row, row, rows
+from runner.store.connection import Row, rows
 from runner.store.queries import Query
 from runner.store.records import Completion, Ended
 
@@ -45,28 +45,37 @@ class Results(Base):
         Raises:
             StaleAttemptError: the attempt is over; nothing was written but evidence in `runner.stale_result`.
         """
-        parameters = {
-            **_fence(job),
-            "verdict": result.verdict.value,
-            "error": text(result.error),
-            "report": to_jsonb(result.report),
-            "build_ms": result.build_ns // 1_000_000,
-            "eval_ms": result.eval_ns // 1_000_000,
-            "runs": to_jsonb([_run(run) for run in result.runs]),
-        }
+        (outcome,) = self.complete_all([(job, result)])
+        if isinstance(outcome, StaleAttemptError):
+            raise outcome
+        return outcome
 
-        def commit(connection: psycopg.Connection[Row]) -> Row:
-            found = expect(row(connection, queries.COMPLETE, parameters))
-            if found["outcome"] == "committed":
-                for artifact in result.artifacts:
+    def complete_all(self, results: Sequence[tuple[Job, JobResult]]) -> Sequence[Completion | StaleAttemptError]:
+        """Commit what several attempts found, as one transaction; the outcome of each, in order.
+
+        One whose submission somebody holds is committed on its own, after the others. When this raises, some may have
+        been committed all the same: commit them again, one by one if the database is not away.
+        """
+        found = self._commit(results)
+        return [
+            self._commit([given])[0] if outcome is None else outcome
+            for given, outcome in zip(results, found, strict=True)
+        ]
+
+    def _commit(self, results: Sequence[tuple[Job, JobResult]]) -> Sequence[Completion | StaleAttemptError | None]:
+        parameters = {"results": to_jsonb([_result(job, result) for job, result in results])}
+
+        def commit(connection: psycopg.Connection[Row]) -> Sequence[Row]:
+            found = rows(connection, queries.COMPLETE, parameters)
+            for (job, result), outcome in zip(results, found, strict=True):
+                for artifact in result.artifacts if outcome["outcome"] == "committed" else ():
                     _insert_artifact(connection, job, artifact)
             return found
 
-        # Without files one statement says it all, so it needs no transaction around it.
-        found = self._link.run(commit) if result.artifacts else expect(self._link.one(queries.COMPLETE, parameters))
-        if found["outcome"] == "stale":
-            raise _stale(job, found)
-        return Completion(submission_done=found["submission_done"])
+        # Without files one statement says it all, and needs no transaction around it.
+        files = any(result.artifacts for _, result in results)
+        found = self._link.run(commit) if files else self._link.all(queries.COMPLETE, parameters)
+        return [_outcome(job, answer) for (job, _), answer in zip(results, found, strict=True)]
 
     def fail(self, job: Job, *, error: str, report: Json | None, slot: str) -> Ended:
         """Record an infrastructure failure of a slot: the job is queued again, after a pause, elsewhere if possible.
@@ -123,8 +132,33 @@ def _stale(job: Job, now: Row) -> StaleAttemptError:
     return StaleAttemptError(f"job {job.id}, attempt {job.attempt}: expected to be running still, but {found}")
 
 
+def _outcome(job: Job, answer: Row) -> Completion | StaleAttemptError | None:
+    match answer["outcome"]:
+        case "busy":
+            return None
+        case "stale":
+            return _stale(job, answer)
+        case _:
+            return Completion(submission_done=answer["submission_done"])
+
+
+def _result(job: Job, result: JobResult) -> dict[str, Any]:
+    """A result as `runner.complete` takes it."""
+    return {
+        "job_id": job.id,
+        "attempt": job.attempt,
+        "submission_id": job.submission_id,
+        "verdict": result.verdict.value,
+        "error": result.error,
+        "report": result.report,
+        "build_ms": result.build_ns // 1_000_000,
+        "eval_ms": result.eval_ns // 1_000_000,
+        "runs": [_run(run) for run in result.runs],
+    }
+
+
 def _run(run: RunRecord) -> dict[str, Any]:
-    """A row of `leaderboard.runs` as `runner.complete` takes it; JSON keeps every digit of the score."""
+    """One of its runs; JSON keeps every digit of the score."""
     return {
         "mode": run.mode,
         "start_us": run.start_offset_ns // 1000,

@@ -508,9 +508,9 @@ BEGIN
 END
 $$;
 
--- Keeps devices free for the best job of these GPU types that is due: it has waited long enough, or its priority is above
--- all that waits for the smaller types, whose jobs would run on its devices meanwhile. A job that another live host keeps
--- devices free for is passed over. The host's own reservation is renewed first. Returns the job's GPU type.
+-- Keeps devices free for the best job of these GPU types that is due: its priority is above all that waits for the smaller
+-- types, whose jobs would run on its devices meanwhile, or it is not below and has waited long enough. A job that another
+-- live host keeps devices free for is passed over. The host's own reservation is renewed first. Returns the job's GPU type.
 CREATE FUNCTION runner.reserve(
     host text, gpu_types text[], smaller text[], waited_s double precision, hold_s double precision
 ) RETURNS text
@@ -534,8 +534,7 @@ BEGIN
         FROM (
             SELECT q.id, q.gpu_type, q.priority FROM runner.job q
             WHERE q.state = 'queued' AND q.reserved_by = reserve.host AND q.gpu_type = ANY (reserve.gpu_types)
-              AND (q.reserved_until > now() OR q.created_at <= now() - reserve.waited_s * interval '1 second'
-                   OR q.priority > v_above)
+              AND (v_above IS NULL OR q.priority >= v_above)
         ) AS own
         UNION ALL
         SELECT w.id, w.gpu_type, false, w.priority
@@ -551,7 +550,8 @@ BEGIN
             -- Who is further down is not due before them.
             LIMIT 100
         ) AS w
-        WHERE (w.created_at <= now() - reserve.waited_s * interval '1 second' OR w.priority > v_above)
+        WHERE (w.priority > v_above OR (v_above IS NULL OR w.priority = v_above)
+                                       AND w.created_at <= now() - reserve.waited_s * interval '1 second')
           AND w.reserved_by IS DISTINCT FROM reserve.host
           AND NOT EXISTS (
               SELECT FROM runner.host h
@@ -591,67 +591,135 @@ BEGIN
 END
 $$;
 
--- Commits what an attempt found, if it is still the claimer's. Outcomes: `committed`; `repeated`, because only the holder
--- of an attempt can end it with a verdict, so that an answer was lost; `stale`, with what has become of the job, and the
--- result kept as evidence.
-CREATE FUNCTION runner.complete(
-    job_id bigint, attempt integer, submission_id integer, verdict text, error text, report jsonb, build_ms bigint,
-    eval_ms bigint, runs jsonb,
-    OUT outcome text, OUT submission_done boolean, OUT state_now text, OUT attempt_now integer
-)
+-- Commits what attempts found, each if it is still the claimer's; one row of answer per result, in the order given.
+-- Outcomes: `committed`; `repeated`, because only the holder of an attempt can end it with a verdict, so that an answer was
+-- lost; `stale`, with what has become of the job, and the result kept as evidence; `busy`, for one of several whose
+-- submission somebody holds: the caller gives it again alone, which waits.
+CREATE FUNCTION runner.complete(results jsonb)
+RETURNS TABLE (outcome text, submission_done boolean, state_now text, attempt_now integer)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
-    v_job record;
+    v_submission_ids integer[];
+    v_job_ids bigint[];
+    v_outcomes text[];
+    v_states text[];
+    v_attempts integer[];
+    v_committed bigint[];
+    v_done integer[];
 BEGIN
-    -- Without this lock two twins that end together would each see the other running, and nobody would finish.
-    PERFORM FROM leaderboard.submission s WHERE s.id = complete.submission_id FOR NO KEY UPDATE;
-    SELECT j.state, j.attempt, j.verdict, j.gpu_type, j.secret, j.started_at, j.host INTO v_job
-    FROM runner.job j WHERE j.id = complete.job_id FOR NO KEY UPDATE;
-    IF v_job.state = 'running' AND v_job.attempt = complete.attempt THEN
+    SELECT array_agg(r.submission_id), array_agg(r.job_id) INTO v_submission_ids, v_job_ids
+    FROM jsonb_to_recordset(complete.results) AS r (job_id bigint, submission_id integer);
+
+    -- Without these locks two twins that end together would each see the other running, and nobody would finish.
+    IF cardinality(v_job_ids) = 1 THEN
+        PERFORM FROM leaderboard.submission s WHERE s.id = v_submission_ids[1] FOR NO KEY UPDATE;
+    ELSE
+        SELECT array_agg(l.id) INTO v_submission_ids
+        FROM (SELECT s.id FROM leaderboard.submission s WHERE s.id = ANY (v_submission_ids)
+              ORDER BY s.id FOR NO KEY UPDATE SKIP LOCKED) AS l;
+    END IF;
+
+    WITH locked AS MATERIALIZED (
+        SELECT j.id, j.state, j.attempt, j.verdict FROM runner.job j WHERE j.id = ANY (v_job_ids)
+        AND j.submission_id = ANY (v_submission_ids)
+        ORDER BY j.id FOR NO KEY UPDATE
+    ), answered AS (
+        SELECT r.number, r.job_id, j.state, j.attempt,
+               CASE
+                   WHEN NOT r.submission_id = ANY (coalesce(v_submission_ids, '{}')) THEN 'busy'
+                   WHEN j.state = 'running' AND j.attempt = r.attempt THEN 'committed'
+                   WHEN j.state = 'done' AND j.attempt = r.attempt AND j.verdict = r.verdict THEN 'repeated'
+                   ELSE 'stale'
+               END AS outcome
+        FROM ROWS FROM (jsonb_to_recordset(complete.results) AS (
+            job_id bigint, attempt integer, submission_id integer, verdict text
+        )) WITH ORDINALITY AS r (job_id, attempt, submission_id, verdict, number)
+        LEFT JOIN locked j ON j.id = r.job_id
+    )
+    SELECT array_agg(a.outcome ORDER BY a.number), array_agg(a.state ORDER BY a.number),
+           array_agg(a.attempt ORDER BY a.number), array_agg(a.job_id) FILTER (WHERE a.outcome = 'committed')
+    INTO v_outcomes, v_states, v_attempts, v_committed FROM answered a;
+
+    IF v_committed IS NOT NULL THEN
+        -- The row is locked, so it is still as found above.
         UPDATE runner.job j
-        SET state = 'done', verdict = complete.verdict, error = complete.error, report = complete.report,
-            build_ms = complete.build_ms, eval_ms = complete.eval_ms, finished_at = now(), lease_owner = NULL,
-            lease_expires_at = NULL, progress = NULL
-        WHERE j.id = complete.job_id;
-        WITH written AS (
-            INSERT INTO leaderboard.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed,
-                                          compilation, meta, result, system_info)
-            SELECT complete.submission_id, v_job.started_at + r.start_us * interval '1 microsecond',
-                   v_job.started_at + r.end_us * interval '1 microsecond', r.mode, v_job.secret, v_job.gpu_type,
-                   r.score_s, r.passed, r.compilation, r.meta, r.result, r.system_info
-            FROM ROWS FROM (jsonb_to_recordset(complete.runs) AS (
+        SET state = 'done', verdict = r.verdict, error = r.error, report = r.report, build_ms = r.build_ms,
+            eval_ms = r.eval_ms, finished_at = now(), lease_owner = NULL, lease_expires_at = NULL, progress = NULL
+        FROM jsonb_to_recordset(complete.results) AS r (
+            job_id bigint, attempt integer, verdict text, error text, report jsonb, build_ms bigint, eval_ms bigint)
+        WHERE j.id = r.job_id AND j.attempt = r.attempt AND j.id = ANY (v_committed);
+
+        WITH found AS MATERIALIZED (
+            SELECT row_number() OVER (ORDER BY r.number, x.number) AS number, j.id AS job_id, j.submission_id,
+                   j.started_at, j.secret, j.gpu_type, x.mode, x.start_us, x.end_us, x.score_s, x.passed,
+                   x.compilation, x.meta, x.result, x.system_info
+            FROM ROWS FROM (jsonb_to_recordset(complete.results) AS (job_id bigint, attempt integer, runs jsonb))
+                WITH ORDINALITY AS r (job_id, attempt, runs, number)
+            JOIN runner.job j ON j.id = r.job_id AND j.attempt = r.attempt
+            CROSS JOIN ROWS FROM (jsonb_to_recordset(r.runs) AS (
                 mode text, start_us bigint, end_us bigint, score_s numeric, passed boolean, compilation jsonb,
                 meta jsonb, result jsonb, system_info jsonb
-            )) WITH ORDINALITY AS r (mode, start_us, end_us, score_s, passed, compilation, meta, result, system_info,
+            )) WITH ORDINALITY AS x (mode, start_us, end_us, score_s, passed, compilation, meta, result, system_info,
                                      number)
-            ORDER BY r.number
+            WHERE r.job_id = ANY (v_committed)
+        ), written AS (
+            INSERT INTO leaderboard.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed,
+                                          compilation, meta, result, system_info)
+            SELECT f.submission_id, f.started_at + f.start_us * interval '1 microsecond',
+                   f.started_at + f.end_us * interval '1 microsecond', f.mode, f.secret, f.gpu_type, f.score_s,
+                   f.passed, f.compilation, f.meta, f.result, f.system_info
+            FROM found f ORDER BY f.number
             RETURNING id
         )
-        INSERT INTO runner.job_run (run_id, job_id) SELECT w.id, complete.job_id FROM written w;
-        outcome := 'committed';
-        submission_done := runner.after_attempt(complete.submission_id, true);
-    ELSIF v_job.state = 'done' AND v_job.attempt = complete.attempt AND v_job.verdict = complete.verdict THEN
-        outcome := 'repeated';
-        SELECT coalesce(s.done, false) INTO submission_done
-        FROM leaderboard.submission s WHERE s.id = complete.submission_id;
-    ELSE
-        outcome := 'stale';
-        state_now := v_job.state;
-        attempt_now := v_job.attempt;
-        IF state_now IS NULL THEN
-            RETURN;
-        END IF;
-        INSERT INTO runner.stale_result (job_id, attempt, verdict, result)
-        VALUES (complete.job_id, complete.attempt, complete.verdict, jsonb_build_object(
-            'error', complete.error, 'report', complete.report,
-            'runs', (SELECT coalesce(jsonb_agg(r.run - 'compilation' ORDER BY r.number), '[]')
-                     FROM jsonb_array_elements(complete.runs) WITH ORDINALITY AS r (run, number))));
-        INSERT INTO runner.event (kind, submission_id, job_id, attempt, detail)
-        VALUES ('stale', complete.submission_id, complete.job_id, complete.attempt, jsonb_build_object(
-            'verdict', complete.verdict, 'state_now', state_now, 'attempt_now', attempt_now, 'host_now', v_job.host));
+        -- Rows get their ids in the order in which they are inserted.
+        INSERT INTO runner.job_run (run_id, job_id)
+        SELECT w.id, f.job_id
+        FROM (SELECT id, row_number() OVER (ORDER BY id) AS number FROM written) AS w
+        JOIN found f ON f.number = w.number;
+
+        SELECT array_agg(u.id) FILTER (WHERE runner.after_attempt(u.id, true)) INTO v_done
+        FROM (SELECT DISTINCT j.submission_id AS id FROM runner.job j WHERE j.id = ANY (v_committed) ORDER BY 1) AS u;
     END IF;
+
+    IF 'stale' = ANY (v_outcomes) THEN
+        WITH late AS MATERIALIZED (
+            SELECT r.*, v_states[r.number] AS state_now, v_attempts[r.number] AS attempt_now
+            FROM ROWS FROM (jsonb_to_recordset(complete.results) AS (
+                job_id bigint, attempt integer, submission_id integer, verdict text, error text, report jsonb, runs jsonb
+            )) WITH ORDINALITY AS r (job_id, attempt, submission_id, verdict, error, report, runs, number)
+            WHERE v_outcomes[r.number] = 'stale' AND v_states[r.number] IS NOT NULL
+        ), kept AS (
+            INSERT INTO runner.stale_result (job_id, attempt, verdict, result)
+            SELECT l.job_id, l.attempt, l.verdict, jsonb_build_object(
+                'error', l.error, 'report', l.report,
+                'runs', (SELECT coalesce(jsonb_agg(x.run - 'compilation' ORDER BY x.number), '[]')
+                         FROM jsonb_array_elements(l.runs) WITH ORDINALITY AS x (run, number)))
+            FROM late l ORDER BY l.number
+        )
+        INSERT INTO runner.event (kind, submission_id, job_id, attempt, detail)
+        SELECT 'stale', l.submission_id, l.job_id, l.attempt, jsonb_build_object(
+            'verdict', l.verdict, 'state_now', l.state_now, 'attempt_now', l.attempt_now)
+        FROM late l ORDER BY l.number;
+    END IF;
+
+    RETURN QUERY
+    SELECT o.outcome,
+           CASE o.outcome
+               -- Of several jobs that end their submission together, the last one does.
+               WHEN 'committed' THEN r.submission_id = ANY (coalesce(v_done, '{}')) AND r.number = max(r.number)
+                   FILTER (WHERE o.outcome = 'committed') OVER (PARTITION BY r.submission_id)
+               WHEN 'repeated' THEN (SELECT coalesce(s.done, false) FROM leaderboard.submission s
+                                     WHERE s.id = r.submission_id)
+               ELSE false
+           END,
+           o.state, o.attempt
+    FROM ROWS FROM (jsonb_to_recordset(complete.results) AS (submission_id integer))
+        WITH ORDINALITY AS r (submission_id, number)
+    JOIN unnest(v_outcomes, v_states, v_attempts) WITH ORDINALITY AS o (outcome, state, attempt, number)
+        ON o.number = r.number
+    ORDER BY r.number;
 END
 $$;
 

@@ -25,7 +25,7 @@ GRANT EXECUTE ON FUNCTION
     runner.claim(text, text[], integer[], double precision, integer),
     runner.heartbeat(text, double precision, bigint[], integer[]),
     runner.reserve(text, text[], text[], double precision, double precision),
-    runner.complete(bigint, integer, integer, text, text, jsonb, bigint, bigint, jsonb),
+    runner.complete(jsonb),
     runner.fail(bigint, integer, integer, text, text, jsonb, double precision, double precision),
     runner.release(bigint, integer, integer, text),
     runner.stopped(bigint, integer, integer),
