@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from runner.errors import DatabaseUnavailableError
 from runner.model import Artifact, Job, JobResult, JobState, Progress, RunRecord, Verdict
 from runner.spool import ASIDE, DROPPED
-from runner.store import Store, migrate
+from runner.store import Completion, Store, migrate
 from tests.chaos.server import Server
 from tests.integration.daemon.process import Process
 from tests.integration.daemon.proxy import Proxy
@@ -52,11 +52,6 @@ def spool_one(rig: Rig, proxy: Proxy, find: Callable[[], JobResult] = accepted) 
     gate.go.set()
     rig.wait_for(lambda: rig.spool.count == 1, "the result is spooled")
     return submission
-
-
-def raise_away() -> None:
-    """As when the database does not answer."""
-    raise DatabaseUnavailableError("not now")
 
 
 def test_everything_a_result_holds_survives_the_spool(rig: Rig, proxy: Proxy) -> None:
@@ -174,10 +169,10 @@ def test_the_lease_of_a_spooled_result_is_renewed_until_it_is_delivered(
     held = threading.Event()
     complete = Store.complete
 
-    def slow(store: Store, *arguments: object) -> object:
+    def slow(store: Store, job: Job, result: JobResult) -> Completion:
         if not held.is_set():
-            raise_away()
-        return complete(store, *arguments)  # type: ignore[arg-type]  # passed on as they came
+            raise DatabaseUnavailableError("not now")
+        return complete(store, job, result)
 
     monkeypatch.setattr(Store, "complete", slow)
     next_rig = make_rig(database_url, state_dir=rig.config.state_dir, lease_s=1.0)
@@ -217,12 +212,12 @@ def test_a_result_of_a_job_that_another_host_took_meanwhile_is_evidence(
 def test_an_answer_that_was_lost_does_not_make_a_second_commit(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commit went through and the connection broke: the same result comes again, by way of the spool."""
     complete = Store.complete
-    answers: list[object] = []
+    answers: list[Completion] = []
 
-    def deaf_once(store: Store, *arguments: object) -> object:
-        answers.append(complete(store, *arguments))  # type: ignore[arg-type]  # passed on as they came
+    def deaf_once(store: Store, job: Job, result: JobResult) -> Completion:
+        answers.append(complete(store, job, result))
         if len(answers) == 1:
-            raise_away()
+            raise DatabaseUnavailableError("the connection broke after the commit")
         return answers[-1]
 
     monkeypatch.setattr(Store, "complete", deaf_once)
@@ -283,18 +278,16 @@ def test_a_spooled_result_that_the_database_refuses_fails_its_job_and_is_kept(
     rig: Rig, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would be refused every time: the job is queued again with the cause, the file stays for the operator."""
-    refused = threading.Event()
     complete = Store.complete
 
-    def refuse_once(store: Store, *arguments: object) -> object:
-        if rig.spool.count and not refused.is_set():
-            refused.set()
+    def refuse_the_first(store: Store, job: Job, result: JobResult) -> Completion:
+        if job.attempt == 1:
             raise ValueError("a value of the wrong kind")
-        return complete(store, *arguments)  # type: ignore[arg-type]  # passed on as they came
+        return complete(store, job, result)
 
     rig.start()
     submission = spool_one(rig, proxy)
-    monkeypatch.setattr(Store, "complete", refuse_once)
+    monkeypatch.setattr(Store, "complete", refuse_the_first)
     proxy.open()
     rig.wait_for(lambda: rig.view(submission).jobs[0].failures == 1, "the attempt failed")
     job = rig.view(submission).jobs[0]
