@@ -122,6 +122,7 @@ class Progress:
     #: build, test, benchmark, leaderboard or profile.
     phase: str
     done: int
+    #: Cases of the phase; 0: only the program knows.
     total: int
 
 

@@ -9,7 +9,7 @@ Container to daemon, in order: `ready` once (before the request is read), any nu
 `artifact`, one `end`.
 
     {"type": "ready",    "protocol": 1, "facts": {...}}              what the steward sees of its box
-    {"type": "progress", "phase": str, "done": int, "total": int}
+    {"type": "progress", "phase": str, "done": int, "total": int}    of its cases; total 0: only the program knows
     {"type": "step",     ...StepResult}                              one finished program or judged mode
     {"type": "artifact", "name": str, "media_type": str, "data_b64": str}
     {"type": "end",      "ok": bool, "message": str | null}          ok false: the harness itself broke

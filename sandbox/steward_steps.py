@@ -54,8 +54,9 @@ def run_steps(request: Mapping[str, Any], *, box: Box, line: Line, reaper: Reape
         runner.write_files(files)
     except HelperError as error:
         raise StewardError(f"cannot write the request's files to {WORK}: {error}") from error
-    for index, step in enumerate(steps):
-        line.send({"type": "progress", "phase": step.name, "done": index, "total": len(steps)})
+    for step in steps:
+        # How many cases a program has, and how far it is, only the program knows.
+        line.send({"type": "progress", "phase": step.name, "done": 0, "total": 0})
         result, artifact = runner.run(step)
         line.send(fit(result, line.room_bytes))
         if artifact is not None:

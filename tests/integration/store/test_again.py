@@ -136,8 +136,8 @@ def test_a_rerun_twice_in_a_row_makes_the_jobs_once(bench: Bench, db: Db) -> Non
     assert scores(bench) == [("u1", 5e-6)]
     chain = db.execute("SELECT id, replaces, retired_as FROM runner.job WHERE NOT secret ORDER BY id").fetchall()
     assert [tuple(job.values()) for job in chain] == [(1, None, "replaced"), (3, 1, "replaced"), (5, 3, None)]
-    line = bench.store.submission(submission_id).status
-    assert (line.reruns, line.rerunning) == (2, False)
+    status = bench.store.submission(submission_id).status
+    assert (status.reruns, status.rerunning) == (2, False)
 
 
 FILTERS: list[tuple[Selection, set[str]]] = [
