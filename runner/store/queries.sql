@@ -8,8 +8,9 @@ SELECT * FROM runner.claim(
     %(host)s::text, %(gpu_types)s::text[], %(free)s::integer[], %(lease_s)s::float8, %(at_most)s::integer)
 
 -- name: notify
--- One notification, of which nobody needs to hear after a power cut.
-SELECT set_config('synchronous_commit', 'off', true), pg_notify(%(channel)s::text, %(payload)s::text)
+-- Notifications, of which nobody needs to hear after a power cut.
+SELECT set_config('synchronous_commit', 'off', true), pg_notify(n.channel, n.payload)
+FROM unnest(%(channels)s::text[], %(payloads)s::text[]) AS n (channel, payload)
 
 -- name: reserve
 -- Keeps devices free for a job that is due.

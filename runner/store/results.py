@@ -35,7 +35,7 @@ class Results(Base):
             rows(connection, queries.SAVE_PROGRESS, {"id": job.id, "attempt": job.attempt, "progress": to_jsonb(shown)})
             if not job.secret:
                 event = {"event": "progress", **_about(job), **shown}
-                rows(connection, queries.NOTIFY, {"channel": "runner_events", "payload": json.dumps(event)})
+                rows(connection, queries.NOTIFY, {"channels": ["runner_events"], "payloads": [json.dumps(event)]})
 
     def complete(self, job: Job, result: JobResult) -> Completion:
         """Commit what an attempt found: runs, artifacts, verdict and, after the last job, the submission's status.

@@ -33,13 +33,15 @@ class Signals(Base):
     def announce(self, *, events: Sequence[Json] = (), wake: Sequence[str] = ()) -> None:
         """Tell frontends what happened, and wake the daemons that serve these GPU types.
 
-        Each notification is a transaction of its own that does not wait for the disk.
+        All of it is one transaction, so the cluster's lock is taken once; it does not wait for the disk.
         """
-        for event in events:
-            self._notify(_EVENTS, json.dumps(event))
+        told = [(_EVENTS, json.dumps(event)) for event in events]
         if wake:
             payload = ",".join(sorted(set(wake)))
-            self._notify(_QUEUE, payload if len(payload.encode()) <= _MAX_PAYLOAD_BYTES else "")
+            told.append((_QUEUE, payload if len(payload.encode()) <= _MAX_PAYLOAD_BYTES else ""))
+        if told:
+            channels, payloads = zip(*told, strict=True)
+            self._link.all(queries.NOTIFY, {"channels": list(channels), "payloads": list(payloads)})
 
     def listen(self, *, stop: threading.Event, timeout_s: float) -> Wakeup | None:
         """Wait for a wake-up, on a connection of its own, at most `timeout_s` seconds; all that is pending is one.
@@ -63,9 +65,6 @@ class Signals(Base):
                 if heard:
                     return _wakeup([(note.channel, note.payload) for note in heard])
         return None
-
-    def _notify(self, channel: str, payload: str) -> None:
-        self._link.all(queries.NOTIFY, {"channel": channel, "payload": payload})
 
 
 def _wakeup(heard: Sequence[tuple[str, str]]) -> Wakeup:
