@@ -6,7 +6,6 @@ The rules live in `migrations/sql/0007_again.sql`. Called by the command line, t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple
 from datetime import datetime
 from importlib import resources
 from typing import Any, Final
@@ -21,8 +20,6 @@ from runner.store.queries import parse
 from runner.store.records import EventLine, MatchLine, Reaped, Selection
 
 _QUERIES: Final = parse(resources.files("runner.store").joinpath("again.sql").read_text(encoding="utf-8"))
-#: Batches of the reaper in one call; what is left waits for the next one.
-MAX_BATCHES: Final = 20
 
 
 class Again(Base):
@@ -80,24 +77,12 @@ class Again(Base):
         return bool(expect(self._link.one(_QUERIES["undrain"], {"host": clean_text(host)}))["changed"])
 
     def reap(self, *, keep_s: float, limit: int = 500) -> Reaped:
-        """Forget what is old: expired artifacts, evidence and events older than `keep_s` seconds, hosts, turns.
+        """Forget a batch of what is old: artifacts, hosts and turns, evidence and events older than `keep_s` seconds.
 
-        In batches of at most `limit` rows of each kind, each a transaction of its own. Several daemons may call this at
-        once: one of them works, the others return at once.
+        At most `limit` rows of each kind, of artifacts also at most about 256 MiB; call it again until nothing goes.
+        Several daemons may do so at once: while one works, the others get zeros.
         """
-        total = Reaped(artifacts=0, stale_results=0, events=0, hosts=0, shares=0)
-        for _ in range(MAX_BATCHES):
-            batch = Reaped(**expect(self._link.one(_QUERIES["reap"], {"keep_s": keep_s, "limit": limit})))
-            total = Reaped(
-                artifacts=total.artifacts + batch.artifacts,
-                stale_results=total.stale_results + batch.stale_results,
-                events=total.events + batch.events,
-                hosts=total.hosts + batch.hosts,
-                shares=total.shares + batch.shares,
-            )
-            if not any(astuple(batch)):
-                break
-        return total
+        return Reaped(**expect(self._link.one(_QUERIES["reap"], {"keep_s": keep_s, "limit": limit})))
 
     def events(self, submission_id: int) -> Sequence[EventLine]:
         """What happened to a submission out of the ordinary, oldest first; empty for an unknown one."""

@@ -31,7 +31,8 @@ class FakeStore:
         self.called.set()
         if self.error is not None:
             raise self.error
-        return Reaped(artifacts=self.left.pop(0), stale_results=0, events=1, hosts=0, shares=0)
+        artifacts = self.left.pop(0)
+        return Reaped(artifacts=artifacts, stale_results=0, events=min(artifacts, 1), hosts=0, shares=0)
 
     def close(self) -> None:
         """Remember."""
@@ -43,14 +44,14 @@ def housekeeper(store: FakeStore) -> Housekeeper:
     return Housekeeper(lambda _purpose: cast("Store", store), Settings(Config(retention_days=2.0)))
 
 
-def test_batches_are_removed_until_one_is_short() -> None:
-    """Everything old is gone in the end, on a connection that is closed again."""
-    store = FakeStore(BATCH, BATCH, BATCH - 1)
+def test_batches_are_removed_until_one_is_empty() -> None:
+    """Everything old is gone in the end, on a connection that is closed again; a short batch is not the last one."""
+    store = FakeStore(BATCH, 4, BATCH - 1, 0)
     with capture_logs() as logs:
         housekeeper(store).tidy(threading.Event())
-    assert store.calls == [(2 * 86400.0, BATCH)] * 3
+    assert store.calls == [(2 * 86400.0, BATCH)] * 4
     assert store.closed == 1
-    assert [(line["artifacts"], line["events"]) for line in logs] == [(3 * BATCH - 1, 3)]
+    assert [(line["artifacts"], line["events"]) for line in logs] == [(2 * BATCH + 3, 3)]
 
 
 @pytest.mark.parametrize("error", [DatabaseUnavailableError("away"), ZeroDivisionError("a bug")])
