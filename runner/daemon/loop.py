@@ -242,6 +242,8 @@ class Daemon:
 
     def _put_back_what_nobody_heard_of(self, store: Store) -> None:
         """After an outage: jobs of a claim whose answer was lost run in this host's name, and on none of its slots."""
+        # The outage may have been long enough for another daemon to have taken the name, and then the jobs are its own.
+        self._startup.register(store)
         released = store.recover(
             host=self._settings.now.host_name,
             keep=[(lease.job.id, lease.job.attempt) for lease in self._keeper.held()],

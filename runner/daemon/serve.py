@@ -82,7 +82,8 @@ def _handlers(orders: Orders, reloader: Reloader) -> dict[signal.Signals, Callab
     def told() -> None:
         if orders.stop.is_set():
             orders.ask_abort()
-        orders.ask_stop()
+        else:
+            orders.ask_stop()
 
     def reload() -> None:
         # Looking for devices may take long, and must not keep the next signal waiting.

@@ -10,10 +10,13 @@ ROOT = Path(__file__).resolve().parents[3]
 
 SCRIPT = """
 import json, sys, threading
+from runner import logs
 from runner.daemon.serve import _handlers
 from runner.daemon.signals import signals
 from tests.integration.daemon.rig import Gate, Rig
 
+# To stderr: a log line in the middle of a word would hide it.
+logs.configure("json", "info")
 rig = Rig(sys.argv[1], **json.loads(sys.argv[2]))
 rig.evaluator.script = gate = Gate()
 

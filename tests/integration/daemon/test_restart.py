@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from runner.daemon.instance import instance_id
 from runner.model import JobState, Slot, Verdict
 from tests.integration.daemon.process import Process
+from tests.integration.daemon.proxy import Proxy
 from tests.integration.daemon.rig import PATIENCE_S, Evaluator, Rig, accepted
 
 
@@ -133,6 +134,24 @@ def test_a_daemon_that_never_had_the_name_does_not_say_goodbye_in_it(
     second.wait_for(lambda: second.waiting_for == "the host name", "it noticed")
     assert second.stop() == 0
     assert first.sql("SELECT stopped_at FROM runner.host") == [{"stopped_at": None}]
+
+
+def test_a_name_that_was_taken_during_an_outage_is_not_acted_in(
+    make_rig: Callable[..., Rig], database_url: str, proxy: Proxy
+) -> None:
+    """Cut off for long enough, a daemon finds another one under its name: the jobs that run in it are not its own."""
+    rig = make_rig(database_url, proxy.url)
+    rig.board()
+    proxy.open()
+    rig.start()
+    proxy.shut()
+    rig.wait_for(lambda: rig.waiting_for == "the database", "it noticed")
+    rig.sql("UPDATE runner.host SET instance = 'another state directory', last_seen = now()")
+    submission = rig.submit()
+    assert rig.store.claim(host="test-host", slots={"CPU": 1}, lease_s=3600.0).jobs
+    proxy.open()
+    rig.wait_for(lambda: rig.waiting_for == "the host name", "it noticed that, too")
+    assert rig.view(submission).jobs[0].state is JobState.RUNNING
 
 
 def test_a_daemon_that_comes_back_has_its_name_at_once(make_rig: Callable[..., Rig], database_url: str) -> None:
