@@ -13,8 +13,11 @@
 -- No function that a daemon calls notifies: NOTIFY holds a lock of the whole cluster while its transaction commits. The
 -- daemon announces afterwards what it did.
 
--- Claims since the clock's turn began, see runner.advance_clock.
-ALTER TABLE runner.clock ADD COLUMN served integer NOT NULL DEFAULT 0;
+ALTER TABLE runner.clock
+    ADD COLUMN since_id bigint NOT NULL DEFAULT 0,
+    ADD COLUMN rounds integer NOT NULL DEFAULT 0;
+COMMENT ON COLUMN runner.clock.since_id IS 'Jobs above it came since the turn, or the last round of newcomers in it, began.';
+COMMENT ON COLUMN runner.clock.rounds IS 'Rounds of newcomers since the turn began; from the second on, others are served too.';
 
 -- By what it is searched for, not by the state: a plan that was made when nothing ran would take it for the shortest way
 -- to any running job, and be kept when thousands run.
@@ -296,47 +299,29 @@ $$;
 -- ---------------------------------------------------------------------------------------------------------------------
 -- Claims and leases
 
--- Moves the virtual time of a class to the highest turn claimed. While somebody else does the same it lags a little.
---
--- A newcomer starts at the clock's turn, ahead of everybody's next submission. An endless stream of newcomers would hold
--- it there for ever and starve those who have submitted before; so after eight claims without progress it moves on to
--- the next turn that waits, and whoever comes then waits behind the jobs that have it.
-CREATE FUNCTION runner.advance_clock(gpu_type text, priority integer, turn bigint, claimed integer) RETURNS void
+-- Moves the virtual time of a class to the highest turn claimed (NULL: only a new round of newcomers begins). While
+-- somebody else does the same it lags a little.
+CREATE FUNCTION runner.advance_clock(gpu_type text, priority integer, turn bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    v_turn bigint;
-    v_served integer;
-    v_next bigint;
+    v_since_id bigint;
 BEGIN
-    SELECT c.turn, c.served INTO v_turn, v_served FROM runner.clock c
-    WHERE c.gpu_type = advance_clock.gpu_type AND c.priority = advance_clock.priority
-    FOR NO KEY UPDATE SKIP LOCKED;
-    IF NOT FOUND THEN
-        -- ON CONFLICT alone would wait for whoever is moving it.
-        IF NOT EXISTS (SELECT FROM runner.clock c
-                       WHERE c.gpu_type = advance_clock.gpu_type AND c.priority = advance_clock.priority) THEN
-            INSERT INTO runner.clock (gpu_type, priority, turn)
-            VALUES (advance_clock.gpu_type, advance_clock.priority, advance_clock.turn)
-            ON CONFLICT DO NOTHING;
-        END IF;
-        RETURN;
+    SELECT q.last_value INTO v_since_id FROM runner.job_id_seq q;
+    UPDATE runner.clock c
+    SET turn = greatest(c.turn, advance_clock.turn), since_id = v_since_id,
+        rounds = CASE WHEN advance_clock.turn > c.turn THEN 0 ELSE c.rounds + 1 END
+    FROM (SELECT k.gpu_type, k.priority FROM runner.clock k
+          WHERE k.gpu_type = advance_clock.gpu_type AND k.priority = advance_clock.priority
+          FOR NO KEY UPDATE SKIP LOCKED) AS free
+    WHERE c.gpu_type = free.gpu_type AND c.priority = free.priority;
+    -- ON CONFLICT alone would wait for whoever is moving it.
+    IF NOT FOUND AND NOT EXISTS (SELECT FROM runner.clock c WHERE c.gpu_type = advance_clock.gpu_type
+                                 AND c.priority = advance_clock.priority) THEN
+        INSERT INTO runner.clock (gpu_type, priority, turn, since_id)
+        VALUES (advance_clock.gpu_type, advance_clock.priority, advance_clock.turn, v_since_id)
+        ON CONFLICT DO NOTHING;
     END IF;
-    v_served := v_served + advance_clock.claimed;
-    IF advance_clock.turn > v_turn THEN
-        v_turn := advance_clock.turn;
-        v_served := 0;
-    ELSIF v_served >= 8 THEN
-        SELECT q.turn INTO v_next FROM runner.job q
-        WHERE q.state = 'queued' AND q.gpu_type = advance_clock.gpu_type AND q.priority = advance_clock.priority
-        ORDER BY q.turn, q.id LIMIT 1;
-        IF v_next > v_turn THEN
-            v_turn := v_turn + 1;
-            v_served := 0;
-        END IF;
-    END IF;
-    UPDATE runner.clock c SET turn = v_turn, served = v_served
-    WHERE c.gpu_type = advance_clock.gpu_type AND c.priority = advance_clock.priority;
 END
 $$;
 
@@ -344,6 +329,10 @@ $$;
 -- stands. Always returns a row; without a job its id is NULL. Types are tried in the order of their best job, each one
 -- walked along job_claim_idx, so that only rows that are taken are locked. The planner has no choice: a plan made while
 -- the queue was short would be kept when it is long.
+--
+-- Within a class the lowest turn is first, so a newcomer, who starts at the clock's turn, is ahead of all further jobs of
+-- those who were there. An endless stream of newcomers would starve them. So newcomers are served in rounds: those who
+-- are there when one begins. Before every round but the first in a turn, one job of the others is taken.
 CREATE FUNCTION runner.claim(
     host text, gpu_types text[], free integer[], lease_s double precision, at_most integer DEFAULT NULL
 ) RETURNS TABLE (
@@ -358,7 +347,9 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET j
 DECLARE
     v_host record;
     v_type record;
+    v_clock record;
     v_class record;
+    v_newcomer boolean;
     v_ids bigint[];
     v_submission_ids integer[];
     v_priorities integer[];
@@ -374,10 +365,10 @@ BEGIN
 
     IF NOT draining THEN
         FOR v_type IN
-            SELECT t.gpu_type, t.free
+            SELECT t.gpu_type, t.free, best.priority, best.turn, best.id
             FROM unnest(claim.gpu_types, claim.free) AS t (gpu_type, free)
             CROSS JOIN LATERAL (
-                SELECT q.priority, q.id
+                SELECT q.priority, q.turn, q.id
                 FROM runner.job q
                 WHERE q.state = 'queued' AND q.gpu_type = t.gpu_type
                   AND (q.not_before IS NULL OR q.not_before <= now())
@@ -389,6 +380,26 @@ BEGIN
             WHERE t.free > 0
             ORDER BY best.priority DESC, best.id
         LOOP
+            SELECT c.turn, c.since_id, c.rounds INTO v_clock FROM runner.clock c
+            WHERE c.gpu_type = v_type.gpu_type AND c.priority = v_type.priority;
+            v_newcomer := v_type.turn <= v_clock.turn AND v_type.id > v_clock.since_id;
+            IF v_newcomer AND v_clock.rounds > 0 THEN
+                SELECT array_agg(p.id), array_agg(p.submission_id), NULL, NULL
+                INTO v_ids, v_submission_ids, v_priorities, v_turns
+                FROM (
+                    SELECT q.id, q.submission_id
+                    FROM runner.job q
+                    WHERE q.state = 'queued' AND q.gpu_type = v_type.gpu_type AND q.priority = v_type.priority
+                      AND q.turn > v_clock.turn
+                      AND (q.not_before IS NULL OR q.not_before <= now())
+                      AND (q.avoid_until IS NULL OR q.avoid_until <= now() OR q.avoid_host <> claim.host
+                           OR q.avoid_slot IS NOT NULL)
+                    ORDER BY q.priority DESC, q.turn, q.id
+                    LIMIT least(1, claim.at_most)
+                    FOR NO KEY UPDATE SKIP LOCKED
+                ) AS p;
+                EXIT WHEN v_ids IS NOT NULL;
+            END IF;
             SELECT array_agg(p.id), array_agg(p.submission_id), array_agg(p.priority), array_agg(p.turn)
             INTO v_ids, v_submission_ids, v_priorities, v_turns
             FROM (
@@ -431,11 +442,16 @@ BEGIN
         ORDER BY c.priority DESC, c.turn, c.id;
 
         PERFORM runner.show_running(v_submission_ids);
+        IF v_newcomer THEN
+            PERFORM runner.advance_clock(v_type.gpu_type, v_type.priority, NULL);
+        END IF;
         FOR v_class IN
-            SELECT p.priority, max(p.turn) AS turn, count(*)::integer AS claimed
+            SELECT p.priority, max(p.turn) AS turn
             FROM unnest(v_priorities, v_turns) AS p (priority, turn) GROUP BY p.priority ORDER BY p.priority
         LOOP
-            PERFORM runner.advance_clock(v_type.gpu_type, v_class.priority, v_class.turn, v_class.claimed);
+            IF v_class.priority <> v_type.priority OR v_clock.turn IS NULL OR v_class.turn > v_clock.turn THEN
+                PERFORM runner.advance_clock(v_type.gpu_type, v_class.priority, v_class.turn);
+            END IF;
         END LOOP;
     END IF;
     IF v_host.silent THEN

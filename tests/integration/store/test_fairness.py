@@ -1,0 +1,205 @@
+"""Whose job is next: shares, turns, priorities. Everything here is the database's doing; the store only claims."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import psycopg
+import pytest
+
+from runner.model import Job, Verdict
+from tests.integration.store.conftest import CODE, Bench, result, run_record
+
+Db = psycopg.Connection[dict[str, Any]]
+
+
+class Queue:
+    """Submissions by the hundred, and a host that works them off; users are named by letters."""
+
+    def __init__(self, bench: Bench, db: Db) -> None:
+        self.bench = bench
+        self.db = db
+
+    def submit(self, user: str, times: int = 1, *, mode: str = "test", priority: int = 0) -> None:
+        """So many submissions of a user."""
+        self.db.execute(
+            "SELECT runner.submit('identity', %s, 'x.py', %s, %s, priority => %s) FROM generate_series(1, %s)",
+            (user, CODE, mode, priority, times),
+        )
+
+    def claim(self, slots: int = 1) -> Sequence[Job]:
+        """What a host with so many free slots takes."""
+        return self.bench.store.claim(host="host-a", slots={"CPU": slots}, lease_s=60).jobs
+
+    def serve(self, rounds: int, slots: int = 1) -> str:
+        """Whose jobs are taken, in order; the last ones stay in hand."""
+        return "".join(job.user_id for _ in range(rounds) for job in self.claim(slots))
+
+
+@pytest.fixture
+def queue(bench: Bench, db: Db) -> Queue:
+    """An empty queue on one GPU type."""
+    bench.board()
+    return Queue(bench, db)
+
+
+@pytest.mark.parametrize("slots", [1, 4])
+@pytest.mark.parametrize("before", [0, 7, 40])
+def test_a_newcomer_waits_for_one_run_per_slot_whoever_has_a_thousand(queue: Queue, slots: int, before: int) -> None:
+    """Of one who has 1,000 queued, at most one job per slot is taken before the newcomer's."""
+    queue.submit("h", 1000)
+    queue.serve(before, slots)
+    queue.submit("n")
+    order = queue.serve(2, slots)
+    assert order.index("n") <= slots, order
+
+
+def test_a_newcomer_waits_for_one_submission_if_those_are_twins(queue: Queue) -> None:
+    """The secret twin of what has begun goes first, no more."""
+    queue.submit("h", 50, mode="leaderboard")
+    (job,) = queue.claim()
+    assert not job.secret
+    queue.submit("n", mode="leaderboard")
+    assert queue.serve(4) == "hnnh"
+
+
+def test_twins_follow_each_other(queue: Queue) -> None:
+    """Public first, then secret, before anybody else's turn comes."""
+    for user in "abc":
+        queue.submit(user, 3, mode="leaderboard")
+    jobs = [job for _ in range(18) for job in queue.claim()]
+    pairs = list(zip(jobs[::2], jobs[1::2], strict=True))
+    assert all(
+        public.submission_id == secret.submission_id and (public.secret, secret.secret) == (False, True)
+        for public, secret in pairs
+    )
+    assert "".join(public.user_id for public, _ in pairs) == "abcabcabc"
+
+
+def test_heavy_users_alternate_whoever_came_first(queue: Queue) -> None:
+    """Three who queued hundreds each, one after the other, are served in turns."""
+    for user in "abc":
+        queue.submit(user, 200)
+    order = queue.serve(300)
+    for start in range(0, 300, 3):
+        assert sorted(order[start : start + 3]) == ["a", "b", "c"], start
+
+
+def test_one_who_comes_back_gets_no_more_than_a_share(queue: Queue) -> None:
+    """What a user left unused while away is not made up for: from then on both get the same."""
+    queue.submit("a", 300)
+    queue.submit("b", 5)
+    queue.serve(150)
+    queue.submit("b", 100)
+    counted = Counter(queue.serve(100))
+    assert abs(counted["a"] - counted["b"]) <= 2, counted
+
+
+def test_one_who_stays_has_no_advantage_over_one_who_submits_singly(queue: Queue) -> None:
+    """A queue of hundreds against one submission at a time, each after the last was taken: both get the same."""
+    queue.submit("a", 200)
+    order = ""
+    for _ in range(60):
+        queue.submit("b")
+        while not (taken := queue.serve(1)).startswith("b"):
+            order += taken
+        order += taken
+    counted = Counter(order)
+    assert counted["a"] <= counted["b"] <= 2 * counted["a"] + 2, counted
+
+
+def test_a_stream_of_newcomers_does_not_starve_those_who_were_there(queue: Queue) -> None:
+    """A new user before every claim: one with a queue gets a run whenever those who waited have had theirs."""
+    queue.submit("h", 50)
+    queue.serve(1)
+    order = ""
+    for number in range(100):
+        queue.submit(chr(ord("\u4e00") + number))
+        order += queue.serve(1)
+    served = [place for place, user in enumerate(order) if user == "h"]
+    assert len(served) >= 12, order
+    # More wait in each round, because the queue is fed as fast as it is served, and h has a run of each.
+    assert [later - earlier for earlier, later in pairwise(served)] == list(range(2, len(served) + 1)), order
+
+
+def test_whenever_a_newcomer_comes_the_wait_is_short(queue: Queue) -> None:
+    """A few newcomers now and then: each waits for one run of the one who has a thousand, at most."""
+    queue.submit("h", 1000)
+    chance = random.Random(7)  # noqa: S311 - reproducible on purpose
+    ahead: dict[str, str] = {}
+    for number in range(300):
+        if chance.random() < 0.3:
+            user = chr(ord("\u4e00") + number)
+            queue.submit(user)
+            ahead[user] = ""
+        taken = queue.serve(1)
+        if taken in ahead:
+            assert ahead.pop(taken).count("h") <= 1
+        ahead = {user: order + taken for user, order in ahead.items()}
+    assert not ahead or all(order.count("h") <= 1 for order in ahead.values())
+
+
+def test_among_newcomers_the_first_is_first(queue: Queue) -> None:
+    """Equal turns: the older submission."""
+    for user in "nopq":
+        queue.submit(user)
+    assert queue.serve(4) == "nopq"
+
+
+def test_a_job_that_failed_keeps_its_turn(queue: Queue) -> None:
+    """After a failure, a release and a lost lease it is ahead of everything that was behind it."""
+    queue.submit("a", 3)
+    queue.submit("b", 3)
+    store = queue.bench.store
+    for end in ("fail", "release", "reclaim"):
+        (job,) = queue.claim()
+        if end == "fail":
+            store.fail(job, error="x", report=None, slot="cpu0")
+        elif end == "release":
+            store.release(job, reason="x")
+        else:
+            queue.db.execute("UPDATE runner.job SET lease_expires_at = now() - interval '1 s' WHERE id = %s", (job.id,))
+            store.reclaim()
+        queue.db.execute("UPDATE runner.job SET not_before = NULL, avoid_until = NULL")
+        queue.submit("n")
+        (again,) = queue.claim()
+        assert (again.id, again.attempt) == (job.id, job.attempt + 1)
+        store.complete(again, result(Verdict.ACCEPTED, run_record()))
+
+
+def test_a_higher_priority_is_served_first_and_shares_are_kept_apart(queue: Queue) -> None:
+    """Priorities are strict; within each, users take turns, and what one takes in one does not count in the other."""
+    queue.submit("a", 3)
+    queue.submit("b", 2)
+    queue.submit("a", 3, priority=5)
+    queue.submit("b", 2, priority=5)
+    queue.submit("c", priority=-5)
+    assert queue.serve(11) == "ababa" + "ababa" + "c"
+
+
+def test_gpu_types_have_their_own_turns(bench: Bench, db: Db) -> None:
+    """Who has waited long on one type is a newcomer on the other."""
+    bench.board("identity", "A100", "H100")
+    for _ in range(20):
+        bench.submit(gpu_types=["A100"], user_id="a")
+    for _ in range(10):
+        bench.claim("A100")
+    bench.submit(gpu_types=["H100"], user_id="b")
+    bench.submit(gpu_types=["H100"], user_id="a")
+    turns = db.execute("SELECT turn FROM runner.job WHERE gpu_type = 'H100'").fetchall()
+    assert [row["turn"] for row in turns] == [0, 0]
+
+
+def test_turns_are_taken_in_sequence(bench: Bench, db: Db) -> None:
+    """`take_turns` gives consecutive turns from the class's clock or the user's last one, whichever is later."""
+    take = "SELECT runner.take_turns('a', 'CPU', 0, %s) AS turn"
+    assert [db.execute(take, (number,)).fetchall()[0]["turn"] for number in (1, 3, 1)] == [0, 1, 4]
+    db.execute("INSERT INTO runner.clock (gpu_type, priority, turn) VALUES ('CPU', 0, 100)")
+    assert db.execute(take, (2,)).fetchall() == [{"turn": 100}]
+    assert db.execute(take, (1,)).fetchall() == [{"turn": 102}]
+    db.execute("DELETE FROM runner.share")
+    assert db.execute(take, (1,)).fetchall() == [{"turn": 100}]
