@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from runner.taskdef import load_folder
+from tests.plugins.torch_threads import one_thread
 from tests.unit.problems.bench import Bench
 from tests.unit.problems.oracle import NAMES, TASKS
+
+__all__ = ["bench", "one_thread"]
 
 
 @pytest.fixture(params=NAMES)
