@@ -35,7 +35,7 @@ import torch
 from .arenas import Arena
 from .cases import Value
 from .faults import Fault
-from .groups import become_rank, close_listeners, join_group
+from .groups import become_rank, close_listeners, join_group, threads_of_rank
 from .problem import CheckRaised, Problem, TaskFault, guard_heap, scramble
 from .snapshots import take
 from .values import Packed, Placed, Snapshot, signature, tree_signature
@@ -47,10 +47,12 @@ _START = "import sys; sys.path.insert(0, sys.argv[1]); from tasks.harness.clerk 
 Answer = tuple[dict[str, Any], tuple[int, ...]]
 
 
-def start_clerk() -> tuple[subprocess.Popen[bytes], Channel]:
-    """Start a clerk beside the calling judge, and the judge's end of the line to it."""
+def start_clerk(*, world_size: int) -> tuple[subprocess.Popen[bytes], Channel]:
+    """Start one of so many clerks beside the calling judge; the judge's end of the line to it."""
     mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("KR_")}
+    # Read when torch is imported.
+    environment["OMP_NUM_THREADS"] = str(threads_of_rank(world_size))
     with its:
         process = subprocess.Popen(
             [sys.executable, "-I", "-c", _START, str(_ROOT)],
@@ -82,7 +84,7 @@ class Clerk:
         self._memory_bytes = 0
         self._rank = 0
         self._problem: Problem
-        self._call: _Call
+        self._call: _Call | None = None
 
     def serve(self) -> None:
         """Answer until the judge is gone."""
@@ -122,6 +124,8 @@ class Clerk:
         return {"op": "ready"}, ()
 
     def _prepare(self, message: dict[str, Any], _: Sequence[int]) -> Answer:
+        # Before the next inputs are made: both together may be more than there is room for.
+        self._call = None
         arguments: dict[str, Value] = {
             key: tuple(value) if isinstance(value, list) else value for key, value in message["arguments"].items()
         }
@@ -152,7 +156,7 @@ class Clerk:
         return answer, (descriptor,)
 
     def _take(self, message: dict[str, Any], descriptors: Sequence[int]) -> Answer:
-        call = self._call
+        call = self._last
         room = Arena(descriptors[0], message["size"])
         room.forget()
         taken = take(
@@ -173,23 +177,29 @@ class Clerk:
 
     def _check(self, _: dict[str, Any], __: Sequence[int]) -> Answer:
         try:
-            good, text = self._problem.check(self._call.data, self._output.value())
+            good, text = self._problem.check(self._last.data, self._output.value())
         except CheckRaised as raised:
             return {"op": "raised", "text": str(raised)}, ()
         return {"op": "checked", "good": good, "text": text}, ()
 
     def _structure(self, _: dict[str, Any], __: Sequence[int]) -> Answer:
         """Whether the output looks like the reference's. Every clerk is asked, or the reference would wait for ever."""
-        call = self._call
+        call = self._last
         expected = self._problem.expected(self._problem.generate(call.arguments, rng_seed=call.rng_seed))
         same = self._output.has_tensor if expected is None else signature(expected) == self._output.signature
         return {"op": "structured", "same": same}, ()
 
     @property
+    def _last(self) -> _Call:
+        if self._call is None:
+            raise RuntimeError("no inputs have been made")
+        return self._call
+
+    @property
     def _output(self) -> Snapshot:
-        if self._call.output is None:
+        if self._last.output is None:
             raise RuntimeError("no output has been taken")
-        return self._call.output
+        return self._last.output
 
 
 def main() -> int:

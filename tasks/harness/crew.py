@@ -110,7 +110,7 @@ class Crew:
         """See Team."""
         Problem.unpack(files, directory)
         meeting = directory / f".meeting-{secrets.token_hex(8)}"
-        self._clerks = [start_clerk() for _ in self._channels]
+        self._clerks = [start_clerk(world_size=self._world_size) for _ in self._channels]
         common = {"world_size": self._world_size, "device": self._device}
         begin = common | {
             "op": "begin",

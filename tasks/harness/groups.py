@@ -34,10 +34,14 @@ def become_rank(*, rank: int, world_size: int, device: str) -> None:
             "NCCL_SOCKET_IFNAME": "lo",
         }
     )
-    if device == "cpu":
-        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // world_size))
-    else:
+    torch.set_num_threads(threads_of_rank(world_size))
+    if device != "cpu":
         torch.cuda.set_device(rank)
+
+
+def threads_of_rank(world_size: int) -> int:
+    """How many threads a rank may compute with beside the others, on the calling process's cores."""
+    return max(1, len(os.sched_getaffinity(0)) // world_size)
 
 
 def join_group(meeting: Path, *, rank: int, world_size: int, device: str) -> None:

@@ -37,7 +37,7 @@ class Solo:
         self._peer = Peer(sock, collector, memory_bytes=memory_bytes)
         self._memory_bytes = memory_bytes
         self._problem: Problem
-        self._last: _Last
+        self._last: _Last | None = None
 
     @property
     def waited_ns(self) -> int:
@@ -81,6 +81,8 @@ class Solo:
         self, arguments: Mapping[str, Value], *, rng_seed: int | None, rooms: tuple[int, ...], deadline_ns: int
     ) -> Call:
         """See Team."""
+        # Before the next inputs are made: both together may be more than there is room for.
+        self._last = None
         data = self._problem.generate(arguments, rng_seed=rng_seed)
         packed = self._problem.pack(data, memory_bytes=self._memory_bytes)
         called = self._peer.call(packed, room_bytes=rooms[0] if rooms else 0, deadline_ns=deadline_ns)
@@ -97,6 +99,8 @@ class Solo:
     def check(self, *, deadline_ns: int) -> str:  # noqa: ARG002 the check is not interrupted
         """See Team."""
         last = self._last
+        if last is None:
+            raise RuntimeError("nothing has been called")
         if last.output.opaque is not None:
             raise Fault(
                 "wrong_answer", f"custom_kernel returned a {last.output.opaque}, which cannot be read as tensor data"

@@ -74,8 +74,8 @@ _SPIN_AFTER = ("armed", "opened", "returned")
 _MAX_TEXT = 8_000
 _L2_FLUSH_BYTES = 256 << 20
 _HARNESS = str(Path(__file__).parent)
-_TORCH = str(Path(torch.__file__).parent)
-_DISTRIBUTED = str(Path(torch.__file__).parent / "distributed")
+_TORCH = str(Path(torch.__file__).parent) + os.sep
+_DISTRIBUTED = str(Path(torch.__file__).parent / "distributed") + os.sep
 #: How often a witness looks.
 WITNESS_S = 0.25
 
@@ -346,7 +346,8 @@ def describe_place(frame: FrameType) -> dict[str, Any]:
     """Where a thread is, as a message: the submission's innermost line, and whether it waits for the other ranks."""
     stack = [entry for entry in traceback.extract_stack(frame) if not entry.filename.startswith(_HARNESS)]
     waits = next((entry.name for entry in stack if entry.filename.startswith(_DISTRIBUTED)), None)
-    own = [entry for entry in stack if not entry.filename.startswith(_TORCH)]
+    others = [entry for entry in stack if not entry.filename.startswith(_TORCH)]
+    own = [entry for entry in others if entry.filename.startswith(str(Path.cwd()) + os.sep)] or others
     place = f"{Path(own[-1].filename).name}:{own[-1].lineno}, in {own[-1].name}" if own else "the harness"
     text = f"was at {place}" if waits is None else f"waited for the others at {place}"
     return {"op": "stuck", "text": _cut(text), "waits": waits is not None}

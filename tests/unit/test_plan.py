@@ -110,6 +110,46 @@ def test_multi_gpu_programs_learn_the_number_of_devices() -> None:
     assert steps(plan)["test"].env == {"POPCORN_GPUS": "8"}
 
 
+def several(*sizes: int) -> Task:
+    """A task of several devices whose cases for the CPU type have these world sizes."""
+    cases = tuple({"size": 1, "world_size": size} for size in sizes)
+    extra = Extra(harness=Harness.BUILTIN, cases={"CPU": CaseSet(tests=cases, benchmarks=cases[:1])})
+    return replace(samples.task(multi_gpu=True), extra=extra)
+
+
+def test_a_multi_gpu_task_has_a_rank_for_each_device() -> None:
+    """Judge and steward are told the cases' world size; any other task has no ranks and one worker."""
+    plan = planned(several(2, 2))
+    assert judge_request(plan).ranks == 2
+    assert isinstance(plan.request, PairRequest)
+    assert (plan.request.ranks, plan.request.to_message()["ranks"]) == (2, 2)
+    single = planned(samples.task())
+    assert judge_request(single).ranks is None
+    assert isinstance(single.request, PairRequest)
+    assert single.request.ranks == 1
+
+
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        (several(2, 3), "have world_size 2, 3, expected one number for all"),
+        (several(64), "have world_size 64, but slot cpu0 has room for"),
+    ],
+)
+def test_ranks_that_differ_or_do_not_fit_are_refused(task: Task, words: str) -> None:
+    """A case that needs more than the slot has is found before anything is started."""
+    with pytest.raises(TaskError, match=words):
+        planned(task)
+
+
+def test_more_ranks_than_devices_are_refused() -> None:
+    """With devices there is one for each rank, whatever the memory."""
+    gpu, device = samples.MI300, Device(uuid="u", name="x", vendor="amd", index=0)
+    slot = replace(samples.SLOT, name="amd0", devices=(device,))
+    with pytest.raises(TaskError, match="world_size 2, but slot amd0 has 1 devices"):
+        make_plan(samples.job(), several(2), gpu, slot, samples.ENVIRONMENT)
+
+
 def test_cuda_sources_are_compiled_for_the_type_and_removed_before_they_run() -> None:
     """The type's architecture, the task's includes and defines; not its compile flags, which KernelBot ignores."""
     plan = make_plan(samples.job(), samples.cu_task(), samples.H100, samples.SLOT, samples.ENVIRONMENT)

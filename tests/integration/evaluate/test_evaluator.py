@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,37 +21,6 @@ from tests.unit import samples
 VECTORADD = ROOT / "tasks" / "vectoradd"
 RIGHT = (VECTORADD / "solutions" / "correct" / "torch_add.py").read_bytes()
 ENDLESS = b"def custom_kernel(data):\n    while True:\n        pass\n"
-
-
-@pytest.fixture
-def state_dir() -> Iterator[Path]:
-    """A directory the engine's containers can read from."""
-    directory = Path(tempfile.mkdtemp(prefix="kernel-runner-test-", dir="/var/tmp"))
-    directory.chmod(0o755)
-    yield directory
-    shutil.rmtree(directory, ignore_errors=True)
-
-
-@pytest.fixture
-def settings(state_dir: Path, eval_python: Path) -> EvaluationSettings:
-    """Settings with one parked container."""
-    return EvaluationSettings(
-        eval_python=eval_python,
-        state_dir=state_dir,
-        host_name="test-host",
-        build_timeout_s=30,
-        max_run_s=60,
-        park_containers=1,
-    )
-
-
-@pytest.fixture
-def evaluator(docker_engine: DockerEngine, settings: EvaluationSettings) -> Iterator[Evaluator]:
-    """An evaluator that has been prepared."""
-    made = Evaluator(docker_engine, Registry.load(), settings)
-    made.prepare([samples.SLOT])
-    yield made
-    made.close()
 
 
 def job(code: bytes) -> Job:

@@ -89,6 +89,19 @@ def test_profile_without_a_result_descriptor(folder: Path) -> None:
     assert done.stdout.splitlines()[-1] == "check: pass"
 
 
+def test_cases_of_several_ranks(folder: Path) -> None:
+    """A task author tries out a task of several ranks the same way; the cases say how many."""
+    shutil.copytree(FIXTURES / "tasks" / "ring", folder, dirs_exist_ok=True)
+    shutil.copy(FIXTURES / "submissions" / "ring_right.py", folder / "submission.py")
+    (folder / "cases.txt").write_text("size: 8; world_size: 3; seed: 1\nsize: 16; world_size: 3; seed: 2\n")
+
+    code, lines, done = _run(folder, "test", "cases.txt")
+
+    assert code == 0, done.stderr
+    assert lines.splitlines()[-1] == "check: pass"
+    assert "test.1.status: pass" in lines
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
@@ -97,12 +110,14 @@ def test_profile_without_a_result_descriptor(folder: Path) -> None:
         (("test", "missing.txt"), 113, "missing.txt"),
         (("test", "bad.txt"), 113, "line 1"),
         (("test", "empty.txt"), 113, "no cases"),
+        (("test", "nobody.txt"), 113, "world_size is 0"),
     ],
 )
 def test_bad_arguments(folder: Path, arguments: tuple[str, ...], code: int, sentence: str) -> None:
     """Wrong usage and bad cases files have their exit codes and a sentence."""
     (folder / "bad.txt").write_text("size 8\n")
     (folder / "empty.txt").write_text("\n")
+    (folder / "nobody.txt").write_text("size: 8; world_size: 0\n")
 
     found, lines, done = _run(folder, *arguments)
 

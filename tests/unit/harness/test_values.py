@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import warnings
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -113,6 +114,38 @@ def test_other_values_are_refused(value: object) -> None:
     with pytest.raises(Unsupported):
         pack(value)
     assert Outgoing.describe([value], {}).tree["items"][0]["t"] == "opaque"
+
+
+class Share:
+    """As a task's reference.py may define it: its objects travel, the class does not."""
+
+    def __init__(self) -> None:
+        self.count = 3
+        self.x = torch.arange(6.0).reshape(2, 3)
+        self.inner = {"dtype": torch.float16, "view": self.x[:, 1]}
+
+
+def test_objects_of_the_tasks_own_classes_arrive_as_records() -> None:
+    """Their attributes travel like everything else, aliases included; whose class it is decides."""
+    share = Share()
+
+    arrived, views, *_ = _cross(pack((share, 7), modules=frozenset({__name__})))
+
+    assert type(arrived[0]) is SimpleNamespace
+    assert (arrived[0].count, arrived[0].inner["dtype"], arrived[1]) == (3, torch.float16, 7)
+    assert torch.equal(arrived[0].x, share.x)
+    arrived[0].x[0, 1] = 9.0
+    assert arrived[0].inner["view"][0] == 9.0
+    assert len(views) == 1
+    with pytest.raises(Unsupported, match="a Share cannot"):
+        pack(share, modules=frozenset({"reference"}))
+
+
+def test_a_worker_may_not_return_records() -> None:
+    """Its own code describes them as opaque, and a forged one is no output."""
+    assert Outgoing.describe(Share(), {}).tree == {"t": "opaque", "type": "Share"}
+    with pytest.raises(WireViolation):
+        regions({"t": "record", "items": []}, placed=[], output_bytes=0)
 
 
 def test_deep_nesting_is_refused() -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import subprocess
+import sys
+from pathlib import Path
+from types import FrameType
 
 import pytest
+import torch
 
-from tasks.harness.worker import describe_failure
+from tasks.harness.worker import describe_failure, describe_place
 
 
 class CompilationError(Exception):
@@ -54,3 +58,42 @@ def test_text_is_cut() -> None:
 
     assert len(described["text"]) < 10_000
     assert described["text"].startswith("ValueError: xxx")
+
+
+def _frame_of(source: str, path: Path) -> FrameType:
+    """Where a program is when it calls `here`."""
+    found: list[FrameType] = []
+    code = compile(source, str(path), "exec")
+    exec(code, {"here": lambda: found.append(sys._getframe(1))})  # noqa: S102 the test's own program
+    return found[0]
+
+
+def test_a_place_is_the_submissions_innermost_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frames of libraries below it do not hide it."""
+    monkeypatch.chdir(tmp_path)
+    source = "def custom_kernel(data):\n    here()\ncustom_kernel(None)\n"
+
+    described = describe_place(_frame_of(source, tmp_path / "submission.py"))
+
+    assert described == {"op": "stuck", "text": "was at submission.py:2, in custom_kernel", "waits": False}
+
+
+def test_who_is_inside_a_collective_waits_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frame of torch.distributed anywhere below the submission's."""
+    monkeypatch.chdir(tmp_path)
+    inner = Path(torch.__file__).parent / "distributed" / "made_up.py"
+    code = compile("def all_reduce(here):\n    here()\n", str(inner), "exec")
+    library: dict[str, object] = {}
+    exec(code, library)  # noqa: S102 the test's own program
+    found: list[FrameType] = []
+    source = "def custom_kernel(data):\n\n    all_reduce(here)\ncustom_kernel(None)\n"
+    names = {"here": lambda: found.append(sys._getframe(1)), "all_reduce": library["all_reduce"]}
+    exec(compile(source, str(tmp_path / "submission.py"), "exec"), names)  # noqa: S102 the test's own program
+
+    described = describe_place(found[0])
+
+    assert described == {
+        "op": "stuck",
+        "text": "waited for the others at submission.py:3, in custom_kernel",
+        "waits": True,
+    }

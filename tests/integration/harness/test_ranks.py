@@ -1,0 +1,147 @@
+"""Several ranks as real processes: every ending that one of them can bring about, and who is blamed for it."""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox.protocol import StepResult
+from tasks.harness.local import LocalReport, Pair
+
+from .conftest import make_request, message_of, verdict_of
+
+TESTS = ("size: 64; seed: 11; world_size: 2", "size: 257; seed: 12; world_size: 2")
+#: Takes long enough to copy that nobody can be quiet meanwhile by accident.
+LARGE = ("size: 4194304; seed: 13; world_size: 2", "size: 64; seed: 11; world_size: 2")
+BENCHMARKS = ("size: 4096; seed: 21; world_size: 2",)
+
+#: submission, request fields, verdict, part of the sentence
+ENDINGS: tuple[tuple[str, dict[str, object], str, str], ...] = (
+    ("ring_raises_on_rank_1", {}, "runtime_error", "test 1 of 2: rank 1: ValueError: rank 1 gives up"),
+    ("ring_dies_on_rank_1", {}, "runtime_error", "test 1 of 2: rank 1: the process was killed by signal 11 (SIGSEGV)"),
+    ("ring_writes_on_rank_1", {"tests": LARGE}, "rejected", "test 1 of 2: rank 1: the output was still being written"),
+    (
+        "ring_hangs_on_rank_1",
+        {"timeout_s": 2.0},
+        "time_limit",
+        "rank 1 was at submission.py:11, in custom_kernel; rank 0 waited for the others at submission.py:13",
+    ),
+    ("ring_lags_on_rank_1", {"timeout_s": 2.0}, "time_limit", "rank 1 was at submission.py:6, in custom_kernel"),
+    ("syntax_error", {}, "compile_error", "rank 0: "),
+    ("loop_at_import", {"build_timeout_s": 1.0}, "time_limit", "longer than 1 s (rank 0 had not answered)"),
+    ("forges_done", {}, "rejected", "harness's own channel"),
+    ("flood", {}, "output_limit", "64 MiB"),
+    (
+        "ring_right",
+        {"tests": ("size: 64; seed: 1; world_size: 3",)},
+        "invalid",
+        "expected 2, as many as there are ranks",
+    ),
+    ("ring_right", {"tests": ("size: -1; seed: 1; world_size: 2",)}, "invalid", "generate_input raised"),
+)
+
+
+def evaluate(submission: str, **fields: object) -> LocalReport:
+    """Run a request on two ranks, and see that nothing is left of it."""
+    asked: dict[str, object] = {"task": "ring", "tests": TESTS, "benchmarks": BENCHMARKS, "ranks": 2} | fields
+    request = make_request(submission, **asked)  # type: ignore[arg-type]  # checked by make_request
+    with Pair(ranks=2) as pair:
+        report = pair.run(request)
+        # The clerks are in their judge's session.
+        sessions = {pair._judge.pid, *(worker.pid for worker in pair.workers)}
+    assert not [path.name for path in Path("/proc").glob("[0-9]*") if _session(path) in sessions]
+    return report
+
+
+def _session(process: Path) -> int | None:
+    try:
+        return os.getsid(int(process.name))
+    except ProcessLookupError:
+        return None
+
+
+@pytest.mark.parametrize("ending", ENDINGS, ids=[f"{ending[0]}-{ending[2]}" for ending in ENDINGS])
+def test_ending(ending: tuple[str, dict[str, object], str, str]) -> None:
+    """Each bad ending gets its verdict and a sentence that names the rank; all ranks end with it, at once."""
+    submission, fields, verdict, sentence = ending
+
+    report = evaluate(submission, **fields)
+
+    assert [step.name for step in report.steps] == ["test"]
+    step = report.steps[0]
+    assert (verdict_of(step), step.result["check"]) == (verdict, "fail"), message_of(step)
+    assert sentence in message_of(step)
+    assert step.timed_out == (verdict == "time_limit")
+    assert "test.1.status" not in step.result
+
+
+def test_what_leaves_the_ranks_alive_leaves_the_next_test_its_chance() -> None:
+    """Wrong answers and errors of all ranks are told test by test, with their rank; a right one after them passes."""
+    step = evaluate("ring_fails", tests=tuple(f"size: {size}; seed: 5; world_size: 2" for size in range(1, 6))).steps[0]
+
+    assert verdict_of(step) == "wrong_answer"
+    assert message_of(step).startswith("test 1 of 5: rank 1: found [")
+    errors = [step.result.get(f"test.{index}.error", "") for index in range(5)]
+    assert errors[1] == "rank 1: custom_kernel returned a SimpleNamespace, which cannot be read as tensor data"
+    assert errors[2].startswith("rank 1: the output could not be compared: TypeError")
+    assert errors[3] in {f"rank {rank}: ValueError: nothing on rank {rank} of 2" for rank in range(2)}
+    assert [step.result[f"test.{index}.status"] for index in range(5)] == ["fail"] * 4 + ["pass"]
+
+
+def test_a_right_submission_passes_every_mode() -> None:
+    """Classes of the task's own among the inputs, collectives in the reference: accepted, with the contract's keys."""
+    modes = ("test", "benchmark", "leaderboard", "profile.0")
+    report = evaluate("ring_right", modes=modes, seed=77)
+
+    assert [(step.name, verdict_of(step), step.exit_code) for step in report.steps] == [
+        (mode, "accepted", 0) for mode in modes
+    ], [message_of(step) for step in report.steps]
+    assert report.steps[0].result == {
+        "test-count": "2",
+        "test.0.spec": TESTS[0],
+        "test.0.status": "pass",
+        "test.1.spec": TESTS[1],
+        "test.1.status": "pass",
+        "check": "pass",
+    }
+    for step in report.steps[1:3]:
+        assert 3 <= int(step.result["benchmark.0.runs"]) <= 100
+        case = _details(step)
+        assert len(case["claimed_median_by_rank_ns"]) == 2
+        assert not case["fixed_inputs"]
+        assert case["checked"] > case["calls"] >= int(step.result["benchmark.0.runs"])
+    table = base64.b64decode(report.steps[3].result["benchmark.0.report"]).decode()
+    assert table.startswith("rank 0\n")
+    assert "\nrank 1\n" in table
+    assert table.count("gloo:all_gather") >= 2
+    assert [name for name, _, _ in report.artifacts] == [f"profile.0.rank{rank}.trace.json.gz" for rank in range(2)]
+
+
+def test_the_slowest_rank_is_timed() -> None:
+    """A rank that is done early does not make the call short."""
+    step = evaluate("ring_slow_on_rank_1", modes=("benchmark",), timeout_s=5.0).steps[0]
+
+    assert verdict_of(step) == "accepted", message_of(step)
+    first, second = _details(step)["claimed_median_by_rank_ns"]
+    assert first < second
+    assert float(step.result["benchmark.0.best"]) >= 30_000_000
+
+
+def test_forged_clocks_of_all_ranks_are_seen() -> None:
+    """Ranks that agree to claim nothing are contradicted by the judge's clock."""
+    step = evaluate("ring_forges_time", modes=("benchmark",), timeout_s=5.0).steps[0]
+
+    assert verdict_of(step) == "rejected", message_of(step)
+    assert "on the judge's clock" in message_of(step)
+    assert "benchmark.0.mean" not in step.result
+
+
+def _details(step: StepResult) -> dict[str, Any]:
+    """What the judge says of the only benchmark."""
+    assert step.judged is not None
+    (case,) = step.judged.details["cases"]
+    return dict(case)
