@@ -14,7 +14,7 @@ from runner.store.records import Claims, LeaseState, Reclaimed
 #: A job whose lease expired so often is taken to be what kills its daemons.
 MAX_RECLAIMS: Final = 5
 #: What a claim says of the host; the rest of a row is a job.
-_STANDING: Final = ("draining", "drain_reason", "registered", "overdue")
+_STANDING: Final = ("draining", "drain_reason", "registered", "overdue", "rivals")
 
 
 class Claiming(Base):

@@ -29,6 +29,8 @@ class Claims:
     registered: bool
     #: Some lease, of any host, has run out: reclaim.
     overdue: bool
+    #: Live hosts that serve a GPU type of this one, itself included; None: not counted this time.
+    rivals: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -326,9 +326,10 @@ END
 $$;
 
 -- Takes the best queued jobs of one GPU type, at most as many as there are free slots for it, and says how the host
--- stands. Always returns a row; without a job its id is NULL. Types are tried in the order of their best job, each one
--- walked along job_claim_idx, so that only rows that are taken are locked. The planner has no choice: a plan made while
--- the queue was short would be kept when it is long.
+-- stands, and every ten seconds how many hosts, it included, serve the same GPU types. Always returns a row; without a
+-- job its id is NULL. Types are tried in the order of their best job, each one walked along job_claim_idx, so that only
+-- rows that are taken are locked. The planner has no choice: a plan made while the queue was short would be kept when it
+-- is long.
 --
 -- Within a class the lowest turn is first, so a newcomer, who starts at the clock's turn, is ahead of all further jobs of
 -- those who were there. An endless stream of newcomers would starve them. So newcomers are served in rounds: those who
@@ -336,7 +337,7 @@ $$;
 CREATE FUNCTION runner.claim(
     host text, gpu_types text[], free integer[], lease_s double precision, at_most integer DEFAULT NULL
 ) RETURNS TABLE (
-    draining boolean, drain_reason text, registered boolean, overdue boolean,
+    draining boolean, drain_reason text, registered boolean, overdue boolean, rivals integer,
     id bigint, attempt integer, submission_id integer, leaderboard text, gpu_type text, mode text, secret boolean,
     user_id text, file_name text, code bytea, task jsonb, extra jsonb, secret_seed bigint, failures integer,
     max_attempts integer, created_at timestamptz, started_at timestamptz, avoid_slot text
@@ -355,13 +356,18 @@ DECLARE
     v_priorities integer[];
     v_turns bigint[];
 BEGIN
-    SELECT h.draining, h.drain_reason, h.stopped_at IS NULL AS registered,
+    SELECT h.draining, h.drain_reason, h.stopped_at IS NULL AS registered, h.gpu_types,
            h.last_seen < now() - interval '10 seconds' AS silent
     INTO v_host FROM runner.host h WHERE h.name = claim.host;
     draining := coalesce(v_host.draining, false);
     drain_reason := v_host.drain_reason;
     registered := coalesce(v_host.registered, false);
     overdue := EXISTS (SELECT FROM runner.job j WHERE j.lease_expires_at < now());
+    IF v_host.silent THEN
+        SELECT count(*) INTO rivals FROM runner.host h
+        WHERE h.gpu_types && v_host.gpu_types AND NOT h.draining AND h.stopped_at IS NULL
+          AND (h.last_seen > now() - interval '60 seconds' OR h.name = claim.host);
+    END IF;
 
     IF NOT draining THEN
         FOR v_type IN
@@ -430,7 +436,7 @@ BEGIN
             RETURNING j.id, j.attempt, j.submission_id, j.gpu_type, j.mode, j.secret, j.failures, j.max_attempts,
                       j.created_at, j.started_at, j.avoid_host, j.avoid_slot, j.priority, j.turn
         )
-        SELECT draining, drain_reason, registered, overdue,
+        SELECT draining, drain_reason, registered, overdue, rivals,
                c.id, c.attempt, c.submission_id, l.name, c.gpu_type, c.mode, c.secret, s.user_id, s.file_name, f.code,
                l.task, b.extra, l.secret_seed, c.failures, c.max_attempts, c.created_at, c.started_at,
                CASE WHEN c.avoid_host = claim.host THEN c.avoid_slot END
@@ -455,7 +461,9 @@ BEGIN
         END LOOP;
     END IF;
     IF v_host.silent THEN
-        PERFORM runner.touch_host(claim.host);
+        UPDATE runner.host t SET last_seen = now()
+        FROM (SELECT h.name FROM runner.host h WHERE h.name = claim.host FOR NO KEY UPDATE SKIP LOCKED) AS free
+        WHERE t.name = free.name;
     END IF;
 END
 $$;
@@ -473,16 +481,6 @@ BEGIN
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS live
     WHERE t.id = live.id;
-END
-$$;
-
--- The daemon is alive. A row that somebody is writing right now is passed over.
-CREATE FUNCTION runner.touch_host(host text) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    UPDATE runner.host t SET last_seen = now()
-    FROM (SELECT h.name FROM runner.host h WHERE h.name = touch_host.host FOR NO KEY UPDATE SKIP LOCKED) AS free
-    WHERE t.name = free.name;
 END
 $$;
 
@@ -520,7 +518,13 @@ BEGIN
     FROM unnest(heartbeat.ids, heartbeat.attempts) AS h (id, attempt) JOIN runner.job j ON j.id = h.id
     WHERE j.attempt = h.attempt AND j.lease_owner = heartbeat.host;
     PERFORM runner.show_running(v_submission_ids);
-    PERFORM runner.touch_host(heartbeat.host);
+
+    -- A claim does it every ten seconds, unless the daemon's loop stands still.
+    UPDATE runner.host t SET last_seen = now()
+    FROM (SELECT h.name FROM runner.host h
+          WHERE h.name = heartbeat.host AND h.last_seen < now() - interval '15 seconds'
+          FOR NO KEY UPDATE SKIP LOCKED) AS free
+    WHERE t.name = free.name;
 END
 $$;
 
