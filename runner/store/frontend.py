@@ -15,8 +15,6 @@ from runner.store.connection import Row, row, rows
 from runner.store.queries import Query
 from runner.store.records import (
     ArtifactLine,
-    GpuTypeLine,
-    HostLine,
     JobView,
     RankingLine,
     RunView,
@@ -147,16 +145,6 @@ class Frontend(Base):
         if found is None:
             raise NotFoundError(f"artifact {artifact_id} does not exist or has expired")
         return Artifact(**found)
-
-    def hosts(self) -> Sequence[HostLine]:
-        """The daemons that have announced themselves."""
-        return [HostLine(**found) for found in self._link.all(queries.HOSTS)]
-
-    def gpu_types(self) -> Sequence[GpuTypeLine]:
-        """The GPU types that any daemon's registry knows."""
-        return [
-            GpuTypeLine(**{**found, "aliases": tuple(found["aliases"])}) for found in self._link.all(queries.GPU_TYPES)
-        ]
 
     def _places(self, query: Query, leaderboard: str, parameters: Mapping[str, Any]) -> Sequence[RankingLine]:
         with self._link.transaction() as connection:
