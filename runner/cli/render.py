@@ -61,7 +61,8 @@ _SENTENCE: Mapping[Verdict, str] = {
 def verdict_text(verdict: Verdict | None, state: JobState | None = None) -> Text:
     """A verdict, or the state of what has none yet."""
     if verdict is None:
-        return Text("-" if state is None else state.value, style="dim")
+        # Over without a verdict: it was taken out.
+        return Text("-" if state is None else "none" if state is JobState.DONE else state.value, style="dim")
     return Text(verdict.value, style="green" if verdict is Verdict.ACCEPTED else "red")
 
 

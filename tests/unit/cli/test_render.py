@@ -226,6 +226,7 @@ def test_a_submission_that_was_taken_out_says_why() -> None:
         samples.job(retired_as="invalidated", retired_reason=reason), line=samples.status(verdict=None, error=reason)
     )
     assert page.count(reason) == 2
+    assert "verdict: none" in page
 
 
 def test_a_retry_is_explained_to_everybody_and_its_cause_to_administrators() -> None:
