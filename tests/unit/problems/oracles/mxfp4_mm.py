@@ -11,7 +11,7 @@ MAGNITUDES = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=torch.float64)
 
 def rounded(values: torch.Tensor) -> torch.Tensor:
     """What MXFP4 holds of (rows, k) values, by the task's description: frexp and the nearest of all candidates."""
-    blocks = values.double().unflatten(1, (-1, 32))
+    blocks = values.double().reshape(values.shape[0], -1, 32)
     fraction, exponent = torch.frexp(blocks.abs().amax(dim=-1, keepdim=True))
     # A fraction of 0.875 to 1 times a power of two: 1.75 and above times the one below.
     scale = 2.0 ** (exponent - 1 + (fraction >= 0.875).int() - 2).double()

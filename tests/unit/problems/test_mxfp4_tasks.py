@@ -1,0 +1,89 @@
+"""The task that takes MXFP4 weights: its layouts, its quantization, and what its inputs are made to show."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.unit.problems.bench import Bench
+from tests.unit.problems.oracles.mxfp4_mm import rounded
+
+pytestmark = pytest.mark.parametrize("bench", ["mxfp4_mm"], indirect=True)
+CASE = {"m": 9, "n": 320, "k": 576, "seed": 7}
+
+
+def test_inputs_have_the_public_layout(bench: Bench) -> None:
+    """Shapes, types and strides that published submissions rely on."""
+    data = bench.generate(CASE)
+    assert [(tuple(tensor.shape), tensor.dtype, tensor.is_contiguous()) for tensor in data] == [
+        ((9, 576), torch.bfloat16, True),
+        ((320, 576), torch.bfloat16, True),
+        ((320, 288), torch.float4_e2m1fn_x2, True),
+        ((320, 288), torch.float4_e2m1fn_x2, True),
+        ((512, 24), torch.float8_e8m0fnu, True),
+    ]
+
+
+def test_the_shuffled_values_are_the_values(bench: Bench) -> None:
+    """Byte by byte where the description says: tiles of 16 rows by 16 bytes, two side by side one after the other."""
+    _, _, packed, shuffled, _ = (tensor.view(torch.uint8) for tensor in bench.generate(CASE))
+    rows, width = packed.shape
+    r, b = torch.meshgrid(torch.arange(rows), torch.arange(width), indexing="ij")
+    tile = r // 16 * (width // 32) + b // 32
+    places = tile * 512 + b % 32 // 16 * 256 + r % 16 * 16 + b % 16
+    assert torch.equal(shuffled.flatten()[places], packed)
+
+
+def test_the_shuffled_scales_are_the_scales(bench: Bench) -> None:
+    """By the description's formula; with them the weights decode to what MXFP4 holds of B; padding is one."""
+    _, weights, packed, _, shuffled = bench.generate(CASE)
+    rows, blocks = 320, 576 // 32
+    across = shuffled.shape[1]
+    r, j = torch.meshgrid(torch.arange(rows), torch.arange(blocks), indexing="ij")
+    places = r // 32 * 32 * across + j // 8 * 256 + j % 4 * 64 + r % 16 * 4 + j % 8 // 4 * 2 + r % 32 // 16
+    scales = shuffled.flatten().view(torch.uint8)[places]
+    assert torch.equal(bench.module("formats").dequantize(packed, scales).double(), rounded(weights))
+    rest = torch.ones(shuffled.numel(), dtype=torch.bool)
+    rest[places.flatten()] = False
+    assert shuffled.flatten().view(torch.uint8)[rest].eq(127).all()
+
+
+def test_no_value_is_halfway(bench: Bench) -> None:
+    """Ties would tell right kernels apart: there are many before the nudge, which moves a value by one step at most."""
+    reference = bench.module("reference")
+    for values in bench.generate(CASE)[:2]:
+        rounded(values)
+    generator = torch.Generator().manual_seed(3)
+    values = torch.randn(64, 512, generator=generator).bfloat16()
+    nudged = reference.without_ties(values)
+    steps = nudged.view(torch.int16).int() - values.view(torch.int16).int()
+    assert set(steps.unique().tolist()) == {0, 1}
+    with pytest.raises(AssertionError, match="halfway"):
+        rounded(values)
+    rounded(nudged)
+    # The scales are those of before.
+    formats = bench.module("formats")
+    before, after = (formats.quantize(each, formats.ScaleRule.AMD)[1].view(torch.uint8) for each in (values, nudged))
+    assert torch.equal(before, after)
+
+
+def test_inputs_show_what_is_easily_got_wrong(bench: Bench) -> None:
+    """Blocks of zeros, scales that run in opposite directions, largest magnitudes that only AITER's rule rounds up."""
+    formats = bench.module("formats")
+    matrices = bench.generate({"m": 256, "n": 320, "k": 2048, "seed": 7})[:2]
+    scales = [formats.quantize(each, formats.ScaleRule.AMD)[1].float() for each in matrices]
+    for matrix, each in zip(matrices, scales, strict=True):
+        assert (each == 2.0**-127).float().mean() > 0.01
+        floor = formats.quantize(matrix, formats.ScaleRule.OCP)[1].float()
+        assert 0.02 < (floor != each).float().mean() < 0.5
+    typical = [each.masked_fill(each == 2.0**-127, float("nan")).log2().nanmedian(dim=0).values for each in scales]
+    assert (typical[0] + typical[1]).abs().max() <= 4
+    assert typical[0].max() - typical[0].min() >= 12
+    # The least scale of a product, that its unit follows from.
+    assert min(each[each > 2.0**-127].log2().min() for each in scales) > -16
+
+
+def test_sums_are_exact_in_float32(bench: Bench) -> None:
+    """The longest sums of the public cases agree with float64 bit by bit."""
+    left, right = (rounded(each) for each in bench.generate({"m": 16, "n": 192, "k": 7168, "seed": 3})[:2])
+    assert torch.equal((left.float() @ right.float().T).double(), left @ right.T)
