@@ -42,8 +42,8 @@ from .values import pack
 from .wire import MAX_FROM_WORKER_BYTES, Channel, Interrupted, PeerClosed, WireViolation, encode
 
 #: Between the last worker's word that it is ready and the moment they all begin at: the time to tell them.
-_LEAD_NS = 200_000
-_LEAD_PER_RANK_NS = 50_000
+_LEAD_NS = 100_000
+_LEAD_PER_RANK_NS = 25_000
 #: A reference waits for its peers; one that has failed leaves the others this long to come to an end.
 _CLERK_GRACE_NS = 20_000_000_000
 

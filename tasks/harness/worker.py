@@ -125,6 +125,8 @@ class Worker:
         #: rank, world_size, device
         self._place: Mapping[str, Any] = {}
         self._witness: Witness | None = None
+        #: Where all ranks start; a submission may go elsewhere.
+        self._home = Path.cwd()
 
     def serve(self) -> None:
         """Answer until the judge is gone."""
@@ -190,7 +192,7 @@ class Worker:
 
     def _join(self, message: dict[str, Any], _: Sequence[int]) -> dict[str, Any]:
         leave_group()
-        join_group(Path.cwd() / message["meeting"], **self._place)
+        join_group(self._home / message["meeting"], **self._place)
         return {"op": "joined"}
 
     def _take_in(self, message: dict[str, Any], descriptor: int) -> _Inputs:
@@ -345,12 +347,15 @@ class Witness:
 def describe_place(frame: FrameType) -> dict[str, Any]:
     """Where a thread is, as a message: the submission's innermost line, and whether it waits for the other ranks."""
     stack = [entry for entry in traceback.extract_stack(frame) if not entry.filename.startswith(_HARNESS)]
-    waits = next((entry.name for entry in stack if entry.filename.startswith(_DISTRIBUTED)), None)
     others = [entry for entry in stack if not entry.filename.startswith(_TORCH)]
     own = [entry for entry in others if entry.filename.startswith(str(Path.cwd()) + os.sep)] or others
-    place = f"{Path(own[-1].filename).name}:{own[-1].lineno}, in {own[-1].name}" if own else "the harness"
-    text = f"was at {place}" if waits is None else f"waited for the others at {place}"
-    return {"op": "stuck", "text": _cut(text), "waits": waits is not None}
+    if not own:
+        # The kernel has returned, and what it has started on the device has not ended: a collective, as like as not.
+        return {"op": "stuck", "text": "waited for its device", "waits": True}
+    waits = any(entry.filename.startswith(_DISTRIBUTED) for entry in stack)
+    what = "waited for the others at" if waits else "was at"
+    text = f"{what} {Path(own[-1].filename).name}:{own[-1].lineno}, in {own[-1].name}"
+    return {"op": "stuck", "text": _cut(text), "waits": waits}
 
 
 def _map(descriptor: int, size: int) -> Arena:

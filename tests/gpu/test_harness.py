@@ -18,11 +18,20 @@ from tasks.harness.request import JudgeRequest, ModeRequest
 
 ROOT = Path(__file__).resolve().parents[2]
 TASKS = ROOT / "tasks"
+RANKS = torch.cuda.device_count()
+EXPERTS = f"num_experts: {8 * RANKS}; experts_per_token: 4"
 FILES = {
+    "amd_gemm_rs": ("amd_gemm_rs/reference.py", "amd_gemm_rs/task.py", "utils.py"),
+    "amd_all2all": ("amd_all2all/reference.py", "amd_all2all/task.py", "utils.py"),
     "vectoradd": ("vectoradd/reference.py", "vectoradd/task.py", "utils.py"),
     "identity": ("identity/reference.py", "identity/task.py", "utils.py"),
 }
-CASES = {"vectoradd": ("size: 127; seed: 1", "size: 1024; seed: 2"), "identity": ("size: 1000; seed: 1",)}
+CASES = {
+    "vectoradd": ("size: 127; seed: 1", "size: 1024; seed: 2"),
+    "identity": ("size: 1000; seed: 1",),
+    "amd_gemm_rs": (f"world_size: {RANKS}; m: {64 * RANKS}; n: 512; k: {256 * RANKS}; has_bias: True; seed: 1",),
+    "amd_all2all": (f"world_size: {RANKS}; {EXPERTS}; hidden_dim: 512; max_num_tokens: 64; seed: 1",),
+}
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator on this machine")
 
@@ -35,6 +44,7 @@ def evaluate(task: str, submission: str, *modes: str, device: str = "cuda") -> t
         worker_files=("task.py", "utils.py"),
         submission_name="submission.py",
         submission=(TASKS / task / submission).read_text(encoding="utf-8"),
+        ranks=RANKS if "world_size" in CASES[task][0] else None,
         device=device,
         memory_bytes=4 << 30,
     )
@@ -72,6 +82,23 @@ def test_right_submissions_are_accepted(task: str, submission: str) -> None:
 def test_wrong_submissions_are_not(task: str, submission: str) -> None:
     """The check sees the device's result."""
     assert verdicts(evaluate(task, submission, "test")) == [("test", "wrong_answer")]
+
+
+@pytest.mark.parametrize(
+    ("task", "submission", "verdict"),
+    [
+        ("amd_gemm_rs", "solutions/correct/collective.py", "accepted"),
+        ("amd_gemm_rs", "solutions/correct/overlapped.py", "accepted"),
+        ("amd_gemm_rs", "solutions/wrong/fp8_parts.py", "wrong_answer"),
+        ("amd_all2all", "solutions/correct/collectives.py", "accepted"),
+        ("amd_all2all", "solutions/wrong/next_weight.py", "wrong_answer"),
+    ],
+)
+def test_a_rank_on_each_device(task: str, submission: str, verdict: str) -> None:
+    """As many ranks as there are devices, one included, meet over NCCL or RCCL, and so do the clerks."""
+    steps = evaluate(task, submission, "test", "benchmark")
+    modes = ("test", "benchmark") if verdict == "accepted" else ("test",)
+    assert verdicts(steps) == [(mode, verdict) for mode in modes], steps
 
 
 def test_the_device_is_named_in_the_facts() -> None:
