@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from runner.store import Claims, Reclaimed, Store, Wakeup
+from runner.store import Claims, HostRecord, Reclaimed, Store, Wakeup
 from tests.integration.daemon.rig import PATIENCE_S, Rig
 
 
@@ -16,7 +16,7 @@ class Watch:
 
     claims: int = 0
     reclaims: int = 0
-    recovers: int = 0
+    registers: int = 0
     opened: list[str] = field(default_factory=list)
     heard: list[Wakeup] = field(default_factory=list)
     #: Cleared: the next claim waits.
@@ -47,9 +47,9 @@ def watch(rig: Rig) -> Watch:
             seen.reclaims += 1
             return super().reclaim()
 
-        def recover(self, *, host: str, keep: Sequence[tuple[int, int]]) -> int:
-            seen.recovers += 1
-            return super().recover(host=host, keep=keep)
+        def register_host(self, host: HostRecord) -> None:
+            seen.registers += 1
+            super().register_host(host)
 
         def listen(self, *, stop: threading.Event, timeout_s: float) -> Wakeup | None:
             wakeup = super().listen(stop=stop, timeout_s=timeout_s)

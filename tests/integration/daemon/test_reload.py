@@ -118,9 +118,9 @@ def test_waiting_for_a_run_through_an_outage_is_no_storm(
         rig.wait_for(lambda: rig.waiting_for == "new configuration (slots): 1 runs finish first", "it waits")
         proxy.shut()
         rig.wait_for(lambda: rig.waiting_for == "the database", "it noticed")
-        before = seen.recovers
-        rig.wait_for(lambda: seen.recovers > before, "it tried again")
-        assert seen.recovers <= before + 2
+        before = seen.registers
+        rig.wait_for(lambda: seen.registers > before, "it tried again")
+        assert seen.registers <= before + 2
         gate.go.set()
         rig.join()
     assert rig.ending is Ending.REBUILD
