@@ -30,9 +30,7 @@ ENDINGS: tuple[tuple[str, dict[str, object], str, str], ...] = (
         "time_limit",
         "rank 1 was at submission.py:11, in custom_kernel; rank 0 waited for the others at submission.py:13",
     ),
-    ("ring_lags_on_rank_1", {"timeout_s": 2.0}, "time_limit", "rank 1 was at submission.py:6, in custom_kernel"),
     ("syntax_error", {}, "compile_error", "rank 0: "),
-    ("loop_at_import", {"build_timeout_s": 1.0}, "time_limit", "longer than 1 s (rank 0 had not answered)"),
     ("forges_done", {}, "rejected", "harness's own channel"),
     ("flood", {}, "output_limit", "64 MiB"),
     (
