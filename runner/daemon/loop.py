@@ -30,7 +30,7 @@ from runner.daemon.reservations import Reservations
 from runner.daemon.slots import COMMIT_PATIENCE_S, SlotWorker
 from runner.daemon.startup import Startup, host_record
 from runner.daemon.threads import Threads
-from runner.daemon.wakeups import Wakeups
+from runner.daemon.wakeups import Wakeups, takes_part
 from runner.errors import DatabaseUnavailableError, InfrastructureError
 from runner.gpus import Registry
 from runner.lease import LeaseKeeper, StopReason
@@ -123,6 +123,8 @@ class Daemon:
             host=host_record(settings.now.host_name, instance, self._slots, sorted(self._capacity.gpu_types)),
             readiness=self.readiness,
         )
+        #: Hosts that hear of the same work, this one included, as far as claims have said.
+        self._rivals = 1
         #: A claim was not answered: it may have been granted all the same.
         self._doubt = False
         #: Expired leases are left alone until then: their holders get a lease's time to renew them after an outage.
@@ -170,7 +172,7 @@ class Daemon:
 
     def _hear_of_work(self) -> None:
         # A slot that comes free later wakes the loop itself.
-        if self._capacity.free():
+        if self._capacity.free() and takes_part(self._rivals):
             self._wake.set()
 
     def _hear_of_this_host(self) -> None:
@@ -211,6 +213,7 @@ class Daemon:
         if self._doubt:
             self._put_back_what_nobody_heard_of(store)
         claims = self._claim(store, orders)
+        self._rivals = claims.rivals or self._rivals
         if not claims.registered:
             _log.warning("this host's row was gone from the database; it is registered again")
             self._startup.register(store)

@@ -5,8 +5,10 @@ Owns the connection that listens. Polling goes on all the time, so a silent outa
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Callable
+from typing import Final
 
 from runner.backoff import Backoff
 from runner.daemon.ports import StoreFactory
@@ -16,8 +18,16 @@ from runner.store import Wakeup
 
 _log = get_logger(__name__)
 
+#: About so many hosts act on one announcement of work, however many hear it. One job needs one of them; a thousand
+#: claims at once are slow for everybody, and the polls of the others come soon.
+CROWD: Final = 32
 #: How long one wait for a notification may be; the end of it is no event.
 _LISTEN_S = 30.0
+
+
+def takes_part(rivals: int) -> bool:
+    """Whether this one of so many hosts acts on an announcement of work."""
+    return rivals <= CROWD or secrets.randbelow(rivals) < CROWD
 
 
 class Wakeups:

@@ -23,8 +23,8 @@ class Watch:
     gate: threading.Event = field(default_factory=threading.Event)
     #: Set while a claim waits at the gate.
     waiting: threading.Event = field(default_factory=threading.Event)
-    #: Called with what a claim brought, before the daemon sees it; may raise.
-    after_claim: Callable[[Claims], object] = lambda _claims: None
+    #: What the daemon is told that a claim has brought; may raise.
+    answer: Callable[[Claims], Claims] = lambda claims: claims
 
 
 def watch(rig: Rig) -> Watch:
@@ -40,8 +40,7 @@ def watch(rig: Rig) -> Watch:
                 seen.waiting.clear()
             seen.claims += 1
             claims = super().claim(host=host, slots=slots, lease_s=lease_s, at_most=at_most)
-            seen.after_claim(claims)
-            return claims
+            return seen.answer(claims)
 
         def reclaim(self) -> Sequence[Reclaimed]:
             seen.reclaims += 1

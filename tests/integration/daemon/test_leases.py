@@ -72,12 +72,13 @@ def test_a_claim_whose_answer_was_lost_costs_seconds_and_not_a_lease(
     kept = rig.submit()
     assert gate.begun.wait(PATIENCE_S)
 
-    def lose(claims: Claims) -> None:
+    def lose(claims: Claims) -> Claims:
         if claims.jobs:
-            seen.after_claim = lambda _claims: None
+            seen.answer = lambda claims: claims
             raise DatabaseUnavailableError("the connection broke after the commit")
+        return claims
 
-    seen.after_claim = lose
+    seen.answer = lose
     with capture_logs() as logs:
         lost = rig.submit()
         rig.wait_for(lambda: len(rig.evaluator.seen) == 2, "claimed again")
@@ -122,11 +123,11 @@ def test_leases_get_time_to_be_renewed_after_an_outage(rig: Rig) -> None:
         assert rig.store.claim(host="other", slots={"CPU": 1}, lease_s=0.1).jobs
         rig.wait_for(lambda: rig.sql(EXPIRED), "the other's lease expired")
 
-        def away(_claims: Claims) -> None:
-            seen.after_claim = lambda _claims: None
+        def away(_claims: Claims) -> Claims:
+            seen.answer = lambda claims: claims
             raise DatabaseUnavailableError("away")
 
-        seen.after_claim = away
+        seen.answer = away
         seen.gate.set()
         rig.wait_for(lambda: rig.waiting_for == "the database", "it noticed")
         began = rig.sql("SELECT now() AS now")[0]["now"]

@@ -6,6 +6,7 @@ Polls are five minutes apart here: whatever happens soon was announced.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -89,6 +90,20 @@ def test_a_busy_host_is_not_woken_for_jobs(slow: Rig) -> None:
     assert slow.view(second).jobs[0].state is JobState.QUEUED
     gate.go.set()
     slow.wait_done(first, second)
+
+
+def test_in_a_crowd_few_act_on_an_announcement(slow: Rig) -> None:
+    """One job needs one host: of a billion hardly anybody looks, but for what is told to this one or to everybody."""
+    seen = watch(slow)
+    seen.answer = lambda claims: replace(claims, rivals=10**9)
+    slow.start()
+    before = settled(slow, seen, "mark-0")
+    notify(slow, "runner_queue", *["CPU"] * 5)
+    assert settled(slow, seen, "mark-1") == before
+    for channel, payload in (("runner_hosts", "test-host"), ("runner_queue", "")):
+        before = seen.claims
+        notify(slow, channel, payload)
+        slow.wait_for(lambda before=before: seen.claims > before, f"{channel} {payload!r} was heeded")  # type: ignore[misc]  # mypy: default in lambda
 
 
 def test_a_cancel_request_is_announced_and_heard_at_once(slow: Rig) -> None:
