@@ -210,7 +210,9 @@ class Crew:
         for process, channel in self._clerks:
             channel.close()
             process.kill()
-            process.wait()
+            # One that hangs in a driver is left to the steward.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=5)
         self._clerks = []
 
     # -- one call --------------------------------------------------------------------------------------------------
@@ -287,8 +289,11 @@ class Crew:
         self._listen("opened", deadline_ns, spin_ns=self._spin_ns)
 
     def _taken(self, run: _Run, deadline_ns: int) -> Answers:
-        for (_, channel), tree, room in zip(self._clerks, run.trees, run.rooms, strict=True):
-            message = encode({"op": "take", "tree": tree, "size": room.size}, descriptors=1)
+        messages = []
+        for rank, (tree, room) in enumerate(zip(run.trees, run.rooms, strict=True)):
+            with self._of_rank(rank):
+                messages.append(_passed_on(tree, room))
+        for (_, channel), message, room in zip(self._clerks, messages, run.rooms, strict=True):
             self._tell_clerk(channel, message, deadline_ns, (room.fd,))
         return self._hear_clerks("taken", deadline_ns)
 
@@ -462,6 +467,14 @@ def _faults(asked: Sequence[int], heard: Sequence[Heard], wanted: tuple[str, ...
                 expect(one.message, wanted[0])
         except Fault as fault:
             yield fault.of_rank(asked[one.index])
+
+
+def _passed_on(tree: object, room: Arena) -> bytes:
+    """A worker's description of its output, for the clerk to look at; it may hold what arrives and cannot be sent."""
+    try:
+        return encode({"op": "take", "tree": tree, "size": room.size}, descriptors=1)
+    except (ValueError, RecursionError) as error:
+        raise tampered(f"an output that cannot be described: {type(error).__name__}") from error
 
 
 def _places(stuck: Mapping[int, Mapping[str, Any]], silent: Sequence[int]) -> str:

@@ -32,6 +32,7 @@ ENDINGS: tuple[tuple[str, dict[str, object], str, str], ...] = (
     ),
     ("syntax_error", {}, "compile_error", "rank 0: "),
     ("forges_done", {}, "rejected", "harness's own channel"),
+    ("ring_sends_nan", {}, "rejected", "rank 0: the submission wrote to the harness's own channel"),
     ("flood", {}, "output_limit", "64 MiB"),
     (
         "ring_right",
