@@ -20,7 +20,7 @@ MAX_RECLAIMS = 5
 OPEN = (JobState.QUEUED, JobState.RUNNING)
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, repr=False)
 class ModelJob:
     """One job."""
 
@@ -42,10 +42,11 @@ class ModelJob:
     cancel_requested: bool = False
     #: Not claimed before its pause is over.
     paused: bool = False
-    #: While avoiding: not claimed by this host, or (with a slot) not run there on that slot.
-    avoiding: bool = False
+    #: Where it failed last. With a slot nobody else can have it: that host runs it on another slot if it can.
     avoid_host: str | None = None
     avoid_slot: str | None = None
+    #: Not claimed by that host.
+    avoiding: bool = False
     expired: bool = False
     replaces: int | None = None
     retired_as: str | None = None
@@ -55,6 +56,9 @@ class ModelJob:
     rows: tuple[script.Row, ...] = ()
     superseded: int = 0
     evidence: int = 0
+
+    def __repr__(self) -> str:
+        return f"job {self.id} ({self.state}, attempt {self.attempt})"
 
     @property
     def open(self) -> bool:
@@ -229,7 +233,7 @@ class Queue:
             job.leave(JobState.QUEUED)
             job.paused = True
             elsewhere = any(other.name != host and not other.draining for other in self.hosts.values())
-            job.avoiding, job.avoid_host, job.avoid_slot = True, host, None if elsewhere else slot
+            job.avoiding, job.avoid_host, job.avoid_slot = elsewhere, host, None if elsewhere else slot
         else:
             job.leave(JobState.DONE, Verdict.INTERNAL_ERROR)
         return self._settle(job.submission)
@@ -313,7 +317,7 @@ class Queue:
     # --- inside --------------------------------------------------------------------------------------------------
 
     def _may_claim(self, job: ModelJob, host: str) -> bool:
-        elsewhere = job.avoiding and job.avoid_host == host and job.avoid_slot is None
+        elsewhere = job.avoiding and job.avoid_host == host
         return job.state is JobState.QUEUED and not job.paused and not elsewhere
 
     def _groups(self, submission: int) -> dict[tuple[str, Mode], list[ModelJob]]:

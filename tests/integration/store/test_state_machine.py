@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -27,7 +27,7 @@ from psycopg.rows import dict_row
 
 from runner.errors import StaleAttemptError
 from runner.model import Job, JobResult, JobState, Mode, Verdict
-from runner.store import HostRecord, Store
+from runner.store import Completion, HostRecord, Store
 from tests.chaos import script
 from tests.chaos.script import VERDICTS, Script, job_key
 from tests.integration.store.conftest import TASK, Bench
@@ -42,6 +42,7 @@ GPU_TYPES = ("A100", "H100")
 USERS = ("u1", "u2", "u3")
 HOSTS = ("host-a", "host-b")
 BOARD = "identity"
+STUMBLES = ("fails", "fails", "fails alone", "is given back", "is reclaimed", "is forgotten", "is asked to stop")
 
 EMPTY = """
 TRUNCATE leaderboard.submission, leaderboard.user_info, leaderboard.code_files, runner.clock, runner.share, runner.host,
@@ -160,6 +161,7 @@ class QueueMachine(RuleBasedStateMachine):
         job = data.draw(st.sampled_from([job for job in self.model.jobs.values() if job.open]))
         submission = job.submission
         assert self.store.cancel(submission) == self.model.cancel(submission)
+        assert self.store.cancel(submission) == 0
 
     @precondition(lambda self: self.model.over())
     @rule(data=st.data())
@@ -190,6 +192,9 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(host=st.sampled_from(HOSTS), draining=st.booleans())
     def drain(self, host: str, draining: bool) -> None:
         """A host is drained, or serves again; a restart in between changes nothing."""
+        self._drain(host, draining=draining)
+
+    def _drain(self, host: str, *, draining: bool) -> None:
         changed = self._sql(f"SELECT runner.{'drain' if draining else 'undrain'}(%s)", host)
         assert changed == (self.model.hosts[host].draining is not draining)
         self.model.hosts[host].draining = draining
@@ -218,13 +223,20 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.waiting())
     @rule(
         host=st.sampled_from(HOSTS),
-        how=st.sampled_from(("fails", "fails", "is given back", "is reclaimed", "is forgotten", "is asked to stop")),
+        how=st.sampled_from(
+            ("fails", "fails", "fails alone", "is given back", "is reclaimed", "is forgotten", "is asked to stop")
+        ),
     )
     def stumble(self, host: str, how: str) -> None:
         """A host takes a job and nothing comes of it."""
         for job in self._claim(host, dict.fromkeys(GPU_TYPES, 1), 1):
             match how:
                 case "fails":
+                    self._fail(job, "gpu0")
+                    self._wait(longer=False)
+                case "fails alone":
+                    for other in set(HOSTS) - {host}:
+                        self._drain(other, draining=True)
                     self._fail(job, "gpu0")
                     self._wait(longer=False)
                 case "is given back":
@@ -245,7 +257,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert (claims.draining, claims.registered, claims.overdue) == (self.model.hosts[host].draining, True, overdue)
         for job, known in zip(claims.jobs, expected, strict=True):
             assert (job.attempt, job.failures, job.submission_id) == (known.attempt, known.failures, known.submission)
-            assert job.avoid_slot == (known.avoid_slot if known.avoiding and known.avoid_host == host else None)
+            assert job.avoid_slot == (known.avoid_slot if known.avoid_host == host else None)
             assert (job.id, job.attempt) not in self.attempts
             self.attempts[job.id, job.attempt] = job
         return claims.jobs
@@ -273,6 +285,37 @@ class QueueMachine(RuleBasedStateMachine):
         job = self.attempts[self._pick(data, self.attempts)]
         self._complete(job, verdict, score)
 
+    @precondition(lambda self: self.attempts)
+    @rule(data=st.data(), verdict=st.sampled_from((*[Verdict.ACCEPTED] * 3, *VERDICTS)))
+    def complete_together(self, data: st.DataObject, verdict: Verdict) -> None:
+        """Results of several attempts in one call, some in time and some too late: each is as it would be alone."""
+        current = [(job.id, job.attempt) for job in self.model.running()]
+        late = data.draw(st.lists(st.sampled_from(sorted(self.attempts)), max_size=3), label="late, or once more")
+        keys = data.draw(st.permutations([*current, *late]), label="order")
+        given: list[tuple[Job, JobResult]] = []
+        expected: list[object] = []
+        for key in keys:
+            job = self.attempts[key]
+            result = self.found.get(key) or self._result(job, verdict, 1)
+            given.append((job, result))
+            if self.model.is_current(*key):
+                expected.append(self.model.complete(job.id, result.verdict, 1e-6))
+                self.found[key] = result
+            elif key in self.found:
+                expected.append("again")
+            else:
+                expected.append(StaleAttemptError)
+                self.model.jobs[job.id].evidence += 1
+        outcomes = self.store.complete_all(given)
+        assert len(outcomes) == len(expected)
+        for (job, _), outcome, wanted in zip(given, outcomes, expected, strict=True):
+            if wanted is StaleAttemptError:
+                assert isinstance(outcome, StaleAttemptError)
+            else:
+                done = self.model.submissions[job.submission_id].done if wanted == "again" else wanted
+                assert isinstance(outcome, Completion)
+                assert outcome.submission_done is done, (job.id, wanted)
+
     def _complete(self, job: Job, verdict: Verdict, score: int) -> None:
         key = job.id, job.attempt
         if self.model.is_current(*key):
@@ -296,12 +339,14 @@ class QueueMachine(RuleBasedStateMachine):
         self._fail(self._any_attempt(data), slot)
 
     def _fail(self, job: Job, slot: str) -> None:
+        current = self.model.is_current(job.id, job.attempt)
         self._end(
             job,
             lambda: self.store.fail(job, error="no device", report=None, slot=slot),
             lambda: self.model.fail(job.id, slot),
         )
-        self.db.execute(LENGTHEN_PAUSES, (job.id,))
+        if current:
+            self.db.execute(LENGTHEN_PAUSES, (job.id,))
 
     @precondition(lambda self: self.attempts)
     @rule(data=st.data())
@@ -424,7 +469,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     # --- inside --------------------------------------------------------------------------------------------------
 
-    def _pick(self, data: st.DataObject, among: dict[T, Any]) -> T:
+    def _pick(self, data: st.DataObject, among: Iterable[T]) -> T:
         return data.draw(st.sampled_from(list(among)))
 
     def _current(self, data: st.DataObject) -> Job:
@@ -434,7 +479,8 @@ class QueueMachine(RuleBasedStateMachine):
 
     def _any_attempt(self, data: st.DataObject) -> Job:
         """Mostly one that runs."""
-        if self.model.running() and data.draw(st.integers(0, 3), label="in time if not 0"):
+        mostly: int = data.draw(st.integers(0, 3), label="in time if not 0")
+        if mostly and self.model.running():
             return self._current(data)
         return self.attempts[self._pick(data, self.attempts)]
 
