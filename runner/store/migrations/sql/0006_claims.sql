@@ -4,9 +4,12 @@
 -- A claim and a heartbeat wait for no lock at all: what somebody holds is passed over, because a frontend's forgotten
 -- transaction must not stop a host. Who holds several submissions (reclaim, recover) passes over those that are held.
 --
--- Plans are kept for as long as a connection lives, so none may depend on how much there was when it was made. A job is
--- looked up by its id alone and its state checked afterwards: with the state in the condition, a partial index that
--- happened to be empty would look cheaper. Where order matters the planner is left no choice, and never compiles.
+-- Plans are kept for as long as a connection lives, so none may depend on how much there was when it was made:
+--   * A job is looked up by its id alone and its state checked afterwards: with the state in the condition, a partial index
+--     that happened to be empty would look cheaper.
+--   * What several rows are joined to is looked up one by one (LATERAL with OFFSET 0) or also restricted by an array of
+--     keys: walking a table that happened to be empty would look as cheap as either.
+--   * Where order matters the planner is left no choice; and it never compiles.
 --
 -- What a daemon calls is SECURITY DEFINER: its role needs no right to write jobs and results past the fence.
 --
@@ -23,6 +26,11 @@ COMMENT ON COLUMN runner.clock.rounds IS 'Rounds of newcomers since the turn beg
 -- to any running job, and be kept when thousands run.
 DROP INDEX runner.job_lease_idx;
 CREATE INDEX job_lease_idx ON runner.job (lease_expires_at) WHERE lease_expires_at IS NOT NULL;
+-- Every job is written anew by its claim and by its end, and what is dead lies where the next claim looks: it is removed
+-- after thousands of jobs, not after a fifth of all there ever were. Heartbeats' and progress's writes stay on their page.
+ALTER TABLE runner.job SET (
+    fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
+    autovacuum_analyze_scale_factor = 0.02, autovacuum_analyze_threshold = 1000);
 CREATE INDEX job_reserved_idx ON runner.job (reserved_by) WHERE state = 'queued' AND reserved_by IS NOT NULL;
 
 -- ---------------------------------------------------------------------------------------------------------------------
@@ -441,10 +449,10 @@ BEGIN
                l.task, b.extra, l.secret_seed, c.failures, c.max_attempts, c.created_at, c.started_at,
                CASE WHEN c.avoid_host = claim.host THEN c.avoid_slot END
         FROM claimed c
-        JOIN leaderboard.submission s ON s.id = c.submission_id
-        JOIN leaderboard.code_files f ON f.id = s.code_id
-        JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
-        LEFT JOIN runner.board b ON b.leaderboard_id = l.id
+        CROSS JOIN LATERAL (SELECT * FROM leaderboard.submission s WHERE s.id = c.submission_id OFFSET 0) AS s
+        CROSS JOIN LATERAL (SELECT * FROM leaderboard.code_files f WHERE f.id = s.code_id OFFSET 0) AS f
+        CROSS JOIN LATERAL (SELECT * FROM leaderboard.leaderboard l WHERE l.id = s.leaderboard_id OFFSET 0) AS l
+        LEFT JOIN LATERAL (SELECT * FROM runner.board b WHERE b.leaderboard_id = l.id OFFSET 0) AS b ON true
         ORDER BY c.priority DESC, c.turn, c.id;
 
         PERFORM runner.show_running(v_submission_ids);
@@ -474,13 +482,13 @@ CREATE FUNCTION runner.show_running(submission_ids integer[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE leaderboard.submission_job_status t SET status = 'running', last_heartbeat = now()
-    FROM (
+    FROM unnest(show_running.submission_ids) AS u (id)
+    CROSS JOIN LATERAL (
         SELECT k.id FROM leaderboard.submission_job_status k
-        WHERE k.submission_id = ANY (show_running.submission_ids) AND k.status IN ('pending', 'running')
-        ORDER BY k.submission_id
+        WHERE k.submission_id = u.id AND k.status IN ('pending', 'running')
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS live
-    WHERE t.id = live.id;
+    WHERE t.id = live.id AND t.submission_id = ANY (show_running.submission_ids);
 END
 $$;
 
@@ -489,34 +497,35 @@ $$;
 CREATE FUNCTION runner.heartbeat(host text, lease_s double precision, ids bigint[], attempts integer[])
 RETURNS TABLE (job_id bigint, attempt integer, ours boolean, cancel_requested boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     v_submission_ids integer[];
 BEGIN
     RETURN QUERY
     WITH locked AS MATERIALIZED (
-        SELECT j.id, j.attempt, j.state, j.lease_owner
-        FROM unnest(heartbeat.ids) AS h (id) JOIN runner.job j ON j.id = h.id
-        ORDER BY j.id
-        FOR NO KEY UPDATE OF j SKIP LOCKED
+        SELECT h.id
+        FROM unnest(heartbeat.ids, heartbeat.attempts) AS h (id, attempt)
+        CROSS JOIN LATERAL (
+            SELECT j.attempt, j.state, j.lease_owner FROM runner.job j WHERE j.id = h.id FOR NO KEY UPDATE SKIP LOCKED
+        ) AS j
+        WHERE j.attempt = h.attempt AND j.state = 'running' AND j.lease_owner = heartbeat.host
     ), renewed AS (
         UPDATE runner.job j SET lease_expires_at = now() + heartbeat.lease_s * interval '1 second'
-        FROM locked k JOIN unnest(heartbeat.ids, heartbeat.attempts) AS h (id, attempt)
-            ON h.id = k.id AND h.attempt = k.attempt
-        WHERE j.id = k.id AND k.state = 'running' AND k.lease_owner = heartbeat.host
+        FROM locked k WHERE j.id = k.id AND j.id = ANY (heartbeat.ids)
     )
     SELECT h.id, h.attempt, coalesce(j.ours, false), coalesce(j.ours AND j.cancel_requested, false)
     FROM unnest(heartbeat.ids, heartbeat.attempts) AS h (id, attempt)
     -- As the statement found it, locked or not: a cancellation is in force once it is committed.
-    LEFT JOIN (SELECT j.id, j.attempt, j.cancel_requested, j.submission_id,
-                      j.state = 'running' AND j.lease_owner = heartbeat.host AS ours
-               FROM runner.job j) AS j ON j.id = h.id AND j.attempt = h.attempt
+    LEFT JOIN LATERAL (
+        SELECT j.attempt = h.attempt AND j.state = 'running' AND j.lease_owner = heartbeat.host AS ours,
+               j.cancel_requested
+        FROM runner.job j WHERE j.id = h.id OFFSET 0
+    ) AS j ON true
     ORDER BY h.id;
 
-    SELECT array_agg(j.submission_id) INTO v_submission_ids
-    FROM unnest(heartbeat.ids, heartbeat.attempts) AS h (id, attempt) JOIN runner.job j ON j.id = h.id
-    WHERE j.attempt = h.attempt AND j.lease_owner = heartbeat.host;
+    SELECT array_agg(j.submission_id) INTO v_submission_ids FROM runner.job j
+    WHERE j.id = ANY (heartbeat.ids) AND j.lease_owner = heartbeat.host;
     PERFORM runner.show_running(v_submission_ids);
 
     -- A claim does it every ten seconds, unless the daemon's loop stands still.
@@ -618,35 +627,40 @@ $$;
 CREATE FUNCTION runner.complete(results jsonb)
 RETURNS TABLE (outcome text, submission_done boolean, state_now text, attempt_now integer)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
-    v_submission_ids integer[];
     v_job_ids bigint[];
+    v_submission_ids_given integer[];
+    v_submission_ids integer[];
     v_outcomes text[];
     v_states text[];
     v_attempts integer[];
     v_committed bigint[];
+    v_concerned integer[];
     v_done integer[];
 BEGIN
-    SELECT array_agg(r.submission_id), array_agg(r.job_id) INTO v_submission_ids, v_job_ids
+    SELECT array_agg(r.job_id), array_agg(r.submission_id) INTO v_job_ids, v_submission_ids_given
     FROM jsonb_to_recordset(complete.results) AS r (job_id bigint, submission_id integer);
+    v_submission_ids := v_submission_ids_given;
 
     -- Without these locks two twins that end together would each see the other running, and nobody would finish.
     IF cardinality(v_job_ids) = 1 THEN
         PERFORM FROM leaderboard.submission s WHERE s.id = v_submission_ids[1] FOR NO KEY UPDATE;
     ELSE
-        SELECT array_agg(l.id) INTO v_submission_ids
-        FROM (SELECT s.id FROM leaderboard.submission s WHERE s.id = ANY (v_submission_ids)
-              ORDER BY s.id FOR NO KEY UPDATE SKIP LOCKED) AS l;
+        SELECT array_agg(s.id) INTO v_submission_ids
+        FROM (SELECT DISTINCT g.id FROM unnest(v_submission_ids) AS g (id) ORDER BY g.id) AS u
+        CROSS JOIN LATERAL (SELECT s.id FROM leaderboard.submission s WHERE s.id = u.id
+                            FOR NO KEY UPDATE SKIP LOCKED) AS s;
     END IF;
 
     WITH locked AS MATERIALIZED (
-        SELECT j.id, j.state, j.attempt, j.verdict FROM runner.job j WHERE j.id = ANY (v_job_ids)
-        AND j.submission_id = ANY (v_submission_ids)
-        ORDER BY j.id FOR NO KEY UPDATE
+        SELECT j.id, j.state, j.attempt, j.verdict
+        FROM (SELECT DISTINCT g.id FROM unnest(v_job_ids, v_submission_ids_given) AS g (id, submission_id)
+              WHERE g.submission_id = ANY (v_submission_ids) ORDER BY g.id) AS u
+        CROSS JOIN LATERAL (SELECT * FROM runner.job j WHERE j.id = u.id FOR NO KEY UPDATE) AS j
     ), answered AS (
-        SELECT r.number, r.job_id, j.state, j.attempt,
+        SELECT r.number, r.job_id, r.submission_id, j.state, j.attempt,
                CASE
                    WHEN NOT r.submission_id = ANY (coalesce(v_submission_ids, '{}')) THEN 'busy'
                    WHEN j.state = 'running' AND j.attempt = r.attempt THEN 'committed'
@@ -659,8 +673,9 @@ BEGIN
         LEFT JOIN locked j ON j.id = r.job_id
     )
     SELECT array_agg(a.outcome ORDER BY a.number), array_agg(a.state ORDER BY a.number),
-           array_agg(a.attempt ORDER BY a.number), array_agg(a.job_id) FILTER (WHERE a.outcome = 'committed')
-    INTO v_outcomes, v_states, v_attempts, v_committed FROM answered a;
+           array_agg(a.attempt ORDER BY a.number), array_agg(a.job_id) FILTER (WHERE a.outcome = 'committed'),
+           array_agg(DISTINCT a.submission_id) FILTER (WHERE a.outcome = 'committed')
+    INTO v_outcomes, v_states, v_attempts, v_committed, v_concerned FROM answered a;
 
     IF v_committed IS NOT NULL THEN
         -- The row is locked, so it is still as found above.
@@ -677,13 +692,13 @@ BEGIN
                    x.compilation, x.meta, x.result, x.system_info
             FROM ROWS FROM (jsonb_to_recordset(complete.results) AS (job_id bigint, attempt integer, runs jsonb))
                 WITH ORDINALITY AS r (job_id, attempt, runs, number)
-            JOIN runner.job j ON j.id = r.job_id AND j.attempt = r.attempt
+            CROSS JOIN LATERAL (SELECT * FROM runner.job j WHERE j.id = r.job_id OFFSET 0) AS j
             CROSS JOIN ROWS FROM (jsonb_to_recordset(r.runs) AS (
                 mode text, start_us bigint, end_us bigint, score_s numeric, passed boolean, compilation jsonb,
                 meta jsonb, result jsonb, system_info jsonb
             )) WITH ORDINALITY AS x (mode, start_us, end_us, score_s, passed, compilation, meta, result, system_info,
                                      number)
-            WHERE r.job_id = ANY (v_committed)
+            WHERE r.job_id = ANY (v_committed) AND j.attempt = r.attempt
         ), written AS (
             INSERT INTO leaderboard.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed,
                                           compilation, meta, result, system_info)
@@ -700,7 +715,7 @@ BEGIN
         JOIN found f ON f.number = w.number;
 
         SELECT array_agg(u.id) FILTER (WHERE runner.after_attempt(u.id, true)) INTO v_done
-        FROM (SELECT DISTINCT j.submission_id AS id FROM runner.job j WHERE j.id = ANY (v_committed) ORDER BY 1) AS u;
+        FROM (SELECT c.id FROM unnest(v_concerned) AS c (id) ORDER BY c.id) AS u;
     END IF;
 
     IF 'stale' = ANY (v_outcomes) THEN

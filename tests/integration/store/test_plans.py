@@ -1,0 +1,190 @@
+"""What a deep queue costs: how much statements read with a hundred thousand jobs waiting, whatever the planner knows.
+
+Nothing is timed. Counted are the pages and the index entries that a statement touches, and rows read by walking whole
+tables, of which there must be none. The connection that works has made its plans when the queue was empty, and keeps
+them: that is how a daemon meets a full queue.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+
+from runner.model import Verdict
+from runner.store import queries
+from runner.store.clean import to_jsonb
+from runner.store.results import _result
+from tests.integration.store.conftest import Bench, result, run_record
+
+Db = psycopg.Connection[dict[str, Any]]
+JOBS = 100_000
+USERS = 2000
+TYPES = ("A100", "B200", "H100", "L4", "MI300")
+CHURN = 20_000
+LOAD = f"""\
+INSERT INTO leaderboard.user_info (id, user_name) SELECT 'user ' || u, 'U' FROM generate_series(0, {USERS - 1}) u;
+INSERT INTO leaderboard.submission (leaderboard_id, file_name, user_id, code_id, submission_time, done, mode_category)
+SELECT l.id, 'x.py', 'user ' || n % {USERS}, c.id, now(), false, 'test'
+FROM generate_series(1, {JOBS}) n, leaderboard.leaderboard l, leaderboard.code_files c;
+INSERT INTO leaderboard.submission_job_status (submission_id, status) SELECT id, 'pending' FROM leaderboard.submission
+ON CONFLICT DO NOTHING;
+INSERT INTO runner.job (submission_id, user_id, gpu_type, mode, secret, priority, turn)
+SELECT s.id, s.user_id, ('{{{",".join(TYPES)}}}'::text[])[1 + s.id % {len(TYPES)}], 'test', false, (s.id % 20 = 0)::int,
+       s.id / {USERS}
+FROM leaderboard.submission s WHERE s.user_id LIKE 'user %' ORDER BY s.id;
+INSERT INTO runner.share (user_id, gpu_type, priority, next_turn)
+SELECT user_id, gpu_type, priority, max(turn) + 1 FROM runner.job GROUP BY 1, 2, 3 ON CONFLICT DO NOTHING;
+INSERT INTO runner.clock (gpu_type, priority, turn) SELECT DISTINCT gpu_type, priority, 0 FROM runner.job
+ON CONFLICT DO NOTHING;
+"""  # noqa: S608 - numbers of ours
+#: The first in line of every class have been through the queue, and nobody has cleaned up after them.
+CHURNED = f"""\
+WITH first AS (
+    SELECT id FROM runner.job WHERE state = 'queued' ORDER BY priority DESC, turn, id LIMIT {CHURN}
+), claimed AS (
+    UPDATE runner.job j SET state = 'running', lease_owner = 'h', lease_expires_at = now() + interval '1 hour',
+        started_at = now(), attempt = attempt + 1
+    FROM first WHERE j.id = first.id RETURNING j.id
+)
+SELECT count(*) FROM claimed;
+UPDATE runner.job SET state = 'done', verdict = 'accepted', lease_owner = NULL, lease_expires_at = NULL,
+    finished_at = now() WHERE lease_expires_at IS NOT NULL;
+"""  # noqa: S608 - numbers of ours
+SUBMIT = b"SELECT runner.submit('identity', 'user 5', 'x.py', 'pass', 'test', ARRAY['L4'])"
+#: What the transaction at hand has read so far, by index and by walking tables from end to end.
+READ = """
+SELECT i.indexrelname AS name, false AS walked, pg_stat_get_xact_tuples_returned(i.indexrelid) AS number
+FROM pg_stat_user_indexes i
+UNION ALL
+SELECT t.relname, true, t.seq_tup_read FROM pg_stat_xact_user_tables t
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What a statement read."""
+
+    pages: int
+    #: Index -> entries.
+    entries: Mapping[str, int]
+    #: Table -> rows, of those walked from end to end.
+    walked: Mapping[str, int]
+
+
+class Meter:
+    """A connection that works like a store's, and what its statements cost. Everything is rolled back."""
+
+    def __init__(self, db: Db) -> None:
+        self.db = db
+        db.prepare_threshold = 0
+
+    def cost(self, query: bytes, parameters: Mapping[str, object] | None = None) -> Cost:
+        """Run a statement twice: what is known afterwards, and what costs nothing any more, is no matter."""
+        self._cost(query, parameters)
+        return self._cost(query, parameters)
+
+    def _cost(self, query: bytes, parameters: Mapping[str, object] | None) -> Cost:
+        with self.db.transaction(force_rollback=True):
+            before = self._read()
+            plan = self.db.execute(b"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + query, parameters).fetchall()
+            read = self._read() - before
+        node = plan[0]["QUERY PLAN"][0]["Plan"]
+        return Cost(
+            pages=node["Shared Hit Blocks"] + node["Shared Read Blocks"],
+            entries={name: number for (name, walked), number in read.items() if not walked},
+            # Tables of a few rows are read as a whole, and should be.
+            walked={name: number for (name, walked), number in read.items() if walked and number > 100},
+        )
+
+    def _read(self) -> Counter[tuple[str, bool]]:
+        return Counter({(row["name"], row["walked"]): row["number"] for row in self.db.execute(READ)})
+
+
+@pytest.fixture
+def meter(database_url: str) -> Iterator[Meter]:
+    """A connection of its own."""
+    connect = psycopg.Connection[dict[str, Any]].connect
+    with connect(database_url, autocommit=True, row_factory=dict_row) as connection:
+        yield Meter(connection)
+
+
+def check(meter: Meter, bench: Bench) -> None:
+    """Every statement of a daemon, and those of frontends that must be quick, reads a bounded part of the queue."""
+    work = {"host": "h", "gpu_types": list(TYPES), "lease_s": 60, "at_most": None}
+    for free in (1, 4):
+        claim = meter.cost(queries.CLAIM.sql, {**work, "free": [free] * len(TYPES)})
+        # The best of each type, what is taken, and what died so lately that somebody may see it still.
+        assert claim.entries["job_claim_idx"] < 100, claim
+        # Dead rows cost no more than the index's pages that they fill, about 150 of them in each.
+        assert claim.pages < 600, claim
+        assert claim.walked == {}
+    nothing = meter.cost(queries.CLAIM.sql, {**work, "free": [0] * len(TYPES)})
+    assert nothing.pages < 20, nothing
+
+    jobs = [bench.claim("L4", host="h") for _ in range(8)]
+    held = {"ids": [job.id for job in jobs], "attempts": [job.attempt for job in jobs]}
+    results = to_jsonb([_result(job, result(Verdict.ACCEPTED, run_record())) for job in jobs])
+    failure = {**vars(jobs[0]), "slot": "s", "error": "x", "report": None, "backoff_s": 1, "backoff_max_s": 1}
+    statements: Sequence[tuple[bytes, Mapping[str, object], int]] = [
+        (queries.HEARTBEAT.sql, {"host": "h", "lease_s": 60, **held}, 400),
+        (queries.COMPLETE.sql, {"results": results}, 1000),
+        (queries.FAIL.sql, failure, 150),
+        (queries.RELEASE.sql, {**vars(jobs[0]), "reason": "x"}, 150),
+        (queries.RECLAIM.sql, {"max_reclaims": 5}, 10),
+        (queries.RECOVER.sql, {"host": "other", **held}, 200),
+        (queries.RESERVE.sql, {"host": "h", "gpu_types": ["B200"], "smaller": ["L4"], "waited_s": 0, "hold_s": 9}, 200),
+        (queries.CANCEL.sql, {"submission_id": jobs[1].submission_id, "user_id": None}, 200),
+        (queries.HOSTS.sql, {}, 100),
+        (SUBMIT, {}, 200),
+        (queries.STATUS.sql, {"submission_id": jobs[0].submission_id}, 200),
+        # It counts the jobs in front, up to a thousand of them.
+        (queries.STATUS.sql, {"submission_id": JOBS}, 800),
+    ]
+    for query, parameters, pages in statements:
+        cost = meter.cost(query, parameters)
+        assert cost.pages < pages, (query, cost)
+        assert cost.walked == {}, (query, cost)
+    for job in jobs:
+        bench.store.release(job, reason="the check is over")
+
+
+def test_a_deep_queue_costs_no_more_than_a_short_one(bench: Bench, db: Db, meter: Meter) -> None:
+    """With plans of an empty queue, with none at all, with fresh statistics, and with 20,000 dead rows in front."""
+    bench.board("identity", *TYPES)
+    bench.register("h", *TYPES)
+    # Nobody tidies up or gathers statistics but this test.
+    db.execute("ALTER TABLE runner.job SET (autovacuum_enabled = off)")
+    for _ in range(9):
+        bench.submit(gpu_types=["L4"])
+    db.execute("ANALYZE")
+    check(meter, bench)
+    db.execute(LOAD.encode())
+    check(meter, bench)
+    with psycopg.Connection[dict[str, Any]].connect(bench.url, autocommit=True, row_factory=dict_row) as fresh:
+        check(Meter(fresh), bench)
+    db.execute("ANALYZE")
+    check(meter, bench)
+    db.execute(CHURNED.encode())
+    check(meter, bench)
+    db.execute("ANALYZE")
+    check(meter, bench)
+
+
+def test_the_way_to_a_job_does_not_depend_on_how_many_run(bench: Bench, db: Db, meter: Meter) -> None:
+    """A completion planned when nothing ran finds its job by number when thousands run."""
+    bench.board()
+    bench.submit()
+    job = bench.claim()
+    db.execute("ANALYZE")
+    parameters = {"results": to_jsonb([_result(job, result(Verdict.ACCEPTED, run_record()))])}
+    short = meter.cost(queries.COMPLETE.sql, parameters)
+    db.execute(LOAD.encode())
+    db.execute(CHURNED.partition(";")[0].encode())
+    deep = meter.cost(queries.COMPLETE.sql, parameters)
+    assert deep.pages < short.pages + 40, (short, deep)
