@@ -13,7 +13,7 @@ from typing import Final
 from tests.chaos.storm import Settings, Storm
 
 #: Submissions a second that the hosts can just work off while things break.
-_RATE: Final = 12
+_RATE: Final = 8
 
 
 def main() -> int:
@@ -24,10 +24,10 @@ def main() -> int:
         hosts=4,
         submissions=int(os.environ.get("KERNEL_RUNNER_TEST_SUBMISSIONS") or _RATE * storm_s),
         storm_s=storm_s,
-        gap_s=0.6,
+        gap_s=1.0,
         lease_s=2.5,
         work_s=0.2,
-        settle_s=60.0,
+        settle_s=90.0,
     )
     print(f"the storm with KERNEL_RUNNER_TEST_SEED={settings.seed}", flush=True)
     report = Storm(settings, say=lambda line: print(line, flush=True)).run()
