@@ -88,6 +88,12 @@ class Bench:
         (job,) = claims.jobs
         return job
 
+    def claim_of(self, submission_id: int) -> Job:
+        """The next job, which is of this submission."""
+        job = self.claim()
+        assert job.submission_id == submission_id
+        return job
+
     def idle(self, *gpus: str, host: str = "host-a") -> bool:
         """Whether there is nothing to claim."""
         return not self.store.claim(host=host, slots=dict.fromkeys(gpus or ("CPU",), 1), lease_s=60).jobs

@@ -1,0 +1,282 @@
+"""Claims of several jobs, what they say of the host, whom they avoid; nothing here waits for anybody's lock."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import psycopg
+import pytest
+
+from runner.errors import DatabaseUnavailableError, HostNameTakenError, StaleAttemptError
+from runner.model import Job, JobState, Verdict
+from runner.store import Claims, Ended
+from tests.integration.store.conftest import Bench, result, run_record
+from tests.integration.store.test_submit import one
+
+Db = psycopg.Connection[dict[str, Any]]
+
+
+def claim(bench: Bench, host: str = "host-a", at_most: int | None = None, **slots: int) -> Claims:
+    """What a host with these free slots gets."""
+    return bench.store.claim(host=host, slots=slots, lease_s=60, at_most=at_most)
+
+
+def test_a_claim_fills_the_free_slots_of_one_type(bench: Bench) -> None:
+    """As many jobs as there are slots of the best type, never more than asked for in all, and never of two types."""
+    bench.board("identity", "A100", "H100")
+    for _ in range(5):
+        bench.submit(gpu_types=["A100"])
+    bench.submit(gpu_types=["H100"], priority=1)
+    assert [job.gpu_type for job in claim(bench, A100=3, H100=2).jobs] == ["H100"]
+    assert [job.gpu_type for job in claim(bench, A100=3, H100=2).jobs] == ["A100"] * 3
+    assert len(claim(bench, at_most=1, A100=4).jobs) == 1
+    assert claim(bench, at_most=0, A100=4).jobs == ()
+    assert len(claim(bench, A100=4).jobs) == 1
+    assert claim(bench, A100=4).jobs == ()
+
+
+def test_a_claim_says_how_the_host_stands(bench: Bench, db: Db) -> None:
+    """Registered, draining and why, overdue leases, rivals: with and without free slots."""
+    bench.board()
+    assert not claim(bench).registered
+    bench.register("host-a")
+    bench.register("host-b")
+    bench.register("host-c", "H100")
+    bench.submit()
+    assert claim(bench) == Claims(
+        jobs=(), draining=False, drain_reason=None, registered=True, overdue=False, rivals=None
+    )
+    db.execute("UPDATE runner.host SET last_seen = now() - interval '11 seconds' WHERE name = 'host-a'")
+    assert claim(bench).rivals == 2
+    assert claim(bench).rivals is None
+    db.execute("UPDATE runner.host SET draining = true, drain_reason = 'fan' WHERE name = 'host-a'")
+    drained = claim(bench, CPU=1)
+    assert (drained.jobs, drained.draining, drained.drain_reason) == ((), True, "fan")
+    bench.store.unregister_host("host-a")
+    assert not claim(bench).registered
+    bench.claim(host="host-b", lease_s=-1)
+    assert claim(bench).overdue
+
+
+def test_two_daemons_cannot_go_by_one_name(bench: Bench, db: Db) -> None:
+    """The name is free once its daemon has said goodbye or was silent for a minute; draining outlives all of it."""
+    bench.register("host-a")
+    db.execute("UPDATE runner.host SET draining = true")
+    bench.register("host-a", version="2")
+    with pytest.raises(HostNameTakenError, match="expected instance other, found host-a"):
+        bench.register("host-a", instance="other")
+    db.execute("UPDATE runner.host SET last_seen = now() - interval '61 seconds'")
+    bench.register("host-a", instance="other")
+    bench.store.unregister_host("host-a")
+    bench.register("host-a", instance="third")
+    (host,) = bench.store.hosts()
+    assert (host.draining, host.stopped_at, host.gpu_types) == (True, None, ("CPU",))
+
+
+def fail(bench: Bench, db: Db, job: Job, slot: str = "cpu0") -> None:
+    """A failure whose pause is over at once; what is to be avoided stays so for a minute."""
+    bench.store.fail(job, error="no disk", report=None, slot=slot)
+    db.execute("UPDATE runner.job SET not_before = now()")
+
+
+def test_a_failed_job_goes_to_another_host_first(bench: Bench, db: Db) -> None:
+    """For a minute not to the one it failed on, if another one that is alive serves its type."""
+    bench.board()
+    bench.register("host-a")
+    bench.register("host-b")
+    bench.submit()
+    fail(bench, db, bench.claim())
+    assert bench.idle()
+    job = bench.claim(host="host-b")
+    assert job.avoid_slot is None
+    fail(bench, db, job)
+    assert bench.idle(host="host-b")
+    db.execute("UPDATE runner.job SET avoid_until = now()")
+    assert bench.claim(host="host-b").failures == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["draining = true", "stopped_at = now()", "last_seen = now() - interval '61 seconds'", "gpu_types = '{H100}'"],
+)
+def test_without_another_host_a_failed_job_avoids_the_slot(bench: Bench, db: Db, change: str) -> None:
+    """A host that drains, has stopped, is silent or serves other types is no other host."""
+    bench.board()
+    bench.register("host-a")
+    bench.register("host-b")
+    db.execute(f"UPDATE runner.host SET {change} WHERE name = 'host-b'".encode())  # noqa: S608 - a constant above
+    bench.submit()
+    fail(bench, db, bench.claim(), slot="cpu1")
+    assert bench.claim().avoid_slot == "cpu1"
+
+
+def test_every_cause_is_kept(bench: Bench, db: Db) -> None:
+    """Failures and lost leases with attempt, host, slot and reason; the events tell operators."""
+    bench.board()
+    bench.submit()
+    fail(bench, db, bench.claim())
+    bench.claim(host="host-b", lease_s=-1)
+    (taken,) = bench.store.reclaim()
+    assert (taken.state, taken.gpu_type, taken.secret, taken.submission_done) == (JobState.QUEUED, "CPU", False, False)
+    bench.store.release(bench.claim(), reason="drained")
+    causes = one(db, "SELECT causes FROM runner.job")["causes"]
+    assert [(cause["attempt"], cause["host"], cause["slot"], cause["kind"], cause["error"]) for cause in causes] == [
+        (1, "host-a", "cpu0", "fail", "no disk"),
+        (2, "host-b", None, "reclaim", "host host-b did not renew its lease"),
+    ]
+    events = db.execute("SELECT kind, attempt, host FROM runner.event ORDER BY id").fetchall()
+    assert [tuple(event.values()) for event in events] == [
+        ("failed", 1, "host-a"),
+        ("reclaimed", 2, "host-b"),
+        ("released", 3, "host-a"),
+    ]
+    db.execute("UPDATE runner.job SET max_attempts = 100")
+    for _ in range(30):
+        fail(bench, db, bench.claim())
+        db.execute("UPDATE runner.job SET avoid_until = now()")
+    causes = one(db, "SELECT causes FROM runner.job")["causes"]
+    assert (len(causes), causes[-1]["attempt"]) == (20, 33)
+
+
+def test_a_claim_nobody_heard_of_goes_back_at_once(bench: Bench, db: Db) -> None:
+    """Recover releases what runs in the host's name but what it knows of, at no cost; never another host's."""
+    bench.board()
+    for _ in range(4):
+        bench.submit()
+    kept, lost, foreign = bench.claim(), bench.claim(), bench.claim(host="host-b")
+    assert bench.store.recover(host="host-a", keep=[(kept.id, 1), (lost.id, 2), (999, 1)]) == 1
+    states = {row["id"]: row["state"] for row in db.execute("SELECT id, state FROM runner.job")}
+    assert [states[job.id] for job in (kept, lost, foreign)] == ["running", "queued", "running"]
+    again = bench.claim()
+    assert (again.id, again.attempt, again.failures) == (lost.id, 2, 0)
+    with pytest.raises(StaleAttemptError):
+        bench.store.complete(lost, result(Verdict.ACCEPTED, run_record()))
+
+
+@pytest.mark.parametrize(
+    "holding",
+    [
+        "SELECT runner.cancel({other})",
+        "SELECT FROM leaderboard.submission WHERE id = {other} FOR UPDATE",
+        "SELECT FROM leaderboard.submission_job_status FOR UPDATE",
+        "SELECT FROM runner.clock FOR UPDATE",
+        "UPDATE runner.clock SET turn = turn",
+        "UPDATE runner.host SET draining = false",
+        "SELECT FROM runner.job WHERE submission_id = {other} FOR UPDATE",
+    ],
+)
+def test_a_forgotten_transaction_stops_no_host(bench: Bench, db: Db, holding: str) -> None:
+    """Whatever a frontend holds: claims, heartbeats and reclaims of everything else go on."""
+    bench.board()
+    bench.register("host-a")
+    held = bench.claim_of(bench.submit())
+    other = bench.submit()
+    bench.claim_of(other)
+    free = bench.submit()
+    db.execute("UPDATE runner.host SET last_seen = now() - interval '1 hour'")
+    db.execute("SET lock_timeout = '1s'")
+    with db.transaction():
+        db.execute(holding.format(other=other).encode())
+        assert [job.submission_id for job in claim(bench, CPU=2).jobs] == [free]
+        states = bench.store.heartbeat(host="host-a", lease_s=60, held=[(held.id, 1), (other, 1)])
+        assert all(state.ours for state in states)
+        assert bench.store.reclaim() == []
+
+
+def test_a_lock_on_a_result_is_waited_for_by_that_result_only(bench: Bench, db: Db) -> None:
+    """Of a batch, the others are committed at once, and the one that is held when it is free."""
+    bench.board()
+    jobs = [bench.claim_of(bench.submit()) for _ in range(3)]
+    found = result(Verdict.ACCEPTED, run_record())
+    outcomes: list[object] = []
+    store = bench.other()
+    thread = threading.Thread(target=lambda: outcomes.extend(store.complete_all([(job, found) for job in jobs])))
+    with db.transaction():
+        db.execute("SELECT FROM leaderboard.submission WHERE id = %s FOR UPDATE", (jobs[0].submission_id,))
+        thread.start()
+        deadline_s = time.monotonic() + 60
+        while one(db, "SELECT count(*) FROM runner.job WHERE state = 'done'")["count"] < 2:
+            assert time.monotonic() < deadline_s, "the others wait as well"
+            time.sleep(0.01)
+    thread.join(60)
+    store.close()
+    assert [outcome.submission_done for outcome in outcomes if hasattr(outcome, "submission_done")] == [True] * 3
+
+
+def test_results_of_twins_in_one_batch_end_the_submission_once(bench: Bench, db: Db) -> None:
+    """Each result gets its own answer, in order; of those that end a submission together the last one says so."""
+    bench.board()
+    bench.submit(mode="leaderboard")
+    public, secret = claim(bench, CPU=2).jobs
+    late = bench.claim_of(bench.submit())
+    bench.store.release(late, reason="x")
+    wrong = result(Verdict.WRONG_ANSWER, run_record("test"), run_record("leaderboard", passed=False))
+    answers = bench.store.complete_all([(public, wrong), (late, wrong), (secret, wrong)])
+    assert [getattr(answer, "submission_done", None) for answer in answers] == [False, None, True]
+    assert isinstance(answers[1], StaleAttemptError)
+    rows = db.execute(
+        "SELECT x.job_id, r.mode FROM leaderboard.runs r JOIN runner.job_run x ON x.run_id = r.id ORDER BY r.id"
+    ).fetchall()
+    assert [tuple(row.values()) for row in rows] == [
+        (job.id, mode) for job in (public, secret) for mode in ("test", "leaderboard")
+    ]
+
+
+def test_cancelling_a_running_job_calls_its_host(bench: Bench, db: Db) -> None:
+    """The daemons of what runs are called, not the frontends; they hear of it when it has stopped."""
+    bench.board("identity", "A100", "H100")
+    submission_id = bench.submit(gpu_types=["A100", "H100"], mode="leaderboard")
+    claim(bench, host="host-b", A100=2)
+    job = bench.claim("H100")
+    for channel in ("runner_events", "runner_queue", "runner_hosts"):
+        db.execute(f"LISTEN {channel}".encode())
+    bench.store.cancel(submission_id)
+    bench.store.cancel(bench.submit(gpu_types=["A100"]))
+    heard = [(note.channel, note.payload) for note in list(db.notifies(timeout=0.5))]
+    assert heard[:2] == [("runner_hosts", "host-a,host-b"), ("runner_queue", "A100")]
+    assert [channel for channel, _ in heard[2:]] == ["runner_events"]
+    assert bench.store.cancelled(job) == Ended(state=JobState.CANCELLED, submission_done=False)
+
+
+def test_devices_are_kept_free_for_the_job_that_is_due(bench: Bench, db: Db) -> None:
+    """The first that has waited long enough or outranks all small ones; for one host; renewed while it waits."""
+    bench.board("identity", "L4", "L4x4")
+    bench.register("host-a", "L4", "L4x4")
+    bench.register("host-b", "L4", "L4x4")
+
+    def reserve(host: str, waited_s: float = 3600) -> str | None:
+        return bench.store.reserve(host=host, gpu_types=["L4x4"], smaller=["L4"], waited_s=waited_s, hold_s=60)
+
+    assert reserve("host-a", 0) is None
+    bench.submit(gpu_types=["L4"])
+    big = bench.submit(gpu_types=["L4x4"])
+    assert reserve("host-a") is None
+    assert reserve("host-a", 0) == "L4x4"
+    assert reserve("host-a") == "L4x4", "ours is renewed whether it is due or not"
+    assert reserve("host-b", 0) is None, "another host keeps devices free for it"
+    db.execute("UPDATE runner.host SET stopped_at = now() WHERE name = 'host-a'")
+    assert reserve("host-b", 0) == "L4x4"
+    bench.submit(gpu_types=["L4"], priority=1)
+    assert reserve("host-b", 0) is None, "priorities are strict"
+    bench.submit(gpu_types=["L4x4"], priority=2)
+    assert reserve("host-b") == "L4x4", "above all small ones"
+    bench.claim("L4x4")
+    bench.store.cancel(big)
+    assert reserve("host-b", 0) is None
+
+
+def test_a_server_that_takes_no_writes_is_away(bench: Bench, db: Db) -> None:
+    """A claim on a read-only database says that it is unavailable, and the next one works again."""
+    bench.board()
+    bench.submit()
+    name = one(db, "SELECT current_database() AS name")["name"]
+    db.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on".encode())
+    store = bench.other()
+    with pytest.raises(DatabaseUnavailableError, match="read-only"):
+        store.claim(host="host-a", slots={"CPU": 1}, lease_s=60)
+    db.execute("SET default_transaction_read_only = off")
+    db.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only".encode())
+    assert len(store.claim(host="host-a", slots={"CPU": 1}, lease_s=60).jobs) == 1
+    store.close()
