@@ -166,12 +166,13 @@ def test_what_is_refused_leaves_nothing_behind(
         "gpu_types": None,
         "user_name": None,
         "idempotency_key": None,
+        "priority": 0,
         **change,
     }
     with pytest.raises(psycopg.DatabaseError) as caught:
         db.execute(
             "SELECT runner.submit(%(leaderboard)s::text, %(user_id)s::text, %(file_name)s::text, %(code)s::bytea,"
-            " %(mode)s::text, %(gpu_types)s::text[], %(user_name)s::text,"
+            " %(mode)s::text, %(gpu_types)s::text[], %(user_name)s::text, %(priority)s::integer,"
             " idempotency_key => %(idempotency_key)s::text)",
             call,
         )
