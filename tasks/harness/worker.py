@@ -141,7 +141,7 @@ class Worker:
             "join": self._join,
             "open": self._open,
             "go": self._go,
-            "deliver": self._deliver,
+            "deliver": self._give,
         }
         spin_ns = 0
         while True:
@@ -223,7 +223,7 @@ class Worker:
             self._claim_ns = perf_counter_ns() - at
         return {"op": "returned", "claim_ns": self._claim_ns}
 
-    def _deliver(self, _: dict[str, Any], __: Sequence[int]) -> dict[str, Any]:
+    def _give(self, _: dict[str, Any], __: Sequence[int]) -> dict[str, Any]:
         output, self._returned = self._returned, None
         return self._hand_back(output, self._opened())
 
@@ -253,15 +253,15 @@ class Worker:
         if self._output is None or outgoing.nbytes > self._output.size:
             self._pending = outgoing
             return {"op": "need", "bytes": outgoing.nbytes}
-        return self._copy_to(self._output, outgoing)
+        return self._deliver(outgoing, self._output)
 
     def _room(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
         outgoing, self._pending = self._pending, None
         if outgoing is None:
             raise RuntimeError("the judge offered room for an output nobody has")
-        return self._copy_to(_map(descriptors[0], message["size"]), outgoing)
+        return self._deliver(outgoing, _map(descriptors[0], message["size"]))
 
-    def _copy_to(self, room: Arena, outgoing: Outgoing) -> dict[str, Any]:
+    def _deliver(self, outgoing: Outgoing, room: Arena) -> dict[str, Any]:
         outgoing.copy_to(room)
         return {"op": "done", "tree": outgoing.tree, "claim_ns": self._claim_ns}
 
