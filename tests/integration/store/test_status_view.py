@@ -104,7 +104,7 @@ def test_a_secret_run_is_only_called_one(bench: Bench, db: Db) -> None:
 
 
 def test_the_phases_of_several_types_stand_side_by_side(bench: Bench, db: Db) -> None:
-    """Each type's own, in the order of its jobs, until it is over; of twins the one that runs."""
+    """Each type's own, in the order of its jobs, until it is over."""
     bench.board("identity", "A100", "H100")
     submission_id = bench.submit(mode="leaderboard", gpu_types=["H100", "A100"])
     assert phase(db, submission_id) == "H100: queued; A100: queued"
@@ -116,6 +116,15 @@ def test_the_phases_of_several_types_stand_side_by_side(bench: Bench, db: Db) ->
     assert phase(db, submission_id) == "H100: queued; A100: secret run"
     for _ in range(2):
         evaluate(bench, "H100")
+    assert phase(db, submission_id) == "secret run"
+
+
+def test_of_twins_the_phase_is_that_of_the_one_that_runs(bench: Bench, db: Db) -> None:
+    """The public one went back to the queue, the secret one runs: that is what happens now."""
+    bench.board()
+    submission_id = bench.submit(mode="leaderboard")
+    public, _ = bench.claim(), bench.claim()
+    bench.store.release(public, reason="the slot is lost")
     assert phase(db, submission_id) == "secret run"
 
 
@@ -146,7 +155,9 @@ def test_a_retry_says_why_and_when(bench: Bench, db: Db) -> None:
     bench.store.reclaim()
     line = status(db, submission_id)
     assert (line["attempts"], line["retry_reason"], line["retry_at"]) == (2, "host node8 stopped answering", None)
-    evaluate(bench)
+    job = bench.claim(host="node9")
+    assert status(db, submission_id)["retry_reason"] == "host node8 stopped answering"
+    bench.store.complete(job, result(Verdict.ACCEPTED, run_record()))
     line = status(db, submission_id)
     assert (line["attempts"], line["retry_reason"]) == (3, None)
 
@@ -278,6 +289,18 @@ def test_a_status_costs_the_same_however_long_the_queue_and_the_history(bench: B
         assert "Seq Scan" not in kinds
         assert rows < 20 * 1100
         assert [line.submission_id for line in bench.store.queue(limit=20)] == list(range(last, last - 20, -1))
+
+
+def test_a_submission_of_very_many_jobs_misleads_no_plan(bench: Bench, db: Db) -> None:
+    """What the planner thinks of an average submission does not make it walk the queue for another one."""
+    bench.board()
+    first = ranked_submission(bench)
+    bench.submit(file_name="many.py")
+    queued(db, 5_000, gpu_type="CPU", priority=1)
+    db.execute("ANALYZE")
+    for submission_id in (first, bench.submit()):
+        _, rows = read(db, queries.STATUS.sql, {"submission_id": submission_id})
+        assert rows < 1100
 
 
 def test_the_list_shows_what_runs_then_what_waits_then_what_is_over(bench: Bench, db: Db) -> None:

@@ -58,8 +58,9 @@ BEGIN
     SELECT array_agg(j.id), array_agg(CASE j.state WHEN 'cancelled' THEN 'cancelled' ELSE 'ended without a result' END
                                       || ', so the earlier result stands')
     INTO v_jobs, v_reasons
-    FROM runner.job j
-    WHERE j.submission_id = replace_jobs.submission_id AND j.replaces IS NOT NULL AND j.retired_at IS NULL
+    -- OFFSET, here and below: found by the submission and by nothing else, as in settle.
+    FROM (SELECT o.* FROM runner.job o WHERE o.submission_id = replace_jobs.submission_id OFFSET 0) AS j
+    WHERE j.replaces IS NOT NULL AND j.retired_at IS NULL
       AND (j.state = 'cancelled' OR j.verdict = 'internal_error');
     IF v_jobs IS NOT NULL THEN
         PERFORM runner.retire(v_jobs, 'dropped', v_reasons);
@@ -71,11 +72,10 @@ BEGIN
         SELECT DISTINCT ON (b.id) b.id, concat(format('replaced by job %s', a.id), ': ' || (
                    SELECT max(e.detail ->> 'reason') FROM runner.event e WHERE e.job_id = a.id AND e.kind = 'rerun'
                )) AS reason
-        FROM runner.job a
-        JOIN runner.job b ON b.submission_id = a.submission_id AND b.gpu_type = a.gpu_type AND b.mode = a.mode
-                         AND b.secret = a.secret AND b.id < a.id
-        WHERE a.submission_id = replace_jobs.submission_id AND a.replaces IS NOT NULL AND a.retired_at IS NULL
-          AND a.state = 'done'
+        FROM (SELECT o.* FROM runner.job o WHERE o.submission_id = replace_jobs.submission_id OFFSET 0) AS a
+        JOIN (SELECT o.* FROM runner.job o WHERE o.submission_id = replace_jobs.submission_id OFFSET 0) AS b
+          ON b.gpu_type = a.gpu_type AND b.mode = a.mode AND b.secret = a.secret AND b.id < a.id
+        WHERE a.replaces IS NOT NULL AND a.retired_at IS NULL AND a.state = 'done'
           AND b.state IN ('done', 'cancelled') AND (b.retired_at IS NULL OR b.retired_as = 'invalidated')
         ORDER BY b.id, a.id DESC
     ) AS o;
@@ -97,18 +97,23 @@ CREATE OR REPLACE FUNCTION runner.settle(submission_id integer) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
+    v_open boolean;
+    v_rerun boolean;
     v_status text;
     v_error text;
     v_before text;
     v_ours boolean;
 BEGIN
-    IF EXISTS (SELECT FROM runner.job j
-               WHERE j.submission_id = settle.submission_id AND j.replaces IS NOT NULL AND j.retired_at IS NULL
-                 AND j.state IN ('done', 'cancelled')) THEN
+    -- Aggregates, because no index but the submission's is a way to them: a plan that was made when nothing was queued
+    -- or replaced would walk the indexes of what is, and be kept when there are thousands.
+    SELECT bool_or(j.state IN ('queued', 'running')),
+           bool_or(j.state IN ('done', 'cancelled') AND j.replaces IS NOT NULL AND j.retired_at IS NULL)
+    INTO v_open, v_rerun
+    FROM runner.job j WHERE j.submission_id = settle.submission_id;
+    IF v_rerun THEN
         PERFORM runner.replace_jobs(settle.submission_id);
     END IF;
-    IF EXISTS (SELECT FROM runner.job j
-               WHERE j.submission_id = settle.submission_id AND j.state IN ('queued', 'running')) THEN
+    IF v_open THEN
         RETURN false;
     END IF;
 
@@ -509,7 +514,7 @@ BEGIN
     DELETE FROM runner.host h WHERE h.name IN (
         SELECT x.name FROM runner.host x
         WHERE NOT x.draining AND greatest(x.last_seen, x.stopped_at) < now() - interval '7 days'
-          AND NOT EXISTS (SELECT FROM runner.job j WHERE j.state = 'running' AND j.lease_owner = x.name)
+          AND NOT EXISTS (SELECT FROM runner.job j WHERE j.lease_expires_at IS NOT NULL AND j.lease_owner = x.name)
         LIMIT at_most FOR NO KEY UPDATE SKIP LOCKED);
     GET DIAGNOSTICS hosts = ROW_COUNT;
 
@@ -538,8 +543,9 @@ SELECT s.id AS submission_id, l.name AS leaderboard, s.user_id, u.user_name, s.f
        -- 1000: a long queue costs a status no more.
        (SELECT min(1 + ahead.jobs)
         FROM (SELECT DISTINCT ON (q.gpu_type) q.gpu_type, q.priority, q.turn, q.id
-              -- OFFSET: apart, or the order could be had by walking the whole queue.
-              FROM (SELECT o.* FROM runner.job o WHERE o.submission_id = s.id AND o.state = 'queued' OFFSET 0) AS q
+              -- OFFSET: found by the submission first, or the order could be had by walking the whole queue.
+              FROM (SELECT o.* FROM runner.job o WHERE o.submission_id = s.id OFFSET 0) AS q
+              WHERE q.state = 'queued'
               ORDER BY q.gpu_type, q.priority DESC, q.turn, q.id) AS w
         CROSS JOIN LATERAL (
             SELECT count(*) AS jobs FROM (
@@ -557,16 +563,16 @@ SELECT s.id AS submission_id, l.name AS leaderboard, s.user_id, u.user_name, s.f
        jobs.progress,
        -- As runner.valid_score has it, but by way of the jobs: leaderboard.runs has no index on the submission.
        (SELECT min(r.score)
-        FROM runner.job a
+        FROM (SELECT o.* FROM runner.job o WHERE o.submission_id = s.id OFFSET 0) AS a
         JOIN runner.job_run x ON x.job_id = a.id
         JOIN leaderboard.runs r ON r.id = x.run_id
-        WHERE a.submission_id = s.id AND NOT r.secret AND r.score IS NOT NULL AND r.passed
+        WHERE NOT r.secret AND r.score IS NOT NULL AND r.passed
           AND s.status IS DISTINCT FROM 'hacked' AND t.status IS DISTINCT FROM 'hacked'
           AND (SELECT bool_or(k.passed AND k.mode = 'leaderboard') AND bool_and(k.passed)
-               FROM runner.job b
+               FROM (SELECT o.* FROM runner.job o WHERE o.submission_id = s.id OFFSET 0) AS b
                JOIN runner.job_run y ON y.job_id = b.id
                JOIN leaderboard.runs k ON k.id = y.run_id
-               WHERE b.submission_id = s.id AND b.secret AND k.runner = r.runner)) AS score,
+               WHERE b.secret AND k.runner = r.runner)) AS score,
        jobs.queue_ms, jobs.build_ms, jobs.eval_ms, jobs.started_at, jobs.finished_at, jobs.jobs,
        jobs.phase, jobs.attempts, jobs.retry_reason, jobs.retry_at, jobs.reruns, jobs.rerunning
 FROM leaderboard.submission s
