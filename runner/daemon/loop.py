@@ -20,6 +20,7 @@ from runner.backoff import Backoff, between_s
 from runner.config import Settings
 from runner.daemon import events
 from runner.daemon.announcer import Announcer
+from runner.daemon.committer import Committer
 from runner.daemon.delivery import Delivery
 from runner.daemon.housekeeping import Housekeeper
 from runner.daemon.offers import NOTHING, Capacity
@@ -96,6 +97,7 @@ class Daemon:
         self._keeper = LeaseKeeper(lambda: store_factory("heartbeat"), settings)
         self._announcer = Announcer(store_factory)
         self._delivery = Delivery(spool, store_factory, self._keeper, self._announcer)
+        self._committer = Committer(store_factory)
         self._workers = tuple(
             SlotWorker(
                 slot,
@@ -105,6 +107,7 @@ class Daemon:
                 keeper=self._keeper,
                 announcer=self._announcer,
                 delivery=self._delivery,
+                committer=self._committer,
                 on_free=self._wake.set,
                 on_trouble=self._suspect.set,
                 give_up=self._give_up,
@@ -354,3 +357,4 @@ class Daemon:
         for worker in self._workers:
             worker.nudge()
         self._threads.join(JOIN_S)
+        self._committer.close()

@@ -18,6 +18,7 @@ from runner.backoff import Backoff
 from runner.config import mask_password
 from runner.daemon import events
 from runner.daemon.announcer import Announcer
+from runner.daemon.committer import Committer
 from runner.daemon.delivery import Delivery
 from runner.daemon.ports import Evaluates, StoreFactory
 from runner.errors import CancelledByRequest, DatabaseUnavailableError, InfrastructureError, StaleAttemptError
@@ -59,6 +60,7 @@ class SlotWorker:
         keeper: LeaseKeeper,
         announcer: Announcer,
         delivery: Delivery,
+        committer: Committer,
         on_free: Callable[[], None],
         on_trouble: Callable[[], None],
         give_up: threading.Event,
@@ -71,6 +73,7 @@ class SlotWorker:
         self._keeper = keeper
         self._announcer = announcer
         self._delivery = delivery
+        self._committer = committer
         self._on_free = on_free
         self._on_trouble = on_trouble
         self._give_up = give_up
@@ -111,6 +114,7 @@ class SlotWorker:
                     lease = self._inbox.get(timeout=IDLE_S)
                 except queue.Empty:
                     store.close()
+                    self._committer.rest()
                     continue
                 if lease is None:
                     continue
@@ -172,7 +176,7 @@ class SlotWorker:
             return self._failed(job, f"unexpected {type(error).__name__}: {error}")
 
         def complete(store: Store) -> Json:
-            completion = store.complete(job, result)
+            completion = self._committer.complete(job, result, alone=store)
             return events.done(job, result.verdict, submission_done=completion.submission_done)
 
         return _Settlement(what=f"job evaluated: {result.verdict}", write=complete, result=result)

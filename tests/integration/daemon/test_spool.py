@@ -7,14 +7,14 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import psycopg
 import pytest
 from structlog.testing import capture_logs
 
-from runner.errors import DatabaseUnavailableError
+from runner.errors import DatabaseUnavailableError, StaleAttemptError
 from runner.model import Artifact, Job, JobResult, JobState, Progress, RunRecord, Verdict
 from runner.spool import ASIDE, DROPPED
 from runner.store import Completion, Store, migrate
@@ -146,7 +146,7 @@ def test_a_result_whose_commit_hangs_is_rescued_by_whoever_ends_the_daemon(
     with psycopg.connect(database_url) as connection:
         submission = rig.submit()
         connection.execute(b"SELECT FROM leaderboard.submission FOR UPDATE")
-        waits = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = 'daemon slot cpu0'"
+        waits = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = 'daemon commit'"
         rig.wait_for(lambda: rig.sql(waits), "the commit hangs")
         rig.orders.ask_abort()
         assert rig.join() == 0
@@ -211,16 +211,16 @@ def test_a_result_of_a_job_that_another_host_took_meanwhile_is_evidence(
 
 def test_an_answer_that_was_lost_does_not_make_a_second_commit(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commit went through and the connection broke: the same result comes again, by way of the spool."""
-    complete = Store.complete
-    answers: list[Completion] = []
+    complete = Store.complete_all
+    answers: list[Sequence[Completion | StaleAttemptError]] = []
 
-    def deaf_once(store: Store, job: Job, result: JobResult) -> Completion:
-        answers.append(complete(store, job, result))
+    def deaf_once(store: Store, results: Sequence[tuple[Job, JobResult]]) -> Sequence[Completion | StaleAttemptError]:
+        answers.append(complete(store, results))
         if len(answers) == 1:
             raise DatabaseUnavailableError("the connection broke after the commit")
         return answers[-1]
 
-    monkeypatch.setattr(Store, "complete", deaf_once)
+    monkeypatch.setattr(Store, "complete_all", deaf_once)
     rig.start()
     submission = rig.submit()
     rig.wait_for(lambda: len(answers) == 2, "it came again")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -45,6 +45,16 @@ class FakeStore:
             raise ValueError(f"a value of job {job.id} is not taken; password=hunter2")
         self.completed.append((job.id, result))
         return Completion(submission_done=True)
+
+    def complete_all(self, results: Sequence[tuple[Job, JobResult]]) -> Sequence[Completion | StaleAttemptError]:
+        """Commit together."""
+        outcomes: list[Completion | StaleAttemptError] = []
+        for job, result in results:
+            try:
+                outcomes.append(self.complete(job, result))
+            except StaleAttemptError as error:
+                outcomes.append(error)
+        return outcomes
 
     def fail(self, job: Job, *, error: str, report: Json | None, slot: str) -> Ended:
         """Queue again."""

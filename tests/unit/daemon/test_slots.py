@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from runner.daemon.committer import Committer
 from runner.daemon.slots import SlotWorker
 from runner.errors import CancelledByRequest, EvaluationError
 from runner.lease import Lease, StopReason
@@ -38,6 +39,7 @@ class Working:
             keeper=parts.keeper,
             announcer=parts.announcer,
             delivery=parts.delivery,
+            committer=Committer(parts.fake),
             on_free=self.free.release,
             on_trouble=self.trouble.set,
             give_up=self.give_up,
@@ -145,10 +147,10 @@ def test_a_slot_keeps_its_connection_while_work_comes_and_no_longer(
     working = work()
     for number in range(3):
         working.do(number)
-    assert parts.opened == ["slot cpu0"]
+    assert parts.opened == ["commit", "slot cpu0"]
     assert closed.wait(30)
     working.do(4)
-    assert parts.opened == ["slot cpu0"]
+    assert parts.opened == ["commit", "slot cpu0"]
 
 
 @pytest.mark.parametrize(

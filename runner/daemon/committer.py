@@ -1,0 +1,109 @@
+"""Commits the results of a host's slots together: what comes while a commit is under way goes with the next one.
+
+Owns one connection and no thread: a slot that has a result commits for all that wait, as soon as the commit before is
+done. So a host at rest commits each result at once, and a busy one pays for one commit what would have been many. Must
+not decide what becomes of a result that cannot be committed: each slot gets its own outcome. Called by the slots.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from runner.daemon.ports import StoreFactory
+from runner.errors import DatabaseUnavailableError
+from runner.model import Job, JobResult
+from runner.store import Completion, Store
+
+#: No more results than this in one transaction.
+MAX_RESULTS: Final = 32
+#: A commit that takes longer holds up nobody: the next result goes on a connection of its own.
+TURN_S: Final = 1.0
+#: The connection is closed after so long without a result.
+IDLE_S: Final = 5.0
+
+
+class _Waiting:
+    """A result and what became of it."""
+
+    def __init__(self, job: Job, result: JobResult) -> None:
+        self.given = (job, result)
+        #: Set before the turn in which it was committed ends.
+        self.outcome: Completion | Exception | None = None
+
+
+class Committer:
+    """Threadsafe; `complete` comes back when the result is committed, or with the reason why it is not."""
+
+    def __init__(self, store_factory: StoreFactory, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._store = store_factory("commit")
+        self._clock = clock
+        self._used_s = clock()
+        #: Guards the list.
+        self._lock = threading.Lock()
+        #: Held by whoever commits.
+        self._turn = threading.Lock()
+        self._waiting: list[_Waiting] = []
+
+    def complete(self, job: Job, result: JobResult, *, alone: Store) -> Completion:
+        """Commit a result, together with those of other slots; on the connection `alone` if that takes too long.
+
+        Raises:
+            StaleAttemptError: the attempt is over; nothing was written but evidence.
+            DatabaseUnavailableError: the database is away.
+        """
+        mine = _Waiting(job, result)
+        with self._lock:
+            self._waiting.append(mine)
+        if not self._turn.acquire(timeout=TURN_S):
+            with self._lock:
+                if mine in self._waiting:
+                    self._waiting.remove(mine)
+            # If the commit under way holds it, it is committed twice, which is no error.
+            return alone.complete(job, result)
+        try:
+            while mine.outcome is None:
+                self._commit(self._take())
+        finally:
+            self._turn.release()
+        if isinstance(mine.outcome, Exception):
+            raise mine.outcome
+        return mine.outcome
+
+    def rest(self) -> None:
+        """Close the connection if nothing has been committed for a while."""
+        if self._turn.acquire(blocking=False):
+            try:
+                if self._clock() - self._used_s >= IDLE_S:
+                    self._store.close()
+            finally:
+                self._turn.release()
+
+    def close(self) -> None:
+        """Close the connection; for when no slot is at work any more."""
+        self._store.close()
+
+    def _take(self) -> Sequence[_Waiting]:
+        with self._lock:
+            taken, self._waiting = self._waiting[:MAX_RESULTS], self._waiting[MAX_RESULTS:]
+        return taken
+
+    def _commit(self, batch: Sequence[_Waiting]) -> None:
+        """Commit and leave everyone's outcome; one that cannot be written spoils none of the others."""
+        self._used_s = self._clock()
+        outcomes: Sequence[Completion | Exception]
+        try:
+            outcomes = self._store.complete_all([one.given for one in batch])
+        except DatabaseUnavailableError as error:
+            # An error of its own for each: they are raised in different threads.
+            outcomes = [DatabaseUnavailableError(str(error)) for _ in batch]
+        except Exception as error:  # noqa: BLE001 - handed to the slot, which logs it with the job's ids
+            if len(batch) > 1:
+                for one in batch:
+                    self._commit([one])
+                return
+            outcomes = [error]
+        for one, outcome in zip(batch, outcomes, strict=True):
+            one.outcome = outcome
