@@ -25,6 +25,8 @@ _log = get_logger(__name__)
 
 #: The least time between two posts of one job's progress: each is a write and a notification.
 PERIOD_S: Final = 1.0
+#: The pause after telling, in which news gathers: a busy host would announce every event on its own.
+REST_S: Final = 0.025
 #: The connection is closed after so long without anything to tell.
 IDLE_S: Final = 10.0
 #: Events kept for a database that is away; a restart of it costs none, half an hour costs the oldest.
@@ -102,6 +104,7 @@ class Announcer:
                 used_s = self._clock()
                 if self._send(store, batch):
                     backoff.reset()
+                    stop.wait(REST_S)
                 else:
                     backoff.wait(stop)
             if (batch := self._take()) is not None:
