@@ -65,7 +65,8 @@ class Committer:
             return alone.complete(job, result)
         try:
             while mine.outcome is None:
-                self._commit(self._take())
+                # Nothing waits if whoever took mine was ended in the middle of it: then it is committed again.
+                self._commit(self._take() or [mine])
         finally:
             self._turn.release()
         if isinstance(mine.outcome, Exception):
