@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 from structlog.testing import capture_logs
 
-from runner.daemon.announcer import MAX_EVENTS, PERIOD_S, Announcer
+from runner.daemon.announcer import MAX_EVENTS, PERIOD_S, REST_S, Announcer
 from runner.errors import DatabaseUnavailableError
 from runner.model import Job, Json, Progress
 from runner.store import Store
@@ -134,6 +134,30 @@ def test_events_are_told_at_once_and_those_that_wait_together(announcing: Announ
     assert announcing.store.calls <= 3
     announcing.end()
     assert announcing.store.wakes == ["H100"]
+
+
+def test_what_comes_in_quick_succession_is_told_together(
+    announcing: Announcing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first event goes at once, the next ones after a short rest, all in one call."""
+    resting, go_on = threading.Event(), threading.Event()
+
+    def rest(period_s: float) -> bool:
+        assert period_s == REST_S
+        resting.set()
+        return not go_on.wait(30)
+
+    monkeypatch.setattr(announcing.stop, "wait", rest)
+    announcing.start()
+    announcing.announcer.event({"n": 0})
+    assert resting.wait(30)
+    assert announcing.store.calls == 1
+    for number in range(1, 50):
+        announcing.announcer.event({"n": number})
+    go_on.set()
+    while len(announcing.store.events) < 50:
+        announcing.store.wait()
+    assert announcing.store.calls == 2
 
 
 def test_progress_is_posted_once_a_second_per_job_and_the_latest_wins(announcing: Announcing) -> None:
