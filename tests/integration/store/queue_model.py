@@ -177,10 +177,14 @@ class Queue:
 
     # --- what daemons do -----------------------------------------------------------------------------------------
 
-    def claim(self, host: str, slots: Mapping[str, int], at_most: int | None) -> list[ModelJob]:
-        """The jobs that a host gets: all of the type with the best first job, in the order of their class."""
+    def claimable(self, host: str, slots: Mapping[str, int], at_most: int | None) -> list[list[ModelJob]]:
+        """What a host may get: jobs of the type with the best first job, in the order of their class.
+
+        Or one job of that class out of turn: after a round of newcomers one of the others is served. Which one is
+        fairness, and has tests of its own.
+        """
         if self.hosts[host].draining:
-            return []
+            return [[]]
         lines: dict[str, list[ModelJob]] = defaultdict(list)
         for job in self.jobs.values():
             if slots.get(job.gpu_type, 0) > 0 and self._may_claim(job, host):
@@ -188,15 +192,18 @@ class Queue:
         for line in lines.values():
             line.sort(key=lambda job: (-job.priority, job.turn, job.id))
         if not lines:
-            return []
+            return [[]]
         gpu_type = min(lines, key=lambda name: (-lines[name][0].priority, lines[name][0].id))
+        line = lines[gpu_type]
         limit = slots[gpu_type] if at_most is None else min(slots[gpu_type], at_most)
-        taken = lines[gpu_type][:limit]
+        return [line[:limit], *([job] for job in line if job.priority == line[0].priority)]
+
+    def claim(self, host: str, taken: Sequence[ModelJob]) -> None:
+        """A host got these."""
         for job in taken:
             job.state, job.owner, job.expired = JobState.RUNNING, host, False
             job.attempt += 1
             self._look_alive(job.submission)
-        return taken
 
     def heartbeat(self, host: str, held: Sequence[tuple[int, int]]) -> list[tuple[int, bool, bool]]:
         """(job id, still ours, asked to stop) for each."""

@@ -248,12 +248,30 @@ class QueueMachine(RuleBasedStateMachine):
                     assert self.store.recover(host=host, keep=()) == self.model.recover(host, ())
                 case _:
                     assert self.store.cancel(job.submission_id) == self.model.cancel(job.submission_id)
+                    self._beat(host, [(job.id, job.attempt)])
+
+    @precondition(lambda self: self.model.waiting())
+    @rule(host=st.sampled_from(HOSTS), verdict=st.sampled_from((Verdict.ACCEPTED, *VERDICTS)))
+    def haunt(self, host: str, verdict: Verdict) -> None:
+        """A host loses a job, somebody gets it anew, and then the first one writes: nothing of it counts."""
+        for job in self._claim(host, dict.fromkeys(GPU_TYPES, 1), 1):
+            self.reclaim()
+            self._expire(job)
+            self.reclaim()
+            for other in HOSTS:
+                self._claim(other, dict.fromkeys(GPU_TYPES, 6), None)
+            self._complete(job, verdict, 1)
+            self._fail(job, "gpu0")
+            self._release(job)
+            self._end(job, lambda job=job: self.store.cancelled(job), lambda job=job: self.model.cancelled(job.id))  # type: ignore[misc]  # mypy: default in lambda
+            self._beat(host, [(job.id, job.attempt)])
 
     def _claim(self, host: str, slots: dict[str, int], at_most: int | None) -> tuple[Job, ...]:
         overdue = any(job.expired for job in self.model.running())
         claims = self.store.claim(host=host, slots=slots, lease_s=3600, at_most=at_most)
-        expected = self.model.claim(host, slots, at_most)
-        assert [job.id for job in claims.jobs] == [job.id for job in expected]
+        expected = [self.model.jobs[job.id] for job in claims.jobs]
+        assert expected in self.model.claimable(host, slots, at_most)
+        self.model.claim(host, expected)
         assert (claims.draining, claims.registered, claims.overdue) == (self.model.hosts[host].draining, True, overdue)
         for job, known in zip(claims.jobs, expected, strict=True):
             assert (job.attempt, job.failures, job.submission_id) == (known.attempt, known.failures, known.submission)
@@ -267,6 +285,9 @@ class QueueMachine(RuleBasedStateMachine):
     def heartbeat(self, data: st.DataObject, host: str) -> None:
         """A daemon renews what it believes to hold, and learns what it does not."""
         held = data.draw(st.lists(st.sampled_from(sorted(self.attempts)), unique_by=lambda key: key[0], max_size=4))
+        self._beat(host, held)
+
+    def _beat(self, host: str, held: list[tuple[int, int]]) -> None:
         states = self.store.heartbeat(host=host, lease_s=3600, held=held)
         found = sorted((state.job_id, state.ours, state.cancel_requested) for state in states)
         assert found == sorted(self.model.heartbeat(host, held))
