@@ -46,6 +46,7 @@ class Committer:
         #: Held by whoever commits.
         self._turn = threading.Lock()
         self._waiting: list[_Waiting] = []
+        self._closed = False
 
     def complete(self, job: Job, result: JobResult, *, alone: Store) -> Completion:
         """Commit a result, together with those of other slots; on the connection `alone` if that takes too long.
@@ -68,6 +69,8 @@ class Committer:
                 # Nothing waits if whoever took mine was ended in the middle of it: then it is committed again.
                 self._commit(self._take() or [mine])
         finally:
+            if self._closed:
+                self._store.close()
             self._turn.release()
         if isinstance(mine.outcome, Exception):
             raise mine.outcome
@@ -83,7 +86,8 @@ class Committer:
                 self._turn.release()
 
     def close(self) -> None:
-        """Close the connection; for when no slot is at work any more."""
+        """Close the connection; a run that does not let go in time may still commit, and leaves none open."""
+        self._closed = True
         self._store.close()
 
     def _take(self) -> Sequence[_Waiting]:

@@ -136,3 +136,11 @@ def test_the_connection_is_closed_when_nothing_has_been_committed_for_a_while() 
     now_s += 5.0
     crowd.committer.rest()
     assert crowd.store.closed == 1
+
+
+def test_a_commit_after_the_end_leaves_no_connection_open() -> None:
+    """A run that came back after its daemon had halted."""
+    crowd = Crowd()
+    crowd.committer.close()
+    assert crowd.complete(1).result(30).submission_done
+    assert crowd.store.closed == 2
