@@ -108,9 +108,7 @@ def _submit(store: Store, user: int) -> None:
 
 def _register(store: Store, host: str, types: tuple[str, ...]) -> None:
     slots = [{"name": f"slot {name}", "gpu_type": name, "devices": [], "cpus": [0]} for name in types]
-    store.register_host(
-        host=HostRecord(name=host, version=__version__, slots=slots, instance=host, gpu_types=types)
-    )
+    store.register_host(host=HostRecord(name=host, version=__version__, slots=slots, instance=host, gpu_types=types))
 
 
 def _timed(action: Callable[[], object], times: int) -> list[float]:
