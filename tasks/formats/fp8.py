@@ -187,7 +187,7 @@ def quantize_tiles(
     """Quantize the tiles of matrices, each with a float32 scale: its largest magnitude / the format's largest value.
 
     The steps, in float32, are those of DeepSeek-V3 (arXiv 2412.19437, section 3.3.2): tiles of 1 by 128 for
-    activations, of 128 by 128 for weights. A tile of zeros has scale 1.
+    activations, of 128 by 128 for weights. A tile of zeros, or of less than the least scale, has scale 1.
 
     Args:
         values: finite floating point of shape (..., rows, k); float64 is rounded to float32 first.
@@ -201,10 +201,13 @@ def quantize_tiles(
     Raises:
         ValueError: a tile does not divide the matrix.
     """
+    kind = FORMATS[dtype]
     tiles = _tiles(values.to(torch.float32), tile)
-    largest = tiles.abs().amax(dim=(-3, -1))
-    scales = torch.where(largest > 0, largest / _scalar(FORMATS[dtype].largest_value, largest), 1.0)
-    codes = encode(tiles / scales[..., None, :, None], dtype)
+    scales = tiles.abs().amax(dim=-1).amax(dim=-2) / _scalar(kind.largest_value, tiles)
+    # Of zeros, and of numbers so small that there is no such scale.
+    scales = torch.where(scales > 0, scales, 1.0)
+    quotients = tiles / scales[..., None, :, None]
+    codes = quotients.clamp_(-kind.largest_value, kind.largest_value).to(dtype)
     return codes.reshape(values.shape), scales
 
 

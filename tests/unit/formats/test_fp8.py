@@ -288,6 +288,8 @@ def test_zeros_stay_zeros() -> None:
     """A tile or block of zeros has a finite scale and no NaN."""
     codes, scales = quantize_tiles(torch.zeros(1, 128), torch.float8_e4m3fnuz)
     assert (scales.tolist(), codes.float().abs().max().item()) == ([[1.0]], 0.0)
+    codes, scales = quantize_tiles(torch.full((1, 128), 2.0**-149), torch.float8_e4m3fnuz)
+    assert (scales.tolist(), codes.float().abs().max().item()) == ([[1.0]], 0.0)
     codes, scales = quantize_mx(torch.zeros(1, MX_BLOCK), torch.float8_e5m2)
     assert not dequantize_mx(codes, scales, torch.float8_e5m2).any()
 
