@@ -155,6 +155,7 @@ def _result(job: Job, result: JobResult) -> dict[str, Any]:
         "job_id": job.id,
         "attempt": job.attempt,
         "submission_id": job.submission_id,
+        "started_at": job.started_at.isoformat(),
         "verdict": result.verdict.value,
         "error": result.error,
         "report": result.report,

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,20 @@ def test_a_stale_attempt_writes_nothing_but_evidence(bench: Bench, db: Db) -> No
     assert one(db, "SELECT progress FROM runner.job")["progress"] is None
     bench.store.complete(new, result(Verdict.ACCEPTED, run_record()))
     assert words(db, submission_id)[2] == "succeeded"
+
+
+def test_a_result_of_another_claim_with_the_same_numbers_is_refused(bench: Bench, db: Db) -> None:
+    """After a restored backup, or before another database, job and attempt may fit: the moment of the claim does not."""
+    bench.board()
+    bench.submit()
+    job = bench.claim()
+    elsewhere = replace(job, started_at=job.started_at - timedelta(days=1))
+    with pytest.raises(StaleAttemptError):
+        bench.store.complete(elsewhere, result(Verdict.ACCEPTED, run_record()))
+    assert one(db, "SELECT count(*) FROM leaderboard.runs")["count"] == 0
+    assert one(db, "SELECT count(*) FROM runner.stale_result")["count"] == 1
+    assert one(db, "SELECT submission_id FROM runner.event")["submission_id"] == job.submission_id
+    bench.store.complete(job, result(Verdict.ACCEPTED, run_record()))
 
 
 def test_the_same_result_committed_twice_is_no_error(bench: Bench, db: Db) -> None:

@@ -655,7 +655,7 @@ BEGIN
     END IF;
 
     WITH locked AS MATERIALIZED (
-        SELECT j.id, j.state, j.attempt, j.verdict
+        SELECT j.id, j.state, j.attempt, j.verdict, j.started_at
         FROM (SELECT DISTINCT g.id FROM unnest(v_job_ids, v_submission_ids_given) AS g (id, submission_id)
               WHERE g.submission_id = ANY (v_submission_ids) ORDER BY g.id) AS u
         CROSS JOIN LATERAL (SELECT * FROM runner.job j WHERE j.id = u.id FOR NO KEY UPDATE) AS j
@@ -663,13 +663,16 @@ BEGIN
         SELECT r.number, r.job_id, r.submission_id, j.state, j.attempt,
                CASE
                    WHEN NOT r.submission_id = ANY (coalesce(v_submission_ids, '{}')) THEN 'busy'
+                   -- The moment of the claim as well: after a restored backup, or before another database, job and
+                   -- attempt may be those of somebody else's claim.
+                   WHEN j.started_at <> r.started_at THEN 'stale'
                    WHEN j.state = 'running' AND j.attempt = r.attempt THEN 'committed'
                    WHEN j.state = 'done' AND j.attempt = r.attempt AND j.verdict = r.verdict THEN 'repeated'
                    ELSE 'stale'
                END AS outcome
         FROM ROWS FROM (jsonb_to_recordset(complete.results) AS (
-            job_id bigint, attempt integer, submission_id integer, verdict text
-        )) WITH ORDINALITY AS r (job_id, attempt, submission_id, verdict, number)
+            job_id bigint, attempt integer, submission_id integer, verdict text, started_at timestamptz
+        )) WITH ORDINALITY AS r (job_id, attempt, submission_id, verdict, started_at, number)
         LEFT JOIN locked j ON j.id = r.job_id
     )
     SELECT array_agg(a.outcome ORDER BY a.number), array_agg(a.state ORDER BY a.number),
@@ -734,9 +737,9 @@ BEGIN
             FROM late l ORDER BY l.number
         )
         INSERT INTO runner.event (kind, submission_id, job_id, attempt, detail)
-        SELECT 'stale', l.submission_id, l.job_id, l.attempt, jsonb_build_object(
+        SELECT 'stale', j.submission_id, l.job_id, l.attempt, jsonb_build_object(
             'verdict', l.verdict, 'state_now', l.state_now, 'attempt_now', l.attempt_now)
-        FROM late l ORDER BY l.number;
+        FROM late l JOIN runner.job j ON j.id = l.job_id ORDER BY l.number;
     END IF;
 
     RETURN QUERY
