@@ -7,6 +7,8 @@ import torch
 
 from tests.unit.problems.bench import Bench
 from tests.unit.problems.oracle import TASKS
+from tests.unit.problems.oracles.amd_fp8_mm import expected as expected_fp8
+from tests.unit.problems.oracles.amd_fp8_mm import wide as wide_fp8
 
 
 @pytest.mark.parametrize("bench", ["amd_identity"], indirect=True)
@@ -31,3 +33,64 @@ def test_every_number_is_copied(bench: Bench, solution: str) -> None:
     output = bench.kernel((TASKS / bench.folder.name / solution).read_text())(data)
     assert torch.equal(output.view(torch.int16), source.view(torch.int16))
     assert bench.check(data, output) == (True, "")
+
+
+FP8_CASE = {"m": 96, "n": 576, "k": 1536, "seed": 7}
+FP8 = pytest.mark.parametrize("bench", ["amd_fp8_mm"], indirect=True)
+
+
+@FP8
+def test_fp8_inputs_have_the_public_layout(bench: Bench) -> None:
+    """Shapes, types and strides that published submissions rely on: columns contiguous, but for an unwritten output."""
+    data = bench.generate(FP8_CASE)
+    assert [(tuple(tensor.shape), tensor.dtype, tensor.stride()) for tensor in data] == [
+        ((96, 1536), torch.float8_e4m3fnuz, (1, 96)),
+        ((576, 1536), torch.float8_e4m3fnuz, (1, 576)),
+        ((96, 12), torch.float32, (1, 96)),
+        ((5, 12), torch.float32, (1, 5)),
+        ((96, 576), torch.bfloat16, (576, 1)),
+    ]
+    assert data[-1].isnan().all()
+
+
+@FP8
+def test_fp8_inputs_show_what_is_easily_got_wrong(bench: Bench) -> None:
+    """All codes but NaN; scales of all their bits, another power of two in most blocks; sums of about 1."""
+    data = bench.generate({"m": 64, "n": 256, "k": 7168, "seed": 7})
+    for codes, scales in ((data[0], data[2]), (data[1], data[3])):
+        count = torch.bincount(codes.reshape(-1).view(torch.uint8).int(), minlength=256)
+        assert count[0x80] == 0
+        assert (count > 0).sum() == 255
+        assert not torch.equal(scales, scales.bfloat16().float())
+        powers = scales.log2().mean(dim=0)
+        assert ((powers[1:] - powers[:-1]).abs() > 0.5).float().mean() > 0.5
+    assert 0.8 < expected_fp8(data).std() < 1.5
+
+
+@FP8
+@pytest.mark.parametrize("solution", ["reference", "templates/torch_dequantize.py", "solutions/correct/blocks.py"])
+def test_made_up_fp8_matrices(bench: Bench, solution: str) -> None:
+    """Structure and special values: rows that pick single values of b, zero and negative scales, NaN, the largest."""
+    a, b, a_scale, b_scale, c = bench.generate({"m": 64, "n": 192, "k": 256, "seed": 5})
+    a = torch.zeros(256, 64, dtype=torch.uint8)
+    # 0x40 is 1: row r picks value 4 r of each row of b.
+    a[torch.arange(64) * 4, torch.arange(64)] = 0x40
+    a[17, 1] = 0x80
+    a[:, 2] = 0x7F
+    a_scale.fill_(1.0)
+    a_scale[3], a_scale[4] = 0.0, -2.0
+    data = (a.T.view(torch.float8_e4m3fnuz), b, a_scale, b_scale, c)
+    kernel = (
+        bench.module("reference").ref_kernel
+        if solution == "reference"
+        else bench.kernel((TASKS / bench.folder.name / solution).read_text())
+    )
+    found = kernel(data)
+    exact = wide_fp8(b, b_scale, 128)
+    plain = [row for row in range(64) if row not in (1, 2, 3, 4)]
+    assert torch.equal(found[plain], exact.T[[4 * row for row in plain]].bfloat16())
+    assert found[1].isnan().all()
+    assert torch.allclose(found[2].double(), exact.sum(dim=1) * 240, rtol=2e-2)
+    assert not found[3].any()
+    assert torch.equal(found[4], (-2 * exact[:, 16]).bfloat16())
+    assert bench.check(data, expected_fp8(data).bfloat16()) == (True, "")
