@@ -5,9 +5,9 @@ codes occur; scales run from the least subnormal number to 256, in opposite dire
 so that a scale of the next block, or of a wrong row, is wrong by powers of two; and every sum is exact.
 
 Exact, because a product is a multiple of 1/64 (two codes in halves, two scales in quarters, powers of two that cancel)
-and at most 144, with a standard deviation of 12: a sum of 16,384 has one of 1,552, where float32 counts 1/64 up to
-262,144. Whatever the order of summation, float32 rounds nothing, and a tolerance need not allow for it. Nor does
-TF32: a value times its scale has six significant bits.
+and at most 144: of 16,384 of them, the standard deviation of the sum is 1,552, and all that are positive add up to less
+than 2**18, to where float32 counts 1/64. Whatever the order of summation, float32 rounds nothing, and a tolerance need
+not allow for it. Nor does TF32: a value times its scale has six significant bits.
 """
 
 from __future__ import annotations

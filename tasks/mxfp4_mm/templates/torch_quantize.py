@@ -9,11 +9,12 @@ def rounded(values: torch.Tensor) -> torch.Tensor:
     blocks = values.float().unflatten(1, (-1, 32))
     largest = blocks.abs().amax(dim=-1, keepdim=True)
     # 1.75 and above become 2; the power of two in that, divided by 4
-    exponents = ((largest.view(torch.int32) + 0x200000) >> 23) - 127 - 2
-    scales = torch.ldexp(torch.ones_like(largest), exponents.clamp(-127, 127))
+    codes = ((largest.view(torch.int32) + 0x200000) >> 23) - 2
+    # A code is the exponent of a float32; only blocks of zeros have less than 1 here.
+    scales = (codes.clamp(min=1) << 23).view(torch.float32)
     table = torch.tensor(E2M1, device=values.device)
-    codes = torch.bucketize(blocks.abs() / scales, (table[1:] + table[:-1]) / 2)
-    return (table[codes] * scales).copysign(blocks).flatten(1)
+    nearest = torch.bucketize(blocks.abs() / scales, (table[1:] + table[:-1]) / 2)
+    return (table[nearest] * scales).copysign(blocks).flatten(1)
 
 
 def custom_kernel(data: input_t) -> output_t:
