@@ -179,7 +179,7 @@ def test_a_stale_attempt_writes_nothing_but_evidence(bench: Bench, db: Db) -> No
 
 
 def test_a_result_of_another_claim_with_the_same_numbers_is_refused(bench: Bench, db: Db) -> None:
-    """After a restored backup, or before another database, job and attempt may fit: the moment of the claim does not."""
+    """After a restored backup or before another database, job and attempt may fit; the moment of the claim does not."""
     bench.board()
     bench.submit()
     job = bench.claim()
