@@ -9,6 +9,7 @@ from tests.unit.problems.bench import Bench
 from tests.unit.problems.oracle import TASKS
 from tests.unit.problems.oracles.amd_fp8_mm import expected as expected_fp8
 from tests.unit.problems.oracles.amd_fp8_mm import wide as wide_fp8
+from tests.unit.problems.oracles.amd_moe import expected as expected_moe
 
 
 @pytest.mark.parametrize("bench", ["amd_identity"], indirect=True)
@@ -94,3 +95,89 @@ def test_made_up_fp8_matrices(bench: Bench, solution: str) -> None:
     assert not found[3].any()
     assert torch.equal(found[4], (-2 * exact[:, 16]).bfloat16())
     assert bench.check(data, expected_fp8(data).bfloat16()) == (True, "")
+
+
+MOE = pytest.mark.parametrize("bench", ["amd_moe"], indirect=True)
+MOE_CASE = {
+    "dhidden": 128,
+    "dexpert": 48,
+    "nroutedexperts": 6,
+    "nsharedexperts": 2,
+    "nexpertspertoken": 2,
+    "bs": 2,
+    "seqlen": 9,
+    "seed": 7,
+}
+
+
+@MOE
+def test_the_layer_has_the_public_layout(bench: Bench) -> None:
+    """Names, shapes and types that published submissions rely on."""
+    tokens, weights, config = bench.generate(MOE_CASE)
+    half = {torch.float16}
+    assert (tuple(tokens.shape), {tokens.dtype}, tokens.is_contiguous()) == ((2, 9, 128), half, True)
+    assert {each.dtype for each in weights.values()} == half
+    assert all(each.is_contiguous() for each in weights.values())
+    shapes = {"router": (6, 128)}
+    for name, width in (*((f"experts.{index}", 48) for index in range(6)), ("shared_experts", 96)):
+        shapes |= {f"{name}.0": (128, width), f"{name}.1": (128, width), f"{name}.2": (width, 128)}
+    assert {name: tuple(each.shape) for name, each in weights.items()} == {
+        f"{name}.weight": shape for name, shape in shapes.items()
+    }
+    assert config == {
+        "d_hidden": 128,
+        "d_expert": 48,
+        "n_routed_experts": 6,
+        "n_shared_experts": 2,
+        "n_experts_per_token": 2,
+        "batch_size": 2,
+        "seq_len": 9,
+    }
+
+
+@MOE
+def test_no_token_is_undecided(bench: Bench) -> None:
+    """The margin holds, in float16 too, where of random tokens one in ten would be without it; outputs are about 1."""
+    case = {**MOE_CASE, "nroutedexperts": 32, "nexpertspertoken": 4, "seqlen": 256}
+    tokens, weights, _ = bench.generate(case)
+    x, router = tokens.flatten(0, 1), weights["router.weight"]
+    logits = x.double() @ router.double().T
+    ordered = logits.sort(dim=1, descending=True).values
+    assert (ordered[:, 3] - ordered[:, 4]).min() > 2**-6 - 1e-4
+    exact, rounded = (set(map(tuple, each.topk(4).indices.sort().values.tolist())) for each in (logits, logits.half()))
+    assert exact == rounded
+    undecided = bench.module("reference").undecided
+    assert undecided(x, router, 4).numel() == 0
+    fresh = torch.randn(512, 128, generator=torch.Generator().manual_seed(3)).half()
+    assert 0.02 < undecided(fresh, router, 4).numel() / 512 < 0.3
+    assert undecided(fresh, router, 32).numel() == 0
+    assert 0.5 < bench.module("reference").ref_kernel(bench.generate(MOE_CASE)).float().std() < 2
+
+
+@MOE
+@pytest.mark.parametrize(
+    "solution",
+    ["reference", "templates/torch_experts.py", "solutions/correct/grouped.py", "solutions/correct/dense.py"],
+)
+def test_made_up_routes(bench: Bench, solution: str) -> None:
+    """Everybody goes to the same experts and nobody to the others; all experts are chosen; one token, of zeros."""
+    kernel = (
+        bench.module("reference").ref_kernel
+        if solution == "reference"
+        else bench.kernel((TASKS / bench.folder.name / solution).read_text())
+    )
+    tokens, weights, config = bench.generate(MOE_CASE)
+    same = {**weights, "router.weight": torch.zeros_like(weights["router.weight"])}
+    tokens[..., 0] = 1
+    same["router.weight"][:, 0] = torch.tensor([0, 3, 1, 2, -1, -2])
+    everyone = (tokens, same, config)
+    assert bench.check(everyone, kernel(everyone)) == (True, "")
+    assert bench.check(everyone, expected_moe(everyone).half()) == (True, "")
+    # Experts that nobody goes to do not count.
+    for name in ("experts.0", "experts.5"):
+        same[f"{name}.2.weight"] = torch.full_like(same[f"{name}.2.weight"], 100.0)
+    assert bench.check(everyone, kernel(everyone)) == (True, "")
+    every = bench.generate({**MOE_CASE, "nexpertspertoken": 6})
+    assert bench.check(every, kernel(every)) == (True, "")
+    one = (torch.zeros(1, 1, 128, dtype=torch.float16), weights, {**config, "batch_size": 1, "seq_len": 1})
+    assert not kernel(one).any()
