@@ -30,7 +30,6 @@ class _Waiting:
 
     def __init__(self, job: Job, result: JobResult) -> None:
         self.given = (job, result)
-        #: Set before the turn in which it was committed ends.
         self.outcome: Completion | Exception | None = None
 
 
@@ -41,11 +40,11 @@ class Committer:
         self._store = store_factory("commit")
         self._clock = clock
         self._used_s = clock()
-        #: Guards the list.
-        self._lock = threading.Lock()
-        #: Held by whoever commits.
-        self._turn = threading.Lock()
+        #: Guards what follows, and tells that a commit is over.
+        self._changed = threading.Condition()
         self._waiting: list[_Waiting] = []
+        #: Somebody has the connection.
+        self._taken = False
         self._closed = False
 
     def complete(self, job: Job, result: JobResult, *, alone: Store) -> Completion:
@@ -56,44 +55,50 @@ class Committer:
             DatabaseUnavailableError: the database is away.
         """
         mine = _Waiting(job, result)
-        with self._lock:
+        with self._changed:
             self._waiting.append(mine)
-        if not self._turn.acquire(timeout=TURN_S):
-            with self._lock:
-                if mine in self._waiting:
-                    self._waiting.remove(mine)
+        while mine.outcome is None:
+            with self._changed:
+                if not self._changed.wait_for(lambda: mine.outcome is not None or not self._taken, TURN_S):
+                    self._waiting = [one for one in self._waiting if one is not mine]
+                    break
+                if mine.outcome is not None:
+                    break
+                self._taken = True
+                # Nothing waits if whoever took mine was ended in the middle of it: then it is committed again.
+                batch = self._waiting[:MAX_RESULTS] or [mine]
+                self._waiting = self._waiting[MAX_RESULTS:]
+            try:
+                self._commit(batch)
+            finally:
+                self._give_back()
+        if mine.outcome is None:
             # If the commit under way holds it, it is committed twice, which is no error.
             return alone.complete(job, result)
-        try:
-            while mine.outcome is None:
-                # Nothing waits if whoever took mine was ended in the middle of it: then it is committed again.
-                self._commit(self._take() or [mine])
-        finally:
-            if self._closed:
-                self._store.close()
-            self._turn.release()
         if isinstance(mine.outcome, Exception):
             raise mine.outcome
         return mine.outcome
 
     def rest(self) -> None:
         """Close the connection if nothing has been committed for a while."""
-        if self._turn.acquire(blocking=False):
-            try:
-                if self._clock() - self._used_s >= IDLE_S:
-                    self._store.close()
-            finally:
-                self._turn.release()
+        with self._changed:
+            if self._taken or self._clock() - self._used_s < IDLE_S:
+                return
+            self._taken = True
+        self._store.close()
+        self._give_back()
 
     def close(self) -> None:
         """Close the connection; a run that does not let go in time may still commit, and leaves none open."""
         self._closed = True
         self._store.close()
 
-    def _take(self) -> Sequence[_Waiting]:
-        with self._lock:
-            taken, self._waiting = self._waiting[:MAX_RESULTS], self._waiting[MAX_RESULTS:]
-        return taken
+    def _give_back(self) -> None:
+        if self._closed:
+            self._store.close()
+        with self._changed:
+            self._taken = False
+            self._changed.notify_all()
 
     def _commit(self, batch: Sequence[_Waiting]) -> None:
         """Commit and leave everyone's outcome; one that cannot be written spoils none of the others."""
