@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -9,6 +11,7 @@ from tests.unit.problems.bench import Bench
 from tests.unit.problems.oracle import TASKS
 from tests.unit.problems.oracles.amd_fp8_mm import expected as expected_fp8
 from tests.unit.problems.oracles.amd_fp8_mm import wide as wide_fp8
+from tests.unit.problems.oracles.amd_mla_decode import expected as expected_mla
 from tests.unit.problems.oracles.amd_moe import expected as expected_moe
 
 
@@ -181,3 +184,110 @@ def test_made_up_routes(bench: Bench, solution: str) -> None:
     assert bench.check(every, kernel(every)) == (True, "")
     one = (torch.zeros(1, 1, 128, dtype=torch.float16), weights, {**config, "batch_size": 1, "seq_len": 1})
     assert not kernel(one).any()
+
+
+MLA = pytest.mark.parametrize("bench", ["amd_mla_decode"], indirect=True)
+MLA_CASE = {"batchsize": 2, "dim": 192, "dq": 64, "prefill": 40, "nheads": 3, "maxlen": 64, "seed": 7}
+
+
+@MLA
+def test_the_decoder_has_the_public_layout(bench: Bench) -> None:
+    """Names, shapes and types that published submissions rely on; what is behind the entries in use is not zeros."""
+    config, x, kv_cache = bench.generate(MLA_CASE)
+    sizes = {name: value for name, value in vars(config).items() if not isinstance(value, torch.Tensor)}
+    assert sizes == {
+        "batch_size": 2,
+        "dim": 192,
+        "n_heads": 3,
+        "q_lora_rank": 64,
+        "kv_lora_rank": 512,
+        "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64,
+        "v_head_dim": 128,
+        "seq_len": 1,
+        "max_seq_len": 64,
+        "kv_cache_shape": (2, 64, 576),
+    }
+    tensors = {name: value for name, value in vars(config).items() if isinstance(value, torch.Tensor)}
+    assert {name: tuple(value.shape) for name, value in tensors.items()} == {
+        "Q_proj_down_weight": (64, 192),
+        "Q_proj_up_weight": (3 * 192, 64),
+        "KV_proj_down_weight": (576, 192),
+        "KV_proj_up_weight": (3 * 256, 512),
+        "wo_weight": (192, 3 * 128),
+    }
+    assert (tuple(x.shape), tuple(kv_cache.data.shape), kv_cache.seq_len) == ((2, 1, 192), (2, 64, 576), 40)
+    for tensor in (*tensors.values(), x, kv_cache.data):
+        assert tensor.dtype == torch.bfloat16
+        assert tensor.is_contiguous()
+    assert kv_cache.data[:, 40:].float().std() > 0.9
+
+
+@MLA
+def test_outputs_of_any_length_are_about_as_large(bench: Bench) -> None:
+    """A sixth, with few entries and with many."""
+    reference = bench.module("reference")
+    for prefill in (30, 300, 3000):
+        output, _ = reference.ref_kernel(
+            bench.generate({**MLA_CASE, "nheads": 16, "prefill": prefill, "maxlen": prefill + 1})
+        )
+        assert 0.11 < output.float().std() < 0.25, prefill
+
+
+@MLA
+def test_the_angles_are_those_of_bfloat16(bench: Bench) -> None:
+    """Bit by bit what arithmetic on bfloat16 tensors makes of the usual formula, at every position."""
+    positions = torch.arange(8192)
+    usual = 10000 ** (-torch.arange(0, 32, dtype=torch.bfloat16) / 32)
+    angles = positions.bfloat16()[:, None] * usual
+    values = torch.cat((torch.ones(8192, 32), torch.zeros(8192, 32)), dim=1)
+    expected = torch.cat((angles.cos(), angles.sin()), dim=1).float()
+    assert torch.equal(bench.module("reference").rotated(values, positions), expected)
+
+
+@MLA
+@pytest.mark.parametrize(
+    "solution",
+    ["reference", "templates/torch_absorbed.py", "solutions/correct/absorbed.py", "solutions/correct/expanded.py"],
+)
+def test_made_up_caches(bench: Bench, solution: str) -> None:
+    """An empty cache and a full one; equal weights; one entry that outweighs all others by far."""
+    kernel = (
+        bench.module("reference").ref_kernel
+        if solution == "reference"
+        else bench.kernel((TASKS / bench.folder.name / solution).read_text())
+    )
+    for seq_len, factor in ((0, 1), (63, 1), (40, 0), (40, 256)):
+
+        def made(seq_len: int = seq_len, factor: int = factor) -> Any:  # noqa: ANN401 what the task makes
+            data = bench.generate(MLA_CASE)
+            data[0].Q_proj_up_weight.mul_(factor)
+            data[2].seq_len = seq_len
+            return data
+
+        data = made()
+        output, cache = kernel(data)
+        exact, exact_cache = expected_mla(made())
+        before = made()[2].data
+        others = torch.arange(64) != seq_len
+        assert torch.equal(cache[:, others], before[:, others])
+        assert torch.allclose(cache.double(), exact_cache, rtol=2e-2, atol=8e-3)
+        if factor < 256:
+            assert torch.allclose(output.double(), exact, rtol=2e-2, atol=8e-3)
+        else:
+            # Scores in the thousands: which entry wins is a matter of rounding, that one does is not.
+            assert output.isfinite().all()
+        if seq_len == 0:
+            values = cache[:, 0, :512].double() @ data[0].KV_proj_up_weight.double().T
+            alone = values.view(2, 3, 256)[..., 128:].flatten(1) @ data[0].wo_weight.double().T
+            assert torch.allclose(output[:, 0].double(), alone, rtol=2e-2, atol=8e-3)
+
+
+@MLA
+def test_the_check_leaves_its_data_alone(bench: Bench) -> None:
+    """The reference writes into a cache of its own."""
+    data = bench.generate(MLA_CASE)
+    before = data[2].data.clone()
+    bench.module("reference").ref_kernel(data)
+    assert torch.equal(data[2].data, before)
+    assert data[2].seq_len == 40
