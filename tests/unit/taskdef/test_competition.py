@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from runner.errors import TaskError
-from runner.taskdef import load_competition
+from runner.gpus import Registry
+from runner.taskdef import load_competition, load_folder
 from tests.unit.taskdef.samples import changed, write
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -114,3 +115,59 @@ def test_the_starter_set_loads() -> None:
     assert [problem.name for problem in loaded.problems] == ["identity", "vectoradd", "nvfp4_gemv"]
     assert all("CPU" in problem.gpus and problem.deadline is None for problem in loaded.problems)
     assert loaded.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("file", "boards"),
+    [
+        (
+            "amd.yaml",
+            {
+                "amd-identity": ("amd_identity", ("MI300",)),
+                "amd-fp8-mm": ("amd_fp8_mm", ("MI300",)),
+                "amd-mixture-of-experts": ("amd_moe", ("MI300",)),
+                "amd-mla-decode": ("amd_mla_decode", ("MI300",)),
+                "amd-all2all": ("amd_all2all", ("MI300x8",)),
+                "amd-gemm-rs": ("amd_gemm_rs", ("MI300x8",)),
+                "amd-ag-gemm": ("amd_ag_gemm", ("MI300x8",)),
+            },
+        ),
+        (
+            "nvfp4.yaml",
+            {
+                "nvfp4_gemv": ("nvfp4_gemv", ("NVIDIA",)),
+                "nvfp4_gemm": ("nvfp4_gemm", ("NVIDIA",)),
+                "nvfp4_dual_gemm": ("nvfp4_dual_gemm", ("NVIDIA",)),
+                "nvfp4_group_gemm": ("nvfp4_group_gemm", ("B200", "NVIDIA")),
+                "mxfp4-mm": ("mxfp4_mm", ("MI355X",)),
+            },
+        ),
+    ],
+)
+def test_the_boards_of_a_family_load(file: str, boards: dict[str, tuple[str, tuple[str, ...]]]) -> None:
+    """Under the public boards' names, on their types, which the tasks offer and the registry knows."""
+    loaded = load_competition(ROOT / "tasks" / file)
+    registry = Registry.load()
+    assert {problem.name: problem.gpus for problem in loaded.problems} == {
+        name: gpus for name, (_, gpus) in boards.items()
+    }
+    for problem in loaded.problems:
+        directory, gpus = boards[problem.name]
+        assert problem.folder.task == load_folder(ROOT / "tasks" / directory).task
+        assert set(gpus) <= set(problem.folder.gpus)
+        assert [registry.get(gpu).name for gpu in gpus] == list(gpus)
+        assert problem.deadline is None
+    assert loaded.notes == ()
+
+
+def test_every_shipped_task_is_in_a_competition() -> None:
+    """A board for each folder, and no two of one name that stand for different tasks."""
+    boards = [
+        (problem.name, problem.folder.task)
+        for path in sorted((ROOT / "tasks").glob("*.yaml"))
+        for problem in load_competition(path).problems
+    ]
+    for folder in sorted(path.parent for path in (ROOT / "tasks").glob("*/task.yml")):
+        assert load_folder(folder).task in [task for _, task in boards], folder.name
+    for name, task in boards:
+        assert all(other == task for same, other in boards if same == name), name
