@@ -2,8 +2,8 @@ import torch
 from task import input_t, output_t
 from torch.utils.cpp_extension import load_inline
 
-# The products are the library's; what is between them, silu(gate) * up, is one kernel instead of two, over both halves of
-# one product with the two matrices side by side.
+# The products are the library's; what is between them, silu(gate) * up, is one kernel instead of two, over gates and ups
+# side by side, as one product with both matrices would leave them.
 HIP_SOURCE = r"""
 #include <cstdint>
 
