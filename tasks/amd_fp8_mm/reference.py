@@ -42,8 +42,8 @@ def generate_input(m: int, n: int, k: int, seed: int) -> input_t:
     return a, b, a_scale, b_scale, torch.full((m, n), float("nan"), dtype=torch.bfloat16, device=device)
 
 
-# Sums are about 1. In float32, whatever the order, the errors of 7,168 products and of a partial sum per block stay below
-# 1e-5, and rounding to bfloat16 at most to one step of it, 2**-7 of the value, between two that fall on both sides of a
-# midpoint: less than half of the relative tolerance. Scales or sums of blocks in bfloat16 err by 2**-9 of what they
-# stand for: where it cancels, that is more than the absolute tolerance.
+# Sums are about 1. In float32, whatever the order, the errors of 7,168 products and of a partial sum per block are
+# below 1e-5, and rounding to bfloat16 costs at most a step of it, 2**-7 of the value, between two that fall on both
+# sides of a midpoint: less than half of the relative tolerance. Scales or sums of blocks in bfloat16 err by 2**-9 of
+# what they stand for: where it cancels, that is more than the absolute tolerance.
 check_implementation = make_match_reference(ref_kernel, rtol=2e-2, atol=1e-3)
