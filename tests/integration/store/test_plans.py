@@ -20,7 +20,7 @@ from runner.model import Verdict
 from runner.store import queries
 from runner.store.clean import to_jsonb
 from runner.store.results import _result
-from tests.integration.store.conftest import Bench, result, run_record
+from tests.integration.store.conftest import Bench, ranked, result, run_record
 
 Db = psycopg.Connection[dict[str, Any]]
 JOBS = 100_000
@@ -188,3 +188,43 @@ def test_the_way_to_a_job_does_not_depend_on_how_many_run(bench: Bench, db: Db, 
     db.execute(CHURNED.partition(";")[0].encode())
     deep = meter.cost(queries.COMPLETE.sql, parameters)
     assert deep.pages < short.pages + 40, (short, deep)
+
+
+#: What the finished jobs have found.
+RESULTS = """\
+WITH written AS (
+    INSERT INTO leaderboard.runs (submission_id, start_time, end_time, mode, secret, runner, passed, system_info)
+    SELECT submission_id, now(), now(), mode, secret, gpu_type, true, '{}'
+    FROM runner.job WHERE state = 'done' AND mode = 'test'
+    RETURNING id, submission_id
+)
+INSERT INTO runner.job_run (run_id, job_id)
+SELECT w.id, j.id FROM written w JOIN runner.job j ON j.submission_id = w.submission_id;
+"""
+
+
+def test_the_last_words_of_a_submission_do_not_depend_on_how_many_results_there_are(
+    bench: Bench, db: Db, meter: Meter
+) -> None:
+    """A ranked completion planned when there was no result reads its own when there are thousands."""
+    bench.board()
+    bench.submit(mode="leaderboard")
+    public = bench.claim()
+    bench.store.complete(public, ranked(public))
+    secret = bench.claim()
+    db.execute("ANALYZE")
+    parameters = {"results": to_jsonb([_result(secret, ranked(secret))])}
+    short = meter.cost(queries.COMPLETE.sql, parameters)
+    db.execute(LOAD.encode())
+    db.execute(CHURNED.encode())
+    db.execute(RESULTS.encode())
+    # The load has ended it like all others.
+    again = (
+        b"UPDATE runner.job SET state = 'running', verdict = NULL, finished_at = NULL, lease_owner = 'h',"
+        b" lease_expires_at = now() + interval '1 hour' WHERE id = %(id)s"
+    )
+    db.execute(again, {"id": secret.id})
+    deep = meter.cost(queries.COMPLETE.sql, parameters)
+    assert deep.pages < short.pages + 60, (short, deep)
+    assert deep.walked == {}
+    assert max(deep.entries.values()) < 100, deep

@@ -94,7 +94,8 @@ $$;
 -- status, then done. True: it is finished. The caller holds the submission's row: of two jobs that end together, the
 -- second one sees the first.
 CREATE OR REPLACE FUNCTION runner.settle(submission_id integer) RETURNS boolean
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     v_open boolean;
@@ -127,10 +128,8 @@ BEGIN
                    WHEN j.state = 'cancelled' THEN 'failed'
                    WHEN j.verdict IN ('internal_error', 'invalid') THEN 'failed'
                    WHEN j.mode = 'leaderboard' AND j.verdict <> 'accepted' THEN 'failed'
-                   WHEN j.mode = 'leaderboard' AND EXISTS (
-                       SELECT FROM runner.job_run x JOIN leaderboard.runs r ON r.id = x.run_id
-                       WHERE x.job_id = j.id AND NOT r.passed) THEN 'failed'
-                   WHEN EXISTS (SELECT FROM runner.job_run x WHERE x.job_id = j.id) THEN 'succeeded'
+                   WHEN j.mode = 'leaderboard' AND NOT n.passed THEN 'failed'
+                   WHEN n.rows > 0 THEN 'succeeded'
                    WHEN j.verdict = 'time_limit' THEN 'timed_out'
                    WHEN j.verdict = 'accepted' THEN 'succeeded'
                    ELSE 'failed'
@@ -150,6 +149,13 @@ BEGIN
                    ELSE coalesce(j.error, 'the evaluation ended without a result')
                END AS error
         FROM runner.job j
+        -- Neither EXISTS nor a join: planned when there were few results, they would read all, and go on to when there
+        -- are many.
+        CROSS JOIN LATERAL (
+            SELECT count(*) AS rows,
+                   bool_and((SELECT r.passed FROM leaderboard.runs r WHERE r.id = x.run_id)) AS passed
+            FROM runner.job_run x WHERE x.job_id = j.id
+        ) AS n
         WHERE j.submission_id = settle.submission_id AND (j.retired_at IS NULL OR j.retired_as = 'invalidated')
     ) AS w
     ORDER BY array_position(ARRAY['hacked', 'failed', 'timed_out', 'succeeded'], w.status), w.retired_at IS NULL,
