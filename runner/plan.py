@@ -39,13 +39,11 @@ BUILD_TIMEOUT_S = 120.0
 #: Added to the sum of the programs' own limits: imports, file transfer, killing. The inner limits always end first.
 WALL_MARGIN_S = 60.0
 #: The part of a container's memory that one case's tensors may fill (inputs, outputs, copies); torch takes the rest.
-TENSOR_MEMORY_SHARE = 0.5
+_TENSOR_MEMORY_SHARE = 0.5
 #: What a rank without a device needs beside tensors: two processes with torch, and room to breathe.
 _RANK_GIB = 0.75
 
 _PROCESS = 'import sys; sys.path.insert(0, "{stage}"); from {module} import main; sys.exit(main())'
-#: Files that hold what the worker must not know, whatever else a task calls private.
-_REFERENCE = "reference.py"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -265,30 +263,37 @@ def derived_seed(secret_seed: int, job_id: int) -> int:
     return int.from_bytes(digest[:4]) & 0x7FFF_FFFF
 
 
+def tensor_bytes(gpu: GpuType) -> int:
+    """How many bytes of tensors a case may hold on a GPU type, in judge and workers together."""
+    return int(gpu.memory_gib * (1 << 30) * _TENSOR_MEMORY_SHARE)
+
+
+def ranks_without_devices(gpu: GpuType) -> int:
+    """For how many ranks a type without accelerator has room."""
+    return int(gpu.memory_gib / _RANK_GIB)
+
+
 def _pair_request(  # noqa: PLR0917 records, each of another type
     job: Job, task: Task, gpu: GpuType, slot: Slot, modes: tuple[ModeRequest, ...], build_timeout_s: float
 ) -> PairRequest:
-    main = task.config.main if isinstance(task.config, PyConfig) else None
-    if main is None:
+    if not isinstance(task.config, PyConfig):
         raise TaskError(
             f"leaderboard {job.leaderboard!r}: the built-in harness evaluates lang py, the task says {task.lang} "
             "(set `harness: program` in runner.yml and give the task an eval program)"
         )
     ranks = _ranks(job, task, gpu, slot) if task.multi_gpu else None
-    hidden = {_REFERENCE, *task.extra.private}
-    # The task's own eval program stays out: the judge replaces it, and it may describe hidden cases.
-    files = {name: text for name, text in task.files.items() if text not in (SUBMISSION, HARNESS) and name != main}
     request = JudgeRequest(
         modes=modes,
-        files=files,
-        worker_files=tuple(name for name in files if name not in hidden),
+        # Without the task's own eval program: the judge replaces it, and it may describe hidden cases.
+        files=task.judge_files,
+        worker_files=task.worker_files,
         submission_name=task.submission_name,
         submission=job.code.decode("utf-8"),
         seed=job.secret_seed if job.secret else task.seed,
         ranks=ranks,
         device=_device(gpu),
         build_timeout_s=build_timeout_s,
-        memory_bytes=int(gpu.memory_gib * (1 << 30) * TENSOR_MEMORY_SHARE),
+        memory_bytes=tensor_bytes(gpu),
     )
     return PairRequest(payload=request.to_payload(), ranks=ranks or 1)
 
@@ -307,7 +312,7 @@ def _ranks(job: Job, task: Task, gpu: GpuType, slot: Slot) -> int:
             f"{where} have world_size {', '.join(map(str, sizes))}, expected one number for all "
             "(give the GPU type cases of its own in runner.yml)"
         )
-    most = int(gpu.memory_gib / _RANK_GIB) if gpu.vendor is Vendor.NONE else len(slot.devices)
+    most = ranks_without_devices(gpu) if gpu.vendor is Vendor.NONE else len(slot.devices)
     if sizes[0] > most:
         has = f"room for {most}" if gpu.vendor is Vendor.NONE else f"{most} devices"
         raise TaskError(

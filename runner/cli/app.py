@@ -123,7 +123,7 @@ def root(
 ) -> None:
     """Evaluate GPU kernel submissions in isolated containers, from a PostgreSQL queue.
 
-    An operator starts with `check`, `migrate` and `serve`; an author of tasks with `task check` and `eval`;
+    An operator starts with `check`, `migrate` and `serve`; an author of tasks with `task new` and `task check`;
     a participant with `submit` and `status`. DATABASE_URL or the configuration names the database.
     """
     # Until a command knows better (`serve`): warnings only, for people, and never on stdout.

@@ -17,7 +17,8 @@ from rich.text import Text
 
 from runner.cli.results import CheckedCase, TimedCase, checked_cases, timed_cases
 from runner.cli.safe import one_line, printable, tail
-from runner.cli.units import age, duration, moment, score, spread
+from runner.cli.task_check import MeasuredCase
+from runner.cli.units import age, duration, moment, score, size, spread
 from runner.cli.view import ShownJob, ShownRun, ShownSubmission
 from runner.model import JobState, Progress, Verdict
 from runner.store.records import (
@@ -381,6 +382,16 @@ def task_page(folder: TaskFolder) -> RenderableType:
     for name, content in sorted(task.files.items()):
         files.add_row(Text(one_line(name)), content if content in (SUBMISSION, HARNESS) else str(len(content.encode())))
     return Group(text, Text(""), table, Text(""), files)
+
+
+def measured_table(cases: Sequence[MeasuredCase]) -> RenderableType:
+    """What the cases of a task folder take."""
+    table = _table("case", "inputs", "output", "generate", "reference", "check", numbers=5)
+    for case in cases:
+        sizes = (size(value) for value in (case.input_bytes, case.output_bytes))
+        times = (duration(value) for value in (case.generate_ns, case.reference_ns, case.check_ns))
+        table.add_row(Text(one_line(case.spec)), *sizes, *times)
+    return table
 
 
 def gpu_types_table(types: Sequence[GpuTypeLine], hosts: Sequence[HostLine]) -> RenderableType:

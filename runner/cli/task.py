@@ -1,4 +1,8 @@
-"""`task`: help for authors of tasks."""
+"""`task`: help for authors of tasks.
+
+What `check` asks is in `runner.cli.task_check`, the folder of `new` in `runner.cli.task_new`; `run` is `eval` by the
+name an author looks for.
+"""
 
 from __future__ import annotations
 
@@ -7,28 +11,95 @@ from typing import Annotated
 
 import typer
 
-from runner.cli import documents, render
-from runner.cli.app import app, example, out, out_json
+from runner.cli import documents, evaluate, render
+from runner.cli.app import app, example, note, out, out_json, session
+from runner.cli.check import Finding, Mark, verdict_of
+from runner.cli.check import render as render_finding
+from runner.cli.task_check import MeasuredCase, offered, rehearse
+from runner.cli.task_new import make_folder
+from runner.gpus import Registry
 from runner.taskdef import load
+from runner.taskdef.model import Lang
 
-task = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Task folders: check them before publishing.")
+task = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Task folders: start one, check it, try submissions against it."
+)
 app.add_typer(task, name="task")
 
 
-@task.command(epilog=example("kernel-runner task check tasks/vectoradd"))
+@task.command(epilog=example("kernel-runner task new row_max", "kernel-runner task new row_max --directory tasks"))
+def new(
+    *,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the folder, and of the leaderboard by default.")],
+    directory: Annotated[
+        Path, typer.Option("--directory", metavar="D", help="Make the folder here.", exists=True, file_okay=False)
+    ] = Path(),
+    lang: Annotated[Lang, typer.Option("--lang", help="py, or cu for CUDA C++.")] = Lang.PY,
+) -> None:
+    """Start a task: a complete folder that passes `task check` as it is.
+
+    Every file says in comments what it is for. The example is small; replace it piece by piece and check in between.
+    """
+    folder = make_folder(directory, name, lang)
+    note(f"{folder} is a whole task; change it, then: kernel-runner task check {folder}")
+
+
+@task.command(
+    epilog=example("kernel-runner task check tasks/vectoradd", "kernel-runner task check tasks/vectoradd --gpu H100")
+)
 def check(
+    context: typer.Context,
     *,
     source: Annotated[Path, typer.Argument(metavar="DIR", help="Task folder or .zip of one.", exists=True)],
+    gpu: Annotated[str, typer.Option("--gpu", metavar="T", help="Run the cases of this GPU type.")] = "CPU",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Validate a task folder.
+    """Check a task folder before it is published.
 
-    Every key of task.yml and runner.yml, every file, the cases of each GPU type. An error names the file, the key, what
-    was found and what is expected. Nothing is stored and nothing runs; to run a submission against the folder use
-    `eval`.
+    First every key of task.yml and runner.yml and every file; an error names the file, the key, what was found and what
+    is expected. Then the code, in the evaluation environment: every case generates, the reference passes its own check,
+    wrong outputs fail it, solutions/correct are accepted and solutions/wrong refused, templates import. Nothing is
+    stored. Exits with 0 if all is well, 1 if the code is not, 2 if the files are not.
     """
+    config = session(context).config
+    registry = Registry.load(config.gpus_dir)
+    gpu_type = registry.get(gpu)
     folder = load(source)
-    if as_json:
-        out_json(documents.task(folder))
-    else:
+    if not as_json:
         out(render.task_page(folder))
+    findings: list[Finding] = []
+    measured: list[MeasuredCase] = []
+
+    def report(finding: Finding) -> None:
+        findings.append(finding)
+        if not as_json:
+            out(render_finding(finding))
+
+    for finding in offered(folder, registry):
+        report(finding)
+    if config.eval_python is None:
+        remedy = "set eval_python in the configuration, or KERNEL_RUNNER_EVAL_PYTHON"
+        report(Finding(name="code", mark=Mark.WARNING, found="not run: eval_python is not set", remedy=remedy))
+    else:
+        for found in rehearse(folder, source, gpu_type, config.require_eval_python()):
+            if isinstance(found, MeasuredCase):
+                measured.append(found)
+            else:
+                report(found)
+    code = verdict_of(findings)
+    if as_json:
+        checks = [finding.to_json() for finding in findings]
+        cases = [case.to_json() for case in measured]
+        out_json({"ok": not code, **documents.task(folder), "checks": checks, "measured": cases})
+    elif measured:
+        out(render.measured_table(measured))
+    raise typer.Exit(code)
+
+
+task.command(
+    "run",
+    epilog=example(
+        "kernel-runner task run tasks/vectoradd my_kernel.py",
+        "kernel-runner task run tasks/vectoradd my_kernel.py --mode benchmark",
+    ),
+)(evaluate.evaluate)

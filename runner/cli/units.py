@@ -34,6 +34,17 @@ def score(value_s: float | None) -> str:
     return duration(None if value_s is None else value_s * 1e9)
 
 
+def size(value_bytes: float | None) -> str:
+    """A size with three significant digits in binary units, e.g. `1.50 MiB`; a dash for None."""
+    if value_bytes is None:
+        return "-"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value_bytes < 999.5:
+            return f"{value_bytes:.0f} B" if unit == "B" else f"{_digits(value_bytes)} {unit}"
+        value_bytes /= 1024
+    return f"{_digits(value_bytes)} TiB"
+
+
 def age(seconds: float) -> str:
     """How long ago, to one unit: `7 s`, `3 min`, `5 h`, `12 d`. Negative ages (clocks differ) read `0 s`."""
     seconds = max(seconds, 0.0)

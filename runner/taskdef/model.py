@@ -15,6 +15,8 @@ from enum import StrEnum
 SUBMISSION = "@SUBMISSION@"
 #: Stands in `files` for the built-in eval program.
 HARNESS = "@HARNESS@"
+#: Holds what the submission must not know, whatever else a task calls private.
+REFERENCE = "reference.py"
 
 #: One case: argument name -> int, bool, str, float or a list of ints, as the YAML says.
 Case = Mapping[str, object]
@@ -113,6 +115,18 @@ class Task:
             return self.extra.harness
         main = self.config.main if isinstance(self.config, PyConfig) else None
         return Harness.BUILTIN if main is not None and self.files.get(main) == HARNESS else Harness.PROGRAM
+
+    @property
+    def judge_files(self) -> Mapping[str, str]:
+        """What the built-in judge gets: all files but the submission and the eval program, which the judge replaces."""
+        main = self.config.main if isinstance(self.config, PyConfig) else None
+        return {name: text for name, text in self.files.items() if text not in (SUBMISSION, HARNESS) and name != main}
+
+    @property
+    def worker_files(self) -> tuple[str, ...]:
+        """The names of the judge's files that the submission sees too."""
+        hidden = {REFERENCE, *self.extra.private}
+        return tuple(name for name in self.judge_files if name not in hidden)
 
     def cases_for(self, gpu_type: str) -> CaseSet:
         """The tests and benchmarks used on a GPU type."""

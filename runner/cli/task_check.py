@@ -1,0 +1,225 @@
+"""`task check`: what is wrong with a task folder, found before participants find it.
+
+Owns the questions that need no code (`offered`) and the conversation with `tasks.rehearsal`, which runs the task's code
+in the evaluation environment, in a process of its own. Called by `runner.cli.task`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import tasks
+from runner.cli.check import Finding, Mark
+from runner.cli.files import read_submission
+from runner.cli.units import size
+from runner.errors import NotFoundError
+from runner.gpus import GpuType, Registry, Vendor
+from runner.plan import ranks_without_devices, tensor_bytes
+from runner.taskdef import spec_line, work
+from runner.taskdef.model import Case, Harness, TaskFolder
+from sandbox.stage import stage
+
+_PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from tasks.rehearsal import main; sys.exit(main())"
+#: Seconds for the interpreter to start and for what is not a submission.
+_MARGIN_S = 180.0
+#: Seconds for the rehearsal to end its own processes.
+_GRACE_S = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredCase:
+    """What one case takes; on the device that is here, so times are no ranking's."""
+
+    spec: str
+    input_bytes: int
+    #: None where the reference was not run.
+    output_bytes: int | None
+    generate_ns: int
+    reference_ns: int | None
+    check_ns: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        """As `task check --json` prints it."""
+        return asdict(self)
+
+
+def cases_of(folder: TaskFolder, gpu_type: str) -> Sequence[Case]:
+    """Tests and benchmarks of a GPU type."""
+    found = folder.task.cases_for(gpu_type)
+    return (*(found.tests or ()), *(found.benchmarks or ()))
+
+
+def offered(folder: TaskFolder, registry: Registry) -> Iterator[Finding]:
+    """Whether the cases of each GPU type that the task names fit it, as far as numbers tell."""
+    for name in dict.fromkeys((*folder.gpus, *folder.task.extra.cases)):
+        try:
+            gpu = registry.get(name)
+        except NotFoundError as error:
+            remedy = "correct the name, or describe the type in the registry of its hosts"
+            yield Finding(name=name, mark=Mark.WARNING, found=str(error), remedy=remedy)
+            continue
+        yield _fit(folder, gpu, cases_of(folder, name))
+
+
+def _fit(folder: TaskFolder, gpu: GpuType, cases: Sequence[Case]) -> Finding:
+    if not cases:
+        remedy = "give it tests and benchmarks in task.yml, or cases of its own in runner.yml"
+        return Finding(name=gpu.name, mark=Mark.FAILED, found="no cases", remedy=remedy)
+    if folder.task.multi_gpu:
+        sizes = sorted({int(str(case["world_size"])) for case in cases})
+        most = ranks_without_devices(gpu) if gpu.vendor is Vendor.NONE else gpu.count
+        if len(sizes) > 1 or sizes[0] > most:
+            found = f"world_size {', '.join(map(str, sizes))}, expected one number for all cases, at most {most}"
+            remedy = "give the type cases of its own in runner.yml, or do not offer the task on it"
+            return Finding(name=gpu.name, mark=Mark.FAILED, found=found, remedy=remedy)
+    if folder.task.extra.bytes is None:
+        return Finding(name=gpu.name, mark=Mark.OK, found=f"{len(cases)} cases")
+    largest = max(cases, key=lambda case: work(folder.task.extra.bytes or "", case))
+    moved = work(folder.task.extra.bytes, largest)
+    budget = tensor_bytes(gpu)
+    # The judge keeps inputs twice; `bytes` counts what is read and written once, which is close to that from above.
+    if 2 * moved > budget:
+        found = (
+            f"case {spec_line(largest)} moves {size(moved)} by `bytes`, twice that is more than the {size(budget)} "
+            "that its tensors may hold"
+        )
+        remedy = f"check with --gpu {gpu.name} on such a host, or give the type smaller cases in runner.yml"
+        return Finding(name=gpu.name, mark=Mark.WARNING, found=found, remedy=remedy)
+    return Finding(name=gpu.name, mark=Mark.OK, found=f"{len(cases)} cases, the largest moves {size(moved)}")
+
+
+def rehearse(folder: TaskFolder, source: Path, gpu: GpuType, python: Path) -> Iterator[Finding | MeasuredCase]:
+    """Run the task's code on the cases of a GPU type and report what it does, as it goes.
+
+    Args:
+        folder: the task.
+        source: where it was loaded from; solutions are looked for if it is a folder.
+        gpu: whose cases; the device is CUDA's or ROCm's where there is one.
+        python: interpreter of the evaluation environment.
+    """
+    if folder.task.harness is not Harness.BUILTIN:
+        found = "evaluated by its own eval program: neither cases nor solutions were tried"
+        remedy = "try solutions one by one with `kernel-runner task run`, or write `harness: builtin` in runner.yml"
+        yield Finding(name="code", mark=Mark.WARNING, found=found, remedy=remedy)
+        return
+    cases = cases_of(folder, gpu.name)
+    if not cases:
+        yield Finding(name="cases", mark=Mark.FAILED, found=f"none for {gpu.name}", remedy="give the task some")
+        return
+    solutions = {kind: _solutions(source, kind) for kind in ("correct", "wrong")}
+    yield from _lacking(source, solutions)
+    trial_s = 2.0 * (folder.task.test_timeout_s + folder.task.benchmark_timeout_s)
+    request = {
+        "files": folder.task.judge_files,
+        "worker_files": folder.task.worker_files,
+        "submission_name": folder.task.submission_name,
+        "seed": folder.task.seed,
+        "ranks": int(str(cases[0]["world_size"])) if folder.task.multi_gpu else None,
+        "memory_bytes": tensor_bytes(gpu),
+        "lines": [spec_line(case) for case in cases],
+        # Other data of the same shape first: an answer from memory is wrong then.
+        "trial_lines": [spec_line(each) for case in cases for each in (_reseeded(case), case)],
+        "trial_timeout_s": trial_s,
+        "templates": folder.templates,
+        **solutions,
+    }
+    limit_s = _MARGIN_S + trial_s * (1 + sum(map(len, solutions.values()))) + _MARGIN_S * len(folder.templates)
+    with tempfile.TemporaryDirectory(prefix="kernel-runner-") as place:
+        yield from _converse(request, Path(place), python, limit_s)
+
+
+def _converse(
+    request: Mapping[str, Any], place: Path, python: Path, limit_s: float
+) -> Iterator[Finding | MeasuredCase]:
+    package = Path(tasks.__file__).parent
+    # Never the daemon's own environment on the path: its packages are not those submissions get.
+    names = ("__init__.py", "rehearsal.py", "harness")
+    root = stage(place / "stage", {f"tasks/{name}": package / name for name in names})
+    inbox = place / "request.json"
+    inbox.write_text(json.dumps(request), encoding="utf-8")
+    with inbox.open("rb") as stdin, (place / "stderr").open("w+b") as stderr:
+        process = subprocess.Popen(
+            [str(python), "-P", "-c", _PROGRAM, str(root)],
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            cwd=place,
+        )
+        late = threading.Event()
+
+        def stop() -> None:
+            late.set()
+            process.send_signal(signal.SIGINT)
+
+        timer = threading.Timer(limit_s, stop)
+        timer.daemon = True
+        timer.start()
+        try:
+            for line in process.stdout or ():
+                yield _parsed(json.loads(line))
+            code = process.wait(timeout=_GRACE_S)
+        finally:
+            timer.cancel()
+            _end(process)
+        if code:
+            stderr.seek(0)
+            said = stderr.read().decode(errors="replace").strip().rpartition("\n")[2]
+            found = f"did not end within {limit_s:g} s" if late.is_set() else f"ended with {code}: {said}"
+            yield Finding(name="code", mark=Mark.FAILED, found=found, remedy=f"see that {python} imports torch")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the rehearsal; asked politely, it ends what it started itself."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=_GRACE_S)
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def _parsed(message: Mapping[str, Any]) -> Finding | MeasuredCase:
+    if "case" in message:
+        return MeasuredCase(**message["case"])
+    found = message["finding"]
+    return Finding(**{**found, "mark": Mark(found["mark"])})
+
+
+def _solutions(source: Path, kind: str) -> Mapping[str, str]:
+    """File name -> text of a folder's submissions of one kind."""
+    if not source.is_dir():
+        return {}
+    paths = sorted((source / "solutions" / kind).glob("*.py"))
+    return {path.name: read_submission(path).decode("utf-8", errors="replace") for path in paths}
+
+
+def _lacking(source: Path, solutions: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
+    if not source.is_dir():
+        yield Finding(
+            name="solutions", mark=Mark.WARNING, found="not looked for in an archive", remedy="check the folder"
+        )
+        return
+    remedies = {
+        "correct": "write one, so that the check is tried with something it must accept",
+        "wrong": "write one that is wrong in the least visible way, so that the check is tried with it",
+    }
+    for kind, found in solutions.items():
+        if not found:
+            yield Finding(name=f"solutions/{kind}", mark=Mark.WARNING, found="holds no .py file", remedy=remedies[kind])
+
+
+def _reseeded(case: Case) -> Case:
+    seed = case.get("seed")
+    return {**case, "seed": seed + 1} if type(seed) is int else case

@@ -1,0 +1,398 @@
+"""A task played through before anybody submits to it: cases, reference, check, solutions, templates.
+
+Run by `kernel-runner task check` in the evaluation environment, as the author's user and without a container: the code
+is the author's own. Reads one JSON request on stdin and writes JSON lines: `{"case": …}` for each case that was
+measured, `{"finding": …}` for each thing it has an opinion on. What the task's code prints goes to stderr.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from tasks.harness.cases import Case, CaseError, parse_cases
+from tasks.harness.local import JudgeFailed, evaluate
+from tasks.harness.problem import CheckRaised, Problem, TaskFault, rng_seed_of
+from tasks.harness.request import JudgeRequest, ModeRequest
+
+#: Seconds that the import of a template may take; it may compile.
+_IMPORT_TIMEOUT_S = 180.0
+#: Exit code of a template that imports what is not installed; its last line on stdout names that.
+_EXIT_MISSING = 3
+_IMPORT = f"""\
+import importlib, sys
+sys.path.insert(0, ".")
+try:
+    found = importlib.import_module(sys.argv[1])
+except ModuleNotFoundError as error:
+    print(error.name)
+    sys.exit({_EXIT_MISSING})
+if not callable(getattr(found, "custom_kernel", None)):
+    sys.exit("it defines no custom_kernel")
+"""
+#: Narrow floating-point types have no arithmetic, but take a NaN by conversion.
+_NAN_TYPES = ("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2")
+
+Value = TypeVar("Value")
+Emit = Callable[[Mapping[str, Any]], None]
+
+
+def main() -> int:
+    """Play the task of the request on stdin through; exit code 0 unless this program itself broke."""
+    lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+
+    def emit(message: Mapping[str, Any]) -> None:
+        lines.write(json.dumps(message) + "\n")
+        lines.flush()
+
+    request = json.load(sys.stdin)
+    with tempfile.TemporaryDirectory(prefix="kernel-runner-") as place:
+        try:
+            _Rehearsal(request, Path(place), emit).run()
+        except (TaskFault, CaseError) as fault:
+            emit(_finding("task", "failed", str(fault)))
+    return 0
+
+
+def _finding(name: str, mark: str, found: str, remedy: str | None = None) -> Mapping[str, Any]:
+    return {"finding": {"name": name, "mark": mark, "found": found, "remedy": remedy}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Spoiler:
+    """A way to be wrong that every check must notice."""
+
+    name: str
+    #: The bytes of an output tensor and its dtype -> other bytes.
+    spoil: Callable[[torch.Tensor, torch.dtype], torch.Tensor]
+
+
+def _poisoned(data: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The last element is NaN; where there is no NaN, all its bits are other ones."""
+    last = data[-dtype.itemsize :]
+    if str(dtype).removeprefix("torch.") in _NAN_TYPES:
+        last.copy_(torch.full((1,), float("nan"), device=data.device).to(dtype).view(torch.uint8))
+    else:
+        last.copy_(last ^ (1 if dtype is torch.bool else 0xFF))
+    return data
+
+
+def _shifted(data: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return data.roll(dtype.itemsize)
+
+
+def _zeroed(data: torch.Tensor, _: torch.dtype) -> torch.Tensor:
+    return torch.zeros_like(data)
+
+
+_SPOILERS = (
+    _Spoiler(name="one element poisoned", spoil=_poisoned),
+    _Spoiler(name="all elements shifted by one", spoil=_shifted),
+    _Spoiler(name="zeros", spoil=_zeroed),
+)
+
+
+class _Rehearsal:
+    """One task in one directory."""
+
+    def __init__(self, request: Mapping[str, Any], place: Path, emit: Emit) -> None:
+        self._request = request
+        self._place = place
+        self._emit = emit
+        #: Spoiler -> on how many cases its output was refused, and accepted.
+        self._refused = {spoiler.name: 0 for spoiler in _SPOILERS}
+        self._accepted: dict[str, list[str]] = {spoiler.name: [] for spoiler in _SPOILERS}
+
+    def run(self) -> None:
+        """Everything, the cheap questions first; later ones are asked whatever the answers were."""
+        directory = self._place / "task"
+        directory.mkdir()
+        Problem.unpack(self._request["files"], directory)
+        problem = Problem.load(directory)
+        cases = parse_cases(self._request["lines"], global_seed=self._request["seed"])
+        worked = [case for case in cases if self._measure(problem, case)]
+        if len(worked) == len(cases):
+            self._emit(_finding("cases", "ok", f"all {len(cases)} generate"))
+        if worked:
+            self._seeds(problem, worked[0])
+        self._check_of_reference(all_worked=len(worked) == len(cases))
+        for kind in ("correct", "wrong"):
+            self._solutions(kind)
+        self._templates()
+
+    def _generate(self, problem: Problem, case: Case) -> Sequence[object]:
+        """The inputs of every rank."""
+        ranks = self._request["ranks"]
+        given = [{}] if ranks is None else [{"rank": rank} for rank in range(ranks)]
+        seed = rng_seed_of(self._request["seed"])
+        return [problem.generate({**case.arguments, **more}, rng_seed=seed) for more in given]
+
+    def _measure(self, problem: Problem, case: Case) -> bool:
+        """Generate a case, run the reference on it, check its output and spoiled ones; whether all of it worked."""
+        measured: dict[str, Any] = {"spec": case.spec, "reference_ns": None, "check_ns": None, "output_bytes": None}
+        memory_bytes = self._request["memory_bytes"]
+        try:
+            measured["generate_ns"], inputs = _timed(lambda: self._generate(problem, case))
+            measured["input_bytes"] = sum(problem.pack(data, memory_bytes=memory_bytes).nbytes for data in inputs)
+            # Several ranks need their process group: the judge has one, the correct solutions stand in.
+            if self._request["ranks"] is None and _reference() is not None:
+                self._judge(problem, case, inputs[0], measured)
+        except TaskFault as fault:
+            self._emit(_finding(f"case {case.spec}", "failed", str(fault), "correct reference.py or the case"))
+            return False
+        except Exception as error:  # noqa: BLE001 the author's code may raise anything, and is to hear of it
+            self._emit(_finding(f"case {case.spec}", "failed", f"ref_kernel raised {_sentence(error)}", _trace()))
+            return False
+        self._emit({"case": measured})
+        return True
+
+    def _judge(self, problem: Problem, case: Case, data: object, measured: dict[str, Any]) -> None:
+        reference = _reference()
+        if reference is None:
+            return
+        measured["reference_ns"], right = _timed(lambda: reference(data))
+        leaves = list(_leaves(right))
+        measured["output_bytes"] = sum(leaf.numel() * leaf.element_size() for leaf in leaves)
+        measured["check_ns"], (good, message) = _timed(lambda: self._answer(problem, case, right))
+        if not good:
+            raise TaskFault(f"check_implementation refuses ref_kernel's own output: {message.splitlines()[0]}")
+        for spoiler in _SPOILERS:
+            spoiled = [_spoil(leaf, spoiler) for leaf in leaves]
+            if spoiler.spoil is _poisoned:
+                spoiled[:-1] = leaves[:-1]
+            if any(not torch.equal(_raw(one), _raw(other)) for one, other in zip(leaves, spoiled, strict=True)):
+                good, _ = self._answer(problem, case, _rebuilt(right, iter(spoiled)))
+                self._refused[spoiler.name] += not good
+                self._accepted[spoiler.name] += [case.spec] if good else []
+
+    def _answer(self, problem: Problem, case: Case, output: object) -> tuple[bool, str]:
+        """The check's answer on fresh inputs: the reference may have written into its own."""
+        try:
+            return problem.check(self._generate(problem, case)[0], output)
+        except CheckRaised as raised:
+            return False, f"it raised {raised}"
+
+    def _check_of_reference(self, *, all_worked: bool) -> None:
+        if self._request["ranks"] is not None:
+            found = "not run outside the judge, as it has several ranks: the correct solutions stand in for it"
+            self._emit(_finding("reference", "ok", found))
+            return
+        if _reference() is None:
+            remedy = "define ref_kernel, and make check_implementation of it by make_match_reference"
+            self._emit(
+                _finding("reference", "warning", "reference.py defines no ref_kernel to try the check with", remedy)
+            )
+            return
+        if all_worked:
+            self._emit(_finding("reference", "ok", "passes its own check"))
+        for name, accepted in self._accepted.items():
+            refused = self._refused[name]
+            if accepted:
+                self._emit(
+                    _finding(
+                        f"check of {name}",
+                        "warning" if refused else "failed",
+                        f"check_implementation accepts it on {len(accepted)} of {len(accepted) + refused} cases "
+                        f"({accepted[0]})",
+                        "compare every element, with a tighter tolerance, and let NaN fail",
+                    )
+                )
+            elif refused:
+                self._emit(_finding(f"check of {name}", "ok", f"refused on {refused} cases"))
+
+    def _seeds(self, problem: Problem, case: Case) -> None:
+        """Whether a case's inputs depend on its seed, and on nothing else."""
+        once, again = self._bytes(problem, case), self._bytes(problem, case)
+        if not _same(once, again):
+            remedy = "seed a torch.Generator with `seed`, and fill output buffers with NaN instead of leaving them"
+            self._emit(_finding("seed", "warning", "the same case has other inputs the second time", remedy))
+        if case.seed is None:
+            return
+        other = Case(spec=case.spec, arguments=case.with_seed(case.seed + 1))
+        if _same(once, self._bytes(problem, other)):
+            remedy = "draw them from a generator that `seed` seeds; secret runs differ by it alone"
+            self._emit(_finding("seed", "warning", "another seed makes the same inputs", remedy))
+
+    def _bytes(self, problem: Problem, case: Case) -> Sequence[torch.Tensor]:
+        data = self._generate(problem, case)[0]
+        return [storage.clone() for storage in problem.pack(data, memory_bytes=1 << 62).storages]
+
+    def _solutions(self, kind: str) -> None:
+        for name, text in self._request[kind].items():
+            title = f"solutions/{kind}/{name}"
+            try:
+                verdict, message = self._verdict(text)
+            except JudgeFailed as error:
+                self._emit(_finding(title, "failed", f"the harness broke on it: {error}"))
+                continue
+            said = f"{verdict}: {message}" if message else verdict
+            if verdict == "invalid":
+                self._emit(_finding(title, "failed", said, "correct the task"))
+            elif kind == "correct":
+                good = verdict == "accepted"
+                remedy = None if good else "correct it, or the reference, or the tolerance"
+                self._emit(_finding(title, "ok" if good else "failed", said, remedy))
+            else:
+                good = verdict != "accepted"
+                remedy = None if good else "add a case that shows what is wrong with it, or compare more strictly"
+                self._emit(_finding(title, "ok" if good else "failed", f"refused, {said}" if good else said, remedy))
+
+    def _verdict(self, text: str) -> tuple[str, str]:
+        """What the judge says to a submission on every case, and the message's first line."""
+        request = self._request
+        report = evaluate(
+            JudgeRequest(
+                modes=(
+                    ModeRequest(name="test", cases=tuple(request["trial_lines"]), timeout_s=request["trial_timeout_s"]),
+                ),
+                files=request["files"],
+                worker_files=tuple(request["worker_files"]),
+                submission_name=request["submission_name"],
+                submission=text,
+                seed=request["seed"],
+                ranks=request["ranks"],
+                device="auto",
+                memory_bytes=request["memory_bytes"],
+            )
+        )
+        judged = [step.judged for step in report.steps if step.judged is not None]
+        bad = next((each for each in judged if each.verdict != "accepted"), None)
+        if bad is not None:
+            # How much differs and the first place say enough.
+            return bad.verdict, "; ".join((bad.message or "").strip().partition("\n")[0].split("; ")[:2])
+        return ("accepted", "") if judged else ("internal_error", "the judge said nothing")
+
+    def _templates(self) -> None:
+        directory = self._place / "templates"
+        directory.mkdir()
+        request = self._request
+        for name in request["worker_files"]:
+            path = directory / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(request["files"][name], encoding="utf-8")
+        for language, text in request["templates"].items():
+            title = f"template {language}"
+            try:
+                ast.parse(text)
+            except SyntaxError as error:
+                found = f"found {error.msg} in line {error.lineno}, expected Python"
+                self._emit(_finding(title, "failed", found, "correct the template"))
+                continue
+            lacking = _lacking_device(language)
+            if lacking is not None:
+                self._emit(_finding(title, "ok", f"parses; not imported, as there is no {lacking} here"))
+                continue
+            self._emit(_imported(title, text, directory, language))
+
+
+def _imported(title: str, text: str, directory: Path, language: str) -> Mapping[str, Any]:
+    """Import a template in a process of its own."""
+    module = f"template_{language.lower()}"
+    (directory / f"{module}.py").write_text(text, encoding="utf-8")
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", _IMPORT, module],
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_IMPORT_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return _finding(title, "failed", f"its import takes more than {_IMPORT_TIMEOUT_S:g} s", "make it quicker")
+    if done.returncode == _EXIT_MISSING:
+        missing = done.stdout.strip().rpartition("\n")[2]
+        return _finding(title, "ok", f"parses; not imported, as there is no module {missing} here")
+    if done.returncode:
+        last = done.stderr.strip().rpartition("\n")[2] or f"exit code {done.returncode}"
+        return _finding(title, "failed", f"does not import: {last}", "let it define custom_kernel as it is")
+    return _finding(title, "ok", "parses and imports")
+
+
+def _lacking_device(language: str) -> str | None:
+    """What a template that compiles when it is imported would need and this host has not."""
+    if language in ("CUDA", "CuteDSL") and not (torch.version.cuda and torch.cuda.is_available()):
+        return "CUDA device"
+    if language == "HIP" and not (torch.version.hip and torch.cuda.is_available()):
+        return "ROCm device"
+    return None
+
+
+def _reference() -> Callable[[object], object] | None:
+    found = getattr(sys.modules["reference"], "ref_kernel", None)
+    return found if callable(found) else None
+
+
+def _timed(function: Callable[[], Value]) -> tuple[int, Value]:
+    start_ns = time.perf_counter_ns()
+    value = function()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter_ns() - start_ns, value
+
+
+def _leaves(value: object) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _leaves(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _leaves(item)
+
+
+def _rebuilt(value: object, leaves: Iterator[torch.Tensor]) -> object:
+    """The same structure with other tensors."""
+    if isinstance(value, torch.Tensor):
+        return next(leaves)
+    if isinstance(value, Mapping):
+        return {key: _rebuilt(item, leaves) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        items = [_rebuilt(item, leaves) for item in value]
+        return items if isinstance(value, list) else tuple(items)
+    return value
+
+
+def _spoil(leaf: torch.Tensor, spoiler: _Spoiler) -> torch.Tensor:
+    if leaf.numel() == 0:
+        return leaf
+    return spoiler.spoil(_raw(leaf), leaf.dtype).view(leaf.dtype).view(leaf.shape)
+
+
+def _raw(leaf: torch.Tensor) -> torch.Tensor:
+    """A copy of a tensor's elements as bytes."""
+    return leaf.detach().clone(memory_format=torch.contiguous_format).view(-1).view(torch.uint8)
+
+
+def _same(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> bool:
+    return len(one) == len(other) and all(map(torch.equal, one, other))
+
+
+def _sentence(error: BaseException) -> str:
+    return "".join(traceback.format_exception_only(error)).strip()[:2000]
+
+
+def _trace() -> str:
+    """Where the author's code raised, the innermost line."""
+    frame = traceback.extract_tb(sys.exc_info()[2])[-1]
+    return f"see {Path(frame.filename).name}, line {frame.lineno}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

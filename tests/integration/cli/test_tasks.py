@@ -1,0 +1,285 @@
+"""`task`: starting a folder and checking it, with the task's code run in the evaluation environment."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from runner.cli import task_check
+from tests.integration.cli.conftest import Call, Said
+
+REFERENCE = """\
+import itertools
+import torch
+
+COUNT = itertools.count()
+
+
+def ref_kernel(data):
+    return data * 2
+
+
+def generate_input(n, seed):
+    return torch.randn(n, generator=torch.Generator().manual_seed(seed))
+
+
+def check_implementation(data, output):
+    return torch.equal(output, data * 2)
+"""
+
+Checked = Callable[..., Mapping[str, Any]]
+
+
+def write_folder(folder: Path, *, reference: str = REFERENCE, **keys: object) -> Path:
+    """A task that doubles a vector, without solutions."""
+    folder.mkdir(parents=True)
+    document = {
+        "files": [
+            {"name": "submission.py", "source": "@SUBMISSION@"},
+            {"name": "reference.py", "source": "reference.py"},
+            {"name": "eval.py", "source": "@HARNESS@"},
+        ],
+        "lang": "py",
+        "description": "Twice the vector.",
+        "config": {"main": "eval.py"},
+        "tests": [{"n": 4, "seed": 1}, {"n": 8, "seed": 2}],
+        "gpus": ["CPU"],
+        **keys,
+    }
+    (folder / "task.yml").write_text(yaml.safe_dump(document))
+    (folder / "reference.py").write_text(reference)
+    return folder
+
+
+def add(folder: Path, name: str, text: str) -> None:
+    """Put a file into the folder."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+@pytest.fixture
+def run_code(call: Call, evaluation_python: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """The command line on a host with an evaluation environment, one thread for torch."""
+    monkeypatch.setenv("KERNEL_RUNNER_EVAL_PYTHON", str(evaluation_python))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    return call
+
+
+def findings(said: Said) -> Mapping[str, tuple[str, str]]:
+    """Name of each finding -> its mark and what was found."""
+    return {check["name"]: (check["mark"], check["found"]) for check in said.document["checks"]}
+
+
+def test_a_new_task_passes_its_check_as_it_is(run_code: Call, tmp_path: Path) -> None:
+    """The skeleton stands alone, has solutions of both kinds, and every question about it is answered well."""
+    said = run_code("task", "new", "row_max", "--directory", tmp_path)
+    assert (said.code, said.out) == (0, "")
+    assert "task check" in said.err
+    checked = run_code("task", "check", tmp_path / "row_max", "--json")
+    assert checked.code == 0, checked.out
+    assert checked.document["ok"] is True
+    assert {mark for mark, _ in findings(checked).values()} == {"ok"}
+    assert {
+        "CPU", "H100", "cases", "reference", "check of one element poisoned", "check of all elements shifted by one",
+        "check of zeros", "solutions/correct/sorted.py", "solutions/wrong/skips_last.py", "solutions/wrong/stale.py",
+        "template Python",
+    } == set(findings(checked))  # fmt: skip
+    assert "at (" in findings(checked)["solutions/wrong/skips_last.py"][1]
+    last = checked.document["measured"][-1]
+    assert (last["spec"], last["input_bytes"], last["output_bytes"]) == (
+        "rows: 256; cols: 1024; seed: 1234",
+        4 * 256 * 1024,
+        4 * 256,
+    )
+    assert min(last["generate_ns"], last["reference_ns"], last["check_ns"]) > 0
+
+
+def test_a_new_task_in_a_collection_shares_its_files(call: Call, tmp_path: Path) -> None:
+    """Beside eval.py and utils.py the folder uses those, so that it loads in KernelBot, too."""
+    for name in ("eval.py", "utils.py"):
+        add(tmp_path, name, "pass\n")
+    assert call("task", "new", "row_max", "--directory", tmp_path).code == 0
+    sources = {entry["source"] for entry in yaml.safe_load((tmp_path / "row_max/task.yml").read_text())["files"]}
+    assert {"../eval.py", "../utils.py"} < sources
+    assert not (tmp_path / "row_max/utils.py").exists()
+    assert call("task", "check", tmp_path / "row_max").code == 0
+
+
+def test_a_new_task_in_cuda_is_complete(run_code: Call, tmp_path: Path) -> None:
+    """It has an eval program of its own; `task check` says that it was not tried and with what to try it."""
+    assert run_code("task", "new", "sums", "--directory", tmp_path, "--lang", "cu").code == 0
+    said = run_code("task", "check", tmp_path / "sums", "--json")
+    assert said.code == 0
+    assert (said.document["lang"], said.document["files"]) == ("cu", ["eval.cu", "submission.cuh", "task.h"])
+    assert findings(said)["code"][0] == "warning"
+    assert "task run" in run_code("task", "check", tmp_path / "sums").out
+
+
+@pytest.mark.parametrize("name", ["", "two words", "../up", "a/b", "-x", "1st", "ü", "x" * 101])
+def test_a_bad_name_is_refused(call: Call, tmp_path: Path, name: str) -> None:
+    """A sentence says what a name may be, and nothing is made."""
+    said = call("task", "new", "--directory", tmp_path, "--", name)
+    assert said.code == 2
+    assert f"task name is {name!r}, expected a letter" in said.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_there_stays(call: Call, tmp_path: Path) -> None:
+    """A folder, a file and a dangling link of the name are left alone."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "link").symlink_to("nowhere")
+    for name in ("folder", "file", "link"):
+        said = call("task", "new", name, "--directory", tmp_path)
+        assert said.code == 2
+        assert "is there already; choose another name" in said.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder", "link"]
+
+
+def test_a_check_that_accepts_everything_is_found_out(run_code: Call, tmp_path: Path) -> None:
+    """Spoiled outputs pass, the seed changes nothing, templates do not parse or import: each is said with a remedy."""
+    lax = REFERENCE.replace("manual_seed(seed)", "manual_seed(0)").replace("torch.equal(output, data * 2)", "True")
+    templates = {"Python": "raises.py", "Triton": "broken.py", "HIP": "hip.py"}
+    folder = write_folder(tmp_path / "lax", reference=lax, templates=templates)
+    add(folder, "raises.py", "raise ValueError('not yet')\n")
+    add(folder, "broken.py", "def custom_kernel(data:\n")
+    add(folder, "hip.py", "raise ValueError('needs a device')\n")
+    said = run_code("task", "check", folder, "--json")
+    assert (said.code, said.document["ok"]) == (1, False)
+    found = findings(said)
+    for wrong in ("one element poisoned", "all elements shifted by one", "zeros"):
+        assert found[f"check of {wrong}"] == (
+            "failed",
+            "check_implementation accepts it on 2 of 2 cases (n: 4; seed: 1)",
+        )
+    assert found["seed"] == ("warning", "another seed makes the same inputs")
+    assert found["template Python"] == ("failed", "does not import: ValueError: not yet")
+    assert found["template Triton"][0] == "failed"
+    assert "expected Python" in found["template Triton"][1]
+    assert found["template HIP"] == ("ok", "parses; not imported, as there is no ROCm device here")
+    assert {"solutions/correct", "solutions/wrong"} <= set(found)
+    assert all(check["remedy"] for check in said.document["checks"] if check["mark"] != "ok")
+
+
+def test_a_spoiled_output_that_some_cases_miss_is_a_warning(run_code: Call, tmp_path: Path) -> None:
+    """A check that sees only the first element misses the poisoned last one, except where there is but one element."""
+    first = REFERENCE.replace("torch.equal(output, data * 2)", "torch.equal(output[:1], data[:1] * 2)")
+    folder = write_folder(tmp_path / "first", reference=first, tests=[{"n": 1, "seed": 1}, {"n": 8, "seed": 2}])
+    said = run_code("task", "check", folder, "--json")
+    assert said.code == 0
+    assert findings(said)["check of one element poisoned"][0] == "warning"
+    assert findings(said)["check of zeros"] == ("ok", "refused on 2 cases")
+
+
+def test_solutions_must_keep_their_promise(run_code: Call, tmp_path: Path) -> None:
+    """A wrong one among the right and a right one among the wrong fail the check; a word says what to do."""
+    folder = write_folder(tmp_path / "swapped")
+    add(folder, "solutions/correct/half.py", "def custom_kernel(data):\n    return data / 2\n")
+    add(folder, "solutions/wrong/double.py", "def custom_kernel(data):\n    return data + data\n")
+    said = run_code("task", "check", folder)
+    assert said.code == 1
+    assert "✗ solutions/correct/half.py: wrong_answer" in said.out
+    assert "correct it, or the reference, or the tolerance" in said.out
+    assert "✗ solutions/wrong/double.py: accepted" in said.out
+    assert "add a case that shows what is wrong with it" in said.out
+    assert "n: 4; seed: 1" in said.out
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "says"),
+    [
+        (("data * 2\n\n", "data / None\n\n"), "case n: 4; seed: 1", "ref_kernel raised TypeError"),
+        (("data * 2\n\n", "data * 3\n\n"), "case n: 4; seed: 1", "refuses ref_kernel's own output"),
+        (("randn(n,", "randn(m,"), "case n: 4; seed: 1", "name 'm' is not defined"),
+        (("generate_input", "make_input"), "task", "defines no function generate_input"),
+        (("ref_kernel", "reference"), "reference", "defines no ref_kernel"),
+        (("manual_seed(seed)", "manual_seed(next(COUNT))"), "case n: 4; seed: 1", "refuses ref_kernel's own output"),
+    ],
+)
+def test_what_is_wrong_with_the_reference_is_said(
+    run_code: Call, tmp_path: Path, change: tuple[str, str], name: str, says: str
+) -> None:
+    """Which case, which function, what happened; what is odd but works is a warning."""
+    assert change[0] in REFERENCE
+    folder = write_folder(tmp_path / "odd", reference=REFERENCE.replace(*change))
+    said = run_code("task", "check", folder, "--json")
+    assert says in findings(said)[name][1]
+    failed = any(mark == "failed" for mark, _ in findings(said).values())
+    assert said.code == (1 if failed else 0)
+
+
+def test_inputs_that_are_not_the_seeds_alone_are_noticed(run_code: Call, tmp_path: Path) -> None:
+    """An output buffer that is left as it was found differs from time to time; a warning says how to mend it."""
+    buffered = REFERENCE.replace("return torch.randn(n,", "return torch.full((n,), float(next(COUNT))), torch.randn(n,")
+    folder = write_folder(tmp_path / "buffer", reference=buffered.replace("data * 2", "data[1] * 2"))
+    said = run_code("task", "check", folder, "--json")
+    assert said.code == 0
+    assert findings(said)["seed"] == ("warning", "the same case has other inputs the second time")
+
+
+def test_a_case_that_is_too_large_for_the_type_is_refused(run_code: Call, tmp_path: Path) -> None:
+    """As the judge will: inputs are held twice, in half of the type's memory."""
+    folder = write_folder(
+        tmp_path / "large",
+        tests=[{"n": 300_000_000, "seed": 1}],
+        reference=REFERENCE.replace("randn(n, generator=torch.Generator().manual_seed(seed))", "empty(n)"),
+    )
+    said = run_code("task", "check", folder, "--json")
+    assert said.code == 1
+    assert "give it smaller cases (runner.yml)" in findings(said)["case n: 300000000; seed: 1"][1]
+
+
+def test_code_that_never_ends_is_ended(run_code: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is the task's own and a margin; the process is gone afterwards."""
+    monkeypatch.setattr(task_check, "_MARGIN_S", 0.0)
+    folder = write_folder(
+        tmp_path / "endless",
+        reference="import time\ntime.sleep(600)\n",
+        test_timeout=1,
+        benchmark_timeout=1,
+    )
+    said = run_code("task", "check", folder, "--json")
+    assert said.code == 1
+    assert findings(said)["code"] == ("failed", "did not end within 4 s")
+
+
+def test_without_an_evaluation_environment_the_files_alone_are_checked(call: Call, tmp_path: Path) -> None:
+    """A warning says what was left out and how to have it."""
+    said = call("task", "check", write_folder(tmp_path / "plain"), "--json")
+    assert said.code == 0
+    assert findings(said)["code"] == ("warning", "not run: eval_python is not set")
+
+
+def test_of_an_archive_the_solutions_are_not_looked_for(run_code: Call, tmp_path: Path) -> None:
+    """All else is checked."""
+    archive = shutil.make_archive(str(tmp_path / "double"), "zip", write_folder(tmp_path / "double"))
+    said = run_code("task", "check", archive, "--json")
+    assert said.code == 0
+    assert findings(said)["reference"] == ("ok", "passes its own check")
+    assert findings(said)["solutions"][0] == "warning"
+
+
+def test_several_ranks_generate_and_are_judged_together(run_code: Call, tmp_path: Path) -> None:
+    """Every rank's inputs are counted, and a solution that communicates is accepted."""
+    reference = (
+        "import torch\nimport torch.distributed as dist\n\n\n"
+        "def generate_input(world_size, n, seed, rank):\n"
+        "    return torch.full((n,), float(seed + rank))\n\n\n"
+        "def ref_kernel(data):\n    total = data.clone()\n    dist.all_reduce(total)\n    return total\n\n\n"
+        "def check_implementation(data, output):\n    return torch.equal(ref_kernel(data), output)\n"
+    )
+    case = {"world_size": 2, "n": 8, "seed": 3}
+    folder = write_folder(tmp_path / "sum", reference=reference, multi_gpu=True, tests=[case])
+    add(folder, "solutions/correct/sum.py", reference.replace("ref_kernel", "custom_kernel"))
+    add(folder, "solutions/wrong/alone.py", "def custom_kernel(data):\n    return data\n")
+    said = run_code("task", "check", folder, "--json")
+    assert said.code == 0, said.out
+    assert findings(said)["solutions/correct/sum.py"] == ("ok", "accepted")
+    assert findings(said)["solutions/wrong/alone.py"][0] == "ok"
+    assert said.document["measured"][0]["input_bytes"] == 2 * 8 * 4

@@ -1,0 +1,106 @@
+"""`task check`, as far as it goes without running anything: do the cases fit the GPU types?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+import typer
+
+from runner.cli.app import app
+from runner.cli.check import Mark
+from runner.cli.task_check import offered
+from runner.cli.units import size
+from runner.gpus import Registry
+from runner.taskdef.model import Case, CaseSet, Extra, Lang, PyConfig, Task, TaskFolder
+
+
+def folder(
+    tests: Sequence[Case],
+    *,
+    gpus: Sequence[str] = ("CPU",),
+    work: str | None = "4 * n",
+    cases: Mapping[str, CaseSet] | None = None,
+    multi_gpu: bool = False,
+) -> TaskFolder:
+    """A task folder with these cases."""
+    extra = Extra(bytes=work, cases=cases or {})
+    task = Task(
+        files={}, lang=Lang.PY, config=PyConfig(main="eval.py"), tests=tuple(tests), extra=extra, multi_gpu=multi_gpu
+    )
+    return TaskFolder(name="x", task=task, description="", templates={}, gpus=tuple(gpus))
+
+
+def test_the_largest_case_is_compared_with_the_types_memory() -> None:
+    """What is fine on a large type may not fit a small one, which is named with case, sizes and remedy."""
+    found = {
+        finding.name: finding for finding in offered(folder([{"n": 1 << 28}], gpus=("CPU", "H100")), Registry.load())
+    }
+    assert found["H100"].mark is Mark.OK
+    assert found["H100"].found == "1 cases, the largest moves 1.00 GiB"
+    assert found["CPU"].mark is Mark.OK
+    (small,) = offered(folder([{"n": 16}, {"n": 1 << 29}]), Registry.load())
+    assert small.mark is Mark.WARNING
+    assert "case n: 536870912 moves 2.00 GiB" in small.found
+    assert "the 2.00 GiB that its tensors may hold" in small.found
+    assert small.remedy is not None
+    assert "--gpu CPU" in small.remedy
+
+
+def test_a_types_own_cases_count() -> None:
+    """runner.yml's cases replace the task's, so the task's large one does no harm."""
+    own = {"CPU": CaseSet(tests=({"n": 4},))}
+    (found,) = offered(folder([{"n": 1 << 40}], cases=own), Registry.load())
+    assert (found.mark, found.found) == (Mark.OK, "1 cases, the largest moves 16 B")
+
+
+def test_without_work_only_the_cases_are_counted() -> None:
+    """Nothing is said about sizes that nobody knows; a type without any case is a failure."""
+    (found,) = offered(folder([{"n": 4}], work=None), Registry.load())
+    assert (found.mark, found.found) == (Mark.OK, "1 cases")
+    (none,) = offered(folder([]), Registry.load())
+    assert (none.mark, none.found) == (Mark.FAILED, "no cases")
+
+
+def test_an_unknown_type_is_a_warning() -> None:
+    """A host's own registry may know it."""
+    (found,) = offered(folder([{"n": 4}], gpus=("H1000",)), Registry.load())
+    assert found.mark is Mark.WARNING
+    assert "H100" in found.found
+
+
+@pytest.mark.parametrize(
+    ("gpu", "sizes", "mark"),
+    [
+        ("MI300x8", (8,), Mark.OK),
+        ("MI300x8", (16,), Mark.FAILED),
+        ("MI300x8", (4, 8), Mark.FAILED),
+        ("CPU", (2,), Mark.OK),
+        ("CPU", (8,), Mark.FAILED),
+    ],
+)
+def test_ranks_must_find_their_devices(gpu: str, sizes: Sequence[int], mark: Mark) -> None:
+    """One world_size for all cases of a type, and at most its devices, or what its memory has room for."""
+    cases = [{"world_size": size, "n": 4} for size in sizes]
+    (found,) = offered(folder(cases, gpus=(gpu,), multi_gpu=True), Registry.load())
+    assert found.mark is mark, found.found
+
+
+def test_run_is_eval() -> None:
+    """Two names for one command: nothing can differ."""
+    root = typer.main.get_command(app)
+    commands = root.commands  # type: ignore[attr-defined]  # a group
+    run, evaluate = commands["task"].commands["run"], commands["eval"]
+    assert [(parameter.name, parameter.opts) for parameter in run.params] == [
+        (parameter.name, parameter.opts) for parameter in evaluate.params
+    ]
+    assert run.help == evaluate.help
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(None, "-"), (0, "0 B"), (999, "999 B"), (1024, "1.00 KiB"), (1 << 30, "1.00 GiB"), (1 << 50, "1024 TiB")],
+)
+def test_sizes_read_well(value: int | None, shown: str) -> None:
+    """Three digits, binary units."""
+    assert size(value) == shown
