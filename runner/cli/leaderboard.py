@@ -14,13 +14,14 @@ import typer
 
 from runner.cli import documents, render
 from runner.cli.app import app, example, note, out, out_json, session
+from runner.cli.competition import Action, BoardPlan, plan_board
 from runner.cli.units import moment
-from runner.errors import NotFoundError, TaskError
+from runner.errors import BoardError, NotFoundError, TaskError
 from runner.gpus import Registry
 from runner.store import Store
 from runner.store.records import BoardView
 from runner.taskdef import extra_to_stored, load, load_competition, to_stored
-from runner.taskdef.model import Lang, TaskFolder
+from runner.taskdef.model import Lang, Problem, TaskFolder
 
 #: A board without a deadline gets this long (KernelBot's rule).
 DEFAULT_LIFETIME = timedelta(days=365)
@@ -112,11 +113,17 @@ def update(
     with session(context).store() as store:
         present = store.board(board)
         gpus = _offered(context, store, gpu or present.gpus, board)
-        _update(store, present, folder, ends or present.deadline, gpus, force=force)
+        _update(store, board, folder, ends or present.deadline, gpus, force=force)
     note(f"leaderboard {board} is updated: it {_state(gpus, ends or present.deadline)}")
 
 
-@leaderboard.command("import", epilog=example("kernel-runner leaderboard import problems/pmpp.yaml"))
+@leaderboard.command(
+    "import",
+    epilog=example(
+        "kernel-runner leaderboard import problems/pmpp.yaml --dry-run",
+        "kernel-runner leaderboard import problems/pmpp.yaml",
+    ),
+)
 def import_competition(
     context: typer.Context,
     *,
@@ -127,34 +134,30 @@ def import_competition(
     force: Annotated[
         bool, typer.Option("--force", help="Also change what makes earlier results incomparable.")
     ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Create or update all boards of a competition.
 
-    All task folders and GPU types are checked first; if one is wrong, nothing is stored. A problem for which neither
-    the file nor its task.yml names a GPU type is skipped with a note.
+    All task folders and GPU types are checked first; if one is wrong, or a change needs --force, nothing is stored. A
+    board that exists keeps its GPU types, and its deadline unless the file names one. A problem for which neither the
+    file nor its task.yml names a GPU type is skipped.
     """
     competition = load_competition(file)
     for sentence in competition.notes:
         note(sentence)
     with session(context).store() as store:
-        known = {line.name for line in store.boards()}
-        # Every GPU type is resolved before the first board is stored.
-        offered = {
-            problem.name: _offered(context, store, problem.gpus or problem.folder.gpus, problem.name)
-            for problem in competition.problems
-            if problem.gpus or problem.folder.gpus
-        }
-        for problem in competition.problems:
-            gpus = offered.get(problem.name)
-            if gpus is None:
-                note(f"leaderboard {problem.name}: skipped, no GPU type is named for it")
-                continue
-            ends = problem.deadline or datetime.now(UTC) + DEFAULT_LIFETIME
-            if problem.name in known:
-                _update(store, store.board(problem.name), problem.folder, ends, gpus, force=force)
-            else:
-                _create(store, problem.name, problem.folder, ends, gpus)
-            note(f"leaderboard {problem.name}: {'updated' if problem.name in known else 'created'}")
+        plans = _plans(context, store, competition.problems)
+        refusal = None if force else _refusal(plans)
+        stored = not dry_run and refusal is None
+        for plan in plans if stored else ():
+            _carry_out(store, plan, force=force)
+    if as_json:
+        out_json([plan.to_json() for plan in plans])
+    else:
+        out(render.import_page(plans, stored=stored))
+    if refusal is not None:
+        raise refusal
 
 
 @leaderboard.command("list", epilog=example("kernel-runner leaderboard list"))
@@ -314,6 +317,48 @@ def _of_board(context: typer.Context, board: BoardView, name: str) -> str:
     return found
 
 
+def _plans(context: typer.Context, store: Store, problems: Sequence[Problem]) -> Sequence[BoardPlan]:
+    """What to do about each problem; every GPU type is resolved before the first board is stored."""
+    known = {line.name for line in store.boards()}
+    lifetime_end = datetime.now(UTC) + DEFAULT_LIFETIME
+    plans = []
+    for problem in problems:
+        named = problem.gpus or problem.folder.gpus
+        plans.append(
+            plan_board(
+                problem,
+                present=store.board(problem.name) if problem.name in known else None,
+                gpus=_offered(context, store, named, problem.name) if named else (),
+                lifetime_end=lifetime_end,
+            )
+        )
+    return plans
+
+
+def _refusal(plans: Sequence[BoardPlan]) -> BoardError | None:
+    """Why an import is refused without --force before anything is stored; None if it is not."""
+    refused = [
+        f"{plan.name} ({plan.submissions} submissions; "
+        f"{', '.join(change.key for change in plan.changes if change.needs_force)})"
+        for plan in plans
+        if plan.needs_force
+    ]
+    if not refused:
+        return None
+    return BoardError(
+        f"nothing is stored: old and new scores would not compare on {', '.join(refused)}; give --force, "
+        "or another name in the competition file"
+    )
+
+
+def _carry_out(store: Store, plan: BoardPlan, *, force: bool) -> None:
+    match plan.action:
+        case Action.CREATE:
+            _create(store, plan.name, plan.folder, plan.deadline, plan.gpus)
+        case Action.UPDATE:
+            _update(store, plan.name, plan.folder, plan.deadline, plan.gpus, force=force)
+
+
 def _create(store: Store, name: str, folder: TaskFolder, deadline: datetime, gpus: Sequence[str]) -> None:
     if len(name.split()) != 1:
         raise TaskError(
@@ -331,10 +376,10 @@ def _create(store: Store, name: str, folder: TaskFolder, deadline: datetime, gpu
 
 
 def _update(
-    store: Store, board: BoardView, folder: TaskFolder, deadline: datetime, gpus: Sequence[str], *, force: bool
+    store: Store, name: str, folder: TaskFolder, deadline: datetime, gpus: Sequence[str], *, force: bool
 ) -> None:
     store.update_board(
-        name=board.name,
+        name=name,
         deadline=deadline,
         task=to_stored(folder.task),
         description=folder.description,

@@ -15,6 +15,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from runner.cli.competition import Action, BoardPlan
 from runner.cli.results import CheckedCase, TimedCase, checked_cases, timed_cases
 from runner.cli.safe import one_line, printable, tail
 from runner.cli.task_check import MeasuredCase
@@ -382,6 +383,31 @@ def task_page(folder: TaskFolder) -> RenderableType:
     for name, content in sorted(task.files.items()):
         files.add_row(Text(one_line(name)), content if content in (SUBMISSION, HARNESS) else str(len(content.encode())))
     return Group(text, Text(""), table, Text(""), files)
+
+
+def import_page(plans: Sequence[BoardPlan], *, stored: bool) -> RenderableType:
+    """What an import does to each leaderboard, or would do."""
+    would = "" if stored else "would be "
+    blocks: list[RenderableType] = []
+    for plan in plans:
+        sign, style, words = {
+            Action.CREATE: (
+                "+",
+                "green",
+                f"{would}created on {', '.join(plan.gpus)} until {moment(plan.deadline)} UTC",
+            ),
+            Action.UPDATE: ("~", "yellow", f"{would}updated"),
+            Action.UNCHANGED: ("=", "dim", "unchanged"),
+            Action.SKIP: ("-", "dim", "skipped"),
+        }[plan.action]
+        blocks.append(Text.assemble((sign, style), f" {one_line(plan.name)}: {words}"))
+        for change in plan.changes:
+            line = f"    {one_line(change.key)}: {change.text}"
+            needs = f"   needs --force ({plan.submissions} submissions)" if change.needs_force else ""
+            blocks.append(Text.assemble(line, (needs, "red")))
+        if plan.remark is not None:
+            blocks.append(Text(f"    {one_line(plan.remark)}", style="dim"))
+    return Group(*blocks)
 
 
 def measured_table(cases: Sequence[MeasuredCase]) -> RenderableType:

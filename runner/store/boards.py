@@ -17,7 +17,7 @@ from runner.store.connection import Row, row, rows
 from runner.store.records import BoardLine, BoardView
 
 #: What may not change under the submissions of a leaderboard without `force`: they would not compare.
-_FROZEN_KEYS: Final = ("files", "config", "lang", "benchmarks")
+FROZEN_KEYS: Final = ("files", "config", "lang", "benchmarks")
 
 
 class Boards(Base):
@@ -81,7 +81,7 @@ class Boards(Base):
         with self._link.transaction() as connection:
             board = _lock_board(connection, name)
             new = clean_json(task)
-            changed = [key for key in _FROZEN_KEYS if isinstance(new, dict) and board["task"].get(key) != new.get(key)]
+            changed = [key for key in FROZEN_KEYS if isinstance(new, dict) and board["task"].get(key) != new.get(key)]
             if board["submissions"] and changed and not force:
                 raise BoardError(
                     f"leaderboard {name!r} has {board['submissions']} submissions and {', '.join(changed)} would "

@@ -152,21 +152,113 @@ def test_a_leaderboard_with_submissions_is_deleted_by_force_only(cli: Call, boar
     assert cli("leaderboard", "delete", board).code == 2
 
 
+def write_competition(folder: Path, *problems: dict[str, object]) -> Path:
+    """A competition file beside its task folders."""
+    path = folder / "cup.yaml"
+    folder.mkdir(parents=True, exist_ok=True)
+    document = {"name": "cup", "description": "A cup.", "deadline": "2032-02-03", "problems": list(problems)}
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def entry(directory: str, **keys: object) -> dict[str, object]:
+    """A problem of a competition file."""
+    return {"directory": directory, "name": f"cup-{directory}", "deadline": "2032-02-03", "gpus": ["CPU"], **keys}
+
+
 def test_a_competition_creates_and_then_updates_its_leaderboards(cli: Call, tmp_path: Path) -> None:
-    """The first import creates, the second updates; a problem without GPU types is skipped with a note."""
-    write_task(tmp_path / "problems" / "first", gpus=["CPU"])
-    write_task(tmp_path / "problems" / "second", gpus=[])
-    competition = tmp_path / "problems" / "cup.yaml"
-    problems = [
-        {"directory": "first", "name": "cup-first", "deadline": "2032-02-03", "gpus": ["L4"]},
-        {"directory": "second", "name": "cup-second", "deadline": "2032-02-03", "gpus": []},
-    ]
-    document = {"name": "cup", "description": "A cup.", "deadline": "2032-02-03", "problems": problems}
-    competition.write_text(yaml.safe_dump(document))
-    first = cli("leaderboard", "import", competition)
-    assert first.code == 0
-    assert "cup-first: created" in first.err
-    assert "cup-second: skipped" in first.err
+    """The first import creates, the next finds nothing to do; a problem without GPU types is skipped with a note."""
+    first, second = write_task(tmp_path / "first", gpus=["CPU"]), write_task(tmp_path / "second", gpus=[])
+    competition = write_competition(tmp_path, entry(first.name, gpus=["L4"]), entry(second.name, gpus=[]))
+    created = cli("leaderboard", "import", competition)
+    assert created.code == 0
+    assert "+ cup-first: created on L4 until 2032-02-03" in created.out
+    assert "- cup-second: skipped\n    no GPU type is named for it" in created.out
     (listed,) = cli("leaderboard", "list", "--json").document
     assert (listed["name"], listed["gpus"]) == ("cup-first", ["L4"])
-    assert "cup-first: updated" in cli("leaderboard", "import", competition).err
+    assert "= cup-first: unchanged" in cli("leaderboard", "import", competition).out
+    (first / "reference.py").write_text((first / "reference.py").read_text() + "# More.\n")
+    assert "~ cup-first: updated\n    files.reference.py: +1 -0 lines" in cli("leaderboard", "import", competition).out
+    assert cli("leaderboard", "task", "cup-first", "reference.py").out.endswith("# More.\n")
+
+
+def test_a_dry_run_of_an_import_shows_each_change_and_makes_none(cli: Call, tmp_path: Path) -> None:
+    """New boards, and of the others every key that would be another, with what it was and will be."""
+    old = write_task(tmp_path / "old")
+    competition = write_competition(tmp_path, entry("old"))
+    assert cli("leaderboard", "import", competition).code == 0
+    shutil.rmtree(old)
+    changed = write_task(
+        old,
+        description="Now different.",
+        benchmarks=[{"n": 16, "seed": 3}, {"n": 99, "seed": 1}],
+        test_timeout=7,
+        templates={"Python": "template.py", "HIP": "template.py"},
+    )
+    (changed / "runner.yml").write_text("bytes: '4 * n'\n")
+    write_task(tmp_path / "fresh")
+    competition = write_competition(tmp_path, entry("old", deadline="2033-04-05", gpus=["CPU", "L4"]), entry("fresh"))
+    before = cli("leaderboard", "list", "--json").document
+    shown = cli("leaderboard", "import", competition, "--dry-run")
+    assert shown.code == 0
+    assert shown.out.splitlines() == [
+        "~ cup-old: would be updated",
+        "    benchmarks: +1 -0 entries",
+        "    test_timeout: 180 → 7",
+        "    runner.yml: bytes: new: 4 * n",
+        "    templates.HIP: new: 2 lines",
+        "    description: Give back what you get. → Now different.",
+        "    deadline: 2032-02-03 00:00:00 → 2033-04-05 00:00:00 UTC",
+        "    GPU types stay CPU, though CPU, L4 are named: `leaderboard update --gpu` changes them",
+        "+ cup-fresh: would be created on CPU until 2032-02-03 00:00:00 UTC",
+    ]
+    document = cli("leaderboard", "import", competition, "--dry-run", "--json").document
+    assert [(plan["name"], plan["action"], plan["needs_force"]) for plan in document] == [
+        ("cup-old", "update", False),
+        ("cup-fresh", "create", False),
+    ]
+    assert document[0]["changes"][0] == {"key": "benchmarks", "change": "+1 -0 entries", "needs_force": False}
+    assert cli("leaderboard", "list", "--json").document == before
+    assert cli("leaderboard", "import", competition).code == 0
+    after = {line["name"]: line for line in cli("leaderboard", "list", "--json").document}
+    assert set(after) == {"cup-old", "cup-fresh"}
+    assert (after["cup-old"]["gpus"], after["cup-old"]["deadline"][:10]) == (["CPU"], "2033-04-05")
+    assert cli("leaderboard", "import", competition, "--dry-run").out.count("unchanged") == 2
+
+
+def test_a_board_without_a_deadline_in_the_file_keeps_its_own(cli: Call, tmp_path: Path) -> None:
+    """Importing again does not prolong it."""
+    write_task(tmp_path / "first")
+    competition = write_competition(tmp_path, entry("first", deadline=""))
+    assert cli("leaderboard", "import", competition).code == 0
+    before = cli("leaderboard", "list", "--json").document
+    assert "unchanged" in cli("leaderboard", "import", competition).out
+    assert cli("leaderboard", "list", "--json").document == before
+
+
+def test_an_import_that_breaks_comparability_needs_force_and_else_stores_nothing(
+    cli: Call, tmp_path: Path, submission_file: Path
+) -> None:
+    """What needs it is marked, in a dry run too, and the boards beside it stay as they are until --force is given."""
+    for name in ("first", "second"):
+        write_task(tmp_path / name)
+    competition = write_competition(tmp_path, entry("first"), entry("second"))
+    assert cli("leaderboard", "import", competition).code == 0
+    assert cli("submit", submission_file, "--leaderboard", "cup-second", "--user", "alice").code == 0
+    for name in ("first", "second"):
+        shutil.rmtree(tmp_path / name)
+        write_task(tmp_path / name, benchmarks=[{"n": 99, "seed": 1}], description="Changed.")
+    for arguments in (("--dry-run",), ()):
+        refused = cli("leaderboard", "import", competition, *arguments)
+        assert refused.code == 2
+        assert "    benchmarks: +1 -1 entries   needs --force (1 submissions)\n" in refused.out
+        assert refused.out.count("needs --force") == 1
+        assert "~ cup-first: would be updated\n" in refused.out
+        assert "nothing is stored" in refused.err
+        assert "cup-second (1 submissions; benchmarks)" in refused.err
+        assert cli("leaderboard", "task", "cup-first", "--json").document["description"] == "Give back what you get."
+    assert cli("leaderboard", "import", competition, "--dry-run", "--force").code == 0
+    assert cli("leaderboard", "task", "cup-second", "--json").document["description"] == "Give back what you get."
+    assert cli("leaderboard", "import", competition, "--force").code == 0
+    for name in ("cup-first", "cup-second"):
+        assert cli("leaderboard", "task", name, "--json").document["description"] == "Changed."

@@ -1,0 +1,192 @@
+"""What an import would do to each leaderboard of a competition: made before anything is stored, shown by --dry-run.
+
+Pure: compares a competition file with boards that the store has returned. Called by `runner.cli.leaderboard`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from runner.cli.safe import one_line
+from runner.cli.units import moment
+from runner.store.boards import FROZEN_KEYS
+from runner.store.clean import clean_json
+from runner.store.records import BoardView
+from runner.taskdef import extra_to_stored, to_stored
+from runner.taskdef.model import Problem, TaskFolder
+
+#: Longest text of a value that a line shows.
+_MAX_SHOWN = 60
+
+
+class Action(StrEnum):
+    """What becomes of a leaderboard."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    UNCHANGED = "unchanged"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """One thing about a leaderboard that would be another."""
+
+    #: A key of task.yml; `runner.yml: KEY` for ours; with the name behind a dot where it holds several texts.
+    key: str
+    text: str
+    #: There are submissions, and their scores would not compare with new ones.
+    needs_force: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """As `leaderboard import --json` prints it."""
+        return {"key": self.key, "change": self.text, "needs_force": self.needs_force}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardPlan:
+    """What an import does to one leaderboard."""
+
+    name: str
+    action: Action
+    folder: TaskFolder
+    deadline: datetime
+    #: Those it is or will be offered on.
+    gpus: tuple[str, ...]
+    submissions: int = 0
+    changes: tuple[Change, ...] = ()
+    #: What the file says and the import does not do, or why it does nothing.
+    remark: str | None = None
+
+    @property
+    def needs_force(self) -> bool:
+        """Whether it is refused without --force."""
+        return any(change.needs_force for change in self.changes)
+
+    def to_json(self) -> dict[str, Any]:
+        """As `leaderboard import --json` prints it."""
+        return {
+            "name": self.name,
+            "action": self.action.value,
+            "gpus": list(self.gpus),
+            "deadline": self.deadline.isoformat(),
+            "submissions": self.submissions,
+            "needs_force": self.needs_force,
+            "changes": [change.to_json() for change in self.changes],
+            "remark": self.remark,
+        }
+
+
+def plan_board(
+    problem: Problem, *, present: BoardView | None, gpus: Sequence[str], lifetime_end: datetime
+) -> BoardPlan:
+    """What to do about one problem.
+
+    A board that exists keeps its GPU types, as in KernelBot, and its deadline where the file names none.
+
+    Args:
+        problem: the entry of the competition file.
+        present: the leaderboard of that name, if there is one.
+        gpus: the canonical names of the GPU types that the file or the task names.
+        lifetime_end: the deadline of a new board for which the file names none.
+    """
+    deadline = problem.deadline or (lifetime_end if present is None else present.deadline)
+    if not gpus:
+        remark = "no GPU type is named for it"
+        return BoardPlan(
+            name=problem.name, action=Action.SKIP, folder=problem.folder, deadline=deadline, gpus=(), remark=remark
+        )
+    if present is None:
+        return BoardPlan(
+            name=problem.name, action=Action.CREATE, folder=problem.folder, deadline=deadline, gpus=tuple(gpus)
+        )
+    changes = tuple(_changes(problem.folder, deadline, present))
+    remark = None
+    if set(gpus) != set(present.gpus):
+        remark = (
+            f"GPU types stay {', '.join(present.gpus)}, though {', '.join(gpus)} are named: "
+            "`leaderboard update --gpu` changes them"
+        )
+    return BoardPlan(
+        name=problem.name,
+        action=Action.UPDATE if changes else Action.UNCHANGED,
+        folder=problem.folder,
+        deadline=deadline,
+        gpus=present.gpus,
+        submissions=present.submissions,
+        changes=changes,
+        remark=remark,
+    )
+
+
+def _changes(folder: TaskFolder, deadline: datetime, present: BoardView) -> Iterator[Change]:
+    wanted = _plain(to_stored(folder.task))
+    for key in dict.fromkeys((*wanted, *present.task)):
+        frozen = key in FROZEN_KEYS and present.submissions > 0
+        for name, text in _difference(present.task.get(key), wanted.get(key)):
+            yield Change(key=f"{key}.{name}" if name else key, text=text, needs_force=frozen)
+    extra, wanted_extra = present.extra or {}, _plain(extra_to_stored(folder.task.extra))
+    for key in dict.fromkeys((*wanted_extra, *extra)):
+        for name, text in _difference(extra.get(key), wanted_extra.get(key)):
+            yield Change(key=f"runner.yml: {key}.{name}" if name else f"runner.yml: {key}", text=text)
+    for name, text in _difference(dict(present.templates), _plain(folder.templates)):
+        yield Change(key=f"templates.{name}", text=text)
+    for _, text in _difference(present.description, _plain(folder.description)):
+        yield Change(key="description", text=text)
+    if deadline != present.deadline:
+        yield Change(key="deadline", text=f"{moment(present.deadline)} → {moment(deadline)} UTC")
+
+
+def _plain(value: object) -> Any:  # noqa: ANN401 any JSON
+    """The value as the database returns it."""
+    return clean_json(value)
+
+
+def _difference(found: object, wanted: object) -> Iterator[tuple[str, str]]:
+    """What differs between two values of a key: the name of the part, empty for the whole, and the change in words."""
+    if found == wanted:
+        return
+    if isinstance(found, Mapping) and isinstance(wanted, Mapping):
+        for name in dict.fromkeys((*wanted, *found)):
+            if found.get(name) != wanted.get(name):
+                yield str(name), _change(found.get(name), wanted.get(name))
+    else:
+        yield "", _change(found, wanted)
+
+
+def _change(found: object, wanted: object) -> str:
+    if found is None:
+        return f"new: {_shown(wanted)}"
+    if wanted is None:
+        return f"gone: {_shown(found)}"
+    if isinstance(found, list) and isinstance(wanted, list):
+        return _counted([str(item) for item in found], [str(item) for item in wanted], "entries")
+    if isinstance(found, str) and isinstance(wanted, str) and "\n" in found + wanted:
+        return _counted(found.splitlines(), wanted.splitlines(), "lines")
+    return f"{_shown(found)} → {_shown(wanted)}"
+
+
+def _counted(found: Sequence[str], wanted: Sequence[str], unit: str) -> str:
+    """How many items of a sequence come and go."""
+    added = removed = 0
+    for tag, start, end, wanted_start, wanted_end in difflib.SequenceMatcher(
+        a=found, b=wanted, autojunk=False
+    ).get_opcodes():
+        if tag != "equal":
+            removed += end - start
+            added += wanted_end - wanted_start
+    # Equal line by line: they differ in how lines end.
+    return f"+{added} -{removed} {unit}" if added or removed else "line endings"
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    if "\n" in text:
+        return f"{len(text.splitlines())} lines"
+    text = one_line(text)
+    return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"
