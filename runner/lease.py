@@ -25,6 +25,8 @@ _log = get_logger(__name__)
 
 #: The evaluation bounds itself by `max_run_s` and reports a verdict; only one that does not come back is stopped here.
 OVERTIME_GRACE_S: Final = 120.0
+#: A run that was told to stop and has not come back for so long never will: the engine hangs, or the device.
+STOPPING_S: Final = 300.0
 
 
 class StopReason(StrEnum):
@@ -61,6 +63,8 @@ class Lease:
         self.cancel = threading.Event()
         #: `time.monotonic()` after which the run is stopped; None: the run is over, its result waits for the database.
         self.deadline_s = deadline_s
+        #: `time.monotonic()` after which it is no longer renewed; None: it was not told to stop, as far as is known.
+        self.abandon_s: float | None = None
         self._lock = threading.Lock()
         self._reason: StopReason | None = None
 
@@ -144,6 +148,7 @@ class LeaseKeeper:
                 if stop.is_set():
                     break
                 self._stop_overtime()
+                self._abandon_stuck()
                 pause_s = self._settings.now.heartbeat_s
                 if not self.held():
                     if store is not None:
@@ -202,3 +207,20 @@ class LeaseKeeper:
                     attempt=lease.job.attempt,
                     max_run_s=self._settings.now.max_run_s,
                 )
+
+    def _abandon_stuck(self) -> None:
+        """Give up what does not stop: renewed for ever, its job would run for ever, and nobody else could take it."""
+        now_s = self._clock()
+        for lease in self.held():
+            if lease.reason is None:
+                continue
+            if lease.abandon_s is None:
+                lease.abandon_s = now_s + STOPPING_S
+            elif now_s > lease.abandon_s:
+                _log.error(
+                    "run was told to stop and does not: its lease is given up, its slot stays taken",
+                    job=lease.job.id,
+                    attempt=lease.job.attempt,
+                    told_because=lease.reason,
+                )
+                self.drop(lease)

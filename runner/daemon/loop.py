@@ -138,7 +138,8 @@ class Daemon:
     def run(self, orders: Orders) -> Ending:
         """Work until told to stop, then finish what is running; or until told to make room for new parts."""
         store = self._store_factory("claim")
-        orders.on_change(self._wake.set)
+        # The heartbeat too: a reload may have made leases shorter than its pause.
+        orders.on_change(self._hear_of_this_host)
         try:
             if self._start(store, orders):
                 self._loop(store, orders)
@@ -153,6 +154,8 @@ class Daemon:
     def _start(self, store: Store, orders: Orders) -> bool:
         if not self._startup.take_over(store, orders.leave):
             return False
+        if self._startup.saw_outage:
+            self._spare_leases()
         self._threads.spawn("heartbeat", self._keeper.run)
         self._threads.spawn("deliver", self._delivery.run)
         self._threads.spawn("announce", self._announcer.run)
@@ -215,7 +218,11 @@ class Daemon:
             self._suspect.clear()
         if self._doubt:
             self._put_back_what_nobody_heard_of(store)
+        began_s = time.monotonic()
         claims = self._claim(store, orders)
+        if time.monotonic() - began_s > self._settings.now.lease_s / 2:
+            # The database stood still, or this process did.
+            self._spare_leases()
         self._rivals = claims.rivals or self._rivals
         if not claims.registered:
             _log.warning("this host's row was gone from the database; it is registered again")
@@ -257,6 +264,10 @@ class Daemon:
         if released:
             _log.warning("claims were not answered: their jobs are queued again", count=released)
         self._doubt = False
+        self._spare_leases()
+
+    def _spare_leases(self) -> None:
+        """After an outage expired leases get time to be renewed: those who hold them were cut off as well."""
         self._grace_until_s = time.monotonic() + self._settings.now.lease_s
 
     def _reclaim(self, store: Store, claims: Claims) -> None:
@@ -346,7 +357,7 @@ class Daemon:
         if not self._startup.registered:
             return
         try:
-            store.unregister_host(self._settings.now.host_name)
+            self._startup.unregister(store)
         except InfrastructureError as error:
             _log.warning("the database could not be told that this host stops", error=str(error))
 

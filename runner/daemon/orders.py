@@ -35,8 +35,9 @@ class Orders:
 
     def ask_stop(self) -> None:
         """Finish what runs and end."""
-        self.stop.set()
-        self.leave.set()
+        with self._lock:
+            self.stop.set()
+            self.leave.set()
         self._heard()
 
     def ask_abort(self) -> None:

@@ -15,7 +15,7 @@ from runner.backoff import Backoff
 from runner.daemon.delivery import Delivery
 from runner.daemon.ports import Engine, Evaluates
 from runner.daemon.readiness import DATABASE, ENGINE, EVALUATION, Readiness, missing
-from runner.errors import InfrastructureError
+from runner.errors import DatabaseUnavailableError, InfrastructureError
 from runner.gpus import Registry
 from runner.logs import get_logger
 from runner.model import Slot
@@ -47,6 +47,8 @@ class Startup:
         self._readiness = readiness
         #: The name is ours.
         self.registered = False
+        #: The database was away.
+        self.saw_outage = False
 
     def take_over(self, store: Store, leave: threading.Event) -> bool:
         """Deal with what an earlier process left; False: told to leave first.
@@ -78,6 +80,14 @@ class Startup:
             [(entry.name, entry.vendor.value, entry.aliases, entry.description) for entry in self._registry.all()]
         )
 
+    def unregister(self, store: Store) -> None:
+        """Say goodbye.
+
+        Raises:
+            DatabaseUnavailableError: the database is away.
+        """
+        store.unregister_host(self._host.name, instance=self._host.instance)
+
     def _reap(self) -> None:
         left = self._engine.reap()
         if left:
@@ -85,9 +95,9 @@ class Startup:
 
     def _recover(self, store: Store) -> None:
         self._delivery.adopt()
-        released = store.recover(host=self._host.name, keep=self._delivery.keys())
-        if released:
-            _log.warning("jobs of an earlier process are queued again", count=released)
+        taken_back = store.recover(host=self._host.name, keep=self._delivery.keys(), died=True)
+        if taken_back:
+            _log.warning("jobs of an earlier process were taken back", count=taken_back)
 
     def _until(self, leave: threading.Event, what: str, action: Callable[[], object], *, cap_s: float = 5.0) -> bool:
         backoff = Backoff(cap_s=cap_s)
@@ -95,6 +105,7 @@ class Startup:
             try:
                 action()
             except InfrastructureError as error:
+                self.saw_outage = self.saw_outage or isinstance(error, DatabaseUnavailableError)
                 self._readiness.not_ready(missing(error, otherwise=what), reason=str(error))
                 backoff.wait(leave)
             else:

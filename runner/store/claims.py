@@ -58,15 +58,17 @@ class Claiming(Base):
             for found in self._link.all(queries.RECLAIM, {"max_reclaims": MAX_RECLAIMS})
         ]
 
-    def recover(self, *, host: str, keep: Sequence[tuple[int, int]]) -> int:
+    def recover(self, *, host: str, keep: Sequence[tuple[int, int]], died: bool = False) -> int:
         """Put every job that runs in the name of this host back into the queue, except (job id, attempt) in `keep`.
 
-        For a daemon that was started again, or whose claim was never answered; it costs the jobs nothing. Returns how
-        many they were. Must not run beside a claim of the same host.
+        For a daemon whose claim was never answered: that costs the jobs nothing. Or whose earlier process `died`: maybe
+        it was one of them, so it counts as for `reclaim`. Returns how many they were. Must not run beside a claim of
+        the same host.
         """
         ids, attempts = _columns(keep)
-        found = self._link.one(queries.RECOVER, {"host": host, "ids": ids, "attempts": attempts})
-        return int(expect(found)["released"])
+        max_reclaims = MAX_RECLAIMS if died else None
+        parameters = {"host": host, "ids": ids, "attempts": attempts, "max_reclaims": max_reclaims}
+        return int(expect(self._link.one(queries.RECOVER, parameters))["recovered"])
 
     def reserve(
         self, *, host: str, gpu_types: Sequence[str], smaller: Sequence[str], waited_s: float, hold_s: float

@@ -44,9 +44,12 @@ class Hosts(Base):
                 "that daemon is gone for good, wait a minute"
             )
 
-    def unregister_host(self, name: str) -> None:
-        """Note that a daemon stops. Its row stays, and whether it is draining with it."""
-        self._link.all(queries.UNREGISTER_HOST, {"name": name})
+    def unregister_host(self, name: str, *, instance: str) -> None:
+        """Note that a daemon stops. Its row stays, and whether it is draining with it.
+
+        Nothing, if another daemon goes by the name now.
+        """
+        self._link.all(queries.UNREGISTER_HOST, {"name": name, "instance": instance})
 
     def sync_gpu_types(self, types: Sequence[tuple[str, str, Sequence[str], str]]) -> None:
         """Publish a registry: (name, vendor, aliases, description) each. Types of other hosts stay."""

@@ -54,8 +54,8 @@ SELECT * FROM runner.stopped(%(id)s::bigint, %(attempt)s::integer, %(submission_
 SELECT * FROM runner.reclaim(%(max_reclaims)s::integer)
 
 -- name: recover
--- Releases what runs in a host's name but what it knows of.
-SELECT runner.recover(%(host)s::text, %(ids)s::bigint[], %(attempts)s::integer[]) AS released
+-- Takes back what runs in a host's name but what it knows of.
+SELECT runner.recover(%(host)s::text, %(ids)s::bigint[], %(attempts)s::integer[], %(max_reclaims)s::integer) AS recovered
 
 -- name: register_host
 -- A daemon announces itself, unless another one of that name is alive.
@@ -73,8 +73,8 @@ RETURNING name
 SELECT instance, extract(epoch FROM now() - last_seen)::float8 AS silent_s FROM runner.host WHERE name = %(name)s
 
 -- name: unregister_host
--- A daemon says goodbye.
-UPDATE runner.host SET stopped_at = now(), last_seen = now() WHERE name = %(name)s
+-- A daemon says goodbye, unless the name is another one's by now.
+UPDATE runner.host SET stopped_at = now(), last_seen = now() WHERE name = %(name)s AND instance = %(instance)s
 
 -- name: sync_gpu_type
 -- What a daemon's registry says of a GPU type; untouched if nothing changed.

@@ -13,6 +13,7 @@ from runner.errors import DatabaseUnavailableError
 from runner.model import JobState, Slot, Verdict
 from runner.store import Claims
 from tests.integration.daemon.process import Process
+from tests.integration.daemon.proxy import Proxy
 from tests.integration.daemon.rig import PATIENCE_S, Gate, Rig
 from tests.integration.daemon.stores import watch
 
@@ -135,3 +136,48 @@ def test_leases_get_time_to_be_renewed_after_an_outage(rig: Rig) -> None:
         waited = rig.sql("SELECT extract(epoch FROM now() - %(began)s)::float8 AS s", began=began)[0]["s"]
     assert waited >= rig.config.lease_s
     assert [line["event"] for line in logs].count("its lease had expired") == 1
+
+
+def test_leases_get_time_to_be_renewed_by_a_daemon_that_started_in_the_outage(
+    make_rig: Callable[..., Rig], database_url: str, proxy: Proxy
+) -> None:
+    """It was not there when the leases expired, but it knows why they did."""
+    rig = make_rig(database_url, proxy.url)
+    rig.board()
+    rig.submit()
+    assert rig.store.claim(host="other", slots={"CPU": 1}, lease_s=0.1).jobs
+    seen = watch(rig)
+    proxy.open()
+    proxy.hang_up()
+    rig.start(ready=False)
+    rig.wait_for(lambda: rig.waiting_for == "the database", "it noticed")
+    rig.wait_for(lambda: rig.sql(EXPIRED), "the other's lease expired")
+    proxy.answer()
+    assert rig.daemon is not None
+    assert rig.daemon.readiness.ready.wait(PATIENCE_S)
+    began = rig.sql("SELECT now() AS now")[0]["now"]
+    rig.wait_for(lambda: seen.reclaims, "it reclaims in the end")
+    waited = rig.sql("SELECT extract(epoch FROM now() - %(began)s)::float8 AS s", began=began)[0]["s"]
+    # Being ready is said a little after the lease's time begins.
+    assert waited >= rig.config.lease_s - 1.0
+
+
+def test_leases_get_time_to_be_renewed_after_everything_stood_still(
+    make_rig: Callable[..., Rig], database_url: str
+) -> None:
+    """A claim that took half a lease and then worked: the server was frozen, and every host's heartbeat with it."""
+    rig = make_rig(database_url, lease_s=1.0, heartbeat_s=0.2)
+    rig.board()
+    seen = watch(rig)
+    rig.start()
+    seen.gate.clear()
+    assert seen.waiting.wait(PATIENCE_S)
+    rig.submit()
+    assert rig.store.claim(host="other", slots={"CPU": 1}, lease_s=0.6).jobs
+    rig.wait_for(lambda: rig.sql(EXPIRED), "the other's lease expired")
+    before = seen.reclaims
+    began = rig.sql("SELECT now() AS now")[0]["now"]
+    seen.gate.set()
+    rig.wait_for(lambda: seen.reclaims > before, "it reclaims in the end")
+    waited = rig.sql("SELECT extract(epoch FROM now() - %(began)s)::float8 AS s", began=began)[0]["s"]
+    assert waited >= rig.config.lease_s

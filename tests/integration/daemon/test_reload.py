@@ -29,6 +29,22 @@ def test_new_periods_count_at_once(make_rig: Callable[..., Rig], database_url: s
     assert rig.sql("SELECT lease_expires_at > now() + interval '1000 seconds' AS long FROM runner.job")[0]["long"]
 
 
+def test_a_reload_is_followed_by_a_heartbeat(make_rig: Callable[..., Rig], database_url: str) -> None:
+    """Leases made shorter than the heartbeat's pause would expire before the next beat: it hears of the reload."""
+    rig = make_rig(database_url, lease_s=3600.0, heartbeat_s=1200.0)
+    rig.board()
+    gate = rig.evaluator.script = Gate()
+    rig.submit()
+    rig.start()
+    assert gate.begun.wait(PATIENCE_S)
+    rig.settings.replace(rig.config.model_copy(update={"lease_s": 60.0, "heartbeat_s": 20.0}))
+    rig.orders.ask_rebuild(None)
+    rig.wait_for(
+        lambda: rig.sql("SELECT FROM runner.job WHERE lease_expires_at < now() + interval '61 seconds'"),
+        "the lease is renewed, for as long as leases last now",
+    )
+
+
 def test_new_parts_wait_for_the_runs_and_nothing_is_claimed_meanwhile(
     make_rig: Callable[..., Rig], database_url: str
 ) -> None:

@@ -162,3 +162,17 @@ def test_a_daemon_that_comes_back_has_its_name_at_once(make_rig: Callable[..., R
     again = make_rig(database_url)
     again.instance = instance_id(first.config.state_dir)
     again.start()
+
+
+def test_a_job_that_its_daemons_die_of_is_not_run_for_ever(make_rig: Callable[..., Rig], database_url: str) -> None:
+    """Four processes died with it, and so did the fifth: the sixth ends it, and serves the next."""
+    rig = make_rig(database_url, lease_s=3600.0)
+    rig.board()
+    deadly = rig.submit()
+    assert rig.store.claim(host="test-host", slots={"CPU": 1}, lease_s=3600.0).jobs
+    rig.sql("UPDATE runner.job SET reclaims = 4")
+    harmless = rig.submit()
+    rig.start()
+    ended, _ = rig.wait_done(deadly, harmless)
+    assert ended.jobs[0].verdict is Verdict.INTERNAL_ERROR
+    assert [job_id for job_id, _, _ in rig.evaluator.seen] == [rig.view(harmless).jobs[0].id]

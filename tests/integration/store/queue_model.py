@@ -261,21 +261,28 @@ class Queue:
         """What becomes of every job whose lease expired, and whether that was its submission's last."""
         became = {}
         for job in [job for job in self.running() if job.expired]:
-            job.reclaims += 1
-            if job.cancel_requested:
-                job.leave(JobState.CANCELLED)
-            elif job.reclaims < MAX_RECLAIMS:
-                job.leave(JobState.QUEUED)
-            else:
-                job.leave(JobState.DONE, Verdict.INTERNAL_ERROR)
+            self._take_back(job)
             became[job.id] = (job.state, self._settle(job.submission))
         return became
 
-    def recover(self, host: str, keep: Sequence[tuple[int, int]]) -> int:
-        """A restarted daemon gives back what it does not know; how many jobs that were."""
+    def _take_back(self, job: ModelJob) -> None:
+        job.reclaims += 1
+        if job.cancel_requested:
+            job.leave(JobState.CANCELLED)
+        elif job.reclaims < MAX_RECLAIMS:
+            job.leave(JobState.QUEUED)
+        else:
+            job.leave(JobState.DONE, Verdict.INTERNAL_ERROR)
+
+    def recover(self, host: str, keep: Sequence[tuple[int, int]], *, died: bool) -> int:
+        """A daemon gives back what it does not know, of its own or of an earlier process; how many jobs that were."""
         unknown = [job for job in self.running(host) if (job.id, job.attempt) not in keep]
         for job in unknown:
-            self.give_back(job.id)
+            if died:
+                self._take_back(job)
+                self._settle(job.submission)
+            else:
+                self.give_back(job.id)
         return len(unknown)
 
     def end_pauses(self) -> None:

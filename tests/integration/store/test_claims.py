@@ -12,6 +12,7 @@ import pytest
 from runner.errors import DatabaseUnavailableError, HostNameTakenError, StaleAttemptError
 from runner.model import Job, JobState, Verdict
 from runner.store import Claims, Ended
+from runner.store.claims import MAX_RECLAIMS
 from tests.integration.store.conftest import Bench, result, run_record
 from tests.integration.store.test_submit import one
 
@@ -54,7 +55,7 @@ def test_a_claim_says_how_the_host_stands(bench: Bench, db: Db) -> None:
     db.execute("UPDATE runner.host SET draining = true, drain_reason = 'fan' WHERE name = 'host-a'")
     drained = claim(bench, CPU=1)
     assert (drained.jobs, drained.draining, drained.drain_reason) == ((), True, "fan")
-    bench.store.unregister_host("host-a")
+    bench.store.unregister_host("host-a", instance="host-a")
     assert not claim(bench).registered
     bench.claim(host="host-b", lease_s=-1)
     assert claim(bench).overdue
@@ -69,7 +70,7 @@ def test_two_daemons_cannot_go_by_one_name(bench: Bench, db: Db) -> None:
         bench.register("host-a", instance="other")
     db.execute("UPDATE runner.host SET last_seen = now() - interval '61 seconds'")
     bench.register("host-a", instance="other")
-    bench.store.unregister_host("host-a")
+    bench.store.unregister_host("host-a", instance="other")
     bench.register("host-a", instance="third")
     (host,) = bench.store.hosts()
     assert (host.draining, host.stopped_at, host.gpu_types) == (True, None, ("CPU",))
@@ -153,6 +154,28 @@ def test_a_claim_nobody_heard_of_goes_back_at_once(bench: Bench, db: Db) -> None
     assert (again.id, again.attempt, again.failures) == (lost.id, 2, 0)
     with pytest.raises(StaleAttemptError):
         bench.store.complete(lost, result(Verdict.ACCEPTED, run_record()))
+
+
+def test_a_job_that_kills_its_daemon_ends_some_day(bench: Bench, db: Db) -> None:
+    """Each restart counts like a lost lease: a job must not circle for ever because its daemon comes back at once."""
+    bench.board()
+    submission_id = bench.submit()
+    for number in range(1, MAX_RECLAIMS + 1):
+        assert bench.claim().attempt == number
+        assert bench.store.recover(host="host-a", keep=(), died=True) == 1
+    (job,) = bench.store.submission(submission_id).jobs
+    assert (job.verdict, job.failures) == (Verdict.INTERNAL_ERROR, 0)
+    assert job.error == f"{MAX_RECLAIMS} leases were lost, at last because host host-a was started again"
+    assert [cause["kind"] for cause in job.causes] == ["reclaim"] * MAX_RECLAIMS
+    assert one(db, "SELECT done FROM leaderboard.submission")["done"]
+
+
+def test_only_the_owner_of_a_name_says_goodbye_in_it(bench: Bench) -> None:
+    """A daemon whose name was taken over while it was cut off must not declare the other one stopped."""
+    bench.register("host-a", instance="the one that is there now")
+    bench.store.unregister_host("host-a", instance="the one before")
+    (host,) = bench.store.hosts()
+    assert host.stopped_at is None
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ import hashlib
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -445,7 +447,7 @@ def test_a_daemons_role_has_what_it_needs_and_no_more(empty_database_url: str) -
         assert reserved == "H100"
         daemon.store.announce(events=[{}], wake=["CPU"])
         daemon.store.reap(keep_s=0)
-        daemon.store.unregister_host("host-a")
+        daemon.store.unregister_host("host-a", instance="host-a")
         for forbidden in (
             "UPDATE leaderboard.submission SET done = true",
             "INSERT INTO leaderboard.runs DEFAULT VALUES",
@@ -460,3 +462,55 @@ def test_a_daemons_role_has_what_it_needs_and_no_more(empty_database_url: str) -
     finally:
         daemon.store.close()
         owner.store.close()
+
+
+def test_an_upgrade_takes_the_queue_along(empty_database_url: str) -> None:
+    """What ran is completed by its attempt, what waited is served, and a long queue of one user delays nobody new."""
+    migrations = resources.files("runner.store.migrations").joinpath("sql")
+    with psycopg.connect(empty_database_url) as connection:
+        connection.execute("CREATE SCHEMA runner")
+        for version in VERSIONS[:4]:
+            connection.execute(migrations.joinpath(f"{version}.sql").read_bytes())
+        connection.execute("CREATE TABLE runner.migration (version_num varchar(32) PRIMARY KEY)")
+        connection.execute("INSERT INTO runner.migration VALUES ('0004_views')")
+        connection.execute(
+            "INSERT INTO leaderboard.leaderboard (name, deadline, task, forum_id, description)"
+            " VALUES ('identity', now() + interval '1 day', '{}', 0, '')"
+        )
+        connection.execute("INSERT INTO leaderboard.gpu_type SELECT id, 'CPU' FROM leaderboard.leaderboard")
+        for _ in range(4):
+            connection.execute("SELECT runner.submit('identity', 'u1', 'x.py', 'x', 'test')")
+        connection.execute(
+            "UPDATE runner.job SET state = 'running', attempt = 1, lease_owner = 'host-a', host = 'host-a',"
+            " lease_expires_at = now() + interval '1 minute', started_at = now() WHERE id = 1"
+        )
+    assert migrate(empty_database_url) == VERSIONS[4:]
+    bench = Bench(store=Store(empty_database_url, application_name="test"), url=empty_database_url)
+    try:
+        newcomer = bench.submit(user_id="u2")
+        later = bench.submit()
+        second = bench.claim_of(2)
+        ((started_at,),) = fetch(empty_database_url, "SELECT started_at FROM runner.job WHERE id = 1")
+        running = replace(second, id=1, submission_id=1, started_at=started_at)
+        assert bench.store.complete(running, result(Verdict.ACCEPTED, run_record())).submission_done
+        assert [bench.claim().submission_id for _ in range(4)] == [newcomer, 3, 4, later]
+    finally:
+        bench.store.close()
+
+
+def test_roles_lose_what_an_earlier_release_granted(empty_database_url: str) -> None:
+    """Daemons of the first release wrote tables themselves and called what is for the owner only now."""
+    migrate(empty_database_url, roles=True)
+    fetch(
+        empty_database_url,
+        "GRANT USAGE ON ALL SEQUENCES IN SCHEMA leaderboard, runner TO runner_daemon;"
+        "GRANT EXECUTE ON FUNCTION runner.settle(integer) TO runner_daemon",
+    )
+    fetch(empty_database_url, roles_sql())
+    kept = fetch(
+        empty_database_url,
+        "SELECT has_function_privilege('runner_daemon', 'runner.settle(integer)', 'EXECUTE'),"
+        " has_sequence_privilege('runner_daemon', 'leaderboard.runs_id_seq', 'USAGE'),"
+        " has_function_privilege('runner_daemon', 'runner.complete(jsonb)', 'EXECUTE')",
+    )
+    assert kept == [(False, False, True)]

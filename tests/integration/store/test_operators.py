@@ -55,7 +55,7 @@ def test_a_host_that_starts_again_is_still_draining(bench: Bench) -> None:
     """Whoever drained it decides when it serves again, not its daemon."""
     bench.register("node1")
     bench.store.drain("node1", reason="new fan")
-    bench.store.unregister_host("node1")
+    bench.store.unregister_host("node1", instance="node1")
     bench.register("node1")
     (host,) = bench.store.hosts()
     assert (host.draining, host.drain_reason, host.stopped_at) == (True, "new fan", None)

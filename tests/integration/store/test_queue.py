@@ -338,7 +338,7 @@ def test_a_heartbeat_renews_what_is_ours_and_names_what_is_not(bench: Bench, db:
     assert host.silent_s < 60
     assert list(bench.store.heartbeat(host="host-a", lease_s=600, held=[])) == []
     assert host.stopped_at is None
-    bench.store.unregister_host("host-a")
+    bench.store.unregister_host("host-a", instance="host-a")
     (host,) = bench.store.hosts()
     assert host.stopped_at is not None
 

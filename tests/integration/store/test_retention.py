@@ -87,8 +87,8 @@ def test_hosts_go_when_they_have_been_gone_for_a_week(bench: Bench, db: Db) -> N
     """Stopped or silent; but not one that is draining, or it would come back serving, and not one that holds a job."""
     for name in ("alive", "stopped", "silent", "draining", "holding", "lately"):
         bench.register(name)
-    bench.store.unregister_host("stopped")
-    bench.store.unregister_host("lately")
+    bench.store.unregister_host("stopped", instance="stopped")
+    bench.store.unregister_host("lately", instance="lately")
     bench.store.drain("draining")
     bench.board()
     bench.submit()

@@ -245,7 +245,7 @@ class QueueMachine(RuleBasedStateMachine):
                     self._expire(job)
                     self.reclaim()
                 case "is forgotten":
-                    assert self.store.recover(host=host, keep=()) == self.model.recover(host, ())
+                    assert self.store.recover(host=host, keep=()) == self.model.recover(host, (), died=False)
                 case _:
                     assert self.store.cancel(job.submission_id) == self.model.cancel(job.submission_id)
                     self._beat(host, [(job.id, job.attempt)])
@@ -410,12 +410,12 @@ class QueueMachine(RuleBasedStateMachine):
         assert sum(done for _, done in taken.values()) == sum(done for _, done in expected.values())
 
     @precondition(lambda self: self.model.running())
-    @rule(data=st.data(), host=st.sampled_from(HOSTS))
-    def recover(self, data: st.DataObject, host: str) -> None:
-        """A restarted daemon gives back what it does not know."""
+    @rule(data=st.data(), host=st.sampled_from(HOSTS), died=st.booleans())
+    def recover(self, data: st.DataObject, host: str, *, died: bool) -> None:
+        """A daemon gives back what it does not know: its claim was not answered, or its earlier process died."""
         running = sorted((job.id, job.attempt) for job in self.model.running())
         keep = data.draw(st.lists(st.sampled_from(running), unique=True, max_size=3), label="keep") if running else []
-        assert self.store.recover(host=host, keep=keep) == self.model.recover(host, keep)
+        assert self.store.recover(host=host, keep=keep, died=died) == self.model.recover(host, keep, died=died)
 
     @precondition(lambda self: any(job.paused or job.avoiding for job in self.model.waiting()))
     @rule(longer=st.booleans())

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from runner.config import Config, Settings
 from runner.errors import DatabaseUnavailableError
-from runner.lease import OVERTIME_GRACE_S, Lease, LeaseKeeper, StopReason
+from runner.lease import OVERTIME_GRACE_S, STOPPING_S, Lease, LeaseKeeper, StopReason
 from runner.model import Job, Mode
 from runner.store import LeaseState
 
@@ -311,6 +311,28 @@ def test_a_run_that_does_not_come_back_is_stopped(run: Run) -> None:
     clock.now_s += 2
     assert lease.cancel.wait(30)
     assert lease.reason is StopReason.OVERTIME
+
+
+@pytest.mark.parametrize("answer", [asked_to_stop, ours])
+def test_what_was_told_to_stop_and_does_not_is_given_up(
+    run: Run, answer: Callable[[Held], Sequence[LeaseState]]
+) -> None:
+    """Renewed for ever, its job would run for ever; the result that is already there is renewed all the same."""
+    clock = Clock()
+    with capture_logs() as logs:
+        keeper, heart = run(answer, clock=clock)
+        keeper.hold(job(2), running=False)
+        lease = keeper.hold(job())
+        clock.now_s += 60.0 + OVERTIME_GRACE_S + 1
+        assert lease.cancel.wait(30)
+        heart.wait(2)
+        clock.now_s += STOPPING_S - 1
+        heart.wait(2)
+        assert lease in keeper.held()
+        clock.now_s += 2
+        heart.wait(2)
+        assert heart.last() == ((2, 1),)
+    assert [line["told_because"] for line in logs if "its lease is given up" in line["event"]] == [lease.reason]
 
 
 def test_the_first_reason_to_stop_is_the_one_that_counts() -> None:

@@ -22,6 +22,18 @@ ALTER TABLE runner.clock
 COMMENT ON COLUMN runner.clock.since_id IS 'Jobs above it came since the turn, or the last round of newcomers in it, began.';
 COMMENT ON COLUMN runner.clock.rounds IS 'Rounds of newcomers since the turn began; from the second on, others are served too.';
 
+-- What has been waiting since before there were turns gets them in its order, or a long queue of one user would be ahead of
+-- everybody who comes now.
+UPDATE runner.job j SET turn = w.turn
+FROM (SELECT q.id, dense_rank() OVER (PARTITION BY q.user_id, q.gpu_type, q.priority ORDER BY q.submission_id, q.mode) - 1
+          AS turn
+      FROM runner.job q WHERE q.state = 'queued') AS w
+WHERE j.id = w.id AND w.turn > 0;
+INSERT INTO runner.share (user_id, gpu_type, priority, next_turn)
+SELECT j.user_id, j.gpu_type, j.priority, max(j.turn) + 1 FROM runner.job j WHERE j.state = 'queued'
+GROUP BY j.user_id, j.gpu_type, j.priority
+ON CONFLICT DO NOTHING;
+
 -- By what it is searched for, not by the state: a plan that was made when nothing ran would take it for the shortest way
 -- to any running job, and be kept when thousands run.
 DROP INDEX runner.job_lease_idx;
@@ -878,7 +890,39 @@ BEGIN
 END
 $$;
 
--- Takes expired leases back. That is no failure, but a job whose daemons keep vanishing must end some day.
+-- Ends an attempt whose daemon did not live to end it. That is no failure, but a job whose daemons keep vanishing must end
+-- some day. The caller holds the submission and the job, which runs.
+CREATE FUNCTION runner.take_back(
+    job_id bigint, reason text, max_reclaims integer, OUT state text, OUT submission_done boolean
+)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    v_job record;
+BEGIN
+    SELECT j.* INTO v_job FROM runner.job j WHERE j.id = take_back.job_id;
+    state := CASE WHEN v_job.cancel_requested THEN 'cancelled'
+                  WHEN v_job.reclaims + 1 < take_back.max_reclaims THEN 'queued' ELSE 'done' END;
+    UPDATE runner.job j
+    SET state = take_back.state, reclaims = j.reclaims + 1, lease_owner = NULL, lease_expires_at = NULL,
+        progress = NULL,
+        verdict = CASE take_back.state WHEN 'done' THEN 'internal_error' END,
+        finished_at = CASE WHEN take_back.state <> 'queued' THEN now() END,
+        error = CASE take_back.state
+            WHEN 'done' THEN format('%s leases were lost, at last because %s', j.reclaims + 1, take_back.reason)
+            ELSE take_back.reason END,
+        causes = runner.with_cause(j.causes, jsonb_build_object(
+            'attempt', j.attempt, 'host', j.lease_owner, 'slot', NULL, 'kind', 'reclaim', 'error', take_back.reason,
+            'at', now()))
+    WHERE j.id = take_back.job_id;
+    INSERT INTO runner.event (kind, submission_id, job_id, attempt, host, detail)
+    VALUES ('reclaimed', v_job.submission_id, v_job.id, v_job.attempt, v_job.lease_owner, jsonb_build_object(
+        'state', take_back.state));
+    submission_done := runner.after_attempt(v_job.submission_id, state <> 'queued');
+END
+$$;
+
+-- Takes expired leases back.
 CREATE FUNCTION runner.reclaim(max_reclaims integer, at_most integer DEFAULT 100)
 RETURNS TABLE (job_id bigint, submission_id integer, gpu_type text, secret boolean, state text, submission_done boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -886,7 +930,6 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_expired record;
     v_job record;
-    v_error text;
 BEGIN
     FOR v_expired IN
         SELECT e.id, e.submission_id
@@ -900,43 +943,29 @@ BEGIN
         SELECT j.* INTO v_job FROM runner.job j WHERE j.id = v_expired.id FOR NO KEY UPDATE SKIP LOCKED;
         -- Renewed, claimed anew or over since.
         CONTINUE WHEN (v_job.lease_expires_at < now()) IS NOT TRUE;
-        state := CASE WHEN v_job.cancel_requested THEN 'cancelled'
-                      WHEN v_job.reclaims + 1 < reclaim.max_reclaims THEN 'queued' ELSE 'done' END;
-        v_error := format('host %s did not renew its lease', v_job.lease_owner);
-        UPDATE runner.job j
-        SET state = reclaim.state, reclaims = j.reclaims + 1, lease_owner = NULL, lease_expires_at = NULL,
-            progress = NULL,
-            verdict = CASE reclaim.state WHEN 'done' THEN 'internal_error' END,
-            finished_at = CASE WHEN reclaim.state <> 'queued' THEN now() END,
-            error = CASE reclaim.state
-                WHEN 'done' THEN format('%s leases were lost, at last because %s', j.reclaims + 1, v_error)
-                ELSE v_error END,
-            causes = runner.with_cause(j.causes, jsonb_build_object(
-                'attempt', j.attempt, 'host', j.lease_owner, 'slot', NULL, 'kind', 'reclaim', 'error', v_error,
-                'at', now()))
-        WHERE j.id = v_job.id;
-        INSERT INTO runner.event (kind, submission_id, job_id, attempt, host, detail)
-        VALUES ('reclaimed', v_job.submission_id, v_job.id, v_job.attempt, v_job.lease_owner, jsonb_build_object(
-            'state', reclaim.state));
+        SELECT b.state, b.submission_done INTO state, submission_done
+        FROM runner.take_back(
+            v_job.id, format('host %s did not renew its lease', v_job.lease_owner), reclaim.max_reclaims) AS b;
         job_id := v_job.id;
         submission_id := v_job.submission_id;
         gpu_type := v_job.gpu_type;
         secret := v_job.secret;
-        submission_done := runner.after_attempt(v_job.submission_id, state <> 'queued');
         RETURN NEXT;
     END LOOP;
 END
 $$;
 
--- Releases whatever runs in a host's name but the jobs it names; returns how many. What somebody holds right now is left
--- to its lease.
-CREATE FUNCTION runner.recover(host text, ids bigint[], attempts integer[]) RETURNS integer
+-- Takes back whatever runs in a host's name but the jobs it names; returns how many. With `max_reclaims` their process has
+-- died, maybe of them, and it counts like a lost lease; without, a claim was not answered, and it costs nothing. What
+-- somebody holds right now is left to its lease.
+CREATE FUNCTION runner.recover(host text, ids bigint[], attempts integer[], max_reclaims integer DEFAULT NULL)
+RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     v_job record;
     v_state text;
-    v_released integer := 0;
+    v_recovered integer := 0;
 BEGIN
     FOR v_job IN
         SELECT j.id, j.submission_id, j.attempt FROM runner.job j
@@ -947,13 +976,20 @@ BEGIN
     LOOP
         PERFORM FROM leaderboard.submission s WHERE s.id = v_job.submission_id FOR NO KEY UPDATE SKIP LOCKED;
         CONTINUE WHEN NOT FOUND;
-        SELECT r.state INTO v_state FROM runner.release(
-            v_job.id, v_job.attempt, v_job.submission_id, format('host %s knew nothing of it', recover.host)) AS r;
-        IF v_state IS NOT NULL THEN
-            v_released := v_released + 1;
+        IF recover.max_reclaims IS NULL THEN
+            SELECT r.state INTO v_state FROM runner.release(
+                v_job.id, v_job.attempt, v_job.submission_id, format('host %s knew nothing of it', recover.host)) AS r;
+            CONTINUE WHEN v_state IS NULL;
+        ELSE
+            PERFORM FROM runner.job j
+            WHERE j.id = v_job.id AND j.attempt = v_job.attempt AND j.lease_owner = recover.host FOR NO KEY UPDATE;
+            CONTINUE WHEN NOT FOUND;
+            PERFORM runner.take_back(
+                v_job.id, format('host %s was started again', recover.host), recover.max_reclaims);
         END IF;
+        v_recovered := v_recovered + 1;
     END LOOP;
-    RETURN v_released;
+    RETURN v_recovered;
 END
 $$;
 

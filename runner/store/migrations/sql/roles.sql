@@ -15,6 +15,8 @@ $roles$;
 
 -- What an earlier release granted and this one does not.
 REVOKE ALL ON ALL TABLES IN SCHEMA leaderboard, runner FROM runner_daemon, runner_frontend, runner_operator;
+REVOKE ALL ON ALL SEQUENCES IN SCHEMA leaderboard, runner FROM runner_daemon, runner_frontend, runner_operator;
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA runner FROM runner_daemon, runner_frontend, runner_operator;
 
 -- A daemon takes jobs and writes what came of them through functions; it reads everything.
 GRANT USAGE ON SCHEMA leaderboard, runner TO runner_daemon;
@@ -30,7 +32,7 @@ GRANT EXECUTE ON FUNCTION
     runner.release(bigint, integer, integer, text),
     runner.stopped(bigint, integer, integer),
     runner.reclaim(integer, integer),
-    runner.recover(text, bigint[], integer[]),
+    runner.recover(text, bigint[], integer[], integer),
     runner.reap(interval, integer),
     runner.cancel(bigint, text) TO runner_daemon;
 
