@@ -2,7 +2,8 @@
 
 Run by `kernel-runner task check` in the evaluation environment, as the author's user and without a container: the code
 is the author's own. Reads one JSON request on stdin and writes JSON lines: `{"case": …}` for each case that was
-measured, `{"finding": …}` for each thing it has an opinion on. What the task's code prints goes to stderr.
+measured, `{"finding": …}` for each thing it has an opinion on, `{"end": true}` when it is through. What the task's code
+prints goes to stderr.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -53,6 +55,8 @@ def main() -> int:
     """Play the task of the request on stdin through; exit code 0 unless this program itself broke."""
     lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
+    # Whoever started this in the background may have had it ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def emit(message: Mapping[str, Any]) -> None:
         lines.write(json.dumps(message) + "\n")
@@ -64,6 +68,8 @@ def main() -> int:
             _Rehearsal(request, Path(place), emit).run()
         except (TaskFault, CaseError) as fault:
             emit(_finding("task", "failed", str(fault)))
+    # The task's code could have left with exit code 0, too.
+    emit({"end": True})
     return 0
 
 

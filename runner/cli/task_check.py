@@ -25,7 +25,7 @@ from runner.errors import NotFoundError
 from runner.gpus import GpuType, Registry, Vendor
 from runner.plan import ranks_without_devices, tensor_bytes
 from runner.taskdef import spec_line, work
-from runner.taskdef.model import Case, Harness, TaskFolder
+from runner.taskdef.model import Case, Harness, Lang, TaskFolder
 from sandbox.stage import stage
 
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from tasks.rehearsal import main; sys.exit(main())"
@@ -108,7 +108,9 @@ def rehearse(folder: TaskFolder, source: Path, gpu: GpuType, python: Path) -> It
     """
     if folder.task.harness is not Harness.BUILTIN:
         found = "evaluated by its own eval program: neither cases nor solutions were tried"
-        remedy = "try solutions one by one with `kernel-runner task run`, or write `harness: builtin` in runner.yml"
+        remedy = "try solutions one by one with `kernel-runner task run`"
+        if folder.task.lang is Lang.PY:
+            remedy += ", or write `harness: builtin` in runner.yml"
         yield Finding(name="code", mark=Mark.WARNING, found=found, remedy=remedy)
         return
     cases = cases_of(folder, gpu.name)
@@ -153,28 +155,40 @@ def _converse(
             stdout=subprocess.PIPE,
             stderr=stderr,
             cwd=place,
+            # Ctrl-C does not reach it: one SIGINT comes from here, a second would cut its clearing up short.
+            start_new_session=True,
         )
         late = threading.Event()
+        through = False
 
         def stop() -> None:
             late.set()
-            process.send_signal(signal.SIGINT)
+            _end(process)
 
         timer = threading.Timer(limit_s, stop)
         timer.daemon = True
         timer.start()
         try:
             for line in process.stdout or ():
-                yield _parsed(json.loads(line))
-            code = process.wait(timeout=_GRACE_S)
+                message = json.loads(line)
+                through = "end" in message
+                if not through:
+                    yield _parsed(message)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=_GRACE_S)
         finally:
             timer.cancel()
             _end(process)
-        if code:
+            if process.stdout is not None:
+                process.stdout.close()
+        if late.is_set():
+            found, remedy = f"did not end within {limit_s:g} s", "see what waits in reference.py, or raise the timeouts"
+            yield Finding(name="code", mark=Mark.FAILED, found=found, remedy=remedy)
+        elif not through:
             stderr.seek(0)
             said = stderr.read().decode(errors="replace").strip().rpartition("\n")[2]
-            found = f"did not end within {limit_s:g} s" if late.is_set() else f"ended with {code}: {said}"
-            yield Finding(name="code", mark=Mark.FAILED, found=found, remedy=f"see that {python} imports torch")
+            found, remedy = f"ended early with {process.returncode}: {said}", f"see that {python} imports torch"
+            yield Finding(name="code", mark=Mark.FAILED, found=found, remedy=remedy)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -186,8 +200,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         process.kill()
         process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
 
 
 def _parsed(message: Mapping[str, Any]) -> Finding | MeasuredCase:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -235,18 +236,33 @@ def test_a_case_that_is_too_large_for_the_type_is_refused(run_code: Call, tmp_pa
     assert "give it smaller cases (runner.yml)" in findings(said)["case n: 300000000; seed: 1"][1]
 
 
-def test_code_that_never_ends_is_ended(run_code: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limit is the task's own and a margin; the process is gone afterwards."""
+@pytest.mark.parametrize("deaf", [False, True])
+def test_code_that_never_ends_is_ended(
+    run_code: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, deaf: bool
+) -> None:
+    """The limit is the task's own and a margin; the process is gone afterwards, even one that hears no interrupt."""
     monkeypatch.setattr(task_check, "_MARGIN_S", 0.0)
-    folder = write_folder(
-        tmp_path / "endless",
-        reference="import time\ntime.sleep(600)\n",
-        test_timeout=1,
-        benchmark_timeout=1,
+    monkeypatch.setattr(task_check, "_GRACE_S", 0.5 if deaf else 30.0)
+    reference = (
+        "import os, signal, time\n"
+        f"open({str(tmp_path / 'process')!r}, 'w').write(str(os.getpid()))\n"
+        f"{'signal.signal(signal.SIGINT, signal.SIG_IGN)' if deaf else ''}\n"
+        "time.sleep(600)\n"
     )
+    folder = write_folder(tmp_path / "endless", reference=reference, test_timeout=1, benchmark_timeout=1)
     said = run_code("task", "check", folder, "--json")
     assert said.code == 1
     assert findings(said)["code"] == ("failed", "did not end within 4 s")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "process").read_text()), 0)
+
+
+def test_code_that_takes_the_process_with_it_is_reported(run_code: Call, tmp_path: Path) -> None:
+    """An exit in reference.py is no success, whatever its code: that and the last words are shown."""
+    reference = "import os\nprint('goodbye', flush=True)\nos._exit(0)\n"
+    said = run_code("task", "check", write_folder(tmp_path / "exits", reference=reference), "--json")
+    assert said.code == 1
+    assert findings(said)["code"] == ("failed", "ended early with 0: goodbye")
 
 
 def test_without_an_evaluation_environment_the_files_alone_are_checked(call: Call, tmp_path: Path) -> None:
