@@ -6,13 +6,14 @@ everything that is changed from PostgreSQL's defaults is in SETTINGS and printed
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -107,6 +108,17 @@ class Server:
     def wal_bytes(self) -> int:
         """How much WAL has been written, ever."""
         return int(self.value("SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint"))
+
+    def cpu_s(self) -> float:
+        """Processor time of all its processes that live."""
+        postmaster = (self._log.parent / "postmaster.pid").read_text(encoding="ascii").split("\n", 1)[0]
+        used_s = 0.0
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                fields = stat.read_text(encoding="utf-8").rpartition(")")[2].split()
+                if postmaster in (fields[1], stat.parent.name):
+                    used_s += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return used_s
 
     def checkpoint(self) -> None:
         """Write everything out, so that one measurement does not pay for the one before."""
