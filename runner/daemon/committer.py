@@ -32,6 +32,10 @@ class _Waiting:
         self.given = (job, result)
         self.outcome: Completion | Exception | None = None
 
+    def over(self) -> bool:
+        """Whether there is an outcome."""
+        return self.outcome is not None
+
 
 class Committer:
     """Threadsafe; `complete` comes back when the result is committed, or with the reason why it is not."""
@@ -57,12 +61,12 @@ class Committer:
         mine = _Waiting(job, result)
         with self._changed:
             self._waiting.append(mine)
-        while mine.outcome is None:
+        while not mine.over():
             with self._changed:
-                if not self._changed.wait_for(lambda: mine.outcome is not None or not self._taken, TURN_S):
+                if not self._changed.wait_for(lambda: mine.over() or not self._taken, TURN_S):
                     self._waiting = [one for one in self._waiting if one is not mine]
                     break
-                if mine.outcome is not None:
+                if mine.over():
                     break
                 self._taken = True
                 # Nothing waits if whoever took mine was ended in the middle of it: then it is committed again.
