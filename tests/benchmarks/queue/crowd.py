@@ -22,11 +22,11 @@ from tests.benchmarks.queue.worker import Worker, cpu_s
 
 HOSTS: Final = 1000
 PROCESSES: Final = 4
-SETTLE_S: Final = 20.0
-WATCH_S: Final = 60.0
+SETTLE_S: Final = 10.0
+WATCH_S: Final = 30.0
 #: Submissions during which statements are counted, and during which nothing else is done.
-COUNTED: Final = 20
-SAMPLES: Final = 300
+COUNTED: Final = 12
+SAMPLES: Final = 150
 
 
 @dataclass(frozen=True, kw_only=True)

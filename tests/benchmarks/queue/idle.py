@@ -11,8 +11,8 @@ from tests.benchmarks.queue.pickup import PEER_OPTIONS, SLOTS
 from tests.benchmarks.queue.server import Server
 from tests.benchmarks.queue.worker import Worker
 
-SETTLE_S: Final = 15.0
-WATCH_S: Final = 120.0
+SETTLE_S: Final = 10.0
+WATCH_S: Final = 60.0
 
 
 def measure(server: Server) -> list[Figure]:

@@ -18,11 +18,11 @@ from tests.benchmarks.queue.figures import Figure, latencies
 from tests.benchmarks.queue.server import Server
 from tests.benchmarks.queue.worker import Worker
 
-ROUNDS: Final = 3
+ROUNDS: Final = 2
 WARM_UP: Final = 10
-SAMPLES: Final = 150
+SAMPLES: Final = 100
 SLOTS: Final = 8
-UNANNOUNCED_ROUNDS: Final = 16
+UNANNOUNCED_ROUNDS: Final = 8
 
 
 def measure(server: Server) -> list[Figure]:

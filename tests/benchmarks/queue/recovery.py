@@ -14,9 +14,9 @@ from tests.benchmarks.queue.figures import Figure, latencies, percentile
 from tests.benchmarks.queue.server import Server
 from tests.benchmarks.queue.worker import Worker
 
-DEATHS: Final = 3
+DEATHS: Final = 2
 HEARTBEAT_S: Final = Config().heartbeat_s
-CANCELS: Final = 60
+CANCELS: Final = 40
 
 
 def measure(server: Server) -> list[Figure]:

@@ -27,10 +27,10 @@ from tests.benchmarks.queue.worker import Note, Worker
 
 PROCESSES: Final = 2
 SLOTS: Final = 8
-ROUNDS: Final = 3
+ROUNDS: Final = 2
 #: Settings of pgqueuer that keep to SLOTS jobs in hand; it wants at least two batches in hand.
 LIMITED: Final = ({"batch": 4, "at_most": SLOTS}, {"batch": 2, "at_most": SLOTS})
-UNLIMITED: Final = ({"batch": 10}, {"batch": 50}, {"batch": 100})
+UNLIMITED: Final = ({"batch": 10}, {"batch": 50})
 #: So many that a run takes some seconds.
 JOBS: Final = {"ours": 6000, "procrastinate": 3000, "pgqueuer": 10_000, "pgqueuer without limit": 40_000}
 
