@@ -97,9 +97,13 @@ def plan_board(
     """
     deadline = problem.deadline or (lifetime_end if present is None else present.deadline)
     if not gpus:
-        remark = "no GPU type is named for it"
         return BoardPlan(
-            name=problem.name, action=Action.SKIP, folder=problem.folder, deadline=deadline, gpus=(), remark=remark
+            name=problem.name,
+            action=Action.SKIP,
+            folder=problem.folder,
+            deadline=deadline,
+            gpus=(),
+            remark="no GPU type is named for it",
         )
     if present is None:
         return BoardPlan(
