@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -96,36 +96,25 @@ def plan_board(
         lifetime_end: the deadline of a new board for which the file names none.
     """
     deadline = problem.deadline or (lifetime_end if present is None else present.deadline)
-    if not gpus:
-        return BoardPlan(
-            name=problem.name,
-            action=Action.SKIP,
-            folder=problem.folder,
-            deadline=deadline,
-            gpus=(),
-            remark="no GPU type is named for it",
-        )
-    if present is None:
-        return BoardPlan(
-            name=problem.name, action=Action.CREATE, folder=problem.folder, deadline=deadline, gpus=tuple(gpus)
-        )
-    changes = tuple(_changes(problem.folder, deadline, present))
-    remark = None
-    if set(gpus) != set(present.gpus):
-        remark = (
-            f"GPU types stay {', '.join(present.gpus)}, though {', '.join(gpus)} are named: "
-            "`leaderboard update --gpu` changes them"
-        )
-    return BoardPlan(
+    skipped = BoardPlan(
         name=problem.name,
-        action=Action.UPDATE if changes else Action.UNCHANGED,
+        action=Action.SKIP,
         folder=problem.folder,
         deadline=deadline,
-        gpus=present.gpus,
-        submissions=present.submissions,
-        changes=changes,
-        remark=remark,
+        gpus=(),
+        submissions=0 if present is None else present.submissions,
+        remark="no GPU type is named for it",
     )
+    if not gpus:
+        return skipped
+    if present is None:
+        return replace(skipped, action=Action.CREATE, gpus=tuple(gpus), remark=None)
+    changes = tuple(_changes(problem.folder, deadline, present))
+    action = Action.UPDATE if changes else Action.UNCHANGED
+    stay, named = ", ".join(present.gpus), ", ".join(gpus)
+    remark = f"GPU types stay {stay}, though {named} are named: `leaderboard update --gpu` changes them"
+    same = set(gpus) == set(present.gpus)
+    return replace(skipped, action=action, gpus=present.gpus, changes=changes, remark=None if same else remark)
 
 
 def _changes(folder: TaskFolder, deadline: datetime, present: BoardView) -> Iterator[Change]:
