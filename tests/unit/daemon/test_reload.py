@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import os
 import socket
 import sys
 from collections.abc import Iterator
@@ -87,7 +88,7 @@ def new_values(tmp_path: Path) -> dict[str, object]:
         "state_dir": tmp_path / "elsewhere",
         "eval_python": other_interpreter(tmp_path),
         "gpus_dir": tmp_path / "other.d",
-        "slots": ({"gpu_type": "CPU", "cpus": [0]},),
+        "slots": ({"gpu_type": "CPU", "cpus": [min(os.sched_getaffinity(0))]},),
         "cpu_slots": 2,
         "reserve_cpus": 1,
         "lease_s": 60.0,
