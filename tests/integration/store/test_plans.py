@@ -137,7 +137,7 @@ def check(meter: Meter, bench: Bench) -> None:
         (queries.FAIL.sql, failure, 150),
         (queries.RELEASE.sql, {**vars(jobs[0]), "reason": "x"}, 150),
         (queries.RECLAIM.sql, {"max_reclaims": 5}, 10),
-        (queries.RECOVER.sql, {"host": "other", **held}, 200),
+        (queries.RECOVER.sql, {"host": "other", **held, "max_reclaims": 5}, 200),
         (queries.RESERVE.sql, {"host": "h", "gpu_types": ["B200"], "smaller": ["L4"], "waited_s": 0, "hold_s": 9}, 200),
         (queries.CANCEL.sql, {"submission_id": jobs[1].submission_id, "user_id": None}, 200),
         (queries.HOSTS.sql, {}, 100),
