@@ -31,10 +31,12 @@ class _Waiting:
     def __init__(self, job: Job, result: JobResult) -> None:
         self.given = (job, result)
         self.outcome: Completion | Exception | None = None
+        #: Its submission is held by somebody, and nobody else shall wait for that.
+        self.alone = False
 
     def over(self) -> bool:
-        """Whether there is an outcome."""
-        return self.outcome is not None
+        """Whether nobody else can do anything for it any more."""
+        return self.alone or self.outcome is not None
 
 
 class Committer:
@@ -77,7 +79,8 @@ class Committer:
             finally:
                 self._give_back()
         if mine.outcome is None:
-            # If the commit under way holds it, it is committed twice, which is no error.
+            # Its submission is held by somebody, or a commit under way takes long: if that one holds it, it is
+            # committed twice, which is no error.
             return alone.complete(job, result)
         if isinstance(mine.outcome, Exception):
             raise mine.outcome
@@ -105,9 +108,9 @@ class Committer:
             self._changed.notify_all()
 
     def _commit(self, batch: Sequence[_Waiting]) -> None:
-        """Commit and leave everyone's outcome; one that cannot be written spoils none of the others."""
+        """Commit and leave everyone's outcome; one that cannot be written, or has to wait, spoils no other."""
         self._used_s = self._clock()
-        outcomes: Sequence[Completion | Exception]
+        outcomes: Sequence[Completion | Exception | None]
         try:
             outcomes = self._store.complete_all([one.given for one in batch])
         except DatabaseUnavailableError as error:
@@ -121,3 +124,4 @@ class Committer:
             outcomes = [error]
         for one, outcome in zip(batch, outcomes, strict=True):
             one.outcome = outcome
+            one.alone = outcome is None

@@ -37,7 +37,7 @@ class Works(Protocol):
 class Offer:
     """The slots that may be claimed for."""
 
-    #: GPU types, aliases included, and how many slots are free for each.
+    #: GPU types, aliases included, and how many slots are free for each; the least recently served first.
     slots: Mapping[str, int]
     #: No more jobs than this at once; None: as many as there are slots.
     at_most: int | None
@@ -58,6 +58,8 @@ class Capacity:
         }
         #: Slots that get no job for now, because a bigger one waits for them to come free.
         self._withheld: frozenset[str] = frozenset()
+        #: GPU types and aliases in the order in which they last got a slot.
+        self._served: dict[str, None] = {}
 
     @property
     def gpu_types(self) -> frozenset[str]:
@@ -83,7 +85,10 @@ class Capacity:
                 slots[name] = slots.get(name, 0) + 1
         names = {worker.slot.name for worker in free}
         rivalry = any(rival.slot.name in names for worker in free for rival in self._rivals[worker.slot.name])
-        return Offer(slots=slots, at_most=1 if rivalry else None)
+        # Types that share slots take turns, or a user's jobs of one would hold up everybody's of the other.
+        served = {name: number for number, name in enumerate(self._served)}
+        ordered = dict(sorted(slots.items(), key=lambda entry: served.get(entry[0], -1)))
+        return Offer(slots=ordered, at_most=1 if rivalry else None)
 
     def places(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Works]]:
         """A free slot for each job; it must be made busy before the next is asked for.
@@ -92,6 +97,8 @@ class Capacity:
         possible: of eight, one whose neighbours work already.
         """
         for job in sorted(jobs, key=lambda job: job.avoid_slot is None):
+            self._served.pop(job.gpu_type, None)
+            self._served[job.gpu_type] = None
             gpu_type = self._registry.get(job.gpu_type).name
             free = self.free()
             names = {worker.slot.name for worker in free}

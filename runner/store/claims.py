@@ -23,8 +23,9 @@ class Claiming(Base):
     def claim(self, *, host: str, slots: Mapping[str, int], lease_s: float, at_most: int | None = None) -> Claims:
         """Take the best waiting jobs of one GPU type with free slots, as many as there are free slots for it.
 
-        `slots` maps GPU types, aliases included, to free slots; `at_most` bounds the jobs in all. The answer also says
-        how the host stands, whether there was a job or not.
+        `slots` maps GPU types, aliases included, to free slots; `at_most` bounds the jobs in all. Of types whose best
+        jobs have the same priority the one named first is served. The answer also says how the host stands, whether
+        there was a job or not.
 
         When this raises, the server may have committed the claim all the same: `recover` before the next one.
         """

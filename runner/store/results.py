@@ -46,28 +46,24 @@ class Results(Base):
             StaleAttemptError: the attempt is over; nothing was written but evidence in `runner.stale_result`.
         """
         (outcome,) = self.complete_all([(job, result)])
+        if outcome is None:
+            raise RuntimeError(f"job {job.id}: a result on its own waits for its submission and is never told busy")
         if isinstance(outcome, StaleAttemptError):
             raise outcome
         return outcome
 
-    def complete_all(self, results: Sequence[tuple[Job, JobResult]]) -> Sequence[Completion | StaleAttemptError]:
+    def complete_all(self, results: Sequence[tuple[Job, JobResult]]) -> Sequence[Completion | StaleAttemptError | None]:
         """Commit what several attempts found, as one transaction; the outcome of each, in order.
 
-        One whose submission somebody holds is committed on its own, after the others. When this raises, some may have
-        been committed all the same: commit them again, one by one if the database is not away.
+        None: not committed, because somebody holds its submission, or it was given twice; `complete` waits for that.
+        When this raises, some may have been committed all the same: commit them again, one by one if the database is
+        not away.
         """
-        # A result that is given twice is committed once, and repeated after that.
         first: dict[tuple[int, int], tuple[Job, JobResult]] = {}
         for job, result in results:
             first.setdefault((job.id, job.attempt), (job, result))
         found = dict(zip(first, self._commit(tuple(first.values())), strict=True))
-        return [found.pop((job.id, job.attempt), None) or self._commit_alone(job, result) for job, result in results]
-
-    def _commit_alone(self, job: Job, result: JobResult) -> Completion | StaleAttemptError:
-        (outcome,) = self._commit([(job, result)])
-        if outcome is None:
-            raise RuntimeError(f"job {job.id}: a result on its own waits for its submission and is never told busy")
-        return outcome
+        return [found.pop((job.id, job.attempt), None) for job, _ in results]
 
     def _commit(self, results: Sequence[tuple[Job, JobResult]]) -> Sequence[Completion | StaleAttemptError | None]:
         parameters = {"results": to_jsonb([_result(job, result) for job, result in results])}

@@ -212,9 +212,11 @@ def test_a_result_of_a_job_that_another_host_took_meanwhile_is_evidence(
 def test_an_answer_that_was_lost_does_not_make_a_second_commit(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commit went through and the connection broke: the same result comes again, by way of the spool."""
     complete = Store.complete_all
-    answers: list[Sequence[Completion | StaleAttemptError]] = []
+    answers: list[Sequence[Completion | StaleAttemptError | None]] = []
 
-    def deaf_once(store: Store, results: Sequence[tuple[Job, JobResult]]) -> Sequence[Completion | StaleAttemptError]:
+    def deaf_once(
+        store: Store, results: Sequence[tuple[Job, JobResult]]
+    ) -> Sequence[Completion | StaleAttemptError | None]:
         answers.append(complete(store, results))
         if len(answers) == 1:
             raise DatabaseUnavailableError("the connection broke after the commit")

@@ -178,7 +178,7 @@ class Queue:
     # --- what daemons do -----------------------------------------------------------------------------------------
 
     def claimable(self, host: str, slots: Mapping[str, int], at_most: int | None) -> list[list[ModelJob]]:
-        """What a host may get: jobs of the type with the best first job, in the order of their class.
+        """What a host may get: jobs of the type with the best first job, or named first, in the order of their class.
 
         Or one job of that class out of turn: after a round of newcomers one of the others is served. Which one is
         fairness, and has tests of its own.
@@ -193,7 +193,7 @@ class Queue:
             line.sort(key=lambda job: (-job.priority, job.turn, job.id))
         if not lines:
             return [[]]
-        gpu_type = min(lines, key=lambda name: (-lines[name][0].priority, lines[name][0].id))
+        gpu_type = min(lines, key=lambda name: (-lines[name][0].priority, list(slots).index(name)))
         line = lines[gpu_type]
         limit = slots[gpu_type] if at_most is None else min(slots[gpu_type], at_most)
         return [line[:limit], *([job] for job in line if job.priority == line[0].priority)]

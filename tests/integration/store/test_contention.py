@@ -55,7 +55,11 @@ class Host:
 
     def commit(self) -> None:
         """All in hand, at once."""
-        self.store.complete_all([(job, ranked(job)) for job in self.held])
+        given = [(job, ranked(job)) for job in self.held]
+        for (job, found), outcome in zip(given, self.store.complete_all(given), strict=True):
+            if outcome is None:
+                with contextlib.suppress(StaleAttemptError):
+                    self.store.complete(job, found)
         self.held.clear()
 
     def end(self) -> None:

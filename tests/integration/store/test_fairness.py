@@ -194,6 +194,14 @@ def test_gpu_types_have_their_own_turns(bench: Bench, db: Db) -> None:
     assert [row["turn"] for row in turns] == [0, 0]
 
 
+def test_of_types_with_equal_priority_the_one_named_first_is_served(bench: Bench) -> None:
+    """However old the other's jobs are: hosts name first what they served least recently."""
+    bench.board("identity", "A100", "H100")
+    old, new = bench.submit(gpu_types=["A100"]), bench.submit(gpu_types=["H100"])
+    assert bench.claim("H100", "A100").submission_id == new
+    assert bench.claim("H100", "A100").submission_id == old
+
+
 def test_turns_are_taken_in_sequence(bench: Bench, db: Db) -> None:
     """`take_turns` gives consecutive turns from the class's clock or the user's last one, whichever is later."""
     take = "SELECT runner.take_turns('a', 'CPU', 0, %s) AS turn"

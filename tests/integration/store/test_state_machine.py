@@ -329,13 +329,24 @@ class QueueMachine(RuleBasedStateMachine):
                 self.model.jobs[job.id].evidence += 1
         outcomes = self.store.complete_all(given)
         assert len(outcomes) == len(expected)
-        for (job, _), outcome, wanted in zip(given, outcomes, expected, strict=True):
-            if wanted is StaleAttemptError:
+        for (job, result), outcome, wanted in zip(given, outcomes, expected, strict=True):
+            if outcome is None:
+                # Twice in one call.
+                assert wanted == "again" or wanted is StaleAttemptError
+                self._give_again(job, result, stale=wanted is StaleAttemptError)
+            elif wanted is StaleAttemptError:
                 assert isinstance(outcome, StaleAttemptError)
             else:
                 done = self.model.submissions[job.submission_id].done if wanted == "again" else wanted
                 assert isinstance(outcome, Completion)
                 assert outcome.submission_done is done, (job.id, wanted)
+
+    def _give_again(self, job: Job, result: JobResult, *, stale: bool) -> None:
+        if stale:
+            with pytest.raises(StaleAttemptError):
+                self.store.complete(job, result)
+        else:
+            self.store.complete(job, result)
 
     def _complete(self, job: Job, verdict: Verdict, score: int) -> None:
         key = job.id, job.attempt

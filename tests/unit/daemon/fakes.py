@@ -33,6 +33,8 @@ class FakeStore:
         self.given_back: list[tuple[str, int]] = []
         self.closed = 0
         self.calls = 0
+        #: Jobs whose submission somebody holds.
+        self.held: set[int] = set()
         #: Called in the middle of every write.
         self.meanwhile: Callable[[], None] = lambda: None
 
@@ -46,10 +48,13 @@ class FakeStore:
         self.completed.append((job.id, result))
         return Completion(submission_done=True)
 
-    def complete_all(self, results: Sequence[tuple[Job, JobResult]]) -> Sequence[Completion | StaleAttemptError]:
+    def complete_all(self, results: Sequence[tuple[Job, JobResult]]) -> Sequence[Completion | StaleAttemptError | None]:
         """Commit together."""
-        outcomes: list[Completion | StaleAttemptError] = []
+        outcomes: list[Completion | StaleAttemptError | None] = []
         for job, result in results:
+            if job.id in self.held:
+                outcomes.append(None)
+                continue
             try:
                 outcomes.append(self.complete(job, result))
             except StaleAttemptError as error:

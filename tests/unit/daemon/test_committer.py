@@ -144,3 +144,13 @@ def test_a_commit_after_the_end_leaves_no_connection_open() -> None:
     crowd.committer.close()
     assert crowd.complete(1).result(30).submission_done
     assert crowd.store.closed == 2
+
+
+def test_a_result_whose_submission_is_held_is_committed_alone_and_holds_up_nobody() -> None:
+    """Of a batch the others are committed; the one that has to wait does so on its slot's own connection."""
+    crowd = Crowd()
+    crowd.store.held = {2}
+    calls = crowd.during_a_commit(1, 2, 3)
+    assert all(call.result(30).submission_done for call in calls)
+    assert sorted(number for number, _ in crowd.store.completed) == [0, 1, 3]
+    assert [number for number, _ in crowd.alone.completed] == [2]

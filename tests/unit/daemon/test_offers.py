@@ -98,3 +98,13 @@ def test_withholding_frees_the_devices_of_one_slot_and_no_other() -> None:
     assert free(capacity) == {"right", "one0", "cpu"}
     capacity.withhold_nothing()
     assert free(capacity) == {"right", "one0", "one2", "one3", "cpu"}
+
+
+def test_types_are_offered_in_turns() -> None:
+    """The one that was served least recently comes first: types that share slots take turns, as users do."""
+    host = workers()
+    capacity = Capacity(tuple(host.values()), REGISTRY)
+    for name in ("One", "Four", "Single", "One"):
+        for each, _ in capacity.places([job(name)]):
+            assert each.gpu_type == name
+    assert list(capacity.offer().slots)[-3:] == ["Four", "Single", "One"]

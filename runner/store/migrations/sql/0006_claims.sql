@@ -347,9 +347,10 @@ $$;
 
 -- Takes the best queued jobs of one GPU type, at most as many as there are free slots for it, and says how the host
 -- stands, and every ten seconds how many hosts, it included, serve the same GPU types. Always returns a row; without a
--- job its id is NULL. Types are tried in the order of their best job, each one walked along job_claim_idx, so that only
--- rows that are taken are locked. The planner has no choice: a plan made while the queue was short would be kept when it
--- is long.
+-- job its id is NULL. Types are tried by the priority of their best job, then in the order in which the host names them:
+-- the one that it served least recently first, because types that share slots (one within the other, or two names of one)
+-- take turns as users do. Each is walked along job_claim_idx, so that only rows that are taken are locked. The planner has
+-- no choice: a plan made while the queue was short would be kept when it is long.
 --
 -- Within a class the lowest turn is first, so a newcomer, who starts at the clock's turn, is ahead of all further jobs of
 -- those who were there. An endless stream of newcomers would starve them. So newcomers are served in rounds: those who
@@ -392,7 +393,7 @@ BEGIN
     IF NOT draining THEN
         FOR v_type IN
             SELECT t.gpu_type, t.free, best.priority, best.turn, best.id
-            FROM unnest(claim.gpu_types, claim.free) AS t (gpu_type, free)
+            FROM unnest(claim.gpu_types, claim.free) WITH ORDINALITY AS t (gpu_type, free, number)
             CROSS JOIN LATERAL (
                 SELECT q.priority, q.turn, q.id
                 FROM runner.job q
@@ -404,7 +405,7 @@ BEGIN
                 LIMIT 1
             ) AS best
             WHERE t.free > 0
-            ORDER BY best.priority DESC, best.id
+            ORDER BY best.priority DESC, t.number
         LOOP
             SELECT c.turn, c.since_id, c.rounds INTO v_clock FROM runner.clock c
             WHERE c.gpu_type = v_type.gpu_type AND c.priority = v_type.priority;
