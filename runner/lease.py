@@ -108,15 +108,14 @@ class LeaseKeeper:
         deadline_s = self._clock() + self._settings.now.max_run_s + OVERTIME_GRACE_S if running else None
         lease = Lease(job, deadline_s=deadline_s)
         with self._lock:
-            self._held[job.id, job.attempt] = lease
+            self._held[job.key] = lease
         return lease
 
     def drop(self, lease: Lease) -> None:
         """Stop renewing: the job has ended or is given up. Nothing, if another lease has replaced this one."""
-        key = (lease.job.id, lease.job.attempt)
         with self._lock:
-            if self._held.get(key) is lease:
-                del self._held[key]
+            if self._held.get(lease.job.key) is lease:
+                del self._held[lease.job.key]
 
     def held(self) -> tuple[Lease, ...]:
         """The jobs being renewed."""

@@ -83,6 +83,21 @@ class Job:
     #: A slot of this host that has just failed it, to be avoided if there is another.
     avoid_slot: str | None = None
 
+    @property
+    def key(self) -> tuple[int, int]:
+        """Id and attempt: what a claim of it is known by."""
+        return self.id, self.attempt
+
+    @property
+    def about(self) -> Json:
+        """What every event says of it."""
+        return {
+            "submission_id": self.submission_id,
+            "job_id": self.id,
+            "gpu_type": self.gpu_type,
+            "secret": self.secret,
+        }
+
 
 @dataclass(frozen=True, kw_only=True)
 class Device:

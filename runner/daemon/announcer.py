@@ -62,13 +62,13 @@ class Announcer:
     def post(self, job: Job, progress: Progress) -> None:
         """Show how far a job is; only the latest of a second is shown."""
         with self._lock:
-            self._progress[job.id, job.attempt] = (job, progress)
+            self._progress[job.key] = (job, progress)
         self._wake.set()
 
     def forget(self, job: Job) -> None:
         """The job has ended: progress that was not shown yet no longer matters."""
         with self._lock:
-            self._progress.pop((job.id, job.attempt), None)
+            self._progress.pop(job.key, None)
 
     def event(self, event: Json) -> None:
         """Tell frontends."""

@@ -60,7 +60,7 @@ class Delivery:
 
     def adopt(self) -> None:
         """Hold the leases of what an earlier process spooled, so that heartbeats renew them."""
-        found = [spooled.job for spooled in self._spool.pending() if _key(spooled.job) not in self._leases]
+        found = [spooled.job for spooled in self._spool.pending() if spooled.job.key not in self._leases]
         for job in found:
             self._hold(job)
         if found:
@@ -75,7 +75,7 @@ class Delivery:
         if not self._spool.put(job, result, slot=slot):
             return False
         self._hold(job)
-        if _key(job) not in self.keys():
+        if job.key not in self.keys():
             # Delivered between the two lines above: nothing is left to renew.
             self._drop(job)
         self._wake.set()
@@ -83,7 +83,7 @@ class Delivery:
 
     def keys(self) -> Sequence[tuple[int, int]]:
         """(job id, attempt) of every result that waits."""
-        return [_key(spooled.job) for spooled in self._spool.pending()]
+        return [spooled.job.key for spooled in self._spool.pending()]
 
     def nudge(self) -> None:
         """Look at the spool, or at the stop event, now."""
@@ -170,7 +170,7 @@ class Delivery:
             InfrastructureError: the database went away; the result stays where it is.
         """
         now_s = self._clock()
-        if now_s - self._troubled_s.setdefault(_key(spooled.job), now_s) >= PATIENCE_S:
+        if now_s - self._troubled_s.setdefault(spooled.job.key, now_s) >= PATIENCE_S:
             _log.error("the database never takes a spooled result", error=str(error))
             self._fail(store, spooled, mask_password(f"the result could not be committed: {error}"))
 
@@ -198,6 +198,8 @@ class Delivery:
         """Give up the leases of results that are gone without having been delivered: damaged, or removed by hand."""
         # In this order: a result is in the spool before its lease is held.
         held = tuple(self._leases.items())
+        if not held:
+            return
         waiting = self.keys()
         for key, lease in held:
             if key not in waiting:
@@ -205,14 +207,10 @@ class Delivery:
                 self._drop(lease.job)
 
     def _hold(self, job: Job) -> None:
-        self._leases[_key(job)] = self._keeper.hold(job, running=False)
+        self._leases[job.key] = self._keeper.hold(job, running=False)
 
     def _drop(self, job: Job) -> None:
-        self._troubled_s.pop(_key(job), None)
-        lease = self._leases.pop(_key(job), None)
+        self._troubled_s.pop(job.key, None)
+        lease = self._leases.pop(job.key, None)
         if lease is not None:
             self._keeper.drop(lease)
-
-
-def _key(job: Job) -> tuple[int, int]:
-    return job.id, job.attempt

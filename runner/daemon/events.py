@@ -12,17 +12,17 @@ from runner.store import Ended, Reclaimed
 
 def claimed(job: Job, *, host: str) -> Json:
     """A host has begun to work on a job."""
-    return {"event": "claimed", "host": host, **_about(job)}
+    return {"event": "claimed", "host": host, **job.about}
 
 
 def done(job: Job, verdict: Verdict, *, submission_done: bool) -> Json:
     """A job has a verdict."""
-    return {"event": "done", **_about(job), "verdict": verdict.value, "submission_done": submission_done}
+    return {"event": "done", **job.about, "verdict": verdict.value, "submission_done": submission_done}
 
 
 def ended(job: Job, how: Ended) -> Json:
     """An attempt ended without a result: the job is queued again, cancelled, or over as internal_error."""
-    return _ended(_about(job), how.state, submission_done=how.submission_done)
+    return _ended(job.about, how.state, submission_done=how.submission_done)
 
 
 def reclaimed(job: Reclaimed) -> Json:
@@ -39,7 +39,3 @@ def reclaimed(job: Reclaimed) -> Json:
 def _ended(about: Json, state: JobState, *, submission_done: bool) -> Json:
     verdict = {"verdict": Verdict.INTERNAL_ERROR.value} if state is JobState.DONE else {}
     return {"event": state.value, **about, **verdict, "submission_done": submission_done}
-
-
-def _about(job: Job) -> Json:
-    return {"submission_id": job.submission_id, "job_id": job.id, "gpu_type": job.gpu_type, "secret": job.secret}

@@ -6,6 +6,7 @@ import os
 import uuid
 from pathlib import Path
 
+from runner.durable import sync_directory
 from runner.errors import ConfigError
 from runner.logs import get_logger
 
@@ -49,8 +50,4 @@ def _write(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     draft.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync_directory(path.parent)

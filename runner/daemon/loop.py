@@ -259,7 +259,7 @@ class Daemon:
         self._startup.register(store)
         released = store.recover(
             host=self._settings.now.host_name,
-            keep=[(lease.job.id, lease.job.attempt) for lease in self._keeper.held()],
+            keep=[lease.job.key for lease in self._keeper.held()],
         )
         if released:
             _log.warning("claims were not answered: their jobs are queued again", count=released)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from runner.durable import sync_directory
 from runner.logs import get_logger
 from runner.model import Job, JobResult
 from runner.spool.format import Content, Decoded, UnreadableError, bare, decode, encode, without_artifacts
@@ -85,7 +86,7 @@ class Spool:
         trouble = ""
         variants = [result, without_artifacts(result)] if result.artifacts else [result]
         with self._lock:
-            if any(known and _key(known.job) == _key(job) and path.exists() for path, known in self._known.items()):
+            if any(known and known.job.key == job.key and path.exists() for path, known in self._known.items()):
                 return True
             for variant in variants:
                 try:
@@ -147,7 +148,7 @@ class Spool:
             _make(self._directory)
             _write(part, content)
             part.rename(path)
-            _sync(self._directory)
+            sync_directory(self._directory)
         except OSError as error:
             # The renamed file too: what may not survive a power cut does not count, and must not turn up later.
             for written in (part, path):
@@ -230,10 +231,6 @@ class Spool:
             _log.error("the spool does not work", reason=trouble)
 
 
-def _key(job: Job) -> tuple[int, int]:
-    return job.id, job.attempt
-
-
 def _entries(directory: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """What is in a directory, but for the evidence; nothing if it cannot be read."""
     with suppress(OSError), os.scandir(directory) as found:
@@ -249,7 +246,7 @@ def _make(directory: Path) -> None:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory.chmod(0o700)
     if is_new:
-        _sync(directory.parent)
+        sync_directory(directory.parent)
 
 
 def _write(path: Path, content: Content) -> None:
@@ -259,14 +256,6 @@ def _write(path: Path, content: Content) -> None:
             left = memoryview(part)
             while left:
                 left = left[os.write(descriptor, left) :]
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -19,6 +19,7 @@ from runner.store.clean import clean_text, to_jsonb
 from runner.store.connection import Row, rows
 from runner.store.queries import Query
 from runner.store.records import Completion, Ended
+from runner.store.signals import EVENTS
 
 #: Pause after the first infrastructure failure; it doubles with each further one.
 BACKOFF_S: Final = 5.0
@@ -34,8 +35,8 @@ class Results(Base):
         with self._link.transaction() as connection:
             rows(connection, queries.SAVE_PROGRESS, {"id": job.id, "attempt": job.attempt, "progress": to_jsonb(shown)})
             if not job.secret:
-                event = {"event": "progress", **_about(job), **shown}
-                rows(connection, queries.NOTIFY, {"channels": ["runner_events"], "payloads": [json.dumps(event)]})
+                event = {"event": "progress", **job.about, **shown}
+                rows(connection, queries.NOTIFY, {"channels": [EVENTS], "payloads": [json.dumps(event)]})
 
     def complete(self, job: Job, result: JobResult) -> Completion:
         """Commit what an attempt found: runs, artifacts, verdict and, after the last job, the submission's status.
@@ -61,9 +62,9 @@ class Results(Base):
         """
         first: dict[tuple[int, int], tuple[Job, JobResult]] = {}
         for job, result in results:
-            first.setdefault((job.id, job.attempt), (job, result))
+            first.setdefault(job.key, (job, result))
         found = dict(zip(first, self._commit(tuple(first.values())), strict=True))
-        return [found.pop((job.id, job.attempt), None) for job, _ in results]
+        return [found.pop(job.key, None) for job, _ in results]
 
     def _commit(self, results: Sequence[tuple[Job, JobResult]]) -> Sequence[Completion | StaleAttemptError | None]:
         parameters = {"results": to_jsonb([_result(job, result) for job, result in results])}
@@ -123,10 +124,6 @@ class Results(Base):
 
 def _fence(job: Job) -> dict[str, Any]:
     return {"id": job.id, "attempt": job.attempt, "submission_id": job.submission_id}
-
-
-def _about(job: Job) -> dict[str, Any]:
-    return {"submission_id": job.submission_id, "job_id": job.id, "gpu_type": job.gpu_type, "secret": job.secret}
 
 
 def _stale(job: Job, now: Row) -> StaleAttemptError:

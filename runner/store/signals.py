@@ -1,7 +1,7 @@
 """Notifications: daemons are woken, frontends are told. Nothing relies on them; whoever listens polls as well.
 
-NOTIFY takes a lock of the whole cluster until its transaction has committed. So nothing is sent from a transaction that
-does anything else: claims and results are announced after their commit.
+NOTIFY takes a lock of the whole cluster until its transaction has committed. So claims, results and whatever else ends
+an attempt send nothing, and are announced after their commit; only progress goes with the small write it tells of.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from runner.store.records import Wakeup
 
 #: How long `listen` sleeps before it looks at the stop event again.
 _LISTEN_SLICE_S: Final = 0.25
-_EVENTS: Final = "runner_events"
+#: Where frontends listen.
+EVENTS: Final = "runner_events"
 _QUEUE: Final = "runner_queue"
 _HOSTS: Final = "runner_hosts"
 #: A payload has at most 7,999 bytes.
@@ -35,7 +36,7 @@ class Signals(Base):
 
         All of it is one transaction, so the cluster's lock is taken once; it does not wait for the disk.
         """
-        told = [(_EVENTS, json.dumps(event)) for event in events]
+        told = [(EVENTS, json.dumps(event)) for event in events]
         if wake:
             payload = ",".join(sorted(set(wake)))
             told.append((_QUEUE, payload if len(payload.encode()) <= _MAX_PAYLOAD_BYTES else ""))

@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LAYERS = {
     "runner": 0,
     "runner.backoff": 0,
+    "runner.durable": 0,
     "runner.errors": 0,
     "runner.model": 0,
     "runner.gpus": 1,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from runner.gpus import GpuType, Registry, Vendor
 from runner.lease import Lease
-from runner.model import Device, Job, Mode, Slot
+from runner.model import Device, Job, Slot
+from tests.unit import samples
 
 REGISTRY = Registry(
     [
@@ -51,28 +51,6 @@ def workers() -> dict[str, Worker]:
     return {each.name: Worker(slot=each) for each in slots}
 
 
-_NOW = datetime.now(tz=UTC)
-_JOB = Job(
-    id=1,
-    attempt=1,
-    submission_id=1,
-    leaderboard="b",
-    gpu_type="One",
-    mode=Mode.TEST,
-    secret=False,
-    user_id="u",
-    file_name="a.py",
-    code=b"",
-    task={},
-    extra=None,
-    secret_seed=1,
-    failures=0,
-    max_attempts=3,
-    created_at=_NOW,
-    started_at=_NOW,
-)
-
-
 def job(gpu_type: str, *, avoid_slot: str | None = None, job_id: int = 1) -> Job:
     """Some job."""
-    return replace(_JOB, id=job_id, gpu_type=gpu_type, avoid_slot=avoid_slot)
+    return replace(samples.job(gpu_type=gpu_type), id=job_id, attempt=1, avoid_slot=avoid_slot)

@@ -9,7 +9,7 @@ from runner.model import JobState, Json, Verdict
 from runner.store import Ended, Reclaimed
 from tests.unit.lease.test_lease import job
 
-ABOUT = {"submission_id": 1, "job_id": 5, "gpu_type": "CPU", "secret": False}
+ABOUT = {"submission_id": 3, "job_id": 5, "gpu_type": "CPU", "secret": False}
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ ABOUT = {"submission_id": 1, "job_id": 5, "gpu_type": "CPU", "secret": False}
             events.reclaimed(
                 Reclaimed(
                     job_id=5,
-                    submission_id=1,
+                    submission_id=3,
                     gpu_type="CPU",
                     secret=False,
                     state=JobState.QUEUED,

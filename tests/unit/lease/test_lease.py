@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
@@ -13,34 +13,16 @@ from structlog.testing import capture_logs
 from runner.config import Config, Settings
 from runner.errors import DatabaseUnavailableError
 from runner.lease import OVERTIME_GRACE_S, STOPPING_S, Lease, LeaseKeeper, StopReason
-from runner.model import Job, Mode
+from runner.model import Job
 from runner.store import LeaseState
+from tests.unit import samples
 
 Held = Sequence[tuple[int, int]]
 
 
 def job(job_id: int = 1, attempt: int = 1) -> Job:
     """Some job."""
-    now = datetime.now(tz=UTC)
-    return Job(
-        id=job_id,
-        attempt=attempt,
-        submission_id=1,
-        leaderboard="b",
-        gpu_type="CPU",
-        mode=Mode.TEST,
-        secret=False,
-        user_id="u",
-        file_name="a.py",
-        code=b"",
-        task={},
-        extra=None,
-        secret_seed=1,
-        failures=0,
-        max_attempts=3,
-        created_at=now,
-        started_at=now,
-    )
+    return replace(samples.job(), id=job_id, attempt=attempt)
 
 
 class FakeHeart:

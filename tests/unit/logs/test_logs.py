@@ -8,7 +8,8 @@ import logging
 import threading
 import warnings
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ import structlog
 
 from runner import logs
 from runner.model import Job, Mode
+from tests.unit import samples
 
 
 @pytest.fixture(autouse=True)
@@ -42,25 +44,7 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
 
 def job() -> Job:
     """Some job."""
-    return Job(
-        id=7,
-        attempt=2,
-        submission_id=3,
-        leaderboard="identity",
-        gpu_type="CPU",
-        mode=Mode.TEST,
-        secret=False,
-        user_id="u",
-        file_name="a.py",
-        code=b"secret source",
-        task={},
-        extra=None,
-        secret_seed=424242,
-        failures=0,
-        max_attempts=3,
-        created_at=datetime.now(tz=UTC),
-        started_at=datetime.now(tz=UTC),
-    )
+    return replace(samples.job(code=b"secret source"), leaderboard="identity", mode=Mode.TEST, secret_seed=424242)
 
 
 def test_a_stream_that_is_no_terminal_gets_json_lines() -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pytest
+
+from runner.taskdef import load_folder
 from runner.taskdef.model import SUBMISSION, TaskFolder
 from tests.unit.problems.oracle import TASKS
 
@@ -58,6 +62,18 @@ class Bench:
     def module(name: str) -> ModuleType:
         """One of the task's files, imported."""
         return importlib.import_module(name)
+
+
+@contextmanager
+def unpacked(name: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    """A shipped problem in a directory, as the judge unpacks it."""
+    made = Bench(folder=load_folder(TASKS / name), directory=directory)
+    made.unpack()
+    monkeypatch.syspath_prepend(directory)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    made.forget()
+    yield made
+    made.forget()
 
 
 def cpu_cases(folder: TaskFolder) -> Sequence[dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import yaml
 from runner.gpus import Registry
 from runner.taskdef import load_folder, work
 from runner.taskdef.model import Harness
-from tests.unit.problems.bench import Bench, cpu_cases, reseeded, solutions
+from tests.unit.problems.bench import Bench, cpu_cases, reseeded, solutions, unpacked
 from tests.unit.problems.oracle import TASKS, leaves
 from tests.unit.problems.ranks import WORLD_SIZE, Ranks
 
@@ -75,13 +74,8 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
 @pytest.fixture(params=NAMES)
 def bench(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     """Each problem, unpacked as the judge unpacks it."""
-    made = Bench(folder=load_folder(TASKS / request.param), directory=tmp_path)
-    made.unpack()
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    made.forget()
-    yield made
-    made.forget()
+    with unpacked(request.param, tmp_path, monkeypatch) as made:
+        yield made
 
 
 def everybody(bench: Bench, case: dict[str, Any]) -> list[Any]:

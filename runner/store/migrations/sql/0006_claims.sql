@@ -85,6 +85,15 @@ BEGIN
 END
 $$;
 
+-- Calls those daemons on a channel whom the names, separated by commas, concern. A payload has at most 8000 bytes; an
+-- empty one calls everybody.
+CREATE FUNCTION runner.call(channel text, names text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM pg_notify(channel, CASE WHEN octet_length(names) < 7900 THEN names ELSE '' END);
+END
+$$;
+
 -- Adds the jobs, marks the submission as waiting and wakes the daemons. The caller holds the submission's row.
 CREATE OR REPLACE FUNCTION runner.add_jobs(submission_id integer, mode text, gpu_types text[], priority integer)
 RETURNS integer
@@ -94,7 +103,6 @@ DECLARE
     v_priority integer := coalesce(add_jobs.priority, 0);
     v_user_id text;
     v_added integer;
-    v_payload text := array_to_string(gpu_types, ',');
 BEGIN
     PERFORM runner.check_priority(v_priority);
     SELECT s.user_id INTO STRICT v_user_id FROM leaderboard.submission s WHERE s.id = add_jobs.submission_id;
@@ -119,8 +127,7 @@ BEGIN
     VALUES (add_jobs.submission_id, 'pending')
     ON CONFLICT (submission_id) DO UPDATE SET status = 'pending' WHERE j.status IS DISTINCT FROM 'running';
 
-    -- A payload has at most 8000 bytes; an empty one wakes everybody.
-    PERFORM pg_notify('runner_queue', CASE WHEN octet_length(v_payload) < 7900 THEN v_payload ELSE '' END);
+    PERFORM runner.call('runner_queue', array_to_string(add_jobs.gpu_types, ','));
     RETURN v_added;
 END
 $$;
@@ -1037,7 +1044,7 @@ BEGIN
         v_done := runner.settle(v_id);
     END IF;
     IF v_running > 0 THEN
-        PERFORM pg_notify('runner_hosts', CASE WHEN octet_length(v_hosts) < 7900 THEN v_hosts ELSE '' END);
+        PERFORM runner.call('runner_hosts', v_hosts);
     ELSIF v_queued > 0 THEN
         PERFORM pg_notify('runner_events', json_build_object(
             'event', 'cancel', 'submission_id', v_id, 'cancelled', v_queued, 'submission_done', v_done)::text);

@@ -324,7 +324,7 @@ DECLARE
     v_ids integer[];
     v_made integer;
     v_obstacle text;
-    v_payload text;
+    v_gpu_types text;
 BEGIN
     PERFORM runner.check_priority(v_priority);
     SELECT array_agg(DISTINCT m.submission_id) INTO v_ids
@@ -358,7 +358,7 @@ BEGIN
         FROM made m ORDER BY m.id
     )
     SELECT count(*), array_agg(DISTINCT m.submission_id), string_agg(DISTINCT m.gpu_type, ',')
-    INTO v_made, v_ids, v_payload FROM made m;
+    INTO v_made, v_ids, v_gpu_types FROM made m;
 
     IF v_made = 0 THEN
         IF rerun.submission_id IS NOT NULL THEN
@@ -381,8 +381,7 @@ BEGIN
     SELECT u.id, 'pending' FROM unnest(v_ids) AS u (id) ORDER BY u.id
     ON CONFLICT (submission_id) DO UPDATE SET status = 'pending', error = NULL WHERE t.status IS DISTINCT FROM 'running';
     UPDATE leaderboard.submission s SET done = false WHERE s.id = ANY (v_ids);
-    -- A payload has at most 8000 bytes; an empty one wakes everybody.
-    PERFORM pg_notify('runner_queue', CASE WHEN octet_length(v_payload) < 7900 THEN v_payload ELSE '' END);
+    PERFORM runner.call('runner_queue', v_gpu_types);
     RETURN v_made;
 END
 $$;
@@ -457,7 +456,7 @@ BEGIN
         INSERT INTO runner.event (kind, host, detail)
         VALUES ('drained', drain.host, jsonb_strip_nulls(jsonb_build_object('reason', v_reason)));
     END IF;
-    PERFORM pg_notify('runner_hosts', drain.host);
+    PERFORM runner.call('runner_hosts', drain.host);
     RETURN NOT v_before.draining;
 END
 $$;
@@ -477,7 +476,7 @@ BEGIN
         UPDATE runner.host h SET draining = false, drain_reason = NULL WHERE h.name = undrain.host;
         INSERT INTO runner.event (kind, host) VALUES ('undrained', undrain.host);
     END IF;
-    PERFORM pg_notify('runner_hosts', undrain.host);
+    PERFORM runner.call('runner_hosts', undrain.host);
     RETURN v_draining;
 END
 $$;
