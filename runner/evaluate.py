@@ -168,7 +168,7 @@ class Evaluator:
             outcome=report.outcome,
             request_offset_ns=request_offset_ns,
             system=system,
-            runner=self._runner_info(slot, environment, plan),
+            runner={**self._runner_info(slot, environment, plan), "sandbox": dict(report.attested)},
         )
         return decide(job, task, plan, evidence)
 

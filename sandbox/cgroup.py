@@ -36,6 +36,11 @@ class CgroupReader:
             except OSError:
                 continue
 
+    @property
+    def version(self) -> int | None:
+        """Of the hierarchy the container is in; None where none was found."""
+        return (2 if "" in self._fds else 1) if self._fds else None
+
     def read(self) -> Counters:
         """The counters now; what can no longer be read keeps its last known value."""
         now = self._version_2() if "" in self._fds else self._version_1()
@@ -55,26 +60,28 @@ class CgroupReader:
 
     def _version_1(self) -> Counters:
         return Counters(
-            oom_kills=_field(self._text("memory", "memory.oom_control"), "oom_kill"),
-            pids_denied=_field(self._text("pids", "pids.events"), "max"),
-            peak_memory_bytes=_number(self._text("memory", "memory.max_usage_in_bytes")),
-            cpu_ns=_number(self._text("cpuacct", "cpuacct.usage")),
+            oom_kills=_field(self.text("memory", "memory.oom_control"), "oom_kill"),
+            pids_denied=_field(self.text("pids", "pids.events"), "max"),
+            peak_memory_bytes=_number(self.text("memory", "memory.max_usage_in_bytes")),
+            cpu_ns=_number(self.text("cpuacct", "cpuacct.usage")),
         )
 
     def _version_2(self) -> Counters:
-        cpu_us = _field(self._text("", "cpu.stat"), "usage_usec")
+        cpu_us = _field(self.text("", "cpu.stat"), "usage_usec")
         return Counters(
-            oom_kills=_field(self._text("", "memory.events"), "oom_kill"),
-            pids_denied=_field(self._text("", "pids.events"), "max"),
-            peak_memory_bytes=_number(self._text("", "memory.peak")),
+            oom_kills=_field(self.text("", "memory.events"), "oom_kill"),
+            pids_denied=_field(self.text("", "pids.events"), "max"),
+            peak_memory_bytes=_number(self.text("", "memory.peak")),
             cpu_ns=None if cpu_us is None else cpu_us * 1000,
         )
 
-    def _text(self, controller: str, name: str) -> str:
-        if controller not in self._fds:
+    def text(self, controller: str, name: str) -> str:
+        """A file of the container's; version 2 has one directory for all controllers. Empty if it cannot be read."""
+        directory = self._fds.get("", self._fds.get(controller))
+        if directory is None:
             return ""
         try:
-            fd = os.open(name, os.O_RDONLY, dir_fd=self._fds[controller])
+            fd = os.open(name, os.O_RDONLY, dir_fd=directory)
         except OSError:
             return ""
         try:

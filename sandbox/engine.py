@@ -32,6 +32,7 @@ from sandbox.engine_box import Box, BoxReport, EndState
 from sandbox.errors import EngineRefused, EngineUnavailable
 from sandbox.hostroot import HostRoot
 from sandbox.spec import SandboxSpec
+from sandbox.witness import Seen, kernel_view
 
 #: From start to `ready`; includes pulling the interpreter from a cold disk.
 READY_TIMEOUT_S = 60.0
@@ -196,18 +197,21 @@ class DockerEngine:
                 self._socket_path, self._version(), container_id, timeout_s=min(self._timeout_s, READY_TIMEOUT_S)
             )
             self._call(f"container {container_id[:12]}: start", lambda api: api.start(container_id))
-            state = self._state(container_id)
+            # The steward starts meanwhile.
+            inspected = self._inspect(container_id)
+            pid = int(inspected["State"].get("Pid") or 0)
+            cgroup = reader_for(pid, container_id)
             box = Box(
                 id=container_id,
                 spec=spec,
                 attachment=attachment,
-                counters=reader_for(int(state.get("Pid") or 0), container_id),
+                counters=cgroup,
                 kill=lambda: self._kill(container_id),
                 ended=lambda patience_s: self._ended(container_id, patience_s),
                 remove=lambda: self._remove(container_id),
             )
             box.wait_ready(READY_TIMEOUT_S)
-            _attest(spec, box)
+            box.attested = _attest(box, Seen(engine=inspected, kernel=kernel_view(pid, cgroup), inside=box.facts))
         except BaseException:
             if attachment is not None:
                 attachment.close()
@@ -239,10 +243,10 @@ class DockerEngine:
             raise stuck
         return len(found)
 
-    def _state(self, container_id: str) -> dict[str, Any]:
+    def _inspect(self, container_id: str) -> dict[str, Any]:
         what = f"container {container_id[:12]}: inspect"
-        state: dict[str, Any] = self._call(what, lambda api: api.inspect_container(container_id))["State"]
-        return state
+        found: dict[str, Any] = self._call(what, lambda api: api.inspect_container(container_id))
+        return found
 
     def _kill(self, container_id: str) -> None:
         """SIGKILL; a container that is not running is fine."""
@@ -259,7 +263,7 @@ class DockerEngine:
             # The client's own timeout does not apply to this call.
             what = f"container {container_id[:12]}: wait"
             self._call(what, lambda api: api.wait(container_id, timeout=math.ceil(patience_s)))
-            state = self._state(container_id)
+            state = self._inspect(container_id)["State"]
             return EndState(exit_code=int(state["ExitCode"]), oom_killed=bool(state.get("OOMKilled")))
         return None
 
@@ -278,7 +282,7 @@ class DockerEngine:
                     lambda api: api.remove_container(container_id, force=True, v=True),
                     timeout_s=REMOVE_TIMEOUT_S,
                 )
-                self._state(container_id)
+                self._inspect(container_id)
             except _NotFound:
                 return
             except EngineRefused:
@@ -365,13 +369,20 @@ def _create(api: docker.APIClient, body: dict[str, Any]) -> str:
     return str(answer["Id"])
 
 
-def _attest(spec: SandboxSpec, box: Box) -> None:
-    differences = hardening.violations(spec, box.facts)
+def _attest(box: Box, seen: Seen) -> dict[str, Any]:
+    """The record of what the box is.
+
+    Raises:
+        EngineRefused: it is not what was asked for.
+    """
+    differences = hardening.violations(box.spec, seen)
     if differences:
         raise EngineRefused(
             f"container {box.id[:12]}: the engine made another box than was asked for:"
-            f" {'; '.join(differences)}; nothing was run in it"
+            f" {'; '.join(map(str, differences))}; nothing was run in it"
+            " (kernel-runner check --explain says what each setting is for)"
         )
+    return hardening.attested(box.spec, seen)
 
 
 class _NotFound(EngineRefused):

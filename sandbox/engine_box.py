@@ -50,6 +50,8 @@ class BoxReport:
     ok: bool | None
     message: str | None
     outcome: Outcome
+    #: What the box was, as witnesses saw it before the request went in (`hardening.attested`).
+    attested: Mapping[str, Any]
 
 
 @dataclass(kw_only=True)
@@ -127,7 +129,9 @@ class Box:
         remove: Callable[[], None],
     ) -> None:
         self.id = id
-        self._spec = spec
+        self.spec = spec
+        #: Set by the engine once it has seen that the box is as its spec says.
+        self.attested: Mapping[str, Any] = {}
         self._attachment = attachment
         self._counters = counters
         self._kill = kill
@@ -180,7 +184,7 @@ class Box:
                     code = "unknown" if end is None else end.exit_code
                     raise ProtocolError(
                         f"container {self.id[:12]}: ended before 'ready' with exit code {code}{self._said()};"
-                        f" is {self._spec.python!r} a Python 3.11 or newer in image {self._spec.image[:19]}?"
+                        f" is {self.spec.python!r} a Python 3.11 or newer in image {self.spec.image[:19]}?"
                     )
 
     def run(
@@ -210,7 +214,7 @@ class Box:
             raise EngineRefused(f"container {self.id[:12]}: the request does not fit: {error}") from error
         self._conversation.on_progress = on_progress
         started_ns = time.monotonic_ns()
-        ending, detail = self._converse(outgoing, cancel, self._spec.limits.wall_s if wall_s is None else wall_s)
+        ending, detail = self._converse(outgoing, cancel, self.spec.limits.wall_s if wall_s is None else wall_s)
         counters = self._counters.read()
         if ending is Ending.COMPLETED:
             self._attachment.close_stdin()
@@ -240,6 +244,7 @@ class Box:
                 wall_ns=wall_ns,
                 detail=detail,
             ),
+            attested=self.attested,
         )
 
     def _converse(self, outgoing: memoryview, cancel: threading.Event, wall_s: float) -> tuple[Ending, str | None]:

@@ -1,35 +1,68 @@
-"""Every hardening setting of a container, in one table, each with its reason; and the check that they took effect.
+"""Every hardening setting of a container, in one table, each with its reason and with how its effect is proved.
 
 Pure. `hostconfig` builds the engine's request from this table, so nothing is enforced that is not listed here, and
-nothing listed here can be forgotten. `violations` compares what the steward sees of its box with what was asked for;
-the engine starts nothing in a box that differs.
+nothing listed here can be forgotten. `violations` compares what three witnesses say of a container that has started
+(`witness`) with what was asked for; no request is sent into a box that differs. `kernel-runner check --explain` and
+docs/security.md print the table.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sandbox import normal, proofs
+from sandbox.proofs import Proof
 from sandbox.spec import DeviceDriver, Devices, SandboxSpec
+from sandbox.witness import UNSEEN, Seen, Witness
 
 #: Changing uid and killing what changed uid is all the steward does as root.
 CAPABILITIES = ("KILL", "SETGID", "SETUID")
 #: The same as bits of CapEff (capability(7): KILL 5, SETGID 6, SETUID 7).
 CAPABILITY_BITS = 1 << 5 | 1 << 6 | 1 << 7
+#: A value in an error: a seccomp list is as long as a book.
+_SHOWN = 300
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One setting: where it stands in the engine's create request, why, and its value for a spec."""
+    """One setting: where it stands in the engine's create request, why, its value for a spec, and what proves it."""
 
     #: Path in the body of POST /containers/create.
     key: str
     reason: str
     #: None leaves the key out.
     value: Callable[[SandboxSpec], Any]
+    proofs: tuple[Proof, ...]
+
+    @property
+    def witnesses(self) -> tuple[Witness, ...]:
+        """Who is asked about it, in the order of the enumeration."""
+        asked = {proof.witness for proof in self.proofs}
+        return tuple(witness for witness in Witness if witness in asked)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """A setting that did not take effect as asked for."""
+
+    setting: str
+    witness: Witness
+    what: str
+    found: Any
+    expected: Any
+
+    def __str__(self) -> str:
+        found, expected = (_cut(repr(value)) for value in (self.found, self.expected))
+        return f"{self.setting}: {self.what} ({self.witness}) is {found}, expected {expected}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"
 
 
 @functools.cache
@@ -93,183 +126,385 @@ def _numbers(values: tuple[int, ...]) -> str:
     return ",".join(str(value) for value in sorted(values))
 
 
+def _rule(
+    key: str,
+    reason: str,
+    value: Callable[[SandboxSpec], Any],
+    *more: Proof,
+    normally: Callable[[Any], Any] = normal.plain,
+    default: object = None,
+) -> Rule:
+    """A setting that the engine repeats in its own words, and what other witnesses say of it.
+
+    `default`: what the engine ought to say of a key that is left out.
+    """
+
+    def expected(spec: SandboxSpec) -> Any:  # noqa: ANN401 whatever JSON holds
+        asked = value(spec)
+        return normally(default if asked is None else asked)
+
+    repeated = Proof(
+        witness=Witness.ENGINE,
+        what="its value",
+        expected=expected,
+        found=lambda _, seen: normally(proofs.at(seen, key)),
+    )
+    return Rule(key=key, reason=reason, value=value, proofs=(repeated, *more))
+
+
+def _off(key: str, reason: str, *more: Proof, normally: Callable[[Any], Any] = normal.plain) -> Rule:
+    return _rule(key, reason, lambda _: None, *more, normally=normally)
+
+
+def _environment_found(spec: SandboxSpec, seen: Seen) -> tuple[str, ...]:
+    """Of the variables, those that are ours to set; what an image adds does not get past the steward."""
+    ours = {entry.partition("=")[0] for entry in _environment(spec)}
+    return normal.ordered(entry for entry in proofs.at(seen, "Env") or () if entry.partition("=")[0] in ours)
+
+
+def _private(value: str | None) -> str | None:
+    """Engines write a namespace of the container's own in several ways."""
+    return None if value in ("", "private") else value
+
+
+def _pages(size_bytes: int) -> int:
+    """What a cgroup makes of a limit: whole pages."""
+    return size_bytes // proofs.PAGE_BYTES * proofs.PAGE_BYTES
+
+
+def _tmpfs_owners(spec: SandboxSpec) -> dict[str, Any]:
+    return {fs.target: ("tmpfs", fs.uid, fs.gid, fs.mode) for fs in spec.tmpfs}
+
+
+def _rlimits_wanted(spec: SandboxSpec) -> dict[str, tuple[int, int]]:
+    return {limit["Name"]: (limit["Soft"], limit["Hard"]) for limit in _ulimits(spec)}
+
+
 RULES: tuple[Rule, ...] = (
-    Rule(
-        key="User",
-        reason="The image must not choose who runs process 1.",
-        value=lambda _: "0:0",
+    _rule(
+        "User",
+        "The image must not choose who runs process 1.",
+        lambda _: "0:0",
+        proofs.inside("the uid of process 1", lambda _: 0, lambda _, seen: seen.inside["uid"]),
     ),
     Rule(
         key="Env",
         reason="Nothing of the daemon's environment gets in. Images set NVIDIA_VISIBLE_DEVICES=all, which hands out"
         " every GPU of the host unless it is overridden.",
         value=_environment,
+        proofs=(
+            Proof(
+                witness=Witness.ENGINE,
+                what="the part that is ours",
+                expected=lambda spec: normal.ordered(_environment(spec)),
+                found=_environment_found,
+            ),
+        ),
     ),
-    Rule(
-        key="Healthcheck",
-        reason="An image's health check would run a program of the image beside the steward, as root.",
-        value=lambda _: {"Test": ["NONE"]},
+    _rule(
+        "Healthcheck",
+        "An image's health check would run a program of the image beside the steward, as root.",
+        lambda _: {"Test": ["NONE"]},
+        normally=lambda value: tuple((value or {}).get("Test") or ()),
     ),
-    Rule(
-        key="HostConfig.NetworkMode",
-        reason="No network: nothing to exfiltrate to, nothing to attack, no packages to install at run time.",
-        value=lambda _: "none",
+    _rule(
+        "HostConfig.NetworkMode",
+        "No network: nothing to exfiltrate to, nothing to attack, no packages to install at run time.",
+        lambda _: "none",
+        proofs.own_namespace("net"),
+        proofs.inside("the list of interfaces besides lo", lambda _: (), proofs.interfaces),
     ),
-    Rule(
-        key="HostConfig.ReadonlyRootfs",
-        reason="Interpreter, libraries and harness cannot be replaced; what is written lies in sized memory.",
-        value=lambda _: True,
+    _rule(
+        "HostConfig.ReadonlyRootfs",
+        "Interpreter, libraries and harness cannot be replaced; what is written lies in sized memory.",
+        lambda _: True,
+        proofs.inside(
+            "the root's being read-only", lambda _: True, lambda _, seen: "ro" in proofs.options_of(seen, "/")
+        ),
     ),
-    Rule(
-        key="HostConfig.Tmpfs",
-        reason="The only writable places: sized, counted against the memory limit, without set-uid and device files,"
+    _rule(
+        "HostConfig.Tmpfs",
+        "The only writable places: sized, counted against the memory limit, without set-uid and device files,"
         " executable because Triton and inductor load what they compile.",
-        value=_tmpfs,
+        _tmpfs,
+        proofs.inside("the type, owner, group, mode of each", _tmpfs_owners, proofs.tmpfs_owners),
+        proofs.inside(
+            "the size in bytes and the number of files of each",
+            lambda spec: {fs.target: (fs.size_bytes, fs.inodes) for fs in spec.tmpfs},
+            proofs.tmpfs_sizes,
+            except_under=proofs.GVISOR,
+        ),
+        proofs.inside(
+            "the options of each",
+            proofs.tmpfs_options_wanted,
+            proofs.tmpfs_options,
+            except_under=proofs.GVISOR,
+        ),
+        normally=normal.mount_options,
     ),
-    Rule(
-        key="HostConfig.Mounts",
-        reason="Binds are read-only, without what is mounted below them and without propagation.",
-        value=_mounts,
+    _rule(
+        "HostConfig.Mounts",
+        "Binds are read-only, without what is mounted below them and without propagation.",
+        _mounts,
+        Proof(
+            witness=Witness.ENGINE,
+            what="the list of what is mounted",
+            expected=lambda spec: normal.ordered(
+                (bind.target, "bind", bind.source, False, "rprivate") for bind in spec.binds
+            ),
+            found=proofs.mounted,
+        ),
+        proofs.inside("the list of binds that are missing or writable", lambda _: (), proofs.unprotected),
+        proofs.inside("the list of writable places nobody asked for", lambda _: (), proofs.writable),
+        normally=normal.mount_requests,
     ),
-    Rule(
-        key="HostConfig.CapDrop",
-        reason="Root in the container is no root.",
-        value=lambda _: ["ALL"],
+    _rule(
+        "HostConfig.CapDrop",
+        "Root in the container is no root.",
+        lambda _: ["ALL"],
+        proofs.inside("the bounding set", lambda _: CAPABILITY_BITS, lambda _, seen: int(seen.inside["cap_bnd"], 16)),
+        normally=normal.capabilities,
     ),
-    Rule(
-        key="HostConfig.CapAdd",
-        reason="The steward changes to the uids of judge and worker, and kills their processes. No more.",
-        value=lambda _: list(CAPABILITIES),
+    _rule(
+        "HostConfig.CapAdd",
+        "The steward changes to the uids of judge and worker, and kills their processes. No more.",
+        lambda _: list(CAPABILITIES),
+        proofs.inside("the effective set", lambda _: CAPABILITY_BITS, lambda _, seen: int(seen.inside["cap_eff"], 16)),
+        normally=normal.capabilities,
     ),
-    Rule(
-        key="HostConfig.SecurityOpt",
-        reason="no-new-privileges makes every set-uid program of the image or of /usr harmless; the seccomp list leaves"
+    _rule(
+        "HostConfig.SecurityOpt",
+        "no-new-privileges makes every set-uid program of the image or of /usr harmless; the seccomp list leaves"
         " out ptrace, bpf, io_uring, userfaultfd, keyrings, namespaces, mounts and exotic sockets.",
-        value=lambda _: ["no-new-privileges", f"seccomp={seccomp_profile()}"],
+        lambda _: ["no-new-privileges", f"seccomp={seccomp_profile()}"],
+        proofs.inside("no_new_privs of process 1", lambda _: "1", proofs.no_new_privs),
+        proofs.inside(
+            "the seccomp mode of process 1",
+            lambda _: "2",
+            lambda _, seen: seen.inside["seccomp"],
+            except_under=proofs.GVISOR,
+        ),
+        normally=normal.security,
     ),
-    Rule(
-        key="HostConfig.Privileged",
-        reason="Said, not left to a default.",
-        value=lambda _: False,
+    _rule(
+        "HostConfig.Privileged",
+        "Said, not left to a default.",
+        lambda _: False,
     ),
-    Rule(
-        key="HostConfig.PidsLimit",
-        reason="A fork bomb ends at this number of processes and threads.",
-        value=lambda spec: spec.limits.pids,
+    _rule(
+        "HostConfig.PidsLimit",
+        "A fork bomb ends at this number of processes and threads.",
+        lambda spec: spec.limits.pids,
+        proofs.kernel("the cgroup's limit of processes", "pids", lambda spec: spec.limits.pids),
     ),
-    Rule(
-        key="HostConfig.Memory",
-        reason="A memory bomb ends here; memory file systems count.",
-        value=lambda spec: spec.limits.memory_bytes,
+    _rule(
+        "HostConfig.Memory",
+        "A memory bomb ends here; memory file systems count.",
+        lambda spec: spec.limits.memory_bytes,
+        proofs.kernel("the cgroup's memory limit", "memory_bytes", lambda spec: _pages(spec.limits.memory_bytes)),
     ),
-    Rule(
-        key="HostConfig.MemorySwap",
-        reason="Memory plus swap equals memory: no swap, or a bomb would slow down the whole host.",
-        value=lambda spec: spec.limits.memory_bytes,
+    _rule(
+        "HostConfig.MemorySwap",
+        "Memory plus swap equals memory: no swap, or a bomb would slow down the whole host.",
+        lambda spec: spec.limits.memory_bytes,
+        proofs.kernel(
+            "the cgroup's limit of memory and swap",
+            "memory_and_swap_bytes",
+            lambda spec: _pages(spec.limits.memory_bytes),
+        ),
     ),
-    Rule(
-        key="HostConfig.OomScoreAdj",
-        reason="When the host itself runs out of memory, a sandbox goes before the daemon and the database.",
-        value=lambda _: 100,
+    _rule(
+        "HostConfig.OomScoreAdj",
+        "When the host itself runs out of memory, a sandbox goes before the daemon and the database.",
+        lambda _: 100,
+        proofs.kernel("the score of process 1", "oom_score_adj", lambda _: 100),
     ),
-    Rule(
-        key="HostConfig.CpusetCpus",
-        reason="Exactly the slot's cores: neighbours are not disturbed and timings are comparable.",
-        value=lambda spec: _numbers(spec.limits.cpus),
+    _rule(
+        "HostConfig.CpusetCpus",
+        "Exactly the slot's cores: neighbours are not disturbed and timings are comparable.",
+        lambda spec: _numbers(spec.limits.cpus),
+        proofs.kernel("the cgroup's list", "cpus", lambda spec: normal.ordered(spec.limits.cpus)),
+        proofs.inside(
+            "the affinity of process 1",
+            lambda spec: normal.ordered(spec.limits.cpus),
+            lambda _, seen: normal.ordered(seen.inside["cpus"]),
+        ),
+        normally=normal.number_list,
     ),
-    Rule(
-        key="HostConfig.CpusetMems",
-        reason="Memory of the device's NUMA node.",
-        value=lambda spec: None if spec.limits.mems is None else _numbers(spec.limits.mems),
+    _rule(
+        "HostConfig.CpusetMems",
+        "Memory of the device's NUMA node.",
+        lambda spec: None if spec.limits.mems is None else _numbers(spec.limits.mems),
+        Proof(
+            witness=Witness.KERNEL,
+            what="the cgroup's list",
+            expected=lambda spec: None if spec.limits.mems is None else normal.ordered(spec.limits.mems),
+            found=lambda spec, seen: None if spec.limits.mems is None else seen.kernel.mems,
+        ),
+        normally=normal.number_list,
     ),
-    Rule(
-        key="HostConfig.IpcMode",
-        reason="System V objects and /dev/shm are the container's own.",
-        value=lambda _: "private",
+    _rule(
+        "HostConfig.IpcMode",
+        "System V objects and /dev/shm are the container's own.",
+        lambda _: "private",
+        proofs.own_namespace("ipc"),
     ),
-    Rule(
-        key="HostConfig.ShmSize",
-        reason="Shared memory is sized like every other writable place.",
-        value=lambda spec: spec.limits.shm_bytes,
+    _rule(
+        "HostConfig.ShmSize",
+        "Shared memory is sized like every other writable place.",
+        lambda spec: spec.limits.shm_bytes,
+        proofs.inside(
+            "the size of /dev/shm in bytes",
+            lambda spec: spec.limits.shm_bytes,
+            lambda spec, seen: proofs.size_of(seen, "/dev/shm", spec.limits.shm_bytes),  # noqa: S108 inside
+            except_under=proofs.GVISOR,
+        ),
     ),
-    Rule(
-        key="HostConfig.CgroupnsMode",
-        reason="The host's cgroup tree stays out of sight (engines before API 1.41 ignore it).",
-        value=lambda _: "private",
+    _rule(
+        "HostConfig.CgroupnsMode",
+        "The host's cgroup tree stays out of sight. Engines before API 1.41 (Docker 20.10) ignore it and are not used.",
+        lambda _: "private",
+        proofs.own_namespace("cgroup"),
     ),
-    Rule(
-        key="HostConfig.Ulimits",
-        reason="No core dumps; bounded descriptors and file size. Limits are only lowered: raising one needs"
+    _rule(
+        "HostConfig.Ulimits",
+        "No core dumps; bounded descriptors and file size. Limits are only lowered: raising one needs"
         " CAP_SYS_RESOURCE in the engine, which some hosts lack.",
-        value=_ulimits,
+        _ulimits,
+        proofs.kernel("the list of process 1", "rlimits", _rlimits_wanted, except_under=proofs.GVISOR),
+        proofs.inside("the list of process 1 as it sees it", _rlimits_wanted, proofs.rlimits_inside),
+        normally=normal.limits,
     ),
-    Rule(
-        key="HostConfig.LogConfig",
-        reason="The engine keeps no copy of the output on disk: 10 GB/s of stdout would fill it.",
-        value=lambda _: {"Type": "none", "Config": {}},
+    _rule(
+        "HostConfig.LogConfig",
+        "The engine keeps no copy of the output on disk: 10 GB/s of stdout would fill it.",
+        lambda _: {"Type": "none", "Config": {}},
+        normally=lambda value: (value or {}).get("Type"),
     ),
-    Rule(
-        key="HostConfig.RestartPolicy",
-        reason="A container runs once.",
-        value=lambda _: {"Name": "no", "MaximumRetryCount": 0},
+    _rule(
+        "HostConfig.RestartPolicy",
+        "A container runs once.",
+        lambda _: {"Name": "no", "MaximumRetryCount": 0},
+        normally=lambda value: (value or {}).get("Name"),
     ),
-    Rule(
-        key="HostConfig.AutoRemove",
-        reason="The daemon removes the container after it has seen how it ended.",
-        value=lambda _: False,
+    _rule(
+        "HostConfig.AutoRemove",
+        "The daemon removes the container after it has seen how it ended.",
+        lambda _: False,
     ),
-    Rule(
-        key="HostConfig.DeviceRequests",
-        reason="The slot's accelerators by name or UUID and no other.",
-        value=_device_requests,
+    _rule(
+        "HostConfig.Init",
+        "The steward is process 1, whatever the engine is set to: it collects orphans, and its end is the container's.",
+        lambda _: False,
+        proofs.inside("the steward's process id", lambda _: 1, lambda _, seen: seen.inside["pid"]),
     ),
-    Rule(
-        key="HostConfig.Devices",
-        reason="The slot's device nodes and no other; no mknod.",
-        value=_device_nodes,
+    _rule(
+        "HostConfig.DeviceRequests",
+        "The slot's accelerators by name or UUID and no other.",
+        _device_requests,
+        normally=normal.requested,
     ),
-    Rule(
-        key="HostConfig.Runtime",
-        reason="The runtime the operator chose for this GPU type.",
-        value=lambda spec: spec.runtime,
+    _rule(
+        "HostConfig.Devices",
+        "The slot's device nodes and no other; no mknod.",
+        _device_nodes,
+        Proof(
+            witness=Witness.KERNEL,
+            what="the cgroup's list of devices beside the common ones",
+            expected=lambda _: (),
+            found=proofs.foreign_numbers,
+            except_under=proofs.GVISOR,
+        ),
+        proofs.inside("the list of device nodes nobody asked for", lambda _: (), proofs.foreign_nodes),
+        proofs.inside("the list of device nodes that are missing", lambda _: (), proofs.missing_nodes),
+        normally=normal.nodes,
+    ),
+    _rule(
+        "HostConfig.Runtime",
+        "The runtime the operator chose for this GPU type.",
+        lambda spec: spec.runtime,
     ),
 )
 
 
-def violations(spec: SandboxSpec, facts: Mapping[str, Any]) -> list[str]:
-    """What the steward sees that is not what the spec asked for; empty when all is well.
+#: Settings that open a box again. They are never sent; an engine that has them on all the same is not used.
+LEFT_OUT: tuple[Rule, ...] = (
+    _off("HostConfig.Binds", "An older way to mount; everything that is mounted stands in Mounts."),
+    _off("HostConfig.VolumesFrom", "Another container's volumes are a channel to it, and disk."),
+    _off("HostConfig.PortBindings", "Nobody calls a sandbox."),
+    _off(
+        "HostConfig.PidMode",
+        "Processes of the host or of other containers stay out of sight and reach.",
+        proofs.own_namespace("pid"),
+        normally=_private,
+    ),
+    _off(
+        "HostConfig.UTSMode",
+        "The host's name is its own.",
+        proofs.own_namespace("uts"),
+        normally=_private,
+    ),
+    _off("HostConfig.UsernsMode", "An engine that maps root to nobody of the host is not told to stop doing so."),
+    _off(
+        "HostConfig.GroupAdd",
+        "Groups open device nodes; the worker gets the leased devices' groups, and nobody else any.",
+    ),
+    _off("HostConfig.DeviceCgroupRules", "A rule opens a whole class of devices; a lease is single nodes."),
+    _off("HostConfig.Sysctls", "The kernel's settings are the host's."),
+    _off(
+        "HostConfig.OomKillDisable",
+        "A container at its memory limit would hang instead of ending.",
+        normally=lambda value: value or None,
+    ),
+    _off(
+        "HostConfig.MaskedPaths",
+        "Parts of /proc and /sys that tell or change too much stay covered by the engine.",
+        normally=normal.lacking("/proc/kcore", "/proc/keys", "/proc/timer_list", "/sys/firmware"),
+    ),
+    _off(
+        "HostConfig.ReadonlyPaths",
+        "Parts of /proc that change the host stay read-only by the engine.",
+        normally=normal.lacking("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"),
+    ),
+)
 
-    gVisor (`runsc`) filters system calls outside the container, so no seccomp mode shows inside.
-    """
-    mounts = {mount["target"]: mount for mount in facts["mounts"]}
-    expected: dict[str, tuple[Any, Any]] = {
-        "uid": (facts["uid"], 0),
-        "effective capabilities": (int(facts["cap_eff"], 16), CAPABILITY_BITS),
-        "bounding capabilities": (int(facts["cap_bnd"], 16), CAPABILITY_BITS),
-        "no_new_privs": (facts["no_new_privs"], "1"),
-        "cpus": (tuple(facts["cpus"]), tuple(sorted(spec.limits.cpus))),
-        "network interfaces besides lo": ([name for name in facts["interfaces"] if not _is_idle(name)], []),
-        "root file system read-only": (_option(mounts, "/", "ro"), True),
-    }
-    if spec.runtime != "runsc":
-        expected["seccomp mode"] = (facts["seccomp"], "2")
-    for bind in spec.binds:
-        expected[f"bind {bind.target} read-only"] = (_option(mounts, bind.target, "ro"), True)
-    for fs in spec.tmpfs:
-        mount = mounts.get(fs.target, {})
-        # Some runtimes give a tmpfs the mode of the directory it covers, whatever was asked for.
-        seen = (mount.get("type"), mount.get("uid"), mount.get("gid"), mount.get("mode"))
-        expected[f"type, uid, gid, mode of {fs.target}"] = (seen, ("tmpfs", fs.uid, fs.gid, fs.mode))
-        expected[f"tmpfs {fs.target} nosuid"] = (_option(mounts, fs.target, "nosuid"), True)
+
+def violations(spec: SandboxSpec, seen: Seen) -> list[Difference]:
+    """What is not as the spec asked for; empty when all is well. A witness that sees nothing is no difference."""
     return [
-        f"{what} is {found!r}, expected {wanted!r}" for what, (found, wanted) in expected.items() if found != wanted
+        Difference(setting=rule.key, witness=proof.witness, what=proof.what, found=found, expected=expected)
+        for rule in (*RULES, *LEFT_OUT)
+        for proof in rule.proofs
+        if spec.runtime not in proof.except_under
+        and (found := proof.found(spec, seen)) is not UNSEEN
+        and found != (expected := proof.expected(spec))
     ]
 
 
-def _is_idle(name: str) -> bool:
-    """Tunnel devices that the kernel puts into every network namespace, down and without an address."""
-    return name in {"lo", "tunl0", "sit0", "ip6tnl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "ip6gre0"}
-
-
-def _option(mounts: Mapping[str, Mapping[str, Any]], target: str, option: str) -> bool:
-    return target in mounts and option in mounts[target]["options"].split(",")
+def attested(spec: SandboxSpec, seen: Seen) -> dict[str, Any]:
+    """What the witnesses agree on, as a short record for the result of a run; call it when there are no violations."""
+    asked = [(rule, proof) for rule in (*RULES, *LEFT_OUT) for proof in rule.proofs]
+    answers = [
+        (rule, proof)
+        for rule, proof in asked
+        if spec.runtime not in proof.except_under and proof.found(spec, seen) is not UNSEEN
+    ]
+    kernel = seen.kernel
+    return {
+        "settings": len(RULES) + len(LEFT_OUT),
+        "comparisons": {witness.value: sum(proof.witness is witness for _, proof in answers) for witness in Witness},
+        #: Settings of which a witness that knows them elsewhere could say nothing here.
+        "unseen": sorted({f"{rule.key} ({proof.witness})" for rule, proof in asked if (rule, proof) not in answers}),
+        "policy": normal.digest(
+            json.dumps([[rule.key, normal.plain(rule.value(spec))] for rule in RULES], sort_keys=True)
+        ),
+        "runtime": spec.runtime,
+        "cgroup": None if kernel.cgroup_version is UNSEEN else kernel.cgroup_version,
+        "memory_bytes": spec.limits.memory_bytes,
+        "pids": spec.limits.pids,
+        "cpus": list(seen.inside["cpus"]),
+        "mems": None if kernel.mems is UNSEEN else list(kernel.mems),
+        "capabilities": list(CAPABILITIES),
+        "network": "none",
+        "devices": [path for path in seen.inside["devices"] if path not in proofs.COMMON_NODES],
+    }

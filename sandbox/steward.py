@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import platform
+import resource
 import stat
 import sys
 import traceback
@@ -29,6 +30,7 @@ from sandbox.steward_steps import run_steps
 #: Exit codes of the container: the line was used properly; the daemon went away.
 DONE = 0
 ABANDONED = 3
+_LIMITS = {"core": resource.RLIMIT_CORE, "fsize": resource.RLIMIT_FSIZE, "nofile": resource.RLIMIT_NOFILE}
 
 
 def main() -> None:
@@ -87,6 +89,7 @@ def facts() -> dict[str, Any]:
         "seccomp": status.get("Seccomp", "").strip(),
         "cpus": sorted(os.sched_getaffinity(0)),
         "interfaces": sorted(path.name for path in Path("/sys/class/net").glob("*")),
+        "limits": {name: resource.getrlimit(number) for name, number in _LIMITS.items()},
         "mounts": _mounts(),
         "devices": _devices(),
         "python": platform.python_version(),
@@ -96,13 +99,14 @@ def facts() -> dict[str, Any]:
 
 
 def _mounts() -> list[dict[str, Any]]:
-    """Mount point, file system type, the mount's own options, and who may use its root, per mount."""
+    """Mount point, file system type, the mount's own options, who may use its root, and its size, per mount."""
     found = []
     for entry in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
         left, _, right = entry.partition(" - ")
         fields, tail = left.split(), right.split()
         if len(fields) > 5 and tail:
             top = Path(fields[4]).stat()
+            room = os.statvfs(fields[4])
             found.append(
                 {
                     "target": fields[4],
@@ -111,6 +115,8 @@ def _mounts() -> list[dict[str, Any]]:
                     "mode": stat.S_IMODE(top.st_mode),
                     "uid": top.st_uid,
                     "gid": top.st_gid,
+                    "size_bytes": room.f_blocks * room.f_frsize,
+                    "inodes": room.f_files,
                 }
             )
     return found

@@ -30,6 +30,7 @@ from runner.gpus import GpuType, Registry
 from runner.model import Json, Slot
 from runner.plan import STAGE, Environment, make_spec
 from runner.store.probe import DatabaseFacts, probe
+from sandbox import hardening
 from sandbox.engine import DockerEngine, EngineFacts
 from sandbox.errors import SandboxError
 from sandbox.hostroot import HostRoot
@@ -81,12 +82,20 @@ class Finding:
     epilog=example(
         "kernel-runner check",
         "kernel-runner check --strict --json",
+        "kernel-runner check --explain",
     )
 )
 def check(
     context: typer.Context,
     *,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings count as failures.")] = False,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain",
+            help="Look at nothing; list every setting of a sandbox, why it is there, and how it is attested.",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Prove that this host is ready to evaluate.
@@ -96,6 +105,12 @@ def check(
     submission would get it, imports torch in it and compiles a C++ (and, where nvcc is, a CUDA) file. Exits with 0 if
     all is well, 1 if something is not, 3 if database or engine are missing.
     """
+    if explain:
+        if as_json:
+            out_json({"settings": [_explained(rule) for rule in (*hardening.RULES, *hardening.LEFT_OUT)]})
+        else:
+            out(render_settings())
+        return
     findings: list[Finding] = []
     for finding in _examine(session(context)):
         counted = _strict(finding) if strict else finding
@@ -121,6 +136,31 @@ def render(finding: Finding) -> Group:
     sign, style = {Mark.OK: ("✓", "green"), Mark.WARNING: ("!", "yellow"), Mark.FAILED: ("✗", "bold red")}[finding.mark]
     line = Text.assemble((sign, style), f" {finding.name}: {one_line(finding.found)}")
     return Group(line) if finding.remedy is None else Group(line, Text(f"    {finding.remedy}", style="dim"))
+
+
+def render_settings() -> Group:
+    """Every hardening setting with its reason and what attests it, for people."""
+    parts: list[Text] = []
+    for title, rules in (("Set:", hardening.RULES), ("Kept off:", hardening.LEFT_OUT)):
+        parts.append(Text(title, style="bold"))
+        for rule in rules:
+            parts += [
+                Text.assemble(("  " + rule.key, "green"), f": {rule.reason}"),
+                Text(
+                    f"    attested by {'; '.join(f'{proof.witness}, {proof.what}' for proof in rule.proofs)}",
+                    style="dim",
+                ),
+            ]
+    return Group(*parts)
+
+
+def _explained(rule: hardening.Rule) -> Json:
+    return {
+        "setting": rule.key,
+        "set": rule in hardening.RULES,
+        "reason": rule.reason,
+        "attested": [{"witness": proof.witness.value, "what": proof.what} for proof in rule.proofs],
+    }
 
 
 def _strict(finding: Finding) -> Finding:

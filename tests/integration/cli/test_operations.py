@@ -12,6 +12,7 @@ import tasks
 from runner.model import Json
 from runner.store import HostRecord, Store
 from runner.store.probe import probe
+from sandbox import hardening
 from tests.integration.cli.conftest import Call, write_task
 
 STARTER = Path(tasks.__file__).parent
@@ -166,6 +167,20 @@ def test_check_goes_through_everything_and_proves_the_sandbox(
     assert by_name["torch in the sandbox"]["found"].endswith("as uid 10002")
     assert by_name["C++ in the sandbox"]["mark"] == "ok"
     assert by_name["notifications"]["found"] == "arrive"
+
+
+def test_check_explains_every_setting_without_looking_at_anything(call: Call) -> None:
+    """Each setting with its reason and with who attests it; neither database nor engine are needed."""
+    every = (*hardening.RULES, *hardening.LEFT_OUT)
+    said = call("check", "--explain", database=NOBODY_HOME)
+    assert said.code == 0
+    for rule in every:
+        assert f"  {rule.key}: {rule.reason}\n    attested by engine, " in said.out
+    as_data = call("check", "--explain", "--json", database=NOBODY_HOME).document["settings"]
+    assert [(each["setting"], each["set"]) for each in as_data] == [
+        (rule.key, rule in hardening.RULES) for rule in every
+    ]
+    assert all(each["attested"] for each in as_data)
 
 
 @pytest.mark.parametrize("engine", ["unix:///var/tmp/no-engine-here.sock", "tcp://127.0.0.1:1"])

@@ -166,64 +166,10 @@ def test_the_seccomp_profile_denies_by_default_and_leaves_out_what_is_dangerous(
     assert families == {1, 2, 10, 16}
 
 
-def _facts() -> dict[str, Any]:
-    def mount(target: str, options: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 fields of a mount
-        return {"target": target, "type": "ext4", "options": options, "mode": 0o755, "uid": 0, "gid": 0, **more}
-
-    return {
-        "uid": 0,
-        "cap_eff": "00000000000000e0",
-        "cap_bnd": "00000000000000e0",
-        "no_new_privs": "1",
-        "seccomp": "2",
-        "cpus": [1, 3],
-        "interfaces": ["lo"],
-        "mounts": [
-            mount("/", "ro,relatime"),
-            *(mount(bind.target, "ro") for bind in FULL.binds),
-            *(
-                mount(fs.target, "rw,nosuid,nodev", type="tmpfs", mode=fs.mode, uid=fs.uid, gid=fs.gid)
-                for fs in FULL.tmpfs
-            ),
-        ],
-    }
-
-
-def test_a_box_as_asked_for_has_no_violations() -> None:
-    """Facts that match the spec raise nothing; gVisor shows no seccomp mode."""
-    assert hardening.violations(replace(FULL, runtime="runc"), _facts()) == []
-    assert hardening.violations(FULL, {**_facts(), "seccomp": "0"}) == []
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"cap_eff": "00000000a80425fb"}, "effective capabilities"),
-        ({"cap_bnd": "000001ffffffffff"}, "bounding capabilities"),
-        ({"no_new_privs": "0"}, "no_new_privs"),
-        ({"seccomp": "0"}, "seccomp mode"),
-        ({"cpus": [0, 1, 2, 3]}, "cpus"),
-        ({"interfaces": ["eth0", "lo"]}, "network interfaces"),
-        ({"uid": 1000}, "uid"),
-        ({"mounts": []}, "root file system"),
-    ],
-)
-def test_a_box_that_differs_is_told(change: dict[str, Any], reason: str) -> None:
-    """One fact that is not as asked for is one sentence that names it."""
-    found = hardening.violations(replace(FULL, runtime="runc"), {**_facts(), **change})
-    assert any(reason in sentence for sentence in found)
-
-
-def test_a_judge_directory_open_to_all_is_told() -> None:
-    """A runtime that gives a tmpfs the mode of the directory below it would open /judge to the worker."""
-    facts = _facts()
-    judge = next(mount for mount in facts["mounts"] if mount["target"] == "/judge")
-    judge["mode"] = 0o755
-    (sentence,) = hardening.violations(replace(FULL, runtime="runc"), facts)
-    assert "/judge" in sentence
-
-
 def test_every_rule_is_explained_in_the_security_document() -> None:
-    """docs/security.md names every setting of the table."""
+    """docs/security.md has a row for every setting of the table, which says who attests it."""
     text = (Path(__file__).resolve().parents[3] / "docs" / "security.md").read_text(encoding="utf-8")
-    assert [rule.key for rule in hardening.RULES if f"`{rule.key.split('.')[-1]}`" not in text] == []
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| `")]
+    for rule in (*hardening.RULES, *hardening.LEFT_OUT):
+        (row,) = [row for row in rows if f"`{rule.key.split('.')[-1]}`" in row[0]]
+        assert row[-1].rstrip(" |") == ", ".join(rule.witnesses), rule.key

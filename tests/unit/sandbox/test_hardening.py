@@ -1,0 +1,317 @@
+"""What the witnesses say of a box against what was asked for, without an engine: every proof can fail."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox import hardening, witness
+from sandbox.cgroup import CgroupReader
+from sandbox.hostconfig import create_body
+from sandbox.spec import DeviceDriver, Devices, SandboxSpec
+from sandbox.witness import UNSEEN, Kernel, Seen, Witness, kernel_view, numbers
+from tests.unit.sandbox.samples import FULL
+
+SPEC = replace(FULL, runtime="runc")
+LEASED = ["c 226:128 rw", "c 511:0 rw"]
+COMMON = ["c *:* m", "b *:* m", "c 1:3 rwm", "c 136:* rwm", "c 10:200 rwm"]
+
+
+def inside(spec: SandboxSpec = SPEC, **changes: Any) -> dict[str, Any]:  # noqa: ANN401 facts of any type
+    """The facts of a steward in a box as asked for, but for the changes."""
+
+    def mount(target: str, options: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 fields of a mount
+        return {"target": target, "type": "ext4", "options": options, "mode": 0o755, "uid": 0, "gid": 0, **more}
+
+    nodes = spec.devices.ids if spec.devices is not None and spec.devices.driver is DeviceDriver.NODES else ()
+    return {
+        "uid": 0,
+        "pid": 1,
+        "cap_eff": "00000000000000e0",
+        "cap_bnd": "00000000000000e0",
+        "no_new_privs": "1",
+        "seccomp": "2",
+        "cpus": [1, 3],
+        "interfaces": ["lo", "sit0"],
+        "limits": {"core": [0, 0], "nofile": [512, 512], "fsize": [1 << 30, 1 << 30]},
+        "mounts": [
+            mount("/", "ro,relatime"),
+            mount("/proc", "rw,nosuid", type="proc"),
+            mount("/dev", "rw,nosuid", type="tmpfs"),
+            mount("/proc/keys", "rw,nosuid", type="tmpfs"),
+            mount("/dev/shm", "rw,nosuid,nodev,noexec", type="tmpfs", size_bytes=spec.limits.shm_bytes),
+            *(mount(bind.target, "ro") for bind in spec.binds),
+            *(
+                mount(
+                    fs.target,
+                    f"rw,nosuid,nodev{'' if fs.executable else ',noexec'}",
+                    type="tmpfs",
+                    mode=fs.mode,
+                    uid=fs.uid,
+                    gid=fs.gid,
+                    size_bytes=fs.size_bytes,
+                    inodes=fs.inodes,
+                )
+                for fs in spec.tmpfs
+            ),
+        ],
+        "devices": ["/dev/null", "/dev/zero", *nodes],
+        **changes,
+    }
+
+
+def engine(spec: SandboxSpec = SPEC) -> dict[str, Any]:
+    """An answer to `inspect` that repeats the request, as engines do."""
+    body = create_body(spec, owner="us")
+    mounts = [
+        {"Type": "bind", "Source": bind.source, "Destination": bind.target, "RW": False, "Propagation": "rprivate"}
+        for bind in spec.binds
+    ]
+    return {"Config": body, "HostConfig": body["HostConfig"], "Mounts": mounts}
+
+
+def kernel(spec: SandboxSpec = SPEC, **changes: Any) -> Kernel:  # noqa: ANN401 fields of Kernel
+    """What the kernel says of a box as asked for, but for the changes."""
+    found = Kernel(
+        cgroup_version=1,
+        memory_bytes=spec.limits.memory_bytes,
+        memory_and_swap_bytes=spec.limits.memory_bytes,
+        pids=spec.limits.pids,
+        cpus=(1, 3),
+        mems=(0,),
+        devices=(*COMMON, *LEASED),
+        rlimits={"core": (0, 0), "nofile": (512, 512), "fsize": (1 << 30, 1 << 30)},
+        oom_score_adj=100,
+        shared_namespaces=(),
+    )
+    return replace(found, **changes)
+
+
+def seen(
+    spec: SandboxSpec = SPEC,
+    *,
+    says: dict[str, Any] | None = None,
+    counts: Kernel | None = None,
+    **facts: Any,  # noqa: ANN401 facts of any type
+) -> Seen:
+    """Three witnesses who agree, but for the changes."""
+    return Seen(engine=says or engine(spec), kernel=counts or kernel(spec), inside=inside(spec, **facts))
+
+
+def test_a_box_as_asked_for_has_no_violations() -> None:
+    """Three witnesses who agree; gVisor shows neither a seccomp mode nor process 1's limits outside."""
+    assert hardening.violations(SPEC, seen()) == []
+    gvisor = Kernel(rlimits={"core": (math.inf, math.inf)}, shared_namespaces=("cgroup", "ipc"))
+    assert hardening.violations(FULL, seen(FULL, counts=gvisor, seccomp="0")) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "setting"),
+    [
+        ({"cap_eff": "00000000a80425fb"}, "HostConfig.CapAdd"),
+        ({"cap_bnd": "000001ffffffffff"}, "HostConfig.CapDrop"),
+        ({"no_new_privs": "0"}, "HostConfig.SecurityOpt"),
+        ({"seccomp": "0"}, "HostConfig.SecurityOpt"),
+        ({"cpus": [0, 1, 2, 3]}, "HostConfig.CpusetCpus"),
+        ({"interfaces": ["eth0", "lo"]}, "HostConfig.NetworkMode"),
+        ({"uid": 1000}, "User"),
+        ({"pid": 7}, "HostConfig.Init"),
+        ({"limits": {"core": [0, 0], "nofile": [512, 4096], "fsize": [1 << 30, 1 << 30]}}, "HostConfig.Ulimits"),
+        ({"devices": ["/dev/null", "/dev/kfd", "/dev/dri/renderD128", "/dev/sda"]}, "HostConfig.Devices"),
+        ({"devices": ["/dev/null", "/dev/kfd"]}, "HostConfig.Devices"),
+    ],
+)
+def test_what_the_steward_sees_otherwise_is_told(change: dict[str, Any], setting: str) -> None:
+    """One fact that is not as asked for is one difference, with its setting, what was found and what was expected."""
+    (difference,) = hardening.violations(SPEC, seen(**change))
+    assert (difference.setting, difference.witness) == (setting, Witness.INSIDE)
+    assert f"is {difference.found!r}, expected {difference.expected!r}" in str(difference)
+
+
+@pytest.mark.parametrize(
+    ("target", "change", "setting"),
+    [
+        ("/", {"options": "rw"}, "HostConfig.ReadonlyRootfs"),
+        ("/usr", {"options": "rw"}, "HostConfig.Mounts"),
+        ("/judge", {"mode": 0o755}, "HostConfig.Tmpfs"),
+        ("/judge", {"uid": 10002}, "HostConfig.Tmpfs"),
+        ("/judge", {"options": "rw,nosuid,nodev"}, "HostConfig.Tmpfs"),
+        ("/work", {"options": "rw,nodev"}, "HostConfig.Tmpfs"),
+        ("/work", {"options": "rw,nosuid,nodev,noexec"}, "HostConfig.Tmpfs"),
+        ("/work", {"size_bytes": 2 << 20}, "HostConfig.Tmpfs"),
+        ("/work", {"inodes": 0}, "HostConfig.Tmpfs"),
+        ("/work", {"type": "ext4"}, "HostConfig.Tmpfs"),
+        ("/dev/shm", {"size_bytes": 64 << 20}, "HostConfig.ShmSize"),
+    ],
+)
+def test_a_mount_that_is_otherwise_is_told(target: str, change: dict[str, Any], setting: str) -> None:
+    """Owner, mode, size, number of files and options of every mount count, whatever the engine says."""
+    facts = inside()
+    next(mount for mount in facts["mounts"] if mount["target"] == target).update(change)
+    found = hardening.violations(SPEC, seen(**facts))
+    assert {(each.setting, each.witness) for each in found} == {(setting, Witness.INSIDE)} or target in ("/", "/usr")
+    assert setting in {each.setting for each in found}
+
+
+def test_a_writable_place_nobody_asked_for_is_told() -> None:
+    """A volume or a memory file system too many, but not what the runtime itself covers /proc and /dev with."""
+    facts = inside()
+    facts["mounts"].append({**facts["mounts"][0], "target": "/data", "options": "rw"})
+    (difference,) = hardening.violations(SPEC, seen(**facts))
+    assert difference.found == ("/data",)
+
+
+@pytest.mark.parametrize(
+    ("change", "setting"),
+    [
+        ({"memory_bytes": math.inf}, "HostConfig.Memory"),
+        ({"memory_and_swap_bytes": math.inf}, "HostConfig.MemorySwap"),
+        ({"pids": math.inf}, "HostConfig.PidsLimit"),
+        ({"cpus": (0, 1, 3)}, "HostConfig.CpusetCpus"),
+        ({"mems": (0, 1)}, "HostConfig.CpusetMems"),
+        ({"oom_score_adj": 0}, "HostConfig.OomScoreAdj"),
+        ({"rlimits": {"core": (0, 0), "nofile": (512, 512), "fsize": (math.inf, math.inf)}}, "HostConfig.Ulimits"),
+        ({"shared_namespaces": ("net",)}, "HostConfig.NetworkMode"),
+        ({"shared_namespaces": ("ipc",)}, "HostConfig.IpcMode"),
+        ({"shared_namespaces": ("pid",)}, "HostConfig.PidMode"),
+        ({"shared_namespaces": ("uts",)}, "HostConfig.UTSMode"),
+        ({"shared_namespaces": ("cgroup",)}, "HostConfig.CgroupnsMode"),
+        ({"devices": ("a *:* rwm",)}, "HostConfig.Devices"),
+        ({"devices": (*COMMON, *LEASED, "b 8:0 r")}, "HostConfig.Devices"),
+    ],
+)
+def test_what_the_kernel_counts_otherwise_is_told(change: dict[str, Any], setting: str) -> None:
+    """Limits that were not set, cores and nodes too many, namespaces that are the host's, devices nobody leased."""
+    (difference,) = hardening.violations(SPEC, seen(counts=kernel(**change)))
+    assert (difference.setting, difference.witness) == (setting, Witness.KERNEL)
+
+
+def test_a_witness_that_sees_nothing_is_no_difference_but_stands_in_the_record() -> None:
+    """An engine in another PID namespace: the kernel's word is missing, and the result says of which settings."""
+    blind = seen(counts=Kernel())
+    assert hardening.violations(SPEC, blind) == []
+    record = hardening.attested(SPEC, blind)
+    assert record["comparisons"]["kernel"] == 0
+    assert {"HostConfig.Memory (kernel)", "HostConfig.PidMode (kernel)"} <= set(record["unseen"])
+    assert hardening.attested(SPEC, seen())["unseen"] == []
+
+
+def test_a_difference_as_long_as_a_book_is_cut() -> None:
+    """An engine that answers with a megabyte does not make an error of a megabyte."""
+    says = engine()
+    says["HostConfig"] = {**says["HostConfig"], "Runtime": "x" * 1_000_000}
+    (difference,) = hardening.violations(SPEC, seen(says=says))
+    assert len(str(difference)) < 1000
+
+
+@pytest.mark.parametrize(
+    ("driver", "ids", "nodes", "foreign"),
+    [
+        (DeviceDriver.NVIDIA, ("GPU-1",), ["nvidia3", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"], ()),
+        (DeviceDriver.NVIDIA, ("GPU-1",), ["nvidia0", "nvidia1", "nvidiactl"], ("/dev/nvidia0", "/dev/nvidia1")),
+        (DeviceDriver.CDI, ("amd.com/gpu=1",), ["kfd", "dri/card1", "dri/renderD129"], ()),
+        (DeviceDriver.CDI, ("amd.com/gpu=1",), ["kfd", "dri/renderD128", "sda"], ("/dev/sda",)),
+        (
+            DeviceDriver.CDI,
+            ("amd.com/gpu=1",),
+            ["kfd", "dri/renderD128", "dri/renderD129"],
+            ("/dev/dri/renderD128", "/dev/dri/renderD129"),
+        ),
+    ],
+)
+def test_no_more_accelerators_than_leased_are_inside(
+    driver: DeviceDriver, ids: tuple[str, ...], nodes: list[str], foreign: tuple[str, ...]
+) -> None:
+    """Where the engine's own machinery picks the nodes: one per leased device, its driver's helpers, and no other."""
+    spec = replace(SPEC, devices=Devices(driver=driver, ids=ids))
+    devices = ["/dev/null", *(f"/dev/{node}" for node in nodes)]
+    found = hardening.violations(spec, seen(spec, counts=kernel(devices=("a *:* rwm",)), devices=devices))
+    assert [each.found for each in found] == ([foreign] if foreign else [])
+
+
+# --- the kernel's word, from files ----------------------------------------------------------------------------------
+
+
+def _process(root: Path, **files: str) -> None:
+    """A /proc with a process 7, whose namespaces are its own but for the user's."""
+    for pid, base in ((7, "4"), ("self", "5")):
+        names = root / str(pid) / "ns"
+        names.mkdir(parents=True)
+        for name in witness.NAMESPACES:
+            (names / name).symlink_to(f"{name}:[{base}]")
+    for name, text in files.items():
+        (root / "7" / name).write_text(text, encoding="ascii")
+
+
+_LIMITS_FILE = """Limit                     Soft Limit           Hard Limit           Units
+Max file size             1048576              unlimited            bytes
+Max core file size        0                    0                    bytes
+Max open files            512                  1024                 files
+"""
+
+
+def _tree(root: Path, **files: str) -> CgroupReader:
+    for name, text in files.items():
+        (root / name).write_text(text, encoding="ascii")
+    return CgroupReader({"": root})
+
+
+@pytest.fixture
+def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A made-up /proc."""
+    root = tmp_path / "proc"
+    monkeypatch.setattr(witness, "PROC", root)
+    return root
+
+
+def test_version_2_limits_are_read(tmp_path: Path, proc: Path) -> None:
+    """Memory and swap are apart there; lists are the effective ones; the devices' program cannot be read."""
+    _process(proc, limits=_LIMITS_FILE, oom_score_adj="100\n")
+    reader = _tree(
+        tmp_path,
+        **{
+            "memory.max": "1073741824\n",
+            "memory.swap.max": "0\n",
+            "pids.max": "100\n",
+            "cpuset.cpus.effective": "1,3-4\n",
+            "cpuset.mems.effective": "0\n",
+        },
+    )
+    found = kernel_view(7, reader)
+    assert (found.cgroup_version, found.memory_bytes, found.memory_and_swap_bytes) == (2, 1 << 30, 1 << 30)
+    assert (found.pids, found.cpus, found.mems) == (100, (1, 3, 4), (0,))
+    assert found.devices is UNSEEN
+    assert found.rlimits == {"fsize": (1 << 20, math.inf), "core": (0, 0), "nofile": (512, 1024)}
+    assert (found.oom_score_adj, found.shared_namespaces) == (100, ())
+
+
+def test_version_2_without_limits_says_that_there_are_none(tmp_path: Path, proc: Path) -> None:
+    """`max` is a statement; a file that is not there is none."""
+    _process(proc)
+    found = kernel_view(7, _tree(tmp_path, **{"memory.max": "max\n", "memory.swap.max": "max\n", "pids.max": "max\n"}))
+    assert (found.memory_bytes, found.memory_and_swap_bytes, found.pids) == (math.inf,) * 3
+    assert (found.cpus, found.oom_score_adj, found.rlimits) == (UNSEEN,) * 3
+
+
+def test_namespaces_of_the_host_are_told(tmp_path: Path, proc: Path) -> None:
+    """A namespace that process 1 shares with this process is named."""
+    _process(proc)
+    (proc / "7" / "ns" / "ipc").unlink()
+    (proc / "7" / "ns" / "ipc").symlink_to("ipc:[5]")
+    assert kernel_view(7, _tree(tmp_path)).shared_namespaces == ("ipc",)
+
+
+def test_a_strangers_process_is_not_looked_at(proc: Path) -> None:
+    """Where the container's cgroup was not found, its pid is somebody else's."""
+    _process(proc, limits=_LIMITS_FILE, oom_score_adj="-1000\n")
+    assert kernel_view(7, CgroupReader({})) == Kernel()
+
+
+def test_lists_of_numbers_are_read_as_the_kernel_writes_them() -> None:
+    """Ranges, single numbers, nothing."""
+    assert numbers("0-2,5\n") == (0, 1, 2, 5)
+    assert numbers("") == ()
