@@ -45,7 +45,9 @@ class StopReason(StrEnum):
 class Heart(Protocol):
     """The part of `runner.store.Store` that a lease keeper uses."""
 
-    def heartbeat(self, *, host: str, lease_s: float, held: Sequence[tuple[int, int]]) -> Sequence[LeaseState]:
+    def heartbeat(
+        self, *, host: str, lease_s: float, held: Sequence[tuple[int, int]], instance: str | None
+    ) -> Sequence[LeaseState]:
         """Renew the leases of (job id, attempt) pairs."""
         ...
 
@@ -91,10 +93,12 @@ class LeaseKeeper:
         store_factory: Callable[[], Heart],
         settings: Settings,
         *,
+        instance: str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store_factory = store_factory
         self._settings = settings
+        self._instance = instance
         self._clock = clock
         self._lock = threading.Lock()
         self._held: dict[tuple[int, int], Lease] = {}
@@ -182,7 +186,10 @@ class LeaseKeeper:
         with self._lock:
             asked = dict(self._held)
         config = self._settings.now
-        for state in store.heartbeat(host=config.host_name, lease_s=config.lease_s, held=tuple(asked)):
+        states = store.heartbeat(
+            host=config.host_name, lease_s=config.lease_s, held=tuple(asked), instance=self._instance
+        )
+        for state in states:
             lease = asked.get((state.job_id, state.attempt))
             # A job that ended while the statement ran is no longer held, and "not ours" is then no news.
             if lease is None or lease not in self.held():

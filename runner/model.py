@@ -55,16 +55,37 @@ class JobState(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
-    """A claimed job with everything its evaluation needs; `attempt` is the fencing token of every later write."""
+class Claimed:
+    """What a claimed job is known by; `attempt` is the fencing token of every later write."""
 
     id: int
     attempt: int
     submission_id: int
-    leaderboard: str
     gpu_type: str
-    mode: Mode
     secret: bool
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Id and attempt: what a claim of it is known by."""
+        return self.id, self.attempt
+
+    @property
+    def about(self) -> Json:
+        """What every event says of it."""
+        return {
+            "submission_id": self.submission_id,
+            "job_id": self.id,
+            "gpu_type": self.gpu_type,
+            "secret": self.secret,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job(Claimed):
+    """A claimed job with everything its evaluation needs."""
+
+    leaderboard: str
+    mode: Mode
     user_id: str
     #: The name the user gave the file, e.g. `fast.py`; inside the container it is always the task's @SUBMISSION@ name.
     file_name: str
@@ -82,21 +103,6 @@ class Job:
     started_at: datetime
     #: A slot of this host that has just failed it, to be avoided if there is another.
     avoid_slot: str | None = None
-
-    @property
-    def key(self) -> tuple[int, int]:
-        """Id and attempt: what a claim of it is known by."""
-        return self.id, self.attempt
-
-    @property
-    def about(self) -> Json:
-        """What every event says of it."""
-        return {
-            "submission_id": self.submission_id,
-            "job_id": self.id,
-            "gpu_type": self.gpu_type,
-            "secret": self.secret,
-        }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ Called by the slots, the delivery and the loop, which hand them to the announcer
 
 from __future__ import annotations
 
-from runner.model import Job, JobState, Json, Verdict
+from runner.model import Claimed, Job, JobState, Json, Verdict
 from runner.store import Ended, Reclaimed
 
 
@@ -20,7 +20,7 @@ def done(job: Job, verdict: Verdict, *, submission_done: bool) -> Json:
     return {"event": "done", **job.about, "verdict": verdict.value, "submission_done": submission_done}
 
 
-def ended(job: Job, how: Ended) -> Json:
+def ended(job: Claimed, how: Ended) -> Json:
     """An attempt ended without a result: the job is queued again, cancelled, or over as internal_error."""
     return _ended(job.about, how.state, submission_done=how.submission_done)
 

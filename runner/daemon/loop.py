@@ -32,13 +32,18 @@ from runner.daemon.slots import COMMIT_PATIENCE_S, SlotWorker
 from runner.daemon.startup import Startup, host_record
 from runner.daemon.threads import Threads
 from runner.daemon.wakeups import Wakeups, takes_part
-from runner.errors import DatabaseUnavailableError, InfrastructureError
+from runner.errors import (
+    DatabaseUnavailableError,
+    HostNameTakenError,
+    InfrastructureError,
+    StaleAttemptError,
+)
 from runner.gpus import Registry
 from runner.lease import LeaseKeeper, StopReason
 from runner.logs import get_logger
 from runner.model import JobState, Slot
 from runner.spool import Spool
-from runner.store import Claims, Store
+from runner.store import Claims, Reclaimed, Store, Unreadable
 
 _log = get_logger(__name__)
 
@@ -46,6 +51,8 @@ _log = get_logger(__name__)
 ABORT_S: Final = 30.0
 #: How long the threads may take to hear that it is over.
 JOIN_S: Final = 10.0
+#: Where a job failed that never came to a slot.
+NO_SLOT: Final = "none"
 #: The pause between two looks at the queue, as parts of `poll_s`, which is the longest.
 _POLL_SPREAD: Final = (0.75, 0.97)
 #: Hosts that see an expired lease wait up to so long before they reclaim: the first spares the others the work.
@@ -94,7 +101,8 @@ class Daemon:
         #: Set when a run failed through our fault: the engine is asked before the next claim.
         self._suspect = threading.Event()
         self._threads = Threads()
-        self._keeper = LeaseKeeper(lambda: store_factory("heartbeat"), settings)
+        self._instance = instance
+        self._keeper = LeaseKeeper(lambda: store_factory("heartbeat"), settings, instance=instance)
         self._announcer = Announcer(store_factory)
         self._delivery = Delivery(spool, store_factory, self._keeper, self._announcer)
         self._committer = Committer(store_factory)
@@ -125,6 +133,7 @@ class Daemon:
             registry=registry,
             host=host_record(settings.now.host_name, instance, self._slots, sorted(self._capacity.gpu_types)),
             readiness=self.readiness,
+            tell=self._tell_of,
         )
         #: Hosts that hear of the same work, this one included, as far as claims have said.
         self._rivals = 1
@@ -196,6 +205,8 @@ class Daemon:
                 claims = self._turn(store, orders)
             except InfrastructureError as error:
                 self._doubt = self._doubt or isinstance(error, DatabaseUnavailableError)
+                if isinstance(error, HostNameTakenError):
+                    self._lose_name()
                 self.readiness.not_ready(missing(error, otherwise=DATABASE), reason=str(error))
                 self._pause(backoff.next_s(), orders)
             except Exception:  # noqa: BLE001 - the daemon's loop; logged
@@ -225,10 +236,18 @@ class Daemon:
             self._spare_leases()
         self._rivals = claims.rivals or self._rivals
         if not claims.registered:
-            _log.warning("this host's row was gone from the database; it is registered again")
-            self._startup.register(store)
+            # Gone from the database, or another daemon's. Until the name is ours again nothing is claimed.
+            self._doubt = True
+            self._put_back_what_nobody_heard_of(store)
+            _log.warning("this host's name was free or another daemon's for a while; it is registered again")
         self._reclaim(store, claims)
         return claims
+
+    def _lose_name(self) -> None:
+        """Another daemon goes by this host's name: what runs here is lost, which the heartbeat finds out."""
+        self._doubt = True
+        self._reservations.forget()
+        self._keeper.nudge()
 
     def _claim(self, store: Store, orders: Orders) -> Claims:
         """Claim until nothing is free or nothing is there; the last answer. Asks at least once, as a sign of life."""
@@ -241,17 +260,34 @@ class Daemon:
                 self._reservations.forget()
             offer = self._capacity.offer() if claiming else NOTHING
             claims = store.claim(
-                host=config.host_name, slots=offer.slots, lease_s=config.lease_s, at_most=offer.at_most
+                host=config.host_name,
+                slots=offer.slots,
+                lease_s=config.lease_s,
+                at_most=offer.at_most,
+                instance=self._instance,
             )
             for job, worker in self._capacity.places(claims.jobs):
                 worker.give(self._keeper.hold(job))
-            if claims.draining:
+            for unreadable in claims.unreadable:
+                self._refuse(store, unreadable)
+            if claims.draining or not claims.registered:
                 self._reservations.forget()
                 return claims
-            if not claims.jobs and not self._reservations.ended(store):
+            if not claims.jobs and not claims.unreadable and not self._reservations.ended(store):
                 return claims
             if claims.jobs and not self._capacity.free():
                 return claims
+
+    def _refuse(self, store: Store, unreadable: Unreadable) -> None:
+        """Fail a job that this release makes no sense of: another one may, and else it ends with the cause."""
+        job, cause = unreadable.claimed, unreadable.cause
+        _log.error("a job cannot be read and is failed", job=job.id, attempt=job.attempt, cause=cause)
+        try:
+            ended = store.fail(job, error=f"the job cannot be read: {cause}", report=None, slot=NO_SLOT)
+        except StaleAttemptError as error:
+            _log.warning("job is no longer ours", error=str(error))
+        else:
+            self._announcer.event(events.ended(job, ended))
 
     def _put_back_what_nobody_heard_of(self, store: Store) -> None:
         """After an outage: jobs of a claim whose answer was lost run in this host's name, and on none of its slots."""
@@ -260,11 +296,20 @@ class Daemon:
         released = store.recover(
             host=self._settings.now.host_name,
             keep=[lease.job.key for lease in self._keeper.held()],
+            instance=self._instance,
         )
+        for job in released:
+            self._tell_of(job)
         if released:
-            _log.warning("claims were not answered: their jobs are queued again", count=released)
+            _log.warning("claims were not answered: their jobs are queued again", count=len(released))
         self._doubt = False
         self._spare_leases()
+
+    def _tell_of(self, job: Reclaimed) -> None:
+        """Frontends hear what became of a job that was taken back, and hosts that there is work."""
+        self._announcer.event(events.reclaimed(job))
+        if job.state is JobState.QUEUED:
+            self._announcer.wake(job.gpu_type)
 
     def _spare_leases(self) -> None:
         """After an outage expired leases get time to be renewed: those who hold them were cut off as well."""
@@ -284,9 +329,7 @@ class Daemon:
         reclaimed = store.reclaim()
         for job in reclaimed:
             _log.warning("its lease had expired", job=job.job_id, state=job.state)
-            self._announcer.event(events.reclaimed(job))
-            if job.state is JobState.QUEUED:
-                self._announcer.wake(job.gpu_type)
+            self._tell_of(job)
         if reclaimed:
             self._wake.set()
 

@@ -19,7 +19,7 @@ from runner.errors import DatabaseUnavailableError, InfrastructureError
 from runner.gpus import Registry
 from runner.logs import get_logger
 from runner.model import Slot
-from runner.store import HostRecord, Store
+from runner.store import HostRecord, Reclaimed, Store
 
 _log = get_logger(__name__)
 
@@ -37,6 +37,7 @@ class Startup:
         registry: Registry,
         host: HostRecord,
         readiness: Readiness,
+        tell: Callable[[Reclaimed], None],
     ) -> None:
         self._engine = engine
         self._check_database = check_database
@@ -45,6 +46,8 @@ class Startup:
         self._registry = registry
         self._host = host
         self._readiness = readiness
+        #: Called with every job that is taken back.
+        self._tell = tell
         #: The name is ours.
         self.registered = False
         #: The database was away.
@@ -95,9 +98,13 @@ class Startup:
 
     def _recover(self, store: Store) -> None:
         self._delivery.adopt()
-        taken_back = store.recover(host=self._host.name, keep=self._delivery.keys(), died=True)
+        taken_back = store.recover(
+            host=self._host.name, keep=self._delivery.keys(), died=True, instance=self._host.instance
+        )
+        for job in taken_back:
+            self._tell(job)
         if taken_back:
-            _log.warning("jobs of an earlier process were taken back", count=taken_back)
+            _log.warning("jobs of an earlier process were taken back", count=len(taken_back))
 
     def _until(self, leave: threading.Event, what: str, action: Callable[[], object], *, cap_s: float = 5.0) -> bool:
         backoff = Backoff(cap_s=cap_s)

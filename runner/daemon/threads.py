@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from runner.backoff import Backoff
 from runner.logs import get_logger
+from runner.store import Stop
 
 _log = get_logger(__name__)
 
@@ -15,10 +16,10 @@ class Threads:
     """Starts threads whose bodies end when `halt` is set. Belongs to the loop's thread."""
 
     def __init__(self) -> None:
-        self.halt = threading.Event()
+        self.halt = Stop()
         self._threads: list[threading.Thread] = []
 
-    def spawn(self, name: str, body: Callable[[threading.Event], None]) -> None:
+    def spawn(self, name: str, body: Callable[[Stop], None]) -> None:
         """Start a thread; its body is given `halt`."""
         thread = threading.Thread(target=self._supervise, args=(name, body), name=name, daemon=True)
         self._threads.append(thread)
@@ -29,7 +30,7 @@ class Threads:
         for thread in self._threads:
             thread.join(timeout_s)
 
-    def _supervise(self, name: str, body: Callable[[threading.Event], None]) -> None:
+    def _supervise(self, name: str, body: Callable[[Stop], None]) -> None:
         """A thread's body, started again whatever it dies of: without its heartbeat a daemon would lose every job."""
         backoff = Backoff()
         while not self.halt.is_set():

@@ -6,7 +6,6 @@ Owns the connection that listens. Polling goes on all the time, so a silent outa
 from __future__ import annotations
 
 import secrets
-import threading
 from collections.abc import Callable
 from typing import Final
 
@@ -14,7 +13,7 @@ from runner.backoff import Backoff
 from runner.daemon.ports import StoreFactory
 from runner.errors import InfrastructureError
 from runner.logs import get_logger
-from runner.store import Wakeup
+from runner.store import Stop, Wakeup
 
 _log = get_logger(__name__)
 
@@ -52,7 +51,7 @@ class Wakeups:
         self._on_work = on_work
         self._on_told = on_told
 
-    def run(self, stop: threading.Event) -> None:
+    def run(self, stop: Stop) -> None:
         """Listen until `stop` is set; a connection that breaks is opened again, and counts as a wake-up."""
         store = self._store_factory("listen")
         backoff = Backoff(cap_s=5.0)

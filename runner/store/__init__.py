@@ -29,8 +29,10 @@ from runner.store.records import (
     Selection,
     StatusLine,
     SubmissionView,
+    Unreadable,
     Wakeup,
 )
+from runner.store.signals import Stop
 from runner.store.store import Store
 
 __all__ = [
@@ -57,8 +59,10 @@ __all__ = [
     "SchemaDriftError",
     "Selection",
     "StatusLine",
+    "Stop",
     "Store",
     "SubmissionView",
+    "Unreadable",
     "Wakeup",
     "migrate",
     "roles_sql",

@@ -3,29 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
-from runner.model import Job, JobState, Mode
+from runner.model import Claimed, Job, JobState, Mode
 from runner.store import queries
 from runner.store.base import Base, expect
-from runner.store.connection import Row
-from runner.store.records import Claims, LeaseState, Reclaimed
+from runner.store.connection import Broken, Row
+from runner.store.records import Claims, LeaseState, Reclaimed, Unreadable
 
 #: A job whose lease expired so often is taken to be what kills its daemons.
 MAX_RECLAIMS: Final = 5
 #: What a claim says of the host; the rest of a row is a job.
 _STANDING: Final = ("draining", "drain_reason", "registered", "overdue", "rivals")
+#: A heartbeat that is not answered within this part of a lease is sent again, on another connection.
+_ANSWER: Final = 1 / 5
+_ANSWER_MIN_S: Final = 1.0
+_ANSWER_MAX_S: Final = 15.0
 
 
 class Claiming(Base):
     """The part of a store that hands out jobs and takes them back."""
 
-    def claim(self, *, host: str, slots: Mapping[str, int], lease_s: float, at_most: int | None = None) -> Claims:
+    def claim(
+        self,
+        *,
+        host: str,
+        slots: Mapping[str, int],
+        lease_s: float,
+        at_most: int | None = None,
+        instance: str | None = None,
+    ) -> Claims:
         """Take the best waiting jobs of one GPU type with free slots, as many as there are free slots for it.
 
         `slots` maps GPU types, aliases included, to free slots; `at_most` bounds the jobs in all. Of types whose best
         jobs have the same priority the one named first is served. The answer also says how the host stands, whether
-        there was a job or not.
+        there was a job or not. If another `instance` goes by the host's name, there is none.
+
+        A job that cannot be read spoils no other: it comes as `unreadable`, and must be failed.
 
         When this raises, the server may have committed the claim all the same: `recover` before the next one.
         """
@@ -35,41 +49,59 @@ class Claiming(Base):
             "free": list(slots.values()),
             "lease_s": lease_s,
             "at_most": at_most,
+            "instance": instance,
         }
-        found = self._link.all(queries.CLAIM, parameters)
+        found = self._link.each(queries.CLAIM, parameters)
         standing = {name: found[0][name] for name in _STANDING}
-        return Claims(jobs=tuple(_job(claimed) for claimed in found if claimed["id"] is not None), **standing)
+        taken = [_job(row) for row in found if row["id"] is not None]
+        return Claims(
+            jobs=tuple(job for job in taken if isinstance(job, Job)),
+            unreadable=tuple(job for job in taken if isinstance(job, Unreadable)),
+            **standing,
+        )
 
-    def heartbeat(self, *, host: str, lease_s: float, held: Sequence[tuple[int, int]]) -> Sequence[LeaseState]:
+    def heartbeat(
+        self, *, host: str, lease_s: float, held: Sequence[tuple[int, int]], instance: str | None = None
+    ) -> Sequence[LeaseState]:
         """Renew the leases on `held` (job id, attempt) for `lease_s` seconds and show that the host is alive.
 
         Waits for nobody: a job that somebody is writing right now keeps its lease as it is until the next heartbeat.
+        If another `instance` goes by the host's name, nothing is renewed and nothing is ours.
+
+        Raises:
+            DatabaseUnavailableError: among others, no answer within a fifth of a lease, so that there is time for
+                another heartbeat on another connection.
         """
         ids, attempts = _columns(held)
-        parameters = {"host": host, "lease_s": lease_s, "ids": ids, "attempts": attempts}
-        return [LeaseState(**found) for found in self._link.all(queries.HEARTBEAT, parameters)]
+        parameters = {"host": host, "lease_s": lease_s, "ids": ids, "attempts": attempts, "instance": instance}
+        answer_s = min(_ANSWER_MAX_S, max(_ANSWER_MIN_S, _ANSWER * lease_s))
+        return [LeaseState(**found) for found in self._link.all(queries.HEARTBEAT, parameters, answer_s=answer_s)]
 
     def reclaim(self) -> Sequence[Reclaimed]:
         """Put jobs with expired leases back into the queue, a hundred at a time.
 
         That costs a job nothing, until it has happened MAX_RECLAIMS times: then it ends as `internal_error`.
         """
-        return [
-            Reclaimed(**{**found, "state": JobState(found["state"])})
-            for found in self._link.all(queries.RECLAIM, {"max_reclaims": MAX_RECLAIMS})
-        ]
+        return [_reclaimed(found) for found in self._link.all(queries.RECLAIM, {"max_reclaims": MAX_RECLAIMS})]
 
-    def recover(self, *, host: str, keep: Sequence[tuple[int, int]], died: bool = False) -> int:
+    def recover(
+        self, *, host: str, keep: Sequence[tuple[int, int]], died: bool = False, instance: str | None = None
+    ) -> Sequence[Reclaimed]:
         """Put every job that runs in the name of this host back into the queue, except (job id, attempt) in `keep`.
 
         For a daemon whose claim was never answered: that costs the jobs nothing. Or whose earlier process `died`: maybe
-        it was one of them, so it counts as for `reclaim`. Returns how many they were. Must not run beside a claim of
-        the same host.
+        it was one of them, so it counts as for `reclaim`. None, if another `instance` goes by the host's name. Must not
+        run beside a claim of the same host.
         """
         ids, attempts = _columns(keep)
-        max_reclaims = MAX_RECLAIMS if died else None
-        parameters = {"host": host, "ids": ids, "attempts": attempts, "max_reclaims": max_reclaims}
-        return int(expect(self._link.one(queries.RECOVER, parameters))["recovered"])
+        parameters = {
+            "host": host,
+            "ids": ids,
+            "attempts": attempts,
+            "max_reclaims": MAX_RECLAIMS if died else None,
+            "instance": instance,
+        }
+        return [_reclaimed(found) for found in self._link.all(queries.RECOVER, parameters)]
 
     def reserve(
         self, *, host: str, gpu_types: Sequence[str], smaller: Sequence[str], waited_s: float, hold_s: float
@@ -91,9 +123,23 @@ class Claiming(Base):
         return None if gpu_type is None else str(gpu_type)
 
 
-def _job(claimed: Row) -> Job:
+def _job(claimed: Row) -> Job | Unreadable:
+    if isinstance(claimed, Broken):
+        return _unreadable(claimed, claimed.cause)
     own = {name: value for name, value in claimed.items() if name not in _STANDING}
-    return Job(**{**own, "mode": Mode(own["mode"])})
+    try:
+        return Job(**{**own, "mode": Mode(own["mode"])})
+    except ValueError as error:
+        return _unreadable(own, str(error))
+
+
+def _unreadable(row: Mapping[str, Any], cause: str) -> Unreadable:
+    known = {name: row[name] for name in ("id", "attempt", "submission_id", "gpu_type", "secret")}
+    return Unreadable(claimed=Claimed(**known), cause=cause)
+
+
+def _reclaimed(found: Row) -> Reclaimed:
+    return Reclaimed(**{**found, "state": JobState(found["state"])})
 
 
 def _columns(held: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:

@@ -12,6 +12,7 @@ Called by the modules of `runner.store` only. Turns the driver's errors into our
 from __future__ import annotations
 
 import logging
+import math
 import random
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from typing import Any, Final, TypeVar
 
 import psycopg
 from psycopg.abc import RV, PQGen
+from psycopg.adapt import Transformer
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
 
@@ -95,15 +97,26 @@ class _SacrificedError(DatabaseUnavailableError):
     """PostgreSQL gave the transaction up so that another could go on; it may be run again."""
 
 
+class Broken(Row):
+    """What can be read of a row."""
+
+    #: Which column cannot be, and why.
+    cause: str
+
+
 class _Connection(psycopg.Connection[Row]):
     """A connection on which no answer is waited for without end."""
+
+    #: How long it is waited for, if not ANSWER_S.
+    answer_s: float | None = None
 
     def wait(self, gen: PQGen[RV], *arguments: Any, **named: Any) -> RV:  # noqa: ANN401 - whatever the driver passes
         """Drive one exchange with the server; every statement comes through here."""
         return super().wait(self._bounded(gen), *arguments, **named)
 
     def _bounded(self, gen: PQGen[RV]) -> Generator[Any, Any, RV]:
-        until_s = time.monotonic() + ANSWER_S
+        answer_s = self.answer_s or ANSWER_S
+        until_s = time.monotonic() + answer_s
         try:
             awaited = next(gen)
             while True:
@@ -111,7 +124,7 @@ class _Connection(psycopg.Connection[Row]):
                 ready = yield awaited
                 if not ready and time.monotonic() > until_s:
                     self.close()
-                    raise psycopg.OperationalError(f"the server did not answer within {ANSWER_S:g} s")
+                    raise psycopg.OperationalError(f"the server did not answer within {answer_s:g} s")
                 awaited = gen.send(ready)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]  # a generator's value has no type here
@@ -135,7 +148,7 @@ class Link:
             application_name=application_name,
         )
         self._pacer = pacer
-        self._connection: psycopg.Connection[Row] | None = None
+        self._connection: _Connection | None = None
 
     @property
     def connected(self) -> bool:
@@ -149,8 +162,10 @@ class Link:
             connection.close()
 
     @contextmanager
-    def open(self) -> Iterator[psycopg.Connection[Row]]:
+    def open(self, *, answer_s: float | None = None) -> Iterator[psycopg.Connection[Row]]:
         """The connection, opened if need be; the driver's errors leave as ours.
+
+        `answer_s`: how long an answer is waited for, if not ANSWER_S, and about as long for the connection.
 
         Raises:
             DatabaseUnavailableError: it cannot be reached, went away, takes no writes, gave up waiting for a lock, is
@@ -158,7 +173,8 @@ class Link:
             SubmissionError: one of our functions refused.
             NotFoundError: one of our functions knows no such submission.
         """
-        connection = self._connected()
+        connection = self._connected(answer_s)
+        connection.answer_s = answer_s
         try:
             yield connection
         except psycopg.Error as error:
@@ -190,12 +206,24 @@ class Link:
 
         return _insistently(once)
 
-    def all(self, query: Query, parameters: Mapping[str, Any] | None = None) -> Sequence[Row]:
+    def all(
+        self, query: Query, parameters: Mapping[str, Any] | None = None, *, answer_s: float | None = None
+    ) -> Sequence[Row]:
         """Every row of a statement, in its own transaction; run again like `run`'s."""
 
         def once() -> Sequence[Row]:
-            with self.open() as connection:
+            with self.open(answer_s=answer_s) as connection:
                 return rows(connection, query, parameters)
+
+        return _insistently(once)
+
+    def each(self, query: Query, parameters: Mapping[str, Any] | None = None) -> Sequence[Row]:
+        """As `all`, but a row with a value that the driver makes nothing of is `Broken`, and spoils no other."""
+
+        def once() -> Sequence[Row]:
+            with self.open() as connection:
+                cursor = connection.execute(query.sql, parameters)
+                return [_row(cursor, number) for number in range(cursor.rowcount)]
 
         return _insistently(once)
 
@@ -204,16 +232,20 @@ class Link:
         found = self.all(query, parameters)
         return found[0] if found else None
 
-    def _connected(self) -> psycopg.Connection[Row]:
+    def _connected(self, answer_s: float | None) -> _Connection:
         if self._connection is None or self._connection.closed:
-            self._connection = self._connect()
+            self._connection = self._connect(answer_s)
         return self._connection
 
-    def _connect(self) -> psycopg.Connection[Row]:
+    def _connect(self, answer_s: float | None) -> _Connection:
+        conninfo = self._conninfo
+        if answer_s is not None:
+            # The driver gives no attempt less than two seconds.
+            conninfo = make_conninfo(conninfo, connect_timeout=max(2, math.ceil(answer_s)))
         if self._pacer is not None:
             self._pacer.before_connect()
         try:
-            connection = _Connection.connect(self._conninfo, autocommit=True, row_factory=dict_row)
+            connection = _Connection.connect(conninfo, autocommit=True, row_factory=dict_row)
         except BaseException as error:
             if self._pacer is not None:
                 self._pacer.failed(str(error).strip())
@@ -237,6 +269,30 @@ def row(connection: psycopg.Connection[Row], query: Query, parameters: Mapping[s
     """The first row of a statement; None if there is none."""
     found = rows(connection, query, parameters)
     return found[0] if found else None
+
+
+def _row(cursor: psycopg.Cursor[Row], number: int) -> Row:
+    # Where a row before could not be read, the driver still stands.
+    cursor.scroll(number, mode="absolute")
+    try:
+        found = cursor.fetchone()
+    except Exception as error:  # noqa: BLE001 - whatever a loader meets in what somebody stored; told with the row
+        found = _broken(cursor, number, error)
+    return {} if found is None else found
+
+
+def _broken(cursor: psycopg.Cursor[Row], number: int, error: Exception) -> Broken:
+    broken = Broken()
+    broken.cause = str(error)
+    loaders = Transformer(cursor)
+    for position, column in enumerate(cursor.description or ()):
+        sent = cursor.pgresult.get_value(number, position) if cursor.pgresult is not None else None
+        try:
+            loader = loaders.get_loader(column.type_code, psycopg.pq.Format.TEXT)
+            broken[column.name] = None if sent is None else loader.load(sent)
+        except Exception as unreadable:  # noqa: BLE001 - as above
+            broken.cause = f"{column.name}: {type(unreadable).__name__}: {unreadable}"
+    return broken
 
 
 def _insistently(action: Callable[[], _T]) -> _T:

@@ -5,7 +5,8 @@ SELECT 1 AS one
 -- name: claim
 -- Takes jobs and says how the host stands; always a row.
 SELECT * FROM runner.claim(
-    %(host)s::text, %(gpu_types)s::text[], %(free)s::integer[], %(lease_s)s::float8, %(at_most)s::integer)
+    %(host)s::text, %(gpu_types)s::text[], %(free)s::integer[], %(lease_s)s::float8, %(at_most)s::integer,
+    %(instance)s::text)
 
 -- name: notify
 -- Notifications, of which nobody needs to hear after a power cut.
@@ -19,7 +20,8 @@ SELECT runner.reserve(%(host)s::text, %(gpu_types)s::text[], %(smaller)s::text[]
 
 -- name: heartbeat
 -- Renews the leases that are still ours and says which are not.
-SELECT * FROM runner.heartbeat(%(host)s::text, %(lease_s)s::float8, %(ids)s::bigint[], %(attempts)s::integer[])
+SELECT * FROM runner.heartbeat(
+    %(host)s::text, %(lease_s)s::float8, %(ids)s::bigint[], %(attempts)s::integer[], %(instance)s::text)
 
 -- name: save_progress
 -- How far a job is, as long as it is ours.
@@ -55,7 +57,8 @@ SELECT * FROM runner.reclaim(%(max_reclaims)s::integer)
 
 -- name: recover
 -- Takes back what runs in a host's name but what it knows of.
-SELECT runner.recover(%(host)s::text, %(ids)s::bigint[], %(attempts)s::integer[], %(max_reclaims)s::integer) AS recovered
+SELECT * FROM runner.recover(
+    %(host)s::text, %(ids)s::bigint[], %(attempts)s::integer[], %(max_reclaims)s::integer, %(instance)s::text)
 
 -- name: register_host
 -- A daemon announces itself, unless another one of that name is alive.
@@ -155,8 +158,11 @@ FROM runner.job WHERE submission_id = %(submission_id)s ORDER BY id
 -- index on the submission.
 SELECT x.job_id, r.id, r.mode, r.secret, r.passed, r.score, r.start_time, r.end_time, r.result, r.compilation, r.meta,
        r.system_info
-FROM runner.job j JOIN runner.job_run x ON x.job_id = j.id JOIN leaderboard.runs r ON r.id = x.run_id
-WHERE j.submission_id = %(submission_id)s ORDER BY r.id
+FROM leaderboard.submission s
+CROSS JOIN LATERAL (SELECT o.id FROM runner.job o WHERE o.submission_id = s.id OFFSET 0) AS j
+CROSS JOIN LATERAL (SELECT * FROM runner.job_run o WHERE o.job_id = j.id OFFSET 0) AS x
+CROSS JOIN LATERAL (SELECT * FROM leaderboard.runs o WHERE o.id = x.run_id OFFSET 0) AS r
+WHERE s.id = %(submission_id)s ORDER BY r.id
 
 -- name: artifacts
 -- The kept files of a submission, without their bytes.

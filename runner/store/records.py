@@ -10,10 +10,19 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from runner.model import Job, JobState, Json, Mode, Verdict
+from runner.model import Claimed, Job, JobState, Json, Mode, Verdict
 
 #: `runner.status` counts no further: a position of this means that at least so many are ahead, itself included.
 POSITION_LIMIT: Final = 1001
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unreadable:
+    """A claimed job that holds something this release makes no sense of."""
+
+    claimed: Claimed
+    #: What it is, for operators.
+    cause: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,12 +34,14 @@ class Claims:
     #: The host shall finish what runs and claims nothing.
     draining: bool
     drain_reason: str | None
-    #: The host's row is there and does not say that it has stopped.
+    #: The host's row is there, does not say that it has stopped, and is not another instance's.
     registered: bool
     #: Some lease, of any host, has run out: reclaim.
     overdue: bool
     #: Live hosts that serve a GPU type of this one, itself included; None: not counted this time.
     rivals: int | None = None
+    #: Taken as well, but fit only to be failed.
+    unreadable: tuple[Unreadable, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +57,7 @@ class LeaseState:
 
 @dataclass(frozen=True, kw_only=True)
 class Reclaimed:
-    """A job whose lease had expired."""
+    """A job that was taken back from its holder: its lease had expired, or the holder knew nothing of it."""
 
     job_id: int
     submission_id: int

@@ -12,7 +12,7 @@ from typing import Any, Final
 import psycopg
 
 from runner.errors import StaleAttemptError
-from runner.model import Artifact, Job, JobResult, JobState, Json, Progress, RunRecord
+from runner.model import Artifact, Claimed, Job, JobResult, JobState, Json, Progress, RunRecord
 from runner.store import queries
 from runner.store.base import Base, expect, text
 from runner.store.clean import clean_text, to_jsonb
@@ -60,13 +60,6 @@ class Results(Base):
         When this raises, some may have been committed all the same: commit them again, one by one if the database is
         not away.
         """
-        first: dict[tuple[int, int], tuple[Job, JobResult]] = {}
-        for job, result in results:
-            first.setdefault(job.key, (job, result))
-        found = dict(zip(first, self._commit(tuple(first.values())), strict=True))
-        return [found.pop(job.key, None) for job, _ in results]
-
-    def _commit(self, results: Sequence[tuple[Job, JobResult]]) -> Sequence[Completion | StaleAttemptError | None]:
         parameters = {"results": to_jsonb([_result(job, result) for job, result in results])}
 
         def commit(connection: psycopg.Connection[Row]) -> Sequence[Row]:
@@ -81,7 +74,7 @@ class Results(Base):
         found = self._link.run(commit) if files else self._link.all(queries.COMPLETE, parameters)
         return [_outcome(job, answer) for (job, _), answer in zip(results, found, strict=True)]
 
-    def fail(self, job: Job, *, error: str, report: Json | None, slot: str) -> Ended:
+    def fail(self, job: Claimed, *, error: str, report: Json | None, slot: str) -> Ended:
         """Record an infrastructure failure of a slot: the job is queued again, after a pause, elsewhere if possible.
 
         It is over, with verdict `internal_error`, if that was the last of `max_attempts`; it is cancelled if that was
@@ -99,7 +92,7 @@ class Results(Base):
         }
         return self._give_up(job, queries.FAIL, parameters)
 
-    def release(self, job: Job, *, reason: str) -> Ended:
+    def release(self, job: Claimed, *, reason: str) -> Ended:
         """Put a running job back into the queue at no cost (drain, lost slot).
 
         Raises:
@@ -107,7 +100,7 @@ class Results(Base):
         """
         return self._give_up(job, queries.RELEASE, {"reason": text(reason)})
 
-    def cancelled(self, job: Job) -> Ended:
+    def cancelled(self, job: Claimed) -> Ended:
         """Record that a running job was asked to stop and has stopped.
 
         Raises:
@@ -115,18 +108,18 @@ class Results(Base):
         """
         return self._give_up(job, queries.STOPPED, {})
 
-    def _give_up(self, job: Job, query: Query, parameters: Mapping[str, Any]) -> Ended:
+    def _give_up(self, job: Claimed, query: Query, parameters: Mapping[str, Any]) -> Ended:
         ended = expect(self._link.one(query, {**_fence(job), **parameters}))
         if ended["state"] is None:
             raise _stale(job, ended)
         return Ended(state=JobState(ended["state"]), submission_done=ended["submission_done"])
 
 
-def _fence(job: Job) -> dict[str, Any]:
+def _fence(job: Claimed) -> dict[str, Any]:
     return {"id": job.id, "attempt": job.attempt, "submission_id": job.submission_id}
 
 
-def _stale(job: Job, now: Row) -> StaleAttemptError:
+def _stale(job: Claimed, now: Row) -> StaleAttemptError:
     state, attempt = now["state_now"], now["attempt_now"]
     found = "it is gone" if state is None else f"it is {state} at attempt {attempt}"
     return StaleAttemptError(f"job {job.id}, attempt {job.attempt}: expected to be running still, but {found}")

@@ -7,6 +7,8 @@ an attempt send nothing, and are announced after their commit; only progress goe
 from __future__ import annotations
 
 import json
+import os
+import selectors
 import threading
 import time
 from collections.abc import Sequence
@@ -18,14 +20,36 @@ from runner.store.base import Base
 from runner.store.connection import rows
 from runner.store.records import Wakeup
 
-#: How long `listen` sleeps before it looks at the stop event again.
-_LISTEN_SLICE_S: Final = 0.25
 #: Where frontends listen.
 EVENTS: Final = "runner_events"
 _QUEUE: Final = "runner_queue"
 _HOSTS: Final = "runner_hosts"
 #: A payload has at most 7,999 bytes.
 _MAX_PAYLOAD_BYTES: Final = 7900
+
+
+class Stop(threading.Event):
+    """An event that can be waited for together with a connection."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._descriptor = os.eventfd(0, os.EFD_CLOEXEC)
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+    def fileno(self) -> int:
+        """A descriptor that is readable from `set` on."""
+        return self._descriptor
+
+    def set(self) -> None:
+        """Wake whoever waits, for good."""
+        super().set()
+        os.eventfd_write(self._descriptor, 1)
+
+    def clear(self) -> None:
+        """Not possible: what was told to stop has stopped."""
+        raise NotImplementedError("a stop is for good; make another one")
 
 
 class Signals(Base):
@@ -44,7 +68,7 @@ class Signals(Base):
             channels, payloads = zip(*told, strict=True)
             self._link.all(queries.NOTIFY, {"channels": list(channels), "payloads": list(payloads)})
 
-    def listen(self, *, stop: threading.Event, timeout_s: float) -> Wakeup | None:
+    def listen(self, *, stop: Stop, timeout_s: float) -> Wakeup | None:
         """Wait for a wake-up, on a connection of its own, at most `timeout_s` seconds; all that is pending is one.
 
         It wakes everybody when it connected only now, because a notification may have been missed. None: nothing
@@ -57,14 +81,19 @@ class Signals(Base):
                 rows(connection, queries.LISTEN_HOSTS)
                 return Wakeup(everybody=True)
             deadline_s = time.monotonic() + timeout_s
-            while not stop.is_set():
-                remaining_s = deadline_s - time.monotonic()
-                if remaining_s <= 0:
-                    break
-                # Exhausted at once: a suspended generator would keep the connection's lock.
-                heard = list(connection.notifies(timeout=min(remaining_s, _LISTEN_SLICE_S), stop_after=1))
-                if heard:
-                    return _wakeup([(note.channel, note.payload) for note in heard])
+            with selectors.DefaultSelector() as selector:
+                selector.register(connection, selectors.EVENT_READ)
+                selector.register(stop, selectors.EVENT_READ)
+                while not stop.is_set():
+                    # Before the first wait too: something may have come with the answer to an earlier statement.
+                    # Exhausted at once: a suspended generator would keep the connection's lock.
+                    heard = list(connection.notifies(timeout=0))
+                    if heard:
+                        return _wakeup([(note.channel, note.payload) for note in heard])
+                    remaining_s = deadline_s - time.monotonic()
+                    if remaining_s <= 0:
+                        break
+                    selector.select(remaining_s)
         return None
 
 

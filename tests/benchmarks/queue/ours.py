@@ -27,7 +27,7 @@ from runner.gpus import Registry
 from runner.logs import configure
 from runner.model import Job, JobResult, Mode, Progress, RunRecord, Slot, Verdict
 from runner.spool import Spool
-from runner.store import ConnectPacer, Store, Wakeup, migrate
+from runner.store import ConnectPacer, Stop, Store, Wakeup, migrate
 from tests.benchmarks.queue.worker import Notebook, say_ready
 
 PACKAGE: Final = None
@@ -162,7 +162,7 @@ class NoEngine:
 class DeafStore(Store):
     """A database that announces nothing."""
 
-    def listen(self, *, stop: threading.Event, timeout_s: float) -> Wakeup | None:
+    def listen(self, *, stop: Stop, timeout_s: float) -> Wakeup | None:
         """Hear nothing."""
         stop.wait(min(timeout_s, 1.0))
         return None

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from runner.store import Claims, HostRecord, Reclaimed, Store, Wakeup
+from runner.store import Claims, HostRecord, Reclaimed, Stop, Store, Wakeup
 from tests.integration.daemon.rig import PATIENCE_S, Rig
 
 
@@ -33,13 +33,21 @@ def watch(rig: Rig) -> Watch:
     seen.gate.set()
 
     class Watched(Store):
-        def claim(self, *, host: str, slots: Mapping[str, int], lease_s: float, at_most: int | None = None) -> Claims:
+        def claim(
+            self,
+            *,
+            host: str,
+            slots: Mapping[str, int],
+            lease_s: float,
+            at_most: int | None = None,
+            instance: str | None = None,
+        ) -> Claims:
             if not seen.gate.is_set():
                 seen.waiting.set()
                 assert seen.gate.wait(PATIENCE_S)
                 seen.waiting.clear()
             seen.claims += 1
-            claims = super().claim(host=host, slots=slots, lease_s=lease_s, at_most=at_most)
+            claims = super().claim(host=host, slots=slots, lease_s=lease_s, at_most=at_most, instance=instance)
             return seen.answer(claims)
 
         def reclaim(self) -> Sequence[Reclaimed]:
@@ -50,7 +58,7 @@ def watch(rig: Rig) -> Watch:
             seen.registers += 1
             super().register_host(host)
 
-        def listen(self, *, stop: threading.Event, timeout_s: float) -> Wakeup | None:
+        def listen(self, *, stop: Stop, timeout_s: float) -> Wakeup | None:
             wakeup = super().listen(stop=stop, timeout_s=timeout_s)
             if wakeup is not None:
                 seen.heard.append(wakeup)

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from runner.errors import EngineUnavailableError, EvaluationError
 from runner.model import Job, JobResult, JobState, Progress, Slot, Verdict
-from runner.store import Store, Wakeup
+from runner.store import Stop, Store, Wakeup
 from tests.integration.daemon.rig import PATIENCE_S, Gate, Rig, accepted, at_once
 
 
@@ -43,7 +43,7 @@ def test_jobs_are_found_by_polling_when_no_notification_arrives(rig: Rig) -> Non
     """`poll_s` is what remains when NOTIFY is lost."""
 
     class Deaf(Store):
-        def listen(self, *, stop: threading.Event, timeout_s: float) -> Wakeup | None:
+        def listen(self, *, stop: Stop, timeout_s: float) -> Wakeup | None:
             stop.wait(timeout_s)
             return None
 

@@ -97,6 +97,17 @@ class ModelHost:
 
     name: str
     draining: bool = False
+    #: How many daemons have gone by the name before this one.
+    takeovers: int = 0
+
+    @property
+    def instance(self) -> str:
+        """Who goes by the name."""
+        return self.was(self.takeovers)
+
+    def was(self, number: int) -> str:
+        """Who was the name's owner after so many takeovers."""
+        return f"instance {number} of {self.name}"
 
 
 @dataclass
@@ -141,9 +152,13 @@ class Queue:
             return "KR016"
         return "KR017" if any(job.mode is mode and job.gpu_type in gpu_types for job in jobs) else None
 
-    def cancel(self, submission: int) -> int:
-        """Cancel what waits, ask what runs; how many jobs that were."""
-        asked = [job for job in self.of(submission) if job.open and not job.cancel_requested]
+    def cancel(self, submission: int, *, by_author: bool = False) -> int:
+        """Cancel what waits, ask what runs; an author only what an author ordered. How many jobs that were."""
+        asked = [
+            job
+            for job in self.of(submission)
+            if job.open and not job.cancel_requested and not (by_author and job.replaces is not None)
+        ]
         for job in asked:
             job.cancel_requested = True
             if job.state is JobState.QUEUED:
@@ -274,16 +289,17 @@ class Queue:
         else:
             job.leave(JobState.DONE, Verdict.INTERNAL_ERROR)
 
-    def recover(self, host: str, keep: Sequence[tuple[int, int]], *, died: bool) -> int:
-        """A daemon gives back what it does not know, of its own or of an earlier process; how many jobs that were."""
-        unknown = [job for job in self.running(host) if (job.id, job.attempt) not in keep]
-        for job in unknown:
+    def recover(self, host: str, keep: Sequence[tuple[int, int]], *, died: bool) -> dict[int, tuple[JobState, bool]]:
+        """A daemon gives back what it does not know, of its own or of an earlier process; what becomes of each."""
+        became = {}
+        for job in [job for job in self.running(host) if (job.id, job.attempt) not in keep]:
             if died:
                 self._take_back(job)
-                self._settle(job.submission)
+                last = self._settle(job.submission)
             else:
-                self.give_back(job.id)
-        return len(unknown)
+                last = self.give_back(job.id)
+            became[job.id] = (job.state, last)
+        return became
 
     def end_pauses(self) -> None:
         """Time passes: what failed may be tried again, but not yet where it failed."""

@@ -9,8 +9,10 @@ import pytest
 
 from runner.errors import DatabaseUnavailableError, HostNameTakenError, StaleAttemptError
 from runner.model import Job, JobState, Verdict
-from runner.store import Claims, Completion, Ended
+from runner.store import Claims, Completion, Ended, Reclaimed
 from runner.store.claims import MAX_RECLAIMS
+from runner.store.clean import to_jsonb
+from runner.store.results import _result
 from tests.integration.store.conftest import Bench, result, run_record
 from tests.integration.store.test_submit import one
 
@@ -145,7 +147,15 @@ def test_a_claim_nobody_heard_of_goes_back_at_once(bench: Bench, db: Db) -> None
     for _ in range(4):
         bench.submit()
     kept, lost, foreign = bench.claim(), bench.claim(), bench.claim(host="host-b")
-    assert bench.store.recover(host="host-a", keep=[(kept.id, 1), (lost.id, 2), (999, 1)]) == 1
+    (back,) = bench.store.recover(host="host-a", keep=[(kept.id, 1), (lost.id, 2), (999, 1)])
+    assert back == Reclaimed(
+        job_id=lost.id,
+        submission_id=lost.submission_id,
+        gpu_type="CPU",
+        secret=False,
+        state=JobState.QUEUED,
+        submission_done=False,
+    )
     states = {row["id"]: row["state"] for row in db.execute("SELECT id, state FROM runner.job")}
     assert [states[job.id] for job in (kept, lost, foreign)] == ["running", "queued", "running"]
     again = bench.claim()
@@ -160,7 +170,9 @@ def test_a_job_that_kills_its_daemon_ends_some_day(bench: Bench, db: Db) -> None
     submission_id = bench.submit()
     for number in range(1, MAX_RECLAIMS + 1):
         assert bench.claim().attempt == number
-        assert bench.store.recover(host="host-a", keep=(), died=True) == 1
+        (back,) = bench.store.recover(host="host-a", keep=(), died=True)
+        over = number == MAX_RECLAIMS
+        assert (back.state, back.submission_done) == (JobState.DONE if over else JobState.QUEUED, over)
     (job,) = bench.store.submission(submission_id).jobs
     assert (job.verdict, job.failures) == (Verdict.INTERNAL_ERROR, 0)
     assert job.error == f"{MAX_RECLAIMS} leases were lost, at last because host host-a was started again"
@@ -293,3 +305,102 @@ def test_a_server_that_takes_no_writes_is_away(bench: Bench, db: Db) -> None:
     db.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only".encode())
     assert len(store.claim(host="host-a", slots={"CPU": 1}, lease_s=60).jobs) == 1
     store.close()
+
+
+def test_a_name_that_another_daemon_has_taken_serves_its_owner_only(bench: Bench, db: Db) -> None:
+    """Whoever stood still for a minute gets no job, renews no lease, gives nothing back, and does not look alive."""
+    bench.board()
+    for _ in range(3):
+        bench.submit()
+    bench.register("host-a", instance="first")
+    held = bench.store.claim(host="host-a", slots={"CPU": 1}, lease_s=60, instance="first").jobs[0]
+    db.execute("UPDATE runner.host SET last_seen = now() - interval '2 minutes'")
+    bench.register("host-a", instance="second")
+    (own,) = bench.store.claim(host="host-a", slots={"CPU": 1}, lease_s=60, instance="second").jobs
+    db.execute("UPDATE runner.host SET last_seen = now() - interval '30 seconds'")
+
+    claims = bench.store.claim(host="host-a", slots={"CPU": 1}, lease_s=60, instance="first")
+    assert (claims.jobs, claims.registered, claims.rivals) == ((), False, None)
+    keys = [(held.id, 1), (own.id, 1)]
+    states = bench.store.heartbeat(host="host-a", lease_s=600, held=keys, instance="first")
+    assert [state.ours for state in states] == [False, False]
+    assert bench.store.recover(host="host-a", keep=(), instance="first") == []
+    found = one(
+        db,
+        "SELECT (SELECT now() - last_seen > interval '29 seconds' FROM runner.host) AS silent,"
+        " (SELECT max(lease_expires_at) < now() + interval '61 seconds' FROM runner.job) AS renewed_by_nobody,"
+        " (SELECT count(*) FROM runner.job WHERE state = 'running') AS running",
+    )
+    assert found == {"silent": True, "renewed_by_nobody": True, "running": 2}
+    assert bench.store.claim(host="host-a", slots={}, lease_s=60, instance="second").registered
+    assert [back.job_id for back in bench.store.recover(host="host-a", keep=keys[1:], instance="second")] == [held.id]
+
+
+#: What may stand where something that can be read should be, and what is said of it.
+ODD = {
+    "a number too long": (
+        "UPDATE leaderboard.leaderboard SET task = ('{\"n\": ' || repeat('9', 5000) || '}')::jsonb WHERE name = 'odd'",
+        "task: ValueError: ",
+    ),
+    "JSON too deep": (
+        "UPDATE runner.board SET extra = (repeat('[', 5000) || repeat(']', 5000))::jsonb WHERE leaderboard_id = 1",
+        "extra: RecursionError: ",
+    ),
+    "a moment nobody can name": (
+        "UPDATE runner.job SET created_at = 'infinity' WHERE id = 1",
+        "created_at: DataError: ",
+    ),
+    "a mode of tomorrow": (
+        "ALTER TABLE runner.job DROP CONSTRAINT job_mode_check; UPDATE runner.job SET mode = 'dream' WHERE id = 1",
+        "'dream' is not a valid Mode",
+    ),
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_job_that_cannot_be_read_spoils_no_other(bench: Bench, db: Db, odd: str) -> None:
+    """It is told apart with the cause; failed often enough it ends, and what was behind it has long been served."""
+    bench.board("odd", extra={"harness": "builtin"})
+    bench.board()
+    unreadable = bench.submit(leaderboard="odd")
+    behind = bench.submit()
+    statement, cause = ODD[odd]
+    db.execute(statement.encode())
+    claims = claim(bench, CPU=2)
+    assert [job.submission_id for job in claims.jobs] == [behind]
+    for number in range(1, 4):
+        (bad,) = claims.unreadable
+        assert (bad.claimed.submission_id, bad.claimed.gpu_type, bad.claimed.attempt) == (unreadable, "CPU", number)
+        assert bad.cause.startswith(cause), bad.cause
+        ended = bench.store.fail(bad.claimed, error=bad.cause, report=None, slot="none")
+        db.execute("UPDATE runner.job SET not_before = NULL, created_at = now() WHERE created_at < 'infinity'")
+        db.execute("UPDATE runner.job SET not_before = NULL")
+        claims = claim(bench, CPU=2)
+    assert claims.unreadable == ()
+    assert ended == Ended(state=JobState.DONE, submission_done=True)
+    found = one(db, "SELECT verdict, error FROM runner.job WHERE submission_id = %s", unreadable)
+    assert found["verdict"] == "internal_error"
+    assert cause in found["error"]
+
+
+def test_a_result_given_twice_in_one_batch_is_written_once(bench: Bench, db: Db) -> None:
+    """By the database's own care, whoever calls it: the first counts, the second is to be given again."""
+    bench.board()
+    bench.submit()
+    bench.submit()
+    job, other = bench.claim(), bench.claim()
+    accepted, wrong = result(Verdict.ACCEPTED, run_record()), result(Verdict.WRONG_ANSWER, run_record(passed=False))
+    given = [_result(job, accepted), _result(other, accepted), _result(job, wrong), _result(job, accepted)]
+    rows = db.execute("SELECT outcome FROM runner.complete(%s)", (to_jsonb(given),)).fetchall()
+    assert [row["outcome"] for row in rows] == ["committed", "committed", "busy", "busy"]
+    found = one(
+        db,
+        "SELECT (SELECT count(*) FROM leaderboard.runs) AS runs, count(*) AS jobs, min(verdict) AS verdict,"
+        " (SELECT count(*) FROM runner.stale_result) AS evidence FROM runner.job WHERE verdict = 'accepted'",
+    )
+    assert found == {"runs": 2, "jobs": 2, "verdict": "accepted", "evidence": 0}
+    assert bench.store.complete_all([(job, accepted), (job, accepted)]) == [Completion(submission_done=True), None]
+    with pytest.raises(StaleAttemptError):
+        bench.store.complete(job, wrong)
+    rows = db.execute("SELECT outcome FROM runner.complete(%s)", (to_jsonb([_result(job, wrong)] * 2),)).fetchall()
+    assert [row["outcome"] for row in rows] == ["stale", "busy"]

@@ -37,7 +37,7 @@ class Host:
         actions = [self.submit, self.claim, self.beat, self.commit, self.end, self.end, self.cancel, self.lose]
         for _ in range(STEPS):
             self.choose.choice(actions)()
-        return self.store.recover(host=self.name, keep=())
+        return len(self.store.recover(host=self.name, keep=()))
 
     def submit(self) -> None:
         """By one of a few users, on all GPU types."""

@@ -29,6 +29,7 @@ VERSIONS = (
     "0005_fairness",
     "0006_claims",
     "0007_again",
+    "0008_names",
 )
 
 INT, BIG, TEXT, BOOL, JSON = "integer", "bigint", "text", "boolean", "jsonb"
@@ -438,7 +439,7 @@ def test_a_daemons_role_has_what_it_needs_and_no_more(empty_database_url: str) -
         daemon.claim(lease_s=-1)
         assert len(daemon.store.reclaim()) == 1
         daemon.claim()
-        assert daemon.store.recover(host="host-a", keep=()) == 1
+        assert len(daemon.store.recover(host="host-a", keep=())) == 1
         job = daemon.claim()
         assert daemon.store.cancel(job.submission_id) == 2
         daemon.store.cancelled(job)

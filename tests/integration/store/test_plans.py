@@ -116,7 +116,7 @@ def meter(database_url: str) -> Iterator[Meter]:
 
 def check(meter: Meter, bench: Bench) -> None:
     """Every statement of a daemon, and those of frontends that must be quick, reads a bounded part of the queue."""
-    work = {"host": "h", "gpu_types": list(TYPES), "lease_s": 60, "at_most": None}
+    work = {"host": "h", "gpu_types": list(TYPES), "lease_s": 60, "at_most": None, "instance": "h"}
     for free in (1, 4):
         claim = meter.cost(queries.CLAIM.sql, {**work, "free": [free] * len(TYPES)})
         # The best of each type, what is taken, and what died so lately that somebody may see it still.
@@ -132,12 +132,12 @@ def check(meter: Meter, bench: Bench) -> None:
     results = to_jsonb([_result(job, result(Verdict.ACCEPTED, run_record())) for job in jobs])
     failure = {**vars(jobs[0]), "slot": "s", "error": "x", "report": None, "backoff_s": 1, "backoff_max_s": 1}
     statements: Sequence[tuple[bytes, Mapping[str, object], int]] = [
-        (queries.HEARTBEAT.sql, {"host": "h", "lease_s": 60, **held}, 400),
+        (queries.HEARTBEAT.sql, {"host": "h", "lease_s": 60, "instance": "h", **held}, 400),
         (queries.COMPLETE.sql, {"results": results}, 1000),
         (queries.FAIL.sql, failure, 150),
         (queries.RELEASE.sql, {**vars(jobs[0]), "reason": "x"}, 150),
         (queries.RECLAIM.sql, {"max_reclaims": 5}, 10),
-        (queries.RECOVER.sql, {"host": "other", **held, "max_reclaims": 5}, 200),
+        (queries.RECOVER.sql, {"host": "other", "instance": "other", **held, "max_reclaims": 5}, 200),
         (queries.RESERVE.sql, {"host": "h", "gpu_types": ["B200"], "smaller": ["L4"], "waited_s": 0, "hold_s": 9}, 200),
         (queries.CANCEL.sql, {"submission_id": jobs[1].submission_id, "user_id": None}, 200),
         (queries.HOSTS.sql, {}, 100),
@@ -203,6 +203,9 @@ SELECT w.id, j.id FROM written w JOIN runner.job j ON j.submission_id = w.submis
 """
 
 
+RESULT = b"SELECT * FROM runner.result WHERE submission_id = %(submission_id)s ORDER BY run_id"
+
+
 def test_the_last_words_of_a_submission_do_not_depend_on_how_many_results_there_are(
     bench: Bench, db: Db, meter: Meter
 ) -> None:
@@ -218,6 +221,12 @@ def test_the_last_words_of_a_submission_do_not_depend_on_how_many_results_there_
     db.execute(LOAD.encode())
     db.execute(CHURNED.encode())
     db.execute(RESULTS.encode())
+    # Nor do readers walk all results to find those of a submission.
+    for query in (RESULT, queries.RUNS.sql):
+        cost = meter.cost(query, {"submission_id": public.submission_id})
+        assert cost.pages < 100, cost
+        assert cost.walked == {}
+        assert max(cost.entries.values()) < 100, cost
     # The load has ended it like all others.
     again = (
         b"UPDATE runner.job SET state = 'running', verdict = NULL, finished_at = NULL, lease_owner = 'h',"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import selectors
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +17,7 @@ import pytest
 
 from runner.errors import DatabaseUnavailableError, NotFoundError, StaleAttemptError
 from runner.model import Artifact, JobState, Mode, Progress, Verdict
-from runner.store import Ended, Store, Wakeup
+from runner.store import Ended, Stop, Store, Wakeup
 from runner.store.claims import MAX_RECLAIMS
 from tests.integration.store.conftest import CODE, TASK, Bench, ranked, result, run_record
 from tests.integration.store.test_submit import count, one, together
@@ -476,7 +477,7 @@ def test_only_progress_and_what_is_announced_is_notified(bench: Bench, db: Db) -
 def test_listen_hears_everything_that_is_pending_and_the_stop_event(bench: Bench, db: Db) -> None:
     """The first call says that something may have been missed; then only notifications wake it; stop ends it."""
     bench.board()
-    stop = threading.Event()
+    stop = Stop()
     assert bench.store.listen(stop=stop, timeout_s=5) == Wakeup(everybody=True)
     assert bench.store.listen(stop=stop, timeout_s=0.01) is None
     bench.submit()
@@ -490,14 +491,32 @@ def test_listen_hears_everything_that_is_pending_and_the_stop_event(bench: Bench
     )
     db.execute("NOTIFY runner_hosts")
     assert bench.store.listen(stop=stop, timeout_s=60) is not None
-    stop.set()
+    threading.Timer(0.05, stop.set).start()
     assert bench.store.listen(stop=stop, timeout_s=60) is None
+    assert stop.is_set()
+
+
+def test_who_listens_sleeps_until_there_is_something_to_hear(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One wait for connection and stop together, however long: no looking in several times a second."""
+    stop = Stop()
+    bench.store.listen(stop=stop, timeout_s=5)
+    waits: list[float | None] = []
+
+    class Selector(selectors.DefaultSelector):
+        def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+            waits.append(timeout)
+            return super().select(timeout)
+
+    monkeypatch.setattr(selectors, "DefaultSelector", Selector)
+    threading.Timer(0.6, stop.set).start()
+    assert bench.store.listen(stop=stop, timeout_s=60) is None
+    assert len(waits) == 1
 
 
 def test_a_store_comes_back_after_its_connection_was_killed(bench: Bench, db: Db) -> None:
     """The broken call says that the database is unavailable; the next one connects again. LISTEN does as well."""
     bench.board()
-    stop = threading.Event()
+    stop = Stop()
     assert bench.store.listen(stop=stop, timeout_s=5) == Wakeup(everybody=True)
     db.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'kernel-runner test%'"

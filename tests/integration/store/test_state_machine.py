@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 )
 from psycopg.rows import dict_row
 
-from runner.errors import StaleAttemptError
+from runner.errors import HostNameTakenError, StaleAttemptError
 from runner.model import Job, JobResult, JobState, Mode, Verdict
 from runner.store import Completion, HostRecord, Store
 from tests.chaos import script
@@ -104,7 +104,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def _register(self, name: str) -> None:
         self.store.register_host(
-            HostRecord(name=name, version="1", slots=[], instance=f"instance of {name}", gpu_types=GPU_TYPES)
+            HostRecord(name=name, version="1", slots=[], instance=self.model.hosts[name].instance, gpu_types=GPU_TYPES)
         )
 
     # --- frontends and operators ---------------------------------------------------------------------------------
@@ -155,13 +155,14 @@ class QueueMachine(RuleBasedStateMachine):
             self._note_new_jobs(submission, mode, gpu_types, 0)
 
     @precondition(lambda self: len(self.model.waiting()) > 2)
-    @rule(data=st.data())
-    def cancel(self, data: st.DataObject) -> None:
-        """What waits is over, what runs is asked to stop."""
+    @rule(data=st.data(), by_author=st.booleans())
+    def cancel(self, data: st.DataObject, *, by_author: bool) -> None:
+        """What waits is over, what runs is asked to stop; what an operator ordered only by an operator."""
         job = data.draw(st.sampled_from([job for job in self.model.jobs.values() if job.open]))
         submission = job.submission
-        assert self.store.cancel(submission) == self.model.cancel(submission)
-        assert self.store.cancel(submission) == 0
+        user = self.model.submissions[submission].user if by_author else None
+        assert self.store.cancel(submission, user) == self.model.cancel(submission, by_author=by_author)
+        assert self.store.cancel(submission, user) == 0
 
     @precondition(lambda self: self.model.over())
     @rule(data=st.data())
@@ -199,6 +200,33 @@ class QueueMachine(RuleBasedStateMachine):
         assert changed == (self.model.hosts[host].draining is not draining)
         self.model.hosts[host].draining = draining
         self._register(host)
+
+    @rule(host=st.sampled_from(HOSTS))
+    def take_over(self, host: str) -> None:
+        """A host was silent for too long, and another daemon goes by its name: what ran in it is given back."""
+        with pytest.raises(HostNameTakenError):
+            self.store.register_host(
+                HostRecord(name=host, version="1", slots=[], instance="too early", gpu_types=GPU_TYPES)
+            )
+        self.db.execute("UPDATE runner.host SET last_seen = now() - interval '2 minutes' WHERE name = %s", (host,))
+        self.model.hosts[host].takeovers += 1
+        self._register(host)
+        self._recover(host, (), died=True)
+
+    @precondition(lambda self: any(host.takeovers for host in self.model.hosts.values()))
+    @rule(data=st.data())
+    def come_to(self, data: st.DataObject) -> None:
+        """A daemon whose name was taken does not know it yet: it gets nothing, holds nothing, gives nothing back."""
+        host = self._pick(data, [host for host in self.model.hosts.values() if host.takeovers])
+        instance = host.was(data.draw(st.integers(0, host.takeovers - 1), label="which"))
+        held = data.draw(st.lists(st.sampled_from(sorted(self.attempts)), unique=True)) if self.attempts else []
+        claims = self.store.claim(host=host.name, slots=dict.fromkeys(GPU_TYPES, 6), lease_s=3600, instance=instance)
+        assert (claims.jobs, claims.registered) == ((), False)
+        states = self.store.heartbeat(host=host.name, lease_s=3600, held=held, instance=instance)
+        assert sorted((state.job_id, state.attempt, state.ours) for state in states) == [
+            (*key, False) for key in sorted(held)
+        ]
+        assert not self.store.recover(host=host.name, keep=held, instance=instance)
 
     # --- daemons -------------------------------------------------------------------------------------------------
 
@@ -245,7 +273,7 @@ class QueueMachine(RuleBasedStateMachine):
                     self._expire(job)
                     self.reclaim()
                 case "is forgotten":
-                    assert self.store.recover(host=host, keep=()) == self.model.recover(host, (), died=False)
+                    self._recover(host, (), died=False)
                 case _:
                     assert self.store.cancel(job.submission_id) == self.model.cancel(job.submission_id)
                     self._beat(host, [(job.id, job.attempt)])
@@ -268,7 +296,8 @@ class QueueMachine(RuleBasedStateMachine):
 
     def _claim(self, host: str, slots: dict[str, int], at_most: int | None) -> tuple[Job, ...]:
         overdue = any(job.expired for job in self.model.running())
-        claims = self.store.claim(host=host, slots=slots, lease_s=3600, at_most=at_most)
+        instance = self.model.hosts[host].instance
+        claims = self.store.claim(host=host, slots=slots, lease_s=3600, at_most=at_most, instance=instance)
         expected = [self.model.jobs[job.id] for job in claims.jobs]
         assert expected in self.model.claimable(host, slots, at_most)
         self.model.claim(host, expected)
@@ -288,7 +317,8 @@ class QueueMachine(RuleBasedStateMachine):
         self._beat(host, held)
 
     def _beat(self, host: str, held: list[tuple[int, int]]) -> None:
-        states = self.store.heartbeat(host=host, lease_s=3600, held=held)
+        instance = self.model.hosts[host].instance
+        states = self.store.heartbeat(host=host, lease_s=3600, held=held, instance=instance)
         found = sorted((state.job_id, state.ours, state.cancel_requested) for state in states)
         assert found == sorted(self.model.heartbeat(host, held))
 
@@ -426,7 +456,15 @@ class QueueMachine(RuleBasedStateMachine):
         """A daemon gives back what it does not know: its claim was not answered, or its earlier process died."""
         running = sorted((job.id, job.attempt) for job in self.model.running())
         keep = data.draw(st.lists(st.sampled_from(running), unique=True, max_size=3), label="keep") if running else []
-        assert self.store.recover(host=host, keep=keep, died=died) == self.model.recover(host, keep, died=died)
+        self._recover(host, keep, died=died)
+
+    def _recover(self, host: str, keep: Sequence[tuple[int, int]], *, died: bool) -> None:
+        taken = self.store.recover(host=host, keep=keep, died=died, instance=self.model.hosts[host].instance)
+        expected = self.model.recover(host, keep, died=died)
+        assert {found.job_id: found.state for found in taken} == {
+            job_id: state for job_id, (state, _) in expected.items()
+        }
+        assert sum(found.submission_done for found in taken) == sum(done for _, done in expected.values())
 
     @precondition(lambda self: any(job.paused or job.avoiding for job in self.model.waiting()))
     @rule(longer=st.booleans())

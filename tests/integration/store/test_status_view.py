@@ -315,3 +315,39 @@ def test_the_list_shows_what_runs_then_what_waits_then_what_is_over(bench: Bench
     expected = [running, waiting[1], waiting[0], over[0], over[2], over[1]]
     for limit in range(1, 8):
         assert [line.submission_id for line in bench.store.queue(limit=limit)] == expected[:limit]
+
+
+def test_results_are_shown_whoever_wrote_them(bench: Bench, db: Db) -> None:
+    """Ours by way of their jobs; another program's where it made the submission, with a job of ours or without."""
+    board = bench.board()
+    ours = bench.submit(mode="leaderboard")
+    for job in (bench.claim(), bench.claim()):
+        bench.store.complete(job, ranked(job))
+    make = (
+        "INSERT INTO leaderboard.submission (leaderboard_id, file_name, user_id, code_id, submission_time, done)"
+        " SELECT %s, 'x.py', user_id, code_id, now(), false FROM leaderboard.submission LIMIT 1 RETURNING id"
+    )
+    theirs, shared = (one(db, make, board)["id"] for _ in range(2))
+    one(db, "SELECT runner.enqueue(%s, 'test', ARRAY['CPU'])", shared)
+    bench.store.complete(bench.claim_of(shared), result(Verdict.ACCEPTED, run_record()))
+    for submission_id in (theirs, shared):
+        db.execute(
+            "INSERT INTO leaderboard.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed,"
+            " system_info) VALUES (%s, now(), now(), 'leaderboard', true, 'T4', 1, true, '{}')",
+            (submission_id,),
+        )
+    rows = db.execute("SELECT submission_id, job_id, mode, secret, score FROM runner.result ORDER BY run_id").fetchall()
+    assert [(row["submission_id"], row["job_id"] is None, row["mode"], row["score"] is None) for row in rows] == [
+        (ours, False, "test", True),
+        (ours, False, "benchmark", True),
+        (ours, False, "leaderboard", False),
+        (ours, False, "test", True),
+        (ours, False, "benchmark", True),
+        (ours, False, "leaderboard", True),
+        (shared, False, "test", True),
+        (theirs, True, "leaderboard", True),
+        (shared, True, "leaderboard", True),
+    ]
+    for submission_id, count in ((ours, 6), (theirs, 1), (shared, 2)):
+        found = one(db, "SELECT count(*) FROM runner.result WHERE submission_id = %s", submission_id)
+        assert found["count"] == count

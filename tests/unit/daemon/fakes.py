@@ -106,7 +106,7 @@ class Parts:
         self.store = FakeStore()
         self.settings = Settings(Config(host_name="h", state_dir=directory))
         self.opened: list[str] = []
-        self.keeper = LeaseKeeper(lambda: self.fake("heartbeat"), self.settings)
+        self.keeper = LeaseKeeper(lambda: self.fake("heartbeat"), self.settings, instance="i")
         self.announcer = Announcer(self.fake)
         self.spool = Spool(directory / "spool", max_bytes=max_bytes)
         self.now_s = 1000.0

@@ -41,9 +41,9 @@ class FakeHeart:
         self.opened.release()
         return self
 
-    def heartbeat(self, *, host: str, lease_s: float, held: Held) -> Sequence[LeaseState]:
+    def heartbeat(self, *, host: str, lease_s: float, held: Held, instance: str | None) -> Sequence[LeaseState]:
         """Remember and answer."""
-        assert host == "h"
+        assert (host, instance) == ("h", "i")
         assert held, "an idle host costs nothing"
         self.beats.append(held)
         self.lease_s = lease_s
@@ -107,7 +107,7 @@ def run() -> Iterator[Run]:
         **changed: object,
     ) -> tuple[LeaseKeeper, FakeHeart]:
         heart = FakeHeart(answer)
-        keeper = LeaseKeeper(heart.open, settings(**changed), clock=clock)
+        keeper = LeaseKeeper(heart.open, settings(**changed), instance="i", clock=clock)
         thread = threading.Thread(target=keeper.run, args=(stop,))
         running.append((thread, keeper))
         thread.start()
@@ -327,7 +327,7 @@ def test_the_first_reason_to_stop_is_the_one_that_counts() -> None:
 
 def test_stopping_all_reaches_every_held_job() -> None:
     """Going down tells each."""
-    keeper = LeaseKeeper(lambda: FakeHeart(ours), settings())
+    keeper = LeaseKeeper(lambda: FakeHeart(ours), settings(), instance="i")
     leases = [keeper.hold(job(number)) for number in range(3)]
     keeper.stop_all(StopReason.SHUTDOWN)
     assert {lease.reason for lease in leases} == {StopReason.SHUTDOWN}

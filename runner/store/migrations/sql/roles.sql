@@ -24,15 +24,15 @@ GRANT SELECT ON ALL TABLES IN SCHEMA leaderboard, runner TO runner_daemon;
 GRANT UPDATE (progress) ON runner.job TO runner_daemon;
 GRANT INSERT, UPDATE ON runner.artifact, runner.host, runner.gpu_type TO runner_daemon;
 GRANT EXECUTE ON FUNCTION
-    runner.claim(text, text[], integer[], double precision, integer),
-    runner.heartbeat(text, double precision, bigint[], integer[]),
+    runner.claim(text, text[], integer[], double precision, integer, text),
+    runner.heartbeat(text, double precision, bigint[], integer[], text),
     runner.reserve(text, text[], text[], double precision, double precision),
     runner.complete(jsonb),
     runner.fail(bigint, integer, integer, text, text, jsonb, double precision, double precision),
     runner.release(bigint, integer, integer, text),
     runner.stopped(bigint, integer, integer),
     runner.reclaim(integer, integer),
-    runner.recover(text, bigint[], integer[], integer),
+    runner.recover(text, bigint[], integer[], integer, text),
     runner.reap(interval, integer),
     runner.cancel(bigint, text) TO runner_daemon;
 
