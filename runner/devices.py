@@ -8,6 +8,7 @@ line's device listing.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,6 +25,8 @@ from runner.model import Device, Slot
 _log = get_logger(__name__)
 
 _SYSFS: Final = Path("/sys")
+_DEV: Final = Path("/dev")
+_KFD: Final = Path("/dev/kfd")
 #: Judge and worker of one run hand over to each other all the time: with one core each they do not wait for the other.
 CPUS_PER_CPU_SLOT: Final = 2
 
@@ -238,7 +241,7 @@ def _with_cpus(drafts: Sequence[_Draft], cpus: Sequence[int]) -> tuple[Slot, ...
             gpu_type=draft.gpu_type.name,
             devices=draft.devices,
             cpus=shares[draft.name],
-            numa_node=draft.numa_node,
+            numa_node=draft.numa_node if draft.devices else _node_around(shares[draft.name]),
         )
         for draft in drafts
     )
@@ -302,6 +305,13 @@ def _cpus_of_node(node: int | None) -> frozenset[int]:
     return frozenset(found)
 
 
+def _node_around(cpus: Sequence[int]) -> int | None:
+    """The NUMA node that all these cores are of, on a host of several; None where memory is equally far everywhere."""
+    nodes = [int(path.name.removeprefix("node")) for path in (_SYSFS / "devices/system/node").glob("node[0-9]*")]
+    around = [node for node in nodes if set(cpus) <= _cpus_of_node(node)]
+    return around[0] if len(nodes) > 1 and len(around) == 1 else None
+
+
 def _numa_node(pci_address: str | None) -> int | None:
     """The NUMA node of a PCI device by sysfs, which says -1 where there is none."""
     if pci_address is None:
@@ -337,6 +347,7 @@ def _nvidia() -> list[Device]:
 def _nvidia_device(nvml: Any, index: int) -> Device:  # noqa: ANN401 - the bindings have no types
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     pci_address = _pci_address(nvml.nvmlDeviceGetPciInfo(handle).busId)
+    nodes = _nvidia_nodes(nvml.nvmlDeviceGetMinorNumber(handle))
     return Device(
         uuid=nvml.nvmlDeviceGetUUID(handle),
         name=nvml.nvmlDeviceGetName(handle),
@@ -344,7 +355,34 @@ def _nvidia_device(nvml: Any, index: int) -> Device:  # noqa: ANN401 - the bindi
         index=index,
         pci_address=pci_address,
         numa_node=_numa_node(pci_address),
+        nodes=nodes,
+        groups=_groups(nodes),
     )
+
+
+#: What CUDA opens beside the device itself; the last one is only there where a profiler was installed.
+_NVIDIA_HELPERS: Final = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
+
+
+def _nvidia_nodes(minor: int) -> tuple[str, ...]:
+    """The nodes of a device for containers that no container toolkit prepares."""
+    helpers = (_DEV / name for name in _NVIDIA_HELPERS)
+    return tuple(str(path) for path in (_DEV / f"nvidia{minor}", *helpers) if path.exists())
+
+
+def _groups(nodes: Iterable[str]) -> tuple[int, ...]:
+    """The groups a process needs to open these nodes, where not everybody may."""
+    found: set[int] = set()
+    for node in nodes:
+        try:
+            status = Path(node).stat()
+        except OSError:
+            continue
+        everybody = stat.S_IROTH | stat.S_IWOTH
+        # Root's own group would open more than these.
+        if status.st_mode & everybody != everybody and status.st_gid != 0:
+            found.add(status.st_gid)
+    return tuple(sorted(found))
 
 
 def _amd() -> list[Device]:
@@ -360,11 +398,9 @@ def _amd() -> list[Device]:
         return [_amd_device(amdsmi, handle, index) for index, handle in enumerate(handles)]
 
 
-_KFD: Final = Path("/dev/kfd")
-
-
 def _amd_device(smi: Any, handle: object, index: int) -> Device:  # noqa: ANN401 - the bindings have no types
     pci_address = str(smi.amdsmi_get_gpu_device_bdf(handle)).lower()
+    nodes = (str(_DEV / "kfd"), *_render_nodes(pci_address))
     return Device(
         uuid=smi.amdsmi_get_gpu_device_uuid(handle),
         name=smi.amdsmi_get_gpu_asic_info(handle)["market_name"],
@@ -372,14 +408,15 @@ def _amd_device(smi: Any, handle: object, index: int) -> Device:  # noqa: ANN401
         index=index,
         pci_address=pci_address,
         numa_node=_numa_node(pci_address),
-        nodes=("/dev/kfd", *_render_nodes(pci_address)),
+        nodes=nodes,
+        groups=_groups(nodes),
     )
 
 
 def _render_nodes(pci_address: str) -> tuple[str, ...]:
     """The render node of a PCI device by sysfs."""
     directory = _SYSFS / "bus/pci/devices" / pci_address / "drm"
-    return tuple(f"/dev/dri/{entry.name}" for entry in sorted(directory.glob("renderD*")))
+    return tuple(str(_DEV / "dri" / entry.name) for entry in sorted(directory.glob("renderD*")))
 
 
 @contextmanager

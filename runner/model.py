@@ -115,8 +115,10 @@ class Device:
     index: int
     pci_address: str | None = None
     numa_node: int | None = None
-    #: Device nodes a container needs for it, e.g. `/dev/dri/renderD128` (AMD).
+    #: Device nodes a container needs for it, e.g. `/dev/kfd` and `/dev/dri/renderD128` (AMD).
     nodes: tuple[str, ...] = ()
+    #: Numeric groups whose members alone may open one of these nodes.
+    groups: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -205,15 +205,18 @@ def _process(environment: Environment, name: str) -> tuple[str, ...]:
 def _devices(slot: Slot, environment: Environment) -> Devices | None:
     if not slot.devices:
         return None
+    groups = tuple(sorted({group for device in slot.devices for group in device.groups}))
     match environment.device_driver:
         case DeviceDriver.CDI:
             vendor = "nvidia.com/gpu" if slot.devices[0].vendor == Vendor.NVIDIA else "amd.com/gpu"
-            return Devices(driver=DeviceDriver.CDI, ids=tuple(f"{vendor}={device.uuid}" for device in slot.devices))
+            names = tuple(f"{vendor}={device.uuid}" for device in slot.devices)
+            return Devices(driver=DeviceDriver.CDI, ids=names, groups=groups)
         case DeviceDriver.NVIDIA:
-            return Devices(driver=DeviceDriver.NVIDIA, ids=tuple(device.uuid for device in slot.devices))
+            uuids = tuple(device.uuid for device in slot.devices)
+            return Devices(driver=DeviceDriver.NVIDIA, ids=uuids, groups=groups)
         case DeviceDriver.NODES:
             nodes = dict.fromkeys(node for device in slot.devices for node in device.nodes)
-            return Devices(driver=DeviceDriver.NODES, ids=tuple(nodes))
+            return Devices(driver=DeviceDriver.NODES, ids=tuple(nodes), groups=groups)
 
 
 def _device(gpu: GpuType) -> str:

@@ -173,7 +173,9 @@ def test_a_case_set_of_the_gpu_type_replaces_the_tasks_cases() -> None:
 
 def test_devices_are_asked_for_by_the_engines_driver() -> None:
     """CDI names carry the vendor's kind; without CDI the NVIDIA runtime gets UUIDs and AMD its nodes."""
-    device = Device(uuid="GPU-1", name="H100", vendor="nvidia", index=0, nodes=("/dev/nvidia0", "/dev/nvidiactl"))
+    device = Device(
+        uuid="GPU-1", name="H100", vendor="nvidia", index=0, nodes=("/dev/nvidia0", "/dev/nvidiactl"), groups=(44,)
+    )
     slot = replace(samples.SLOT, devices=(device,))
     for driver, ids in (
         (DeviceDriver.CDI, ("nvidia.com/gpu=GPU-1",)),
@@ -184,6 +186,7 @@ def test_devices_are_asked_for_by_the_engines_driver() -> None:
         plan = make_plan(samples.job(), samples.task(), samples.H100, slot, environment)
         assert plan.spec.devices is not None
         assert (plan.spec.devices.driver, plan.spec.devices.ids) == (driver, ids)
+        assert plan.spec.devices.groups == (44,)
 
 
 def test_the_wall_limit_lies_outside_the_programs_own_limits() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import types
 from collections.abc import Callable
@@ -55,6 +56,10 @@ class FakeNvml(types.ModuleType):
 
     def nvmlDeviceGetName(self, handle: int) -> str:  # noqa: N802, D102 - the library's name
         return self.names[handle]
+
+    def nvmlDeviceGetMinorNumber(self, handle: int) -> int:  # noqa: N802, D102 - the library's name
+        # Not the index: drivers number devices otherwise.
+        return handle + 4
 
     def nvmlDeviceGetPciInfo(self, handle: int) -> Any:  # noqa: N802, D102, ANN401 - the library's name
         return types.SimpleNamespace(busId=f"00000000:{0x1A + handle:02X}:00.0")
@@ -307,6 +312,58 @@ def test_cores_come_from_the_devices_numa_node(host: Callable[..., FakeNvml], tm
         (directory / "cpulist").write_text(cpus, encoding="ascii")
     found = detect_slots(REGISTRY, Config())
     assert [(slot.numa_node, slot.cpus) for slot in found] == [(1, (4, 5, 6, 7)), (0, (0, 1, 2, 3))]
+
+
+def test_cores_of_one_node_bring_its_memory_along(host: Callable[..., FakeNvml], tmp_path: Path) -> None:
+    """Slots without device: memory of the node their cores are of; none where they are of two, or there is one only."""
+    host(cores=6)
+    nodes = tmp_path / "sys/devices/system/node"
+    for node, cpus in ((0, "0-2\n"), (1, "3-5\n")):
+        (nodes / f"node{node}").mkdir(parents=True)
+        (nodes / f"node{node}/cpulist").write_text(cpus, encoding="ascii")
+    found = detect_slots(REGISTRY, Config(cpu_slots=3))
+    assert [(slot.cpus, slot.numa_node) for slot in found] == [((0, 1), 0), ((2, 3), None), ((4, 5), 1)]
+    shutil.rmtree(nodes / "node1")
+    assert [slot.numa_node for slot in detect_slots(REGISTRY, Config(cpu_slots=3))] == [None, None, None]
+
+
+def test_nvidia_devices_come_with_the_nodes_of_their_minor_numbers(
+    host: Callable[..., FakeNvml], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The host's root file system gets plain nodes: the device's own, by its minor number, and the driver's helpers."""
+    host("NVIDIA L4", "NVIDIA L4")
+    monkeypatch.setattr(devices, "_DEV", tmp_path)
+    for name in ("nvidia4", "nvidia5", "nvidiactl", "nvidia-uvm", "nvidia-modeset"):
+        (tmp_path / name).touch(mode=0o666)
+        (tmp_path / name).chmod(0o666)
+    found = [slot.devices[0] for slot in detect_slots(REGISTRY, Config())]
+    assert [device.nodes for device in found] == [
+        tuple(f"{tmp_path}/{name}" for name in (f"nvidia{minor}", "nvidiactl", "nvidia-uvm")) for minor in (4, 5)
+    ]
+    assert [device.groups for device in found] == [(), ()]
+
+
+def test_nodes_that_a_group_alone_may_open_bring_the_group_along(
+    amd: types.ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """AMD's nodes belong to the group `render`; without its number the worker could not open what it was leased."""
+    assert vars(amd)["calls"] == []
+    monkeypatch.setattr(devices, "_DEV", tmp_path)
+    (tmp_path / "dri").mkdir()
+    real = Path.stat
+    for name, mode in (("kfd", 0o660), ("dri/renderD128", 0o660), ("dri/renderD129", 0o666)):
+        (tmp_path / name).touch()
+        (tmp_path / name).chmod(mode)
+
+    def stat_of(path: Path, **how: Any) -> os.stat_result:  # noqa: ANN401 - the real one's
+        found = list(real(path, **how))
+        if path.name in ("kfd", "renderD128", "renderD129"):
+            # Giving a file away needs root, and which groups there are is the machine's.
+            found[5] = {"kfd": 993, "renderD128": 992, "renderD129": 991}[path.name]
+        return os.stat_result(found)
+
+    monkeypatch.setattr(Path, "stat", stat_of)
+    assert [slot.devices[0].groups for slot in detect_slots(REGISTRY, Config())] == [(992, 993), (993,)]
 
 
 def test_amd_devices_come_with_their_nodes(amd: types.ModuleType) -> None:
