@@ -10,13 +10,15 @@ import hashlib
 import hmac
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from runner.errors import TaskError
 from runner.gpus.model import GpuType, Vendor
+from runner.light import Light, light_of
 from runner.model import Job, Mode, Slot
 from runner.taskdef import spec_line
 from runner.taskdef.model import HARNESS, SUBMISSION, Case, CuConfig, Harness, PyConfig, Ranking, Task
+from runner.taskdef.work import WorkError, work
 from sandbox.protocol import PairRequest, Request, Step, StepsRequest
 from sandbox.spec import (
     JUDGE_UID,
@@ -38,7 +40,7 @@ CASES_FILE = "cases.txt"
 BUILD_TIMEOUT_S = 120.0
 #: Added to the sum of the programs' own limits: imports, file transfer, killing. The inner limits always end first.
 WALL_MARGIN_S = 60.0
-#: The part of a container's memory that one case's tensors may fill (inputs, outputs, copies); torch takes the rest.
+#: The part of its memory that one case's tensors may fill (inputs, outputs, copies); torch takes the rest.
 _TENSOR_MEMORY_SHARE = 0.5
 #: What a rank without a device needs beside tensors: two processes with torch, and room to breathe.
 _RANK_GIB = 0.75
@@ -68,6 +70,8 @@ class Plan:
     run_names: tuple[str, ...]
     #: Cases per run name.
     case_counts: Mapping[str, int]
+    #: What each case of a timed run needs at the least, by run name.
+    lights: Mapping[str, tuple[Light, ...]] = field(default_factory=dict)
 
 
 def make_plan(
@@ -94,7 +98,10 @@ def make_plan(
     Raises:
         TaskError: the task cannot be evaluated as asked: no cases, no eval program, a language the GPU type lacks.
     """
-    modes = _modes(job, task)
+    device_name = slot.devices[0].name if slot.devices else None
+    lights = tuple(light_of(task, case, gpu, device_name=device_name) for case in _ranked(task, job.gpu_type))
+    modes = _modes(job, task, lights)
+    _refuse_misfits(job, task, gpu)
     if task.harness is Harness.BUILTIN:
         request: Request = _pair_request(job, task, gpu, slot, modes, build_timeout_s)
         boot = Boot(kind="pair", judge=_process(environment, "judge"), worker=_process(environment, "worker"))
@@ -113,6 +120,7 @@ def make_plan(
         harness=task.harness,
         run_names=tuple(mode.name for mode in modes),
         case_counts={mode.name: len(mode.cases) for mode in modes},
+        lights={mode.name: lights for mode in modes if mode.name in ("benchmark", "leaderboard")},
     )
 
 
@@ -223,13 +231,19 @@ def _device(gpu: GpuType) -> str:
     return "cpu" if gpu.vendor is Vendor.NONE else "cuda"
 
 
-def _modes(job: Job, task: Task) -> tuple[ModeRequest, ...]:
+def _ranked(task: Task, gpu_type: str) -> tuple[Case, ...]:
+    """The cases that are timed in benchmark and leaderboard mode."""
+    benchmarks = task.cases_for(gpu_type).benchmarks or ()
+    return benchmarks[-1:] if task.ranking_by is Ranking.LAST else benchmarks
+
+
+def _modes(job: Job, task: Task, lights: tuple[Light, ...]) -> tuple[ModeRequest, ...]:
     cases = task.cases_for(job.gpu_type)
     tests, benchmarks = cases.tests or (), cases.benchmarks or ()
-    ranked = benchmarks[-1:] if task.ranking_by is Ranking.LAST else benchmarks
+    lines, floors = _lines(_ranked(task, job.gpu_type)), tuple(light.floor for light in lights)
     test = ModeRequest(name="test", cases=_lines(tests), timeout_s=task.test_timeout_s)
-    benchmark = ModeRequest(name="benchmark", cases=_lines(ranked), timeout_s=task.benchmark_timeout_s)
-    leaderboard = ModeRequest(name="leaderboard", cases=_lines(ranked), timeout_s=task.ranked_timeout_s)
+    benchmark = ModeRequest(name="benchmark", cases=lines, timeout_s=task.benchmark_timeout_s, floors=floors)
+    leaderboard = ModeRequest(name="leaderboard", cases=lines, timeout_s=task.ranked_timeout_s, floors=floors)
     match job.mode:
         case Mode.TEST:
             modes: tuple[ModeRequest, ...] = (test,)
@@ -252,6 +266,17 @@ def _modes(job: Job, task: Task) -> tuple[ModeRequest, ...]:
     return modes
 
 
+def _refuse_misfits(job: Job, task: Task, gpu: GpuType) -> None:
+    cases = task.cases_for(job.gpu_type)
+    for case in (*(cases.tests or ()), *(cases.benchmarks or ())):
+        problem = misfit(task, case, gpu)
+        if problem is not None:
+            raise TaskError(
+                f"leaderboard {job.leaderboard!r}: {problem} (give this GPU type smaller cases in runner.yml, or do "
+                "not offer the leaderboard on it)"
+            )
+
+
 def _lines(cases: tuple[Case, ...]) -> tuple[str, ...]:
     return tuple(spec_line(case) for case in cases)
 
@@ -266,9 +291,52 @@ def derived_seed(secret_seed: int, job_id: int) -> int:
     return int.from_bytes(digest[:4]) & 0x7FFF_FFFF
 
 
-def tensor_bytes(gpu: GpuType) -> int:
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """The memory that a case's tensors share on a GPU type."""
+
+    gib: float
+    #: Whose it is, as words in a sentence.
+    name: str
+
+
+def memory_of(gpu: GpuType, harness: Harness) -> Memory:
+    """What bounds a case's tensors: its devices' own memory, and the container's where they must pass through that."""
+    container = Memory(gib=gpu.memory_gib, name=f"the {gpu.memory_gib:g} GiB of {gpu.name}'s container")
+    if gpu.vendor is Vendor.NONE or gpu.device.memory_gib is None:
+        return container
+    each = f"{gpu.count} x {gpu.device.memory_gib:g} GiB" if gpu.count > 1 else f"{gpu.device.memory_gib:g} GiB"
+    devices = Memory(gib=gpu.device.memory_gib * gpu.count, name=f"the {each} of {gpu.name}'s device memory")
+    # Under the built-in harness inputs and outputs cross between judge and worker in the host's memory.
+    return min(devices, container, key=lambda memory: memory.gib) if harness is Harness.BUILTIN else devices
+
+
+def tensor_bytes(gpu: GpuType, harness: Harness = Harness.BUILTIN) -> int:
     """How many bytes of tensors a case may hold on a GPU type, in judge and workers together."""
-    return int(gpu.memory_gib * (1 << 30) * _TENSOR_MEMORY_SHARE)
+    return int(memory_of(gpu, harness).gib * (1 << 30) * _TENSOR_MEMORY_SHARE)
+
+
+def moved_bytes(task: Task, case: Case) -> float:
+    """What a case reads and writes by the task's `bytes`; 0 where that says nothing, as it may for a test."""
+    if task.extra.bytes is None:
+        return 0.0
+    try:
+        return work(task.extra.bytes, case)
+    except WorkError:
+        return 0.0
+
+
+def misfit(task: Task, case: Case, gpu: GpuType) -> str | None:
+    """Why a case cannot fit a GPU type whatever a submission does, as a sentence; None if it may."""
+    memory = memory_of(gpu, task.harness)
+    # What is read and then written in place counts twice in `bytes`.
+    least_gib = moved_bytes(task, case) / 2 / (1 << 30)
+    if least_gib <= memory.gib:
+        return None
+    return (
+        f"case {spec_line(case)} has at least {least_gib:.4g} GiB of tensors (half of its `bytes`), more than "
+        f"{memory.name}"
+    )
 
 
 def ranks_without_devices(gpu: GpuType) -> int:

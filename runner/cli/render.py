@@ -211,11 +211,19 @@ def timed_table(cases: Sequence[TimedCase]) -> Table:
             "-" if case.runs is None else str(case.runs),
         ]
         if with_sol:
-            cells.append("-" if case.sol is None else f"{case.sol:.0%}")
+            cells.append(_speed_of_light(case))
         if with_error:
             cells.append(Text(one_line(case.error or "")))
         table.add_row(*cells)
     return table
+
+
+def _speed_of_light(case: TimedCase) -> Text:
+    """A fraction and its limit, e.g. `73% memory`; more than all of it stands out."""
+    if case.sol is None:
+        return Text("-")
+    shown = f"{100 * case.sol:.2g}%" if case.sol < 0.995 else f"{case.sol:.0%}"
+    return Text(one_line(f"{shown} {case.sol_limit or ''}").rstrip(), style="yellow" if case.sol > 1 else "")
 
 
 def _output(run: ShownRun) -> list[RenderableType]:

@@ -37,8 +37,9 @@ class TimedCase:
     ci95_ns: float | None
     best_ns: float | None
     worst_ns: float | None
-    #: Fraction of the speed of light.
+    #: Fraction of the speed of light, and what bounds it: math or memory.
     sol: float | None
+    sol_limit: str | None
     #: Why the case failed; None when it did not.
     error: str | None
 
@@ -79,6 +80,7 @@ def _timed_case(result: Mapping[str, str], index: int) -> TimedCase:
         best_ns=_number(result, prefix + "best"),
         worst_ns=_number(result, prefix + "worst"),
         sol=_number(result, prefix + "sol"),
+        sol_limit=result.get(prefix + "sol_limit"),
         error=result.get(prefix + "error") or ("failed" if failed else None),
     )
 

@@ -23,8 +23,8 @@ from runner.cli.files import read_submission
 from runner.cli.units import size
 from runner.errors import NotFoundError
 from runner.gpus import GpuType, Registry, Vendor
-from runner.plan import ranks_without_devices, tensor_bytes
-from runner.taskdef import spec_line, work
+from runner.plan import memory_of, misfit, moved_bytes, ranks_without_devices, tensor_bytes
+from runner.taskdef import spec_line
 from runner.taskdef.model import Case, Harness, Lang, TaskFolder
 from sandbox.stage import stage
 
@@ -81,16 +81,20 @@ def _fit(folder: TaskFolder, gpu: GpuType, cases: Sequence[Case]) -> Finding:
             found = f"world_size {', '.join(map(str, sizes))}, expected one number for all cases, at most {most}"
             remedy = "give the type cases of its own in runner.yml, or do not offer the task on it"
             return Finding(name=gpu.name, mark=Mark.FAILED, found=found, remedy=remedy)
+    for case in cases:
+        problem = misfit(folder.task, case, gpu)
+        if problem is not None:
+            remedy = "give the type smaller cases in runner.yml, or do not offer the task on it"
+            return Finding(name=gpu.name, mark=Mark.FAILED, found=problem, remedy=remedy)
     if folder.task.extra.bytes is None:
         return Finding(name=gpu.name, mark=Mark.OK, found=f"{len(cases)} cases")
-    largest = max(cases, key=lambda case: work(folder.task.extra.bytes or "", case))
-    moved = work(folder.task.extra.bytes, largest)
-    budget = tensor_bytes(gpu)
+    moved, largest = max(((moved_bytes(folder.task, case), case) for case in cases), key=lambda pair: pair[0])
+    budget = tensor_bytes(gpu, folder.task.harness)
     # The judge keeps inputs twice; `bytes` counts what is read and written once, which is close to that from above.
     if 2 * moved > budget:
         found = (
             f"case {spec_line(largest)} moves {size(moved)} by `bytes`, twice that is more than the {size(budget)} "
-            "that its tensors may hold"
+            f"that its tensors may hold of {memory_of(gpu, folder.task.harness).name}"
         )
         remedy = f"check with --gpu {gpu.name} on such a host, or give the type smaller cases in runner.yml"
         return Finding(name=gpu.name, mark=Mark.WARNING, found=found, remedy=remedy)

@@ -3,7 +3,7 @@
 One TOML file per type in this folder, overlaid by the operator's directory; a new type is a file, never code.
 """
 
-from runner.gpus.model import GpuType, Vendor
+from runner.gpus.model import Dtype, Figures, GpuType, Product, Vendor
 from runner.gpus.registry import Registry
 
-__all__ = ["GpuType", "Registry", "Vendor"]
+__all__ = ["Dtype", "Figures", "GpuType", "Product", "Registry", "Vendor"]

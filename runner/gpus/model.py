@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -14,6 +15,58 @@ class Vendor(StrEnum):
     NONE = "none"
     NVIDIA = "nvidia"
     AMD = "amd"
+
+
+class Dtype(StrEnum):
+    """What a device's units multiply; fp4, fp6 and fp8 stand for every encoding of that width."""
+
+    FP4 = "fp4"
+    FP6 = "fp6"
+    FP8 = "fp8"
+    INT4 = "int4"
+    INT8 = "int8"
+    FP16 = "fp16"
+    BF16 = "bf16"
+    TF32 = "tf32"
+    FP32 = "fp32"
+    FP64 = "fp64"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """What one device can hold and do at most, as its vendor states it; None where that is not known."""
+
+    #: The memory of its own that every device of the type has.
+    memory_gib: float | None = None
+    l2_mib: float | None = None
+    #: A cache beyond L2: AMD's Infinity Cache, a processor's last level.
+    l3_mib: float | None = None
+    #: Of its memory, both directions together; 1e9 bytes per second.
+    bandwidth_gb_s: float | None = None
+    #: 1e12 operations per second on dense operands, a multiplication and an addition being two.
+    peak_tflops: Mapping[Dtype, float] = field(default_factory=dict)
+    #: Name of a figure -> the document it was taken from.
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def cache_bytes(self) -> float | None:
+        """How much of its memory's contents its caches may hold; None where no cache is known."""
+        known = [size for size in (self.l2_mib, self.l3_mib) if size is not None]
+        return sum(known) * (1 << 20) if known else None
+
+    @property
+    def fastest_tflops(self) -> float | None:
+        """The rate of its fastest units, whatever they multiply."""
+        return max(self.peak_tflops.values(), default=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Product:
+    """Devices of a type that have figures of their own: a board with other memory or other clocks."""
+
+    #: As in `GpuType.device_names`.
+    device_names: tuple[str, ...]
+    device: Figures
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,3 +98,14 @@ class GpuType:
     shm_mib: int = 64
     #: Size of each writable tmpfs.
     scratch_mib: int = 1024
+    #: What one of its devices can do.
+    device: Figures = field(default_factory=Figures)
+    #: Its devices that differ; the first whose names match counts.
+    products: tuple[Product, ...] = ()
+
+    def figures_of(self, device_name: str | None) -> Figures:
+        """The figures of the device of that name; those of the type where there is none, or no product is named so."""
+        for product in self.products:
+            if any(re.fullmatch(pattern, device_name or "") for pattern in product.device_names):
+                return product.device
+        return self.device

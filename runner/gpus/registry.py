@@ -19,10 +19,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
 from runner.errors import ConfigError, NotFoundError
-from runner.gpus.model import GpuType, Vendor
+from runner.gpus.model import Dtype, Figures, GpuType, Product, Vendor
 
 BUILTIN: Final = Path(__file__).parent
 
@@ -32,6 +32,58 @@ _ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 _NVCC_ARCH = r"^[1-9][0-9]{1,2}[af]?$"
 
 _Name = Annotated[str, StringConstraints(pattern=_NAME)]
+
+
+def _compiled(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
+    return patterns
+
+
+_Names = Annotated[tuple[str, ...], AfterValidator(_compiled)]
+_Positive = Annotated[float, Field(gt=0, lt=1e9, allow_inf_nan=False)]
+
+
+class _FiguresEntry(BaseModel):
+    """What one device can hold and do at most, by its vendor's documents. The fields are `Figures`'."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    memory_gib: _Positive | None = Field(default=None, description="memory of one device's own, in GiB")
+    l2_mib: _Positive | None = Field(default=None, description="L2 cache, in MiB")
+    l3_mib: _Positive | None = Field(default=None, description="cache beyond L2 (Infinity Cache, LLC), in MiB")
+    bandwidth_gb_s: _Positive | None = Field(default=None, description="of its memory, in 1e9 bytes per second")
+    peak_tflops: dict[Dtype, _Positive] = Field(
+        default_factory=dict, description="dense rates in 1e12 operations per second, by data type"
+    )
+    sources: dict[str, Annotated[str, StringConstraints(min_length=1, max_length=500)]] = Field(
+        default_factory=dict, description="name of a figure -> the document it was taken from"
+    )
+
+    @field_validator("sources")
+    @classmethod
+    def _of_figures(cls, sources: dict[str, str]) -> dict[str, str]:
+        figures = [name for name in cls.model_fields if name != "sources"]
+        for name in sources:
+            if name not in figures:
+                raise ValueError(f"{name!r} is no figure, expected {', '.join(figures)}")
+        return sources
+
+    def record(self) -> Figures:
+        """As the registry gives it out."""
+        return Figures(**{field: getattr(self, field) for field in type(self).model_fields})
+
+
+class _ProductEntry(BaseModel):
+    """Devices of the type with figures of their own; what is not given is the type's. The fields are `Product`'s."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    device_names: _Names = Field(min_length=1, description="regular expressions, as the type's own")
+    device: _FiguresEntry
 
 
 class _Entry(BaseModel):
@@ -44,7 +96,7 @@ class _Entry(BaseModel):
     description: str = Field(default="", max_length=500)
     aliases: tuple[_Name, ...] = ()
     count: int = Field(default=1, ge=1, le=64)
-    device_names: tuple[str, ...] = ()
+    device_names: _Names = ()
     detect: bool = True
     nvcc_arch: Annotated[str, StringConstraints(pattern=_NVCC_ARCH)] | None = None
     image: str = Field(default="host", min_length=1)
@@ -55,16 +107,8 @@ class _Entry(BaseModel):
     pids: int = Field(default=512, ge=16, le=4_194_304)
     shm_mib: int = Field(default=64, ge=1)
     scratch_mib: int = Field(default=1024, ge=16)
-
-    @field_validator("device_names")
-    @classmethod
-    def _compile(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
-        for pattern in patterns:
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
-        return patterns
+    device: _FiguresEntry = Field(default_factory=_FiguresEntry)
+    products: tuple[_ProductEntry, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +210,7 @@ def _build(
     file: _File, *, base: Mapping[str, _File], chain: tuple[str, ...], shadowed: Mapping[str, _File] | None = None
 ) -> GpuType:
     """The type of one file. `base` holds what it may extend, `shadowed` what it replaces and may extend by its name."""
-    keys = _resolve(file, base=base, chain=chain, shadowed=shadowed or {})
+    keys = _with_products(_resolve(file, base=base, chain=chain, shadowed=shadowed or {}))
     try:
         # Through JSON: only there does strict validation take a list for a tuple and a string for an enum.
         entry = _Entry.model_validate_json(json.dumps(keys, default=str), strict=True)
@@ -175,13 +219,15 @@ def _build(
         key = ".".join(str(part) for part in first["loc"])
         found = "nothing" if first["type"] == "missing" else f"{first['input']!r}"
         raise ConfigError(f"{file.path}: {key}: found {found}, expected: {first['msg']}") from error
-    return GpuType(**{field: getattr(entry, field) for field in _Entry.model_fields})
+    plain = {field: getattr(entry, field) for field in _Entry.model_fields if field not in ("device", "products")}
+    products = tuple(Product(device_names=item.device_names, device=item.device.record()) for item in entry.products)
+    return GpuType(**plain, device=entry.device.record(), products=products)
 
 
 def _resolve(
     file: _File, *, base: Mapping[str, _File], chain: tuple[str, ...], shadowed: Mapping[str, _File]
 ) -> dict[str, Any]:
-    """The keys of a file on top of those it extends; an `environment` table is merged, every other key replaced."""
+    """The keys of a file on top of those it extends; tables are merged, every other key replaced."""
     if file.extends is None:
         return dict(file.keys)
     if file.name in chain:
@@ -196,10 +242,47 @@ def _resolve(
     # Two types of one alias would clash, and a base's alias means the base.
     if not itself:
         inherited.pop("aliases", None)
-    merged = inherited | dict(file.keys)
-    if isinstance(inherited.get("environment"), dict) and isinstance(file.keys.get("environment"), dict):
-        merged["environment"] = inherited["environment"] | file.keys["environment"]
-    return merged
+    return _merged(inherited, file.keys)
+
+
+def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with `changes` on top, tables within tables too."""
+    return {
+        **base,
+        **{
+            key: _merged(base[key], value) if isinstance(value, dict) and isinstance(base.get(key), dict) else value
+            for key, value in changes.items()
+        },
+    }
+
+
+def _with_products(keys: dict[str, Any]) -> dict[str, Any]:
+    """The keys with every product's figures on top of the type's; what has no such form is left for validation."""
+    device, products = keys.get("device", {}), keys.get("products", [])
+    if not isinstance(device, dict) or not isinstance(products, list):
+        return keys
+    filled = [
+        item | {"device": _merged(device, item["device"])}
+        if isinstance(item, dict) and isinstance(item.get("device"), dict)
+        else item
+        for item in products
+    ]
+    return keys | {"products": filled}
+
+
+def schema() -> dict[str, Any]:
+    """The file format as a JSON schema, for editors; `runner/gpus/schema.json` holds it."""
+    described = _Entry.model_json_schema()
+    described["properties"]["extends"] = {"type": "string", "description": "the type to start from"}
+    # A type that starts from another has its vendor.
+    described["required"] = ["name"]
+    described["anyOf"] = [{"required": ["vendor"]}, {"required": ["extends"]}]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **described,
+        "title": "GPU type",
+        "description": "One GPU type of kernel-runner, as docs/adding-a-gpu-type.md explains it.",
+    }
 
 
 def _refuse_clashes(types: Iterable[GpuType], origin: Mapping[str, Path]) -> None:

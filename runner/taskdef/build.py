@@ -87,7 +87,9 @@ def build_extra(document: ExtraDocument) -> Extra:
         cases={gpu: _case_set(cases) for gpu, cases in document.cases.items()},
         private=tuple(document.private),
         flops=document.flops,
+        math=document.math,
         bytes=document.bytes,
+        written=document.written,
     )
 
 
@@ -221,14 +223,26 @@ def _extra_problems(task: Task, where: str) -> Iterator[str]:
 
 
 def _work_problems(task: Task, where: str, extra_where: str, prefix: str) -> Iterator[str]:
-    for key, expression in (("flops", task.extra.flops), ("bytes", task.extra.bytes)):
+    extra = task.extra
+    for key, value, needs, needed in (
+        ("math", extra.math, "flops", extra.flops),
+        ("written", extra.written, "bytes", extra.bytes),
+    ):
+        if value is not None and needed is None:
+            yield problem(extra_where, key, f"{shown(str(value))} without `{needs}`", f"`{needs}` beside it")
+    for key, expression in (("flops", extra.flops), ("bytes", extra.bytes), ("written", extra.written)):
         if expression is None:
             continue
         for file, place, case in _all_cases(task, where, extra_where, prefix):
             if not place.rpartition("[")[0].endswith("benchmarks"):
                 continue
             try:
-                work(expression, case)
+                amount = work(expression, case)
+                most = work(extra.bytes, case) if key == "written" and extra.bytes is not None else amount
             except WorkError as error:
                 yield f"{extra_where}: {key}: for {place} of {file}: {error}"
+                break
+            if amount > most:
+                found = f"found {expression!r}, which is {amount:g}, expected at most `bytes`, {most:g}"
+                yield f"{extra_where}: {key}: for {place} of {file}: {found}"
                 break

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from runner.gpus.model import Dtype
+
 #: Stands in `files` for the user's file; its key is the name the file has inside the container.
 SUBMISSION = "@SUBMISSION@"
 #: Stands in `files` for the built-in eval program.
@@ -79,9 +81,12 @@ class Extra:
     cases: Mapping[str, CaseSet] = field(default_factory=dict)
     #: Names of task files that only the judge may see, besides the reference and the eval program.
     private: tuple[str, ...] = ()
-    #: Work per case as expressions over its arguments, for the speed of light.
+    #: Work per case as expressions over its arguments, for the speed of light: operations, the narrowest data type
+    #: whose units may do them, bytes that are read or written, those of them that are written.
     flops: str | None = None
+    math: Dtype | None = None
     bytes: str | None = None
+    written: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,6 +32,7 @@ _EXPECTED: Mapping[str, str] = {
     "mapping_type": "a mapping",
     "model_type": "a mapping",
     "literal_error": "{expected}",
+    "enum": "{expected}",
     "greater_than": "a number above {gt}",
     "greater_than_equal": "a number of at least {ge}",
     "less_than": "a number below {lt}",

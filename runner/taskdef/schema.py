@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from runner.gpus.model import Dtype
 from runner.taskdef.cases import name_problem, value_problem
 
 _DAY_S = 86_400
@@ -139,7 +140,9 @@ class ExtraDocument(_Document):
     cases: dict[Text, CaseSetDocument] = Field(default_factory=dict)
     private: Texts
     flops: Text | None = None
+    math: Annotated[Dtype | None, Field(strict=False)] = None
     bytes: Text | None = None
+    written: Text | None = None
 
 
 class ProblemDocument(_Document):

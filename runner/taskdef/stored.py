@@ -54,8 +54,12 @@ def extra_to_stored(extra: Extra) -> dict[str, Any]:
         stored["private"] = list(extra.private)
     if extra.flops is not None:
         stored["flops"] = extra.flops
+    if extra.math is not None:
+        stored["math"] = extra.math.value
     if extra.bytes is not None:
         stored["bytes"] = extra.bytes
+    if extra.written is not None:
+        stored["written"] = extra.written
     return stored
 
 

@@ -352,10 +352,15 @@ class Judge:
                 f"the submission claims {audit['claimed_median_ns'] / 1e6:.3f} ms per call, but at least "
                 f"{audit['bound_median_ns'] / 1e6:.3f} ms passed on the judge's clock",
             )
+        summary = summarise([sample.time_ns for sample in samples])
+        floor = run.request.floors[index] if run.request.floors else None
+        impossible = None if floor is None else floor.refusal(summary.mean)
+        if impossible is not None:
+            raise Fault("rejected", impossible)
         # One case whose time stands on the worker's word alone makes the mode's score stand on it.
         audited = tight(samples) and not timed.fixed and (run.timing == "audited" or index == 0)
         run.timing = "audited" if audited else "claimed"
-        _write_summary(run.result, index, summarise([sample.time_ns for sample in samples]))
+        _write_summary(run.result, index, summary)
 
     def _sample_of(self, call: Call) -> Sample:
         """One timed call beside its outside bound."""

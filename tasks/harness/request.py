@@ -18,6 +18,26 @@ class RequestError(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Floor:
+    """The time that no right kernel can go below in one case, whatever it does."""
+
+    ns: float
+    #: What takes that long: math or memory.
+    limit: str
+    #: The sum behind it, as the end of a sentence.
+    why: str
+
+    def refusal(self, mean_ns: float) -> str | None:
+        """Why a mean time cannot be true, as a sentence; None if it can."""
+        if mean_ns >= self.ns:
+            return None
+        return (
+            f"its mean time of {mean_ns / 1e3:.4g} µs is impossible: the case needs at least {self.ns / 1e3:.4g} µs "
+            f"for {self.limit} ({self.why})"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModeRequest:
     """One mode to run: a row of `leaderboard.runs` when it is done."""
 
@@ -26,6 +46,8 @@ class ModeRequest:
     #: One spec line per case, `key: value` joined by `; `.
     cases: tuple[str, ...]
     timeout_s: float
+    #: What each case's mean time is held against; none at all, or one entry per case.
+    floors: tuple[Floor | None, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +89,13 @@ class JudgeRequest:
         if version != VERSION:
             raise RequestError(f"judge request has version {version!r}, this harness understands {VERSION}")
         try:
-            values["modes"] = tuple(ModeRequest(**{**mode, "cases": tuple(mode["cases"])}) for mode in values["modes"])
+            values["modes"] = tuple(_mode(mode) for mode in values["modes"])
             values["worker_files"] = tuple(values["worker_files"])
             return cls(**values)
         except (KeyError, TypeError) as error:
             raise RequestError(f"judge request does not parse: {error}") from error
+
+
+def _mode(values: Mapping[str, Any]) -> ModeRequest:
+    floors = tuple(None if floor is None else Floor(**floor) for floor in values["floors"])
+    return ModeRequest(**{**values, "cases": tuple(values["cases"]), "floors": floors})

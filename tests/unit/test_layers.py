@@ -20,6 +20,7 @@ LAYERS = {
     "runner.model": 0,
     "runner.gpus": 1,
     "runner.taskdef": 2,
+    "runner.light": 3,
     "runner.plan": 3,
     "runner.verdict": 4,
     "runner.config": 5,

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from runner.errors import TaskError
-from runner.gpus.model import Vendor
+from runner.gpus import Registry
+from runner.gpus.model import Figures, Vendor
 from runner.model import Device, Mode
-from runner.plan import CASES_FILE, Plan, derived_seed, make_plan, make_probe
+from runner.plan import CASES_FILE, Plan, derived_seed, make_plan, make_probe, tensor_bytes
 from runner.taskdef.model import HARNESS, CaseSet, Extra, Harness, Ranking, Task
 from sandbox.protocol import PairRequest, Step, StepsRequest
 from sandbox.spec import DeviceDriver
@@ -262,3 +263,76 @@ def test_the_probe_asks_for_facts_and_holds_no_submission() -> None:
     plan = make_probe(samples.CPU, samples.SLOT, samples.ENVIRONMENT)
     request = judge_request(plan)
     assert (request.modes, request.submission, plan.run_names) == ((), "", ("facts",))
+
+
+def lit(**work: str) -> Task:
+    """A task whose cases have this work."""
+    made = samples.task()
+    return replace(made, extra=replace(made.extra, **work))  # type: ignore[arg-type]  # of texts only
+
+
+def test_the_judge_gets_a_floor_for_every_case_that_is_timed() -> None:
+    """Benchmark and leaderboard have them, from the slot's own device; tests have none; `last` has the last case's."""
+    slot = replace(samples.SLOT, devices=(Device(uuid="u", name="NVIDIA H100 PCIe", vendor="nvidia", index=0),))
+    gpu = Registry.load().get("H100")
+    plan = make_plan(samples.job(gpu_type="H100"), lit(flops="1e15 * size"), gpu, slot, samples.ENVIRONMENT)
+    test, *timed = judge_request(plan).modes
+    assert test.floors == ()
+    for mode in timed:
+        assert [floor and round(floor.ns) for floor in mode.floors] == [
+            round(1e15 * size / 1513e12 / 1.5 * 1e9) for size in (100, 101)
+        ]
+        assert tuple(light.floor for light in plan.lights[mode.name]) == mode.floors
+    assert set(plan.lights) == {"benchmark", "leaderboard"}
+    last = make_plan(
+        samples.job(gpu_type="H100"),
+        replace(lit(flops="1e15 * size"), ranking_by=Ranking.LAST),
+        gpu,
+        slot,
+        samples.ENVIRONMENT,
+    )
+    assert judge_request(last).modes[2].floors == timed[1].floors[1:]
+
+
+def test_without_figures_or_work_there_is_no_floor() -> None:
+    """The CPU type has no peaks, a task without expressions no work."""
+    for task in (samples.task(), lit(flops="size", bytes="size")):
+        assert judge_request(planned(task)).modes[2].floors == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "harness", "gib", "words"),
+    [
+        ("CPU", Harness.BUILTIN, 4.0, "the 4 GiB of CPU's container"),
+        ("CPU", Harness.PROGRAM, 4.0, "the 4 GiB of CPU's container"),
+        # Tensors cross in the container's memory, which is less than the device's.
+        ("H100", Harness.BUILTIN, 32.0, "the 32 GiB of H100's container"),
+        ("H100", Harness.PROGRAM, 80.0, "the 80 GiB of H100's device memory"),
+        ("MI300x8", Harness.PROGRAM, 8 * 192.0, "the 8 x 192 GiB of MI300x8's device memory"),
+    ],
+)
+def test_a_case_that_cannot_fit_is_refused(gpu: str, harness: Harness, gib: float, words: str) -> None:
+    """Half of `bytes` is held at the least; what is more than the memory there is runs nowhere, and says so."""
+    entry = Registry.load().get(gpu)
+    assert tensor_bytes(entry, harness) == gib / 2 * (1 << 30)
+    made = replace(lit(bytes=f"{gib * 2 * (1 << 30)} + size - 101"), tests=())
+    made = replace(made, extra=replace(made.extra, harness=harness))
+    assert make_plan(
+        samples.job(mode=Mode.BENCHMARK, gpu_type=gpu), made, entry, samples.SLOT, samples.ENVIRONMENT
+    ).run_names == ("benchmark",)
+    large = replace(made, extra=replace(made.extra, bytes=f"{gib * 2 * (1 << 30)} + size * 1e7"))
+    with pytest.raises(TaskError, match=r"leaderboard 'board': case size: 100; seed: 0 has at least .* GiB") as caught:
+        make_plan(samples.job(mode=Mode.BENCHMARK, gpu_type=gpu), large, entry, samples.SLOT, samples.ENVIRONMENT)
+    assert f"more than {words} (give this GPU type smaller cases" in str(caught.value)
+
+
+def test_device_memory_bounds_a_case_where_it_is_less_than_the_containers() -> None:
+    """A small device in a large container."""
+    small = replace(samples.H100, memory_gib=64.0, device=Figures(memory_gib=16))
+    assert tensor_bytes(small) == 8 << 30
+
+
+def test_a_test_case_without_work_is_no_misfit() -> None:
+    """Only benchmarks must have their work."""
+    task = replace(lit(bytes="n"), benchmarks=({"n": 5},), tests=({"size": 1},))
+    assert planned(task).run_names == ("test", "benchmark", "leaderboard")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from runner.errors import EvaluationError
+from runner.gpus import Dtype, Figures, GpuType
 from runner.model import JobResult, Mode, Verdict
 from runner.plan import make_plan
-from runner.taskdef.model import Harness, Ranking, Task
+from runner.taskdef.model import Extra, Harness, Ranking, Task
 from runner.verdict import Evidence, decide, limit_lines
 from sandbox.protocol import Judged, StepResult
 from sandbox.spec import Ending, Outcome
@@ -38,11 +41,12 @@ def decided(
     outcome: Outcome | None = None,
     ok: bool | None = True,
     message: str | None = None,
+    gpu: GpuType = samples.CPU,
 ) -> JobResult:
     """The result of a job that reported these steps; the task's harness is its own program unless given."""
     task = task or samples.task(harness=Harness.PROGRAM)
     job = samples.job(mode=mode)
-    plan = make_plan(job, task, samples.CPU, samples.SLOT, samples.ENVIRONMENT)
+    plan = make_plan(job, task, gpu, samples.SLOT, samples.ENVIRONMENT)
     evidence = Evidence(
         steps=steps,
         artifacts=(),
@@ -303,3 +307,83 @@ def test_output_is_cut_at_whole_lines_as_kernelbot_cuts_it() -> None:
     cut = limit_lines("x" * 99 + "\n" + "y" * 20_000 + "\nz\n")
     assert cut == "x" * 99 + "\n" + "[...] 2 lines omitted"
     assert limit_lines("x" * 20_000) == "[...] 1 lines omitted"
+
+
+#: 1e9 operations, and 1e6 bytes of which no cache can hold any.
+WORK = Extra(harness=Harness.PROGRAM, flops="1e9", math=Dtype.FP32, bytes="1e6")
+
+
+def lit(*, tflops: float, harness: Harness = Harness.PROGRAM) -> dict[str, Any]:
+    """A task with work on a type with this rate; a thousandth of a cache."""
+    figures = Figures(l2_mib=1e-6, bandwidth_gb_s=1000, peak_tflops={Dtype.FP32: tflops})
+    task = samples.task(harness=harness)
+    return {
+        "task": replace(task, extra=replace(WORK, harness=harness)),
+        "gpu": replace(samples.CPU, device=figures),
+    }
+
+
+def test_results_carry_the_speed_of_light_and_its_limit() -> None:
+    """Beside every mean, in KernelBot's flat keys; what a program says of it itself is dropped."""
+    forged = {**BENCH_PASS, "benchmark.0.sol": "0.99", "benchmark.1.sol_limit": "faith", "benchmark.7.sol": "3"}
+    runs = decided(chain(forged), **lit(tflops=2000)).runs
+    for run in runs[1:]:
+        lights = {key: value for key, value in run.result.items() if ".sol" in key}
+        assert lights == {
+            "benchmark.0.sol": "1",
+            "benchmark.0.sol_limit": "memory",
+            "benchmark.1.sol": "0.25",
+            "benchmark.1.sol_limit": "memory",
+        }
+    assert decided(chain(), **lit(tflops=1000 / 3)).runs[2].result["benchmark.1.sol_limit"] == "math"
+
+
+def test_without_work_or_rates_there_is_no_speed_of_light() -> None:
+    """Absent, not zero; a forged one is dropped here, too."""
+    result = decided(chain({**BENCH_PASS, "benchmark.0.sol": "0.99"})).runs[2].result
+    assert not any(".sol" in key for key in result)
+
+
+def test_an_impossible_time_of_a_program_is_rejected() -> None:
+    """One shape below its floor is enough, whatever the geometric mean is."""
+    forged = {**BENCH_PASS, "benchmark.0.mean": "5"}
+    result = decided(chain(forged), **lit(tflops=1))
+    assert result.verdict is Verdict.REJECTED
+    assert result.error == (
+        "benchmark: in benchmark 0 its mean time of 1 µs is impossible: the case needs at least 666.7 µs for math "
+        "(1e+09 operations, and CPU does at most 1.5e12 of any kind per second)"
+    )
+    honest = {**BENCH_PASS, "benchmark.0.mean": "700000", "benchmark.1.mean": "700000"}
+    steps = [samples.step("test", TEST_PASS), samples.step("benchmark", honest)]
+    result = decided((*steps, samples.step("leaderboard", {**honest, "benchmark.0.mean": "5"})), **lit(tflops=1))
+    assert result.verdict is Verdict.REJECTED
+    assert "in benchmark 0 its mean time of 0.005 µs" in (result.error or "")
+    assert result.runs[2].score_s is None
+    assert result.runs[2].result["benchmark.0.sol"] == "2e+05"
+    assert decided((*steps, samples.step("leaderboard", honest)), **lit(tflops=1)).verdict is Verdict.ACCEPTED
+
+
+def test_a_program_that_reports_fewer_cases_is_held_against_the_lowest_floor() -> None:
+    """Which case its one line belongs to is not known, so nothing is said of the speed of light either."""
+    one = {"benchmark-count": "1", "benchmark.0.mean": "700000", "check": "pass"}
+    context = lit(tflops=1)
+    context["task"] = replace(context["task"], extra=replace(WORK, flops="1e9 + (size - 100) * 1e12"))
+    steps = (
+        samples.step("test", TEST_PASS),
+        samples.step("benchmark", {**BENCH_PASS, "benchmark.0.mean": "7e5", "benchmark.1.mean": "7e8"}),
+    )
+    accepted = decided((*steps, samples.step("leaderboard", one)), **context)
+    assert accepted.verdict is Verdict.ACCEPTED
+    assert not any(".sol" in key for key in accepted.runs[2].result)
+    forged = decided((*steps, samples.step("leaderboard", {**one, "benchmark.0.mean": "6e5"})), **context)
+    assert forged.verdict is Verdict.REJECTED
+
+
+def test_a_judge_that_lets_an_impossible_time_pass_is_not_believed() -> None:
+    """It had the same floors; something in the container is not what it should be."""
+    steps = (
+        samples.step("test", TEST_PASS, judged=judged()),
+        samples.step("benchmark", BENCH_PASS, judged=judged()),
+    )
+    with pytest.raises(EvaluationError, match="the judge accepted 'benchmark', but in benchmark 0 its mean time"):
+        decided(steps, **lit(tflops=1, harness=Harness.BUILTIN))

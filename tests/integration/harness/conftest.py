@@ -9,7 +9,7 @@ import pytest
 
 from sandbox.protocol import StepResult
 from tasks.harness.local import LocalReport, evaluate
-from tasks.harness.request import JudgeRequest, ModeRequest
+from tasks.harness.request import Floor, JudgeRequest, ModeRequest
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "harness"
 
@@ -32,12 +32,16 @@ def make_request(
     seed: int | None = None,
     ranks: int | None = None,
     memory_bytes: int = 1 << 30,
+    floors: tuple[Floor | None, ...] = (),
 ) -> JudgeRequest:
     """A request over fixture files."""
     files = {path.name: path.read_text() for path in (FIXTURES / "tasks" / task).iterdir() if path.is_file()}
     return JudgeRequest(
         modes=tuple(
-            ModeRequest(name=mode, cases=tests if mode == "test" else benchmarks, timeout_s=timeout_s) for mode in modes
+            ModeRequest(name=mode, cases=tests, timeout_s=timeout_s)
+            if mode == "test"
+            else ModeRequest(name=mode, cases=benchmarks, timeout_s=timeout_s, floors=floors)
+            for mode in modes
         ),
         files=files,
         worker_files=tuple(name for name in files if name != "reference.py"),

@@ -9,6 +9,7 @@ import json
 import pytest
 
 from sandbox.protocol import StepResult
+from tasks.harness.request import Floor
 
 from .conftest import Run, message_of, verdict_of
 
@@ -142,6 +143,22 @@ def test_forged_clock_does_not_lower_the_time(judge: Run, submission: str, *, re
         medians = [float(step.result[f"benchmark.{index}.median"]) for index in range(len(bounds))]
         tight = all(bound >= 0.8 * median for bound, median in zip(bounds, medians, strict=True))
         assert step.judged.assurance["timing"] == ("audited" if tight else "claimed")
+
+
+def test_a_time_below_its_floor_is_rejected(judge: Run) -> None:
+    """The case is named with time, floor and limit; it has no time that could count, and the ranked run is not made."""
+    report = judge(
+        "add_right",
+        modes=("benchmark", "leaderboard"),
+        benchmarks=("size: 1024; seed: 21", "size: 2048; seed: 22", "size: 4096; seed: 23"),
+        floors=(None, Floor(ns=60e9, limit="memory", why="a minute"), Floor(ns=1, limit="math", why="nothing")),
+    )
+    (step,) = report.steps
+    assert (step.name, verdict_of(step)) == ("benchmark", "rejected")
+    assert message_of(step).startswith("benchmark 2 of 3: its mean time of ")
+    assert message_of(step).endswith(" µs is impossible: the case needs at least 6e+07 µs for memory (a minute)")
+    assert step.result["benchmark.1.status"] == "fail"
+    assert [f"benchmark.{index}.mean" in step.result for index in range(3)] == [True, False, True]
 
 
 def test_cheating_after_the_warm_up_is_seen(judge: Run) -> None:

@@ -57,6 +57,19 @@ def test_an_accepted_submission_shows_its_score_times_and_provenance() -> None:
     assert "host node1, slot cpu0" in page
 
 
+@pytest.mark.parametrize(
+    ("sol", "shown"),
+    [("0.734", "73% memory"), ("0.0421", "4.2% memory"), ("0.00013", "0.013% memory"), ("1.4", "140% memory")],
+)
+def test_the_speed_of_light_is_shown_with_its_limit(sol: str, shown: str) -> None:
+    """A column of its own, where any case has it."""
+    result = {"benchmark-count": "2", "benchmark.0.mean": "1000", "benchmark.1.mean": "1000"}
+    job = samples.job(runs=(samples.run(result={**result, "benchmark.1.sol": sol, "benchmark.1.sol_limit": "memory"}),))
+    assert shown in _page(job)
+    assert "speed of light" in _page(job)
+    assert "speed of light" not in _page(samples.job(runs=(samples.run(result=result),)))
+
+
 def test_a_failed_submission_says_why_in_words_and_shows_the_end_of_its_output() -> None:
     """Verdict sentence, the job's own message, each case's message, the tail of stderr, the exit code."""
     result = {

@@ -39,13 +39,14 @@ def test_benchmarks_are_read_in_nanoseconds() -> None:
         "benchmark.0.best": "900",
         "benchmark.0.worst": "1200",
         "benchmark.0.sol": "0.42",
+        "benchmark.0.sol_limit": "memory",
         "benchmark.1.spec": "n: 8",
         "benchmark.1.mean": "2000",
         "benchmark.1.err": "100",
     }
     first, second = timed_cases(result)
     assert (first.runs, first.mean_ns, first.ci95_ns, first.best_ns, first.worst_ns) == (17, 1000.5, 25.0, 900, 1200)
-    assert first.sol == 0.42
+    assert (first.sol, first.sol_limit, second.sol, second.sol_limit) == (0.42, "memory", None, None)
     assert second.ci95_ns == 196.0
     assert (second.runs, second.best_ns, second.error) == (None, None, None)
 

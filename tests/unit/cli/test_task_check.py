@@ -42,9 +42,25 @@ def test_the_largest_case_is_compared_with_the_types_memory() -> None:
     (small,) = offered(folder([{"n": 16}, {"n": 1 << 29}]), Registry.load())
     assert small.mark is Mark.WARNING
     assert "case n: 536870912 moves 2.00 GiB" in small.found
-    assert "the 2.00 GiB that its tensors may hold" in small.found
+    assert "the 2.00 GiB that its tensors may hold of the 4 GiB of CPU's container" in small.found
     assert small.remedy is not None
     assert "--gpu CPU" in small.remedy
+
+
+def test_a_case_that_cannot_fit_is_a_failure() -> None:
+    """More than a device has is refused by the daemon, so the author is told first."""
+    (found,) = offered(folder([{"n": 1 << 40}], gpus=("T4",)), Registry.load())
+    assert found.mark is Mark.FAILED
+    assert found.found == (
+        "case n: 1099511627776 has at least 2048 GiB of tensors (half of its `bytes`), more than the 16 GiB of T4's "
+        "device memory"
+    )
+
+
+def test_a_case_without_work_is_counted_all_the_same() -> None:
+    """A test may be empty, and its `bytes` zero."""
+    (found,) = offered(folder([{"n": 0}, {"n": 4}]), Registry.load())
+    assert (found.mark, found.found) == (Mark.OK, "2 cases, the largest moves 16 B")
 
 
 def test_a_types_own_cases_count() -> None:

@@ -7,8 +7,8 @@ import tomllib
 from pathlib import Path
 
 from runner.config import Config
-from runner.gpus import Registry, Vendor
-from runner.gpus.registry import _Entry
+from runner.gpus import Dtype, Registry, Vendor
+from runner.gpus.registry import _Entry, _FiguresEntry
 
 TEXT = (Path(__file__).resolve().parents[3] / "docs/adding-a-gpu-type.md").read_text(encoding="utf-8")
 BLOCKS = [
@@ -20,7 +20,7 @@ BLOCKS = [
 def test_every_file_of_the_page_loads_and_does_what_the_page_says(tmp_path: Path) -> None:
     """A newcomer may copy any of them."""
     types = [block for block in BLOCKS if "name = " in block]
-    assert len(types) == 4
+    assert len(types) == 5
     for number, block in enumerate(types):
         (tmp_path / f"{number}.toml").write_text(block, encoding="utf-8")
     registry = Registry.load(tmp_path)
@@ -28,6 +28,24 @@ def test_every_file_of_the_page_loads_and_does_what_the_page_says(tmp_path: Path
     assert registry.get("H100").image.startswith("registry.example/")
     assert (registry.get("H100x4").count, registry.get("H100x4").nvcc_arch) == (4, "90a")
     assert not registry.get("H100_SITE_B").detect
+    assert registry.get("RTX5090").device.peak_tflops[Dtype.FP8] == 838
+    assert registry.get("CPU").device.cache_bytes == 256 << 20
+
+
+def test_the_product_shown_is_the_shipped_one() -> None:
+    """The page takes it from the registry's own file."""
+    (block,) = [block for block in BLOCKS if block.startswith("[[products]]")]
+    (shown,) = tomllib.loads(block)["products"]
+    figures = Registry.load().get("H100").figures_of("NVIDIA H100 NVL")
+    assert shown["device_names"] == ["NVIDIA H100 NVL"]
+    assert shown["device"] == {"memory_gib": figures.memory_gib, "bandwidth_gb_s": figures.bandwidth_gb_s}
+
+
+def test_the_table_of_figures_has_every_figure_and_data_type() -> None:
+    """No figure is missing from the page, and none is left over."""
+    assert set(re.findall(r"^\| `device\.(\w+)` \|", TEXT, flags=re.MULTILINE)) == set(_FiguresEntry.model_fields)
+    (types,) = re.findall(r"rates by data type \(`([^`]*)`\)", TEXT)
+    assert types.split() == list(Dtype)
 
 
 def test_the_slots_of_the_page_are_a_configuration() -> None:

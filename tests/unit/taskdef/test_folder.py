@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from runner.errors import TaskError
+from runner.gpus import Dtype
 from runner.taskdef import load, load_folder
 from runner.taskdef.model import HARNESS, SUBMISSION, CaseSet, CuConfig, Extra, Harness, Lang, PyConfig, Ranking
 from runner.taskdef.trees import MAX_FILE_BYTES
@@ -85,14 +86,18 @@ def test_every_key_of_runner_yml_is_kept(tmp_path: Path) -> None:
         "cases": {"CPU": {"tests": [{"size": 1}]}, "T4": {"benchmarks": []}},
         "private": ["reference.py"],
         "flops": "2 * size",
+        "math": "fp8",
         "bytes": "size ** 2",
+        "written": "size",
     }
     assert load(write(tmp_path, extra=extra)).task.extra == Extra(
         harness=Harness.BUILTIN,
         cases={"CPU": CaseSet(tests=({"size": 1},)), "T4": CaseSet(benchmarks=())},
         private=("reference.py",),
         flops="2 * size",
+        math=Dtype.FP8,
         bytes="size ** 2",
+        written="size",
     )
 
 
@@ -354,7 +359,7 @@ def test_a_wrong_cu_config_is_refused(tmp_path: Path, config: Mapping[str, objec
         (
             {"harnes": "builtin"},
             (
-                "harnes: found an unknown key, expected one of harness, cases, private, flops, bytes "
+                "harnes: found an unknown key, expected one of harness, cases, private, flops, math, bytes, written "
                 "(did you mean 'harness'?)"
             ),
         ),
@@ -394,6 +399,22 @@ def test_a_wrong_cu_config_is_refused(tmp_path: Path, config: Mapping[str, objec
             (
                 "bytes: for benchmarks[0] of adder/task.yml: found 'size - 7', which is 0.0 for "
                 "{'size': 7, 'seed': 8}, expected a positive number"
+            ),
+        ),
+        (
+            {"flops": "size", "math": "fp9"},
+            (
+                "math: found 'fp9', expected 'fp4', 'fp6', 'fp8', 'int4', 'int8', 'fp16', 'bf16', 'tf32', 'fp32' or "
+                "'fp64'"
+            ),
+        ),
+        ({"math": "fp8"}, "math: found 'fp8' without `flops`, expected `flops` beside it"),
+        ({"written": "size"}, "written: found 'size' without `bytes`, expected `bytes` beside it"),
+        (
+            {"bytes": "size", "written": "2 * size"},
+            (
+                "written: for benchmarks[0] of adder/task.yml: found '2 * size', which is 14, expected at most "
+                "`bytes`, 7"
             ),
         ),
         ([1], "found [1], expected a mapping"),
