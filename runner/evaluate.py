@@ -275,6 +275,7 @@ class Evaluator:
             "cpus": list(slot.cpus),
             "image": environment.image,
             "runtime": plan.spec.runtime,
+            "emulated": "cuda" if self._registry.get(slot.gpu_type).emulate_cuda else None,
             "engine": None if facts is None else f"docker {facts.version}",
             "kernel": platform.release(),
         }

@@ -102,6 +102,8 @@ def make_plan(
     lights = tuple(light_of(task, case, gpu, device_name=device_name) for case in _ranked(task, job.gpu_type))
     modes = _modes(job, task, lights)
     _refuse_misfits(job, task, gpu)
+    if gpu.emulate_cuda:
+        _refuse_what_is_not_emulated(job, task, gpu)
     if task.harness is Harness.BUILTIN:
         request: Request = _pair_request(job, task, gpu, slot, modes, build_timeout_s)
         boot = Boot(kind="pair", judge=_process(environment, "judge"), worker=_process(environment, "worker"))
@@ -185,6 +187,7 @@ def make_spec(  # noqa: D417 the arguments are records
             "PATH": _path(environment.python),
             # Sources live on a tmpfs that is thrown away: compiled files would only cost memory.
             "PYTHONDONTWRITEBYTECODE": "1",
+            **(_emulation(gpu) if gpu.emulate_cuda else {}),
             **gpu.environment,
         },
         labels=labels,
@@ -228,7 +231,22 @@ def _devices(slot: Slot, environment: Environment) -> Devices | None:
 
 
 def _device(gpu: GpuType) -> str:
-    return "cpu" if gpu.vendor is Vendor.NONE else "cuda"
+    return "cpu" if gpu.vendor is Vendor.NONE and not gpu.emulate_cuda else "cuda"
+
+
+def _emulation(gpu: GpuType) -> dict[str, str]:
+    """What tells processes in the container to emulate a CUDA device; PYTHONPATH is for those a task starts itself."""
+    return {"KR_EMULATE_CUDA": str(tensor_bytes(gpu)), "PYTHONPATH": f"{STAGE}/tasks/harness/emulate/site"}
+
+
+def _refuse_what_is_not_emulated(job: Job, task: Task, gpu: GpuType) -> None:
+    where = f"leaderboard {job.leaderboard!r} on {gpu.name}, which emulates CUDA on the CPU"
+    if job.mode in (Mode.LEADERBOARD, Mode.PRIVATE):
+        raise TaskError(f"{where}: nothing is ranked there (use mode test, benchmark or profile, or another GPU type)")
+    if task.multi_gpu:
+        raise TaskError(f"{where}: one device is emulated, the task is for several (use a type without emulate_cuda)")
+    if isinstance(task.config, CuConfig):
+        raise TaskError(f"{where}: lang cu needs a device that runs compiled code (use another GPU type)")
 
 
 def _ranked(task: Task, gpu_type: str) -> tuple[Case, ...]:

@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from tasks.harness import emulate
 from tasks.harness.cases import Case, CaseError, parse_cases
 from tasks.harness.local import JudgeFailed, evaluate
 from tasks.harness.problem import CheckRaised, Problem, TaskFault, rng_seed_of
@@ -63,6 +64,8 @@ def main() -> int:
         lines.flush()
 
     request = json.load(sys.stdin)
+    if request["emulate_cuda"]:
+        emulate.ask(request["memory_bytes"])
     with tempfile.TemporaryDirectory(prefix="kernel-runner-") as place:
         try:
             _Rehearsal(request, Path(place), emit).run()
@@ -332,6 +335,8 @@ def _imported(title: str, text: str, directory: Path, language: str) -> Mapping[
 
 def _lacking_device(language: str) -> str | None:
     """What a template that compiles when it is imported would need and this host has not."""
+    if emulate.asked() and language != "Python":
+        return "CUDA device"
     if language in ("CUDA", "CuteDSL") and not (torch.version.cuda and torch.cuda.is_available()):
         return "CUDA device"
     if language == "HIP" and not (torch.version.hip and torch.cuda.is_available()):

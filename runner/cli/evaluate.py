@@ -10,6 +10,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -32,6 +33,11 @@ from runner.model import Job, Mode, Progress, Slot, Verdict
 from runner.taskdef import extra_to_stored, load, to_stored
 from runner.taskdef.model import TaskFolder
 from sandbox.engine import DockerEngine
+
+EmulateOption = Annotated[
+    bool,
+    typer.Option("--emulate-cuda", help="Let the CPU type have a CUDA device that is emulated; nothing is ranked."),
+]
 
 
 class LocalMode(StrEnum):
@@ -57,16 +63,23 @@ def evaluate(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The submission.", exists=True, dir_okay=False)],
     gpu: Annotated[str, typer.Option("--gpu", metavar="T", help="GPU type to evaluate on.")] = "CPU",
     mode: Annotated[LocalMode, typer.Option("--mode", help="What to do with it.")] = LocalMode.TEST,
+    emulate_cuda: EmulateOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Evaluate a file on this host, without a database.
 
     The file runs exactly as a submission would: same container, same limits, same harness. No leaderboard is involved,
     so seeds are public and nothing is ranked. Exits with 0 if accepted, 1 if not.
+
+    With --emulate-cuda, programs that name a CUDA device run on a host without one, all in host memory. What they
+    compute is tried, times mean little, and compiled device code (Triton, CUDA) is refused.
     """
     config = session(context).config
     registry = Registry.load(config.gpus_dir)
     gpu_type = registry.get(gpu)
+    if emulate_cuda:
+        gpu_type = emulating(gpu_type)
+        registry = Registry(gpu_type if entry.name == gpu_type.name else entry for entry in registry.all())
     settings = EvaluationSettings(
         eval_python=config.require_eval_python(),
         state_dir=config.state_dir,
@@ -95,6 +108,20 @@ def evaluate(
     else:
         out(render.job_block(from_result(job, result)))
     raise typer.Exit(ExitCode.OK if result.verdict is Verdict.ACCEPTED else ExitCode.NOT_ACCEPTED)
+
+
+def emulating(gpu_type: GpuType) -> GpuType:
+    """The type with a CUDA device that is emulated on its cores.
+
+    Raises:
+        typer.BadParameter: it has devices of its own.
+    """
+    if gpu_type.vendor is not Vendor.NONE:
+        raise typer.BadParameter(
+            f"found GPU type {gpu_type.name} (vendor {gpu_type.vendor}), expected one without devices, such as CPU",
+            param_hint="--emulate-cuda",
+        )
+    return replace(gpu_type, emulate_cuda=True)
 
 
 def make_job(folder: TaskFolder, file_name: str, code: bytes, gpu_type: str, mode: Mode) -> Job:
@@ -130,7 +157,10 @@ def find_slot(registry: Registry, config: Config, gpu_type: GpuType) -> Slot:
     """
     if gpu_type.vendor is Vendor.NONE:
         config = config.model_copy(update={"slots": "auto", "cpu_slots": 1})
-    slots = detect_slots(registry, config)
+        # Only the CPU type's are made by themselves; those of another type without devices are no different.
+        slots = [replace(slot, gpu_type=gpu_type.name) for slot in detect_slots(registry, config) if not slot.devices]
+    else:
+        slots = list(detect_slots(registry, config))
     found = next((slot for slot in slots if slot.gpu_type == gpu_type.name), None)
     if found is None:
         here = ", ".join(sorted({slot.gpu_type for slot in slots})) or "none"

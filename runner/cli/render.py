@@ -260,8 +260,10 @@ def _provenance(runs: Sequence[ShownRun]) -> list[RenderableType]:
     assurance = runner.get("assurance")
     lines = []
     if isinstance(assurance, Mapping):
+        emulated = runner.get("emulated")
         lines.append(
             f"assurance: correctness {assurance.get('correctness', '?')}, timing {assurance.get('timing', '?')}"
+            + (f"; {str(emulated).upper()} is emulated, and nothing is ranked" if emulated else "")
         )
     where = [
         f"{label} {value}"

@@ -47,11 +47,12 @@ def new(
 @task.command(
     epilog=example("kernel-runner task check tasks/vectoradd", "kernel-runner task check tasks/vectoradd --gpu H100")
 )
-def check(
+def check(  # noqa: C901 a list of questions, one after the other
     context: typer.Context,
     *,
     source: Annotated[Path, typer.Argument(metavar="DIR", help="Task folder or .zip of one.", exists=True)],
     gpu: Annotated[str, typer.Option("--gpu", metavar="T", help="Run the cases of this GPU type.")] = "CPU",
+    emulate_cuda: evaluate.EmulateOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check a task folder before it is published.
@@ -64,6 +65,8 @@ def check(
     config = session(context).config
     registry = Registry.load(config.gpus_dir)
     gpu_type = registry.get(gpu)
+    if emulate_cuda:
+        gpu_type = evaluate.emulating(gpu_type)
     folder = load(source)
     if not as_json:
         out(render.task_page(folder))

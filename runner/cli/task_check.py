@@ -107,7 +107,7 @@ def rehearse(folder: TaskFolder, source: Path, gpu: GpuType, python: Path) -> It
     Args:
         folder: the task.
         source: where it was loaded from; solutions are looked for if it is a folder.
-        gpu: whose cases; the device is CUDA's or ROCm's where there is one.
+        gpu: whose cases; the device is CUDA's or ROCm's where there is one, or an emulated one if the type says so.
         python: interpreter of the evaluation environment.
     """
     if folder.task.harness is not Harness.BUILTIN:
@@ -116,6 +116,10 @@ def rehearse(folder: TaskFolder, source: Path, gpu: GpuType, python: Path) -> It
         if folder.task.lang is Lang.PY:
             remedy += ", or write `harness: builtin` in runner.yml"
         yield Finding(name="code", mark=Mark.WARNING, found=found, remedy=remedy)
+        return
+    if gpu.emulate_cuda and folder.task.multi_gpu:
+        remedy = "check it without --emulate-cuda: its ranks share the cores then"
+        yield Finding(name="code", mark=Mark.WARNING, found="not run: one CUDA device is emulated", remedy=remedy)
         return
     cases = cases_of(folder, gpu.name)
     if not cases:
@@ -131,6 +135,7 @@ def rehearse(folder: TaskFolder, source: Path, gpu: GpuType, python: Path) -> It
         "seed": folder.task.seed,
         "ranks": int(str(cases[0]["world_size"])) if folder.task.multi_gpu else None,
         "memory_bytes": tensor_bytes(gpu),
+        "emulate_cuda": gpu.emulate_cuda,
         "lines": [spec_line(case) for case in cases],
         # Other data of the same shape first: an answer from memory is wrong then.
         "trial_lines": [spec_line(each) for case in cases for each in (_reseeded(case), case)],

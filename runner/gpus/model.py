@@ -98,6 +98,8 @@ class GpuType:
     shm_mib: int = 64
     #: Size of each writable tmpfs.
     scratch_mib: int = 1024
+    #: Without an accelerator: programs find a CUDA device that is emulated on the CPU, and nothing is ranked.
+    emulate_cuda: bool = False
     #: What one of its devices can do.
     device: Figures = field(default_factory=Figures)
     #: Its devices that differ; the first whose names match counts.

@@ -109,6 +109,7 @@ class _Entry(BaseModel):
     scratch_mib: int = Field(default=1024, ge=16)
     device: _FiguresEntry = Field(default_factory=_FiguresEntry)
     products: tuple[_ProductEntry, ...] = ()
+    emulate_cuda: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,6 +220,11 @@ def _build(
         key = ".".join(str(part) for part in first["loc"])
         found = "nothing" if first["type"] == "missing" else f"{first['input']!r}"
         raise ConfigError(f"{file.path}: {key}: found {found}, expected: {first['msg']}") from error
+    if entry.emulate_cuda and entry.vendor is not Vendor.NONE:
+        raise ConfigError(
+            f'{file.path}: emulate_cuda: found true with vendor {entry.vendor.value!r}, expected vendor "none": a CUDA '
+            "device is emulated on processor cores"
+        )
     plain = {field: getattr(entry, field) for field in _Entry.model_fields if field not in ("device", "products")}
     products = tuple(Product(device_names=item.device_names, device=item.device.record()) for item in entry.products)
     return GpuType(**plain, device=entry.device.record(), products=products)

@@ -36,6 +36,7 @@ from sandbox.protocol import Judged, StepResult, encode, to_b64
 from .cases import Case, CaseError, Value, parse_cases
 from .clock import Calibration, Sample, audit_details, forged, tight
 from .crew import Crew
+from .emulate import install_if_asked
 from .faults import Fault
 from .output import Collector, read_request
 from .problem import TaskFault, guard_heap, rng_seed_of, scramble
@@ -538,6 +539,7 @@ def main() -> int:
     """Entry point: wait for a request on stdin, judge it, leave. Exit code 0 unless the harness itself broke."""
     guard_heap()
     _start_threads()
+    install_if_asked()
     frames = Frames()
     try:
         scramble()

@@ -22,6 +22,7 @@ from typing import Any, Self
 
 from sandbox.protocol import Decoder, StepResult, encode, from_b64
 
+from .emulate import VARIABLE as EMULATE
 from .request import JudgeRequest
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -49,7 +50,9 @@ class Pair:
     def __init__(
         self, *, ranks: int = 1, python: str = sys.executable, environment: Mapping[str, str] | None = None
     ) -> None:
-        base = {key: value for key, value in os.environ.items() if not key.startswith(("POPCORN_", "KR_"))}
+        base = {
+            key: value for key, value in os.environ.items() if key == EMULATE or not key.startswith(("POPCORN_", "KR_"))
+        }
         base |= environment or {}
         self._directory = tempfile.TemporaryDirectory(prefix="kernel-runner-")
         places = {name: Path(self._directory.name) / name for name in ("judge", "worker")}

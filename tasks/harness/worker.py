@@ -56,6 +56,7 @@ _OWN_CORES = "KR_JUDGE_FD" in os.environ and leave_judge_core()
 import torch  # noqa: E402 see above
 
 from .arenas import Arena  # noqa: E402 see above
+from .emulate import asked, install_if_asked  # noqa: E402 see above
 from .groups import become_rank, join_group, leave_group  # noqa: E402 see above
 from .values import Outgoing, identity, unpack  # noqa: E402 see above
 from .wire import (  # noqa: E402 see above
@@ -266,6 +267,9 @@ class Worker:
         return {"op": "done", "tree": outgoing.tree, "claim_ns": self._claim_ns}
 
     def _flush_l2(self) -> None:
+        if asked():
+            # An emulated device has no cache of its own, and memory that takes its time.
+            return
         if self._l2 is None:
             self._l2 = torch.empty(_L2_FLUSH_BYTES, dtype=torch.uint8, device="cuda")
         self._l2.zero_()
@@ -413,6 +417,7 @@ def _cut(text: str) -> str:
 
 def main() -> int:
     """Entry point: serve the judge at KR_JUDGE_FD until it is gone."""
+    install_if_asked()
     descriptor = int(os.environ.pop("KR_JUDGE_FD"))
     os.set_inheritable(descriptor, False)
     # A judge that is gone must not leave a worker behind that prints a traceback of its own.

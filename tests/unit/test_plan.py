@@ -336,3 +336,42 @@ def test_a_test_case_without_work_is_no_misfit() -> None:
     """Only benchmarks must have their work."""
     task = replace(lit(bytes="n"), benchmarks=({"n": 5},), tests=({"size": 1},))
     assert planned(task).run_names == ("test", "benchmark", "leaderboard")
+
+
+EMULATING = replace(samples.CPU, emulate_cuda=True)
+
+
+def emulated(task: Task, mode: Mode = Mode.TEST) -> Plan:
+    """A plan on a type that emulates CUDA."""
+    return make_plan(samples.job(mode=mode), task, EMULATING, samples.SLOT, samples.ENVIRONMENT)
+
+
+@pytest.mark.parametrize("harness", Harness)
+def test_a_container_that_emulates_cuda_says_so_to_everything_in_it(harness: Harness) -> None:
+    """By its environment: how much memory the device has, and where interpreters find the emulation."""
+    environment = emulated(samples.task(harness=harness)).spec.environment
+    assert environment["KR_EMULATE_CUDA"] == str(4 << 30)
+    assert environment["PYTHONPATH"].startswith("/kernel-runner/")
+    assert not {"KR_EMULATE_CUDA", "PYTHONPATH"} & set(planned(samples.task(harness=harness)).spec.environment)
+
+
+def test_an_emulated_device_is_a_device_to_the_judge() -> None:
+    """Tasks that look for one find it, and times are claims, as on a device."""
+    assert judge_request(emulated(samples.task())).device == "cuda"
+    assert judge_request(planned(samples.task())).device == "cpu"
+
+
+@pytest.mark.parametrize("mode", [Mode.LEADERBOARD, Mode.PRIVATE])
+@pytest.mark.parametrize("harness", Harness)
+def test_nothing_is_ranked_where_cuda_is_emulated(mode: Mode, harness: Harness) -> None:
+    """A processor's times rank nobody: the ranked modes are refused before anything runs."""
+    with pytest.raises(TaskError, match="nothing is ranked there"):
+        emulated(samples.task(harness=harness), mode)
+
+
+def test_what_one_emulated_device_cannot_do_is_refused() -> None:
+    """Several devices, and compiled device code."""
+    with pytest.raises(TaskError, match="one device is emulated"):
+        emulated(samples.task(multi_gpu=True))
+    with pytest.raises(TaskError, match="compiled code"):
+        emulated(samples.cu_task())

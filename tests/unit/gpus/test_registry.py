@@ -151,3 +151,12 @@ def test_extending_in_a_circle_is_refused(tmp_path: Path) -> None:
     """A extends B extends A has no meaning."""
     with pytest.raises(ConfigError, match="circle: A -> B -> A"):
         Registry.load(write(tmp_path, a='name = "A"\nextends = "B"\n', b='name = "B"\nextends = "A"\n'))
+
+
+def test_only_processor_cores_emulate_cuda(tmp_path: Path) -> None:
+    """The operator's key for a type without devices; a type with devices has real ones."""
+    overlay = write(tmp_path / "good", CPU='extends = "CPU"\nname = "CPU"\nemulate_cuda = true\n')
+    assert Registry.load(overlay).get("CPU").emulate_cuda
+    assert not Registry.load().get("CPU").emulate_cuda
+    with pytest.raises(ConfigError, match="emulate_cuda: found true with vendor 'nvidia'"):
+        Registry.load(write(tmp_path / "bad", H100='extends = "H100"\nname = "H100"\nemulate_cuda = true\n'))

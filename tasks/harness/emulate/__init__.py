@@ -1,0 +1,56 @@
+"""A CUDA device that is not there: programs that name `device="cuda"` run on processor cores, without a changed line.
+
+For trying tasks and submissions on a machine without an accelerator. Every tensor "on the device" is an ordinary tensor
+in host memory that says `cuda:0` of itself (`mode`); `torch.cuda` answers for one device whose streams run everything
+at once, in order, and whose events read the host's clock (`device`). What needs a compiler for devices (Triton, CUDA
+extensions) or a driver (CUDA graphs) is refused by name (`hooks`). Times say how fast a processor is, and rank nobody:
+the runner refuses ranked runs.
+
+Whoever wants it sets KR_EMULATE_CUDA to the device's memory in bytes. Judge, clerks and workers call
+`install_if_asked`; a task's own eval program and the processes it starts get it from `site/sitecustomize.py`, which is
+on their path. This package must stand alone, since they load it from its file, and import torch only when told to.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+#: Environment variable: bytes of the emulated device's memory; unset where nothing is emulated.
+VARIABLE = "KR_EMULATE_CUDA"
+
+
+def ask(memory_bytes: int) -> None:
+    """Emulate from here on, in this process and in those it starts.
+
+    Args:
+        memory_bytes: of the device.
+    """
+    os.environ[VARIABLE] = str(memory_bytes)
+    os.environ["PYTHONPATH"] = str(Path(__file__).parent / "site")
+    install_if_asked()
+
+
+def asked() -> bool:
+    """Whether a device is emulated here."""
+    return bool(os.environ.get(VARIABLE))
+
+
+def install_if_asked() -> None:
+    """Emulate from here on, in all threads of this process, if the environment says so."""
+    memory = os.environ.get(VARIABLE)
+    if memory:
+        from .hooks import watch_imports
+        from .install import install
+
+        watch_imports(None)
+        install(int(memory))
+
+
+def install_with_torch() -> None:
+    """The same, once torch has been imported: processes that never do are left alone."""
+    memory = os.environ.get(VARIABLE)
+    if memory:
+        from .hooks import watch_imports
+
+        watch_imports(int(memory))

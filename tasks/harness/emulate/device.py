@@ -1,0 +1,162 @@
+"""The device itself, as `torch.cuda` describes it: one, whose streams run everything in order and at once.
+
+Called by `install`. Events read the host's clock, so the time between two of them is what the processor took.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import torch
+
+from .errors import EmulationError
+from .mode import CUDA
+
+NAME: Final = "CUDA, emulated on the CPU"
+#: What programs choose their way by; the oldest that has bfloat16 and asynchronous copies.
+CAPABILITY: Final = (8, 0)
+
+
+class Event:
+    """torch.cuda.Event: a moment on the host's clock."""
+
+    def __init__(
+        self,
+        enable_timing: bool = False,  # noqa: FBT001, FBT002 torch's signature
+        blocking: bool = False,  # noqa: FBT001, FBT002 same
+        interprocess: bool = False,  # noqa: FBT001, FBT002 same
+        external: bool = False,  # noqa: FBT001, FBT002 same
+    ) -> None:
+        if interprocess:
+            raise EmulationError("an event between processes needs a CUDA device; this one is emulated on the CPU")
+        self._timed = enable_timing
+        self._at_ns: int | None = None
+        self.blocking, self.external, self.device = blocking, external, CUDA
+
+    def record(self, stream: Stream | None = None) -> None:  # noqa: ARG002 there is nothing to wait for in any stream
+        """Note the time."""
+        self._at_ns = time.perf_counter_ns()
+
+    def elapsed_time(self, end_event: Event) -> float:
+        """Milliseconds until another event.
+
+        Raises:
+            ValueError: either was made without `enable_timing=True`, or has not been recorded, as on a device.
+        """
+        if not (self._timed and end_event._timed):
+            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
+        if self._at_ns is None or end_event._at_ns is None:
+            raise ValueError("Both events must be recorded before calculating elapsed time.")
+        return (end_event._at_ns - self._at_ns) / 1e6
+
+    def query(self) -> bool:
+        """Whether it is over; it always is."""
+        return True
+
+    def synchronize(self) -> None:
+        """Nothing is under way."""
+
+    def wait(self, stream: Stream | None = None) -> None:
+        """Nothing is under way."""
+
+
+class Stream:
+    """torch.cuda.Stream: what is put into it has run when the call returns."""
+
+    def __init__(self, device: object = None, priority: int = 0, **_: object) -> None:  # noqa: ARG002 torch's signature
+        self.device, self.priority, self.cuda_stream = CUDA, priority, 0
+
+    def synchronize(self) -> None:
+        """Nothing is under way."""
+
+    def query(self) -> bool:
+        """Whether everything in it is over; it always is."""
+        return True
+
+    def wait_event(self, event: Event) -> None:
+        """Nothing is under way."""
+
+    def wait_stream(self, stream: Stream) -> None:
+        """Nothing is under way."""
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """Note the time in an event."""
+        event = event or Event()
+        event.record(self)
+        return event
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+
+#: What work goes to; all streams are alike.
+DEFAULT_STREAM: Final = Stream()
+
+
+@contextmanager
+def stream(chosen: Stream | None) -> Iterator[Stream | None]:
+    """torch.cuda.stream."""
+    yield chosen
+
+
+@contextmanager
+def use_device(chosen: object) -> Iterator[None]:  # noqa: ARG001 there is one
+    """torch.cuda.device."""
+    yield
+
+
+class Generator(torch.Generator):
+    """torch.Generator, also for the device: its numbers are the CPU's, not those a CUDA device would draw."""
+
+    def __new__(cls, device: object = "cpu") -> Self:
+        made = super().__new__(cls, "cpu")  # type: ignore[call-arg]  # torch says less than it takes
+        wanted = torch.device(device) if isinstance(device, str | torch.device | int) else torch.device("cpu")
+        made._place = CUDA if wanted.type == "cuda" else wanted
+        return made
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]  # read-only there, too
+        """The device it was made for."""
+        return self._place
+
+    _place: torch.device
+
+
+@dataclass(frozen=True, kw_only=True)
+class Properties:
+    """torch.cuda.get_device_properties: what programs compute launches from."""
+
+    total_memory: int
+    name: str = NAME
+    major: int = CAPABILITY[0]
+    minor: int = CAPABILITY[1]
+    multi_processor_count: int = os.cpu_count() or 1
+    warp_size: int = 32
+    max_threads_per_block: int = 1024
+    max_threads_per_multi_processor: int = 2048
+    regs_per_multiprocessor: int = 65536
+    shared_memory_per_block: int = 48 << 10
+    shared_memory_per_block_optin: int = 163 << 10
+    shared_memory_per_multiprocessor: int = 164 << 10
+    L2_cache_size: int = 40 << 20
+    gcnArchName: str = ""  # noqa: N815 torch's name
+    is_integrated: bool = False
+    is_multi_gpu_board: bool = False
+
+
+def memory_in_use() -> int:
+    """Bytes of this process's own memory; tensors are among them."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
