@@ -15,8 +15,9 @@ setup: ## the two virtual environments (daemon and evaluation); every other targ
 demo: setup ## real submissions through real containers to a leaderboard; leaves nothing running
 	@$(PY) -m runner.cli demo
 
-test: setup ## every test that needs no GPU
-	@$(STACK) run -- $(PY) -m pytest $(ARGS)
+# Without ARGS everything, in four processes: most tests wait for a time limit, a lease or a container, not for a core.
+test: setup ## every test that needs no GPU; ARGS="path -k word" runs some, one after the other (-n 4: four at a time)
+	@$(STACK) run -- $(PY) -m pytest $(or $(ARGS),-n 4 --dist worksteal)
 
 chaos: setup ## minutes of everything that can break, over real daemons; prints what broke, what happened, what is wrong
 	@KERNEL_RUNNER_TEST_EXAMPLES=$${KERNEL_RUNNER_TEST_EXAMPLES:-1000} $(PY) -m pytest -q -o timeout=3600 \

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from runner.model import JobState, Verdict
-from sandbox.engine import DockerEngine
 from tests.plugins.live import PATIENCE_S, ROOT, LiveRunner, live_runner
 
 #: Right, and slow enough to be caught in the act: three tests of a second each.
@@ -43,7 +42,7 @@ def running(live: LiveRunner) -> int:
     raise AssertionError(f"submission {number} does not run: {live.log}")
 
 
-def test_sigterm_finishes_the_current_run_and_exits_0(live: LiveRunner, docker_engine: DockerEngine) -> None:
+def test_sigterm_finishes_the_current_run_and_exits_0(live: LiveRunner) -> None:
     """The result is committed, the next job stays in the queue, no container is left."""
     number = running(live)
     waiting = live.submit("vectoradd", SLOW)
@@ -51,26 +50,24 @@ def test_sigterm_finishes_the_current_run_and_exits_0(live: LiveRunner, docker_e
     view = live.store.submission(number)
     assert (view.verdict, view.jobs[0].attempt, len(view.jobs[0].runs)) == (Verdict.ACCEPTED, 1, 1)
     assert live.store.submission(waiting).state is JobState.QUEUED
-    assert containers(live, docker_engine) == 0
+    assert live.containers() == 0
 
 
-def test_a_killed_daemon_loses_no_job_and_doubles_none(live: LiveRunner, docker_engine: DockerEngine) -> None:
+def test_a_killed_daemon_loses_no_job_and_doubles_none(live: LiveRunner) -> None:
     """SIGKILL mid-run: its successor removes the container it left, and the job is run again, once, at no cost."""
     number = running(live)
     live.stop(signal.SIGKILL)
-    assert containers(live, docker_engine) >= 1
+    assert live.containers() >= 1
     live.start()
     view = live.wait(number)
     (job,) = view.jobs
     assert (view.verdict, job.attempt, job.failures) == (Verdict.ACCEPTED, 2, 0)
     assert [run.mode for run in job.runs] == ["test"]
     assert live.stop(signal.SIGTERM) == 0
-    assert containers(live, docker_engine) == 0
+    assert live.containers() == 0
 
 
-def test_a_reload_to_other_slots_loses_no_run_and_stops_no_process(
-    live: LiveRunner, docker_engine: DockerEngine
-) -> None:
+def test_a_reload_to_other_slots_loses_no_run_and_stops_no_process(live: LiveRunner) -> None:
     """SIGHUP mid-run: a wrong file changes nothing; a right one waits for the run, and then the new slots serve."""
     number = running(live)
     assert live.process is not None
@@ -89,7 +86,7 @@ def test_a_reload_to_other_slots_loses_no_run_and_stops_no_process(
     (host,) = live.store.hosts()
     assert [slot["cpus"] for slot in host.slots] == [[0]]
     assert live.stop(signal.SIGTERM) == 0
-    assert containers(live, docker_engine) == 0
+    assert live.containers() == 0
 
 
 def wait_until(live: LiveRunner, condition: Callable[[], bool], what: str) -> None:
@@ -98,10 +95,3 @@ def wait_until(live: LiveRunner, condition: Callable[[], bool], what: str) -> No
     while not condition():
         assert time.monotonic() < deadline, f"never happened: {what}: {live.log}"
         time.sleep(0.05)
-
-
-def containers(live: LiveRunner, docker_engine: DockerEngine) -> int:
-    """How many containers the daemon's engine holds for it."""
-    label = f"kernel-runner.owner=test-host:{live.state_dir}"
-    found = docker_engine._call("list", lambda api: api.containers(all=True, quiet=True, filters={"label": label}))
-    return len(found)

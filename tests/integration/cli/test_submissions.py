@@ -247,7 +247,7 @@ def test_ctrl_c_ends_the_waiting_and_not_the_submission(
     assert process.stderr is not None
     first = [process.stderr.readline(), process.stderr.readline()]
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert (process.returncode, out) == (130, "")
     assert "is in the queue" in first[0]
     assert "queued" in first[1]

@@ -120,6 +120,7 @@ def test_a_right_submission_passes_every_mode() -> None:
     assert [name for name, _, _ in report.artifacts] == [f"profile.0.rank{rank}.trace.json.gz" for rank in range(2)]
 
 
+@pytest.mark.alone
 def test_the_slowest_rank_is_timed() -> None:
     """A rank that is done early does not make the call short."""
     step = evaluate("ring_slow_on_rank_1", modes=("benchmark",), timeout_s=5.0).steps[0]
@@ -130,6 +131,7 @@ def test_the_slowest_rank_is_timed() -> None:
     assert float(step.result["benchmark.0.best"]) >= 30_000_000
 
 
+@pytest.mark.alone
 def test_forged_clocks_of_all_ranks_are_seen() -> None:
     """Ranks that agree to claim nothing are contradicted by the judge's clock."""
     step = evaluate("ring_forges_time", modes=("benchmark",), timeout_s=5.0).steps[0]

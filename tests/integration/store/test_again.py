@@ -150,7 +150,11 @@ FILTERS: list[tuple[Selection, set[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("selection", "expected"), FILTERS, ids=lambda value: str(value)[:60])
+def _name(value: Selection | set[str]) -> str:
+    return " ".join(sorted(value)) or "none" if isinstance(value, set) else str(value)[:60]
+
+
+@pytest.mark.parametrize(("selection", "expected"), FILTERS, ids=_name)
 def test_a_rerun_chooses_by_board_host_and_type(bench: Bench, db: Db, selection: Selection, expected: set[str]) -> None:
     """Every filter given must hold; types may be named by an alias of a registry, in any case."""
     bench.store.sync_gpu_types([("B200", "nvidia", ["B200_Nebius", "Blackwell"], ""), ("H100", "nvidia", [], "")])

@@ -1,0 +1,99 @@
+"""Tests side by side (`pytest -n`): one marked `alone` runs while no other does, and none that was found goes unrun.
+
+Workers are processes; they share two locked files. Whoever runs a test holds the second one: shared, or for itself
+where the test is marked. Everybody passes through the first on the way, and whoever waits for the second keeps it, so
+that a test which wants to be alone gets its turn soon. Without workers none of this does anything.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import tempfile
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+#: Entry of a worker's input.
+_INPUT = "kernel_runner_turns"
+
+
+class _Node(Protocol):
+    """A worker, as whoever started it sees it."""
+
+    workerinput: dict[str, Any]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the mark; take part if there are workers."""
+    config.addinivalue_line("markers", "alone: measures or counts what other tests at the same time would disturb")
+    worker = getattr(config, "workerinput", None)
+    if worker is not None:
+        config.pluginmanager.register(_Turns(Path(worker[_INPUT])))
+    elif config.getoption("numprocesses", None):
+        config.pluginmanager.register(_Roll())
+
+
+class _Turns:
+    """Lets the tests of one worker take turns with those of the others."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Wait for the turn of a test; the wait is no part of its time limit."""
+        kind = fcntl.LOCK_SH if item.get_closest_marker("alone") is None else fcntl.LOCK_EX
+        with ExitStack() as stack:
+            queue, turn = (stack.enter_context((self._directory / name).open("w")) for name in ("queue", "turn"))
+            fcntl.flock(queue, fcntl.LOCK_EX)
+            fcntl.flock(turn, kind)
+            queue.close()
+            try:
+                return (yield)
+            finally:
+                # Not by closing: a process that the test has forked may hold the file, too.
+                fcntl.flock(turn, fcntl.LOCK_UN)
+
+
+class _Roll:
+    """Makes the directory of the locked files, and calls the roll at the end."""
+
+    def __init__(self) -> None:
+        self._directory = Path(tempfile.mkdtemp(prefix="kernel-runner-turns-"))
+        self._found: set[str] = set()
+        self._run: set[str] = set()
+        self._missing: set[str] = set()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: _Node) -> None:
+        """Tell a worker where the locked files are."""
+        node.workerinput[_INPUT] = str(self._directory)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        """Note what a worker has found."""
+        self._found.update(ids)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note what was run, or skipped."""
+        self._run.add(report.nodeid)
+
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Fail a run that looks well although tests are missing."""
+        if exitstatus == pytest.ExitCode.OK:
+            self._missing = self._found - self._run
+        if self._missing:
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say which."""
+        for nodeid in sorted(self._missing):
+            terminalreporter.write_line(f"NEVER RUN {nodeid}: its worker was given it and did not report it", red=True)
+
+    def pytest_unconfigure(self) -> None:
+        """Remove the locked files."""
+        shutil.rmtree(self._directory, ignore_errors=True)
