@@ -87,10 +87,8 @@ def _compare(received: object, expected: object, rtol: float, atol: float) -> li
         raise TypeError(f"the reference returned {type(expected).__name__}, expected a tensor or a sequence of tensors")
     if not isinstance(received, Sequence) or len(received) != len(expected):
         return [f"found {type(received).__name__}, expected {len(expected)} tensors"]
-    pairs = zip(received, expected, strict=True)
-    return [
-        f"output {index}: {line}" for index, pair in enumerate(pairs) for line in _compare(pair[0], pair[1], rtol, atol)
-    ]
+    found = [_compare(got, want, rtol, atol) for got, want in zip(received, expected, strict=True)]
+    return [f"output {index}: {'; '.join(lines)}" for index, lines in enumerate(found) if lines]
 
 
 def _kind_mismatch(received: torch.Tensor, expected: torch.Tensor) -> str | None:

@@ -1,0 +1,1 @@
+../../../amd_identity/solutions/wrong/bfloat16.py

@@ -1,0 +1,1 @@
+../../../amd_identity/solutions/wrong/last_element.py

@@ -1,0 +1,36 @@
+"""What a submission is told by tasks/utils.py."""
+
+from __future__ import annotations
+
+import torch
+
+from tasks.utils import make_match_reference, verbose_allclose
+
+
+def test_each_of_several_outputs_is_named_once() -> None:
+    """Which output, how many elements, the first of them; outputs that are right are not mentioned."""
+    check = make_match_reference(lambda data: [data, data, data])
+    right = torch.arange(6.0).reshape(2, 3)
+    first, last = right.clone(), right.clone()
+    first[0, 1] = 5
+    last[1] = 0
+    assert check(right, [first, right, last]) == (
+        False,
+        (
+            "output 0: 1 of 6 elements differ; at (0, 1): found 5.0, expected 1.0; "
+            "output 2: 3 of 6 elements differ; at (1, 0): found 0.0, expected 3.0; at (1, 1): found 0.0, expected 4.0; "
+            "at (1, 2): found 0.0, expected 5.0"
+        ),
+    )
+    assert check(right, [right, right[:1], right]) == (False, "output 1: shape: found (1, 3), expected (2, 3)")
+    assert check(right, [right, right]) == (False, "found list, expected 3 tensors")
+
+
+def test_a_few_elements_stand_for_all() -> None:
+    """However many differ."""
+    lines = verbose_allclose(torch.zeros(100), torch.ones(100), shown=2)
+    assert lines == [
+        "100 of 100 elements differ",
+        "at (0,): found 0.0, expected 1.0",
+        "at (1,): found 0.0, expected 1.0",
+    ]
