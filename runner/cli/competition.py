@@ -14,7 +14,7 @@ from typing import Any
 
 from runner.cli.safe import one_line
 from runner.cli.units import moment
-from runner.store.boards import FROZEN_KEYS
+from runner.store.boards import RUNNER_YML, incomparable
 from runner.store.clean import clean_json
 from runner.store.records import BoardView
 from runner.taskdef import extra_to_stored, to_stored
@@ -118,21 +118,35 @@ def plan_board(
 
 
 def _changes(folder: TaskFolder, deadline: datetime, present: BoardView) -> Iterator[Change]:
-    wanted = _plain(to_stored(folder.task))
+    wanted, wanted_extra = _plain(to_stored(folder.task)), _plain(extra_to_stored(folder.task.extra))
+    extra = present.extra or {}
+    frozen = (
+        incomparable(present.task, extra, new_task=wanted, new_extra=wanted_extra, gpus=present.gpus)
+        if present.submissions
+        else ()
+    )
     for key in dict.fromkeys((*wanted, *present.task)):
-        frozen = key in FROZEN_KEYS and present.submissions > 0
         for name, text in _difference(present.task.get(key), wanted.get(key)):
-            yield Change(key=f"{key}.{name}" if name else key, text=text, needs_force=frozen)
-    extra, wanted_extra = present.extra or {}, _plain(extra_to_stored(folder.task.extra))
-    for key in dict.fromkeys((*wanted_extra, *extra)):
-        for name, text in _difference(extra.get(key), wanted_extra.get(key)):
-            yield Change(key=f"runner.yml: {key}.{name}" if name else f"runner.yml: {key}", text=text)
+            yield Change(key=f"{key}.{name}" if name else key, text=text, needs_force=key in frozen)
+    cases, wanted_cases = _by_list(extra), _by_list(wanted_extra)
+    before, after = {**extra, **cases}, {**wanted_extra, **wanted_cases}
+    for key in dict.fromkeys((*after, *before)):
+        if key != "cases":
+            for _, text in _difference(before.get(key), after.get(key)):
+                yield Change(key=f"{RUNNER_YML}{key}", text=text, needs_force=f"{RUNNER_YML}{key}" in frozen)
     for name, text in _difference(dict(present.templates), _plain(folder.templates)):
         yield Change(key=f"templates.{name}", text=text)
     for _, text in _difference(present.description, _plain(folder.description)):
         yield Change(key="description", text=text)
     if deadline != present.deadline:
         yield Change(key="deadline", text=f"{moment(present.deadline)} → {moment(deadline)} UTC")
+
+
+def _by_list(extra: Mapping[str, Any]) -> Mapping[str, object]:
+    """The lists of cases that runner.yml has for GPU types, each by a name of its own."""
+    return {
+        f"cases.{gpu}.{kind}": cases for gpu, lists in extra.get("cases", {}).items() for kind, cases in lists.items()
+    }
 
 
 def _plain(value: object) -> Any:  # noqa: ANN401 any JSON

@@ -82,6 +82,8 @@ def create(
     with session(context).store() as store:
         gpus = _offered(context, store, gpu or folder.gpus, board)
         _create(store, board, folder, ends, gpus)
+    for emulating in _emulating(context, gpus):
+        note(f"{emulating} emulates CUDA: submissions are tested and timed there, and not ranked")
     note(f"leaderboard {board} {_state(gpus, ends)}")
 
 
@@ -105,7 +107,7 @@ def update(
     """Replace a leaderboard's task.
 
     It becomes what the folder (or .zip) says now. Deadline and GPU types stay as they are unless given. Changed files,
-    config, language or benchmarks make earlier results incomparable, so they need --force.
+    config, language, benchmarks or harness make earlier results incomparable, so they need --force.
     """
     ends = None if deadline is None else parse_deadline(deadline)
     folder = load(source)
@@ -403,6 +405,12 @@ def _offered(context: typer.Context, store: Store, names: Sequence[str], board: 
     announced = {line.name for line in store.gpu_types()}
     registry = Registry.load(session(context).config.gpus_dir)
     return tuple(dict.fromkeys(name if name in announced else registry.get(name).name for name in names))
+
+
+def _emulating(context: typer.Context, names: Sequence[str]) -> Sequence[str]:
+    """Which GPU types emulate a device, as far as is known here."""
+    known = Registry.load(session(context).config.gpus_dir).all()
+    return [entry.name for entry in known if entry.emulate_cuda and entry.name in names]
 
 
 def _file(board: BoardView, name: str) -> str:

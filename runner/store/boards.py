@@ -15,9 +15,12 @@ from runner.store.base import Base, no_board
 from runner.store.clean import clean_json, clean_text, to_jsonb
 from runner.store.connection import Row, row, rows
 from runner.store.records import BoardLine, BoardView
+from runner.taskdef.model import HARNESS, Harness
 
-#: What may not change under the submissions of a leaderboard without `force`: they would not compare.
-FROZEN_KEYS: Final = ("files", "config", "lang", "benchmarks")
+#: Keys of task.yml that may not change under the submissions of a leaderboard without `force`.
+_FROZEN_KEYS: Final = ("files", "config", "lang", "benchmarks")
+#: Before a key of runner.yml, where it is named beside those of task.yml.
+RUNNER_YML: Final = "runner.yml: "
 
 
 class Boards(Base):
@@ -80,8 +83,7 @@ class Boards(Base):
         _check_board(name, deadline, gpus)
         with self._link.transaction() as connection:
             board = _lock_board(connection, name)
-            new = clean_json(task)
-            changed = [key for key in FROZEN_KEYS if isinstance(new, dict) and board["task"].get(key) != new.get(key)]
+            changed = incomparable(board["task"], board["extra"], new_task=task, new_extra=extra, gpus=board["gpus"])
             if board["submissions"] and changed and not force:
                 raise BoardError(
                     f"leaderboard {name!r} has {board['submissions']} submissions and {', '.join(changed)} would "
@@ -137,6 +139,50 @@ class Boards(Base):
             **{**found, "gpus": tuple(found["gpus"])},
             templates={template["lang"]: template["code"] for template in templates},
         )
+
+
+def incomparable(
+    task: Json, extra: Json | None, *, new_task: Json, new_extra: Json | None, gpus: Sequence[str]
+) -> Sequence[str]:
+    """What is about to change and makes a leaderboard's old scores and new ones incomparable.
+
+    Of task.yml that is what KernelBot's `--force` guards; of runner.yml what changes who evaluates, what a submission
+    can see, or what is timed on a GPU type that the leaderboard has.
+
+    Args:
+        task: as stored.
+        extra: what runner.yml said, as stored.
+        new_task: what it would become.
+        new_extra: the same of runner.yml.
+        gpus: the GPU types it is ranked on so far; no other has scores.
+
+    Returns:
+        Keys as an author knows them, e.g. `benchmarks`, `runner.yml: harness`, `runner.yml: cases.CPU.benchmarks`.
+    """
+    extra, new_task, new_extra = extra or {}, _as_stored(new_task), _as_stored(new_extra or {})
+    changed = [key for key in _FROZEN_KEYS if task.get(key) != new_task.get(key)]
+    if _evaluator(task, extra) != _evaluator(new_task, new_extra):
+        changed.append(f"{RUNNER_YML}harness")
+    if set(extra.get("private", ())) != set(new_extra.get("private", ())):
+        changed.append(f"{RUNNER_YML}private")
+    for gpu in gpus:
+        own, new_own = (found.get("cases", {}).get(gpu, {}).get("benchmarks") for found in (extra, new_extra))
+        before = task.get("benchmarks") if own is None else own
+        after = new_task.get("benchmarks") if new_own is None else new_own
+        # Where neither has cases of its own, `benchmarks` above is what changed.
+        if (own, new_own) != (None, None) and before != after:
+            changed.append(f"{RUNNER_YML}cases.{gpu}.benchmarks")
+    return changed
+
+
+def _as_stored(value: Json) -> Json:
+    return {key: clean_json(item) for key, item in value.items()}
+
+
+def _evaluator(task: Json, extra: Json) -> object:
+    """Who evaluates a task; an author may say what would be so anyway."""
+    main = task.get("files", {}).get(task.get("config", {}).get("main"))
+    return extra.get("harness") or (Harness.BUILTIN if main == HARNESS else Harness.PROGRAM)
 
 
 def _check_board(name: str, deadline: datetime, gpus: Sequence[str]) -> None:

@@ -226,8 +226,11 @@ SELECT DISTINCT ON (lang) lang, code FROM leaderboard.templates WHERE leaderboar
 
 -- name: lock_board
 -- One leaderboard's task and use, held until the transaction ends.
-SELECT l.id, l.task, (SELECT count(*) FROM leaderboard.submission s WHERE s.leaderboard_id = l.id) AS submissions
-FROM leaderboard.leaderboard l WHERE l.name = %(name)s FOR UPDATE
+SELECT l.id, l.task, b.extra,
+       ARRAY(SELECT g.gpu_type FROM leaderboard.gpu_type g WHERE g.leaderboard_id = l.id ORDER BY 1) AS gpus,
+       (SELECT count(*) FROM leaderboard.submission s WHERE s.leaderboard_id = l.id) AS submissions
+FROM leaderboard.leaderboard l LEFT JOIN runner.board b ON b.leaderboard_id = l.id
+WHERE l.name = %(name)s FOR UPDATE OF l
 
 -- name: insert_board
 -- A new leaderboard; nothing if the name is taken.

@@ -262,3 +262,45 @@ def test_an_import_that_breaks_comparability_needs_force_and_else_stores_nothing
     assert cli("leaderboard", "import", competition, "--force").code == 0
     for name in ("cup-first", "cup-second"):
         assert cli("leaderboard", "task", name, "--json").document["description"] == "Changed."
+
+
+def test_a_dry_run_shows_what_runner_yml_changes_and_what_of_it_needs_force(
+    cli: Call, tmp_path: Path, submission_file: Path
+) -> None:
+    """Each list of cases by its GPU type; those of a type that the board lacks, and tests, change no score."""
+    folder = write_task(tmp_path / "first")
+    (folder / "runner.yml").write_text("cases: {CPU: {benchmarks: [{n: 4, seed: 1}]}}\n")
+    competition = write_competition(tmp_path, entry("first"))
+    assert cli("leaderboard", "import", competition).code == 0
+    assert cli("submit", submission_file, "--leaderboard", "cup-first", "--user", "alice").code == 0
+    (folder / "runner.yml").write_text(
+        "cases:\n  CPU: {benchmarks: [{n: 5, seed: 1}], tests: [{n: 3, seed: 1}]}\n"
+        "  L4: {benchmarks: [{n: 6, seed: 1}]}\nbytes: '4 * n'\n"
+    )
+    shown = cli("leaderboard", "import", competition, "--dry-run")
+    assert shown.code == 2
+    assert sorted(line.strip() for line in shown.out.splitlines()[1:]) == [
+        "runner.yml: bytes: new: 4 * n",
+        "runner.yml: cases.CPU.benchmarks: +1 -1 entries   needs --force (1 submissions)",
+        "runner.yml: cases.CPU.tests: new: [{'n': 3, 'seed': 1}]",
+        "runner.yml: cases.L4.benchmarks: new: [{'n': 6, 'seed': 1}]",
+    ]
+    assert "cup-first (1 submissions; runner.yml: cases.CPU.benchmarks)" in shown.err
+    refused = cli("leaderboard", "update", folder, "--name", "cup-first")
+    assert refused.code == 2
+    assert "runner.yml: cases.CPU.benchmarks would change" in refused.err
+    assert cli("leaderboard", "import", competition, "--force").code == 0
+    assert "unchanged" in cli("leaderboard", "import", competition).out
+
+
+def test_a_board_on_a_type_that_emulates_says_that_nothing_is_ranked_there(
+    cli: Call, task_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its author reads it when the board is made; on other types nothing is said."""
+    (tmp_path / "gpus.d").mkdir()
+    (tmp_path / "gpus.d" / "E.toml").write_text('extends = "CPU"\nname = "E"\nemulate_cuda = true\n')
+    monkeypatch.setenv("KERNEL_RUNNER_GPUS_DIR", str(tmp_path / "gpus.d"))
+    said = cli("leaderboard", "create", task_folder, "--gpu", "E")
+    assert said.code == 0
+    assert "E emulates CUDA: submissions are tested and timed there, and not ranked" in said.err
+    assert "emulates" not in cli("leaderboard", "create", task_folder, "--name", "plain", "--gpu", "CPU").err

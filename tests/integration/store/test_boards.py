@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,7 +11,7 @@ import psycopg
 import pytest
 
 from runner.errors import BoardError, NotFoundError
-from runner.model import Verdict
+from runner.model import Json, Verdict
 from tests.integration.store.conftest import TASK, Bench, ranked
 from tests.integration.store.test_submit import one
 
@@ -139,6 +140,53 @@ def test_an_update_that_breaks_comparison_needs_force(bench: Bench) -> None:
     assert (view.task, view.gpus, view.templates, view.description) == (TASK, ("H100",), {}, "New.")
     with pytest.raises(NotFoundError, match="'nope'"):
         bench.store.update_board(**{**changes, "name": "nope"}, task=TASK)
+
+
+CPU_BENCHMARKS = {"CPU": {"benchmarks": [{"size": 5, "seed": 2}]}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "named"),
+    [
+        ({}, {"harness": "program"}, "runner.yml: harness"),
+        ({"private": ["hidden.py"]}, {"private": []}, "runner.yml: private"),
+        ({}, {"cases": CPU_BENCHMARKS}, "runner.yml: cases.CPU.benchmarks"),
+        ({"cases": CPU_BENCHMARKS}, None, "runner.yml: cases.CPU.benchmarks"),
+        ({"harness": "program"}, {"cases": CPU_BENCHMARKS}, "runner.yml: harness, runner.yml: cases.CPU.benchmarks"),
+        # What leaves the scores what they were.
+        ({}, {"harness": "builtin"}, None),
+        ({}, {"cases": {"CPU": {"tests": [{"size": 8, "seed": 2}]}}}, None),
+        ({}, {"cases": {"CPU": {"benchmarks": TASK["benchmarks"]}}}, None),
+        ({}, {"cases": {"H100": {"benchmarks": []}}}, None),
+        ({"private": ["a.py", "b.py"]}, {"private": ["b.py", "a.py"], "bytes": "4 * size"}, None),
+    ],
+)
+def test_what_runner_yml_changes_under_submissions_needs_force_too(
+    bench: Bench, before: Json, after: Json | None, named: str | None
+) -> None:
+    """Who evaluates, what a submission sees, and what is timed on a GPU type that the board has; nothing else."""
+    task = {**TASK, "files": {**TASK["files"], TASK["config"]["main"]: "@HARNESS@"}}
+    board: dict[str, Any] = {
+        "name": "identity",
+        "deadline": datetime.now(UTC) + timedelta(days=9),
+        "description": "",
+        "gpus": ["CPU"],
+        "templates": {},
+        "task": task,
+    }
+    bench.store.sync_gpu_types([("CPU", "none", (), "")])
+    bench.store.create_board(**board, extra=before)
+    bench.store.update_board(**board, extra={"harness": "program"})
+    bench.store.update_board(**board, extra=before)
+    bench.submit()
+    if named is None:
+        bench.store.update_board(**board, extra=after)
+    else:
+        with pytest.raises(BoardError, match=f"1 submissions and {re.escape(named)} would change"):
+            bench.store.update_board(**board, extra=after)
+        assert bench.store.board("identity").extra == before
+        bench.store.update_board(**board, extra=after, force=True)
+    assert bench.store.board("identity").extra == after
 
 
 def test_deleting_a_board_with_submissions_needs_force(bench: Bench, db: Db, finish: Callable[..., None]) -> None:
