@@ -28,6 +28,7 @@ from runner.gpus import GpuType, Registry, Vendor
 from runner.model import Artifact, Job, JobResult, Json, Progress, Slot
 from runner.parking import Parking, remove
 from runner.plan import STAGE, Environment, Plan, make_plan, make_probe
+from runner.quarantine import Quarantine
 from runner.taskdef import from_stored
 from runner.verdict import Evidence, decide, invalid
 from sandbox.engine import DockerEngine, EngineFacts
@@ -61,8 +62,15 @@ class EvaluationSettings:
 class Evaluator:
     """Threadsafe: one instance serves all slots of a host."""
 
-    def __init__(self, engine: DockerEngine, registry: Registry, settings: EvaluationSettings) -> None:
+    def __init__(
+        self,
+        engine: DockerEngine,
+        registry: Registry,
+        settings: EvaluationSettings,
+        quarantine: Quarantine | None = None,
+    ) -> None:
         self._engine = engine
+        self._quarantine = quarantine or Quarantine()
         self._registry = registry
         self._settings = settings
         self._lock = threading.Lock()
@@ -70,7 +78,7 @@ class Evaluator:
         self._facts: EngineFacts | None = None
         self._environments: dict[str, Environment] = {}
         self._systems: dict[str, Json] = {}
-        self._parking = Parking(engine, size=settings.park_containers)
+        self._parking = Parking(engine, self._quarantine, size=settings.park_containers)
 
     def adopt(self, settings: EvaluationSettings) -> None:
         """Let new limits count for the jobs to come; what was given where the evaluator was made stays as it is."""
@@ -85,6 +93,7 @@ class Evaluator:
     def close(self) -> None:
         """Remove the containers that wait for submissions; call it when no run will follow."""
         self._parking.close()
+        self._quarantine.close()
 
     def prepare(self, slots: Iterable[Slot]) -> None:
         """Build the root file systems of these slots' GPU types and prove each with a probe container.
@@ -192,7 +201,7 @@ class Evaluator:
                 report = box.run(plan.request, on_progress=forward, cancel=cancel, wall_s=plan.spec.limits.wall_s)
                 return report, offset_ns
             finally:
-                remove(box)
+                remove(box, slot.name, self._quarantine)
 
         try:
             parked = self._parking.take(slot.name, plan.spec)
@@ -202,15 +211,17 @@ class Evaluator:
                     return result
                 _log.warning("parked_container_was_dead", slot=slot.name, detail=result[0].outcome.detail)
             return converse(self._engine.start(plan.spec))
-        except EngineUnavailable as error:
-            raise EngineUnavailableError(str(error)) from error
         except SandboxError as error:
+            if error.leftover is not None:
+                self._quarantine.add(slot.name, error.leftover, error)
+            if isinstance(error, EngineUnavailable):
+                raise EngineUnavailableError(str(error)) from error
             raise EvaluationError(str(error)) from error
 
     def _park(self, slot: Slot, gpu: GpuType) -> None:
         """Let containers wait for the slot's next submissions; what those will be decides whether they are used."""
         environment = self._environments.get(gpu.name)
-        if environment is not None:
+        if environment is not None and slot.name not in self._quarantine.reasons():
             self._parking.release(slot.name, make_probe(gpu, slot, environment).spec)
 
     def _environment(self, gpu: GpuType) -> Environment:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import structlog
 
+from runner.quarantine import Quarantine
 from sandbox.engine import Box, DockerEngine
 from sandbox.errors import SandboxError
 from sandbox.spec import SandboxSpec
@@ -33,6 +34,7 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class _Parked:
+    slot: str
     spec: SandboxSpec
     box: Box
     started_s: float
@@ -56,8 +58,9 @@ class _Place:
 class Parking:
     """Threadsafe. At most `size` containers per slot."""
 
-    def __init__(self, engine: DockerEngine, *, size: int) -> None:
+    def __init__(self, engine: DockerEngine, quarantine: Quarantine, *, size: int) -> None:
         self._engine = engine
+        self._quarantine = quarantine
         self._size = size
         self._changed = threading.Condition()
         self._places: dict[str, _Place] = {}
@@ -78,8 +81,7 @@ class Parking:
             for place in self._places.values():
                 del place.boxes[size:]
             self._changed.notify_all()
-        for parked in thrown:
-            remove(parked.box)
+        self._remove(thrown)
 
     def release(self, slot: str, spec: SandboxSpec) -> None:
         """The slot is free: let containers like `spec` wait for its next jobs."""
@@ -128,8 +130,7 @@ class Parking:
             for rival in self._beside(slot):
                 thrown += [parked for parked in rival.boxes if parked.started_s > settled_s]
                 rival.boxes = [parked for parked in rival.boxes if parked.started_s <= settled_s]
-        for parked in thrown:
-            remove(parked.box)
+        self._remove(thrown)
         return None if chosen is None else chosen.box
 
     def close(self) -> None:
@@ -142,10 +143,13 @@ class Parking:
             # Bounded, because starting a container is.
             keeper.join()
         with self._changed:
-            boxes = [parked.box for place in self._places.values() for parked in place.boxes]
+            left = [parked for place in self._places.values() for parked in place.boxes]
             self._places.clear()
-        for box in boxes:
-            remove(box)
+        self._remove(left)
+
+    def _remove(self, parked: Iterable[_Parked]) -> None:
+        for each in parked:
+            remove(each.box, each.slot, self._quarantine)
 
     # -- the keeper's thread -------------------------------------------------------------------------------------
 
@@ -191,6 +195,8 @@ class Parking:
             box = self._engine.start(spec)
         except SandboxError as error:
             _log.warning("container_not_parked", slot=slot, error=str(error))
+            if error.leftover is not None:
+                self._quarantine.add(slot, error.leftover, error)
         except Exception:  # noqa: BLE001 logged; without this thread a job would wait for ever for what it starts
             _log.exception("container_not_parked", slot=slot)
         with self._changed:
@@ -199,19 +205,19 @@ class Parking:
             rivalled = any(rival.busy for rival in self._beside(slot))
             unwanted = self._closed or rivalled or (place.busy and not place.awaited)
             if box is not None and not unwanted:
-                place.boxes.append(_Parked(spec=spec, box=box, started_s=started_s))
+                place.boxes.append(_Parked(slot=slot, spec=spec, box=box, started_s=started_s))
             place.not_before_s = time.monotonic() + (SETTLE_S if box is not None else RETRY_S)
             self._changed.notify_all()
         if box is not None and unwanted:
-            remove(box)
+            remove(box, slot, self._quarantine)
 
 
-def remove(box: Box) -> None:
-    """Remove a container; one that will not go must not cost anybody a verdict. The daemon's next start reaps it."""
+def remove(box: Box, slot: str, quarantine: Quarantine) -> None:
+    """Remove a container; one that will not go costs its slot, until it is gone, and nobody a verdict."""
     try:
         box.close()
     except SandboxError as error:
-        _log.error("container_not_removed", container=box.id[:12], error=str(error))
+        quarantine.add(slot, box, error)
 
 
 def _kind(spec: SandboxSpec) -> SandboxSpec:

@@ -29,7 +29,7 @@ from sandbox import hardening, hostconfig
 from sandbox.cgroup import reader_for
 from sandbox.engine_attach import attach
 from sandbox.engine_box import Box, BoxReport, EndState
-from sandbox.errors import EngineRefused, EngineUnavailable
+from sandbox.errors import EngineRefused, EngineUnavailable, Leftover, SandboxError
 from sandbox.hostroot import HostRoot
 from sandbox.spec import SandboxSpec
 from sandbox.witness import Seen, kernel_view
@@ -212,15 +212,16 @@ class DockerEngine:
             )
             box.wait_ready(READY_TIMEOUT_S)
             box.attested = _attest(box, Seen(engine=inspected, kernel=kernel_view(pid, cgroup), inside=box.facts))
-        except BaseException:
+        except BaseException as error:
             if attachment is not None:
                 attachment.close()
-            # The first error is the one to report; what stays behind is reaped.
-            with contextlib.suppress(EngineRefused, EngineUnavailable):
-                if box is None:
-                    self._remove(container_id)
-                else:
-                    box.close()
+            leftover: Leftover = box or _Unstarted(id=container_id, remove=self._remove)
+            try:
+                leftover.close()
+            except (EngineRefused, EngineUnavailable):
+                # The first error is the one to report; with it goes what could not be removed.
+                if isinstance(error, SandboxError):
+                    error.leftover = leftover
             raise
         return box
 
@@ -383,6 +384,18 @@ def _attest(box: Box, seen: Seen) -> dict[str, Any]:
             " (kernel-runner check --explain says what each setting is for)"
         )
     return hardening.attested(box.spec, seen)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Unstarted:
+    """A container that was created, and nothing of which is to stay."""
+
+    id: str
+    remove: Callable[[str], None]
+
+    def close(self) -> None:
+        """Remove it."""
+        self.remove(self.id)
 
 
 class _NotFound(EngineRefused):

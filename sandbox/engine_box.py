@@ -17,7 +17,7 @@ from typing import Any, Self
 from sandbox import protocol
 from sandbox.cgroup import CgroupReader
 from sandbox.engine_attach import STDERR, Attachment
-from sandbox.errors import EngineRefused, ProtocolError
+from sandbox.errors import EngineRefused, EngineUnavailable, ProtocolError
 from sandbox.spec import Ending, Outcome, SandboxSpec
 
 #: How soon a cancellation is heard.
@@ -203,7 +203,6 @@ class Box:
 
         Raises:
             EngineRefused: the request is too large for a frame, or this box was used before.
-            EngineUnavailable: the container must be killed and no engine answers.
         """
         if self._used or self._closed:
             raise EngineRefused(f"container {self.id[:12]}: a container takes one request, this one had it")
@@ -221,7 +220,7 @@ class Box:
         else:
             # First, because the engine does not finish a kill while output waits for us to read it.
             self._attachment.close()
-            self._kill()
+            detail = self._end_by_force(detail)
         wall_ns = time.monotonic_ns() - started_ns
         end = self._ended(EXIT_PATIENCE_S)
         oom_kills = counters.oom_kills
@@ -246,6 +245,18 @@ class Box:
             ),
             attested=self.attested,
         )
+
+    def _end_by_force(self, detail: str | None) -> str | None:
+        """Kill; the sentence for the log, longer if that failed.
+
+        How the run ended stands already. A submission that cannot be killed must not be evaluated again for it, there
+        and on every other host: whoever closes this box learns that it is still there.
+        """
+        try:
+            self._kill()
+        except (EngineRefused, EngineUnavailable) as error:
+            return f"{detail or 'container ' + self.id[:12]}; it could not be killed: {error}"
+        return detail
 
     def _converse(self, outgoing: memoryview, cancel: threading.Event, wall_s: float) -> tuple[Ending, str | None]:
         """Write and read until the end, the deadline, a cancellation or nonsense; the ending and a sentence."""

@@ -7,9 +7,31 @@ SandboxError
 └── RootFilesystemError the host's files do not make a usable root file system
 """
 
+from typing import Protocol
+
+
+class Leftover(Protocol):
+    """A container that is still there although it ought not to be."""
+
+    @property
+    def id(self) -> str:
+        """As the engine knows it."""
+        ...
+
+    def close(self) -> None:
+        """Remove it and see that it is gone.
+
+        Raises:
+            SandboxError: it is not gone; its devices must not be used until it is.
+        """
+        ...
+
 
 class SandboxError(Exception):
     """Root of the sandbox's errors: always the sandbox's own fault, never the submission's."""
+
+    #: What could not be removed after it went wrong.
+    leftover: Leftover | None = None
 
 
 class EngineUnavailable(SandboxError):

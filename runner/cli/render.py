@@ -462,7 +462,7 @@ def hosts_table(hosts: Sequence[HostLine]) -> RenderableType:
             Text(one_line(", ".join(f"{count} x {gpu}" for gpu, count in sorted(counts.items())) or "none")),
             str(line.running),
             f"{age(line.silent_s)} ago",
-            Text(one_line(_drain_note(line))),
+            Text(one_line("; ".join(filter(None, (_drain_note(line), *_quarantine_notes(line)))))),
         )
     return table
 
@@ -474,6 +474,10 @@ def host_state(line: HostLine) -> str:
     if line.silent_s > SILENT_S:
         return "silent"
     return "draining" if line.draining else "up"
+
+
+def _quarantine_notes(line: HostLine) -> list[str]:
+    return [f"{slot['name']} not used: {slot['quarantined']}" for slot in line.slots if slot.get("quarantined")]
 
 
 def _drain_note(line: HostLine) -> str:
@@ -501,8 +505,8 @@ def matching_table(lines: Sequence[MatchLine], *, counting: bool) -> RenderableT
 
 
 def slots_per_type(hosts: Sequence[HostLine]) -> Mapping[str, int]:
-    """How many slots these hosts have, by GPU type."""
-    return Counter(str(slot.get("gpu_type")) for line in hosts for slot in line.slots)
+    """How many slots these hosts use, by GPU type; those whose last container does not go are left out."""
+    return Counter(str(slot.get("gpu_type")) for line in hosts for slot in line.slots if not slot.get("quarantined"))
 
 
 def _passed(*, passed: bool | None) -> Text:

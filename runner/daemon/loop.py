@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Final
 
@@ -26,7 +26,7 @@ from runner.daemon.housekeeping import Housekeeper
 from runner.daemon.offers import NOTHING, Capacity
 from runner.daemon.orders import Orders
 from runner.daemon.ports import Engine, Evaluates, StoreFactory
-from runner.daemon.readiness import DATABASE, Readiness, missing
+from runner.daemon.readiness import CONTAINERS, DATABASE, Readiness, missing
 from runner.daemon.reservations import Reservations
 from runner.daemon.slots import COMMIT_PATIENCE_S, SlotWorker
 from runner.daemon.startup import Startup, host_record
@@ -42,6 +42,7 @@ from runner.gpus import Registry
 from runner.lease import LeaseKeeper, StopReason
 from runner.logs import get_logger
 from runner.model import JobState, Slot
+from runner.quarantine import Quarantine
 from runner.spool import Spool
 from runner.store import Claims, Reclaimed, Store, Unreadable
 
@@ -90,8 +91,10 @@ class Daemon:
         instance: str,
         readiness: Readiness | None = None,
         commit_patience_s: float = COMMIT_PATIENCE_S,
+        quarantine: Quarantine | None = None,
     ) -> None:
         self._settings = settings
+        self._quarantine = quarantine or Quarantine()
         self._store_factory = store_factory
         self._engine = engine
         self._slots = tuple(slots)
@@ -123,7 +126,7 @@ class Daemon:
             )
             for slot in self._slots
         )
-        self._capacity = Capacity(self._workers, registry)
+        self._capacity = Capacity(self._workers, registry, quarantined=self._quarantine.reasons)
         self._reservations = Reservations(self._capacity, settings)
         self._startup = Startup(
             engine=engine,
@@ -135,6 +138,8 @@ class Daemon:
             readiness=self.readiness,
             tell=self._tell_of,
         )
+        #: What the list of hosts says of quarantined slots.
+        self._told_quarantine: Mapping[str, str] = {}
         #: Hosts that hear of the same work, this one included, as far as claims have said.
         self._rivals = 1
         #: A claim was not answered: it may have been granted all the same.
@@ -149,6 +154,7 @@ class Daemon:
         store = self._store_factory("claim")
         # The heartbeat too: a reload may have made leases shorter than its pause.
         orders.on_change(self._hear_of_this_host)
+        self._quarantine.on_change(self._wake.set)
         try:
             if self._start(store, orders):
                 self._loop(store, orders)
@@ -240,8 +246,16 @@ class Daemon:
             self._doubt = True
             self._put_back_what_nobody_heard_of(store)
             _log.warning("this host's name was free or another daemon's for a while; it is registered again")
+        self._tell_quarantine(store)
         self._reclaim(store, claims)
         return claims
+
+    def _tell_quarantine(self, store: Store) -> None:
+        """Let the list of hosts say which slots wait for a container to go."""
+        reasons = self._quarantine.reasons()
+        if reasons != self._told_quarantine:
+            self._startup.announce(store, reasons)
+            self._told_quarantine = reasons
 
     def _lose_name(self) -> None:
         """Another daemon goes by this host's name: what runs here is lost, which the heartbeat finds out."""
@@ -353,6 +367,8 @@ class Daemon:
             self.readiness.paused(f"new configuration ({orders.rebuild}): {self._running()} runs finish first")
         elif claims.draining:
             self.readiness.paused(f"draining: {claims.drain_reason or 'no reason was given'}")
+        elif not self._capacity.usable():
+            self.readiness.not_ready(CONTAINERS, reason="; ".join(self._quarantine.reasons().values()))
         else:
             self.readiness.working(self._status())
 
@@ -363,7 +379,8 @@ class Daemon:
         counts: dict[str, int] = {}
         for slot in self._slots:
             counts[slot.gpu_type] = counts.get(slot.gpu_type, 0) + 1
-        return "serving " + ", ".join(f"{count} x {name}" for name, count in sorted(counts.items()))
+        serving = "serving " + ", ".join(f"{count} x {name}" for name, count in sorted(counts.items()))
+        return "; ".join((serving, *(f"{slot} not used: {why}" for slot, why in self._quarantine.reasons().items())))
 
     # -- the way out ---------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ none of them is busy, and they when it is not. Talks to no database. Called by t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -49,9 +49,17 @@ NOTHING: Final = Offer(slots={}, at_most=None)
 class Capacity:
     """The slots of a host. Changed by the loop's thread only; others may ask whether something is free."""
 
-    def __init__(self, workers: Sequence[Works], registry: Registry) -> None:
+    def __init__(
+        self,
+        workers: Sequence[Works],
+        registry: Registry,
+        *,
+        quarantined: Callable[[], Collection[str]] = frozenset,
+    ) -> None:
         self._workers = tuple(workers)
         self._registry = registry
+        #: Names of slots whose last container is still there.
+        self._quarantined = quarantined
         self._rivals = {
             one.slot.name: tuple(other for other in workers if other is not one and one.slot.excludes(other.slot))
             for one in workers
@@ -68,13 +76,25 @@ class Capacity:
 
     def free(self) -> list[Works]:
         """Slots that could start a job now."""
+        quarantined = self._quarantined()
         return [
             worker
             for worker in self._workers
             if worker.slot.name not in self._withheld
             and not worker.busy
+            and not self._barred(worker, quarantined)
             and not any(rival.busy for rival in self._rivals[worker.slot.name])
         ]
+
+    def usable(self) -> bool:
+        """Whether any slot is used at all, busy or not."""
+        quarantined = self._quarantined()
+        return not all(self._barred(worker, quarantined) for worker in self._workers)
+
+    def _barred(self, worker: Works, quarantined: Collection[str]) -> bool:
+        """Whether a container that will not go holds cores or devices of this slot."""
+        names = {worker.slot.name, *(rival.slot.name for rival in self._rivals[worker.slot.name])}
+        return not names.isdisjoint(quarantined)
 
     def offer(self) -> Offer:
         """What to ask for now: one job at a time where one choice takes away another."""
@@ -121,10 +141,12 @@ class Capacity:
         Not those of a type that another slot could serve now.
         """
         served = {worker.slot.gpu_type for worker in self.free()}
+        quarantined = self._quarantined()
         return [
             worker
             for worker in self._workers
             if not worker.busy
+            and not self._barred(worker, quarantined)
             and worker.slot.gpu_type not in served
             and any(rival.busy and _around(worker.slot, rival.slot) for rival in self._rivals[worker.slot.name])
         ]

@@ -20,6 +20,7 @@ ENGINE: Final = "the container engine"
 DATABASE: Final = "the database"
 EVALUATION: Final = "the evaluation environment"
 HOST_NAME: Final = "the host name"
+CONTAINERS: Final = "containers that do not go, on every slot"
 
 
 def missing(error: InfrastructureError, *, otherwise: str) -> str:
@@ -38,6 +39,7 @@ class Readiness:
         self._socket = notify_socket
         self._lock = threading.Lock()
         self._waiting_for: str | None = "start-up"
+        self._working: str | None = None
         self._announced = False
         #: Set while jobs are being claimed.
         self.ready = threading.Event()
@@ -58,11 +60,11 @@ class Readiness:
         self._notify(f"STATUS=not ready: waiting for {waiting_for}: {_one_line(reason)}")
 
     def working(self, status: str) -> None:
-        """Jobs are being claimed. Tells systemd READY=1 the first time."""
+        """Jobs are being claimed. Tells systemd READY=1 the first time, and what has changed since."""
         with self._lock:
-            if self._waiting_for is None:
+            if self._waiting_for is None and self._working == status:
                 return
-            self._waiting_for = None
+            self._waiting_for, self._working = None, status
             self.ready.set()
         _log.info("ready", status=status)
         self._up(status)

@@ -22,6 +22,7 @@ from runner.daemon.reload import Blueprint, Reloader
 from runner.daemon.signals import signals
 from runner.errors import ConfigError, DatabaseUnavailableError, EngineUnavailableError
 from runner.evaluate import EvaluationSettings, Evaluator
+from runner.quarantine import Quarantine
 from runner.spool import Spool
 from runner.store import ConnectPacer, Store
 from runner.store.probe import probe
@@ -98,7 +99,8 @@ def _serve(reloader: Reloader, orders: Orders, readiness: Readiness, instance: s
     config, dsn = blueprint.config, blueprint.database_url
     # Two daemons on one engine must not reap each other's containers; the state directory tells them apart.
     engine = DockerEngine(config.docker_host, owner=f"{config.host_name}:{config.state_dir}")
-    evaluator = Evaluator(engine, blueprint.registry, evaluation_settings(config, blueprint.eval_python))
+    quarantine = Quarantine()
+    evaluator = Evaluator(engine, blueprint.registry, evaluation_settings(config, blueprint.eval_python), quarantine)
     spool = Spool(config.state_dir / "spool", max_bytes=config.spool_max_mib * _MIB)
     pacer = ConnectPacer()
 
@@ -120,6 +122,7 @@ def _serve(reloader: Reloader, orders: Orders, readiness: Readiness, instance: s
             spool=spool,
             instance=instance,
             readiness=readiness,
+            quarantine=quarantine,
         ).run(orders)
     finally:
         evaluator.close()

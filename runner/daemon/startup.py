@@ -8,7 +8,9 @@ environment. Called by the loop.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
 
 from runner import __version__
 from runner.backoff import Backoff
@@ -22,6 +24,9 @@ from runner.model import Slot
 from runner.store import HostRecord, Reclaimed, Store
 
 _log = get_logger(__name__)
+
+#: Key of a slot's record in runner.host: why the slot is not used.
+QUARANTINED: Final = "quarantined"
 
 
 class Startup:
@@ -82,6 +87,15 @@ class Startup:
         store.sync_gpu_types(
             [(entry.name, entry.vendor.value, entry.aliases, entry.description) for entry in self._registry.all()]
         )
+
+    def announce(self, store: Store, quarantined: Mapping[str, str]) -> None:
+        """Let others see which slots are not used, and why; raises what `register` does."""
+        slots = [{key: value for key, value in slot.items() if key != QUARANTINED} for slot in self._host.slots]
+        for slot in slots:
+            if slot["name"] in quarantined:
+                slot[QUARANTINED] = quarantined[slot["name"]]
+        self._host = replace(self._host, slots=slots)
+        self.register(store)
 
     def unregister(self, store: Store) -> None:
         """Say goodbye.

@@ -27,6 +27,7 @@ LAYERS = {
     "runner.logs": 5,
     "runner.store": 5,
     "runner.devices": 5,
+    "runner.quarantine": 4,
     "runner.parking": 5,
     "runner.spool": 6,
     "runner.lease": 6,

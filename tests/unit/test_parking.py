@@ -13,6 +13,7 @@ import pytest
 from runner import parking
 from runner.parking import Parking
 from runner.plan import make_probe
+from runner.quarantine import Quarantine
 from sandbox.engine import DockerEngine
 from sandbox.errors import EngineUnavailable
 from sandbox.spec import Boot, SandboxSpec
@@ -83,7 +84,7 @@ def make(engine: FakeEngine) -> Iterator[Callable[[int], Parking]]:
     made: list[Parking] = []
 
     def build(size: int) -> Parking:
-        made.append(Parking(cast("DockerEngine", engine), size=size))
+        made.append(Parking(cast("DockerEngine", engine), Quarantine(), size=size))
         return made[-1]
 
     yield build

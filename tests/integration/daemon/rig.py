@@ -23,6 +23,7 @@ from runner.daemon.serve import require_schema
 from runner.errors import CancelledByRequest, EngineUnavailableError
 from runner.gpus import Registry
 from runner.model import Job, JobResult, JobState, Progress, RunRecord, Slot, Verdict
+from runner.quarantine import Quarantine
 from runner.spool import Spool
 from runner.store import ConnectPacer, Store, SubmissionView
 
@@ -142,6 +143,7 @@ class Rig:
         self.store = Store(database_url, application_name="test")
         self.spool = Spool(self.config.state_dir / "spool", max_bytes=self.config.spool_max_mib * 2**20)
         self.settings = Settings(self.config)
+        self.quarantine = Quarantine(retry_s=0.05)
         self.orders = Orders()
         self.ending: Ending | None = None
         pacer = ConnectPacer()
@@ -165,6 +167,7 @@ class Rig:
             slots=self.slots,
             spool=self.spool,
             instance=self.instance,
+            quarantine=self.quarantine,
         )
         self._thread = threading.Thread(target=self._run, name="daemon", daemon=True)
         self._thread.start()

@@ -219,6 +219,16 @@ def test_a_host_is_up_draining_silent_or_stopped(facts: dict[str, Any], state: s
     assert text_of(render.gpu_types_table([kind], [line])).splitlines()[2].split()[1] == str(slots)
 
 
+def test_a_slot_that_waits_for_its_container_is_not_counted_and_says_why() -> None:
+    """In the list of hosts and in that of GPU types."""
+    slots = ({"name": "cpu0", "gpu_type": "CPU"}, {"name": "cpu1", "gpu_type": "CPU", "quarantined": "it hangs"})
+    line = _host(slots=slots)
+    cells = text_of(render.hosts_table([line])).splitlines()[2]
+    assert "1 x CPU" in cells
+    assert cells.rstrip().endswith("cpu1 not used: it hangs")
+    assert documents.hosts([line])[0]["slots"][1]["quarantined"] == "it hangs"
+
+
 def test_a_submission_that_was_evaluated_again_shows_what_counts() -> None:
     """Replaced results are named with what replaced them; the new job says for which it stands."""
     page = _page(

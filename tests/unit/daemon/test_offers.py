@@ -108,3 +108,19 @@ def test_types_are_offered_in_turns() -> None:
         for each, _ in capacity.places([job(name)]):
             assert each.gpu_type == name
     assert list(capacity.offer().slots)[-3:] == ["Four", "Single", "One"]
+
+
+def test_a_slot_whose_container_does_not_go_is_not_offered_nor_what_shares_its_devices() -> None:
+    """The others go on; nothing is reserved for a slot around it, which would wait for ever."""
+    host, stuck = workers(), {"one0"}
+    capacity = Capacity(tuple(host.values()), REGISTRY, quarantined=lambda: stuck)
+    assert free(capacity) == {"right", "one1", "one2", "one3", "cpu"}
+    assert capacity.offer().slots == {"Two": 1, "One": 3, "Single": 3, "CPU": 1}
+    host["one2"].busy = True
+    assert {worker.slot.name for worker in capacity.blocked()} == {"right"}
+    assert capacity.usable()
+    stuck |= {"one1", "one2", "one3", "cpu"}
+    assert not capacity.usable()
+    stuck.clear()
+    host["one2"].busy = False
+    assert free(capacity) == set(host)

@@ -95,7 +95,8 @@ def test_a_state_is_logged_once_however_often_it_is_found() -> None:
         for _ in range(3):
             readiness.working("serving")
         assert (readiness.ready.is_set(), readiness.waiting_for) == (True, None)
-    assert [line["event"] for line in logs] == ["not ready: waiting for the database", "ready"]
+        readiness.working("serving less")
+    assert [line["event"] for line in logs] == ["not ready: waiting for the database", "ready", "ready"]
 
 
 def test_a_service_manager_that_is_gone_stops_nothing(tmp_path: Path) -> None:

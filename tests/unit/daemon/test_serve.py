@@ -88,7 +88,7 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
             return Ending.CLEAN
 
     class FakeEvaluator:
-        def __init__(self, _engine: object, _registry: object, settings: object) -> None:
+        def __init__(self, _engine: object, _registry: object, settings: object, _quarantine: object) -> None:
             seen.update(settings=settings)
 
         def adopt(self, settings: object) -> None:

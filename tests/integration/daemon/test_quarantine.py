@@ -1,0 +1,52 @@
+"""A slot whose container does not go: the daemon goes on with the others, says so everywhere, and takes it back."""
+
+from __future__ import annotations
+
+import threading
+
+from runner.daemon.readiness import CONTAINERS
+from runner.model import Slot
+from sandbox.errors import EngineRefused
+from tests.integration.daemon.rig import Rig
+
+
+class _Stuck:
+    """A container that goes when it is let."""
+
+    def __init__(self) -> None:
+        self.id = "0123456789abcdef"
+        self.go = threading.Event()
+
+    def close(self) -> None:
+        """Refuse until let."""
+        if not self.go.is_set():
+            raise EngineRefused("device fell off the bus")
+
+
+def _reasons(rig: Rig) -> list[str | None]:
+    """What the list of hosts says of each slot."""
+    (host,) = rig.store.hosts()
+    return [slot.get("quarantined") for slot in host.slots]
+
+
+def test_the_others_go_on_and_the_slot_comes_back(rig: Rig) -> None:
+    """Out of two slots one is stuck, then both, then none: claims, list of hosts and readiness follow."""
+    rig.slots = tuple(Slot(name=f"cpu{core}", gpu_type="CPU", devices=(), cpus=(core,)) for core in range(2))
+    rig.start()
+    first, second = _Stuck(), _Stuck()
+    rig.quarantine.add("cpu0", first, EngineRefused("device fell off the bus"))
+    why = "container 0123456789ab could not be removed: device fell off the bus"
+    rig.wait_for(lambda: _reasons(rig) == [why, None], "the list of hosts says which slot is stuck")
+    rig.wait_done(*(rig.submit() for _ in range(4)))
+    assert {slot for _, _, slot in rig.evaluator.seen} == {"cpu1"}
+
+    rig.quarantine.add("cpu1", second, EngineRefused("device fell off the bus"))
+    rig.wait_for(lambda: rig.waiting_for == CONTAINERS, "the daemon says that it is not ready")
+    waits = rig.submit()
+    second.go.set()
+    rig.wait_done(waits)
+    rig.wait_for(lambda: rig.waiting_for is None, "the daemon is ready again")
+
+    first.go.set()
+    rig.wait_for(lambda: _reasons(rig) == [None, None], "both slots are back")
+    assert rig.stop() == 0
