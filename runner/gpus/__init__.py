@@ -3,7 +3,8 @@
 One TOML file per type in this folder, overlaid by the operator's directory; a new type is a file, never code.
 """
 
+from runner.gpus.advice import Advice, advise
 from runner.gpus.model import Dtype, Figures, GpuType, Product, Vendor
 from runner.gpus.registry import Registry
 
-__all__ = ["Dtype", "Figures", "GpuType", "Product", "Registry", "Vendor"]
+__all__ = ["Advice", "Dtype", "Figures", "GpuType", "Product", "Registry", "Vendor", "advise"]

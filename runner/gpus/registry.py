@@ -125,13 +125,18 @@ class _File:
 class Registry:
     """The GPU types this installation knows. Immutable."""
 
-    def __init__(self, types: Iterable[GpuType]) -> None:
+    def __init__(self, types: Iterable[GpuType], *, origin: Mapping[str, Path] | None = None) -> None:
         self._types: Final = {entry.name: entry for entry in sorted(types, key=lambda entry: entry.name)}
+        self._origin: Final = dict(origin or {})
         self._by_alias: Final = {alias: entry for entry in self._types.values() for alias in entry.aliases}
 
     @classmethod
-    def load(cls, overlay: Path | None = None) -> Registry:
+    def load(cls, overlay: Path | None = None, *, files: Iterable[Path] = ()) -> Registry:
         """Read the built-in types and, if it exists, the overlay directory.
+
+        Args:
+            overlay: the operator's directory.
+            files: further files, as if they lay in it; one of a type that it has replaces that.
 
         Raises:
             ConfigError: a file does not parse, has an unknown or invalid key, extends an unknown type, or takes a name
@@ -140,13 +145,13 @@ class Registry:
         builtin = _read_directory(BUILTIN)
         types = {file.name: _build(file, base=builtin, chain=()) for file in builtin.values()}
         origin = {file.name: file.path for file in builtin.values()}
-        if overlay is not None and overlay.is_dir():
-            changed = _read_directory(overlay)
-            for file in changed.values():
-                types[file.name] = _build(file, base=builtin | changed, chain=(), shadowed=builtin)
-                origin[file.name] = file.path
+        changed = _read_directory(overlay) if overlay is not None and overlay.is_dir() else {}
+        changed |= _by_name(files)
+        for file in changed.values():
+            types[file.name] = _build(file, base=builtin | changed, chain=(), shadowed=builtin)
+            origin[file.name] = file.path
         _refuse_clashes(types.values(), origin)
-        return cls(types.values())
+        return cls(types.values(), origin=origin)
 
     def get(self, name: str) -> GpuType:
         """The type of that name or alias.
@@ -162,6 +167,10 @@ class Registry:
         hint = next((f"; did you mean {entry!r}?" for entry in known if near and entry.lower() == near[0]), "")
         raise NotFoundError(f"GPU type {name!r} is not known, expected one of {', '.join(self._types)}{hint}")
 
+    def origin(self, name: str) -> Path | None:
+        """The file that describes the type of that name; None if it was not read from one."""
+        return self._origin.get(name)
+
     def all(self) -> tuple[GpuType, ...]:
         """Every type, by name."""
         return tuple(self._types.values())
@@ -176,8 +185,12 @@ class Registry:
 
 
 def _read_directory(directory: Path) -> dict[str, _File]:
+    return _by_name(sorted(directory.glob("*.toml")))
+
+
+def _by_name(paths: Iterable[Path]) -> dict[str, _File]:
     files: dict[str, _File] = {}
-    for path in sorted(directory.glob("*.toml")):
+    for path in paths:
         file = _read(path)
         if file.name in files:
             raise ConfigError(

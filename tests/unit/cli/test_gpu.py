@@ -1,0 +1,115 @@
+"""`gpu validate`: files of GPU types before and after they are installed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+
+from runner.cli import main
+from runner.cli.app import ExitCode
+
+MANUAL = Path(__file__).resolve().parents[3] / "docs" / "cli.md"
+GOOD = """
+name = "X"
+vendor = "nvidia"
+device_names = ['X']
+[device]
+memory_gib = 32
+l2_mib = 96
+bandwidth_gb_s = 1792
+peak_tflops = { fp8 = 838, fp16 = 419 }
+[device.sources]
+memory_gib = "a"
+l2_mib = "b"
+bandwidth_gb_s = "c"
+peak_tflops = "d"
+"""
+
+
+@pytest.fixture(autouse=True)
+def _log_again() -> Iterator[None]:
+    """Undo what `main` does to the log, whose stream ends with the test."""
+    yield
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A configuration whose directory of GPU types is empty."""
+    (tmp_path / "gpus.d").mkdir()
+    path = tmp_path / "config.toml"
+    path.write_text(f'gpus_dir = "{tmp_path / "gpus.d"}"\n')
+    return path
+
+
+def validate(config: Path, *arguments: object) -> int:
+    """Run the command; its exit code."""
+    return main(["--config", str(config), "gpu", "validate", *map(str, arguments)])
+
+
+def test_a_good_file_is_good_before_it_is_installed_and_after(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its figures are shown in a line; without a file, the installed ones are meant."""
+    path = tmp_path / "X.toml"
+    path.write_text(GOOD)
+    assert validate(config, path) == ExitCode.OK
+    assert capsys.readouterr().out == f"✓ X: nvidia, 32 GiB, 1792 GB/s, fp8 838, fp16 419 ({path})\n"
+    assert validate(config) == ExitCode.OK
+    assert capsys.readouterr().out == f"✓ gpu types: the built-in ones; no files in {tmp_path / 'gpus.d'}\n"
+    path.rename(tmp_path / "gpus.d" / "X.toml")
+    assert validate(config) == ExitCode.OK
+    assert f"({tmp_path / 'gpus.d' / 'X.toml'})" in capsys.readouterr().out
+
+
+def test_a_file_takes_the_place_of_the_installed_one(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So a new version is tried beside the old, with what extends the type."""
+    (tmp_path / "gpus.d" / "X.toml").write_text(GOOD)
+    (tmp_path / "gpus.d" / "Xx4.toml").write_text('extends = "X"\nname = "Xx4"\ncount = 4\n')
+    path = tmp_path / "new.toml"
+    path.write_text(GOOD.replace("bandwidth_gb_s = 1792\n", ""))
+    assert validate(config, path, "--json") == ExitCode.OK
+    said = json.loads(capsys.readouterr().out)
+    assert said["types"] == ["X"]
+    assert [(check["mark"], check["found"][:21]) for check in said["checks"]] == [
+        ("ok", "nvidia, 32 GiB, fp8 8"),
+        ("warning", "device.bandwidth_gb_s"),
+    ]
+    assert validate(config) == ExitCode.OK
+    assert "✓ Xx4: 4 x nvidia, 32 GiB, 1792 GB/s" in capsys.readouterr().out
+
+
+def test_a_mistake_is_an_error_that_says_where(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """File, key, found and expected; nothing on stdout."""
+    path = tmp_path / "X.toml"
+    path.write_text(GOOD.replace("fp8 =", "fp9 ="))
+    assert validate(config, path) == ExitCode.USAGE
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert f"{path}: device.peak_tflops.fp9" in said.err
+    assert "found 'fp9', expected" in said.err
+    assert validate(config, tmp_path / "none.toml") == ExitCode.USAGE
+    assert "none.toml: cannot be read: No such file" in capsys.readouterr().err
+
+
+def test_the_manuals_example_is_what_the_command_says(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/cli.md shows it word for word."""
+    (_, shown) = MANUAL.read_text(encoding="utf-8").split("    $ kernel-runner gpu validate RTX5090.toml\n")
+    expected = "".join(f"{line[4:]}\n" for line in shown.partition("\n\n")[0].splitlines())
+    text = GOOD.replace("X", "RTX5090").replace("l2_mib = 96\n", "").replace("419", "209.5")
+    for line in ('memory_gib = "a"\n', 'l2_mib = "b"\n', 'bandwidth_gb_s = "c"\n'):
+        text = text.replace(line, "")
+    (tmp_path / "RTX5090.toml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    assert validate(config, "RTX5090.toml") == ExitCode.OK
+    assert capsys.readouterr().out == expected
