@@ -20,9 +20,10 @@ from typing import Any
 import tasks
 from runner.cli.check import Finding, Mark
 from runner.cli.files import read_submission
-from runner.cli.units import size
+from runner.cli.units import duration, size
 from runner.errors import NotFoundError
 from runner.gpus import GpuType, Registry, Vendor
+from runner.light import light_of
 from runner.plan import memory_of, misfit, moved_bytes, ranks_without_devices, tensor_bytes
 from runner.taskdef import spec_line
 from runner.taskdef.model import Case, Harness, Lang, TaskFolder
@@ -67,10 +68,12 @@ def offered(folder: TaskFolder, registry: Registry) -> Iterator[Finding]:
             remedy = "correct the name, or describe the type in the registry of its hosts"
             yield Finding(name=name, mark=Mark.WARNING, found=str(error), remedy=remedy)
             continue
-        yield _fit(folder, gpu, cases_of(folder, name))
+        yield _fit(folder, gpu, name)
 
 
-def _fit(folder: TaskFolder, gpu: GpuType, cases: Sequence[Case]) -> Finding:
+def _fit(folder: TaskFolder, gpu: GpuType, name: str) -> Finding:
+    """A type under the name that the task has for it."""
+    cases = cases_of(folder, name)
     if not cases:
         remedy = "give it tests and benchmarks in task.yml, or cases of its own in runner.yml"
         return Finding(name=gpu.name, mark=Mark.FAILED, found="no cases", remedy=remedy)
@@ -98,7 +101,18 @@ def _fit(folder: TaskFolder, gpu: GpuType, cases: Sequence[Case]) -> Finding:
         )
         remedy = f"check with --gpu {gpu.name} on such a host, or give the type smaller cases in runner.yml"
         return Finding(name=gpu.name, mark=Mark.WARNING, found=found, remedy=remedy)
-    return Finding(name=gpu.name, mark=Mark.OK, found=f"{len(cases)} cases, the largest moves {size(moved)}")
+    best = _best(folder, gpu, name)
+    return Finding(name=gpu.name, mark=Mark.OK, found=f"{len(cases)} cases, the largest moves {size(moved)}{best}")
+
+
+def _best(folder: TaskFolder, gpu: GpuType, name: str) -> str:
+    """What perfect kernels would take, as the end of a sentence: an author sees whether the work is stated right."""
+    lights = [light_of(folder.task, case, gpu) for case in folder.task.cases_for(name).benchmarks or ()]
+    times = [light.sol_ns for light in lights if light.sol_ns is not None]
+    if not times:
+        return ""
+    limits = " and ".join(dict.fromkeys(light.limit for light in lights if light.limit is not None))
+    return f", benchmarks take {duration(min(times))} to {duration(max(times))} at the speed of light ({limits})"
 
 
 def rehearse(folder: TaskFolder, source: Path, gpu: GpuType, python: Path) -> Iterator[Finding | MeasuredCase]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 import typer
@@ -45,6 +46,17 @@ def test_the_largest_case_is_compared_with_the_types_memory() -> None:
     assert "the 2.00 GiB that its tensors may hold of the 4 GiB of CPU's container" in small.found
     assert small.remedy is not None
     assert "--gpu CPU" in small.remedy
+
+
+def test_the_benchmarks_of_a_perfect_kernel_are_shown() -> None:
+    """An author sees from the times whether the work is stated right; a type without figures has none."""
+    made = folder([{"n": 4}], gpus=("H100", "CPU"))
+    task = replace(made.task, benchmarks=({"n": 1 << 20}, {"n": 1 << 30}))
+    found = {finding.name: finding.found for finding in offered(replace(made, task=task), Registry.load())}
+    assert found["H100"] == (
+        "3 cases, the largest moves 4.00 GiB, benchmarks take 1.25 µs to 1.28 ms at the speed of light (memory)"
+    )
+    assert "speed of light" not in found["CPU"]
 
 
 def test_a_case_that_cannot_fit_is_a_failure() -> None:
