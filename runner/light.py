@@ -110,18 +110,18 @@ def _floor(  # noqa: PLR0917 numbers of one formula
     # A submission may use every device of its slot, however many ranks the task has.
     found = []
     if flops is not None and figures.fastest_tflops is not None:
-        rate = figures.fastest_tflops * MATH_SLACK * gpu.count
-        why = f"{flops:.4g} operations, and {gpu.name} does at most {rate:.4g}e12 of any kind per second"
-        found.append(Floor(ns=flops / rate / 1e3, limit=MATH, why=why))
+        per_s = figures.fastest_tflops * 1e12 * MATH_SLACK * gpu.count
+        why = f"{flops:.4g} operations, and {gpu.name} does at most {per_s:.4g} of any kind per second"
+        found.append(Floor(ns=flops / per_s * 1e9, limit=MATH, why=why))
     if moved is not None and figures.bandwidth_gb_s is not None and figures.cache_bytes is not None:
         written = None if task.extra.written is None else work(task.extra.written, case)
         crossing = _crossing(moved, written, figures.cache_bytes * gpu.count)
-        rate = figures.bandwidth_gb_s * MEMORY_SLACK * gpu.count
+        per_s = figures.bandwidth_gb_s * 1e9 * MEMORY_SLACK * gpu.count
         why = (
-            f"{crossing:.4g} bytes that no cache of {gpu.name} can spare its memory, which moves at most {rate:.4g}e9 "
+            f"{crossing:.4g} bytes that no cache of {gpu.name} can spare its memory, which moves at most {per_s:.4g} "
             "per second"
         )
-        found.append(Floor(ns=crossing / rate, limit=MEMORY, why=why))
+        found.append(Floor(ns=crossing / per_s * 1e9, limit=MEMORY, why=why))
     highest = max(found, key=lambda floor: floor.ns, default=None)
     return None if highest is None or highest.ns <= 0 else highest
 

@@ -105,13 +105,13 @@ def test_the_higher_floor_counts_and_says_what_it_is() -> None:
     assert light.floor.refusal(light.floor.ns) is None
     assert light.floor.refusal(1000) == (
         "its mean time of 1 µs is impossible: the case needs at least 85.63 µs for memory (1.028e+08 bytes that no "
-        "cache of G can spare its memory, which moves at most 1200e9 per second)"
+        "cache of G can spare its memory, which moves at most 1.2e+12 per second)"
     )
     light = light_of(task(flops="1e9"), {}, GPU)
     assert light.floor is not None
     assert light.floor.refusal(1) == (
         "its mean time of 0.001 µs is impossible: the case needs at least 3.333 µs for math (1e+09 operations, and G "
-        "does at most 300e12 of any kind per second)"
+        "does at most 3e+14 of any kind per second)"
     )
 
 
@@ -168,6 +168,15 @@ def test_a_product_is_measured_by_its_own_figures() -> None:
     gpu, work = Registry.load().get("H100"), task(moved="3.9e9")
     assert light_of(work, {}, gpu, device_name="NVIDIA H100 NVL").sol_ns == pytest.approx(1e6)
     assert light_of(work, {}, gpu, device_name="NVIDIA H100 PCIe").sol_ns == pytest.approx(3.9e6 / 2.039)
+
+
+def test_the_sentence_in_the_documentation_is_what_is_said() -> None:
+    """docs/harness.md quotes it, for the last benchmark of vectoradd on an H100."""
+    task = load_folder(TASKS / "vectoradd").task
+    floor = light_of(task, task.benchmarks[-1], Registry.load().get("H100")).floor
+    assert floor is not None
+    quoted = " ".join((TASKS.parent / "docs" / "harness.md").read_text(encoding="utf-8").split())
+    assert f"benchmark 5 of 5: {floor.refusal(4100)} ```" in quoted
 
 
 def test_no_floor_of_a_shipped_task_comes_near_its_speed_of_light() -> None:

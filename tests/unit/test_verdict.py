@@ -351,7 +351,7 @@ def test_an_impossible_time_of_a_program_is_rejected() -> None:
     assert result.verdict is Verdict.REJECTED
     assert result.error == (
         "benchmark: in benchmark 0 its mean time of 1 µs is impossible: the case needs at least 666.7 µs for math "
-        "(1e+09 operations, and CPU does at most 1.5e12 of any kind per second)"
+        "(1e+09 operations, and CPU does at most 1.5e+12 of any kind per second)"
     )
     honest = {**BENCH_PASS, "benchmark.0.mean": "700000", "benchmark.1.mean": "700000"}
     steps = [samples.step("test", TEST_PASS), samples.step("benchmark", honest)]

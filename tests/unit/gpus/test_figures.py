@@ -190,6 +190,6 @@ def test_a_wrong_figure_is_refused_with_file_key_found_and_expected(tmp_path: Pa
 
 
 def test_the_published_schema_is_the_file_format() -> None:
-    """`python -c 'from runner.gpus.registry import schema; ...'` made it; whoever changes a key makes it again."""
+    """Whoever changes a key writes the file again, from `runner.gpus.registry.schema`."""
     text = (BUILTIN / "schema.json").read_text(encoding="utf-8")
     assert text == json.dumps(schema(), indent=2) + "\n", "write json.dumps(schema(), indent=2) to the file"
