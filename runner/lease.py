@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from runner.backoff import Backoff
 from runner.config import Settings
 from runner.errors import InfrastructureError
-from runner.logs import get_logger
+from runner.logs import Sparing, get_logger
 from runner.model import Job
 from runner.store import LeaseState
 
@@ -144,6 +144,8 @@ class LeaseKeeper:
         """
         store: Heart | None = None
         backoff = Backoff(cap_s=self._settings.now.heartbeat_s)
+        sparing = Sparing()
+        said = False
         pause_s = self._settings.now.heartbeat_s
         try:
             while not stop.is_set():
@@ -162,13 +164,17 @@ class LeaseKeeper:
                 try:
                     self._beat(store)
                 except InfrastructureError as error:
-                    if backoff.failures == 0:
-                        _log.warning("heartbeat fails; runs go on, their leases may expire", error=str(error))
+                    if backoff.failures == 0 and (left_out := sparing.due("outage")) is not None:
+                        _log.warning(
+                            "heartbeat fails; runs go on, their leases may expire", error=str(error), left_out=left_out
+                        )
+                        said = True
                     pause_s = backoff.next_s()
                     continue
-                if backoff.failures:
+                if said:
                     _log.info("heartbeat works again")
-                    backoff.reset()
+                    said = False
+                backoff.reset()
         finally:
             if store is not None:
                 store.close()

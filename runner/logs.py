@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator, MutableMapping
+import threading
+import time
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any, Final, Literal, TextIO, cast
 
@@ -23,6 +25,8 @@ from runner.model import Job
 _FORBIDDEN: Final = frozenset({"code", "password", "request", "secret", "secret_seed", "seed", "task", "token"})
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _MAX_VALUE_CHARS: Final = 8000
+#: How often what goes wrong again and again is said.
+SPARING_S: Final = 60.0
 
 
 def configure(log_format: Literal["auto", "json", "console"], level: str, stream: TextIO | None = None) -> None:
@@ -81,6 +85,27 @@ def job_context(job: Job, **more: str) -> Iterator[None]:
         **more,
     ):
         yield
+
+
+class Sparing:
+    """At most one line of a kind a minute, of those that may come again and again. Threadsafe."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        #: When a line of a kind was last due, and how many were not since.
+        self._kinds: dict[str, tuple[float, int]] = {}
+
+    def due(self, kind: str) -> int | None:
+        """How many lines of this kind were left out since the last one; None: leave this one out as well."""
+        now_s = self._clock()
+        with self._lock:
+            said_s, left_out = self._kinds.get(kind, (float("-inf"), 0))
+            if now_s - said_s < SPARING_S:
+                self._kinds[kind] = (said_s, left_out + 1)
+                return None
+            self._kinds[kind] = (now_s, 0)
+        return left_out
 
 
 class _Bridge(logging.Handler):

@@ -119,7 +119,12 @@ def cancel(
     *,
     submission_id: Annotated[int, typer.Argument(metavar="ID", help="Number of the submission.")],
     user: Annotated[
-        str | None, typer.Option("--user", metavar="U", help="Cancel only if it is this user's submission.")
+        str | None,
+        typer.Option(
+            "--user",
+            metavar="U",
+            help="Act for this user: only their submission, and no rerun that an operator ordered.",
+        ),
     ] = None,
 ) -> None:
     """Cancel a submission.

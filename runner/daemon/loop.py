@@ -40,7 +40,7 @@ from runner.errors import (
 )
 from runner.gpus import Registry
 from runner.lease import LeaseKeeper, StopReason
-from runner.logs import get_logger
+from runner.logs import Sparing, get_logger
 from runner.model import JobState, Slot
 from runner.quarantine import Quarantine
 from runner.spool import Spool
@@ -105,6 +105,7 @@ class Daemon:
         self._suspect = threading.Event()
         self._threads = Threads()
         self._instance = instance
+        self._sparing = Sparing()
         self._keeper = LeaseKeeper(lambda: store_factory("heartbeat"), settings, instance=instance)
         self._announcer = Announcer(store_factory)
         self._delivery = Delivery(spool, store_factory, self._keeper, self._announcer)
@@ -167,7 +168,7 @@ class Daemon:
         return ending
 
     def _start(self, store: Store, orders: Orders) -> bool:
-        if not self._startup.take_over(store, orders.leave):
+        if not self._startup.take_name(store, orders.leave):
             return False
         if self._startup.saw_outage:
             self._spare_leases()
@@ -176,6 +177,8 @@ class Daemon:
         self._threads.spawn("announce", self._announcer.run)
         # Leases of spooled results have not been renewed since the earlier process ended.
         self._keeper.nudge()
+        if not self._startup.take_over(store, orders.leave):
+            return False
         if not self._startup.prepare(self._slots, orders.leave):
             return False
         wakeups = Wakeups(
@@ -217,7 +220,8 @@ class Daemon:
                 self._pause(backoff.next_s(), orders)
             except Exception:  # noqa: BLE001 - the daemon's loop; logged
                 # A bug or a row nobody foresaw must not end the daemon while other slots run.
-                _log.exception("claiming broke and is tried again")
+                if (left_out := self._sparing.due("broke")) is not None:
+                    _log.exception("claiming broke and is tried again", left_out=left_out)
                 self._doubt = True
                 self._pause(backoff.next_s(), orders)
             else:
@@ -229,14 +233,15 @@ class Daemon:
         return orders.stop.is_set() or (orders.rebuild is not None and not self._running())
 
     def _turn(self, store: Store, orders: Orders) -> Claims:
-        """One look at the queue: takes what fits, and does what the answer says is due."""
-        if self._suspect.is_set():
-            self._engine.check()
-            self._suspect.clear()
+        """One look at the queue: takes what fits, and does what the answer says is due.
+
+        Without an engine nothing fits; but the host shows that it lives, and expired leases are taken back.
+        """
+        trouble = self._ask_engine()
         if self._doubt:
             self._put_back_what_nobody_heard_of(store)
         began_s = time.monotonic()
-        claims = self._claim(store, orders)
+        claims = self._claim(store, orders, able=trouble is None)
         if time.monotonic() - began_s > self._settings.now.lease_s / 2:
             # The database stood still, or this process did.
             self._spare_leases()
@@ -248,6 +253,8 @@ class Daemon:
             _log.warning("this host's name was free or another daemon's for a while; it is registered again")
         self._tell_quarantine(store)
         self._reclaim(store, claims)
+        if trouble is not None:
+            raise trouble
         return claims
 
     def _tell_quarantine(self, store: Store) -> None:
@@ -257,17 +264,27 @@ class Daemon:
             self._startup.announce(store, reasons)
             self._told_quarantine = reasons
 
+    def _ask_engine(self) -> InfrastructureError | None:
+        """What is wrong with the engine, asked if a run has failed through our fault."""
+        if self._suspect.is_set():
+            try:
+                self._engine.check()
+            except InfrastructureError as error:
+                return error
+            self._suspect.clear()
+        return None
+
     def _lose_name(self) -> None:
         """Another daemon goes by this host's name: what runs here is lost, which the heartbeat finds out."""
         self._doubt = True
         self._reservations.forget()
         self._keeper.nudge()
 
-    def _claim(self, store: Store, orders: Orders) -> Claims:
+    def _claim(self, store: Store, orders: Orders, *, able: bool) -> Claims:
         """Claim until nothing is free or nothing is there; the last answer. Asks at least once, as a sign of life."""
         config = self._settings.now
         while True:
-            claiming = not orders.leave.is_set()
+            claiming = able and not orders.leave.is_set()
             if claiming:
                 self._reservations.renew(store)
             else:
@@ -314,8 +331,10 @@ class Daemon:
         )
         for job in released:
             self._tell_of(job)
-        if released:
-            _log.warning("claims were not answered: their jobs are queued again", count=len(released))
+        if released and (left_out := self._sparing.due("released")) is not None:
+            _log.warning(
+                "claims were not answered: their jobs are queued again", count=len(released), left_out=left_out
+            )
         self._doubt = False
         self._spare_leases()
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from runner.errors import DatabaseUnavailableError, EngineUnavailableError, HostNameTakenError, InfrastructureError
@@ -21,6 +23,9 @@ DATABASE: Final = "the database"
 EVALUATION: Final = "the evaluation environment"
 HOST_NAME: Final = "the host name"
 CONTAINERS: Final = "containers that do not go, on every slot"
+#: States come and go while a database is half there: so many lines about them in so many seconds, then the last word.
+LINES: Final = 4
+LINES_S: Final = 60.0
 
 
 def missing(error: InfrastructureError, *, otherwise: str) -> str:
@@ -35,8 +40,12 @@ def missing(error: InfrastructureError, *, otherwise: str) -> str:
 class Readiness:
     """The daemon's readiness. Threadsafe; a repeated state is said once."""
 
-    def __init__(self, notify_socket: str | None = None) -> None:
+    def __init__(self, notify_socket: str | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._socket = notify_socket
+        self._clock = clock
+        #: When the last lines were logged, and what the last one said.
+        self._logged_s: deque[float] = deque(maxlen=LINES)
+        self._said: str | None = None
         self._lock = threading.Lock()
         self._waiting_for: str | None = "start-up"
         self._working: str | None = None
@@ -52,32 +61,38 @@ class Readiness:
     def not_ready(self, waiting_for: str, *, reason: str) -> None:
         """Something is missing. Logged once per `waiting_for`, however often it is tried."""
         with self._lock:
-            if self._waiting_for == waiting_for:
-                return
+            news = self._waiting_for != waiting_for
             self._waiting_for = waiting_for
             self.ready.clear()
-        _log.warning(f"not ready: waiting for {waiting_for}", reason=reason)
-        self._notify(f"STATUS=not ready: waiting for {waiting_for}: {_one_line(reason)}")
+            due = self._due(waiting_for)
+        if due:
+            _log.warning(f"not ready: waiting for {waiting_for}", reason=reason)
+        if news:
+            self._notify(f"STATUS=not ready: waiting for {waiting_for}: {_one_line(reason)}")
 
     def working(self, status: str) -> None:
         """Jobs are being claimed. Tells systemd READY=1 the first time, and what has changed since."""
         with self._lock:
-            if self._waiting_for is None and self._working == status:
-                return
+            news = self._waiting_for is not None or self._working != status
             self._waiting_for, self._working = None, status
             self.ready.set()
-        _log.info("ready", status=status)
-        self._up(status)
+            due = self._due(f"ready: {status}")
+        if due:
+            _log.info("ready", status=status)
+        if news:
+            self._up(status)
 
     def paused(self, why: str) -> None:
         """All is well, but no jobs are claimed, on purpose: that too is READY=1 to systemd. Logged once per `why`."""
         with self._lock:
-            if self._waiting_for == why:
-                return
+            news = self._waiting_for != why
             self._waiting_for = why
             self.ready.clear()
-        _log.warning("claiming no jobs", reason=why)
-        self._up(why)
+            due = self._due(why)
+        if due:
+            _log.warning("claiming no jobs", reason=why)
+        if news:
+            self._up(why)
 
     def reloading(self) -> None:
         """The configuration is being read again."""
@@ -96,6 +111,15 @@ class Readiness:
             self.ready.clear()
         _log.info("stopping", status=status)
         self._notify(f"STOPPING=1\nSTATUS={_one_line(status)}")
+
+    def _due(self, state: str) -> bool:
+        """Whether a state is to be logged now. Asked at every look, so the last of many changes is told in the end."""
+        now_s = self._clock()
+        if state == self._said or (len(self._logged_s) == LINES and now_s - self._logged_s[0] < LINES_S):
+            return False
+        self._said = state
+        self._logged_s.append(now_s)
+        return True
 
     def _up(self, status: str) -> None:
         first = not self._announced

@@ -100,21 +100,33 @@ class Reloader:
         """Read the configuration and let it count, as far as that is possible at once."""
         with self._lock:
             self._readiness.reloading()
+            # Whatever happens the service manager hears that it is over, or it would wait, and then kill the daemon.
+            status = "the reload broke, see the log; the old configuration goes on"
             try:
-                wanted = Blueprint.draw(self._fixed(self._load()))
+                status = self._replace(Blueprint.draw(self._fixed(self._load())))
             except ConfigError as error:
                 _log.error("the configuration is refused, the old one goes on", error=str(error))
-                self._readiness.reloaded(f"configuration refused, the old one goes on: {error}")
-                return
-            before = self.settings.now
-            self._wanted = wanted
-            self.settings.replace(wanted.config)
+                status = f"configuration refused, the old one goes on: {error}"
+            except Exception:  # noqa: BLE001 - the outermost frame of the reload's thread; logged
+                _log.exception("the reload broke; the old configuration goes on")
+            finally:
+                self._readiness.reloaded(status)
+
+    def _replace(self, wanted: Blueprint) -> str:
+        """Let a blueprint count from now on; what there is to say of it."""
+        before = self.settings.now
+        try:
             self._apply(wanted.config)
-            parts = self._built.new_parts(wanted)
-            _log.info("configuration reloaded", changed=_changes(before, wanted.config), waits_for_runs=parts)
-            waits = f"; {', '.join(parts)} after the current runs" if parts else ""
-            self._readiness.reloaded(f"configuration reloaded{waits}")
-            self._orders.ask_rebuild(", ".join(parts) or None)
+        except Exception:
+            self._apply(before)
+            raise
+        self._wanted = wanted
+        self.settings.replace(wanted.config)
+        parts = self._built.new_parts(wanted)
+        _log.info("configuration reloaded", changed=_changes(before, wanted.config), waits_for_runs=parts)
+        self._orders.ask_rebuild(", ".join(parts) or None)
+        waits = f"; {', '.join(parts)} after the current runs" if parts else ""
+        return f"configuration reloaded{waits}"
 
     def _fixed(self, config: Config) -> Config:
         """The configuration with those keys as they were that name the process to others."""

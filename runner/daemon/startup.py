@@ -1,14 +1,15 @@
 """What a daemon does before it serves, in order, each step again until it works.
 
-First what an earlier process of this host left is dealt with, as soon as engine and database answer: containers are
-removed, spooled results taken over, every other lease given back. Only then comes what may take minutes, the evaluation
-environment. Called by the loop.
+First the host's name, and with it the results that an earlier process spooled: from then on they are delivered and
+their leases renewed, whatever else is missing. Then every other lease of that process is given back and its containers
+are removed. Only then comes what may take minutes, the evaluation environment. Called by the loop.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -57,19 +58,24 @@ class Startup:
         self.registered = False
         #: The database was away.
         self.saw_outage = False
+        self._reaped = False
 
-    def take_over(self, store: Store, leave: threading.Event) -> bool:
-        """Deal with what an earlier process left; False: told to leave first.
+    def take_name(self, store: Store, leave: threading.Event) -> bool:
+        """Get the host's name, and hold the leases of what is spooled; False: told to leave first.
 
         The name comes before the leases: what runs in this host's name may be given back only by who owns the name.
         """
-        return (
-            self._until(leave, ENGINE, self._engine.check)
-            and self._until(leave, ENGINE, self._reap)
-            and self._until(leave, DATABASE, self._check_database)
-            and self._until(leave, DATABASE, lambda: self.register(store))
-            and self._until(leave, DATABASE, lambda: self._recover(store))
-        )
+        if not (
+            self._until(leave, DATABASE, self._check_database, meanwhile=self._clean_up)
+            and self._until(leave, DATABASE, lambda: self.register(store), meanwhile=self._clean_up)
+        ):
+            return False
+        self._delivery.adopt()
+        return True
+
+    def take_over(self, store: Store, leave: threading.Event) -> bool:
+        """Deal with everything else that an earlier process left; False: told to leave first."""
+        return self._until(leave, DATABASE, lambda: self._recover(store)) and self._until(leave, ENGINE, self._clean_up)
 
     def prepare(self, slots: Sequence[Slot], leave: threading.Event) -> bool:
         """Make sure that jobs can run here; False: told to leave first."""
@@ -105,13 +111,16 @@ class Startup:
         """
         store.unregister_host(self._host.name, instance=self._host.instance)
 
-    def _reap(self) -> None:
+    def _clean_up(self) -> None:
+        self._engine.check()
+        if self._reaped:
+            return
         left = self._engine.reap()
+        self._reaped = True
         if left:
             _log.warning("containers of an earlier process were removed", count=left)
 
     def _recover(self, store: Store) -> None:
-        self._delivery.adopt()
         taken_back = store.recover(
             host=self._host.name, keep=self._delivery.keys(), died=True, instance=self._host.instance
         )
@@ -120,7 +129,16 @@ class Startup:
         if taken_back:
             _log.warning("jobs of an earlier process were taken back", count=len(taken_back))
 
-    def _until(self, leave: threading.Event, what: str, action: Callable[[], object], *, cap_s: float = 5.0) -> bool:
+    def _until(
+        self,
+        leave: threading.Event,
+        what: str,
+        action: Callable[[], object],
+        *,
+        cap_s: float = 5.0,
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> bool:
+        """Do it again and again until it works, and between two tries something that needs not wait for it."""
         backoff = Backoff(cap_s=cap_s)
         while not leave.is_set():
             try:
@@ -128,6 +146,8 @@ class Startup:
             except InfrastructureError as error:
                 self.saw_outage = self.saw_outage or isinstance(error, DatabaseUnavailableError)
                 self._readiness.not_ready(missing(error, otherwise=what), reason=str(error))
+                with suppress(InfrastructureError):
+                    meanwhile()
                 backoff.wait(leave)
             else:
                 if backoff.failures:

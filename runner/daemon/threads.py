@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 from runner.backoff import Backoff
-from runner.logs import get_logger
+from runner.logs import Sparing, get_logger
 from runner.store import Stop
 
 _log = get_logger(__name__)
@@ -33,11 +33,13 @@ class Threads:
     def _supervise(self, name: str, body: Callable[[Stop], None]) -> None:
         """A thread's body, started again whatever it dies of: without its heartbeat a daemon would lose every job."""
         backoff = Backoff()
+        sparing = Sparing()
         while not self.halt.is_set():
             try:
                 body(self.halt)
             except Exception:  # noqa: BLE001 - the outermost frame of a thread; logged
-                _log.exception("a thread of the daemon broke and is started again", thread=name)
+                if (left_out := sparing.due(name)) is not None:
+                    _log.exception("a thread of the daemon broke and is started again", thread=name, left_out=left_out)
                 backoff.wait(self.halt)
             else:
                 return

@@ -12,7 +12,7 @@ from typing import Final
 from runner.backoff import Backoff
 from runner.daemon.ports import StoreFactory
 from runner.errors import InfrastructureError
-from runner.logs import get_logger
+from runner.logs import Sparing, get_logger
 from runner.store import Stop, Wakeup
 
 _log = get_logger(__name__)
@@ -55,18 +55,22 @@ class Wakeups:
         """Listen until `stop` is set; a connection that breaks is opened again, and counts as a wake-up."""
         store = self._store_factory("listen")
         backoff = Backoff(cap_s=5.0)
+        sparing = Sparing()
+        said = False
         try:
             while not stop.is_set():
                 try:
                     wakeup = store.listen(stop=stop, timeout_s=_LISTEN_S)
                 except InfrastructureError as error:
-                    if backoff.failures == 0:
-                        _log.warning("not listening for new jobs; polling goes on", error=str(error))
+                    if backoff.failures == 0 and (left_out := sparing.due("outage")) is not None:
+                        _log.warning("not listening for new jobs; polling goes on", error=str(error), left_out=left_out)
+                        said = True
                     backoff.wait(stop)
                     continue
-                if backoff.failures:
+                if said:
                     _log.info("listening for new jobs again")
-                    backoff.reset()
+                    said = False
+                backoff.reset()
                 if wakeup is not None:
                     self._pass_on(wakeup)
         finally:

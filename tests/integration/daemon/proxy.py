@@ -13,6 +13,16 @@ from shutil import rmtree
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 
+class _Line:
+    """One connection that was let through."""
+
+    def __init__(self) -> None:
+        #: What the client said first: its startup packet.
+        self.greeting = b""
+        #: Nothing passes any more, in either direction, and nobody is told.
+        self.silent = False
+
+
 class Proxy:
     """Forwards a Unix socket to a database server; starts shut."""
 
@@ -25,6 +35,7 @@ class Proxy:
         self.url = make_conninfo(database_url, host=str(self._directory), port="5432")
         self._listener: socket.socket | None = None
         self._sockets: list[socket.socket] = []
+        self._lines: list[_Line] = []
         self._lock = threading.Lock()
         self._hangs_up = False
         #: Connections that were let through.
@@ -48,6 +59,14 @@ class Proxy:
     def answer(self) -> None:
         """Let connections through again after `hang_up`."""
         self._hangs_up = False
+
+    def silence(self, name: str) -> int:
+        """Swallow whatever passes on the connections of that application name that there are now; how many."""
+        with self._lock:
+            chosen = [line for line in self._lines if name.encode() in line.greeting and not line.silent]
+        for line in chosen:
+            line.silent = True
+        return len(chosen)
 
     def shut(self) -> None:
         """Break every connection and refuse new ones."""
@@ -83,11 +102,13 @@ class Proxy:
                 client.close()
                 continue
             server = self._connect()
+            line = _Line()
             with self._lock:
                 self.accepted += 1
                 self._sockets += [client, server]
+                self._lines.append(line)
             for source, sink, tap in ((client, server, self.tap()), (server, client, None)):
-                threading.Thread(target=_pump, args=(source, sink, tap), daemon=True).start()
+                threading.Thread(target=_pump, args=(source, sink, tap, line), daemon=True).start()
 
     def tap(self) -> Callable[[bytes], object] | None:
         """What is to see the bytes that one client sends; for those who want to know."""
@@ -101,12 +122,14 @@ class Proxy:
         return socket.create_connection((self._host, self._port))
 
 
-def _pump(source: socket.socket, sink: socket.socket, tap: Callable[[bytes], object] | None) -> None:
+def _pump(source: socket.socket, sink: socket.socket, tap: Callable[[bytes], object] | None, line: _Line) -> None:
     with suppress(OSError):
         while data := source.recv(65536):
+            line.greeting = line.greeting or data
             if tap is not None:
                 tap(data)
-            sink.sendall(data)
+            if not line.silent:
+                sink.sendall(data)
     for end in (source, sink):
         with suppress(OSError):
             end.shutdown(socket.SHUT_RDWR)

@@ -10,7 +10,7 @@ import psycopg
 from structlog.testing import capture_logs
 
 from runner.errors import DatabaseUnavailableError
-from runner.model import JobState, Slot, Verdict
+from runner.model import JobState, Json, Slot, Verdict
 from runner.store import Claims
 from tests.integration.daemon.process import Process
 from tests.integration.daemon.proxy import Proxy
@@ -80,9 +80,16 @@ def test_a_claim_whose_answer_was_lost_costs_seconds_and_not_a_lease(
         return claims
 
     seen.answer = lose
-    with capture_logs() as logs:
+    with capture_logs() as logs, psycopg.connect(rig.url, autocommit=True) as connection:
+        connection.execute("LISTEN runner_events")
         lost = rig.submit()
         rig.wait_for(lambda: len(rig.evaluator.seen) == 2, "claimed again")
+        told: list[Json] = []
+        for note in connection.notifies(timeout=PATIENCE_S):
+            told.append(json.loads(note.payload))
+            if told[-1]["event"] == "queued":
+                break
+        assert (told[-1]["event"], told[-1]["submission_id"]) == ("queued", lost)
         gate.go.set()
         views = rig.wait_done(kept, lost)
     assert [(view.jobs[0].verdict, view.jobs[0].attempt) for view in views] == [
@@ -179,3 +186,60 @@ def test_leases_get_time_to_be_renewed_after_everything_stood_still(
     rig.wait_for(lambda: seen.reclaims > before, "it reclaims in the end")
     waited = rig.sql("SELECT extract(epoch FROM now() - %(began)s)::float8 AS s", began=began)[0]["s"]
     assert waited >= rig.config.lease_s
+
+
+def test_a_daemon_whose_name_was_taken_while_it_stood_still_lets_go(rig: Rig) -> None:
+    """No error tells it: its next claim does. Its run ends as lost; it claims nothing until the name is free again."""
+    gate = rig.evaluator.script = Gate()
+    seen = watch(rig)
+    rig.start()
+    first = rig.submit()
+    assert gate.begun.wait(PATIENCE_S)
+    with capture_logs() as logs:
+        rig.sql("UPDATE runner.host SET instance = 'another state directory'")
+        assert gate.cancelled.wait(PATIENCE_S)
+        rig.wait_for(lambda: rig.waiting_for == "the host name", "it noticed")
+        second = rig.submit()
+        owner = rig.sql("SELECT last_seen, instance FROM runner.host")
+        asked = seen.registers
+        rig.wait_for(lambda: seen.registers > asked, "it asked again")
+        assert rig.view(second).jobs[0].state is JobState.QUEUED
+        assert rig.view(first).jobs[0].state is JobState.RUNNING, "what runs in a name is its owner's to give back"
+        assert rig.sql("SELECT last_seen, instance FROM runner.host") == owner
+        gate.go.set()
+        rig.sql("UPDATE runner.host SET last_seen = now() - interval '2 minutes'")
+        views = rig.wait_done(first, second)
+    assert [(view.jobs[0].verdict, view.jobs[0].attempt) for view in views] == [
+        (Verdict.ACCEPTED, 2),
+        (Verdict.ACCEPTED, 1),
+    ]
+    said = [line["reason"] for line in logs if line["event"] == "not ready: waiting for the host name"]
+    assert len(said) == 1
+    assert "belongs to another daemon: expected instance instance of test-host, found another state" in said[0]
+
+
+def test_a_job_that_cannot_be_read_ends_and_holds_up_nobody(rig: Rig) -> None:
+    """As after a downgrade: with the cause and at most three attempts; frontends hear of it."""
+    odd = rig.submit(priority=5)
+    rig.sql("ALTER TABLE runner.job DROP CONSTRAINT job_mode_check")
+    rig.sql("UPDATE runner.job SET mode = 'dream'")
+    fine = rig.submit()
+    with psycopg.connect(rig.url, autocommit=True) as connection:
+        connection.execute("LISTEN runner_events")
+        rig.start()
+        rig.wait_done(fine)
+
+        def hurried() -> bool:
+            rig.sql("UPDATE runner.job SET not_before = NULL WHERE state = 'queued'")
+            return bool(rig.sql("SELECT FROM runner.job WHERE state = 'done' AND submission_id = %(odd)s", odd=odd))
+
+        rig.wait_for(hurried, "it is over")
+        events = []
+        for note in connection.notifies(timeout=PATIENCE_S):
+            events.append(json.loads(note.payload))
+            if events[-1].get("verdict") == "internal_error":
+                break
+    assert [event["event"] for event in events if event["submission_id"] == odd] == ["queued", "queued", "done"]
+    (job,) = rig.sql("SELECT verdict, attempt, error FROM runner.job WHERE submission_id = %(odd)s", odd=odd)
+    assert (job["verdict"], job["attempt"]) == ("internal_error", 3)
+    assert job["error"].endswith("the job cannot be read: 'dream' is not a valid Mode")

@@ -10,10 +10,13 @@ import pytest
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
+from runner.backoff import Backoff
+from runner.errors import EngineUnavailableError
 from runner.model import Job, JobResult, JobState, Progress, Slot, Verdict
-from runner.store import migrate
+from runner.store import Claims, migrate
 from tests.integration.daemon.proxy import Proxy
-from tests.integration.daemon.rig import PATIENCE_S, Gate, Rig
+from tests.integration.daemon.rig import PATIENCE_S, Gate, Rig, at_once
+from tests.integration.daemon.stores import watch
 
 CONNECTED = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = %(name)s"
 
@@ -34,7 +37,6 @@ def test_without_an_engine_the_daemon_says_so_once_and_waits(rig: Rig) -> None:
         assert said(logs, "not ready: waiting for the container engine") == 1
         assert [line["reason"] for line in logs if "reason" in line] == ["no engine at unix:///nowhere; start it"]
         assert rig.view(submission).jobs[0].state is JobState.QUEUED
-        assert not rig.store.hosts()
         rig.engine.up.set()
         rig.wait_done(submission)
         assert said(logs, "the container engine is there now") == 1
@@ -106,6 +108,34 @@ def test_a_run_survives_the_end_of_every_database_connection(rig: Rig) -> None:
     assert (view.jobs[0].verdict, view.jobs[0].attempt, view.jobs[0].failures) == (Verdict.ACCEPTED, 1, 0)
     assert len(view.jobs[0].runs) == 1
     rig.wait_done(rig.submit())
+
+
+def test_a_heartbeat_that_nobody_answers_is_sent_again_in_time(
+    make_rig: Callable[..., Rig], database_url: str, proxy: Proxy
+) -> None:
+    """Its connection alone leads nowhere, and nothing says so: it is given up long before the lease is over."""
+    rig = make_rig(database_url, proxy.url, lease_s=10.0, heartbeat_s=0.5)
+    rig.board()
+    proxy.open()
+    gate = rig.evaluator.script = Gate()
+    submission = rig.submit()
+    with capture_logs() as logs:
+        rig.start()
+        assert gate.begun.wait(PATIENCE_S)
+        rig.wait_for(lambda: rig.sql(CONNECTED, name="daemon heartbeat"), "its heart beats")
+        assert proxy.silence("daemon heartbeat") == 1
+        began = rig.sql("SELECT now() AS now")[0]["now"]
+        renewed = (
+            "SELECT FROM runner.job WHERE lease_expires_at > %(began)s + %(lease_s)s * interval '1 second'"
+            " + interval '1 second'"
+        )
+        rig.wait_for(lambda: rig.sql(renewed, began=began, lease_s=rig.config.lease_s), "it is renewed all the same")
+        gate.go.set()
+        (view,) = rig.wait_done(submission)
+    assert (view.jobs[0].verdict, view.jobs[0].attempt) == (Verdict.ACCEPTED, 1)
+    assert [line["error"] for line in logs if line["event"].startswith("heartbeat fails")] == [
+        "PostgreSQL: the server did not answer within 2 s"
+    ]
 
 
 def test_a_result_waits_for_a_database_that_is_away(
@@ -223,3 +253,47 @@ def test_a_cancelled_or_failed_job_waits_for_the_database_too(
         proxy.open()
         rig.wait_for(lambda: rig.view(submission).jobs[0].failures == 1, "the failure is recorded")
     assert rig.view(submission).jobs[0].error == "unexpected OSError: the disk is full"
+
+
+def test_a_loop_that_breaks_again_and_again_fills_no_log(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug that every claim meets is said once a minute, and how often it came meanwhile."""
+    monkeypatch.setattr(Backoff, "next_s", lambda _self: 0.01)
+    seen = watch(rig)
+    rig.start()
+
+    def broken(claims: Claims) -> Claims:
+        raise ZeroDivisionError(f"a bug, {len(claims.jobs)} jobs")
+
+    with capture_logs() as logs:
+        seen.answer = broken
+        # Each claim takes it, and it is given back before the next.
+        submission = rig.submit()
+        rig.wait_for(lambda: rig.view(submission).jobs[0].attempt >= 20, "broken twenty times")
+        seen.answer = lambda claims: claims
+        rig.wait_done(submission)
+    assert said(logs, "claiming broke") == 1
+    assert len([line for line in logs if line["log_level"] in ("warning", "error")]) <= 10
+
+
+def test_a_host_without_an_engine_lives_all_the_same(rig: Rig) -> None:
+    """It takes no jobs until the engine is back, but it shows that it is there and takes back what a dead host held."""
+    seen = watch(rig)
+
+    def broken(_job: Job, _cancel: threading.Event, _on_progress: Callable[[Progress], None]) -> JobResult:
+        rig.engine.up.clear()
+        raise EngineUnavailableError("the engine went away")
+
+    rig.evaluator.script = broken
+    rig.start()
+    submission = rig.submit()
+    rig.wait_for(lambda: rig.waiting_for == "the container engine", "it noticed")
+    rig.evaluator.script = at_once
+    held = rig.submit()
+    assert rig.store.claim(host="dead", slots={"CPU": 1}, lease_s=0.1).jobs
+    claims = seen.claims
+    rig.wait_for(lambda: rig.view(held).jobs[0].state is JobState.QUEUED, "the dead host's job is taken back")
+    assert seen.claims > claims
+    assert len(rig.evaluator.seen) == 1
+    rig.engine.up.set()
+    rig.sql("UPDATE runner.job SET not_before = NULL")
+    rig.wait_done(submission, held)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 from collections.abc import Callable, Iterable
 
+import psycopg
 from structlog.testing import capture_logs
 
 from runner.daemon.instance import instance_id
@@ -101,6 +103,51 @@ def test_the_lease_of_a_spooled_result_is_renewed_while_the_environment_is_prepa
         rig.wait_for(lambda: rig.sql(renewed), "it is renewed")
         assert list(rig.store.reclaim()) == []
     slow.go.set()
+    (view,) = rig.wait_done(submission)
+    assert (view.jobs[0].attempt, rig.evaluator.seen) == (1, [])
+
+
+def test_a_spooled_result_is_delivered_while_the_engine_is_down(
+    make_rig: Callable[..., Rig], database_url: str
+) -> None:
+    """Nothing of it needs an engine. What else ran is given back meanwhile, and frontends hear of it."""
+    rig = make_rig(database_url, lease_s=3600.0)
+    rig.board()
+    spooled, left = rig.submit(), rig.submit()
+    (job,) = rig.store.claim(host="test-host", slots={"CPU": 1}, lease_s=3600.0).jobs
+    assert rig.store.claim(host="test-host", slots={"CPU": 1}, lease_s=3600.0).jobs
+    assert rig.spool.put(job, accepted(found="before"), slot="cpu0")
+    rig.engine.up.clear()
+    with psycopg.connect(rig.url, autocommit=True) as connection:
+        connection.execute("LISTEN runner_events")
+        rig.start(ready=False)
+        (view,) = rig.wait_done(spooled)
+        rig.wait_for(lambda: rig.waiting_for == "the container engine", "it waits for the engine only")
+        heard = [json.loads(note.payload) for note in connection.notifies(timeout=PATIENCE_S, stop_after=2)]
+    assert (view.jobs[0].attempt, view.jobs[0].report) == (1, {"found": "before"})
+    assert sorted((event["event"], event["submission_id"]) for event in heard) == [("done", spooled), ("queued", left)]
+    assert (rig.engine.reaped, rig.evaluator.seen) == (0, [])
+    rig.engine.up.set()
+    rig.wait_done(left)
+    assert rig.engine.reaped == 1
+
+
+def test_the_lease_of_a_spooled_result_is_renewed_while_the_engine_is_down(
+    make_rig: Callable[..., Rig], database_url: str
+) -> None:
+    """The database does not take the result for now, and there is no engine: nobody may take its job meanwhile."""
+    rig = make_rig(database_url, lease_s=1.0, heartbeat_s=0.2)
+    rig.board()
+    submission = rig.submit()
+    (job,) = rig.store.claim(host="test-host", slots={"CPU": 1}, lease_s=0.1).jobs
+    assert rig.spool.put(job, accepted(), slot="cpu0")
+    rig.engine.up.clear()
+    with rig.locked("SELECT FROM leaderboard.submission FOR UPDATE"):
+        rig.start(ready=False)
+        renewed = (
+            "SELECT FROM runner.job WHERE lease_expires_at > now() AND now() > started_at + interval '1.5 seconds'"
+        )
+        rig.wait_for(lambda: rig.sql(renewed), "it is renewed")
     (view,) = rig.wait_done(submission)
     assert (view.jobs[0].attempt, rig.evaluator.seen) == (1, [])
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from runner.daemon.readiness import DATABASE, ENGINE, HOST_NAME, Readiness, missing
+from runner.daemon.readiness import DATABASE, ENGINE, HOST_NAME, LINES, LINES_S, Readiness, missing
 from runner.errors import (
     DatabaseUnavailableError,
     EngineUnavailableError,
@@ -104,3 +104,22 @@ def test_a_service_manager_that_is_gone_stops_nothing(tmp_path: Path) -> None:
     with capture_logs() as logs:
         Readiness(str(tmp_path / "nowhere")).working("x")
     assert [line["event"] for line in logs] == ["ready", "the service manager cannot be told"]
+
+
+def test_states_that_come_and_go_fill_no_log(manager: tuple[str, socket.socket]) -> None:
+    """A few lines a minute, and the last word in the end; the service manager hears every change."""
+    address, end = manager
+    now_s = 1000.0
+    readiness = Readiness(address, clock=lambda: now_s)
+    with capture_logs() as logs:
+        for _ in range(50):
+            readiness.not_ready("the database", reason="too many connections")
+            readiness.working("serving")
+            assert b"not ready" in end.recv(4096)
+            assert b"STATUS=serving" in end.recv(4096)
+        assert len(logs) == LINES
+        readiness.not_ready("the database", reason="gone")
+        now_s += LINES_S
+        readiness.not_ready("the database", reason="gone for good")
+        readiness.not_ready("the database", reason="gone for good")
+    assert [line.get("reason") for line in logs[LINES - 1 :]] == [None, "gone for good"]

@@ -136,6 +136,30 @@ def test_a_wrong_configuration_changes_nothing_and_is_said_once(host: Host, mana
     assert manager.recv(4096).startswith(b"READY=1\nSTATUS=configuration refused, the old one goes on: ")
 
 
+@pytest.mark.parametrize("where", ["load", "apply"])
+def test_a_reload_that_breaks_is_over_all_the_same(
+    host: Host, manager: socket.socket, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """Whatever it dies of: the service manager must not wait for it for ever, and the old values go on."""
+
+    def broken(*arguments: object) -> None:
+        if not arguments or arguments[0] != before:
+            raise OSError("the driver went away")
+
+    before = host.reloader.settings.now
+    if where == "load":
+        monkeypatch.setattr(host.reloader, "_load", broken)
+    else:
+        host.reloader.on_change(broken)
+    with capture_logs() as logs:
+        host.reload(poll_s=7.0, cpu_slots=2)
+    assert [line["event"] for line in logs] == ["the reload broke; the old configuration goes on"]
+    assert manager.recv(4096).startswith(b"RELOADING=1\n")
+    assert manager.recv(4096) == b"READY=1\nSTATUS=the reload broke, see the log; the old configuration goes on"
+    assert (host.reloader.settings.now, host.orders.rebuild) == (before, None)
+    assert len(host.reloader.begin().slots) == 1
+
+
 def test_a_configuration_that_does_not_fit_the_host_is_refused(host: Host) -> None:
     """Nobody waits for runs to end and then finds that the new slots cannot be made."""
     with capture_logs() as logs:
