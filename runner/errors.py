@@ -58,7 +58,11 @@ class NotFoundError(KernelRunnerError):
 
 
 class StaleAttemptError(KernelRunnerError):
-    """The job is no longer ours: another attempt claimed it, or it has ended."""
+    """The job is no longer ours: another attempt claimed it, or it has ended, or (`gone`) there is no such job."""
+
+    def __init__(self, message: str, *, gone: bool = False) -> None:
+        super().__init__(message)
+        self.gone = gone
 
 
 class CancelledByRequest(KernelRunnerError):

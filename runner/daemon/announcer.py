@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from runner.backoff import Backoff
+from runner.daemon import events
 from runner.daemon.ports import StoreFactory
 from runner.errors import InfrastructureError
 from runner.logs import get_logger
-from runner.model import Job, Json, Progress
-from runner.store import Store
+from runner.model import Claimed, Job, JobState, Json, Progress
+from runner.store import Ended, Store
 
 _log = get_logger(__name__)
 
@@ -76,6 +77,12 @@ class Announcer:
             self._dropped += len(self._events) == MAX_EVENTS
             self._events.append(event)
         self._wake.set()
+
+    def ended(self, job: Claimed, how: Ended) -> None:
+        """Tell how an attempt ended that brought no result, and wake whoever may take the job next."""
+        self.event(events.ended(job, how))
+        if how.state is JobState.QUEUED:
+            self.wake(job.gpu_type)
 
     def wake(self, gpu_type: str) -> None:
         """Have the daemons that serve a GPU type look at the queue."""
@@ -143,6 +150,9 @@ class Announcer:
             self._put_back(batch)
             _log.debug("not announced", events=len(batch.events), error=str(error))
             return False
+        except Exception:  # noqa: BLE001 - logged where it is known which one it was
+            if not self._send_one_by_one(store, batch):
+                return False
         self._say_what_was_dropped()
         try:
             for job, progress in batch.progress:
@@ -150,6 +160,24 @@ class Announcer:
         except InfrastructureError as error:
             _log.debug("progress not posted", error=str(error))
             return False
+        return True
+
+    def _send_one_by_one(self, store: Store, batch: _Batch) -> bool:
+        """Something in it cannot be told, and is to spoil nothing else; False: the database is away, the rest waits."""
+        parts = [_Batch(events=(event,), wake=(), progress=()) for event in batch.events]
+        parts += [_Batch(events=(), wake=(gpu_type,), progress=()) for gpu_type in batch.wake]
+        for number, part in enumerate(parts):
+            try:
+                store.announce(events=part.events, wake=part.wake)
+            except InfrastructureError:
+                left = parts[number:]
+                events_left = tuple(event for one in left for event in one.events)
+                wake_left = tuple(gpu_type for one in left for gpu_type in one.wake)
+                self._put_back(_Batch(events=events_left, wake=wake_left, progress=()))
+                return False
+            except Exception:  # noqa: BLE001 - logged
+                # A bug, or a value that PostgreSQL does not take: told again it would be refused again.
+                _log.exception("this cannot be told and is dropped", events=part.events, wake=part.wake)
         return True
 
     def _put_back(self, batch: _Batch) -> None:

@@ -1,9 +1,9 @@
 """Commits the results that the spool kept through an outage, oldest first, as soon as the database answers.
 
 Owns what becomes of a spooled result: committed, evidence in the database if the attempt is no longer ours, or set
-aside if the database refuses it, and then the job is failed with the cause. Keeps the leases of spooled jobs held, so
-that nobody evaluates again what is computed already. Called by the slots, and by the loop at start-up; its thread
-sleeps while nothing is spooled.
+aside: if the database has no such job, or refuses it, and then the job is failed with the cause. Keeps the leases of
+spooled jobs held, so that nobody evaluates again what is computed already. Called by the settler, and by the loop at
+start-up; its thread sleeps while nothing is spooled.
 """
 
 from __future__ import annotations
@@ -147,6 +147,11 @@ class Delivery:
         try:
             completion = store.complete(job, result)
         except StaleAttemptError as error:
+            if error.gone:
+                # Of another database, maybe, before `database_url` was changed: no table could keep the evidence.
+                self._spool.set_aside(spooled, f"this database has no such job: {error}")
+                self._drop(job)
+                return False
             committed = False
             _log.warning("a spooled result came too late: it is evidence now", error=str(error))
         except InfrastructureError:
@@ -190,7 +195,7 @@ class Delivery:
         except Exception:  # noqa: BLE001 - logged with the job's ids
             _log.exception("job could not be failed either; it is evaluated again when its lease expires")
         else:
-            self._announcer.event(events.ended(job, ended))
+            self._announcer.ended(job, ended)
         self._spool.set_aside(spooled, cause)
         self._drop(job)
 

@@ -20,7 +20,6 @@ from runner.backoff import Backoff, between_s
 from runner.config import Settings
 from runner.daemon import events
 from runner.daemon.announcer import Announcer
-from runner.daemon.committer import Committer
 from runner.daemon.delivery import Delivery
 from runner.daemon.housekeeping import Housekeeper
 from runner.daemon.offers import NOTHING, Capacity
@@ -28,7 +27,8 @@ from runner.daemon.orders import Orders
 from runner.daemon.ports import Engine, Evaluates, StoreFactory
 from runner.daemon.readiness import CONTAINERS, DATABASE, Readiness, missing
 from runner.daemon.reservations import Reservations
-from runner.daemon.slots import COMMIT_PATIENCE_S, SlotWorker
+from runner.daemon.settler import Settler
+from runner.daemon.slots import PATIENCE_S, SlotWorker
 from runner.daemon.startup import Startup, host_record
 from runner.daemon.threads import Threads
 from runner.daemon.wakeups import Wakeups, takes_part
@@ -90,7 +90,7 @@ class Daemon:
         spool: Spool,
         instance: str,
         readiness: Readiness | None = None,
-        commit_patience_s: float = COMMIT_PATIENCE_S,
+        patience_s: float = PATIENCE_S,
         quarantine: Quarantine | None = None,
     ) -> None:
         self._settings = settings
@@ -109,7 +109,16 @@ class Daemon:
         self._keeper = LeaseKeeper(lambda: store_factory("heartbeat"), settings, instance=instance)
         self._announcer = Announcer(store_factory)
         self._delivery = Delivery(spool, store_factory, self._keeper, self._announcer)
-        self._committer = Committer(store_factory)
+        self._settler = Settler(
+            store_factory,
+            self._keeper,
+            self._announcer,
+            self._delivery,
+            slots=len(self._slots),
+            on_empty=self._hear_of_the_last_result,
+            give_up=self._give_up,
+            patience_s=patience_s,
+        )
         self._workers = tuple(
             SlotWorker(
                 slot,
@@ -118,12 +127,12 @@ class Daemon:
                 store_factory=store_factory,
                 keeper=self._keeper,
                 announcer=self._announcer,
-                delivery=self._delivery,
-                committer=self._committer,
+                settler=self._settler,
                 on_free=self._wake.set,
                 on_trouble=self._suspect.set,
+                leaving=self._leaving,
                 give_up=self._give_up,
-                commit_patience_s=commit_patience_s,
+                patience_s=patience_s,
             )
             for slot in self._slots
         )
@@ -149,9 +158,11 @@ class Daemon:
         self._grace_until_s = 0.0
         #: When to reclaim, since a claim said that it is due.
         self._reclaim_at_s: float | None = None
+        self._orders: Orders | None = None
 
     def run(self, orders: Orders) -> Ending:
         """Work until told to stop, then finish what is running; or until told to make room for new parts."""
+        self._orders = orders
         store = self._store_factory("claim")
         # The heartbeat too: a reload may have made leases shorter than its pause.
         orders.on_change(self._hear_of_this_host)
@@ -175,6 +186,8 @@ class Daemon:
         self._threads.spawn("heartbeat", self._keeper.run)
         self._threads.spawn("deliver", self._delivery.run)
         self._threads.spawn("announce", self._announcer.run)
+        self._threads.spawn("settle", self._settler.run)
+        self._threads.spawn("settle-late", self._settler.relieve)
         # Leases of spooled results have not been renewed since the earlier process ended.
         self._keeper.nudge()
         if not self._startup.take_over(store, orders.leave):
@@ -202,6 +215,14 @@ class Daemon:
     def _hear_of_this_host(self) -> None:
         self._keeper.nudge()
         self._wake.set()
+
+    def _leaving(self) -> bool:
+        return self._orders is not None and self._orders.leave.is_set()
+
+    def _hear_of_the_last_result(self) -> None:
+        # Else nobody waits for it.
+        if self._leaving():
+            self._wake.set()
 
     # -- work ----------------------------------------------------------------------------------------------------
 
@@ -318,7 +339,7 @@ class Daemon:
         except StaleAttemptError as error:
             _log.warning("job is no longer ours", error=str(error))
         else:
-            self._announcer.event(events.ended(job, ended))
+            self._announcer.ended(job, ended)
 
     def _put_back_what_nobody_heard_of(self, store: Store) -> None:
         """After an outage: jobs of a claim whose answer was lost run in this host's name, and on none of its slots."""
@@ -392,7 +413,8 @@ class Daemon:
             self.readiness.working(self._status())
 
     def _running(self) -> int:
-        return sum(worker.busy for worker in self._workers)
+        """How many jobs are neither settled nor safe in the spool."""
+        return sum(worker.busy for worker in self._workers) + self._settler.pending
 
     def _status(self) -> str:
         counts: dict[str, int] = {}
@@ -414,12 +436,18 @@ class Daemon:
         if self._idle_within(lambda: ABORT_S):
             return Ending.CLEAN
         self._give_up.set()
+        self._settler.nudge()
         if self._idle_within(lambda: JOIN_S):
             return Ending.CLEAN
-        left = [worker.slot.name for worker in self._workers if worker.busy and not worker.rescue()]
-        if left:
-            _log.error("runs did not stop; their leases will expire", slots=left)
-        return Ending.LEFT_RUNS if left else Ending.CLEAN
+        lost = self._settler.rescue()
+        left = [worker.slot.name for worker in self._workers if worker.busy]
+        if left or lost:
+            _log.error(
+                "runs did not stop, or their results could not be written; their leases will expire",
+                slots=left,
+                jobs=[job.id for job in lost],
+            )
+        return Ending.LEFT_RUNS if left or lost else Ending.CLEAN
 
     def _idle_within(self, period_s: Callable[[], float], interrupt: threading.Event | None = None) -> bool:
         began_s = time.monotonic()
@@ -442,9 +470,9 @@ class Daemon:
 
     def _halt(self) -> None:
         self._threads.halt.set()
-        for nudge in (self._announcer.nudge, self._keeper.nudge, self._delivery.nudge):
+        for nudge in (self._announcer.nudge, self._keeper.nudge, self._delivery.nudge, self._settler.nudge):
             nudge()
         for worker in self._workers:
             worker.nudge()
         self._threads.join(JOIN_S)
-        self._committer.close()
+        self._settler.close()

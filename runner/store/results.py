@@ -46,9 +46,9 @@ class Results(Base):
         Raises:
             StaleAttemptError: the attempt is over; nothing was written but evidence in `runner.stale_result`.
         """
-        (outcome,) = self.complete_all([(job, result)])
+        (outcome,) = self._commit([(job, result)], waits=True)
         if outcome is None:
-            raise RuntimeError(f"job {job.id}: a result on its own waits for its submission and is never told busy")
+            raise RuntimeError(f"job {job.id}: a result that waits for its submission is never told busy")
         if isinstance(outcome, StaleAttemptError):
             raise outcome
         return outcome
@@ -60,7 +60,12 @@ class Results(Base):
         When this raises, some may have been committed all the same: commit them again, one by one if the database is
         not away.
         """
-        parameters = {"results": to_jsonb([_result(job, result) for job, result in results])}
+        return self._commit(results, waits=False)
+
+    def _commit(
+        self, results: Sequence[tuple[Job, JobResult]], *, waits: bool
+    ) -> Sequence[Completion | StaleAttemptError | None]:
+        parameters = {"results": to_jsonb([{"waits": waits, **_result(job, result)} for job, result in results])}
 
         def commit(connection: psycopg.Connection[Row]) -> Sequence[Row]:
             found = rows(connection, queries.COMPLETE, parameters)
@@ -122,7 +127,8 @@ def _fence(job: Claimed) -> dict[str, Any]:
 def _stale(job: Claimed, now: Row) -> StaleAttemptError:
     state, attempt = now["state_now"], now["attempt_now"]
     found = "it is gone" if state is None else f"it is {state} at attempt {attempt}"
-    return StaleAttemptError(f"job {job.id}, attempt {job.attempt}: expected to be running still, but {found}")
+    text = f"job {job.id}, attempt {job.attempt}: expected to be running still, but {found}"
+    return StaleAttemptError(text, gone=state is None)
 
 
 def _outcome(job: Job, answer: Row) -> Completion | StaleAttemptError | None:

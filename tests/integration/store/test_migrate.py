@@ -30,6 +30,7 @@ VERSIONS = (
     "0006_claims",
     "0007_again",
     "0008_names",
+    "0009_settling",
 )
 
 INT, BIG, TEXT, BOOL, JSON = "integer", "bigint", "text", "boolean", "jsonb"

@@ -112,10 +112,10 @@ class Parts:
         self.now_s = 1000.0
         self.delivery = Delivery(self.spool, self.fake, self.keeper, self.announcer, clock=lambda: self.now_s)
 
-    def fake(self, purpose: str) -> Store:
-        """The store, as a factory's product."""
+    def fake(self, purpose: str, other: FakeStore | None = None) -> Store:
+        """The store, or another one, as a factory's product."""
         self.opened.append(purpose)
-        return cast("Store", self.store)
+        return cast("Store", other or self.store)
 
     def held(self) -> set[tuple[int, bool]]:
         """The jobs whose leases are held, and whether each still runs."""
