@@ -56,6 +56,9 @@ JOIN_S: Final = 10.0
 NO_SLOT: Final = "none"
 #: The pause between two looks at the queue, as parts of `poll_s`, which is the longest.
 _POLL_SPREAD: Final = (0.75, 0.97)
+#: The least time between a claim that brought jobs and the next one. Slots that come free meanwhile are claimed for
+#: together: a claim for all of them costs hardly more than one for one.
+GATHER_S: Final = 0.0025
 #: Hosts that see an expired lease wait up to so long before they reclaim: the first spares the others the work.
 _RECLAIM_SPREAD_S: Final = 1.0
 
@@ -159,6 +162,8 @@ class Daemon:
         #: When to reclaim, since a claim said that it is due.
         self._reclaim_at_s: float | None = None
         self._orders: Orders | None = None
+        #: When jobs came last.
+        self._claimed_s = 0.0
 
     def run(self, orders: Orders) -> Ending:
         """Work until told to stop, then finish what is running; or until told to make room for new parts."""
@@ -310,6 +315,7 @@ class Daemon:
                 self._reservations.renew(store)
             else:
                 self._reservations.forget()
+            time.sleep(max(0.0, self._claimed_s + GATHER_S - time.monotonic()))
             offer = self._capacity.offer() if claiming else NOTHING
             claims = store.claim(
                 host=config.host_name,
@@ -318,6 +324,8 @@ class Daemon:
                 at_most=offer.at_most,
                 instance=self._instance,
             )
+            if claims.jobs:
+                self._claimed_s = time.monotonic()
             for job, worker in self._capacity.places(claims.jobs):
                 worker.give(self._keeper.hold(job))
             for unreadable in claims.unreadable:

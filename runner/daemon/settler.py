@@ -31,6 +31,8 @@ _log = get_logger(__name__)
 
 #: No more results than this in one transaction.
 MAX_RESULTS: Final = 32
+#: The least time between the beginnings of two commits: what comes meanwhile goes together.
+GATHER_S: Final = 0.0025
 #: A slot waits when so many results for each slot, or bytes of files, are not written yet: all of them die with a
 #: process that is killed.
 WAITING_PER_SLOT: Final = 2
@@ -177,6 +179,7 @@ class Settler:
                 if not batch:
                     store.close()
                     continue
+                began_s = time.monotonic()
                 try:
                     self._settle(store, batch)
                 finally:
@@ -186,6 +189,7 @@ class Settler:
                     backoff.wait(self._give_up)
                 else:
                     backoff.reset()
+                    time.sleep(max(0.0, began_s + GATHER_S - time.monotonic()))
         finally:
             store.close()
 

@@ -124,7 +124,7 @@ class Books:
     events: Mapping[int, Mapping[str, int]]
     #: The evaluators' journals, by host.
     journals: Mapping[str, Sequence[Mapping[str, Any]]]
-    #: How many executions each host may have lost: its slots times its kills.
+    #: How many executions each host may have lost: what its slots may have handed over, times its kills.
     losses: Mapping[str, int]
     #: Nonces of results that came too late and were kept as evidence.
     stale: frozenset[str]

@@ -16,6 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from runner.daemon.settler import WAITING_PER_SLOT
 from runner.gpus import Registry
 from runner.store import Store, migrate
 from tests.chaos import faults, ledger, producer
@@ -26,6 +27,8 @@ from tests.chaos.producer import Order, Producer
 from tests.chaos.proxy import Proxy
 from tests.chaos.server import Server
 
+#: Results that may die with a killed daemon for each of its slots: one that it hands over, and those not written yet.
+LOST_PER_SLOT: Final = 1 + WAITING_PER_SLOT
 #: How often each is asked for. A job on L4x4 keeps four slots idle, and waits for them.
 GPU_TYPES: Final = {"H100": 6, "MI300": 4, "L4": 6, "L4x4": 1}
 #: The GPU type of each slot and its devices: single ones, and a box of four that are also one slot together.
@@ -317,7 +320,7 @@ class Storm:
                 db,
                 orders,
                 journals={host.name: list(host.journal()) for host in hosts},
-                losses={host.name: host.kills * len(host.spec.slots) for host in hosts},
+                losses={host.name: host.kills * len(host.spec.slots) * LOST_PER_SLOT for host in hosts},
             )
         report.violations += watch.violations
         report.violations += ledger.settled(books)

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from structlog.testing import capture_logs
 
-from runner.errors import DatabaseUnavailableError, StaleAttemptError
+from runner.errors import DatabaseUnavailableError
 from runner.model import Artifact, Job, JobResult, JobState, Progress, RunRecord, Verdict
 from runner.spool import ASIDE, DROPPED
 from runner.store import Completion, Store, migrate
@@ -211,21 +211,23 @@ def test_a_result_of_a_job_that_another_host_took_meanwhile_is_evidence(
 
 def test_an_answer_that_was_lost_does_not_make_a_second_commit(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commit went through and the connection broke: the same result comes again, by way of the spool."""
-    complete = Store.complete_all
-    answers: list[Sequence[Completion | StaleAttemptError | None]] = []
+    complete, complete_all = Store.complete, Store.complete_all
+    again: list[Completion] = []
 
-    def deaf_once(
-        store: Store, results: Sequence[tuple[Job, JobResult]]
-    ) -> Sequence[Completion | StaleAttemptError | None]:
-        answers.append(complete(store, results))
-        if len(answers) == 1:
-            raise DatabaseUnavailableError("the connection broke after the commit")
-        return answers[-1]
+    def deaf(store: Store, results: Sequence[tuple[Job, JobResult]]) -> None:
+        complete_all(store, results)
+        raise DatabaseUnavailableError("the connection broke after the commit")
 
-    monkeypatch.setattr(Store, "complete_all", deaf_once)
+    def heard(store: Store, job: Job, result: JobResult) -> Completion:
+        again.append(complete(store, job, result))
+        return again[-1]
+
+    monkeypatch.setattr(Store, "complete_all", deaf)
+    monkeypatch.setattr(Store, "complete", heard)
     rig.start()
     submission = rig.submit()
-    rig.wait_for(lambda: len(answers) == 2, "it came again")
+    rig.wait_for(lambda: again, "it came again")
+    assert again == [Completion(submission_done=True)]
     (view,) = rig.wait_done(submission)
     assert (view.jobs[0].attempt, len(view.jobs[0].runs)) == (1, 1)
     assert rig.sql(STALE) == []

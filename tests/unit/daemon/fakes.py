@@ -22,8 +22,9 @@ class FakeStore:
 
     def __init__(self) -> None:
         self.away = threading.Event()
-        #: Jobs that are no longer ours.
+        #: Jobs that are no longer ours, and those that the database does not have.
         self.stale: set[int] = set()
+        self.gone: set[int] = set()
         #: Jobs whose results are refused, as for a value that PostgreSQL does not take.
         self.refused: set[int] = set()
         #: Jobs whose results take too long, while everything else works.
@@ -93,6 +94,8 @@ class FakeStore:
             raise DatabaseUnavailableError("connection refused")
         if job.id in self.stale:
             raise StaleAttemptError(f"job {job.id} is done at attempt 9")
+        if job.id in self.gone:
+            raise StaleAttemptError(f"job {job.id} is gone", gone=True)
 
     def close(self) -> None:
         """Count."""

@@ -86,6 +86,19 @@ def test_a_result_that_came_too_late_is_the_databases_evidence(parts: Parts) -> 
     ]
 
 
+def test_a_result_of_another_database_is_set_aside(parts: Parts, tmp_path: Path) -> None:
+    """Where there is no such job no table could keep the evidence, so the file is kept, with the reason in the log."""
+    parts.store.gone = {1}
+    for job_id in (1, 2):
+        assert parts.delivery.accept(job(job_id), result(), slot="cpu0")
+    with capture_logs() as logs:
+        assert deliver(parts) == 1
+    assert (parts.spool.count, parts.held(), parts.events()) == (0, set(), ["done"])
+    assert len(list((tmp_path / "spool" / ASIDE).iterdir())) == 1
+    (said,) = [line for line in logs if line["log_level"] == "error"]
+    assert "this database has no such job" in said["reason"]
+
+
 def test_a_refused_result_is_set_aside_and_its_job_failed_with_the_cause(parts: Parts, tmp_path: Path) -> None:
     """It would be refused every time. The job is retried, the file is kept, the ones behind it are delivered."""
     parts.store.refused = {1}
