@@ -20,7 +20,8 @@ One daemon:
 Its threads:
 
     threads       started again whatever they die of, ended together
-    slots         one per slot: evaluate, then settle the job in the database
+    slots         one per slot: evaluate, hand over what was found
+    settler       commits it, for all slots together
     wakeups       notifications of the database
     announcer     events, wake-ups and progress for others; `events` is what they look like
     delivery      results that the spool kept through an outage

@@ -27,7 +27,7 @@ from tests.benchmarks.queue.worker import Note, Worker
 
 PROCESSES: Final = 2
 SLOTS: Final = 8
-ROUNDS: Final = 2
+ROUNDS: Final = 3
 #: Settings of pgqueuer that keep to SLOTS jobs in hand; it wants at least two batches in hand.
 LIMITED: Final = ({"batch": 4, "at_most": SLOTS}, {"batch": 2, "at_most": SLOTS})
 UNLIMITED: Final = ({"batch": 10}, {"batch": 50})
@@ -90,6 +90,14 @@ def measure(server: Server) -> list[Figure]:
             unit="jobs/s", ours=rate["ours"], peers=unlimited_rates, higher_is_better=True,
         ),
     ]  # fmt: skip
+    if fastest is not None:
+        figures.insert(
+            1,
+            Figure(
+                name="the same, over the faster of the peers", unit="times", ours=rate["ours"] / fastest, target=1.0,
+                higher_is_better=True,
+            ),
+        )  # fmt: skip
     limited = {name: next((key for key in rate if key.startswith(name)), None) for name in peer_rates}
     wal = {
         name: statistics.median(run.wal_bytes_per_job for run in runs[key])
