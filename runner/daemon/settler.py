@@ -68,7 +68,7 @@ class _Handed:
         self.size_bytes = sum(len(artifact.data) for artifact in result.artifacts)
         #: Not tried before; by the settler's clock.
         self.due_s = now_s
-        #: By a thread that is writing it.
+        #: A thread is writing it.
         self.taken = False
         #: Since when its submission is held by somebody, and how often that was found.
         self.held_since_s: float | None = None
@@ -133,9 +133,8 @@ class Settler:
             while not self._has_room(job) and not self._give_up.is_set() and not self._closed:
                 self._changed.wait(LOOK_S)
             closed = self._closed
-        if closed and not self._spooled(handed):
-            with job_context(job, slot=slot):
-                _log.error(LEFT_TO_ITS_LEASE, error="the daemon has ended")
+        if closed:
+            self._save(handed)
 
     def nudge(self) -> None:
         """Have the thread, and slots that wait for room, look at their events."""
@@ -143,9 +142,12 @@ class Settler:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """The threads have ended: what a run finds that did not let go in time goes to the spool at once."""
+        """The threads have ended: what is left, or what a run finds that did not let go in time, goes to the spool."""
         with self._changed:
             self._closed = True
+            left = tuple(self._handed.values())
+        for one in left:
+            self._save(one)
 
     def rescue(self) -> Sequence[Job]:
         """Spool what is not written yet, from another thread; the jobs whose results are not safe.
@@ -163,6 +165,11 @@ class Settler:
     def relieve(self, stop: threading.Event) -> None:
         """Write what has waited for TURN_S, until `stop` is set."""
         self._work(stop, self._store_factory("late commit"), self._late)
+
+    def _save(self, one: _Handed) -> None:
+        if not self._spooled(one):
+            with job_context(one.job, slot=one.slot):
+                _log.error(LEFT_TO_ITS_LEASE, error="the daemon has ended, and the spool does not take the result")
 
     def _has_room(self, job: Job) -> bool:
         return job.key not in self._handed or (

@@ -283,9 +283,11 @@ def test_a_result_whose_commit_hangs_can_be_rescued(crowd: Crowd) -> None:
 
 def test_what_comes_after_the_end_is_spooled(crowd: Crowd) -> None:
     """A run that did not let go in time finds something all the same: the next process commits it."""
-    crowd.settler.close()
     crowd.hand(1)
+    crowd.settler.close()
     assert crowd.parts.delivery.keys() == [(1, 2)]
+    crowd.hand(2)
+    assert crowd.parts.delivery.keys() == [(1, 2), (2, 2)]
 
 
 @pytest.mark.usefixtures("_quick")
