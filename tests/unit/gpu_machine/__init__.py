@@ -1,0 +1,1 @@
+"""What tests/gpu is made of, tried where there is no GPU."""
