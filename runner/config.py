@@ -87,6 +87,7 @@ class Config(BaseModel):
     build_timeout_s: float = Field(default=120.0, gt=0.0)
     max_run_s: float = Field(default=7200.0, gt=0.0)
     park_containers: int = Field(default=2, ge=0, le=16)
+    build_lanes: _Count = "auto"
     reserve_after_s: float = Field(default=60.0, ge=0.0)
     spool_max_mib: int = Field(default=1024, ge=1)
     retention_days: float = Field(default=30.0, gt=0.0, le=36500.0)

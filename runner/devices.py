@@ -88,6 +88,11 @@ def detect_slots(registry: Registry, config: Config) -> tuple[Slot, ...]:
     return _with_cpus(_told_apart(drafts), cpus)
 
 
+def spare_cpus(slots: Iterable[Slot]) -> tuple[int, ...]:
+    """The cores that none of these slots uses."""
+    return tuple(sorted(os.sched_getaffinity(0) - {cpu for slot in slots for cpu in slot.cpus}))
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Draft:
     """A slot before cores are dealt out."""

@@ -1,7 +1,9 @@
-"""Evaluates one job on one slot: task, plan, container, verdict. Called by the daemon's slot threads and by `eval`.
+"""Evaluates one job on one slot: task, plan, build, container, verdict. Called by the daemon's slots and by `eval`.
 
-Owns no database connection and no queue state: it gets a Job and returns a JobResult, or raises what went wrong on our
-side. Docker is reached only through `sandbox.engine`.
+A slot runs one job at a time, but may be given the next one meanwhile: that one is built, on cores that no slot uses,
+and waits for the slot (`runner.attempt`). Owns the host's environments and what all attempts share, no database
+connection and no queue state: it gets a Job and returns a JobResult, or raises what went wrong on our side. Docker is
+reached only through `sandbox.engine`.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ import structlog
 
 import tasks
 from runner import __version__
+from runner.attempt import Attempt, Commission, Workshop, execute
+from runner.builds import Builds
 from runner.errors import (
     CancelledByRequest,
     EngineUnavailableError,
@@ -25,17 +29,16 @@ from runner.errors import (
     TaskError,
 )
 from runner.gpus import GpuType, Registry, Vendor
-from runner.model import Artifact, Job, JobResult, Json, Progress, Slot
-from runner.parking import Parking, remove
-from runner.plan import STAGE, Environment, Plan, make_plan, make_probe
+from runner.model import Job, JobResult, Json, Progress, Slot
+from runner.parking import Parking
+from runner.plan import STAGE, Environment, make_probe
 from runner.quarantine import Quarantine
 from runner.taskdef import from_stored
-from runner.verdict import Evidence, decide, invalid
+from runner.verdict import invalid
 from sandbox.engine import DockerEngine, EngineFacts
-from sandbox.engine_box import Box, BoxReport
 from sandbox.errors import EngineUnavailable, SandboxError
 from sandbox.hostroot import HostRoot
-from sandbox.spec import Bind, DeviceDriver, Ending
+from sandbox.spec import Bind, DeviceDriver
 from sandbox.stage import stage
 
 _HOST_IMAGE = "host"
@@ -57,6 +60,9 @@ class EvaluationSettings:
     max_run_s: float
     #: How many started containers wait per slot for the next submissions (about half a GiB of memory each).
     park_containers: int = 0
+    #: How many submissions are built at a time on cores that no slot uses; None: one, if there are such cores, and else
+    #: each on its slot's cores before its run; 0: what is to be compiled is compiled in the run.
+    build_lanes: int | None = 0
 
 
 class Evaluator:
@@ -79,6 +85,10 @@ class Evaluator:
         self._environments: dict[str, Environment] = {}
         self._systems: dict[str, Json] = {}
         self._parking = Parking(engine, self._quarantine, size=settings.park_containers)
+        self._builds = Builds(engine, self._quarantine, directory=settings.state_dir, lanes=settings.build_lanes)
+        self._workshop = Workshop(
+            engine=engine, parking=self._parking, builds=self._builds, quarantine=self._quarantine
+        )
 
     def adopt(self, settings: EvaluationSettings) -> None:
         """Let new limits count for the jobs to come; what was given where the evaluator was made stays as it is."""
@@ -87,12 +97,15 @@ class Evaluator:
             build_timeout_s=settings.build_timeout_s,
             max_run_s=settings.max_run_s,
             park_containers=settings.park_containers,
+            build_lanes=settings.build_lanes,
         )
         self._parking.resize(settings.park_containers)
+        self._builds.resize(settings.build_lanes)
 
     def close(self) -> None:
         """Remove the containers that wait for submissions; call it when no run will follow."""
         self._parking.close()
+        self._builds.close()
         self._quarantine.close()
 
     def prepare(self, slots: Iterable[Slot]) -> None:
@@ -103,6 +116,7 @@ class Evaluator:
             EvaluationError: the probe did not come back, with what the container said.
         """
         slots = tuple(slots)
+        self._builds.arrange(slots)
         self._parking.arrange({slot.name: _rivals(slot, slots) for slot in slots})
         for slot in {slot.gpu_type: slot for slot in slots}.values():
             gpu = self._registry.get(slot.gpu_type)
@@ -126,13 +140,13 @@ class Evaluator:
         cancel: threading.Event,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> JobResult:
-        """Evaluate a job in a fresh container on a slot.
+        """Evaluate a job in a fresh container on a slot, once the slot is free.
 
         Args:
             job: the claimed job.
-            slot: where to run; nobody else uses its devices and cores meanwhile.
+            slot: where to run; of those it shares devices or cores with, none is used meanwhile.
             cancel: set by another thread to stop the run.
-            on_progress: called from this thread whenever the container reports progress.
+            on_progress: called from this thread whenever there is progress.
 
         Raises:
             CancelledByRequest: `cancel` was set and the container is gone.
@@ -145,78 +159,30 @@ class Evaluator:
             task = from_stored(job.task, job.extra, origin=f"leaderboard {job.leaderboard!r}")
             job.code.decode("utf-8")
             environment = self._environment(gpu)
-            plan = make_plan(
-                job,
-                task,
-                gpu,
-                slot,
-                environment,
-                build_timeout_s=self._settings.build_timeout_s,
-                max_run_s=self._settings.max_run_s,
+            settings = self._settings
+            commission = Commission(
+                job=job,
+                slot=slot,
+                task=task,
+                gpu=gpu,
+                environment=environment,
+                build_timeout_s=settings.build_timeout_s,
+                max_run_s=settings.max_run_s,
+                system=self._system(gpu, slot),
+                runner=self._runner_info(slot, environment, gpu),
+                started_ns=started_ns,
             )
+            plan = commission.plan()
         except TaskError as error:
             return invalid(str(error))
         except UnicodeDecodeError as error:
             return invalid(f"{job.file_name} is not UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}")
-        system = self._system(gpu, slot)
         if cancel.is_set():
             raise CancelledByRequest(f"job {job.id} was cancelled before its container started")
-        try:
-            report, request_offset_ns = self._execute(plan, slot, started_ns, cancel, on_progress)
-        finally:
-            self._park(slot, gpu)
-        if report.outcome.ending is Ending.CANCELLED:
-            raise CancelledByRequest(f"job {job.id} was cancelled after {report.outcome.wall_ns / 1e9:.1f} s")
-        evidence = Evidence(
-            steps=report.steps,
-            artifacts=tuple(
-                Artifact(name=name, media_type=media_type, data=data) for name, media_type, data in report.artifacts
-            ),
-            ok=report.ok,
-            message=report.message,
-            outcome=report.outcome,
-            request_offset_ns=request_offset_ns,
-            system=system,
-            runner={**self._runner_info(slot, environment, plan), "sandbox": dict(report.attested)},
-        )
-        return decide(job, task, plan, evidence)
-
-    def _execute(
-        self,
-        plan: Plan,
-        slot: Slot,
-        started_ns: int,
-        cancel: threading.Event,
-        on_progress: Callable[[Progress], None] | None,
-    ) -> tuple[BoxReport, int]:
-        """Run the request in a fresh container; the offset is the time until the container was ready for it."""
-
-        def forward(phase: str, done: int, total: int) -> None:
-            if on_progress is not None:
-                on_progress(Progress(phase=phase, done=done, total=total))
-
-        def converse(box: Box) -> tuple[BoxReport, int]:
-            try:
-                offset_ns = time.monotonic_ns() - started_ns
-                report = box.run(plan.request, on_progress=forward, cancel=cancel, wall_s=plan.spec.limits.wall_s)
-                return report, offset_ns
-            finally:
-                remove(box, slot.name, self._quarantine)
-
-        try:
-            parked = self._parking.take(slot.name, plan.spec)
-            if parked is not None:
-                result = converse(parked)
-                if not _died_while_parked(result[0]):
-                    return result
-                _log.warning("parked_container_was_dead", slot=slot.name, detail=result[0].outcome.detail)
-            return converse(self._engine.start(plan.spec))
-        except SandboxError as error:
-            if error.leftover is not None:
-                self._quarantine.add(slot.name, error.leftover, error)
-            if isinstance(error, EngineUnavailable):
-                raise EngineUnavailableError(str(error)) from error
-            raise EvaluationError(str(error)) from error
+        attempt = Attempt(commission, plan, self._workshop, cancel=cancel, on_progress=on_progress)
+        result = attempt.run(on_free=lambda: self._park(slot, gpu))
+        self._builds.done(job, environment.image)
+        return result
 
     def _park(self, slot: Slot, gpu: GpuType) -> None:
         """Let containers wait for the slot's next submissions; what those will be decides whether they are used."""
@@ -263,7 +229,7 @@ class Evaluator:
         if known is not None:
             return known
         plan = make_probe(gpu, slot, self._environment(gpu))
-        report, _ = self._execute(plan, slot, time.monotonic_ns(), threading.Event(), None)
+        report, _ = execute(plan, slot, self._workshop, cancel=threading.Event())
         step = next((step for step in report.steps if step.name == "facts"), None)
         system = step.judged.details.get("system") if step is not None and step.judged is not None else None
         if not report.ok or not isinstance(system, Mapping):
@@ -275,7 +241,7 @@ class Evaluator:
         self._systems[gpu.name] = {**system, "hostname": self._settings.host_name}
         return self._systems[gpu.name]
 
-    def _runner_info(self, slot: Slot, environment: Environment, plan: Plan) -> dict[str, Any]:
+    def _runner_info(self, slot: Slot, environment: Environment, gpu: GpuType) -> dict[str, Any]:
         facts = self._facts
         return {
             "version": __version__,
@@ -285,8 +251,8 @@ class Evaluator:
             "devices": [{"uuid": device.uuid, "name": device.name} for device in slot.devices],
             "cpus": list(slot.cpus),
             "image": environment.image,
-            "runtime": plan.spec.runtime,
-            "emulated": "cuda" if self._registry.get(slot.gpu_type).emulate_cuda else None,
+            "runtime": gpu.runtime,
+            "emulated": "cuda" if gpu.emulate_cuda else None,
             "engine": None if facts is None else f"docker {facts.version}",
             "kernel": platform.release(),
         }
@@ -295,12 +261,6 @@ class Evaluator:
 def _rivals(slot: Slot, slots: Iterable[Slot]) -> frozenset[str]:
     """The slots that never run beside this one."""
     return frozenset(other.name for other in slots if other.name != slot.name and slot.excludes(other))
-
-
-def _died_while_parked(report: BoxReport) -> bool:
-    """Whether a parked container was gone before it heard the request: the engine's doing, nobody's verdict."""
-    silent = not report.steps and not report.outcome.oom_kills
-    return report.outcome.ending is Ending.DIED and silent
 
 
 def _driver(gpu: GpuType, facts: EngineFacts) -> DeviceDriver:

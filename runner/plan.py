@@ -36,6 +36,14 @@ from tasks.harness.request import JudgeRequest, ModeRequest
 #: Where the steward and the harness are mounted inside every container.
 STAGE = "/kernel-runner"
 CASES_FILE = "cases.txt"
+#: What nvcc makes of a task's sources.
+PROGRAM = "eval.out"
+#: Where compilers that a submission calls keep what they made, below /work: variable -> folder.
+CACHES = {
+    "TORCH_EXTENSIONS_DIR": ".cache/torch_extensions",
+    "TRITON_CACHE_DIR": ".cache/triton",
+    "TORCHINDUCTOR_CACHE_DIR": ".cache/torchinductor",
+}
 #: KernelBot gives the pre-compile run and nvcc this long.
 BUILD_TIMEOUT_S = 120.0
 #: Added to the sum of the programs' own limits: imports, file transfer, killing. The inner limits always end first.
@@ -83,6 +91,7 @@ def make_plan(
     *,
     build_timeout_s: float = BUILD_TIMEOUT_S,
     max_run_s: float = math.inf,
+    built: bool = False,
 ) -> Plan:
     """Plan one job.
 
@@ -94,6 +103,8 @@ def make_plan(
         environment: the inside of the type's containers.
         build_timeout_s: limit of the submission's first import, or of the compiler.
         max_run_s: the operator's cap on one evaluation; never lengthens the task's own limits.
+        built: whether a bundle comes along (`runner.buildplan`): then no compiler runs, and no source goes in. A Python
+            submission is imported all the same.
 
     Raises:
         TaskError: the task cannot be evaluated as asked: no cases, no eval program, a language the GPU type lacks.
@@ -106,17 +117,21 @@ def make_plan(
         _refuse_what_is_not_emulated(job, task, gpu)
     if task.harness is Harness.BUILTIN:
         request: Request = _pair_request(job, task, gpu, slot, modes, build_timeout_s)
-        boot = Boot(kind="pair", judge=_process(environment, "judge"), worker=_process(environment, "worker"))
+        boot = Boot(
+            kind="pair", judge=harness_process(environment, "judge"), worker=harness_process(environment, "worker")
+        )
         # The judge gives the submission's import a limit of its own, before the first mode's.
         budget_s = build_timeout_s + sum(mode.timeout_s for mode in modes)
     else:
-        steps = _steps(job, task, gpu, slot, environment, modes, build_timeout_s)
-        request = StepsRequest(files=_files(job, task), steps=steps)
+        compiled = built and isinstance(task.config, CuConfig)
+        compiling = () if compiled else compile_steps(job, task, gpu, environment, build_timeout_s)
+        steps = compiling + _mode_steps(job, task, slot, environment, modes)
+        request = StepsRequest(files={} if compiled else task_files(job, task), steps=steps)
         boot = Boot(kind="steps")
         budget_s = sum(step.timeout_s for step in steps)
     return Plan(
         spec=make_spec(
-            gpu, slot, environment, boot, wall_s=min(budget_s + WALL_MARGIN_S, max_run_s), labels=_labels(job)
+            gpu, slot, environment, boot, wall_s=min(budget_s + WALL_MARGIN_S, max_run_s), labels=job_labels(job)
         ),
         request=request,
         harness=task.harness,
@@ -128,7 +143,7 @@ def make_plan(
 
 def make_probe(gpu: GpuType, slot: Slot, environment: Environment) -> Plan:
     """Plan a run without a submission: it proves that judge and worker start here and returns the facts of the box."""
-    boot = Boot(kind="pair", judge=_process(environment, "judge"), worker=_process(environment, "worker"))
+    boot = _pair_boot(environment)
     request = JudgeRequest(
         modes=(),
         files={},
@@ -187,6 +202,8 @@ def make_spec(  # noqa: D417 the arguments are records
             "PATH": _path(environment.python),
             # Sources live on a tmpfs that is thrown away: compiled files would only cost memory.
             "PYTHONDONTWRITEBYTECODE": "1",
+            **{variable: f"/work/{folder}" for variable, folder in CACHES.items()},
+            **_torch_architectures(gpu),
             **(_emulation(gpu) if gpu.emulate_cuda else {}),
             **gpu.environment,
         },
@@ -201,7 +218,16 @@ def _path(python: str) -> str:
     return ":".join(dict.fromkeys((own, *system, "/sbin", "/bin")))
 
 
-def _labels(job: Job) -> dict[str, str]:
+def _torch_architectures(gpu: GpuType) -> dict[str, str]:
+    """For which device torch builds extensions: it would ask the device, which is not there where it is built."""
+    if gpu.nvcc_arch is None:
+        return {}
+    number = gpu.nvcc_arch.rstrip("abcdefghijklmnopqrstuvwxyz")
+    return {"TORCH_CUDA_ARCH_LIST": f"{number[:-1]}.{number[-1:]}{gpu.nvcc_arch[len(number) :]}"}
+
+
+def job_labels(job: Job) -> dict[str, str]:
+    """What a container is for, for people who list containers."""
     return {
         "kernel-runner.job": str(job.id),
         "kernel-runner.attempt": str(job.attempt),
@@ -209,7 +235,12 @@ def _labels(job: Job) -> dict[str, str]:
     }
 
 
-def _process(environment: Environment, name: str) -> tuple[str, ...]:
+def _pair_boot(environment: Environment) -> Boot:
+    return Boot(kind="pair", judge=harness_process(environment, "judge"), worker=harness_process(environment, "worker"))
+
+
+def harness_process(environment: Environment, name: str) -> tuple[str, ...]:
+    """What to run for a process of the built-in harness: judge, worker, or what imports a submission to build it."""
     return (environment.python, "-I", "-c", _PROCESS.format(stage=STAGE, module=f"tasks.harness.{name}"))
 
 
@@ -411,7 +442,12 @@ def _ranks(job: Job, task: Task, gpu: GpuType, slot: Slot) -> int:
     return sizes[0]
 
 
-def _files(job: Job, task: Task) -> dict[str, bytes]:
+def task_files(job: Job, task: Task) -> dict[str, bytes]:
+    """What lies in /work when a task's own programs run.
+
+    Raises:
+        TaskError: one of them is not there: the task names the built-in eval program and does not use it.
+    """
     found = [name for name, text in task.files.items() if text == HARNESS]
     if found:
         raise TaskError(
@@ -421,38 +457,40 @@ def _files(job: Job, task: Task) -> dict[str, bytes]:
     return {name: job.code if text == SUBMISSION else text.encode() for name, text in task.files.items()}
 
 
-def _steps(  # noqa: PLR0917 records, each of another type
-    job: Job,
-    task: Task,
-    gpu: GpuType,
-    slot: Slot,
-    environment: Environment,
-    modes: tuple[ModeRequest, ...],
-    build_timeout_s: float,
+def compile_steps(
+    job: Job, task: Task, gpu: GpuType, environment: Environment, build_timeout_s: float
 ) -> tuple[Step, ...]:
+    """What runs before the first mode of a task's own program.
+
+    Raises:
+        TaskError: the GPU type has no such compiler, or the task no such program.
+    """
     if isinstance(task.config, CuConfig):
         if gpu.vendor is Vendor.AMD:
             raise TaskError(
                 f"leaderboard {job.leaderboard!r}: lang cu needs nvcc, {gpu.name} is an AMD type "
                 "(offer the leaderboard on NVIDIA types only)"
             )
-        compile_steps = _nvcc_steps(task, task.config, gpu, build_timeout_s)
-        program: tuple[str, ...] = ("./eval.out",)
-    else:
-        if task.config.main not in task.files:
-            raise TaskError(
-                f"leaderboard {job.leaderboard!r}: config.main is {task.config.main!r}, which is none of the task's "
-                f"files ({', '.join(task.files)})"
-            )
-        compile_steps = _precompile_steps(task, environment, build_timeout_s)
-        program = (environment.python, task.config.main)
+        return _nvcc_steps(task, task.config, gpu, build_timeout_s)
+    if task.config.main not in task.files:
+        raise TaskError(
+            f"leaderboard {job.leaderboard!r}: config.main is {task.config.main!r}, which is none of the task's "
+            f"files ({', '.join(task.files)})"
+        )
+    return _precompile_steps(task, environment, build_timeout_s)
+
+
+def _mode_steps(
+    job: Job, task: Task, slot: Slot, environment: Environment, modes: tuple[ModeRequest, ...]
+) -> tuple[Step, ...]:
+    program = (environment.python, task.config.main) if isinstance(task.config, PyConfig) else (f"./{PROGRAM}",)
     env: dict[str, str] = {}
     if task.multi_gpu:
         env["POPCORN_GPUS"] = str(max(1, len(slot.devices)))
     seed = derived_seed(job.secret_seed, job.id) if job.secret else task.seed
     if seed is not None:
         env["POPCORN_SEED"] = str(seed)
-    return compile_steps + tuple(
+    return tuple(
         Step(
             name=mode.name,
             argv=(*program, mode.name.partition(".")[0], CASES_FILE),
@@ -495,7 +533,7 @@ def _nvcc_steps(task: Task, config: CuConfig, gpu: GpuType, build_timeout_s: flo
         *(f"-D{name}={value}" for name, value in config.defines.items()),
         *config.sources,
         "-o",
-        "eval.out",
+        PROGRAM,
     )
     return (
         Step(name="nvcc-version", argv=("nvcc", "--version"), timeout_s=30.0, result_pipe=False, continue_if="exit_0"),

@@ -57,8 +57,13 @@ class Evidence:
     ok: bool | None
     message: str | None
     outcome: Outcome
-    #: From the start of the job to the moment the request was handed over.
+    #: From the start of the job to the moment the request was handed over; what of it was a build in a container of
+    #: its own, and what was waiting for one, or for the slot.
     request_offset_ns: int
+    built_ns: int = 0
+    waited_ns: int = 0
+    #: Steps of that build, or of the twin's.
+    compiled: tuple[StepResult, ...] = ()
     #: KernelBot's keys: gpu, device_count, cpu, runtime, platform, torch, hostname.
     system: Json
     #: What `system_info.runner` says: host, version, devices, image, engine and runtime.
@@ -86,7 +91,7 @@ def decide(job: Job, task: Task, plan: Plan, evidence: Evidence) -> JobResult:
     runs: list[RunRecord] = []
     assurance: Mapping[str, str] = IN_PROCESS
     finding = _compilation_finding(task, plan, evidence)
-    compilation = _compilation(task, evidence.steps)
+    compilation = _compilation(task, evidence)
     by_name = {step.name: step for step in evidence.steps}
     if len(by_name) != len(evidence.steps):
         raise EvaluationError(f"job {job.id}: the container reported a step twice")
@@ -122,10 +127,23 @@ def decide(job: Job, task: Task, plan: Plan, evidence: Evidence) -> JobResult:
         # A program's result line may be megabytes long; all of it is in the run's result.
         error=None if finding.message is None else finding.message[:_KEPT_ERROR_CHARACTERS],
         report=_report(plan, evidence, assurance, eval_ns),
-        build_ns=max(0, total_ns - eval_ns),
+        build_ns=max(0, total_ns - evidence.waited_ns - eval_ns),
         eval_ns=eval_ns,
         artifacts=evidence.artifacts,
     )
+
+
+def compile_failure(job: Job, task: Task, plan: Plan, evidence: Evidence) -> JobResult | None:
+    """The result of a job whose build leaves nothing to run; None if it has to be run to know.
+
+    Only a compiler that no device takes part in has a verdict. `evidence` is of the container that built.
+    """
+    try:
+        failed = _compilation_finding(task, plan, evidence)
+        return None if failed is None else decide(job, task, plan, evidence)
+    except EvaluationError:
+        # That container broke. The run compiles again, and if it breaks as well, it can be retried.
+        return None
 
 
 def invalid(message: str) -> JobResult:
@@ -392,7 +410,7 @@ def _compilation_finding(task: Task, plan: Plan, evidence: Evidence) -> _Finding
     """The verdict when the compiler did not get as far as an executable; None when it did or there is none."""
     if plan.harness is Harness.BUILTIN or not isinstance(task.config, CuConfig):
         return None
-    steps = {step.name: step for step in evidence.steps}
+    steps = {step.name: step for step in (*evidence.compiled, *evidence.steps)}
     version, compiler = steps.get("nvcc-version"), steps.get("compile")
     if version is None or version.exit_code != 0:
         raise EvaluationError("nvcc does not run in the container (install the CUDA toolkit in this type's image)")
@@ -415,13 +433,13 @@ def _missing_compiler(outcome: Outcome) -> _Finding:
     raise EvaluationError("the container reported nothing about the compilation")
 
 
-def _compilation(task: Task, steps: Sequence[StepResult]) -> Json | None:
+def _compilation(task: Task, evidence: Evidence) -> Json | None:
     """`runs.compilation`: nvcc's for lang cu; for py the first import if it built an extension (KernelBot's rule)."""
-    step = next((step for step in steps if step.name == "compile"), None)
-    if step is None:
-        return None
     is_cu = isinstance(task.config, CuConfig)
-    if not is_cu and "-DTORCH_EXTENSION_NAME" not in step.stdout:
+    steps = (*evidence.compiled, *evidence.steps)
+    compiling = (step for step in steps if step.name == "compile")
+    step = next((step for step in compiling if is_cu or "-DTORCH_EXTENSION_NAME" in step.stdout), None)
+    if step is None:
         return None
     version = next((step.stdout for step in steps if step.name == "nvcc-version"), "")
     return {
@@ -441,7 +459,9 @@ def _report(plan: Plan, evidence: Evidence, assurance: Mapping[str, str], eval_n
         "harness": plan.harness.value,
         "assurance": dict(assurance),
         "phases_ns": {
-            "container": evidence.request_offset_ns,
+            "build": evidence.built_ns,
+            "wait": evidence.waited_ns,
+            "container": max(0, evidence.request_offset_ns - evidence.built_ns - evidence.waited_ns),
             "import": max(0, outcome.wall_ns - sum(step.duration_ns for step in evidence.steps)),
             "eval": eval_ns,
         },

@@ -7,14 +7,16 @@ not be trusted with.
 
 from __future__ import annotations
 
+import itertools
 import selectors
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from sandbox import protocol
+from sandbox.bundle import Bundle
 from sandbox.cgroup import CgroupReader
 from sandbox.engine_attach import STDERR, Attachment
 from sandbox.errors import EngineRefused, EngineUnavailable, ProtocolError
@@ -29,6 +31,7 @@ EXIT_PATIENCE_S = 10.0
 STDERR_BYTES = 8 << 10
 
 OnProgress = Callable[[str, int, int], None]
+OnBundle = Callable[[protocol.BundlePiece], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +67,8 @@ class _Conversation:
     artifacts: list[tuple[str, str, bytes]] = field(default_factory=list)
     end: tuple[bool, str | None] | None = None
     on_progress: OnProgress | None = None
+    #: None: no bundle was asked for.
+    on_bundle: OnBundle | None = None
 
     def hear(self, data: bytes) -> None:
         """Take in a piece of the container's stdout.
@@ -92,6 +97,8 @@ class _Conversation:
             case "artifact":
                 artifact = protocol.Artifact.from_message(message)
                 self.artifacts.append((artifact.name, artifact.media_type, artifact.data))
+            case "bundle" if self.on_bundle is not None:
+                self.on_bundle(protocol.BundlePiece.from_message(message))
             case "end":
                 self.end = _end(message)
             case _:
@@ -112,6 +119,24 @@ def _end(message: Mapping[str, Any]) -> tuple[bool, str | None]:
     if not isinstance(ok, bool) or not isinstance(text, str | None):
         raise protocol.FrameError(f"'end' has ok={ok!r}, expected true or false, with a message or null")
     return ok, text
+
+
+class _Outgoing:
+    """What is still to be sent, a frame at a time in memory."""
+
+    def __init__(self, frames: Iterator[bytes]) -> None:
+        self._frames = frames
+        self._rest = memoryview(b"")
+
+    def __bool__(self) -> bool:
+        if not self._rest:
+            self._rest = memoryview(next(self._frames, b""))
+        return bool(self._rest)
+
+    def send(self, attachment: Attachment) -> None:
+        """Send what fits."""
+        if self:
+            self._rest = self._rest[attachment.write(self._rest) :]
 
 
 class Box:
@@ -194,10 +219,14 @@ class Box:
         on_progress: OnProgress | None,
         cancel: threading.Event,
         wall_s: float | None = None,
+        bundle: Bundle | None = None,
+        on_bundle: OnBundle | None = None,
     ) -> BoxReport:
         """Send the request and hear the report for at most `wall_s`; `cancel` is heard within CANCEL_POLL_S.
 
         `wall_s`: None is the spec's limits.wall_s; a box that was started before its job was known gets the job's here.
+        `bundle`: follows the request, which says how large it is. `on_bundle`: gets the pieces of the one that comes
+        back; complete only if the report is.
         Whatever happens in the container is an ending in the outcome, not an exception. An exception of `on_progress`
         passes through.
 
@@ -208,10 +237,11 @@ class Box:
             raise EngineRefused(f"container {self.id[:12]}: a container takes one request, this one had it")
         self._used = True
         try:
-            outgoing = memoryview(protocol.encode(request.to_message()))
+            frames = iter([protocol.encode(request.to_message())])
         except protocol.FrameError as error:
             raise EngineRefused(f"container {self.id[:12]}: the request does not fit: {error}") from error
-        self._conversation.on_progress = on_progress
+        self._conversation.on_progress, self._conversation.on_bundle = on_progress, on_bundle
+        outgoing = _Outgoing(frames if bundle is None else itertools.chain(frames, bundle.frames()))
         started_ns = time.monotonic_ns()
         ending, detail = self._converse(outgoing, cancel, self.spec.limits.wall_s if wall_s is None else wall_s)
         counters = self._counters.read()
@@ -258,7 +288,7 @@ class Box:
             return f"{detail or 'container ' + self.id[:12]}; it could not be killed: {error}"
         return detail
 
-    def _converse(self, outgoing: memoryview, cancel: threading.Event, wall_s: float) -> tuple[Ending, str | None]:
+    def _converse(self, outgoing: _Outgoing, cancel: threading.Event, wall_s: float) -> tuple[Ending, str | None]:
         """Write and read until the end, the deadline, a cancellation or nonsense; the ending and a sentence."""
         begin = time.monotonic()
         deadline = begin + wall_s
@@ -274,8 +304,8 @@ class Box:
                     self._counters.read()
                     next_counters = now + COUNTERS_POLL_S
                 for _, events in selector.select(min(CANCEL_POLL_S, deadline - now)):
-                    if events & selectors.EVENT_WRITE and outgoing:
-                        outgoing = outgoing[self._attachment.write(outgoing) :]
+                    if events & selectors.EVENT_WRITE:
+                        outgoing.send(self._attachment)
                     if not outgoing:
                         selector.modify(self._attachment, selectors.EVENT_READ)
                     if not events & selectors.EVENT_READ:

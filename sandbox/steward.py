@@ -2,8 +2,9 @@
 
 Theory of operation. The engine starts it as uid 0 with the capabilities SETUID, SETGID and KILL, no new privileges, the
 seccomp profile, a read-only root, and a boot document as argument. It says `ready` with what it sees of its box, reads
-one request, runs it (steward_pair, steward_steps), says `end`, and holds until the daemon closes the line, so that the
-counters of the cgroup can still be read. If the line closes earlier, the daemon is gone and the container ends.
+one request and the bundle that may come with it (steward_bundle), runs it (steward_pair, steward_steps), says `end`,
+and holds until the daemon closes the line, so that the counters of the cgroup can still be read. If the line closes
+earlier, the daemon is gone and the container ends.
 
 It must not run a submission's code, import torch, or read what a submission wrote other than as bytes. It is one
 thread; every wait is a select that hears the daemon, the children and the clock. The engine bounds the whole from
@@ -23,6 +24,7 @@ from typing import Any
 
 from sandbox import protocol
 from sandbox.steward_box import Box, Line, parse_boot
+from sandbox.steward_bundle import unpack_bundle
 from sandbox.steward_pair import Pair
 from sandbox.steward_process import DaemonGone, Reaper, StewardError
 from sandbox.steward_steps import run_steps
@@ -72,7 +74,9 @@ def _run(box: Box, line: Line, reaper: Reaper) -> None:
         pair.serve()
     else:
         line.send({"type": "ready", "protocol": protocol.VERSION, "facts": facts()})
-        run_steps(line.request(), box=box, line=line, reaper=reaper)
+        request, bundle = line.request()
+        unpack_bundle(bundle, box=box, reaper=reaper)
+        run_steps(request, box=box, line=line, reaper=reaper)
 
 
 def facts() -> dict[str, Any]:

@@ -125,25 +125,65 @@ class Line:
             raise DaemonGone
         return self._decoder.feed(data)
 
-    def request(self) -> dict[str, Any]:
-        """Wait for the one request, collecting children meanwhile.
+    def request(self) -> tuple[dict[str, Any], bytes]:
+        """Wait for the one request and the bundle that follows it, collecting children meanwhile.
 
         Raises:
             FrameError: something else arrived.
             DaemonGone: end of file.
         """
+        request = check_request(self._next())
+        incoming = IncomingBundle(protocol.bundle_size(request))
+        while not incoming.complete:
+            incoming.take(self._next())
+        return request, incoming.data
+
+    def _next(self) -> dict[str, Any]:
         while True:
+            # What came along with an earlier message.
+            for message in self._decoder.feed(b""):
+                return message
             ready, _, _ = select.select([0, self.reaper.wakeup_fd], [], [])
             self.reaper.collect()
             if 0 in ready:
                 for message in self.receive():
-                    return check_request(message)
+                    return message
 
     def hold(self) -> None:
         """After `end`: stay, so that the cgroup can be read, until the daemon closes the line or a minute is over."""
         while select.select([0], [], [], 60.0)[0]:
             if not os.read(0, 1 << 16):
                 return
+
+
+class IncomingBundle:
+    """The bundle that follows a request, as far as it has come."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._data = bytearray()
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of it is there."""
+        return len(self._data) == self._size
+
+    @property
+    def data(self) -> bytes:
+        """What is there."""
+        return bytes(self._data)
+
+    def take(self, message: Mapping[str, Any]) -> None:
+        """Add the next piece.
+
+        Raises:
+            FrameError: it is none, or more than was announced.
+        """
+        if message["type"] != "bundle":
+            raise protocol.FrameError(f"a {message['type']!r} frame within a bundle, expected 'bundle'")
+        self._data += protocol.BundlePiece.from_message(message).data
+        if len(self._data) > self._size:
+            raise protocol.FrameError(f"a bundle of more than the {self._size} bytes it was announced with")
 
 
 def check_request(message: Mapping[str, Any]) -> dict[str, Any]:

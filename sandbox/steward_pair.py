@@ -20,7 +20,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from sandbox import protocol
-from sandbox.steward_box import Box, Line, check_request
+from sandbox.steward_box import Box, IncomingBundle, Line, check_request
+from sandbox.steward_bundle import unpack_bundle
 from sandbox.steward_output import Excerpt
 from sandbox.steward_process import Plumbing, Reaper, StewardError, ending, kill_all_of, spawn
 from sandbox.steward_steps import fit
@@ -42,6 +43,8 @@ class Pair:
         self._frames = protocol.Decoder()
         self._to_judge = bytearray()
         self._requested = False
+        #: The request whose bundle has not come in full, and what there is of it.
+        self._held: tuple[dict[str, Any], IncomingBundle] | None = None
         self._worker_reported = False
         self._selector = selectors.DefaultSelector()
         self._start()
@@ -154,15 +157,27 @@ class Pair:
         for message in self._line.receive():
             if self._requested:
                 raise protocol.FrameError(f"a {message['type']!r} frame after the request, expected none")
-            request = check_request(message)
-            if request.get("kind") != "pair" or not isinstance(request.get("payload"), dict):
-                raise StewardError(f"request of kind {request.get('kind')!r} in a container booted for 'pair'")
-            ranks = request.get("ranks")
-            if type(ranks) is not int or not 1 <= ranks <= MAX_RANKS:
-                raise StewardError(f"request for {ranks!r} ranks, expected 1 to {MAX_RANKS}")
-            self._requested = True
-            self._add_workers(ranks)
-            self._tell_judge({"type": "request", "payload": request["payload"]})
+            if self._held is None:
+                request = check_request(message)
+                if request.get("kind") != "pair" or not isinstance(request.get("payload"), dict):
+                    raise StewardError(f"request of kind {request.get('kind')!r} in a container booted for 'pair'")
+                self._held = request, IncomingBundle(protocol.bundle_size(request))
+            else:
+                self._held[1].take(message)
+            request, bundle = self._held
+            if bundle.complete:
+                self._held = None
+                self._begin(request, bundle.data)
+
+    def _begin(self, request: Mapping[str, Any], bundle: bytes) -> None:
+        """Let the judge have its request; what belongs to the submission lies in the workers' place before."""
+        ranks = request.get("ranks")
+        if type(ranks) is not int or not 1 <= ranks <= MAX_RANKS:
+            raise StewardError(f"request for {ranks!r} ranks, expected 1 to {MAX_RANKS}")
+        self._requested = True
+        unpack_bundle(bundle, box=self._box, reaper=self._reaper)
+        self._add_workers(ranks)
+        self._tell_judge({"type": "request", "payload": request["payload"]})
 
     def _tell_judge(self, message: Mapping[str, Any]) -> None:
         self._to_judge += protocol.encode(message)

@@ -17,11 +17,12 @@ import stat
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from sandbox import protocol
 from sandbox.steward_box import WORK, Box, Line
+from sandbox.steward_bundle import check_name, send_bundle
 from sandbox.steward_output import Excerpt, ResultLines
 from sandbox.steward_process import (
     CANNOT_EXECUTE,
@@ -47,22 +48,28 @@ def run_steps(request: Mapping[str, Any], *, box: Box, line: Line, reaper: Reape
         StewardError: the request makes no sense, or the box does not work.
         DaemonGone: nobody waits for the report any more.
     """
-    files, steps = parse_request(request)
+    parsed = parse_request(request)
+    keep = parsed.keep
     started_ns = time.monotonic_ns()
     runner = _Runner(box=box, line=line, reaper=reaper, started_ns=started_ns)
     try:
-        runner.write_files(files)
+        runner.write_files(parsed.files)
     except HelperError as error:
         raise StewardError(f"cannot write the request's files to {WORK}: {error}") from error
-    for step in steps:
+    for step in parsed.steps:
         # How many cases a program has, and how far it is, only the program knows.
         line.send({"type": "progress", "phase": step.name, "done": 0, "total": 0})
         result, artifact = runner.run(step)
         line.send(fit(result, line.room_bytes))
         if artifact is not None:
             line.send(artifact)
+        if result.exit_code is None or result.timed_out or result.output_limit:
+            # Killed in the middle of its work: what it leaves may be half of a file, or a lock that nobody opens.
+            keep = ()
         if not goes_on(step, result):
-            return
+            break
+    if keep:
+        send_bundle(keep, box=box, line=line, reaper=reaper)
 
 
 def goes_on(step: protocol.Step, result: protocol.StepResult) -> bool:
@@ -74,8 +81,8 @@ def goes_on(step: protocol.Step, result: protocol.StepResult) -> bool:
     return True
 
 
-def parse_request(request: Mapping[str, Any]) -> tuple[dict[str, bytes], tuple[protocol.Step, ...]]:
-    """Files and steps of a `steps` request.
+def parse_request(request: Mapping[str, Any]) -> protocol.StepsRequest:
+    """A `steps` request as it was made; of the bundle, which has come before, it says nothing.
 
     Raises:
         StewardError: it is none.
@@ -83,8 +90,11 @@ def parse_request(request: Mapping[str, Any]) -> tuple[dict[str, bytes], tuple[p
     if request.get("kind") != "steps":
         raise StewardError(f"request of kind {request.get('kind')!r} in a container booted for 'steps'")
     try:
-        steps = tuple(_parse_step(step) for step in request["steps"])
-        return _parse_files(request["files"]), steps
+        return protocol.StepsRequest(
+            files=_parse_files(request["files"]),
+            steps=tuple(_parse_step(step) for step in request["steps"]),
+            keep=tuple(check_name(name) for name in request["keep"]),
+        )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StewardError(f"steps request does not parse: {type(error).__name__}: {error}") from error
 
@@ -109,18 +119,6 @@ def _parse_step(step: Mapping[str, Any]) -> protocol.Step:
 
 def _parse_files(files: Mapping[str, str]) -> dict[str, bytes]:
     return {check_name(name): protocol.from_b64(data) for name, data in files.items()}
-
-
-def check_name(name: str) -> str:
-    """A file name that stays below /work: relative, no `..`, no NUL.
-
-    Raises:
-        ValueError: it does not.
-    """
-    parts = PurePosixPath(name).parts
-    if not parts or "\0" in name or name.startswith("/") or ".." in parts or name.endswith("/"):
-        raise ValueError(f"file name {name!r} does not stay below {WORK}")
-    return name
 
 
 def fit(result: protocol.StepResult, room_bytes: int) -> dict[str, Any]:

@@ -138,6 +138,7 @@ def evaluation_settings(config: Config, eval_python: Path) -> EvaluationSettings
         build_timeout_s=config.build_timeout_s,
         max_run_s=config.max_run_s,
         park_containers=config.park_containers,
+        build_lanes=None if config.build_lanes == "auto" else config.build_lanes,
     )
 
 

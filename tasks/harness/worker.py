@@ -45,7 +45,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter_ns
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 from .cores import leave_judge_core
@@ -163,14 +163,9 @@ class Worker:
             path = directory / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        sys.path.insert(0, str(directory))
-        path = directory / message["submission"]
-        specification = importlib.util.spec_from_file_location("submission", path)
-        if specification is None or specification.loader is None:
+        module = import_submission(directory, message["submission"])
+        if module is None:
             return _failed("runtime_error", f"{message['submission']} is no Python file; expected a name that ends .py")
-        module = importlib.util.module_from_spec(specification)
-        sys.modules["submission"] = module
-        specification.loader.exec_module(module)
         kernel = getattr(module, "custom_kernel", None)
         if not callable(kernel):
             found = "nothing of that name" if kernel is None else f"a {type(kernel).__name__}"
@@ -360,6 +355,18 @@ def describe_place(frame: FrameType) -> dict[str, Any]:
     what = "waited for the others at" if waits else "was at"
     text = f"{what} {Path(own[-1].filename).name}:{own[-1].lineno}, in {own[-1].name}"
     return {"op": "stuck", "text": _cut(text), "waits": waits}
+
+
+def import_submission(directory: Path, name: str) -> ModuleType | None:
+    """The submission's module; None if that is no Python file. What it raises passes through."""
+    sys.path.insert(0, str(directory))
+    specification = importlib.util.spec_from_file_location("submission", directory / name)
+    if specification is None or specification.loader is None:
+        return None
+    module = importlib.util.module_from_spec(specification)
+    sys.modules["submission"] = module
+    specification.loader.exec_module(module)
+    return module
 
 
 def _map(descriptor: int, size: int) -> Arena:

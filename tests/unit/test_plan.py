@@ -226,6 +226,9 @@ def test_the_container_inherits_no_environment_and_knows_its_job() -> None:
         "LANG",
         "PATH",
         "PYTHONDONTWRITEBYTECODE",
+        "TORCH_EXTENSIONS_DIR",
+        "TRITON_CACHE_DIR",
+        "TORCHINDUCTOR_CACHE_DIR",
     }
     assert spec.labels == {
         "kernel-runner.job": "7",

@@ -98,6 +98,7 @@ def new_values(tmp_path: Path) -> dict[str, object]:
         "build_timeout_s": 1.0,
         "max_run_s": 1.0,
         "park_containers": 0,
+        "build_lanes": 2,
         "reserve_after_s": 1.0,
         "spool_max_mib": 1,
         "retention_days": 1.0,

@@ -110,6 +110,7 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
         build_timeout_s=9.0,
         max_run_s=60.0,
         park_containers=0,
+        build_lanes=3,
         spool_max_mib=3,
         log_format="json",
         log_level="error",
@@ -127,7 +128,7 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
     assert settings.eval_python == Path(sys.executable)
     assert (settings.state_dir, settings.host_name, settings.max_run_s) == (tmp_path / "state", "gpu-01", 60.0)
     assert seen["orders"] is orders
-    assert (settings.park_containers, settings.build_timeout_s) == (0, 9.0)
+    assert (settings.park_containers, settings.build_timeout_s, settings.build_lanes) == (0, 9.0, 3)
     assert seen["nothing_parked"]
     assert seen["closed"]
 

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from sandbox import protocol, steward_output
 from sandbox.protocol import FrameError, Step, StepResult, StepsRequest
 from sandbox.steward_box import parse_boot
+from sandbox.steward_bundle import check_name
 from sandbox.steward_output import Excerpt, ResultLines
 from sandbox.steward_pair import checked
 from sandbox.steward_process import StewardError, ending
-from sandbox.steward_steps import check_name, fit, goes_on, parse_request
+from sandbox.steward_steps import fit, goes_on, parse_request
 
 _RESULT = StepResult(name="t", command="c", start_ns=0, duration_ns=0, exit_code=0)
 
@@ -119,9 +120,9 @@ def test_a_steps_request_is_the_same_after_its_journey() -> None:
         continue_if="passed",
         artifact="trace.zip",
     )
-    request = StepsRequest(files={"eval.py": b"pass"}, steps=(step,))
+    request = StepsRequest(files={"eval.py": b"pass"}, steps=(step,), keep=("eval.out",))
     (message,) = protocol.Decoder().feed(protocol.encode(request.to_message()))
-    assert parse_request(message) == ({"eval.py": b"pass"}, (step,))
+    assert parse_request(message) == request
 
 
 @pytest.mark.parametrize(
@@ -133,6 +134,7 @@ def test_a_steps_request_is_the_same_after_its_journey() -> None:
         ({"files": {"../x": ""}}, "does not stay below"),
         ({"files": {"x": "%"}}, "not base64"),
         ({"files": None}, "AttributeError"),
+        ({"keep": ["/etc"]}, "does not stay below"),
     ],
 )
 def test_a_request_that_makes_no_sense_is_a_sentence(change: dict[str, object], reason: str) -> None:
@@ -151,7 +153,7 @@ def test_a_step_that_makes_no_sense_is_a_sentence(change: dict[str, object]) -> 
         parse_request(message)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"protocol": 99}', '{"protocol": 1, "kind": "other"}'])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"protocol": 99}', '{"protocol": 2, "kind": "other"}'])
 def test_a_boot_document_that_makes_no_sense_is_a_sentence(text: str) -> None:
     """Not JSON, no object, another version, an unknown kind."""
     with pytest.raises(StewardError, match="boot"):

@@ -1,0 +1,297 @@
+"""One job on one slot: its build, the wait for the slot, its container, its result. Called by runner.evaluate only.
+
+Owns the order of things: a build holds no device, unless the host has no cores for it but the slot's; a run holds its
+slot's devices and cores and nobody else does meanwhile. What was built is only ever an advantage: whatever goes wrong
+with it, the run does without.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from runner.buildplan import BuildPlan, make_build_plan, worth_building
+from runner.builds import CANCEL_POLL_S, Build, Builds
+from runner.errors import CancelledByRequest, EngineUnavailableError, EvaluationError
+from runner.gpus import GpuType
+from runner.model import Artifact, Job, JobResult, Json, Progress, Slot
+from runner.parking import Parking, remove
+from runner.plan import Environment, Plan, make_plan
+from runner.quarantine import Quarantine
+from runner.taskdef.model import Task
+from runner.verdict import Evidence, compile_failure, decide
+from sandbox.bundle import Bundle
+from sandbox.engine import DockerEngine
+from sandbox.engine_box import Box, BoxReport
+from sandbox.errors import EngineUnavailable, SandboxError
+from sandbox.spec import Ending
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+OnProgress = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workshop:
+    """What all attempts of a host share. Threadsafe."""
+
+    engine: DockerEngine
+    parking: Parking
+    builds: Builds
+    quarantine: Quarantine
+    #: By slot: held while its devices and cores are used.
+    in_use: defaultdict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Commission:
+    """A job with all that was looked up for it."""
+
+    job: Job
+    slot: Slot
+    task: Task
+    gpu: GpuType
+    environment: Environment
+    build_timeout_s: float
+    max_run_s: float
+    #: KernelBot's facts of the system, and what `system_info.runner` says.
+    system: Json
+    runner: Json
+    #: On the monotonic clock.
+    started_ns: int
+
+    def plan(self, *, built: bool = False) -> Plan:
+        """What to run.
+
+        Raises:
+            TaskError: the task cannot be evaluated as asked.
+        """
+        return make_plan(
+            self.job,
+            self.task,
+            self.gpu,
+            self.slot,
+            self.environment,
+            build_timeout_s=self.build_timeout_s,
+            max_run_s=self.max_run_s,
+            built=built,
+        )
+
+    def build_plan(self, cpus: tuple[int, ...]) -> BuildPlan:
+        """What to build, on these cores."""
+        return make_build_plan(
+            self.job,
+            self.task,
+            self.gpu,
+            self.slot,
+            self.environment,
+            cpus=cpus,
+            build_timeout_s=self.build_timeout_s,
+        )
+
+
+class Attempt:
+    """One thread's. `run` may be called once."""
+
+    def __init__(
+        self,
+        commission: Commission,
+        plan: Plan,
+        workshop: Workshop,
+        *,
+        cancel: threading.Event,
+        on_progress: OnProgress | None,
+    ) -> None:
+        self._commission = commission
+        self._plan = plan
+        self._workshop = workshop
+        self._cancel = cancel
+        self._on_progress = on_progress
+        #: Spent on a build of its own, and on waiting: for a lane, for the twin's build, for the slot.
+        self._built_ns = 0
+        self._waited_ns = 0
+
+    def run(self, *, on_free: Callable[[], None]) -> JobResult:
+        """The result; `on_free` is called when the slot's container is gone.
+
+        Raises:
+            CancelledByRequest: it was stopped and its container is gone.
+            EngineUnavailableError: the engine went away or refuses containers.
+            EvaluationError: container or harness broke in a way the submission cannot have caused.
+        """
+        builds, commission = self._workshop.builds, self._commission
+        wanted = builds.wanted and worth_building(commission.job.code, commission.task, commission.gpu)
+        beside = wanted and builds.lanes > 0
+        build = self._build() if beside else None
+        failed = self._compile_failure(build)
+        if failed is None:
+            with self._slot(on_free):
+                if wanted and not beside:
+                    build = self._build()
+                    failed = self._compile_failure(build)
+                if failed is None:
+                    return self._measure(build)
+        return failed
+
+    # -- build ---------------------------------------------------------------------------------------------------
+
+    def _build(self) -> Build:
+        """What came of the build, made now or for the twin."""
+        commission, asked_ns, began_ns = self._commission, time.monotonic_ns(), 0
+
+        def plan(cpus: tuple[int, ...]) -> BuildPlan:
+            nonlocal began_ns
+            began_ns = time.monotonic_ns()
+            return commission.build_plan(cpus)
+
+        self._say("build")
+        build = self._workshop.builds.get(
+            commission.job, commission.slot, image=commission.environment.image, plan=plan, cancel=self._cancel
+        )
+        now_ns = time.monotonic_ns()
+        self._built_ns = now_ns - began_ns if began_ns else 0
+        self._waited_ns += now_ns - asked_ns - self._built_ns
+        return build
+
+    def _compile_failure(self, build: Build | None) -> JobResult | None:
+        """The result, if the compiler has left nothing to run."""
+        if build is None or build.report is None or build.bundle is not None:
+            return None
+        begun_ns = time.monotonic_ns() - build.report.outcome.wall_ns
+        evidence = self._evidence(build.report, build, begun_ns)
+        return compile_failure(self._commission.job, self._commission.task, self._plan, evidence)
+
+    # -- run -----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _slot(self, on_free: Callable[[], None]) -> Iterator[None]:
+        """Use the slot; what was given beside a run waits here for its end."""
+        lock, asked_ns = self._workshop.in_use[self._commission.slot.name], time.monotonic_ns()
+        if not lock.acquire(blocking=False):
+            self._say("waiting")
+            while not lock.acquire(timeout=CANCEL_POLL_S):
+                if self._cancel.is_set():
+                    raise CancelledByRequest(f"job {self._commission.job.id} was cancelled before its slot was free")
+        try:
+            self._waited_ns += time.monotonic_ns() - asked_ns
+            yield
+        finally:
+            on_free()
+            lock.release()
+
+    def _measure(self, build: Build | None) -> JobResult:
+        commission, plan = self._commission, self._plan
+        bundle = None if build is None else build.bundle
+        if bundle is not None:
+            plan = commission.plan(built=True)
+        report, begun_ns = self._execute(plan, bundle)
+        if bundle is not None and _brought_down(report):
+            _log.warning("bundle_not_usable", job=commission.job.id, error=report.message or report.outcome.detail)
+            plan, build = self._plan, None
+            report, begun_ns = self._execute(plan, None)
+        if report.outcome.ending is Ending.CANCELLED:
+            seconds = report.outcome.wall_ns / 1e9
+            raise CancelledByRequest(f"job {commission.job.id} was cancelled after {seconds:.1f} s")
+        return decide(commission.job, commission.task, plan, self._evidence(report, build, begun_ns))
+
+    def _execute(self, plan: Plan, bundle: Bundle | None) -> tuple[BoxReport, int]:
+        return execute(
+            plan,
+            self._commission.slot,
+            self._workshop,
+            cancel=self._cancel,
+            on_progress=self._on_progress,
+            bundle=bundle,
+        )
+
+    def _evidence(self, report: BoxReport, build: Build | None, begun_ns: int) -> Evidence:
+        compiled = () if build is None or build.report is None else build.report.steps
+        return Evidence(
+            steps=() if build is not None and report is build.report else report.steps,
+            compiled=compiled,
+            artifacts=tuple(
+                Artifact(name=name, media_type=media_type, data=data) for name, media_type, data in report.artifacts
+            ),
+            ok=report.ok,
+            message=report.message,
+            outcome=report.outcome,
+            request_offset_ns=max(0, begun_ns - self._commission.started_ns),
+            built_ns=self._built_ns,
+            waited_ns=self._waited_ns,
+            system=self._commission.system,
+            runner={**self._commission.runner, "sandbox": dict(report.attested)},
+        )
+
+    def _say(self, phase: str) -> None:
+        if self._on_progress is not None:
+            self._on_progress(Progress(phase=phase, done=0, total=0))
+
+
+def execute(
+    plan: Plan,
+    slot: Slot,
+    workshop: Workshop,
+    *,
+    cancel: threading.Event,
+    on_progress: OnProgress | None = None,
+    bundle: Bundle | None = None,
+) -> tuple[BoxReport, int]:
+    """Run a request in a fresh container: one that waits for the slot, if it fits.
+
+    Returns:
+        The report, and when the container was ready for the request, on the monotonic clock in nanoseconds.
+
+    Raises:
+        EngineUnavailableError, EvaluationError: as `Attempt.run`.
+    """
+
+    def forward(phase: str, done: int, total: int) -> None:
+        if on_progress is not None:
+            on_progress(Progress(phase=phase, done=done, total=total))
+
+    def converse(box: Box) -> tuple[BoxReport, int]:
+        begun_ns = time.monotonic_ns()
+        try:
+            report = box.run(
+                replace(plan.request, bundle_bytes=0 if bundle is None else bundle.size_bytes),
+                on_progress=forward,
+                cancel=cancel,
+                wall_s=plan.spec.limits.wall_s,
+                bundle=bundle,
+            )
+            return report, begun_ns
+        finally:
+            remove(box, slot.name, workshop.quarantine)
+
+    try:
+        parked = workshop.parking.take(slot.name, plan.spec)
+        if parked is not None:
+            found = converse(parked)
+            if not _died_while_parked(found[0]):
+                return found
+            _log.warning("parked_container_was_dead", slot=slot.name, detail=found[0].outcome.detail)
+        return converse(workshop.engine.start(plan.spec))
+    except SandboxError as error:
+        if error.leftover is not None:
+            workshop.quarantine.add(slot.name, error.leftover, error)
+        if isinstance(error, EngineUnavailable):
+            raise EngineUnavailableError(str(error)) from error
+        raise EvaluationError(str(error)) from error
+
+
+def _died_while_parked(report: BoxReport) -> bool:
+    """Whether a parked container was gone before it heard the request: the engine's doing, nobody's verdict."""
+    silent = not report.steps and not report.outcome.oom_kills
+    return report.outcome.ending is Ending.DIED and silent
+
+
+def _brought_down(report: BoxReport) -> bool:
+    """Whether a container broke before anything of the submission's was reported: perhaps of the bundle it got."""
+    broke = report.ok is False or report.outcome.ending in {Ending.DIED, Ending.BAD_REPORT}
+    return broke and not report.steps

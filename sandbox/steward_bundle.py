@@ -1,0 +1,246 @@
+"""What a build leaves behind, as one compressed tar that keeps times to the nanosecond.
+
+Owns which files may travel from the container that builds to the one that runs: regular files, folders and symbolic
+links that stay below /work, counted and weighed before a byte of them is read. Packing and unpacking is done by a child
+with the worker's uid, so neither reaches what the submission itself could not. Compilers' caches rebuild when a path or
+a time differs by a nanosecond, which a tar header's own field does not hold.
+
+Must not run anything it finds. Called by the other steward modules only. Standard library only: this runs inside the
+container.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import itertools
+import os
+import posixpath
+import stat
+import tarfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from sandbox import protocol
+from sandbox.steward_box import WORK, Box, Line
+from sandbox.steward_process import HelperError, Reaper, StewardError, run_as
+
+#: Uncompressed bytes of all files together.
+MAX_CONTENT_BYTES = 256 << 20
+MAX_ENTRIES = 20_000
+#: What torch's extension builder holds while it builds. Left behind, everybody after it would wait for ever.
+_LOCK = "lock"
+#: What a tar may need beyond its content: headers, padding.
+_OVERHEAD_BYTES = MAX_ENTRIES * 4096
+
+
+class Refused(Exception):
+    """Something here may not travel; the message says what."""
+
+
+def check_name(name: str) -> str:
+    """A file name that stays below /work: relative, no `..`, no NUL.
+
+    Raises:
+        ValueError: it does not.
+    """
+    parts = PurePosixPath(name).parts
+    if not parts or "\0" in name or name.startswith("/") or ".." in parts or name.endswith("/"):
+        raise ValueError(f"file name {name!r} does not stay below {WORK}")
+    return name
+
+
+def send_bundle(keep: Sequence[str], *, box: Box, line: Line, reaper: Reaper) -> None:
+    """Send the daemon what is there of these names, or why that may not travel.
+
+    Raises:
+        StewardError: no process could be made.
+        DaemonGone: nobody waits for it any more.
+    """
+    try:
+        data = run_as(box.worker, lambda fd: pack(keep, fd), reaper=reaper, max_bytes=protocol.MAX_BUNDLE_BYTES)
+    except HelperError as error:
+        line.send(protocol.BundlePiece(refused=str(error)).to_message())
+        return
+    for begin in range(0, len(data), protocol.BUNDLE_PIECE_BYTES):
+        piece = data[begin : begin + protocol.BUNDLE_PIECE_BYTES]
+        line.send(protocol.BundlePiece(data=piece).to_message())
+
+
+def unpack_bundle(data: bytes, *, box: Box, reaper: Reaper) -> None:
+    """Put a bundle's files below /work, before anything of the submission's runs there; nothing if it is empty.
+
+    Raises:
+        StewardError: it is none, or there is no room for it.
+    """
+    if data:
+        try:
+            run_as(box.worker, lambda _: unpack(data), reaper=reaper)
+        except HelperError as error:
+            raise StewardError(f"the bundle cannot be unpacked in {WORK}: {error}") from error
+
+
+def pack(keep: Sequence[str], fd: int) -> None:
+    """Write what is there of these names in the working directory to a descriptor (runs as the worker).
+
+    Nothing is written if nothing is there.
+
+    Raises:
+        Refused: something that may not travel, too much, or too many.
+        OSError: something cannot be read.
+    """
+    # All is looked at before anything is read; nobody changes it meanwhile, the worker's processes are dead.
+    entries = list(_survey(keep))
+    if not entries:
+        return
+    with (
+        os.fdopen(os.dup(fd), "wb") as sink,
+        gzip.GzipFile(fileobj=sink, mode="wb", compresslevel=1, mtime=0) as zipped,
+        tarfile.open(fileobj=zipped, mode="w|", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for name, status in entries:
+            member = _member(name, status)
+            if member.isreg():
+                with _open_file(name) as file:
+                    archive.addfile(member, file)
+            else:
+                archive.addfile(member)
+
+
+def _survey(keep: Sequence[str]) -> Iterator[tuple[str, os.stat_result]]:
+    """Every entry, a folder before what is in it."""
+    left, room = MAX_ENTRIES, MAX_CONTENT_BYTES
+    stack = [name for name in sorted(keep, reverse=True) if os.path.lexists(name)]
+    while stack:
+        name = stack.pop()
+        status = os.lstat(name)
+        if posixpath.basename(name) == _LOCK and stat.S_ISREG(status.st_mode):
+            continue
+        _check_entry(name, status)
+        left -= 1
+        # As long as it says it is: holes are written out at the other end.
+        room -= status.st_size if stat.S_ISREG(status.st_mode) else 0
+        if stat.S_ISDIR(status.st_mode):
+            with os.scandir(name) as listing:
+                # One more than there may be is enough to know.
+                stack += [entry.path for entry in itertools.islice(listing, left + 1)]
+        if left < len(stack):
+            raise Refused(f"more than {MAX_ENTRIES} files and folders")
+        if room < 0:
+            raise Refused(f"more than {MAX_CONTENT_BYTES} bytes")
+        yield name, status
+
+
+def _check_entry(name: str, status: os.stat_result) -> None:
+    mode = status.st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
+        raise Refused(f"{name!r} is neither file nor folder nor symbolic link")
+    if mode & (stat.S_ISUID | stat.S_ISGID):
+        raise Refused(f"{name!r} is set-uid or set-gid")
+    if stat.S_ISLNK(mode):
+        _check_link(name, _target(name))
+
+
+def _target(name: str) -> str:
+    return str(Path(name).readlink())
+
+
+def _check_link(name: str, target: str) -> None:
+    # Of `..` nothing can be said without following other links on the way.
+    if target.startswith("/") or ".." in PurePosixPath(target).parts:
+        raise Refused(f"{name!r} is a link to {target!r}, expected a relative name without '..'")
+
+
+def _member(name: str, status: os.stat_result) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.mode = status.st_mode & 0o777
+    time_ns = max(0, status.st_mtime_ns)
+    member.mtime = time_ns // 10**9
+    # A header's number would be rounded; this is what the reader below takes.
+    member.pax_headers = {"mtime": f"{time_ns // 10**9}.{time_ns % 10**9:09d}"}
+    if stat.S_ISDIR(status.st_mode):
+        member.type = tarfile.DIRTYPE
+    elif stat.S_ISLNK(status.st_mode):
+        member.type, member.linkname = tarfile.SYMTYPE, _target(name)
+    else:
+        member.size = status.st_size
+    return member
+
+
+def _open_file(name: str) -> IO[bytes]:
+    fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    return os.fdopen(fd, "rb")
+
+
+class _Bounded(io.RawIOBase):
+    """Reads no more than so many bytes: a few kilobytes may unpack to terabytes."""
+
+    def __init__(self, source: IO[bytes], room_bytes: int) -> None:
+        self._source = source
+        self._room = room_bytes
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._source.read(min(size, self._room + 1) if size >= 0 else self._room + 1)
+        self._room -= len(data)
+        if self._room < 0:
+            raise Refused(f"more than {MAX_CONTENT_BYTES} bytes")
+        return data
+
+
+def unpack(data: bytes) -> None:
+    """Make a bundle's files in the working directory (runs as the worker); what was there is not replaced.
+
+    It comes from a container whose submission may have done what it likes, so it is checked as if nobody had.
+
+    Raises:
+        Refused: something that may not travel, too much, or too many.
+        OSError: it is no such archive, something of that name is there, or there is no room.
+    """
+    links: list[tuple[str, str]] = []
+    folders: list[tuple[str, int, int]] = []
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as unzipped:
+        bounded = _Bounded(unzipped, MAX_CONTENT_BYTES + _OVERHEAD_BYTES)  # type: ignore[arg-type] # read is all it uses
+        with tarfile.open(fileobj=bounded, mode="r|") as archive:
+            for count, member in enumerate(archive):
+                if count >= MAX_ENTRIES:
+                    raise Refused(f"more than {MAX_ENTRIES} files and folders")
+                name = check_name(member.name)
+                if member.isdir():
+                    _make_folder(name)
+                    folders.append((name, member.mode & 0o777, _time_ns(member)))
+                elif member.issym():
+                    _check_link(name, member.linkname)
+                    links.append((name, member.linkname))
+                elif member.isreg():
+                    _make_folder(posixpath.dirname(name))
+                    _make_file(name, archive.extractfile(member), member)
+                else:
+                    raise Refused(f"{name!r} is neither file nor folder nor symbolic link")
+    # Last, so that nothing is written through them.
+    for name, target in links:
+        _make_folder(posixpath.dirname(name))
+        Path(name).symlink_to(target)
+    for name, mode, time_ns in reversed(folders):
+        Path(name).chmod(mode)
+        os.utime(name, ns=(time_ns, time_ns), follow_symlinks=False)
+
+
+def _make_folder(name: str) -> None:
+    if name:
+        Path(name).mkdir(parents=True, exist_ok=True)
+
+
+def _make_file(name: str, content: IO[bytes] | None, member: tarfile.TarInfo) -> None:
+    fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        while content is not None and (chunk := content.read(1 << 18)):
+            file.write(chunk)
+        file.flush()
+        os.fchmod(fd, member.mode & 0o777)
+        os.utime(fd, ns=(_time_ns(member), _time_ns(member)))
+
+
+def _time_ns(member: tarfile.TarInfo) -> int:
+    seconds, _, fraction = member.pax_headers.get("mtime", "0").partition(".")
+    return int(seconds) * 10**9 + int(fraction[:9].ljust(9, "0") or "0")

@@ -1,0 +1,143 @@
+"""Bundles between real containers: collected in one, unpacked in another before anything runs there."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sandbox.bundle import Bundle
+from sandbox.engine import BoxReport
+from sandbox.protocol import BundlePiece, PairRequest, Request, Step, StepsRequest
+from sandbox.spec import Ending, SandboxSpec
+from tests.integration.sandbox.conftest import MIB, Workshop
+
+_LOOK = """
+import os
+from pathlib import Path
+for path in sorted(Path('.').rglob('*')):
+    seen = path.lstat()
+    print(path, oct(seen.st_mode), seen.st_uid, 0 if path.is_symlink() else seen.st_mtime_ns)
+"""
+_MAKE = (
+    """
+import os
+from pathlib import Path
+os.umask(0o022)
+Path('cache/torch').mkdir(parents=True)
+Path('cache/torch/kernel.so').write_bytes(os.urandom(3_000_000))
+Path('cache/torch/link.so').symlink_to('kernel.so')
+"""
+    + _LOOK
+)
+
+
+def program(workshop: Workshop, source: str, *, keep: tuple[str, ...] = ()) -> StepsRequest:
+    """A request that runs this text."""
+    step = Step(name="test", argv=(workshop.python, "-c", source), timeout_s=60)
+    return StepsRequest(files={}, steps=(step,), keep=keep)
+
+
+def converse(
+    workshop: Workshop, spec: SandboxSpec, request: Request, *, bundle: Bundle | None = None, into: Bundle | None = None
+) -> BoxReport:
+    """One box, with a bundle for it or from it."""
+    with workshop.engine.start(spec) as box:
+        return box.run(
+            replace(request, bundle_bytes=0 if bundle is None else bundle.size_bytes),
+            on_progress=None,
+            cancel=threading.Event(),
+            bundle=bundle,
+            on_bundle=None if into is None else into.take,
+        )
+
+
+def test_a_bundle_goes_from_box_to_box(workshop: Workshop, tmp_path: Path) -> None:
+    """Same places, same modes, same owner, same times to the nanosecond; three pieces; twice from one file."""
+    bundle = Bundle(tmp_path)
+    built = converse(workshop, workshop.spec(), program(workshop, _MAKE, keep=("cache", "none")), into=bundle)
+    assert built.outcome.ending is Ending.COMPLETED
+    assert bundle.size_bytes > 2_900_000
+    for _ in range(2):
+        used = converse(workshop, workshop.spec(), program(workshop, _LOOK), bundle=bundle)
+        assert used.ok, used.message
+        assert used.steps[0].stdout == built.steps[0].stdout
+        assert "kernel.so 0o100644 10002" in used.steps[0].stdout
+
+
+def test_a_worker_finds_the_bundle_and_its_judge_does_not(workshop: Workshop, tmp_path: Path) -> None:
+    """It lies in /work before the judge has its request; the judge's places hold what they held."""
+    bundle = Bundle(tmp_path)
+    converse(workshop, workshop.spec(), program(workshop, _MAKE, keep=("cache",)), into=bundle)
+    judge = """
+request()
+peer = line()
+peer.send(b'look')
+step('worker', peer.recv(100).decode())
+step('judge', os.listdir('.'))
+"""
+    worker = """
+line.recv(4)
+line.send(' '.join(sorted(os.listdir('cache/torch'))).encode())
+line.recv(1)
+"""
+    report = converse(
+        workshop, workshop.spec(workshop.pair_boot(judge, worker)), PairRequest(payload={}), bundle=bundle
+    )
+    assert report.ok, report.message
+    assert [step.stdout for step in report.steps] == ["kernel.so link.so", "[]"]
+
+
+@pytest.mark.parametrize("kind", ["steps", "pair"])
+def test_a_bundle_that_reaches_out_brings_down_its_box_and_nothing_else(
+    workshop: Workshop, tmp_path: Path, kind: str
+) -> None:
+    """Nothing is run, and the steward says why."""
+    sink = io.BytesIO()
+    with gzip.GzipFile(fileobj=sink, mode="wb") as zipped, tarfile.open(fileobj=zipped, mode="w|") as tar:
+        tar.addfile(tarfile.TarInfo("../judge/verdict"))
+    bundle = Bundle(tmp_path)
+    bundle.take(BundlePiece(data=sink.getvalue()))
+    if kind == "steps":
+        report = converse(workshop, workshop.spec(), program(workshop, _LOOK), bundle=bundle)
+    else:
+        spec = workshop.spec(workshop.pair_boot("request(); step('ran', 'x')", "line.recv(1)"))
+        report = converse(workshop, spec, PairRequest(payload={}), bundle=bundle)
+    assert report.ok is False
+    assert "does not stay below /work" in (report.message or "")
+    assert not report.steps
+
+
+def test_more_than_a_bundle_may_hold_is_refused_where_it_is_made(workshop: Workshop, tmp_path: Path) -> None:
+    """Bytes that do not compress: none of them is sent."""
+    source = "import os; os.mkdir('cache')\nwith open('cache/x', 'wb') as file:\n    file.write(os.urandom(66 << 20))"
+    bundle = Bundle(tmp_path)
+    report = converse(
+        workshop,
+        workshop.spec(report_bytes=200 * MIB),
+        program(workshop, source, keep=("cache",)),
+        into=bundle,
+    )
+    assert report.ok
+    assert bundle.size_bytes == 0
+    assert "more than" in (bundle.refused or "")
+
+
+def test_what_a_killed_build_leaves_is_not_collected(workshop: Workshop, tmp_path: Path) -> None:
+    """Half a file, or the lock of a compiler that is no more."""
+    source = "import os; os.mkdir('cache'); open('cache/half', 'w').close(); os.kill(os.getpid(), 9)"
+    bundle = Bundle(tmp_path)
+    report = converse(workshop, workshop.spec(), program(workshop, source, keep=("cache",)), into=bundle)
+    assert report.steps[0].signal == 9
+    assert bundle.size_bytes == 0
+
+
+def test_a_bundle_nobody_asked_for_breaks_the_protocol(workshop: Workshop) -> None:
+    """A box whose caller takes none must not send one."""
+    report = converse(workshop, workshop.spec(), program(workshop, _MAKE, keep=("cache",)))
+    assert report.outcome.ending is Ending.BAD_REPORT
