@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from runner.errors import DatabaseUnavailableError, HostNameTakenError, StaleAttemptError
-from runner.model import Job, JobState, Verdict
+from runner.model import Job, JobState, Progress, Verdict
 from runner.store import Claims, Completion, Ended, Reclaimed
 from runner.store.claims import MAX_RECLAIMS
 from runner.store.clean import to_jsonb
@@ -228,6 +228,48 @@ def test_a_lock_on_a_result_is_waited_for_by_nobody_else(bench: Bench, db: Db) -
         outcomes = bench.store.complete_all([(job, found) for job in jobs])
     assert outcomes == [None, Completion(submission_done=True), Completion(submission_done=True)]
     assert bench.store.complete(jobs[0], found).submission_done
+
+
+def test_a_result_given_with_others_or_alone_waits_for_nobody(bench: Bench, db: Db) -> None:
+    """Held: it comes back at once, and nothing of it was written. Gone: it is stale, and says so."""
+    bench.board()
+    job, gone = bench.claim_of(bench.submit()), bench.claim_of(bench.submit())
+    found = result(Verdict.ACCEPTED, run_record())
+    with db.transaction():
+        db.execute("SELECT FROM leaderboard.submission WHERE id = %s FOR UPDATE", (job.submission_id,))
+        assert bench.store.complete_all([(job, found)]) == [None]
+    assert bench.store.complete_all([(job, found)]) == [Completion(submission_done=True)]
+    db.execute("DELETE FROM leaderboard.submission WHERE id = %s", (gone.submission_id,))
+    (outcome,) = bench.store.complete_all([(gone, found)])
+    assert isinstance(outcome, StaleAttemptError)
+    assert outcome.gone
+
+
+@pytest.mark.parametrize("table", ["runner.job", "leaderboard.submission_job_status"])
+def test_a_batch_gives_up_after_a_moment_where_something_else_is_held(bench: Bench, db: Db, table: str) -> None:
+    """A forgotten transaction must not keep a host's only connection for results: what was given is given again."""
+    bench.board()
+    job = bench.claim_of(bench.submit())
+    found = result(Verdict.ACCEPTED, run_record())
+    with db.transaction():
+        db.execute(f"SELECT FROM {table} FOR UPDATE".encode())
+        with pytest.raises(DatabaseUnavailableError, match="lock timeout"):
+            bench.store.complete_all([(job, found)])
+    assert bench.store.complete_all([(job, found)]) == [Completion(submission_done=True)]
+
+
+def test_progress_of_a_job_that_somebody_holds_is_passed_over(bench: Bench, db: Db) -> None:
+    """The thread that posts it has others to tell of, and newer progress comes soon."""
+    bench.board()
+    job = bench.claim_of(bench.submit())
+    with db.transaction():
+        db.execute("SELECT FROM runner.job FOR UPDATE")
+        bench.store.progress(job, Progress(phase="test", done=1, total=3))
+    (line,) = bench.store.queue(limit=1)
+    assert line.progress == ()
+    bench.store.progress(job, Progress(phase="test", done=2, total=3))
+    (line,) = bench.store.queue(limit=1)
+    assert [one["done"] for one in line.progress] == [2]
 
 
 def test_results_of_twins_in_one_batch_end_the_submission_once(bench: Bench, db: Db) -> None:
