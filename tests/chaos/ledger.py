@@ -221,8 +221,9 @@ def _state(job: Row, order: Order) -> Iterator[str]:
         yield f"never ended: {state}, {job['failures']} failures, not before {job['not_before']}"
         return
     if state is JobState.CANCELLED:
-        if Deed.CANCEL not in order.done:
-            yield "cancelled, and nobody asked for it"
+        # Only authors cancel here, and not what the operator ordered.
+        if Deed.CANCEL not in order.done or job["replaces"] is not None:
+            yield "cancelled, and nobody asked for it who may"
         return
     verdict = Verdict(job["verdict"])
     if verdict is Verdict.INTERNAL_ERROR:

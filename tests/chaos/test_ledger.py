@@ -212,6 +212,16 @@ def test_a_false_entry_is_noticed(world: World, falsification: str, complaint: s
     assert any(complaint in line for line in complaints), complaints
 
 
+def test_a_rerun_that_its_author_cancelled_is_noticed(world: World) -> None:
+    """An author cancels what an author ordered."""
+    world.orders[-2].done.add(Deed.CANCEL)
+    assert ledger.settled(world.books()) == []
+    world.db.execute("UPDATE runner.job SET state = 'cancelled', verdict = NULL WHERE replaces IS NOT NULL")
+    complaints = ledger.settled(world.books())
+    world.orders[-2].done.remove(Deed.CANCEL)
+    assert any("nobody asked for it who may" in line for line in complaints)
+
+
 def test_an_attempt_that_ran_twice_is_noticed(world: World) -> None:
     """Even if only one of the two executions was committed."""
     world.journal.append(world.journal[0])
