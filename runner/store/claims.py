@@ -15,6 +15,9 @@ from runner.store.records import Claims, LeaseState, Reclaimed, Unreadable
 MAX_RECLAIMS: Final = 5
 #: What a claim says of the host; the rest of a row is a job.
 _STANDING: Final = ("draining", "drain_reason", "registered", "overdue", "rivals")
+#: A claim waits for no lock. Its connection leads nowhere if it is not answered within this; after a minute of silence
+#: another daemon may take the host's name.
+CLAIM_ANSWER_S: Final = 20.0
 #: A heartbeat that is not answered within this part of a lease is sent again, on another connection.
 _ANSWER: Final = 1 / 5
 _ANSWER_MIN_S: Final = 1.0
@@ -51,7 +54,7 @@ class Claiming(Base):
             "at_most": at_most,
             "instance": instance,
         }
-        found = self._link.each(queries.CLAIM, parameters)
+        found = self._link.each(queries.CLAIM, parameters, answer_s=CLAIM_ANSWER_S)
         standing = {name: found[0][name] for name in _STANDING}
         taken = [_job(row) for row in found if row["id"] is not None]
         return Claims(

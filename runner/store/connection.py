@@ -217,11 +217,11 @@ class Link:
 
         return _insistently(once)
 
-    def each(self, query: Query, parameters: Mapping[str, Any] | None = None) -> Sequence[Row]:
+    def each(self, query: Query, parameters: Mapping[str, Any] | None, *, answer_s: float) -> Sequence[Row]:
         """As `all`, but a row with a value that the driver makes nothing of is `Broken`, and spoils no other."""
 
         def once() -> Sequence[Row]:
-            with self.open() as connection:
+            with self.open(answer_s=answer_s) as connection:
                 cursor = connection.execute(query.sql, parameters)
                 return [_row(cursor, number) for number in range(cursor.rowcount)]
 

@@ -13,7 +13,7 @@ from structlog.typing import EventDict
 from runner.backoff import Backoff
 from runner.errors import EngineUnavailableError
 from runner.model import Job, JobResult, JobState, Progress, Slot, Verdict
-from runner.store import Claims, migrate
+from runner.store import Claims, claims, migrate
 from tests.integration.daemon.proxy import Proxy
 from tests.integration.daemon.rig import PATIENCE_S, Gate, Rig, at_once
 from tests.integration.daemon.stores import watch
@@ -136,6 +136,21 @@ def test_a_heartbeat_that_nobody_answers_is_sent_again_in_time(
     assert [line["error"] for line in logs if line["event"].startswith("heartbeat fails")] == [
         "PostgreSQL: the server did not answer within 2 s"
     ]
+
+
+def test_a_claim_that_nobody_answers_is_sent_again(
+    make_rig: Callable[..., Rig], database_url: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the host has been silent for so long that its name is free."""
+    assert claims.CLAIM_ANSWER_S < 60 / 2
+    monkeypatch.setattr(claims, "CLAIM_ANSWER_S", 1.0)
+    rig = make_rig(database_url, proxy.url)
+    rig.board()
+    proxy.open()
+    rig.start()
+    assert proxy.silence("daemon claim") == 1
+    (view,) = rig.wait_done(rig.submit())
+    assert view.jobs[0].verdict is Verdict.ACCEPTED
 
 
 def test_a_result_waits_for_a_database_that_is_away(
@@ -261,15 +276,15 @@ def test_a_loop_that_breaks_again_and_again_fills_no_log(rig: Rig, monkeypatch: 
     seen = watch(rig)
     rig.start()
 
-    def broken(claims: Claims) -> Claims:
-        raise ZeroDivisionError(f"a bug, {len(claims.jobs)} jobs")
+    def broken(answered: Claims) -> Claims:
+        raise ZeroDivisionError(f"a bug, {len(answered.jobs)} jobs")
 
     with capture_logs() as logs:
         seen.answer = broken
         # Each claim takes it, and it is given back before the next.
         submission = rig.submit()
         rig.wait_for(lambda: rig.view(submission).jobs[0].attempt >= 20, "broken twenty times")
-        seen.answer = lambda claims: claims
+        seen.answer = lambda answered: answered
         rig.wait_done(submission)
     assert said(logs, "claiming broke") == 1
     assert len([line for line in logs if line["log_level"] in ("warning", "error")]) <= 10
@@ -290,9 +305,9 @@ def test_a_host_without_an_engine_lives_all_the_same(rig: Rig) -> None:
     rig.evaluator.script = at_once
     held = rig.submit()
     assert rig.store.claim(host="dead", slots={"CPU": 1}, lease_s=0.1).jobs
-    claims = seen.claims
+    before = seen.claims
     rig.wait_for(lambda: rig.view(held).jobs[0].state is JobState.QUEUED, "the dead host's job is taken back")
-    assert seen.claims > claims
+    assert seen.claims > before
     assert len(rig.evaluator.seen) == 1
     rig.engine.up.set()
     rig.sql("UPDATE runner.job SET not_before = NULL")
