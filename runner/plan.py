@@ -288,7 +288,8 @@ def _ranked(task: Task, gpu_type: str) -> tuple[Case, ...]:
 
 def _modes(job: Job, task: Task, lights: tuple[Light, ...]) -> tuple[ModeRequest, ...]:
     cases = task.cases_for(job.gpu_type)
-    tests, benchmarks = cases.tests or (), cases.benchmarks or ()
+    benchmarks = cases.benchmarks or ()
+    tests = (*(cases.tests or ()), *((cases.hidden or ()) if job.secret else ()))
     lines, floors = _lines(_ranked(task, job.gpu_type)), tuple(light.floor for light in lights)
     test = ModeRequest(name="test", cases=_lines(tests), timeout_s=task.test_timeout_s)
     benchmark = ModeRequest(name="benchmark", cases=lines, timeout_s=task.benchmark_timeout_s, floors=floors)
@@ -316,8 +317,7 @@ def _modes(job: Job, task: Task, lights: tuple[Light, ...]) -> tuple[ModeRequest
 
 
 def _refuse_misfits(job: Job, task: Task, gpu: GpuType) -> None:
-    cases = task.cases_for(job.gpu_type)
-    for case in (*(cases.tests or ()), *(cases.benchmarks or ())):
+    for case in task.cases_for(job.gpu_type).every:
         problem = misfit(task, case, gpu)
         if problem is not None:
             raise TaskError(
@@ -424,8 +424,7 @@ def _ranks(job: Job, task: Task, gpu: GpuType, slot: Slot) -> int:
     Raises:
         TaskError: its cases differ in it, or the slot has not so many devices.
     """
-    cases = task.cases_for(job.gpu_type)
-    sizes = sorted({int(str(case["world_size"])) for case in (*(cases.tests or ()), *(cases.benchmarks or ()))})
+    sizes = sorted({int(str(case["world_size"])) for case in task.cases_for(job.gpu_type).every})
     where = f"leaderboard {job.leaderboard!r}: the cases for {job.gpu_type}"
     if len(sizes) != 1:
         raise TaskError(

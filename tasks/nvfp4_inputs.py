@@ -48,14 +48,17 @@ def exponents(k: int, batches: int, generator: torch.Generator, *, total: int = 
     return first, total - first
 
 
-def matrix(rows: int, k: int, powers: torch.Tensor, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+def matrix(
+    rows: int, k: int, powers: torch.Tensor, generator: torch.Generator, *, edge: int = 0
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Packed values and their scales, `k` contiguous.
 
     Args:
         rows: of each matrix.
         k: values per row, a multiple of 64.
         powers: of shape (batches, 1, k / 16), from `exponents`.
-        generator: advanced by two draws.
+        generator: advanced by two draws, or three.
+        edge: not 0 leaves each row one block whose scale is not zero.
 
     Returns:
         torch.float4_e2m1fn_x2 of shape (rows, k / 2, batches), and torch.float8_e4m3fn of shape
@@ -67,6 +70,9 @@ def matrix(rows: int, k: int, powers: torch.Tensor, generator: torch.Generator) 
         0, 256, (batches, rows, k // 2), dtype=torch.uint8, device=generator.device, generator=generator
     )
     quarters = torch.randint(0, 9, (batches, rows, k // BLOCK), device=generator.device, generator=generator)
+    if edge:
+        kept = torch.randint(0, k // BLOCK, (batches, rows, 1), device=generator.device, generator=generator)
+        quarters *= torch.arange(k // BLOCK, device=generator.device) == kept
     scales = torch.ldexp(quarters / 4, powers).to(torch.float8_e4m3fn)
     return raw.permute(1, 2, 0).view(torch.float4_e2m1fn_x2), scales.permute(1, 2, 0)
 

@@ -83,7 +83,11 @@ def task(folder: TaskFolder) -> dict[str, Any]:
         "tests": len(checked.tests),
         "benchmarks": len(checked.benchmarks),
         "cases": {
-            gpu: {"tests": len(found.tests or ()), "benchmarks": len(found.benchmarks or ())}
+            gpu: {
+                "tests": len(found.tests or ()),
+                "benchmarks": len(found.benchmarks or ()),
+                "hidden": len(found.hidden or ()),
+            }
             for gpu, found in cases.items()
         },
     }

@@ -385,10 +385,11 @@ def task_page(folder: TaskFolder) -> RenderableType:
         f"ranked {task.ranked_timeout_s} s\n",
         f"  templates: {one_line(', '.join(sorted(folder.templates)) or 'none')}",
     )
-    table = _table("gpu type", "tests", "benchmarks")
+    table = _table("gpu type", "tests", "benchmarks", "hidden")
     for gpu in types or ("any",):
         cases = task.cases_for(gpu)
-        table.add_row(Text(one_line(gpu)), str(len(cases.tests or ())), str(len(cases.benchmarks or ())))
+        counts = (len(found or ()) for found in (cases.tests, cases.benchmarks, cases.hidden))
+        table.add_row(Text(one_line(gpu)), *map(str, counts))
     files = _table("file", "bytes")
     for name, content in sorted(task.files.items()):
         files.add_row(Text(one_line(name)), content if content in (SUBMISSION, HARNESS) else str(len(content.encode())))

@@ -85,6 +85,7 @@ def build_extra(document: ExtraDocument) -> Extra:
     return Extra(
         harness=None if document.harness is None else Harness(document.harness),
         cases={gpu: _case_set(cases) for gpu, cases in document.cases.items()},
+        hidden=_freeze(document.hidden),
         private=tuple(document.private),
         flops=document.flops,
         math=document.math,
@@ -97,6 +98,7 @@ def _case_set(document: CaseSetDocument) -> CaseSet:
     return CaseSet(
         tests=None if document.tests is None else _freeze(document.tests),
         benchmarks=None if document.benchmarks is None else _freeze(document.benchmarks),
+        hidden=None if document.hidden is None else _freeze(document.hidden),
     )
 
 
@@ -181,8 +183,10 @@ def _all_cases(task: Task, where: str, extra_where: str, prefix: str) -> Iterato
     lists = [
         (where, f"{prefix}tests", task.tests),
         (where, f"{prefix}benchmarks", task.benchmarks),
+        (extra_where, "hidden", task.extra.hidden),
         *((extra_where, f"cases.{gpu}.tests", cases.tests or ()) for gpu, cases in task.extra.cases.items()),
         *((extra_where, f"cases.{gpu}.benchmarks", cases.benchmarks or ()) for gpu, cases in task.extra.cases.items()),
+        *((extra_where, f"cases.{gpu}.hidden", cases.hidden or ()) for gpu, cases in task.extra.cases.items()),
     ]
     for file, key, cases in lists:
         for index, case in enumerate(cases):

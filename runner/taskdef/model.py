@@ -69,6 +69,13 @@ class CaseSet:
 
     tests: tuple[Case, ...] | None = None
     benchmarks: tuple[Case, ...] | None = None
+    #: Tests of secret runs alone.
+    hidden: tuple[Case, ...] | None = None
+
+    @property
+    def every(self) -> tuple[Case, ...]:
+        """Tests, benchmarks and hidden tests."""
+        return (*(self.tests or ()), *(self.benchmarks or ()), *(self.hidden or ()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +86,8 @@ class Extra:
     harness: Harness | None = None
     #: GPU type -> cases.
     cases: Mapping[str, CaseSet] = field(default_factory=dict)
+    #: Tests that only secret runs make, after the others.
+    hidden: tuple[Case, ...] = ()
     #: Names of task files that only the judge may see, besides the reference and the eval program.
     private: tuple[str, ...] = ()
     #: Work per case as expressions over its arguments, for the speed of light: operations, the narrowest data type
@@ -134,11 +143,12 @@ class Task:
         return tuple(name for name in self.judge_files if name not in hidden)
 
     def cases_for(self, gpu_type: str) -> CaseSet:
-        """The tests and benchmarks used on a GPU type."""
+        """The tests, benchmarks and hidden tests used on a GPU type."""
         override = self.extra.cases.get(gpu_type, CaseSet())
         return CaseSet(
             tests=self.tests if override.tests is None else override.tests,
             benchmarks=self.benchmarks if override.benchmarks is None else override.benchmarks,
+            hidden=self.extra.hidden if override.hidden is None else override.hidden,
         )
 
 

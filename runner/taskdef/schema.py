@@ -131,6 +131,7 @@ class CaseSetDocument(_Document):
 
     tests: list[CaseMapping] | None = None
     benchmarks: list[CaseMapping] | None = None
+    hidden: list[CaseMapping] | None = None
 
 
 class ExtraDocument(_Document):
@@ -138,6 +139,7 @@ class ExtraDocument(_Document):
 
     harness: Literal["builtin", "program"] | None = None
     cases: dict[Text, CaseSetDocument] = Field(default_factory=dict)
+    hidden: Cases
     private: Texts
     flops: Text | None = None
     math: Annotated[Dtype | None, Field(strict=False)] = None

@@ -50,6 +50,8 @@ def extra_to_stored(extra: Extra) -> dict[str, Any]:
         stored["harness"] = extra.harness.value
     if extra.cases:
         stored["cases"] = {gpu: _case_set(cases) for gpu, cases in extra.cases.items()}
+    if extra.hidden:
+        stored["hidden"] = _cases(extra.hidden)
     if extra.private:
         stored["private"] = list(extra.private)
     if extra.flops is not None:
@@ -92,4 +94,6 @@ def _case_set(cases: CaseSet) -> Mapping[str, Any]:
         stored["tests"] = _cases(cases.tests)
     if cases.benchmarks is not None:
         stored["benchmarks"] = _cases(cases.benchmarks)
+    if cases.hidden is not None:
+        stored["hidden"] = _cases(cases.hidden)
     return stored

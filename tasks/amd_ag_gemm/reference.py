@@ -7,7 +7,9 @@ from utils import make_match_reference
 ROWS_AT_A_TIME = 1024
 
 
-def generate_input(*, rank: int, world_size: int, m: int, n: int, k: int, has_bias: bool, seed: int) -> input_t:
+def generate_input(
+    *, rank: int, world_size: int, m: int, n: int, k: int, has_bias: bool, seed: int, edge: int = 0
+) -> input_t:
     device = f"cuda:{rank}" if torch.cuda.is_available() else "cpu"
     generator = torch.Generator(device=device).manual_seed(seed + rank)
 
@@ -20,6 +22,9 @@ def generate_input(*, rank: int, world_size: int, m: int, n: int, k: int, has_bi
     matrix = uniform(m // world_size, k, bound=1.0)
     weight = uniform(n // world_size, k, bound=3 / k**0.5)
     bias = uniform(n // world_size, bound=1.0) if has_bias else None
+    if edge and rank != seed % world_size:
+        # Only one rank's rows are not zero.
+        matrix.zero_()
     return matrix, weight, bias
 
 

@@ -44,6 +44,7 @@ def generate_input(
     seed: int,
     rank: int,
     world_size: int,
+    edge: int = 0,
 ) -> input_t:
     device = f"cuda:{rank}" if torch.cuda.is_available() else "cpu"
     generator = torch.Generator(device=device).manual_seed(seed + rank)
@@ -55,6 +56,11 @@ def generate_input(
     )
     tokens = count_tokens(cfg, rank)
     lots = torch.rand(tokens, num_experts, device=device, generator=generator)
+    if edge:
+        # One rank has the experts of all tokens, as far as it has as many.
+        share = num_experts // world_size
+        first = seed % world_size * share
+        lots[:, first : first + share] -= 1
     local = torch.randn(num_experts // world_size, device=device, generator=generator)
     data = RankTestData(
         num_tokens=tokens,

@@ -20,7 +20,7 @@ def ref_kernel(data: input_t) -> output_t:
     return total.to(c.dtype)
 
 
-def generate_input(m: int, n: int, k: int, seed: int) -> input_t:
+def generate_input(m: int, n: int, k: int, seed: int, edge: int = 0) -> input_t:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     generator = torch.Generator(device=device).manual_seed(seed)
     blocks = k // BLOCK
@@ -38,6 +38,10 @@ def generate_input(m: int, n: int, k: int, seed: int) -> input_t:
     # Sums of k products have a standard deviation of about 1.
     a, a_scale = matrix(m, 1, k**-0.5)
     b, b_scale = matrix(n, BLOCK, 1.0)
+    if edge:
+        # Each row of a has one block that counts.
+        kept = torch.randint(0, blocks, (m, 1), device=device, generator=generator)
+        a_scale *= torch.arange(blocks, device=device) == kept
     # NaN: an element that was not written cannot pass.
     return a, b, a_scale, b_scale, torch.full((m, n), float("nan"), dtype=torch.bfloat16, device=device)
 

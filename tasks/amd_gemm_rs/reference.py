@@ -12,7 +12,9 @@ ROWS_AT_A_TIME = 1024
 DEVIATION = 0.25
 
 
-def generate_input(*, rank: int, world_size: int, m: int, n: int, k: int, has_bias: bool, seed: int) -> input_t:
+def generate_input(
+    *, rank: int, world_size: int, m: int, n: int, k: int, has_bias: bool, seed: int, edge: int = 0
+) -> input_t:
     device = f"cuda:{rank}" if torch.cuda.is_available() else "cpu"
     generator = torch.Generator(device=device)
 
@@ -27,6 +29,9 @@ def generate_input(*, rank: int, world_size: int, m: int, n: int, k: int, has_bi
     # The same on every rank, and added by every rank.
     generator.manual_seed(seed)
     bias = uniform(n, bound=DEVIATION / world_size) if has_bias else None
+    if edge and rank != seed % world_size:
+        # Only one rank has something to add.
+        matrix.zero_()
     return matrix, weight, bias
 
 

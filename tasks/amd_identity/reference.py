@@ -11,7 +11,7 @@ def ref_kernel(data: input_t) -> output_t:
     return source.clone()
 
 
-def generate_input(size: int, seed: int) -> input_t:
+def generate_input(size: int, seed: int, edge: int = 0) -> input_t:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     generator = torch.Generator(device=device).manual_seed(seed)
     # Any finite number is as likely as any other, subnormal ones included: what goes through a narrower type, or
@@ -19,6 +19,9 @@ def generate_input(size: int, seed: int) -> input_t:
     codes = torch.randint(-INFINITY, INFINITY, (size,), device=device, generator=generator)
     bits = torch.where(codes < 0, codes + INFINITY - 0x8000, codes)
     source = bits.to(torch.int16).view(torch.float16)
+    if edge:
+        # Every other element is infinite.
+        source = torch.where(codes % 2 == 0, source, source.sign() * float("inf"))
     # NaN: an element that was not written cannot pass.
     return source, torch.full_like(source, float("nan"))
 

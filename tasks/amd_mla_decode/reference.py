@@ -78,7 +78,9 @@ def ref_kernel(data: input_t) -> output_t:
     return output[:, None].to(x.dtype), cache
 
 
-def generate_input(*, batchsize: int, dim: int, dq: int, prefill: int, nheads: int, maxlen: int, seed: int) -> input_t:
+def generate_input(
+    *, batchsize: int, dim: int, dq: int, prefill: int, nheads: int, maxlen: int, seed: int, edge: int = 0
+) -> input_t:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     generator = torch.Generator(device=device).manual_seed(seed)
     rank, rope, nope, v = 512, 64, 128, 128
@@ -109,6 +111,9 @@ def generate_input(*, batchsize: int, dim: int, dq: int, prefill: int, nheads: i
         wo_weight=normal(dim, v * nheads, deviation=output_deviation * (v * nheads) ** -0.5),
     )
     x = normal(batchsize, 1, dim)
+    if edge:
+        # A token of zeros attends to every entry alike.
+        x[::2] = 0
     # Beyond the entries in use there are numbers, too, as in a cache that was used before: who reads them is wrong.
     return config, x, KVCache(data=normal(*config.kv_cache_shape), seq_len=prefill)
 

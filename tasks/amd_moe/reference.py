@@ -48,6 +48,7 @@ def generate_input(
     bs: int,
     seqlen: int,
     seed: int,
+    edge: int = 0,
 ) -> input_t:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     generator = torch.Generator(device=device).manual_seed(seed)
@@ -63,10 +64,16 @@ def generate_input(
         weights[f"{name}.0.weight"] = normal(dhidden, width, width)
         weights[f"{name}.1.weight"] = normal(dhidden, width, width)
         weights[f"{name}.2.weight"] = normal(width, dhidden, dhidden)
-    x = normal(bs * seqlen, dhidden, 1)
+    # At the edge, tokens have most in common, and most go to the same experts.
+    common = normal(1, dhidden, 1) * (0.9 if edge else 0.0)
+
+    def tokens(rows: int) -> torch.Tensor:
+        return normal(rows, dhidden, 1) * (0.19**0.5 if edge else 1.0) + common
+
+    x = tokens(bs * seqlen)
     rows = undecided(x, weights["router.weight"], nexpertspertoken)
     while rows.numel():
-        x[rows] = normal(rows.numel(), dhidden, 1)
+        x[rows] = tokens(rows.numel())
         rows = rows[undecided(x[rows], weights["router.weight"], nexpertspertoken)]
     config = {
         "d_hidden": dhidden,

@@ -42,7 +42,7 @@ def shuffle_scales(scales: torch.Tensor) -> torch.Tensor:
     return tiles.permute(0, 3, 5, 2, 4, 1).contiguous().view(padded.shape).view(scales.dtype)
 
 
-def generate_input(m: int, n: int, k: int, seed: int) -> input_t:
+def generate_input(m: int, n: int, k: int, seed: int, edge: int = 0) -> input_t:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     generator = torch.Generator(device=device).manual_seed(seed)
     # From block to block the magnitudes of A and B run in opposite directions by powers of two, so that a scale of the
@@ -55,6 +55,10 @@ def generate_input(m: int, n: int, k: int, seed: int) -> input_t:
         return without_ties((torch.ldexp(values, exponents) * kept).flatten(1).to(torch.bfloat16))
 
     a, b = blocks(m, powers), blocks(n, -powers)
+    if edge:
+        # Each row of a has one block that counts.
+        only = torch.randint(0, k // BLOCK, (m, 1, 1), device=device, generator=generator)
+        a = (a.unflatten(1, (-1, BLOCK)) * (torch.arange(k // BLOCK, device=device)[:, None] == only)).flatten(1)
     packed, scales = quantize(b, ScaleRule.AMD)
     values = (packed, shuffle_values(packed))
     return a, b, *(each.view(torch.float4_e2m1fn_x2) for each in values), shuffle_scales(scales)

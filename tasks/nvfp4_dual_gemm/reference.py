@@ -30,12 +30,12 @@ def permuted(scales: torch.Tensor) -> torch.Tensor:
     return cute_view(swizzle(scales.permute(2, 0, 1)))
 
 
-def generate_input(m: int, n: int, k: int, l: int, seed: int) -> input_t:  # noqa: E741
+def generate_input(m: int, n: int, k: int, l: int, seed: int, *, edge: int = 0) -> input_t:  # noqa: E741
     generator = seeded(seed)
     # The sums have a standard deviation of 12 sqrt(k) times the powers of two that the scales of a block add up to:
     # such that it is 4 to 9 here, silu bends where the sums are, and no product overflows float16.
     first, second = exponents(k, l, generator, total=-round(math.log2(2 * math.sqrt(k))))
-    a, sfa = matrix(m, k, first, generator)
+    a, sfa = matrix(m, k, first, generator, edge=edge)
     b1, sfb1 = matrix(n, k, second, generator)
     b2, sfb2 = matrix(n, k, second, generator)
     plain = (sfa, sfb1, sfb2)

@@ -28,10 +28,10 @@ def permuted(scales: torch.Tensor) -> torch.Tensor:
     return cute_view(swizzle(scales.permute(2, 0, 1)))
 
 
-def generate_input(m: int, k: int, l: int, seed: int) -> input_t:  # noqa: E741
+def generate_input(m: int, k: int, l: int, seed: int, *, edge: int = 0) -> input_t:  # noqa: E741
     generator = seeded(seed)
     first, second = exponents(k, l, generator)
-    a, sfa = matrix(m, k, first, generator)
+    a, sfa = matrix(m, k, first, generator, edge=edge)
     b, sfb = matrix(B_ROWS, k, second, generator)
     return a, b, sfa, sfb, permuted(sfa), permuted(sfb), unwritten(m, 1, l, generator)
 

@@ -29,7 +29,9 @@ def reordered(scales: torch.Tensor) -> torch.Tensor:
     return cute_view(swizzle(scales.permute(2, 0, 1)))
 
 
-def generate_input(m: tuple[int, ...], n: tuple[int, ...], k: tuple[int, ...], g: int, seed: int) -> input_t:
+def generate_input(
+    m: tuple[int, ...], n: tuple[int, ...], k: tuple[int, ...], g: int, seed: int, *, edge: int = 0
+) -> input_t:
     sizes = [(*size, 1) for size in zip(m, n, k, strict=True)]
     if len(sizes) != g:
         raise ValueError(f"found {len(sizes)} problems in m, n and k, expected g = {g}")
@@ -37,7 +39,7 @@ def generate_input(m: tuple[int, ...], n: tuple[int, ...], k: tuple[int, ...], g
     abc_tensors, sfasfb_tensors = [], []
     for rows, columns, depth, batches in sizes:
         first, second = exponents(depth, batches, generator)
-        a, sfa = matrix(rows, depth, first, generator)
+        a, sfa = matrix(rows, depth, first, generator, edge=edge)
         b, sfb = matrix(columns, depth, second, generator)
         abc_tensors.append((a, b, unwritten(rows, columns, batches, generator)))
         sfasfb_tensors.append((sfa, sfb))

@@ -53,6 +53,7 @@ def task(
     multi_gpu: bool = False,
     extra_files: Mapping[str, str] | None = None,
     private: tuple[str, ...] = (),
+    hidden: int = 0,
 ) -> Task:
     """A Python task with numbered cases."""
     return Task(
@@ -73,7 +74,11 @@ def task(
         ranking_by=ranking_by,
         seed=seed,
         multi_gpu=multi_gpu,
-        extra=Extra(harness=harness, private=private),
+        extra=Extra(
+            harness=harness,
+            private=private,
+            hidden=tuple({"size": 50 + index, "seed": index} for index in range(hidden)),
+        ),
     )
 
 

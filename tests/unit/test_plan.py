@@ -68,6 +68,18 @@ def test_the_public_run_has_the_tasks_seed_and_the_secret_run_the_boards() -> No
     assert judge_request(planned(samples.task(seed=5), secret=True)).seed == 123456
 
 
+def test_only_secret_runs_have_the_hidden_tests() -> None:
+    """After the others, and counted; a public run, whatever its mode, is told nothing of them."""
+    task = samples.task(hidden=2)
+    for secret, sizes in ((False, [10, 11]), (True, [10, 11, 50, 51])):
+        for mode in (Mode.LEADERBOARD, Mode.PRIVATE):
+            plan = planned(task, mode=mode, secret=secret)
+            (test, *timed) = judge_request(plan).modes
+            assert [int(line.partition(";")[0].removeprefix("size: ")) for line in test.cases] == sizes
+            assert plan.case_counts["test"] == len(sizes)
+            assert all("size: 5" not in line for mode_request in timed for line in mode_request.cases)
+
+
 def test_an_in_process_eval_never_receives_the_boards_seed() -> None:
     """A secret run of a third-party program gets a seed derived for this job, which differs between jobs."""
     program = steps(planned(samples.task(harness=Harness.PROGRAM), secret=True))["test"]

@@ -82,6 +82,11 @@ def cpu_cases(folder: TaskFolder) -> Sequence[dict[str, Any]]:
     return [dict(case) for case in (*(cases.tests or ()), *(cases.benchmarks or ()))]
 
 
+def hidden_cases(folder: TaskFolder) -> Sequence[dict[str, Any]]:
+    """Those of the CPU type that only secret runs have."""
+    return [dict(case) for case in folder.task.cases_for("CPU").hidden or ()]
+
+
 def reseeded(case: dict[str, Any]) -> dict[str, Any]:
     """The case with another seed."""
     return {**case, "seed": case["seed"] + 13}

@@ -14,7 +14,7 @@ import yaml
 from runner.gpus import Registry
 from runner.taskdef import load_folder, work
 from runner.taskdef.model import Harness
-from tests.unit.problems.bench import Bench, cpu_cases, reseeded, solutions, unpacked
+from tests.unit.problems.bench import Bench, cpu_cases, hidden_cases, reseeded, solutions, unpacked
 from tests.unit.problems.oracle import TASKS, leaves
 from tests.unit.problems.ranks import WORLD_SIZE, Ranks
 
@@ -141,7 +141,7 @@ def test_inputs_depend_on_seed_and_rank_alone_and_shapes_not_even_on_the_seed(be
 
 def test_the_reference_agrees_with_float64(bench: Bench, ranks: Ranks) -> None:
     """The exact result, rounded once to the output's type, passes on every rank."""
-    for case in cpu_cases(bench.folder):
+    for case in (*cpu_cases(bench.folder), *hidden_cases(bench.folder)):
         assert ranks.check(bench, case, answers(bench, case)) == [(True, "")] * WORLD_SIZE, case
 
 
@@ -160,11 +160,11 @@ def test_one_wrong_element_on_one_rank_fails_there(bench: Bench, ranks: Ranks) -
 
 
 def test_right_solutions_and_the_template_pass(bench: Bench, ranks: Ranks) -> None:
-    """Every file in solutions/correct, and the template, on every rank and case of the CPU type."""
+    """Every file in solutions/correct, and the template, on every rank and case of the CPU type, hidden ones too."""
     sources = {path.name: path.read_text() for path in solutions(bench.folder.name, "correct")}
     assert len(sources) > 1
     for name, source in {**sources, "the template": bench.folder.templates["Python"]}.items():
-        verdicts = ranks.judge(bench, source, cpu_cases(bench.folder))
+        verdicts = ranks.judge(bench, source, [*cpu_cases(bench.folder), *hidden_cases(bench.folder)])
         assert verdicts == [[(True, "")] * WORLD_SIZE] * len(verdicts), name
 
 

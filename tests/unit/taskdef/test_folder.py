@@ -83,7 +83,8 @@ def test_every_key_of_runner_yml_is_kept(tmp_path: Path) -> None:
     """No key of runner.yml is parsed and ignored; an absent list of cases is not an empty one."""
     extra = {
         "harness": "builtin",
-        "cases": {"CPU": {"tests": [{"size": 1}]}, "T4": {"benchmarks": []}},
+        "cases": {"CPU": {"tests": [{"size": 1}]}, "T4": {"benchmarks": [], "hidden": []}},
+        "hidden": [{"size": 3, "seed": 9}],
         "private": ["reference.py"],
         "flops": "2 * size",
         "math": "fp8",
@@ -92,7 +93,8 @@ def test_every_key_of_runner_yml_is_kept(tmp_path: Path) -> None:
     }
     assert load(write(tmp_path, extra=extra)).task.extra == Extra(
         harness=Harness.BUILTIN,
-        cases={"CPU": CaseSet(tests=({"size": 1},)), "T4": CaseSet(benchmarks=())},
+        cases={"CPU": CaseSet(tests=({"size": 1},)), "T4": CaseSet(benchmarks=(), hidden=())},
+        hidden=({"size": 3, "seed": 9},),
         private=("reference.py",),
         flops="2 * size",
         math=Dtype.FP8,
@@ -359,14 +361,14 @@ def test_a_wrong_cu_config_is_refused(tmp_path: Path, config: Mapping[str, objec
         (
             {"harnes": "builtin"},
             (
-                "harnes: found an unknown key, expected one of harness, cases, private, flops, math, bytes, written "
-                "(did you mean 'harness'?)"
+                "harnes: found an unknown key, expected one of harness, cases, hidden, private, flops, math, bytes, "
+                "written (did you mean 'harness'?)"
             ),
         ),
         ({"harness": "own"}, "harness: found 'own', expected 'builtin' or 'program'"),
         (
             {"cases": {"CPU": {"test": []}}},
-            ("cases.CPU.test: found an unknown key, expected one of tests, benchmarks (did you mean 'tests'?)"),
+            ("cases.CPU.test: found an unknown key, expected one of tests, benchmarks, hidden (did you mean 'tests'?)"),
         ),
         (
             {"cases": {"CPU": {"tests": [{"size": "a;b"}]}}},
