@@ -72,7 +72,7 @@ def seccomp_profile() -> str:
 
 
 def _ulimits(spec: SandboxSpec) -> list[dict[str, Any]]:
-    limits = {"core": 0, "nofile": spec.limits.nofile, "fsize": spec.limits.fsize_bytes}
+    limits = {"core": 1, "nofile": spec.limits.nofile, "fsize": spec.limits.fsize_bytes}
     return [{"Name": name, "Soft": value, "Hard": value} for name, value in limits.items()]
 
 
@@ -368,7 +368,8 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "HostConfig.Ulimits",
-        "No core dumps; bounded descriptors and file size. Limits are only lowered: raising one needs"
+        "No core dumps: at 1, unlike at 0, the kernel does not start the host's crash handler either. Bounded"
+        " descriptors and file size. Limits are only lowered: raising one needs"
         " CAP_SYS_RESOURCE in the engine, which some hosts lack.",
         _ulimits,
         proofs.kernel("the list of process 1", "rlimits", _rlimits_wanted, except_under=proofs.GVISOR),

@@ -74,7 +74,7 @@ def test_a_submission_sees_an_empty_locked_room(workshop: Workshop) -> None:
     # 0, 1, 2, the result pipe and the listing itself.
     assert [fd for fd in seen["fds"] if fd > 2 and fd != int(seen["env"]["POPCORN_FD"])][1:] == []
     assert seen["interfaces"] == ["lo"]
-    assert seen["limits"] == [[0, 0], [4096, 4096], [1 << 30, 1 << 30]]
+    assert seen["limits"] == [[1, 1], [4096, 4096], [1 << 30, 1 << 30]]
     assert seen["oom"] == "1000"
     assert seen["cpus"] == [0]
     assert seen["session"] is True

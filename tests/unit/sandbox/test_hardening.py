@@ -37,7 +37,7 @@ def inside(spec: SandboxSpec = SPEC, **changes: Any) -> dict[str, Any]:  # noqa:
         "seccomp": "2",
         "cpus": [1, 3],
         "interfaces": ["lo", "sit0"],
-        "limits": {"core": [0, 0], "nofile": [512, 512], "fsize": [1 << 30, 1 << 30]},
+        "limits": {"core": [1, 1], "nofile": [512, 512], "fsize": [1 << 30, 1 << 30]},
         "mounts": [
             mount("/", "ro,relatime"),
             mount("/proc", "rw,nosuid", type="proc"),
@@ -84,7 +84,7 @@ def kernel(spec: SandboxSpec = SPEC, **changes: Any) -> Kernel:  # noqa: ANN401 
         cpus=(1, 3),
         mems=(0,),
         devices=(*COMMON, *LEASED),
-        rlimits={"core": (0, 0), "nofile": (512, 512), "fsize": (1 << 30, 1 << 30)},
+        rlimits={"core": (1, 1), "nofile": (512, 512), "fsize": (1 << 30, 1 << 30)},
         oom_score_adj=100,
         shared_namespaces=(),
     )
@@ -120,7 +120,7 @@ def test_a_box_as_asked_for_has_no_violations() -> None:
         ({"interfaces": ["eth0", "lo"]}, "HostConfig.NetworkMode"),
         ({"uid": 1000}, "User"),
         ({"pid": 7}, "HostConfig.Init"),
-        ({"limits": {"core": [0, 0], "nofile": [512, 4096], "fsize": [1 << 30, 1 << 30]}}, "HostConfig.Ulimits"),
+        ({"limits": {"core": [1, 1], "nofile": [512, 4096], "fsize": [1 << 30, 1 << 30]}}, "HostConfig.Ulimits"),
         ({"devices": ["/dev/null", "/dev/kfd", "/dev/dri/renderD128", "/dev/sda"]}, "HostConfig.Devices"),
         ({"devices": ["/dev/null", "/dev/kfd"]}, "HostConfig.Devices"),
     ],

@@ -1,0 +1,16 @@
+"""
+why: The limit on descriptors cannot be passed.
+verdict: accepted
+relax: ulimits
+relaxed: wrong_answer
+"""
+opened = []
+try:
+    while len(opened) < 4500:
+        opened.append(os.open("/dev/null", os.O_RDONLY))
+except OSError:
+    pass
+for fd in opened:
+    os.close(fd)
+if len(opened) >= 4500:
+    breach("4500 descriptors under a limit of 4096")

@@ -1,0 +1,18 @@
+"""
+why: What can be written lies in sized memory file systems; the disk of the host grows by nothing.
+verdict: accepted
+relax: tmpfs
+relaxed: wrong_answer
+"""
+block = bytes(1 << 20)
+fd = os.open("/tmp/full", os.O_CREAT | os.O_WRONLY)
+written = 0
+try:
+    while written < 300 << 20:
+        written += os.write(fd, block)
+except OSError as error:
+    if error.errno != errno.ENOSPC:
+        breach(f"writing failed otherwise: {error}")
+os.unlink("/tmp/full")
+if written >= 300 << 20:
+    breach("300 MiB in a /tmp of 256")

@@ -1,0 +1,22 @@
+"""
+why: A fork beyond the pids limit is refused, and the processes that were made die with the call.
+verdict: accepted
+relax: pids
+relaxed: wrong_answer
+"""
+import time
+
+children = []
+try:
+    for _ in range(400):
+        child = os.fork()
+        if child == 0:
+            time.sleep(1000)
+        children.append(child)
+except BlockingIOError:
+    pass
+if len(children) == 400:
+    breach("400 processes under a limit of 256")
+for child in children:
+    os.kill(child, 9)
+    os.waitpid(child, 0)

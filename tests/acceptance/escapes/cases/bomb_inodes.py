@@ -1,0 +1,20 @@
+"""
+why: A million files end at the file system's number of inodes; none reaches the disk, none outlives the container.
+verdict: accepted
+relax: inodes
+relaxed: wrong_answer
+timeout_s: 90
+"""
+made = 0
+try:
+    if not REHEARSAL:
+        os.mkdir("/tmp/many")
+        directory = os.open("/tmp/many", os.O_RDONLY)
+        while made < 210_000:
+            os.mknod(str(made), dir_fd=directory)
+            made += 1
+except OSError as error:
+    if error.errno != errno.ENOSPC:
+        breach(f"making files failed otherwise: {error}")
+if made >= 210_000:
+    breach("more files than inodes")

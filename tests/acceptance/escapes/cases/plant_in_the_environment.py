@@ -1,0 +1,14 @@
+"""
+why: The evaluation environment, /usr and /etc are the same for everybody and cannot be written.
+verdict: accepted
+times: 2
+"""
+import site
+import sys
+
+places = [*site.getsitepackages(), os.path.dirname(os.__file__), os.path.dirname(sys.executable), sys.prefix, "/usr/lib"]
+for place in places:
+    for name in ("sitecustomize.py", "usercustomize.py", "planted.pth", "planted.so"):
+        refused(f"{place}/{name}", write, f"{place}/{name}", b"x", os.O_CREAT, also=(errno.EROFS,))
+for path in ("/etc/ld.so.preload", "/etc/ld.so.cache", "/etc/passwd", "/kernel-runner/sandbox/steward.py", "/x"):
+    refused(path, write, path, b"x", os.O_CREAT, also=(errno.EROFS,))

@@ -1,0 +1,14 @@
+"""
+why: Memory of processes is not read or written by system call, one's own neither.
+verdict: accepted
+relax: seccomp
+relaxed: wrong_answer
+gvisor: wrong_answer
+gvisor_why: gVisor's process_vm calls reach the submission's own processes only
+"""
+buffer = ctypes.create_string_buffer(8)
+vector = (ctypes.c_size_t * 2)(ctypes.addressof(buffer), 8)
+for pid in (os.getpid(), *others()):
+    refused(f"process_vm_readv of {pid}", call, 310, pid, vector, 1, vector, 1, 0)
+    refused(f"process_vm_writev to {pid}", call, 311, pid, vector, 1, vector, 1, 0)
+    refused(f"kcmp with {pid}", call, 312, pid, os.getpid(), 0, 0, 0)

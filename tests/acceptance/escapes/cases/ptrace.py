@@ -1,0 +1,12 @@
+"""
+why: No process traces another one, not even its own child.
+verdict: accepted
+relax: seccomp
+relaxed: wrong_answer
+gvisor: wrong_answer
+gvisor_why: gVisor has a ptrace of its own among the submission's own processes; judge and steward are another uid's
+"""
+refused("ptrace TRACEME", call, 101, 0, 0, 0, 0)
+for pid in others():
+    refused(f"ptrace ATTACH to {pid}", call, 101, 16, pid, 0, 0)
+    refused(f"ptrace SEIZE of {pid}", call, 101, 0x4206, pid, 0, 0)

@@ -1,0 +1,17 @@
+"""
+why: Neither steward nor judge can be signalled from the worker's uid, with any signal, by pid or by descriptor.
+boards: [judge]
+verdict: accepted
+relax: one_uid
+relaxed: internal_error
+"""
+import signal
+
+for _ in range(50):
+    for pid in others():
+        for number in (*range(0, 32), 34, 64):
+            refused(f"signal {number} to {pid}", os.kill, pid, number)
+for pid in others():
+    fd = call(434, pid, 0)
+    refused(f"pidfd signal to {pid}", call, 424, fd, signal.SIGKILL, None, 0)
+    refused(f"queued signal to {pid}", call, 129, pid, signal.SIGKILL, ctypes.create_string_buffer(128))
