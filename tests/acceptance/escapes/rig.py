@@ -127,14 +127,16 @@ class Bait:
 class Rig:
     """An evaluator with slots, a container each at a time. Use as a context manager."""
 
-    def __init__(self, *, engine_url: str | None, eval_python: Path, runtime: str = "runc", slots: int = 4) -> None:
+    def __init__(
+        self, *, engine_url: str | None, eval_python: Path, runtime: str = "runc", slots: int = 4, first_core: int = 0
+    ) -> None:
         self._relaxed: dict[str, str] = {}
         self._numbers = itertools.count(1)
         self._pool = ThreadPoolExecutor(max_workers=slots)
         cores = sorted(os.sched_getaffinity(0))
         self._free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
         self._slots = tuple(
-            Slot(name=f"cpu{number}", gpu_type="CPU", devices=(), cpus=(cores[number % len(cores)],))
+            Slot(name=f"cpu{number}", gpu_type="CPU", devices=(), cpus=(cores[(first_core + number) % len(cores)],))
             for number in range(slots)
         )
         self._engine = RecordingEngine(engine_url, owner=f"escapes-{uuid.uuid4().hex[:12]}")

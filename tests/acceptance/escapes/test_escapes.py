@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
@@ -21,31 +22,46 @@ MUTANTS = tuple(case for case in CASES if case.relax is not None)
 HARMED = 5.0
 PATIENCE_S = 280
 
+#: A case, the board, whether its defence is off.
+Play: TypeAlias = tuple[Case, str, bool]
+
+
+class Plays:
+    """What became of each selected attempt, by the name of its test."""
+
+    def __init__(self, rig: Rig, wanted: Mapping[str, Play]) -> None:
+        self._rig = rig
+        self._wanted = wanted
+        self._queued: dict[str, Future[Played]] = {}
+
+    def queue_all(self) -> None:
+        """Play all of them side by side, from now on."""
+        for name in self._wanted:
+            self._queue(name)
+
+    def __getitem__(self, name: str) -> Played:
+        return self._queue(name).result(PATIENCE_S)
+
+    def _queue(self, name: str) -> Future[Played]:
+        if name not in self._queued:
+            case, board, relaxed = self._wanted[name]
+            self._queued[name] = self._rig.play(case, board, relaxed=relaxed)
+        return self._queued[name]
+
 
 @pytest.fixture(scope="module")
-def rig(docker_engine: DockerEngine, eval_python: Path) -> Iterator[Rig]:
-    """The evaluator on four slots."""
-    with Rig(engine_url=docker_engine.base_url, eval_python=eval_python) as made:
+def plays(docker_engine: DockerEngine, eval_python: Path, request: pytest.FixtureRequest) -> Iterator[Plays]:
+    """Four slots in one process of tests; a slot in each of several such processes."""
+    names = {getattr(getattr(item, "callspec", None), "id", None) for item in request.session.items}
+    known: dict[str, Play] = {f"{case.name}-{board}": (case, board, False) for case in CASES for board in _boards(case)}
+    known |= {f"{case.name}-without-{case.relax}": (case, case.board, True) for case in MUTANTS}
+    worker = getattr(request.config, "workerinput", {}).get("workerid")
+    slots, first_core = (4, 0) if worker is None else (1, int(worker.removeprefix("gw")))
+    with Rig(engine_url=docker_engine.base_url, eval_python=eval_python, slots=slots, first_core=first_core) as rig:
+        made = Plays(rig, {name: play for name, play in known.items() if name in names})
+        if worker is None:
+            made.queue_all()
         yield made
-
-
-@pytest.fixture(scope="module")
-def played(rig: Rig, request: pytest.FixtureRequest) -> Mapping[str, Future[Played]]:
-    """The selected cases, all queued at once; KERNEL_RUNNER_TEST_ESCAPES=all adds the other boards."""
-    wanted = {
-        item.callspec.id
-        for item in request.session.items
-        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
-    }
-    found: dict[str, Future[Played]] = {}
-    for case in CASES:
-        for board in _boards(case):
-            if f"{case.name}-{board}" in wanted:
-                found[f"{case.name}-{board}"] = rig.play(case, board)
-    for case in MUTANTS:
-        if f"{case.name}-without-{case.relax}" in wanted:
-            found[f"{case.name}-without-{case.relax}"] = rig.play(case, case.board, relaxed=True)
-    return found
 
 
 def _boards(case: Case) -> tuple[str, ...]:
@@ -56,11 +72,9 @@ def _boards(case: Case) -> tuple[str, ...]:
     ("case", "board"),
     [pytest.param(case, board, id=f"{case.name}-{board}") for case in CASES for board in _boards(case)],
 )
-def test_an_attempt_gets_its_verdict_and_leaves_nothing(
-    played: Mapping[str, Future[Played]], case: Case, board: str
-) -> None:
+def test_an_attempt_gets_its_verdict_and_leaves_nothing(plays: Plays, case: Case, board: str) -> None:
     """Verdict and sentence are those of its file, its containers are gone, the honest job after it is as ever."""
-    result = played[f"{case.name}-{board}"].result(PATIENCE_S)
+    result = plays[f"{case.name}-{board}"]
     assert result.verdict == case.verdicts[board], result
     assert "BREACH" not in result.output
     if case.error is not None:
@@ -71,9 +85,9 @@ def test_an_attempt_gets_its_verdict_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=f"{case.name}-without-{case.relax}") for case in MUTANTS])
-def test_an_attempt_succeeds_where_its_defence_is_off(played: Mapping[str, Future[Played]], case: Case) -> None:
+def test_an_attempt_succeeds_where_its_defence_is_off(plays: Plays, case: Case) -> None:
     """Without the one defence the same submission gets through and says so: the case above could have failed."""
-    result = played[f"{case.name}-without-{case.relax}"].result(PATIENCE_S)
+    result = plays[f"{case.name}-without-{case.relax}"]
     assert result.verdict == case.relaxed, result
     assert result.left == ()
 
