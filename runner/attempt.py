@@ -248,7 +248,7 @@ def execute(
         The report, and when the container was ready for the request, on the monotonic clock in nanoseconds.
 
     Raises:
-        EngineUnavailableError, EvaluationError: as `Attempt.run`.
+        CancelledByRequest, EngineUnavailableError, EvaluationError: as `Attempt.run`.
     """
 
     def forward(phase: str, done: int, total: int) -> None:
@@ -270,12 +270,14 @@ def execute(
             remove(box, slot.name, workshop.quarantine)
 
     try:
-        parked = workshop.parking.take(slot.name, plan.spec)
+        parked = workshop.parking.take(slot.name, plan.spec, cancel=cancel)
         if parked is not None:
             found = converse(parked)
             if not _died_while_parked(found[0]):
                 return found
             _log.warning("parked_container_was_dead", slot=slot.name, detail=found[0].outcome.detail)
+        if cancel.is_set():
+            raise CancelledByRequest("cancelled before its container started")
         return converse(workshop.engine.start(plan.spec))
     except SandboxError as error:
         if error.leftover is not None:

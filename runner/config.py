@@ -88,6 +88,8 @@ class Config(BaseModel):
     max_run_s: float = Field(default=7200.0, gt=0.0)
     park_containers: int = Field(default=2, ge=0, le=16)
     build_lanes: _Count = "auto"
+    park_max_age_s: float = Field(default=3600.0, gt=0.0)
+    park_memory_mib: int = Field(default=8192, ge=0)
     reserve_after_s: float = Field(default=60.0, ge=0.0)
     spool_max_mib: int = Field(default=1024, ge=1)
     retention_days: float = Field(default=30.0, gt=0.0, le=36500.0)

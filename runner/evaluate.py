@@ -8,6 +8,7 @@ reached only through `sandbox.engine`.
 
 from __future__ import annotations
 
+import math
 import platform
 import threading
 import time
@@ -30,7 +31,7 @@ from runner.errors import (
 )
 from runner.gpus import GpuType, Registry, Vendor
 from runner.model import Job, JobResult, Json, Progress, Slot
-from runner.parking import Parking
+from runner.parking import Bounds, Parking
 from runner.plan import STAGE, Environment, make_probe
 from runner.quarantine import Quarantine
 from runner.taskdef import from_stored
@@ -63,6 +64,14 @@ class EvaluationSettings:
     #: How many submissions are built at a time on cores that no slot uses; None: one, if there are such cores, and else
     #: each on its slot's cores before its run; 0: what is to be compiled is compiled in the run.
     build_lanes: int | None = 0
+    #: No container waits longer for a submission, and all together take no more memory.
+    park_max_age_s: float = math.inf
+    park_memory_bytes: int | None = None
+
+    @property
+    def parking(self) -> Bounds:
+        """What bounds the containers that wait."""
+        return Bounds(size=self.park_containers, max_age_s=self.park_max_age_s, memory_bytes=self.park_memory_bytes)
 
 
 class Evaluator:
@@ -84,7 +93,7 @@ class Evaluator:
         self._facts: EngineFacts | None = None
         self._environments: dict[str, Environment] = {}
         self._systems: dict[str, Json] = {}
-        self._parking = Parking(engine, self._quarantine, size=settings.park_containers)
+        self._parking = Parking(engine, self._quarantine, settings.parking)
         self._builds = Builds(engine, self._quarantine, directory=settings.state_dir, lanes=settings.build_lanes)
         self._workshop = Workshop(
             engine=engine, parking=self._parking, builds=self._builds, quarantine=self._quarantine
@@ -98,8 +107,10 @@ class Evaluator:
             max_run_s=settings.max_run_s,
             park_containers=settings.park_containers,
             build_lanes=settings.build_lanes,
+            park_max_age_s=settings.park_max_age_s,
+            park_memory_bytes=settings.park_memory_bytes,
         )
-        self._parking.resize(settings.park_containers)
+        self._parking.adopt(settings.parking)
         self._builds.resize(settings.build_lanes)
 
     def close(self) -> None:

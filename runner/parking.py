@@ -3,11 +3,14 @@
 Owns the containers nobody has asked for so far, a few per slot. A parked container is used once or thrown away, never
 cleaned: it has not seen a byte of any submission. Starting one costs its slot's cores two seconds of work, so they are
 started only while the slot is free, and one that is still at it when a job arrives is thrown away, unless the job would
-have to start one anyway. Slots that share devices or cores count as one there. Called by runner.evaluate only.
+have to start one anyway. Slots that share devices or cores count as one there. What waits is bounded in number, age and
+memory (`Bounds`), and handed out only for the spec it was started with: GPU type, image, limits, devices, programs.
+Called by runner.evaluate only.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -28,8 +31,23 @@ SETTLE_S = 3.0
 #: After a failed start, until the next try; a job that arrives meanwhile starts its own and hears what is wrong.
 RETRY_S = 10.0
 PARKED_LABEL = "kernel-runner.parked"
+#: How soon a cancellation is heard while a job waits for a container that is being started.
+CANCEL_POLL_S = 0.1
+#: What one is taken to need before one has been measured: judge and worker with torch.
+_USUAL_BYTES = 512 << 20
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """How many containers may wait, how long, and what they may take together."""
+
+    #: Per slot; 0: none.
+    size: int
+    max_age_s: float = math.inf
+    #: Of all slots together; None: as much as they take.
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,12 +74,12 @@ class _Place:
 
 
 class Parking:
-    """Threadsafe. At most `size` containers per slot."""
+    """Threadsafe."""
 
-    def __init__(self, engine: DockerEngine, quarantine: Quarantine, *, size: int) -> None:
+    def __init__(self, engine: DockerEngine, quarantine: Quarantine, bounds: Bounds) -> None:
         self._engine = engine
         self._quarantine = quarantine
-        self._size = size
+        self._bounds = bounds
         self._changed = threading.Condition()
         self._places: dict[str, _Place] = {}
         self._rivals: Mapping[str, frozenset[str]] = {}
@@ -73,19 +91,19 @@ class Parking:
         with self._changed:
             self._rivals = rivals
 
-    def resize(self, size: int) -> None:
-        """Let so many wait per slot from now on; a slot that had none begins after its next job."""
+    def adopt(self, bounds: Bounds) -> None:
+        """Let these count from now on; a slot that had none waiting begins after its next job."""
         with self._changed:
-            self._size = size
-            thrown = [parked for place in self._places.values() for parked in place.boxes[size:]]
+            self._bounds = bounds
+            thrown = [parked for place in self._places.values() for parked in place.boxes[bounds.size :]]
             for place in self._places.values():
-                del place.boxes[size:]
+                del place.boxes[bounds.size :]
             self._changed.notify_all()
         self._remove(thrown)
 
     def release(self, slot: str, spec: SandboxSpec) -> None:
         """The slot is free: let containers like `spec` wait for its next jobs."""
-        if self._size == 0:
+        if self._bounds.size == 0:
             return
         with self._changed:
             if self._closed:
@@ -102,8 +120,10 @@ class Parking:
                 self._keeper.start()
             self._changed.notify_all()
 
-    def take(self, slot: str, spec: SandboxSpec) -> Box | None:
+    def take(self, slot: str, spec: SandboxSpec, *, cancel: threading.Event) -> Box | None:
         """A container that waits for the slot and is what `spec` asks for, or None; the slot is busy from here on.
+
+        None also when `cancel` is set while the one that is being started is waited for.
 
         Job labels and the wall-clock limit do not count: the first names what a parked container cannot know, the
         second is enforced from outside.
@@ -116,10 +136,14 @@ class Parking:
             if not place.boxes and _kind(place.spec) == _kind(spec):
                 # What is being started is as good as what the job would start.
                 place.awaited = True
-                while place.starting:
-                    self._changed.wait()
+                while place.starting and not cancel.is_set():
+                    # An event of the caller's wakes nobody here.
+                    self._changed.wait(CANCEL_POLL_S)
                 place.awaited = False
-            fitting = [parked for parked in place.boxes if _kind(parked.spec) == _kind(spec)]
+            oldest_s = time.monotonic() - self._bounds.max_age_s
+            fitting = [
+                parked for parked in place.boxes if _kind(parked.spec) == _kind(spec) and parked.started_s >= oldest_s
+            ]
             chosen = fitting[0] if fitting else None
             settled_s = time.monotonic() - SETTLE_S
             quiet = [parked for parked in place.boxes if parked is not chosen and parked.started_s <= settled_s]
@@ -156,37 +180,74 @@ class Parking:
     def _keep(self) -> None:
         while True:
             with self._changed:
-                found = self._next()
-                while found is None:
+                old, found = self._too_old(), self._next()
+                while not old and found is None:
                     if self._closed:
                         return
                     self._changed.wait(self._pause_s())
-                    found = self._next()
-                slot, place = found
-                place.starting = True
-                spec = place.spec
-            self._start(slot, place, spec)
+                    old, found = self._too_old(), self._next()
+                if found is not None:
+                    slot, place = found
+                    place.starting = True
+                    spec = place.spec
+            self._remove(old)
+            if found is not None:
+                self._start(slot, place, spec)
+
+    def _too_old(self) -> list[_Parked]:
+        """What has waited for too long, out of its place; nothing is removed beside a run, which it would disturb."""
+        oldest_s = time.monotonic() - self._bounds.max_age_s
+        old: list[_Parked] = []
+        for slot, place in self._places.items():
+            if not self._disturbs(slot, place):
+                old += [parked for parked in place.boxes if parked.started_s < oldest_s]
+                place.boxes = [parked for parked in place.boxes if parked.started_s >= oldest_s]
+        return old
 
     def _next(self) -> tuple[str, _Place] | None:
-        """A slot that wants another container now."""
+        """A slot that wants another container now; the one with the fewest, as memory may not suffice for all."""
         if self._closed:
             return None
         now = time.monotonic()
-        for slot, place in self._places.items():
-            if self._wants(slot, place) and place.not_before_s <= now:
-                return slot, place
-        return None
+        ready = [
+            (slot, place)
+            for slot, place in self._places.items()
+            if self._wants(slot, place) and place.not_before_s <= now
+        ]
+        return min(ready, key=lambda found: len(found[1].boxes), default=None)
 
     def _wants(self, slot: str, place: _Place) -> bool:
-        return len(place.boxes) < self._size and not place.busy and not any(rival.busy for rival in self._beside(slot))
+        return len(place.boxes) < self._bounds.size and not self._disturbs(slot, place) and self._has_room()
+
+    def _disturbs(self, slot: str, place: _Place) -> bool:
+        """Whether something runs that shares the slot's cores."""
+        return place.busy or any(rival.busy for rival in self._beside(slot))
+
+    def _has_room(self) -> bool:
+        """Whether one more fits into the memory that waiting containers may take."""
+        budget = self._bounds.memory_bytes
+        if budget is None:
+            return True
+        taken = [parked.box.memory_bytes() or _USUAL_BYTES for place in self._places.values() for parked in place.boxes]
+        # One that has just started has not imported torch yet, and will be as large as the largest.
+        each = max((*taken, _USUAL_BYTES))
+        return each * (len(taken) + 1) <= budget
 
     def _beside(self, slot: str) -> list[_Place]:
         return [self._places[name] for name in self._rivals.get(slot, ()) if name in self._places]
 
     def _pause_s(self) -> float | None:
-        """Seconds until a slot may want one; None: not before something changes."""
-        waiting = [place.not_before_s for slot, place in self._places.items() if self._wants(slot, place)]
-        return max(0.0, min(waiting) - time.monotonic()) if waiting else None
+        """Seconds until a slot may want one, or one has waited too long; None: not before something changes."""
+        due = [place.not_before_s for slot, place in self._places.items() if self._wants(slot, place)]
+        due += [
+            # A little later: on the point it is not too old yet.
+            parked.started_s + self._bounds.max_age_s + 0.001
+            for slot, place in self._places.items()
+            if not self._disturbs(slot, place)
+            for parked in place.boxes
+        ]
+        pause_s = max(0.0, min(due, default=math.inf) - time.monotonic())
+        return None if math.isinf(pause_s) else min(pause_s, threading.TIMEOUT_MAX)
 
     def _start(self, slot: str, place: _Place, spec: SandboxSpec) -> None:
         started_s = time.monotonic()

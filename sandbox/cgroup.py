@@ -52,6 +52,11 @@ class CgroupReader:
         )
         return self._last
 
+    def memory_bytes(self) -> int | None:
+        """What the container takes now, memory file systems included; None where it cannot be read."""
+        name = "memory.current" if self.version == 2 else "memory.usage_in_bytes"
+        return _number(self.text("memory", name))
+
     def close(self) -> None:
         """Let go of the directories; idempotent."""
         for fd in self._fds.values():

@@ -184,6 +184,10 @@ class Box:
             raise ProtocolError(f"container {self.id[:12]}: no 'ready' yet")
         return self._conversation.facts
 
+    def memory_bytes(self) -> int | None:
+        """What the container takes now; None where that cannot be read."""
+        return self._counters.memory_bytes()
+
     def wait_ready(self, timeout_s: float) -> None:
         """Wait for the `ready` frame; the engine calls this once.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final
 
@@ -44,7 +44,7 @@ from runner.logs import Sparing, get_logger
 from runner.model import JobState, Slot
 from runner.quarantine import Quarantine
 from runner.spool import Spool
-from runner.store import Claims, Reclaimed, Store, Unreadable
+from runner.store import Claims, HostRecord, Reclaimed, Store, Unreadable
 
 _log = get_logger(__name__)
 
@@ -98,6 +98,7 @@ class Daemon:
     ) -> None:
         self._settings = settings
         self._quarantine = quarantine or Quarantine()
+        self._instance = instance
         self._store_factory = store_factory
         self._engine = engine
         self._slots = tuple(slots)
@@ -147,12 +148,12 @@ class Daemon:
             evaluator=evaluator,
             delivery=self._delivery,
             registry=registry,
-            host=host_record(settings.now.host_name, instance, self._slots, sorted(self._capacity.gpu_types)),
+            host=self._host(),
             readiness=self.readiness,
             tell=self._tell_of,
         )
-        #: What the list of hosts says of quarantined slots.
-        self._told_quarantine: Mapping[str, str] = {}
+        #: What the list of hosts says of this one.
+        self._told = self._host()
         #: Hosts that hear of the same work, this one included, as far as claims have said.
         self._rivals = 1
         #: A claim was not answered: it may have been granted all the same.
@@ -277,18 +278,23 @@ class Daemon:
             self._doubt = True
             self._put_back_what_nobody_heard_of(store)
             _log.warning("this host's name was free or another daemon's for a while; it is registered again")
-        self._tell_quarantine(store)
+        self._tell_changes(store)
         self._reclaim(store, claims)
         if trouble is not None:
             raise trouble
         return claims
 
-    def _tell_quarantine(self, store: Store) -> None:
-        """Let the list of hosts say which slots wait for a container to go."""
-        reasons = self._quarantine.reasons()
-        if reasons != self._told_quarantine:
-            self._startup.announce(store, reasons)
-            self._told_quarantine = reasons
+    def _host(self) -> HostRecord:
+        """This daemon as the list of hosts shall show it now."""
+        gpu_types = sorted(self._capacity.gpu_types)
+        return host_record(self._settings.now, self._instance, self._slots, gpu_types, self._quarantine.reasons())
+
+    def _tell_changes(self, store: Store) -> None:
+        """Keep the list of hosts right: which slots wait for a container to go, what a reload has changed."""
+        now = self._host()
+        if now != self._told:
+            self._startup.announce(store, now)
+            self._told = now
 
     def _ask_engine(self) -> InfrastructureError | None:
         """What is wrong with the engine, asked if a run has failed through our fault."""

@@ -139,6 +139,8 @@ def evaluation_settings(config: Config, eval_python: Path) -> EvaluationSettings
         max_run_s=config.max_run_s,
         park_containers=config.park_containers,
         build_lanes=None if config.build_lanes == "auto" else config.build_lanes,
+        park_max_age_s=config.park_max_age_s,
+        park_memory_bytes=config.park_memory_mib * _MIB,
     )
 
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from typing import Final
 
 from runner import __version__
 from runner.backoff import Backoff
+from runner.config import Config
 from runner.daemon.delivery import Delivery
 from runner.daemon.ports import Engine, Evaluates
 from runner.daemon.readiness import DATABASE, ENGINE, EVALUATION, Readiness, missing
@@ -25,9 +24,6 @@ from runner.model import Slot
 from runner.store import HostRecord, Reclaimed, Store
 
 _log = get_logger(__name__)
-
-#: Key of a slot's record in runner.host: why the slot is not used.
-QUARANTINED: Final = "quarantined"
 
 
 class Startup:
@@ -94,13 +90,9 @@ class Startup:
             [(entry.name, entry.vendor.value, entry.aliases, entry.description) for entry in self._registry.all()]
         )
 
-    def announce(self, store: Store, quarantined: Mapping[str, str]) -> None:
-        """Let others see which slots are not used, and why; raises what `register` does."""
-        slots = [{key: value for key, value in slot.items() if key != QUARANTINED} for slot in self._host.slots]
-        for slot in slots:
-            if slot["name"] in quarantined:
-                slot[QUARANTINED] = quarantined[slot["name"]]
-        self._host = replace(self._host, slots=slots)
+    def announce(self, store: Store, host: HostRecord) -> None:
+        """Let others see what has changed about this host; raises what `register` does."""
+        self._host = host
         self.register(store)
 
     def unregister(self, store: Store) -> None:
@@ -156,10 +148,21 @@ class Startup:
         return False
 
 
-def host_record(name: str, instance: str, slots: Sequence[Slot], gpu_types: Sequence[str]) -> HostRecord:
-    """A daemon as it announces itself."""
+def host_record(
+    config: Config,
+    instance: str,
+    slots: Sequence[Slot],
+    gpu_types: Sequence[str],
+    quarantined: Mapping[str, str],
+) -> HostRecord:
+    """A daemon as it announces itself; `quarantined` says why which slots are not used."""
+    parking = {
+        "containers": config.park_containers,
+        "max_age_s": config.park_max_age_s,
+        "memory_mib": config.park_memory_mib,
+    }
     return HostRecord(
-        name=name,
+        name=config.host_name,
         version=__version__,
         slots=[
             {
@@ -167,6 +170,8 @@ def host_record(name: str, instance: str, slots: Sequence[Slot], gpu_types: Sequ
                 "gpu_type": slot.gpu_type,
                 "cpus": list(slot.cpus),
                 "devices": [device.uuid for device in slot.devices],
+                "parking": parking,
+                **({"quarantined": quarantined[slot.name]} if slot.name in quarantined else {}),
             }
             for slot in slots
         ],

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from runner import parking
-from runner.parking import Parking
+from runner.parking import Bounds, Parking
 from runner.plan import make_probe
 from runner.quarantine import Quarantine
 from sandbox.engine import DockerEngine
@@ -30,6 +30,11 @@ class FakeBox:
     def __init__(self, number: int) -> None:
         self.id = f"container-{number:04d}"
         self.closed = False
+        self.memory: int | None = None
+
+    def memory_bytes(self) -> int | None:
+        """What it takes."""
+        return self.memory
 
     def close(self) -> None:
         """Remove it."""
@@ -58,7 +63,7 @@ class FakeEngine:
 
 def take(parked: Parking, spec: SandboxSpec) -> FakeBox | None:
     """What slot cpu0 is given for a job."""
-    return cast("FakeBox | None", parked.take("cpu0", spec))
+    return cast("FakeBox | None", parked.take("cpu0", spec, cancel=threading.Event()))
 
 
 def eventually(condition: Callable[[], bool]) -> None:
@@ -84,7 +89,7 @@ def make(engine: FakeEngine) -> Iterator[Callable[[int], Parking]]:
     made: list[Parking] = []
 
     def build(size: int) -> Parking:
-        made.append(Parking(cast("DockerEngine", engine), Quarantine(), size=size))
+        made.append(Parking(cast("DockerEngine", engine), Quarantine(), Bounds(size=size)))
         return made[-1]
 
     yield build
@@ -250,7 +255,70 @@ def test_a_new_size_counts_at_once(engine: FakeEngine, make: Callable[[int], Par
     parked = make(1)
     parked.release("cpu0", SPEC)
     eventually(lambda: len(engine.boxes) == 1)
-    parked.resize(3)
+    parked.adopt(Bounds(size=3))
     eventually(lambda: len(engine.boxes) == 3)
-    parked.resize(1)
+    parked.adopt(Bounds(size=1))
     eventually(lambda: [box.closed for box in engine.boxes] == [False, True, True])
+
+
+def test_a_cancelled_job_waits_for_no_container(engine: FakeEngine, make: Callable[[int], Parking]) -> None:
+    """The start it waits for may take a minute; what comes of it is thrown away, and the slot parks again."""
+    parked = make(1)
+    engine.go.clear()
+    parked.release("cpu0", SPEC)
+    eventually(lambda: parked._places["cpu0"].starting)
+    cancel = threading.Event()
+    taken: list[Any] = []
+    job = threading.Thread(target=lambda: taken.append(parked.take("cpu0", SPEC, cancel=cancel)))
+    job.start()
+    eventually(lambda: parked._places["cpu0"].awaited)
+    cancel.set()
+    job.join(PATIENCE_S)
+    assert taken == [None]
+    engine.go.set()
+    eventually(lambda: len(engine.boxes) == 1 and engine.boxes[0].closed)
+    parked.release("cpu0", SPEC)
+    eventually(lambda: len(engine.boxes) == 2)
+    assert not engine.boxes[1].closed
+
+
+def test_what_has_waited_too_long_is_replaced_while_the_slot_is_free(
+    engine: FakeEngine, make: Callable[[int], Parking]
+) -> None:
+    """An old one goes and a fresh one comes, without a job."""
+    parked = make(1)
+    parked.adopt(Bounds(size=1, max_age_s=0.05))
+    parked.release("cpu0", SPEC)
+    eventually(lambda: len(engine.boxes) >= 3)
+    assert all(box.closed for box in engine.boxes[:2])
+
+
+def test_what_is_too_old_is_not_handed_out(engine: FakeEngine, make: Callable[[int], Parking]) -> None:
+    """Nor is it removed beside a run: the job that finds it throws it away before it starts its own."""
+    parked = make(1)
+    parked.release("cpu0", SPEC)
+    eventually(lambda: len(engine.boxes) == 1)
+    with parked._changed:
+        parked._bounds = Bounds(size=1, max_age_s=1e-9)
+    assert take(parked, SPEC) is None
+    assert engine.boxes[0].closed
+
+
+def test_what_waits_takes_no_more_memory_than_allowed(engine: FakeEngine, make: Callable[[int], Parking]) -> None:
+    """Every slot gets its first before any gets its second; what has been measured counts."""
+    gib = 1 << 30
+    parked = make(1)
+    parked.adopt(Bounds(size=2, memory_bytes=int(1.6 * gib)))
+    for slot in ("cpu0", "cpu1"):
+        parked.release(slot, SPEC)
+    eventually(lambda: len(engine.boxes) == 3)
+    assert sorted(len(place.boxes) for place in parked._places.values()) == [1, 2]
+    for box in engine.boxes:
+        box.memory = gib
+    busy = next(slot for slot, place in parked._places.items() if len(place.boxes) == 1)
+    assert parked.take(busy, SPEC, cancel=threading.Event()) is not None
+    parked.release(busy, SPEC)
+    time.sleep(0.05)
+    assert len(engine.boxes) == 3
+    parked.adopt(Bounds(size=2, memory_bytes=3 * gib))
+    eventually(lambda: len(engine.boxes) == 4)

@@ -14,7 +14,8 @@ from runner.evaluate import EvaluationSettings, Evaluator
 from runner.gpus import Registry
 from runner.model import Job, Mode, Verdict
 from runner.taskdef import extra_to_stored, load_folder, to_stored
-from sandbox.engine import DockerEngine
+from sandbox.engine import Box, DockerEngine
+from sandbox.spec import SandboxSpec
 from tests.plugins.live import ROOT
 from tests.unit import samples
 
@@ -64,6 +65,31 @@ def test_a_cancelled_run_ends_and_its_container_with_it(evaluator: Evaluator) ->
     with pytest.raises(CancelledByRequest):
         evaluator.run(job(ENDLESS), samples.SLOT, cancel=cancel, on_progress=lambda _: cancel.set())
     assert evaluator.run(job(RIGHT), samples.SLOT, cancel=threading.Event()).verdict is Verdict.ACCEPTED
+
+
+def test_a_job_that_is_cancelled_while_its_container_starts_does_not_wait_for_it(
+    evaluator: Evaluator, docker_engine: DockerEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine takes its time; the cancellation is heard meanwhile, and no other container is started for the job."""
+    begun, go, started = threading.Event(), threading.Event(), []
+    start = docker_engine.start
+
+    def slow(spec: SandboxSpec) -> Box:
+        started.append(spec)
+        begun.set()
+        assert go.wait(60)
+        return start(spec)
+
+    waiting(evaluator)
+    monkeypatch.setattr(docker_engine, "start", slow)
+    assert evaluator.run(job(RIGHT), samples.SLOT, cancel=threading.Event()).verdict is Verdict.ACCEPTED
+    assert begun.wait(60)
+    cancel = threading.Event()
+    threading.Timer(0.2, cancel.set).start()
+    with pytest.raises(CancelledByRequest):
+        evaluator.run(job(RIGHT), samples.SLOT, cancel=cancel)
+    assert len(started) == 1
+    go.set()
 
 
 def test_an_engine_that_is_away_is_our_fault(settings: EvaluationSettings, state_dir: Path) -> None:

@@ -109,6 +109,8 @@ def test_the_file_overrides_defaults(load: Callable[..., Config]) -> None:
         ("KERNEL_RUNNER_MAX_RUN_S", "max_run_s", "7", 7.0),
         ("KERNEL_RUNNER_PARK_CONTAINERS", "park_containers", "0", 0),
         ("KERNEL_RUNNER_BUILD_LANES", "build_lanes", "2", 2),
+        ("KERNEL_RUNNER_PARK_MAX_AGE_S", "park_max_age_s", "60", 60.0),
+        ("KERNEL_RUNNER_PARK_MEMORY_MIB", "park_memory_mib", "0", 0),
         ("KERNEL_RUNNER_RESERVE_AFTER_S", "reserve_after_s", "0", 0.0),
         ("KERNEL_RUNNER_SPOOL_MAX_MIB", "spool_max_mib", "7", 7),
         ("KERNEL_RUNNER_RETENTION_DAYS", "retention_days", "0.5", 0.5),

@@ -99,6 +99,8 @@ def new_values(tmp_path: Path) -> dict[str, object]:
         "max_run_s": 1.0,
         "park_containers": 0,
         "build_lanes": 2,
+        "park_max_age_s": 1.0,
+        "park_memory_mib": 1,
         "reserve_after_s": 1.0,
         "spool_max_mib": 1,
         "retention_days": 1.0,

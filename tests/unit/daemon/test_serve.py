@@ -21,6 +21,7 @@ from runner.daemon.reload import Reloader
 from runner.daemon.serve import _handlers, only_daemon, serve
 from runner.daemon.signals import signals
 from runner.errors import ConfigError
+from runner.parking import Bounds
 
 # The package exports the function under the module's name.
 serve_module = sys.modules["runner.daemon.serve"]
@@ -111,6 +112,8 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
         max_run_s=60.0,
         park_containers=0,
         build_lanes=3,
+        park_max_age_s=60.0,
+        park_memory_mib=5,
         spool_max_mib=3,
         log_format="json",
         log_level="error",
@@ -128,7 +131,8 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
     assert settings.eval_python == Path(sys.executable)
     assert (settings.state_dir, settings.host_name, settings.max_run_s) == (tmp_path / "state", "gpu-01", 60.0)
     assert seen["orders"] is orders
-    assert (settings.park_containers, settings.build_timeout_s, settings.build_lanes) == (0, 9.0, 3)
+    assert (settings.build_timeout_s, settings.build_lanes) == (9.0, 3)
+    assert settings.parking == Bounds(size=0, max_age_s=60.0, memory_bytes=5 * 2**20)
     assert seen["nothing_parked"]
     assert seen["closed"]
 

@@ -1,0 +1,123 @@
+"""No two jobs share a container, a process, a writable path or shared memory, parked or not."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner import parking
+from runner.parking import Bounds, Parking
+from runner.quarantine import Quarantine
+from sandbox.engine import Box, DockerEngine
+from sandbox.protocol import Step, StepsRequest
+from sandbox.witness import NAMESPACES
+from tests.integration.sandbox.conftest import Workshop
+
+SLOTS = ("cpu0", "cpu1")
+JOBS = 3
+
+#: Looks for what others have left wherever something can be left, then leaves it itself, a process included.
+_MARK = """
+import ctypes, json, os, socket, time
+libc = ctypes.CDLL(None, use_errno=True)
+found = {'files': [], 'processes': [], 'socket': 'nobody', 'sysv': None}
+for place in ('/work', '/tmp', '/dev/shm', '/var/tmp', '/run', '/dev/mqueue'):
+    for top, folders, names in os.walk(place):
+        found['files'] += [os.path.join(top, name) for name in names if 'mark' in name]
+    try:
+        open(place + '/mark', 'w').write('mine')
+    except OSError:
+        pass
+channel = socket.socket(socket.AF_UNIX)
+try:
+    channel.connect('\\0mark')
+    found['socket'] = 'somebody'
+except ConnectionRefusedError:
+    pass
+segment = libc.shmget(4242, 4096, 0o1666 | 0o1000)  # IPC_CREAT | IPC_EXCL
+found['sysv'] = ctypes.get_errno() if segment < 0 else 0
+for pid in os.listdir('/proc'):
+    if pid.isdigit():
+        name = open(f'/proc/{pid}/comm').read().strip()
+        if name == 'mark':
+            found['processes'].append(pid)
+if os.fork() == 0:
+    os.setsid()
+    open('/proc/self/comm', 'w').write('mark')
+    server = socket.socket(socket.AF_UNIX)
+    server.bind('\\0mark')
+    server.listen()
+    time.sleep(1000)
+print(json.dumps(found))
+"""
+
+
+def _apart(box: Box, engine: DockerEngine) -> dict[str, str]:
+    """What identifies a container's namespaces, cgroup and writable file systems, from the host."""
+    process = Path("/proc", str(engine._inspect(box.id)["State"]["Pid"]))
+    places = ("work", "tmp", "dev/shm")
+    return {
+        **{name: str((process / "ns" / name).readlink()) for name in NAMESPACES},
+        **{place: str((process / "root" / place).stat().st_dev) for place in places},
+        "cgroup memberships": (process / "cgroup").read_text(encoding="ascii"),
+    }
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone may look at the namespaces of other users' processes")
+def test_jobs_share_nothing(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two slots work at the same time from their parked containers; each job finds nothing, and leaves what it can."""
+    # Nothing is timed here, so what still starts need not be thrown away.
+    monkeypatch.setattr(parking, "SETTLE_S", 0.0)
+    spec = workshop.spec()
+    parked = Parking(workshop.engine, Quarantine(), Bounds(size=JOBS))
+    used: list[str] = []
+    found: list[dict[str, Any]] = []
+    apart: list[dict[str, str]] = []
+    failures: list[BaseException] = []
+
+    def wait_for_all() -> None:
+        with parked._changed:
+            assert parked._changed.wait_for(
+                lambda: all(len(parked._places[slot].boxes) == JOBS for slot in SLOTS), timeout=60
+            )
+
+    def work(slot: str) -> None:
+        request = StepsRequest(
+            files={"prog.py": _MARK.encode()}, steps=(Step(name="test", argv=(workshop.python, "prog.py")),)
+        )
+        try:
+            for _ in range(JOBS):
+                box = parked.take(slot, spec, cancel=threading.Event())
+                assert box is not None
+                with box:
+                    used.append(box.id)
+                    report = box.run(request, on_progress=None, cancel=threading.Event())
+                found.append(json.loads(report.steps[0].stdout))
+        except BaseException as error:
+            failures.append(error)
+            raise
+
+    try:
+        for slot in SLOTS:
+            parked.release(slot, spec)
+        wait_for_all()
+        apart += [_apart(each.box, workshop.engine) for place in parked._places.values() for each in place.boxes]
+        threads = [threading.Thread(target=work, args=(slot,)) for slot in SLOTS]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        parked.close()
+    assert failures == []
+    assert len(set(used)) == len(found) == JOBS * len(SLOTS)
+    for kind in apart[0]:
+        assert len({each[kind] for each in apart}) == len(apart), kind
+    assert all(each["files"] == each["processes"] == [] and each["socket"] == "nobody" for each in found), found
+    # A segment of that key exists nowhere; where System V memory is forbidden altogether, the same holds.
+    assert {each["sysv"] for each in found} <= {0, 1}
