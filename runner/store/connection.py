@@ -165,7 +165,7 @@ class Link:
     def open(self, *, answer_s: float | None = None) -> Iterator[psycopg.Connection[Row]]:
         """The connection, opened if need be; the driver's errors leave as ours.
 
-        `answer_s`: how long an answer is waited for, if not ANSWER_S, and about as long for the connection.
+        `answer_s`: how long an answer is waited for, if not ANSWER_S, and the connection no longer than that.
 
         Raises:
             DatabaseUnavailableError: it cannot be reached, went away, takes no writes, gave up waiting for a lock, is
@@ -240,8 +240,11 @@ class Link:
     def _connect(self, answer_s: float | None) -> _Connection:
         conninfo = self._conninfo
         if answer_s is not None:
-            # The driver gives no attempt less than two seconds.
-            conninfo = make_conninfo(conninfo, connect_timeout=max(2, math.ceil(answer_s)))
+            # The driver gives no attempt less than two seconds; 0 stands for no bound.
+            bound_s = max(2, math.ceil(answer_s))
+            given = str(conninfo_to_dict(conninfo)["connect_timeout"])
+            if not (given.isdigit() and 0 < int(given) <= bound_s):
+                conninfo = make_conninfo(conninfo, connect_timeout=bound_s)
         if self._pacer is not None:
             self._pacer.before_connect()
         try:

@@ -149,3 +149,33 @@ def test_attempts_to_connect_are_paced_over_all_links() -> None:
     # A command of an operator is not the daemon's, and tries.
     with pytest.raises(DatabaseUnavailableError, match="refused"), Link(dsn, application_name="c").open():
         pass
+
+
+@pytest.mark.parametrize(
+    ("given", "answer_s", "expected"),
+    [
+        ("", 1.0, "2"),
+        ("", 5.0, "5"),
+        ("", 20.0, "10"),
+        ("", None, "10"),
+        ("connect_timeout=3", 5.0, "3"),
+        ("connect_timeout=30", 5.0, "5"),
+        ("connect_timeout=0", 5.0, "5"),
+        ("connect_timeout=0", None, "0"),
+    ],
+)
+def test_who_wants_a_quick_answer_waits_no_longer_for_the_connection(
+    monkeypatch: pytest.MonkeyPatch, given: str, answer_s: float | None, expected: str
+) -> None:
+    """Nor longer than the operator said."""
+    used: list[str] = []
+
+    def connect(conninfo: str, **_: object) -> None:
+        used.append(str(conninfo_to_dict(conninfo)["connect_timeout"]))
+        raise psycopg.OperationalError("nobody is there")
+
+    monkeypatch.setattr(connection._Connection, "connect", connect)
+    link = Link(given, application_name="test")
+    with pytest.raises(DatabaseUnavailableError), link.open(answer_s=answer_s):
+        pass
+    assert used == [expected]
