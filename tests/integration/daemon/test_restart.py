@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable
 
 import psycopg
+import pytest
 from structlog.testing import capture_logs
 
 from runner.daemon.instance import instance_id
@@ -83,8 +84,9 @@ def test_a_spooled_result_of_the_earlier_process_is_delivered_and_not_computed_a
     assert rig.spool.count == 0
 
 
-def test_the_lease_of_a_spooled_result_is_renewed_while_the_environment_is_prepared(
-    make_rig: Callable[..., Rig], database_url: str
+@pytest.mark.parametrize("missing", ["the evaluation environment", "the container engine"])
+def test_the_lease_of_a_spooled_result_is_renewed_whatever_else_is_missing(
+    make_rig: Callable[..., Rig], database_url: str, missing: str
 ) -> None:
     """The database refuses the result for now; nobody may take its job meanwhile."""
     rig = make_rig(database_url, lease_s=1.0, heartbeat_s=0.2)
@@ -92,19 +94,21 @@ def test_the_lease_of_a_spooled_result_is_renewed_while_the_environment_is_prepa
     submission = rig.submit()
     (job,) = rig.store.claim(host="test-host", slots={"CPU": 1}, lease_s=0.1).jobs
     assert rig.spool.put(job, accepted(), slot="cpu0")
+    slow = rig.evaluator = Slow()
+    if missing == "the container engine":
+        rig.engine.up.clear()
     # Whoever completes a job has to lock its submission.
     with rig.locked("SELECT FROM leaderboard.submission FOR UPDATE"):
-        slow = rig.evaluator = Slow()
         rig.start(ready=False)
-        assert slow.begun.wait(PATIENCE_S)
+        rig.wait_for(lambda: slow.begun.is_set() or rig.waiting_for == missing, "it waits for what is missing")
         renewed = (
             "SELECT FROM runner.job WHERE lease_expires_at > now() AND now() > started_at + interval '1.5 seconds'"
         )
         rig.wait_for(lambda: rig.sql(renewed), "it is renewed")
         assert list(rig.store.reclaim()) == []
-    slow.go.set()
     (view,) = rig.wait_done(submission)
     assert (view.jobs[0].attempt, rig.evaluator.seen) == (1, [])
+    slow.go.set()
 
 
 def test_a_spooled_result_is_delivered_while_the_engine_is_down(
@@ -130,26 +134,6 @@ def test_a_spooled_result_is_delivered_while_the_engine_is_down(
     rig.engine.up.set()
     rig.wait_done(left)
     assert rig.engine.reaped == 1
-
-
-def test_the_lease_of_a_spooled_result_is_renewed_while_the_engine_is_down(
-    make_rig: Callable[..., Rig], database_url: str
-) -> None:
-    """The database does not take the result for now, and there is no engine: nobody may take its job meanwhile."""
-    rig = make_rig(database_url, lease_s=1.0, heartbeat_s=0.2)
-    rig.board()
-    submission = rig.submit()
-    (job,) = rig.store.claim(host="test-host", slots={"CPU": 1}, lease_s=0.1).jobs
-    assert rig.spool.put(job, accepted(), slot="cpu0")
-    rig.engine.up.clear()
-    with rig.locked("SELECT FROM leaderboard.submission FOR UPDATE"):
-        rig.start(ready=False)
-        renewed = (
-            "SELECT FROM runner.job WHERE lease_expires_at > now() AND now() > started_at + interval '1.5 seconds'"
-        )
-        rig.wait_for(lambda: rig.sql(renewed), "it is renewed")
-    (view,) = rig.wait_done(submission)
-    assert (view.jobs[0].attempt, rig.evaluator.seen) == (1, [])
 
 
 def test_two_daemons_do_not_share_a_name(make_rig: Callable[..., Rig], database_url: str) -> None:
