@@ -56,8 +56,8 @@ JOIN_S: Final = 10.0
 NO_SLOT: Final = "none"
 #: The pause between two looks at the queue, as parts of `poll_s`, which is the longest.
 _POLL_SPREAD: Final = (0.75, 0.97)
-#: The least time between a claim that brought jobs and the next one. Slots that come free meanwhile are claimed for
-#: together: a claim for all of them costs hardly more than one for one.
+#: The least time between a claim that brought jobs and the next one, unless every slot is free before. Slots that come
+#: free meanwhile are claimed for together: a claim for all of them costs hardly more than one for one.
 GATHER_S: Final = 0.0025
 #: Hosts that see an expired lease wait up to so long before they reclaim: the first spares the others the work.
 _RECLAIM_SPREAD_S: Final = 1.0
@@ -321,7 +321,7 @@ class Daemon:
                 self._reservations.renew(store)
             else:
                 self._reservations.forget()
-            time.sleep(max(0.0, self._claimed_s + GATHER_S - time.monotonic()))
+            self._gather()
             offer = self._capacity.offer() if claiming else NOTHING
             claims = store.claim(
                 host=config.host_name,
@@ -343,6 +343,12 @@ class Daemon:
                 return claims
             if claims.jobs and not self._capacity.free():
                 return claims
+
+    def _gather(self) -> None:
+        """Shortly after a claim that brought jobs: let slots come free that are about to."""
+        until_s = self._claimed_s + GATHER_S
+        while (left_s := until_s - time.monotonic()) > 0 and any(worker.busy for worker in self._workers):
+            time.sleep(min(left_s, GATHER_S / 5))
 
     def _refuse(self, store: Store, unreadable: Unreadable) -> None:
         """Fail a job that this release makes no sense of: another one may, and else it ends with the cause."""

@@ -24,10 +24,9 @@ SELECT * FROM runner.heartbeat(
     %(host)s::text, %(lease_s)s::float8, %(ids)s::bigint[], %(attempts)s::integer[], %(instance)s::text)
 
 -- name: save_progress
--- How far a job is, as long as it is ours; not while somebody holds the job, because the next progress comes soon.
+-- How far a job is, as long as it is ours.
 UPDATE runner.job SET progress = %(progress)s
-WHERE id = (SELECT j.id FROM runner.job j
-            WHERE j.id = %(id)s AND j.attempt = %(attempt)s AND j.state = 'running' FOR NO KEY UPDATE SKIP LOCKED)
+WHERE id = %(id)s AND attempt = %(attempt)s AND state = 'running'
 
 -- name: insert_artifact
 -- Keeps a file; the last of a name wins.

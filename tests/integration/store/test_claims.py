@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from runner.errors import DatabaseUnavailableError, HostNameTakenError, StaleAttemptError
-from runner.model import Job, JobState, Progress, Verdict
+from runner.model import Job, JobState, Verdict
 from runner.store import Claims, Completion, Ended, Reclaimed
 from runner.store.claims import MAX_RECLAIMS
 from runner.store.clean import to_jsonb
@@ -256,20 +256,6 @@ def test_a_batch_gives_up_after_a_moment_where_something_else_is_held(bench: Ben
         with pytest.raises(DatabaseUnavailableError, match="lock timeout"):
             bench.store.complete_all([(job, found)])
     assert bench.store.complete_all([(job, found)]) == [Completion(submission_done=True)]
-
-
-def test_progress_of_a_job_that_somebody_holds_is_passed_over(bench: Bench, db: Db) -> None:
-    """The thread that posts it has others to tell of, and newer progress comes soon."""
-    bench.board()
-    job = bench.claim_of(bench.submit())
-    with db.transaction():
-        db.execute("SELECT FROM runner.job FOR UPDATE")
-        bench.store.progress(job, Progress(phase="test", done=1, total=3))
-    (line,) = bench.store.queue(limit=1)
-    assert line.progress == ()
-    bench.store.progress(job, Progress(phase="test", done=2, total=3))
-    (line,) = bench.store.queue(limit=1)
-    assert [one["done"] for one in line.progress] == [2]
 
 
 def test_results_of_twins_in_one_batch_end_the_submission_once(bench: Bench, db: Db) -> None:
