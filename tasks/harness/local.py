@@ -15,10 +15,10 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Protocol, Self
 
 from sandbox.protocol import Decoder, StepResult, encode, from_b64
 
@@ -44,12 +44,56 @@ class LocalReport:
     progress: tuple[tuple[str, int, int], ...]
 
 
+class Started(Protocol):
+    """A process that `start` has started; what is needed of subprocess.Popen."""
+
+    pid: int
+    stdin: IO[bytes] | None
+    stdout: IO[bytes] | None
+    stderr: IO[bytes] | None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end: the exit code, or minus the number of the signal that ended it."""
+
+
+class Start(Protocol):
+    """Starts a judge or a worker, in a session of its own; descriptors as subprocess.Popen takes them."""
+
+    def __call__(
+        self, role: str, *, cwd: Path, env: Mapping[str, str], stdin: int, stdout: int, stderr: int, keep: Sequence[int]
+    ) -> Started:
+        """`role`: "judge" or "worker". `keep`: descriptors that it inherits under the same numbers."""
+
+
+def with_interpreter(python: str = sys.executable) -> Start:
+    """Processes that each start an interpreter of their own."""
+
+    def start(
+        role: str, *, cwd: Path, env: Mapping[str, str], stdin: int, stdout: int, stderr: int, keep: Sequence[int]
+    ) -> Started:
+        argv = [python, "-P", "-c", _START.format(role), str(_ROOT)]
+        return subprocess.Popen(
+            argv,
+            cwd=cwd,
+            env=env,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            pass_fds=tuple(keep),
+            # What it starts goes with it.
+            start_new_session=True,
+        )
+
+    return start
+
+
 class Pair:
     """A judge and a worker per rank that have been started and wait. Close it, or use it as a context manager."""
 
     def __init__(
-        self, *, ranks: int = 1, python: str = sys.executable, environment: Mapping[str, str] | None = None
+        self, *, ranks: int = 1, start: Start | None = None, environment: Mapping[str, str] | None = None
     ) -> None:
+        start = start or with_interpreter()
         base = {
             key: value for key, value in os.environ.items() if key == EMULATE or not key.startswith(("POPCORN_", "KR_"))
         }
@@ -63,35 +107,32 @@ class Pair:
         out_read, out_write = os.pipe()
         err_read, err_write = os.pipe()
         self.workers = [
-            subprocess.Popen(
-                [python, "-P", "-c", _START.format("worker"), str(_ROOT)],
+            start(
+                "worker",
                 cwd=places["worker"],
                 env=base | {"KR_JUDGE_FD": str(worker_end.fileno()), "HOME": str(places["worker"])},
                 stdin=subprocess.DEVNULL,
                 stdout=out_write,
                 stderr=err_write,
-                pass_fds=(worker_end.fileno(),),
-                start_new_session=True,
+                keep=(worker_end.fileno(),),
             )
             for _, worker_end in lines
         ]
         judge_end = lines[0][0]
-        self._judge = subprocess.Popen(
-            [python, "-P", "-c", _START.format("judge"), str(_ROOT)],
+        descriptors = {
+            "KR_WORKER_FD": judge_end.fileno(),
+            "KR_RANKS_FD": judge_ranks.fileno(),
+            "KR_WORKER_STDOUT_FD": out_read,
+            "KR_WORKER_STDERR_FD": err_read,
+        }
+        self._judge = start(
+            "judge",
             cwd=places["judge"],
-            env=base
-            | {
-                "KR_WORKER_FD": str(judge_end.fileno()),
-                "KR_RANKS_FD": str(judge_ranks.fileno()),
-                "KR_WORKER_STDOUT_FD": str(out_read),
-                "KR_WORKER_STDERR_FD": str(err_read),
-            },
+            env=base | {key: str(descriptor) for key, descriptor in descriptors.items()},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            pass_fds=(judge_end.fileno(), judge_ranks.fileno(), out_read, err_read),
-            # Its clerks go with it.
-            start_new_session=True,
+            keep=tuple(descriptors.values()),
         )
         for further, _ in lines[1:]:
             socket.send_fds(ranks_line, [b"r"], [further.fileno()])
@@ -198,11 +239,16 @@ class Pair:
                 os.killpg(worker.pid, signal.SIGKILL)
 
 
-def evaluate(request: JudgeRequest, *, on_frame: Callable[[dict[str, Any]], None] | None = None) -> LocalReport:
-    """Start what a request needs, judge it, clean up.
+def evaluate(
+    request: JudgeRequest,
+    *,
+    on_frame: Callable[[dict[str, Any]], None] | None = None,
+    start: Start | None = None,
+) -> LocalReport:
+    """Start what a request needs, judge it, clean up. `start`: how; None gives every process a new interpreter.
 
     Raises:
         JudgeFailed: the judge broke.
     """
-    with Pair(ranks=request.ranks or 1) as pair:
+    with Pair(ranks=request.ranks or 1, start=start) as pair:
         return pair.run(request, on_frame=on_frame)

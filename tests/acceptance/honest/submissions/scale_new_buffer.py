@@ -1,0 +1,5 @@
+# task: scale
+# Does not use the buffer.
+def custom_kernel(data):
+    source, factor, _ = data
+    return source.float() * factor

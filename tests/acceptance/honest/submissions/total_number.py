@@ -1,0 +1,4 @@
+# task: total
+# A number of Python's.
+def custom_kernel(data):
+    return sum(data.tolist())

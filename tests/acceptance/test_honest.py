@@ -1,0 +1,79 @@
+"""Honest submissions that do what cheats do: keep buffers, return views, start threads, remember, overwrite.
+
+Every file of honest/submissions names its task in its first line and, in its second, what might be held against it. None
+may be refused, whatever else the machine is doing: `KERNEL_RUNNER_TEST_EXAMPLES` is how often each is judged.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tasks.harness.request import JudgeRequest, ModeRequest
+from tests.acceptance.judging.nursery import Nursery, nursery
+
+HONEST = Path(__file__).parent / "honest"
+ROUNDS = int(os.environ.get("KERNEL_RUNNER_TEST_EXAMPLES", "1"))
+#: Task -> sizes tested, size timed; what follows an underscore is another size of the same task.
+SIZES = {
+    "add": ((64, 1000), 4096),
+    "add_large": ((1 << 16,), 1 << 22),
+    "add_tiny": ((1, 2), 1),
+    "matmul": ((16, 33), 192),
+    "parts": ((5, 300), 2000),
+    "spectrum": ((8, 100), 1024),
+    "scale": ((4, 33), 128),
+    "total": ((1, 999), 5000),
+    "edges": ((1, 7), 16),
+    "rows": ((3, 17), 64),
+}
+
+
+def _submissions() -> list[str]:
+    found = sorted(path.stem for path in (HONEST / "submissions").glob("*.py"))
+    assert len(found) >= 40
+    return found
+
+
+@pytest.fixture(scope="module")
+def judges() -> Iterator[Nursery]:
+    """Forked judges and workers."""
+    with nursery() as made:
+        yield made
+
+
+@pytest.mark.parametrize("name", _submissions())
+def test_nothing_is_held_against_it(judges: Nursery, name: str) -> None:
+    """Tested, timed and ranked: accepted every time, and no call of a case is contradicted for good."""
+    source = (HONEST / "submissions" / f"{name}.py").read_text(encoding="utf-8")
+    task = source.splitlines()[0].removeprefix("# task: ")
+    tests, timed = SIZES[task]
+    request = JudgeRequest(
+        modes=(
+            ModeRequest(name="test", cases=tuple(_case(size) for size in tests), timeout_s=60.0),
+            ModeRequest(name="benchmark", cases=(_case(timed),), timeout_s=60.0),
+            ModeRequest(name="leaderboard", cases=(_case(timed),), timeout_s=60.0),
+        ),
+        files={
+            path.name: path.read_text(encoding="utf-8")
+            for path in (HONEST / "tasks" / task.partition("_")[0]).iterdir()
+        },
+        worker_files=(),
+        submission_name="submission.py",
+        submission=source,
+    )
+    for _ in range(ROUNDS):
+        report = judges.evaluate(request)
+        said = [(step.name, step.judged.verdict if step.judged else None, step.judged) for step in report.steps]
+        assert [(mode, verdict) for mode, verdict, _ in said] == [
+            ("test", "accepted"),
+            ("benchmark", "accepted"),
+            ("leaderboard", "accepted"),
+        ], said
+
+
+def _case(size: int) -> str:
+    return f"size: {size}; seed: {size + 40}"
