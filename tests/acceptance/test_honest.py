@@ -1,7 +1,7 @@
 """Honest submissions that do what cheats do: keep buffers, return views, start threads, remember, overwrite.
 
-Every file of honest/submissions names its task in its first line and, in its second, what might be held against it. None
-may be refused, whatever else the machine is doing: `KERNEL_RUNNER_TEST_EXAMPLES` is how often each is judged.
+Every file of honest/submissions names its task in its first line and, in its second, what might be held against it.
+None may be refused, whatever else the machine is doing: `KERNEL_RUNNER_TEST_EXAMPLES` is how often each is judged.
 """
 
 from __future__ import annotations
@@ -47,14 +47,13 @@ def judges() -> Iterator[Nursery]:
 
 @pytest.mark.parametrize("name", _submissions())
 def test_nothing_is_held_against_it(judges: Nursery, name: str) -> None:
-    """Tested, timed and ranked: accepted every time, and no call of a case is contradicted for good."""
+    """Tested and ranked: accepted, every time."""
     source = (HONEST / "submissions" / f"{name}.py").read_text(encoding="utf-8")
     task = source.splitlines()[0].removeprefix("# task: ")
     tests, timed = SIZES[task]
     request = JudgeRequest(
         modes=(
             ModeRequest(name="test", cases=tuple(_case(size) for size in tests), timeout_s=60.0),
-            ModeRequest(name="benchmark", cases=(_case(timed),), timeout_s=60.0),
             ModeRequest(name="leaderboard", cases=(_case(timed),), timeout_s=60.0),
         ),
         files={
@@ -70,7 +69,6 @@ def test_nothing_is_held_against_it(judges: Nursery, name: str) -> None:
         said = [(step.name, step.judged.verdict if step.judged else None, step.judged) for step in report.steps]
         assert [(mode, verdict) for mode, verdict, _ in said] == [
             ("test", "accepted"),
-            ("benchmark", "accepted"),
             ("leaderboard", "accepted"),
         ], said
 

@@ -24,7 +24,9 @@ from tasks.harness.request import JudgeRequest
 from tests.acceptance.judging.zygote import ORDER_BYTES
 
 ROOT = Path(__file__).resolve().parents[3]
-_START = "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); runpy.run_module(sys.argv.pop(1), run_name='__main__')"
+_START = (
+    "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); runpy.run_module(sys.argv.pop(1), run_name='__main__')"
+)
 _ZYGOTE = "tests.acceptance.judging.zygote"
 PATIENCE_S = 120.0
 

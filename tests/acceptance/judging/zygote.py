@@ -1,11 +1,11 @@
 """A process that has imported torch and a half of the harness, and forks itself into judges or workers.
 
 Started by `nursery` with the role as its argument and a socket at KR_ZYGOTE_FD. Each order on it is one packet: a JSON
-object {cwd, env, keep} with the descriptors stdin, stdout, stderr and those of `keep`, which names the numbers they get.
-The answer is {pid}; when a child has ended, {pid, code}. Ends, with all its children, when the socket does.
+object {cwd, env, keep} with the descriptors stdin, stdout, stderr and those whose numbers `keep` names. The answer is
+{pid}; when a child has ended, {pid, code}. Ends, with all its children, when the socket does.
 
-What a fork shares with a fresh interpreter is everything that matters to the harness: processes and memory of their own.
-It saves the import, one to two seconds of a core for each.
+What matters to the harness a fork has as a fresh interpreter does: a process and memory of its own. It saves the import,
+one to two seconds of a core for each.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ def serve(line: socket.socket, main: Callable[[], int]) -> None:
     poller.register(line, select.POLLIN)
     children: dict[int, int] = {}
     while True:
-        for descriptor, _ in poller.poll():
-            if descriptor != line.fileno():
-                pid = children.pop(descriptor)
-                poller.unregister(descriptor)
-                os.close(descriptor)
+        for ready, _ in poller.poll():
+            if ready != line.fileno():
+                pid = children.pop(ready)
+                poller.unregister(ready)
+                os.close(ready)
                 code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
                 line.send(json.dumps({"pid": pid, "code": code}).encode())
                 continue
