@@ -54,6 +54,22 @@ class Arena:
             return torch.empty(0, dtype=torch.uint8)
         return torch.frombuffer(self._map, dtype=torch.uint8, count=nbytes, offset=offset)
 
+    def words(self) -> memoryview:
+        """The arena as unsigned numbers of 8 bytes, to look at without torch."""
+        return memoryview(self._map).cast("Q")
+
+    def fill(self, offset: int, data: memoryview) -> None:
+        """Copy bytes to a place in one go.
+
+        Raises:
+            ValueError: they do not fit there.
+        """
+        memoryview(self._map)[offset : offset + len(data)] = data
+
+    def copied(self) -> bytearray:
+        """All its bytes, copied by this thread alone."""
+        return bytearray(self._map)
+
     def poison(self) -> None:
         """Fill the arena with bytes that nobody can foresee."""
         tile = torch.frombuffer(bytearray(os.urandom(_POISON_TILE_BYTES)), dtype=torch.uint8)

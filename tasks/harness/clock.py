@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from .stats import quantile
+
 #: No Python callable takes tensors and returns one faster; keeps a forged claim from driving a mean to nothing.
 FLOOR_NS = 1_000
 #: A claim is only called a forgery when this much real time is missing ...
@@ -21,10 +23,13 @@ FORGERY_GAP_NS = 1_000_000
 FORGERY_FRACTION = 0.5
 #: ... in at least this fraction of the calls: one call may have been preempted, nine in ten were not.
 FORGERY_SHARE = 0.9
+#: The calls that a case's claims are compared by, as a quantile, and the part of it allowed for beside its margin.
+CALM = 0.25
+CALM_SLACK = 0.02
+#: What a hand-over at the gate may differ by from call to call, beside what the calibration shows.
+GATE_FLOOR_NS = 2_000
 #: A case is audited if its bound reaches this fraction of the reported time: a claim a fifth too low would be noticed.
 AUDITED_SHARE = 0.8
-#: Spread that the calibration cannot see: another core's interrupts, a colder cache.
-_MARGIN_FLOOR_NS = 10_000
 #: A calibration under load must not let everything pass: spread counts up to here.
 _MARGIN_SPREAD_NS = 500_000
 
@@ -48,8 +53,8 @@ class HandOver:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calibration:
-    """The hand-over as a function of what is handed over."""
+class Costs:
+    """One way of handing over, as a function of what is handed over."""
 
     #: A kernel that returns at once: the judge is still spinning when it is done.
     short: HandOver
@@ -59,18 +64,34 @@ class Calibration:
     per_tensor_ns: float
     per_input_byte_ns: float
     per_output_byte_ns: float
+    #: Spread that the calibration cannot see: another core's interrupts, a colder cache.
+    floor_ns: float = 10_000
 
-    def bound(self, *, outside_ns: int, tensors: int, input_bytes: int, output_bytes: int) -> Bound:
-        """What a call of this outside span must at least have taken."""
+    def bound(self, *, outside_ns: int, tensors: int, input_bytes: int, output_bytes: int, copy_ns: int = 0) -> Bound:
+        """What a call of this outside span must at least have taken.
+
+        Args:
+            outside_ns: what passed on the judge's clock.
+            tensors: how many were handed over.
+            input_bytes: of all of them.
+            output_bytes: copied back.
+            copy_ns: the part of the span in which inputs were copied, and could be read as they came.
+        """
         base = self.short if outside_ns < self.short.median_ns + self.long_kernel_ns / 2 else self.long
         volume = (
             self.per_tensor_ns * tensors + self.per_input_byte_ns * input_bytes + self.per_output_byte_ns * output_bytes
         )
         # Moving bytes varies by half under memory pressure; the fixed part by what the calibration itself showed.
         spread = min(4 * (base.p75_ns - base.median_ns), _MARGIN_SPREAD_NS)
-        margin = _MARGIN_FLOOR_NS + spread + 0.5 * volume
+        margin = self.floor_ns + spread + 0.5 * volume
         rest = outside_ns - base.median_ns - volume
-        return Bound(kernel_ns=max(rest, 0.0), margin_ns=margin, bound_ns=max(rest - margin, 0.0))
+        return Bound(
+            kernel_ns=max(rest, 0.0),
+            margin_ns=margin,
+            bound_ns=max(rest - margin, 0.0),
+            calm_ns=outside_ns - base.p25_ns - volume,
+            calm_margin_ns=self.floor_ns + base.median_ns - base.p25_ns + 0.5 * volume + copy_ns,
+        )
 
     def as_details(self) -> dict[str, float]:
         """For the report."""
@@ -86,6 +107,19 @@ class Calibration:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """What handing over costs on this host, now."""
+
+    message: Costs
+    #: None: no call goes through the gate.
+    gate: Costs | None = None
+
+    def as_details(self) -> dict[str, dict[str, float]]:
+        """For the report."""
+        return {"message": self.message.as_details()} | ({} if self.gate is None else {"gate": self.gate.as_details()})
+
+
+@dataclass(frozen=True, kw_only=True)
 class Bound:
     """What the judge's own clock says about one call."""
 
@@ -94,6 +128,9 @@ class Bound:
     margin_ns: float
     #: The least the kernel can have taken.
     bound_ns: float
+    #: The same estimate where nothing gets in the way, and by how much it may be wrong for the calm ones of many calls.
+    calm_ns: float = 0.0
+    calm_margin_ns: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +140,8 @@ class Sample:
     claim_ns: int
     outside_ns: int
     bound: Bound | None
+    #: How long judge and worker were ready to run and did not; None where the kernel does not tell.
+    delayed_ns: int | None = None
 
     @property
     def believed(self) -> bool:
@@ -120,18 +159,47 @@ class Sample:
 
     @property
     def looks_forged(self) -> bool:
-        """Whether far more time passed than was claimed."""
-        return (
-            self.bound is not None
-            and self.claim_ns < FORGERY_FRACTION * self.bound.bound_ns
-            and self.bound.bound_ns - self.claim_ns > FORGERY_GAP_NS
-        )
+        """Whether far more time passed than was claimed, and nobody else had the cores meanwhile."""
+        if self.bound is None or self.delayed_ns is None:
+            return False
+        least_ns = self.bound.bound_ns - self.delayed_ns
+        return self.claim_ns < FORGERY_FRACTION * least_ns and least_ns - self.claim_ns > FORGERY_GAP_NS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Times:
+    """What the calls of a case count as, in nanoseconds."""
+
+    counted: tuple[float, ...]
+    #: The claims, as a whole, are lower than the judge's clock allows: its own estimates count.
+    contradicted: bool
+    #: The least that three in four calls can have taken; None where claims are not audited.
+    bound_ns: float | None
+
+
+def times(samples: Sequence[Sample]) -> Times:
+    """What the calls of a case count as.
+
+    One call's outside span is as uncertain as one interrupt. The lower quartile of many is not, on a loaded machine
+    neither, so that claims which are all a little too low show there, where each of them passes.
+    """
+    bounds = [sample.bound for sample in samples if sample.bound is not None]
+    if not samples or len(bounds) != len(samples):
+        return Times(counted=tuple(sample.time_ns for sample in samples), contradicted=False, bound_ns=None)
+    margin_ns = median(bound.calm_margin_ns for bound in bounds)
+    bound_ns = max((1 - CALM_SLACK) * quantile(sorted(bound.calm_ns for bound in bounds), CALM) - margin_ns, 0.0)
+    contradicted = quantile(sorted(sample.claim_ns for sample in samples), CALM) < bound_ns
+    counted = (
+        float(max(bound.kernel_ns if contradicted else sample.time_ns, FLOOR_NS))
+        for sample, bound in zip(samples, bounds, strict=True)
+    )
+    return Times(counted=tuple(counted), contradicted=contradicted, bound_ns=bound_ns)
 
 
 def tight(samples: Sequence[Sample]) -> bool:
     """Whether the bound of a case is so close to its reported time that the time stands on the judge's clock."""
-    bounds = [sample.bound.bound_ns for sample in samples if sample.bound is not None]
-    return len(bounds) == len(samples) > 0 and median(bounds) >= AUDITED_SHARE * median(s.time_ns for s in samples)
+    found = times(samples)
+    return found.bound_ns is not None and found.bound_ns >= AUDITED_SHARE * median(found.counted)
 
 
 def forged(samples: Sequence[Sample]) -> bool:
@@ -147,6 +215,7 @@ def audit_details(samples: Sequence[Sample], *, repeated: int) -> Mapping[str, A
         "outside_median_ns": median(sample.outside_ns for sample in samples),
         "not_believed": sum(not sample.believed for sample in samples),
         "repeated": repeated,
+        "delayed_ns": sum(sample.delayed_ns or 0 for sample in samples),
     }
     if audited:
         bounds = [sample.bound for sample in audited if sample.bound is not None]
@@ -154,5 +223,7 @@ def audit_details(samples: Sequence[Sample], *, repeated: int) -> Mapping[str, A
             "judge_median_ns": median(bound.kernel_ns for bound in bounds),
             "bound_median_ns": median(bound.bound_ns for bound in bounds),
             "margin_median_ns": median(bound.margin_ns for bound in bounds),
+            "bound_calm_ns": times(samples).bound_ns,
+            "contradicted": times(samples).contradicted,
         }
     return details

@@ -31,6 +31,7 @@ from .cases import Value
 from .clerk import start_clerk
 from .clock import Calibration
 from .cores import judge_core, on_core
+from .delays import Delays
 from .faults import Fault, died, ending_of, expect, flooded, tampered, too_late
 from .gather import Heard, gather
 from .output import Collector
@@ -77,6 +78,8 @@ class _Run:
     rooms: list[Arena]
     start_ns: int
     end_ns: int
+    #: See Call.
+    delayed_ns: int | None
 
 
 class Crew:
@@ -94,6 +97,7 @@ class Crew:
         self._world_size = len(sockets)
         self._memory_bytes = memory_bytes // len(sockets)
         self._core = judge_core()
+        self._delays = Delays()
         self._spin_ns = SPIN_NS if self._core is not None else 0
         self._clerks: list[tuple[subprocess.Popen[bytes], Channel]] = []
         self._joined = False
@@ -123,7 +127,8 @@ class Crew:
         # The workers' interpreters may still be starting, as the clerks' are.
         for rank in self._ranks():
             self._tell(rank, encode(common | {"op": "enroll", "rank": rank}), deadline_ns)
-        self._listen("enrolled", deadline_ns)
+        for answer in self._listen("enrolled", deadline_ns).values():
+            self._delays.watch(answer["pid"])
         self._hear_clerks("ready", deadline_ns)
 
     def probe(self, *, deadline_ns: int) -> int:
@@ -132,11 +137,12 @@ class Crew:
 
     def calibrate(self, *, deadline_ns: int) -> Calibration:
         """See Team."""
-        return calibrate(
+        costs = calibrate(
             lambda value, room: self._known(value, room, deadline_ns),
-            memory_bytes=self._memory_bytes,
+            most_bytes=self._memory_bytes // 8,
             ranks=self._world_size,
         )
+        return Calibration(message=costs)
 
     def load(self, files: Mapping[str, str], submission: str, *, deadline_ns: int) -> None:
         """See Team. Rank 0 goes first and alone: it writes the files and builds what the others then find built."""
@@ -171,6 +177,7 @@ class Crew:
             claims_ns=run.claims_ns,
             rooms=tuple(taken[rank]["output_bytes"] for rank in self._ranks()),
             outside_ns=run.end_ns - run.start_ns + max(0, looked - run.end_ns - LOOK_NS),
+            delayed_ns=run.delayed_ns,
             tensors=sum(parcel.tensors for parcel in parcels),
             input_bytes=sum(parcel.nbytes for parcel in parcels),
         )
@@ -250,6 +257,7 @@ class Crew:
         self._listen("armed", deadline_ns)
         with on_core(self._core):
             # The first inputs leave with the next message and not before: nothing can be computed early.
+            before = self._delays.total_ns()
             start = time.perf_counter_ns()
             self._open(parcels, deadline_ns)
             at = time.perf_counter_ns() + _LEAD_NS + _LEAD_PER_RANK_NS * self._world_size
@@ -280,6 +288,7 @@ class Crew:
             rooms=rooms,
             start_ns=start,
             end_ns=end,
+            delayed_ns=self._delays.since(before),
         )
 
     def _open(self, parcels: Sequence[_Parcel], deadline_ns: int) -> None:

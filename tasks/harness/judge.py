@@ -34,7 +34,7 @@ import torch
 from sandbox.protocol import Judged, StepResult, encode, to_b64
 
 from .cases import Case, CaseError, Value, parse_cases
-from .clock import Calibration, Sample, audit_details, forged, tight
+from .clock import Calibration, Sample, audit_details, forged, tight, times
 from .crew import Crew
 from .emulate import install_if_asked
 from .faults import Fault
@@ -353,7 +353,7 @@ class Judge:
                 f"the submission claims {audit['claimed_median_ns'] / 1e6:.3f} ms per call, but at least "
                 f"{audit['bound_median_ns'] / 1e6:.3f} ms passed on the judge's clock",
             )
-        summary = summarise([sample.time_ns for sample in samples])
+        summary = summarise(times(samples).counted)
         floor = run.request.floors[index] if run.request.floors else None
         impossible = None if floor is None else floor.refusal(summary.mean)
         if impossible is not None:
@@ -367,13 +367,15 @@ class Judge:
         """One timed call beside its outside bound."""
         bound = None
         if self._calibration is not None:
-            bound = self._calibration.bound(
+            costs = self._calibration.gate if call.gated else self._calibration.message
+            bound = (costs or self._calibration.message).bound(
                 outside_ns=call.outside_ns,
                 tensors=call.tensors,
                 input_bytes=call.input_bytes,
                 output_bytes=call.output_bytes,
+                copy_ns=call.copy_ns,
             )
-        return Sample(claim_ns=call.claim_ns, outside_ns=call.outside_ns, bound=bound)
+        return Sample(claim_ns=call.claim_ns, outside_ns=call.outside_ns, bound=bound, delayed_ns=call.delayed_ns)
 
     def _emit(self, run: ModeRun) -> None:
         captured = self._collector.take()

@@ -6,18 +6,21 @@ sentence. Called by `solo` and by nothing else.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .arenas import Arena
 from .cores import judge_core, on_core
+from .delays import Delays
 from .faults import died, expect, flooded, tampered, too_late
+from .gate import Gate
 from .output import Collector
-from .snapshots import claimed, needed, take, within
-from .values import Packed, Snapshot
+from .snapshots import Frozen, Readable, claimed, needed, take, within
+from .values import Packed, Placed, Snapshot
 from .wire import (
     MAX_FROM_WORKER_BYTES,
     MAX_TABLE_BYTES,
@@ -34,6 +37,9 @@ SPIN_NS = 5_000_000
 #: What the judge may take to understand an answer before it reads the output; what it takes beyond this counts as the
 #: call's time, or a description of thousands of parts would buy time to compute in.
 LOOK_NS = 1_000_000
+#: Inputs and outputs of at most so many bytes each are handed over at the gate. Inputs are copied while the clock runs
+#: there, and could be read as they come: the copy must be short. Larger ones come as a descriptor, with a message.
+GATE_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +51,12 @@ class Called:
     outside_ns: int
     #: Bytes the worker copied into the judge's memory (0 when it returned an input buffer).
     output_bytes: int
+    #: Whether it began and ended at the gate.
+    gated: bool = False
+    #: How long the judge took to copy the inputs while its clock ran.
+    copy_ns: int = 0
+    #: How long judge and worker were kept from running by others.
+    delayed_ns: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +65,15 @@ class Profiled:
 
     table: bytes
     trace: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Given:
+    """What a call was given: where its storages lie, and in what they are read if they come back."""
+
+    inputs: Readable
+    placed: Sequence[Placed]
+    nbytes: int
 
 
 class Peer:
@@ -66,6 +87,11 @@ class Peer:
         )
         self._core = judge_core()
         self._spin_ns = SPIN_NS if self._core is not None else 0
+        self._gate: Gate | None = None
+        self._delays = Delays()
+        self._calls = 0
+        #: What the last call's inputs were like; the worker knows it too.
+        self._tree: object = None
         #: Time the worker was waited for, by whom it concerns: a mode that ran out of time says where it went.
         self.waited_ns = 0
 
@@ -85,12 +111,84 @@ class Peer:
         """
         self._ask({"op": "flush"}, "flushed", deadline_ns)
 
-    def call(self, packed: Packed, *, room_bytes: int, deadline_ns: int) -> Called:
-        """One call on fresh memory. `room_bytes` is the size of the output, as far as it is known.
+    def open_gate(self, *, deadline_ns: int) -> bool:
+        """Have calls that are small enough begin and end by flags from now on; before a submission is loaded.
+
+        Not where both sides share a core: who spins there keeps the other from running.
 
         Raises:
             Fault: see the class.
         """
+        if self._core is None:
+            return False
+        gate = Gate.create()
+        answer = self._ask({"op": "gate"}, "gated", deadline_ns, (gate.fd,))
+        self._delays.watch(answer["pid"])
+        self._gate = gate
+        return True
+
+    def call(self, packed: Packed, *, room_bytes: int | None, deadline_ns: int) -> Called:
+        """One call on fresh memory. `room_bytes` is the size of the output; None: it is not known.
+
+        Raises:
+            Fault: see the class.
+        """
+        small = packed.nbytes <= GATE_BYTES and room_bytes is not None and room_bytes <= GATE_BYTES
+        # The tree holds numbers and texts of the input: only what the worker knows already may stand there before.
+        if self._gate is not None and small and packed.tree == self._tree:
+            return self._call_at_gate(self._gate, packed, room_bytes=room_bytes or 0, deadline_ns=deadline_ns)
+        self._tree = packed.tree
+        return self._call_by_message(packed, room_bytes=room_bytes or 0, deadline_ns=deadline_ns)
+
+    def _call_at_gate(self, gate: Gate, packed: Packed, *, room_bytes: int, deadline_ns: int) -> Called:
+        placed, size = packed.place()
+        first, staged = packed.staged(placed)
+        self._calls += 1
+        call = self._calls
+        with Arena.create(size) as inputs, Arena.create(room_bytes) as room:
+            room.poison()
+            armed = {
+                "op": "arm",
+                "size": room.size,
+                "call": call,
+                "storages": [[place.offset, place.nbytes] for place in placed],
+                "inputs": inputs.size,
+            }
+            with on_core(self._core):
+                self._ask(armed, "armed", deadline_ns, (room.fd, inputs.fd))
+                before = self._delays.total_ns()
+                start = time.perf_counter_ns()
+                # Until here the inputs are nowhere the worker can see.
+                inputs.fill(first, staged)
+                copied = time.perf_counter_ns()
+                gate.release(call)
+                if not gate.finished(call, spin_ns=self._spin_ns):
+                    self._sleep_until_finished(gate, call, deadline_ns)
+                end = time.perf_counter_ns()
+                # What the worker will say of them changes nothing any more.
+                frozen = Frozen(room), Frozen(inputs)
+                delayed = self._delays.since(before)
+            self.waited_ns += end - copied
+            answer = self._receive(deadline_ns, self._spin_ns)
+            given = _Given(inputs=frozen[1], placed=placed, nbytes=packed.nbytes)
+            called = self._take(answer, given, frozen[0], start=start, end=end, deadline_ns=deadline_ns)
+        return replace(called, gated=True, copy_ns=copied - start, delayed_ns=delayed)
+
+    def _sleep_until_finished(self, gate: Gate, call: int, deadline_ns: int) -> None:
+        """Wait for a call that takes longer than the judge spins."""
+        start = time.monotonic_ns()
+        try:
+            # The worker says the end at the gate first; a message without it is heard as well.
+            self._channel.wait_readable(deadline_ns=deadline_ns)
+        except Interrupted as error:
+            raise died(self._collector) from error
+        except TimeoutError as error:
+            raise too_late() from error
+        finally:
+            self.waited_ns += time.monotonic_ns() - start
+        gate.finished(call, spin_ns=0)
+
+    def _call_by_message(self, packed: Packed, *, room_bytes: int, deadline_ns: int) -> Called:
         placed, size = packed.place()
         with Arena.create(size) as inputs, Arena.create(room_bytes) as room:
             packed.write(inputs, placed)
@@ -99,34 +197,42 @@ class Peer:
             with on_core(self._core):
                 self._ask({"op": "arm", "size": room.size}, "armed", deadline_ns, (room.fd,))
                 # The inputs reach the worker with this message and not before: nothing can be computed early.
+                before = self._delays.total_ns()
                 start = time.perf_counter_ns()
                 self._send(encoded, (inputs.fd,), deadline_ns)
                 answer = self._receive(deadline_ns, self._spin_ns)
                 end = time.perf_counter_ns()
-            output = room
+                delayed = self._delays.since(before)
+            given = _Given(inputs=inputs, placed=placed, nbytes=packed.nbytes)
+            called = self._take(answer, given, room, start=start, end=end, deadline_ns=deadline_ns)
+        return replace(called, delayed_ns=delayed)
+
+    def _take(
+        self, answer: dict[str, Any], given: _Given, room: Readable, *, start: int, end: int, deadline_ns: int
+    ) -> Called:
+        """Copy the output that an answer describes, after making room for it if there is not enough."""
+        with contextlib.ExitStack() as stack:
             if answer["op"] == "need":
-                nbytes = needed(answer, input_bytes=packed.nbytes, memory_bytes=self._memory_bytes)
-                output = Arena.create(nbytes)
-                try:
-                    output.poison()
-                    self._send(encode({"op": "room", "size": output.size}, descriptors=1), (output.fd,), deadline_ns)
-                    answer = self._receive(deadline_ns, self._spin_ns)
-                    end = time.perf_counter_ns()
-                finally:
-                    output.close()
+                nbytes = needed(answer, input_bytes=given.nbytes, memory_bytes=self._memory_bytes)
+                made = stack.enter_context(Arena.create(nbytes))
+                made.poison()
+                self._send(encode({"op": "room", "size": made.size}, descriptors=1), (made.fd,), deadline_ns)
+                answer = self._receive(deadline_ns, self._spin_ns)
+                end, room = time.perf_counter_ns(), made
             expect(answer, "done")
             taken = take(
                 answer.get("tree"),
-                inputs=inputs,
-                placed=placed,
-                room=output,
-                input_bytes=packed.nbytes,
+                inputs=given.inputs,
+                placed=given.placed,
+                room=room,
+                input_bytes=given.nbytes,
                 memory_bytes=self._memory_bytes,
             )
+        late = 0 if isinstance(room, Frozen) else max(0, taken.looked_ns - end - LOOK_NS)
         return Called(
             output=taken.output,
             claim_ns=claimed(answer),
-            outside_ns=end - start + max(0, taken.looked_ns - end - LOOK_NS),
+            outside_ns=end - start + late,
             output_bytes=taken.output_bytes,
         )
 

@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any, Protocol, TypeGuard
 
 import torch
 
@@ -34,8 +34,43 @@ class Taken:
     looked_ns: int
 
 
+class Readable(Protocol):
+    """Bytes that a region is read from."""
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+
+    def bytes_at(self, offset: int, nbytes: int) -> torch.Tensor:
+        """Some of them; ValueError where there are none."""
+
+
+class Frozen:
+    """A copy of an arena made the moment a call was over, before anybody has said what is in it."""
+
+    def __init__(self, arena: Arena) -> None:
+        """Copy it.
+
+        Raises:
+            Fault: it was still being written.
+        """
+        view = arena.bytes_at(0, arena.size)
+        probe = _positions(arena.size)
+        early = view[probe]
+        self._copy = torch.frombuffer(arena.copied(), dtype=torch.uint8)
+        self.size = arena.size
+        if not torch.equal(self._copy[probe], early):
+            raise _still_written()
+
+    def bytes_at(self, offset: int, nbytes: int) -> torch.Tensor:
+        """See Arena."""
+        if offset < 0 or nbytes < 0 or offset + nbytes > self.size:
+            raise ValueError(f"bytes {offset} to {offset + nbytes} are not inside a copy of {self.size}")
+        return self._copy[offset : offset + nbytes]
+
+
 def take(
-    tree: object, *, inputs: Arena, placed: Sequence[Placed], room: Arena, input_bytes: int, memory_bytes: int
+    tree: object, *, inputs: Readable, placed: Sequence[Placed], room: Readable, input_bytes: int, memory_bytes: int
 ) -> Taken:
     """Copy what a worker's `tree` describes out of the arenas of its call.
 
@@ -56,12 +91,16 @@ def take(
     copies = [view.clone() for view in views]
     for copy, probe, early in zip(copies, probes, seen, strict=True):
         if not torch.equal(copy[probe], early):
-            raise Fault("rejected", "the output was still being written after custom_kernel had returned", gone=True)
+            raise _still_written()
     return Taken(
         output=Snapshot(tree, copies),
         output_bytes=sum(region.nbytes for region in found if not region.inputs),
         looked_ns=looked,
     )
+
+
+def _still_written() -> Fault:
+    return Fault("rejected", "the output was still being written after custom_kernel had returned", gone=True)
 
 
 def needed(answer: Mapping[str, Any], *, input_bytes: int, memory_bytes: int) -> int:

@@ -11,10 +11,10 @@ import torch
 
 from .calibration import calibrate
 from .cases import Value
-from .clock import Calibration
+from .clock import GATE_FLOOR_NS, Calibration
 from .faults import Fault
 from .output import Collector
-from .peer import Peer, Profiled
+from .peer import GATE_BYTES, Peer, Profiled
 from .problem import CheckRaised, Problem, TaskFault
 from .team import Call
 from .values import Snapshot, pack, signature, tree_signature
@@ -64,7 +64,11 @@ class Solo:
             called = self._peer.call(pack(value), room_bytes=room, deadline_ns=deadline_ns)
             return called.outside_ns, called.claim_ns
 
-        return calibrate(known, memory_bytes=self._memory_bytes)
+        message = calibrate(known, most_bytes=self._memory_bytes // 8)
+        if not self._peer.open_gate(deadline_ns=deadline_ns):
+            return Calibration(message=message)
+        gate = calibrate(known, most_bytes=min(GATE_BYTES, self._memory_bytes // 8), floor_ns=GATE_FLOOR_NS, often=2)
+        return Calibration(message=message, gate=gate)
 
     def load(self, files: Mapping[str, str], submission: str, *, deadline_ns: int) -> None:
         """See Team."""
@@ -85,13 +89,16 @@ class Solo:
         self._last = None
         data = self._problem.generate(arguments, rng_seed=rng_seed)
         packed = self._problem.pack(data, memory_bytes=self._memory_bytes)
-        called = self._peer.call(packed, room_bytes=rooms[0] if rooms else 0, deadline_ns=deadline_ns)
+        called = self._peer.call(packed, room_bytes=rooms[0] if rooms else None, deadline_ns=deadline_ns)
         self._last = _Last(arguments=arguments, rng_seed=rng_seed, data=data, output=called.output)
         return Call(
             shape=tree_signature(packed),
             claims_ns=(called.claim_ns,),
             rooms=(called.output_bytes,),
             outside_ns=called.outside_ns,
+            gated=called.gated,
+            copy_ns=called.copy_ns,
+            delayed_ns=called.delayed_ns,
             tensors=packed.tensors,
             input_bytes=packed.nbytes,
         )

@@ -26,6 +26,11 @@ class Call:
     claims_ns: tuple[int, ...]
     rooms: tuple[int, ...]
     outside_ns: int
+    #: Whether it began and ended by flags, what the judge's copy of its inputs took of the outside span, and how long
+    #: judge and worker were kept from running meanwhile, as far as that is known.
+    gated: bool = False
+    copy_ns: int = 0
+    delayed_ns: int | None = None
     #: Of all ranks together.
     tensors: int
     input_bytes: int

@@ -92,6 +92,15 @@ class Packed:
         """What a worker has to be told to put the value together again from an arena of `size` bytes."""
         return {"tree": self.tree, "storages": [[place.offset, place.nbytes] for place in placed], "size": size}
 
+    def staged(self, placed: Sequence[Placed]) -> tuple[int, memoryview]:
+        """The storages as they will lie in their arena: where the first one begins, and the bytes from there on."""
+        start = placed[0].offset if placed else 0
+        end = max((place.offset + place.nbytes for place in placed), default=start)
+        data = torch.zeros(end - start, dtype=torch.uint8)
+        for storage, place in zip(self.storages, placed, strict=True):
+            data[place.offset - start : place.offset - start + place.nbytes].copy_(storage)
+        return start, data.numpy().data
+
     def write(self, arena: Arena, placed: Sequence[Placed]) -> None:
         """Copy the storages to their places."""
         for storage, place in zip(self.storages, placed, strict=True):

@@ -113,6 +113,18 @@ class Channel:
                 continue
             self._wait(select.POLLIN, deadline_ns)
 
+    def wait_readable(self, *, deadline_ns: int | None = None) -> None:
+        """Sleep until something has arrived.
+
+        Raises:
+            Interrupted, TimeoutError
+        """
+        self._wait(select.POLLIN, deadline_ns)
+
+    def readable(self, wait_ms: int) -> bool:
+        """Whether something has arrived, or the other side is gone, within so long."""
+        return bool(self._poll.poll(wait_ms))
+
     def fileno(self) -> int:
         """The socket's descriptor, to wait for several channels at once."""
         return self._sock.fileno()

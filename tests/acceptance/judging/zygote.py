@@ -4,7 +4,7 @@ Started by `nursery` with the role as its argument and a socket at KR_ZYGOTE_FD.
 object {cwd, env, keep} with the descriptors stdin, stdout, stderr and those whose numbers `keep` names. The answer is
 {pid}; when a child has ended, {pid, code}. Ends, with all its children, when the socket does.
 
-What matters to the harness a fork has as a fresh interpreter does: a process and memory of its own. It saves the import,
+A fork has a process and memory of its own, as a fresh interpreter has, which is what matters here. It saves the import,
 one to two seconds of a core for each.
 """
 

@@ -126,6 +126,7 @@ def test_nothing_secret_in_the_worker(judge: Run) -> None:
 
 
 @pytest.mark.alone
+@pytest.mark.alone
 @pytest.mark.parametrize(("submission", "rejected"), [("patches_time", False), ("forges_claim", True)])
 def test_forged_clock_does_not_lower_the_time(judge: Run, submission: str, *, rejected: bool) -> None:
     """A kernel of 5 ms is never reported as less, whatever it does to the clocks of its process."""

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.harness.clock import FLOOR_NS, Bound, Calibration, HandOver, Sample, audit_details, forged, tight
+from tasks.harness.clock import FLOOR_NS, Bound, Costs, HandOver, Sample, audit_details, forged, tight, times
 
-CALIBRATION = Calibration(
+COSTS = Costs(
     short=HandOver(p25_ns=99_000, median_ns=100_000, p75_ns=105_000),
     long=HandOver(p25_ns=199_000, median_ns=200_000, p75_ns=210_000),
     long_kernel_ns=20_000_000,
@@ -19,13 +19,13 @@ CALIBRATION = Calibration(
 
 
 def _sample(claim_ns: int, outside_ns: int) -> Sample:
-    bound = CALIBRATION.bound(outside_ns=outside_ns, tensors=3, input_bytes=10_000, output_bytes=10_000)
-    return Sample(claim_ns=claim_ns, outside_ns=outside_ns, bound=bound)
+    bound = COSTS.bound(outside_ns=outside_ns, tensors=3, input_bytes=10_000, output_bytes=10_000)
+    return Sample(claim_ns=claim_ns, outside_ns=outside_ns, bound=bound, delayed_ns=0)
 
 
 def test_bound_takes_off_the_hand_over_and_a_margin() -> None:
     """Outside span, less the fixed part, less what tensors and bytes cost, less a margin that grows with both."""
-    bound = CALIBRATION.bound(outside_ns=1_000_000, tensors=3, input_bytes=10_000, output_bytes=10_000)
+    bound = COSTS.bound(outside_ns=1_000_000, tensors=3, input_bytes=10_000, output_bytes=10_000)
 
     assert bound.kernel_ns == 1_000_000 - 100_000 - 6_000
     assert bound.margin_ns == 10_000 + 20_000 + 3_000
@@ -35,16 +35,16 @@ def test_bound_takes_off_the_hand_over_and_a_margin() -> None:
 def test_calibration_under_load_keeps_its_teeth() -> None:
     """However wild the calibration, its spread widens the margin only so far."""
     wild = HandOver.of([100_000.0] * 5 + [50_000_000.0] * 4)
-    calibration = replace(CALIBRATION, short=wild)
+    costs = replace(COSTS, short=wild)
 
     assert (wild.p25_ns, wild.median_ns, wild.p75_ns) == (100_000, 100_000, 50_000_000)
-    bound = calibration.bound(outside_ns=1_000_000, tensors=0, input_bytes=0, output_bytes=0)
+    bound = costs.bound(outside_ns=1_000_000, tensors=0, input_bytes=0, output_bytes=0)
     assert bound.margin_ns == 510_000
 
 
 def test_long_calls_have_a_hand_over_of_their_own() -> None:
     """A judge that sleeps has to be woken up, which costs more than spinning."""
-    bound = CALIBRATION.bound(outside_ns=50_000_000, tensors=0, input_bytes=0, output_bytes=0)
+    bound = COSTS.bound(outside_ns=50_000_000, tensors=0, input_bytes=0, output_bytes=0)
 
     assert bound.kernel_ns == 50_000_000 - 200_000
 
@@ -90,6 +90,43 @@ def test_forgery_needs_nearly_every_call() -> None:
     assert not forged([])
 
 
+def test_who_was_kept_from_running_forges_nothing() -> None:
+    """Time in which others had the cores is no evidence, nor is a call of which nobody knows."""
+    bad = _sample(1_000, 10_000_000)
+
+    assert not replace(bad, delayed_ns=9_500_000).looks_forged
+    assert replace(bad, delayed_ns=1_000_000).looks_forged
+    assert not replace(bad, delayed_ns=None).looks_forged
+    assert not replace(bad, delayed_ns=9_500_000).believed
+
+
+def test_claims_that_are_all_a_little_too_low_show_in_the_calm_ones() -> None:
+    """A tenth off every claim passes call by call and not as a whole: then the judge's estimates count."""
+    spans = [1_000_000, 1_001_000, 1_002_000, 1_400_000]
+    honest = [_sample(span - 106_000, span) for span in spans]
+    forged_ = [_sample(round(0.9 * (span - 106_000)), span) for span in spans]
+    found = times(forged_)
+
+    assert not times(honest).contradicted
+    assert times(honest).counted == tuple(float(sample.claim_ns) for sample in honest)
+    assert found.contradicted
+    assert found.counted == tuple(sample.bound.kernel_ns for sample in forged_ if sample.bound is not None)
+
+
+def test_noise_in_most_calls_contradicts_nobody() -> None:
+    """Three calls in four that were held up outside the kernel leave an honest claim as it is."""
+    noisy = [_sample(894_000, 1_000_000 + extra) for extra in (0, 0, 300_000, 500_000, 900_000, 40_000)]
+
+    assert not times(noisy).contradicted
+
+
+def test_without_bounds_claims_stand() -> None:
+    """Where nothing is audited, what counts is what is claimed, and there is no bound to tell."""
+    found = times([Sample(claim_ns=5_000, outside_ns=10_000, bound=None)] * 3)
+
+    assert (found.counted, found.contradicted, found.bound_ns) == ((5_000.0,) * 3, False, None)
+
+
 def test_unaudited_claims_are_taken_as_they_are() -> None:
     """Without a bound nothing is replaced and nothing is called a forgery."""
     sample = Sample(claim_ns=5_000, outside_ns=10**9, bound=None)
@@ -116,4 +153,7 @@ def test_details_hold_claims_and_bounds() -> None:
         "judge_median_ns": 30,
         "bound_median_ns": 20,
         "margin_median_ns": 10,
+        "delayed_ns": 0,
+        "bound_calm_ns": 0.0,
+        "contradicted": False,
     }

@@ -1,0 +1,64 @@
+"""The start and the end of a call as two numbers in shared memory, watched by two spinning cores.
+
+A message costs a hundred microseconds each way, most of it differing from call to call; a number that the other core
+sees costs less than one. The judge makes the page and seals it. What stands in it decides nothing: a worker that says
+too early that it has finished has its output read too early, one that begins before it may has no inputs.
+
+Both sides use it. Stores of one core are seen in order by the other on x86-64; on processors that may reorder them, the
+system calls between arming and release, and the message that follows the end, order what matters.
+"""
+
+from __future__ import annotations
+
+import time
+
+from .arenas import PAGE_BYTES, Arena
+
+_RELEASED, _FINISHED = 0, 8  # places of 8 bytes; in cache lines of their own
+#: Looks between two looks at the clock.
+_LOOKS = 32
+
+
+class Gate:
+    """One shared page. Calls are numbered from 1, each number is used once."""
+
+    def __init__(self, arena: Arena) -> None:
+        self._arena = arena
+        self._words = arena.words()
+
+    @classmethod
+    def create(cls) -> Gate:
+        """A new page; its descriptor is `fd`."""
+        return cls(Arena.create(PAGE_BYTES))
+
+    @property
+    def fd(self) -> int:
+        """What the worker maps."""
+        return self._arena.fd
+
+    def release(self, call: int) -> None:
+        """The judge's: the call may begin, its inputs are there."""
+        self._words[_RELEASED] = call
+
+    def finish(self, call: int) -> None:
+        """The worker's: the output is where it belongs, or there is none."""
+        self._words[_FINISHED] = call
+
+    def released(self, call: int, *, spin_ns: int) -> bool:
+        """Whether the call may begin, looking for so long."""
+        return self._equals(_RELEASED, call, spin_ns)
+
+    def finished(self, call: int, *, spin_ns: int) -> bool:
+        """Whether the call has ended, looking for so long."""
+        return self._equals(_FINISHED, call, spin_ns)
+
+    def _equals(self, place: int, call: int, spin_ns: int) -> bool:
+        words = self._words
+        if words[place] == call:
+            return True
+        until = time.perf_counter_ns() + spin_ns
+        while time.perf_counter_ns() < until:
+            for _ in range(_LOOKS):
+                if words[place] == call:
+                    return True
+        return bool(words[place] == call)
