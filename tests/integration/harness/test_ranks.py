@@ -121,6 +121,7 @@ def test_a_right_submission_passes_every_mode() -> None:
 
 
 @pytest.mark.alone
+@pytest.mark.alone
 def test_the_slowest_rank_is_timed() -> None:
     """A rank that is done early does not make the call short."""
     step = evaluate("ring_slow_on_rank_1", modes=("benchmark",), timeout_s=5.0).steps[0]

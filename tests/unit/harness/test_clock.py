@@ -80,13 +80,13 @@ def test_a_case_is_audited_only_where_the_bound_is_tight() -> None:
     assert not tight([])
 
 
-def test_forgery_needs_nearly_every_call() -> None:
-    """Single calls that were interrupted are no forgery; nine in ten with a millisecond missing are."""
+def test_forgery_needs_most_calls() -> None:
+    """Single calls that were interrupted are no forgery; most of them with a millisecond missing are."""
     honest, bad = _sample(9_800_000, 10_000_000), _sample(1_000, 10_000_000)
 
     assert bad.looks_forged
     assert not forged([honest] * 5 + [bad] * 5)
-    assert forged([bad] * 9 + [honest])
+    assert forged([bad] * 6 + [honest] * 5)
     assert not forged([])
 
 
