@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import torch
 
+from .arenas import ALIGN_BYTES
 from .clock import Costs, HandOver
 
 #: Longer than the judge spins.
@@ -50,6 +51,7 @@ def calibrate(
     long = measure(6, (_LONG_KERNEL_NS, small, 64), 64)
     crowd = measure(8, (0, small, 64, many), 64)
     inward = measure(6, (0, large, 64), 64)
+    parts = measure(8, (0, small, [64] * _CROWD), _CROWD * ALIGN_BYTES)
     both = measure(6, (0, large, volume), volume)
     return Costs(
         short=short,
@@ -58,5 +60,6 @@ def calibrate(
         per_tensor_ns=max(crowd.p25_ns - short.p25_ns, 0.0) / (_CROWD * ranks),
         per_input_byte_ns=max(inward.p25_ns - short.p25_ns, 0.0) / (volume * ranks),
         per_output_byte_ns=max(both.p25_ns - inward.p25_ns, 0.0) / (volume * ranks),
+        per_part_ns=max(parts.p25_ns - short.p25_ns, 0.0) / (_CROWD * ranks),
         floor_ns=floor_ns,
     )

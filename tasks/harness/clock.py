@@ -64,10 +64,14 @@ class Costs:
     per_tensor_ns: float
     per_input_byte_ns: float
     per_output_byte_ns: float
+    #: For each tensor of an output that has several.
+    per_part_ns: float = 0.0
     #: Spread that the calibration cannot see: another core's interrupts, a colder cache.
     floor_ns: float = 10_000
 
-    def bound(self, *, outside_ns: int, tensors: int, input_bytes: int, output_bytes: int, copy_ns: int = 0) -> Bound:
+    def bound(
+        self, *, outside_ns: int, tensors: int, input_bytes: int, output_bytes: int, parts: int = 1, copy_ns: int = 0
+    ) -> Bound:
         """What a call of this outside span must at least have taken.
 
         Args:
@@ -75,11 +79,15 @@ class Costs:
             tensors: how many were handed over.
             input_bytes: of all of them.
             output_bytes: copied back.
+            parts: tensors in the output.
             copy_ns: the part of the span in which inputs were copied, and could be read as they came.
         """
         base = self.short if outside_ns < self.short.median_ns + self.long_kernel_ns / 2 else self.long
         volume = (
-            self.per_tensor_ns * tensors + self.per_input_byte_ns * input_bytes + self.per_output_byte_ns * output_bytes
+            self.per_tensor_ns * tensors
+            + self.per_input_byte_ns * input_bytes
+            + self.per_output_byte_ns * output_bytes
+            + (self.per_part_ns * parts if parts > 1 else 0.0)
         )
         # Moving bytes varies by half under memory pressure; the fixed part by what the calibration itself showed.
         spread = min(4 * (base.p75_ns - base.median_ns), _MARGIN_SPREAD_NS)
@@ -101,6 +109,7 @@ class Costs:
             "long_ns": self.long.median_ns,
             "long_p75_ns": self.long.p75_ns,
             "per_tensor_ns": self.per_tensor_ns,
+            "per_part_ns": self.per_part_ns,
             "per_input_mib_ns": self.per_input_byte_ns * (1 << 20),
             "per_output_mib_ns": self.per_output_byte_ns * (1 << 20),
         }

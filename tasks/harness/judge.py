@@ -373,6 +373,7 @@ class Judge:
                 tensors=call.tensors,
                 input_bytes=call.input_bytes,
                 output_bytes=call.output_bytes,
+                parts=call.parts,
                 copy_ns=call.copy_ns,
             )
         return Sample(claim_ns=call.claim_ns, outside_ns=call.outside_ns, bound=bound, delayed_ns=call.delayed_ns)

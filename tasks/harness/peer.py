@@ -49,8 +49,10 @@ class Called:
     output: Snapshot
     claim_ns: int
     outside_ns: int
-    #: Bytes the worker copied into the judge's memory (0 when it returned an input buffer).
+    #: What the output fills of the room it was copied to (0 when the worker returned an input buffer).
     output_bytes: int
+    #: Tensors in it.
+    parts: int
     #: Whether it began and ended at the gate.
     gated: bool = False
     #: How long the judge took to copy the inputs while its clock ran.
@@ -234,6 +236,7 @@ class Peer:
             claim_ns=claimed(answer),
             outside_ns=end - start + late,
             output_bytes=taken.output_bytes,
+            parts=taken.parts,
         )
 
     def profile(self, packed: Packed, *, deadline_ns: int) -> Profiled:

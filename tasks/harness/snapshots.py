@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeGuard
 
 import torch
 
-from .arenas import Arena
+from .arenas import ALIGN_BYTES, Arena
 from .faults import Fault, tampered
 from .values import Placed, Snapshot, regions
 from .wire import WireViolation
@@ -28,8 +28,10 @@ class Taken:
     """A copy of an output, and what it cost to get."""
 
     output: Snapshot
-    #: Bytes the worker copied into the judge's memory (0 when it returned an input buffer).
+    #: What the output fills of the room it was copied to (0 when the worker returned an input buffer).
     output_bytes: int
+    #: Tensors in it.
+    parts: int
     #: When the copies began, on time.perf_counter_ns: until then they could still be written.
     looked_ns: int
 
@@ -94,9 +96,15 @@ def take(
             raise _still_written()
     return Taken(
         output=Snapshot(tree, copies),
-        output_bytes=sum(region.nbytes for region in found if not region.inputs),
+        output_bytes=max((_aligned(region.start + region.nbytes) for region in found if not region.inputs), default=0),
+        parts=len(found),
         looked_ns=looked,
     )
+
+
+def _aligned(nbytes: int) -> int:
+    """What a tensor fills with the gap to the next one, so that an output of several has room the next time."""
+    return -(-nbytes // ALIGN_BYTES) * ALIGN_BYTES
 
 
 def _still_written() -> Fault:

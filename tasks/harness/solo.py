@@ -97,6 +97,7 @@ class Solo:
             rooms=(called.output_bytes,),
             outside_ns=called.outside_ns,
             gated=called.gated,
+            parts=called.parts,
             copy_ns=called.copy_ns,
             delayed_ns=called.delayed_ns,
             tensors=packed.tensors,

@@ -29,6 +29,8 @@ class Call:
     #: Whether it began and ended by flags, what the judge's copy of its inputs took of the outside span, and how long
     #: judge and worker were kept from running meanwhile, as far as that is known.
     gated: bool = False
+    #: Tensors in the output of one rank.
+    parts: int = 1
     copy_ns: int = 0
     delayed_ns: int | None = None
     #: Of all ranks together.

@@ -10,6 +10,7 @@ Both sides use this module: `pack` and `snapshot` belong to the judge, `unpack` 
 
 from __future__ import annotations
 
+import ctypes
 import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,6 +47,8 @@ MAX_TEXT = 1 << 16
 _MAX_LEADING_PAGES = 16
 #: Region number of the output arena in a tensor node; inputs count from 0.
 OUTPUT_REGION = -1
+#: Copies of more bytes are worth several threads.
+_SMALL_BYTES = 256 << 10
 #: Kinds of node whose items have names.
 _PAIRS = ("dict", "record")
 
@@ -188,6 +191,8 @@ class Outgoing:
     inputs: Mapping[int, int]
     tree: Any = None
     nbytes: int = 0
+    #: Something in it had been put off until somebody looks, and was computed here.
+    put_off: bool = False
     _copies: list[tuple[int, torch.Tensor]] = field(default_factory=list)
 
     @classmethod
@@ -204,6 +209,8 @@ class Outgoing:
         if type(item) not in (torch.Tensor, torch.nn.Parameter):
             # A subclass may compute on demand; only plain bytes travel, so it must do that now.
             plain = torch.empty(item.shape, dtype=item.dtype, device=item.device).copy_(item)
+            self.put_off = True
+        self.put_off = self.put_off or plain.is_conj() or plain.is_neg()
         plain = plain.resolve_conj().resolve_neg()
         node: dict[str, Any] = {
             "t": "tensor",
@@ -224,6 +231,11 @@ class Outgoing:
     def copy_to(self, arena: Arena) -> None:
         """Copy the described tensors into the judge's arena, which has room for `nbytes`."""
         for offset, item in self._copies:
+            if item.is_cpu and item.nbytes <= _SMALL_BYTES:
+                # On this thread alone: torch would share the copy out among its threads, and wait for all of them.
+                if item.nbytes:
+                    ctypes.memmove(arena.bytes_at(offset, item.nbytes).data_ptr(), item.data_ptr(), item.nbytes)
+                continue
             flat = _bytes_of(item)
             arena.bytes_at(offset, flat.numel()).copy_(flat)
 

@@ -63,7 +63,7 @@ from .arenas import PAGE_BYTES, Arena  # noqa: E402 see above
 from .emulate import asked, install_if_asked  # noqa: E402 see above
 from .gate import Gate  # noqa: E402 see above
 from .groups import become_rank, join_group, leave_group  # noqa: E402 see above
-from .values import Outgoing, identity, unpack  # noqa: E402 see above
+from .values import DTYPES, Outgoing, identity, unpack  # noqa: E402 see above
 from .wire import (  # noqa: E402 see above
     MAX_FROM_JUDGE_BYTES,
     MAX_TABLE_BYTES,
@@ -77,6 +77,8 @@ from .wire import (  # noqa: E402 see above
 SPIN_NS = 2_000_000
 #: What the judge answers at once.
 _SPIN_AFTER = ("armed", "opened", "returned")
+#: How long a worker looks at the gate before it rests in between; a judge that was woken late is waited for.
+GATE_SPIN_NS = 20_000_000
 #: A worker that has spun for long enough without being let in looks again so often.
 _NAP_MS = 1
 _MAX_TEXT = 8_000
@@ -93,14 +95,18 @@ _BUILD_ERRORS = {("triton", "CompilationError"), ("torch", "CppCompileError"), (
 Kernel = Callable[[Any], Any]
 
 
-def known_kernel(data: tuple[Any, ...]) -> torch.Tensor:
-    """What is called before a submission is loaded: spin for data[0] ns, return a copy of data[1][: data[2]]."""
+def known_kernel(data: tuple[Any, ...]) -> Any:
+    """What is called before a submission is loaded: spin for data[0] ns, return a copy of data[1][: data[2]].
+
+    One copy where data[2] is a number, a list of them where it is a list.
+    """
     spin_ns, payload, keep, *_ = data
     until = perf_counter_ns() + spin_ns
     while perf_counter_ns() < until:
         pass
-    copied: torch.Tensor = payload[:keep].clone()
-    return copied
+    if isinstance(keep, list):
+        return [payload[:each].clone() for each in keep]
+    return payload[:keep].clone()
 
 
 @dataclass(kw_only=True)
@@ -215,19 +221,22 @@ class Worker:
         nbytes = shape.numel() * dtype.itemsize
         return room.bytes_at(0, nbytes).data_ptr() if 0 < nbytes <= room.size else None
 
-    def _put_in_place(self, output: object, inputs: _Inputs) -> bool:
-        """Deliver one plain tensor like the last one without describing it, which takes ten times as long."""
-        if type(output) is not torch.Tensor or output.layout is not torch.strided:
+    def _put_in_place(self, output: object, inputs: _Inputs, start: int) -> bool:
+        """Deliver one tensor like the last one without describing it, which takes ten times as long."""
+        if not isinstance(output, torch.Tensor) or not _plain(output):
             return False
         if output.is_contiguous() and identity(output) in inputs.storages:
-            return True
-        place = self._place_for_it
-        lazy = output.is_conj() or output.is_neg() or not output.is_cpu
-        if place is None or lazy or (output.dtype, output.shape) != self._like:
+            return not _lazy(output)
+        if self._place_for_it is None or (output.dtype, output.shape) != self._like:
             return False
-        plain = output.detach().contiguous()
+        plain = output.detach()
+        if _lazy(plain):
+            plain = plain.resolve_conj().resolve_neg()
+            # What was put off until somebody looks is the kernel's own work.
+            self._claim_ns = perf_counter_ns() - start
+        plain = plain.contiguous()
         # On this thread alone: torch would share a copy of this size out among its threads, and wait for all of them.
-        ctypes.memmove(place, plain.data_ptr(), plain.nbytes)
+        ctypes.memmove(self._place_for_it, plain.data_ptr(), plain.nbytes)
         return True
 
     def _begin_at_the_gate(self, call: int) -> dict[str, Any]:
@@ -235,7 +244,7 @@ class Worker:
         if gate is None:
             raise RuntimeError("the judge asked for a call at a gate that is not there")
         value = inputs.value
-        while not gate.released(call, spin_ns=SPIN_NS):
+        while not gate.released(call, spin_ns=GATE_SPIN_NS):
             # The judge says nothing before it lets in: what there is to read is its end.
             if self._channel.readable(_NAP_MS):
                 raise PeerClosed("the judge is gone")
@@ -243,12 +252,15 @@ class Worker:
             start = perf_counter_ns()
             output = kernel(value)
             self._claim_ns = perf_counter_ns() - start
-            if self._put_in_place(output, inputs):
+            if self._put_in_place(output, inputs, start):
                 gate.finish(call)
                 # What it is called is told in a message; its bytes are where that will say they are.
                 tree = Outgoing.describe(output, inputs.storages).tree
                 return {"op": "done", "tree": tree, "claim_ns": self._claim_ns}
-            answer = self._hand_back(output, inputs)
+            outgoing = self._described(output, inputs)
+            if outgoing.put_off:
+                self._claim_ns = perf_counter_ns() - start
+            answer = self._handed_back(outgoing)
         except BaseException as error:  # noqa: BLE001 the harness boundary, as in serve
             answer = describe_failure(error)
         gate.finish(call)
@@ -322,8 +334,13 @@ class Worker:
         return self._inputs
 
     def _hand_back(self, output: object, inputs: _Inputs) -> dict[str, Any]:
-        outgoing = Outgoing.describe(output, inputs.storages)
-        self._like = (output.dtype, output.shape) if type(output) is torch.Tensor else None
+        return self._handed_back(self._described(output, inputs))
+
+    def _described(self, output: object, inputs: _Inputs) -> Outgoing:
+        self._like = (output.dtype, output.shape) if isinstance(output, torch.Tensor) and _plain(output) else None
+        return Outgoing.describe(output, inputs.storages)
+
+    def _handed_back(self, outgoing: Outgoing) -> dict[str, Any]:
         if self._output is None or outgoing.nbytes > self._output.size:
             self._pending = outgoing
             return {"op": "need", "bytes": outgoing.nbytes}
@@ -445,6 +462,15 @@ def import_submission(directory: Path, name: str) -> ModuleType | None:
     sys.modules["submission"] = module
     specification.loader.exec_module(module)
     return module
+
+
+def _plain(tensor: torch.Tensor) -> bool:
+    own = type(tensor) in (torch.Tensor, torch.nn.Parameter)
+    return own and tensor.layout is torch.strided and tensor.is_cpu and tensor.dtype in DTYPES.values()
+
+
+def _lazy(tensor: torch.Tensor) -> bool:
+    return tensor.is_conj() or tensor.is_neg()
 
 
 def _map(descriptor: int, size: int) -> Arena:
