@@ -29,6 +29,8 @@ def watch_imports(memory_bytes: int | None) -> None:
     if any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return
     sys.meta_path.insert(0, _Finder(memory_bytes))
+    if _EXTENSIONS in sys.modules:
+        _patch_extensions(sys.modules[_EXTENSIONS])
 
 
 class _Finder(MetaPathFinder):

@@ -157,7 +157,7 @@ class EmulatedCuda(TorchFunctionMode):
             if nbytes > self.memory_bytes:
                 raise self._too_large(nbytes)
         result = func(*args, **kwargs)
-        if wanted is not None and name in _SHARING:
+        if name in _SHARING and wanted is not None and (wanted or any(map(on_cuda, given))):
             result = result.clone()
         if here is not None or name in _FACTORIES:
             known = {id(tensor) for tensor in given}
@@ -198,7 +198,7 @@ class EmulatedCuda(TorchFunctionMode):
         return moved
 
     def to(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Tensor.to in all its forms."""
+        """Tensor.to in all its forms; type_as is the one that takes another tensor."""
         tensor, *rest = args
         options = dict(kwargs)
         target = options.pop("device", None)
@@ -274,6 +274,7 @@ _AFTER_OTHER: Final = ("non_blocking", "copy")
 
 _METHODS: Final[Mapping[str, Callable[[EmulatedCuda, Callable[..., Any], Sequence[Any], Mapping[str, Any]], Any]]] = {
     "to": EmulatedCuda.to,
+    "type_as": EmulatedCuda.to,
     "cuda": EmulatedCuda.cuda,
     "cpu": EmulatedCuda.cpu,
     "type": EmulatedCuda.type,

@@ -47,6 +47,7 @@ MOVES: dict[str, Callable[[], torch.Tensor]] = {
     "to": lambda: host().to("cuda"),
     "to with a dtype": lambda: host().to(torch.device("cuda"), torch.float16),
     "to by name": lambda: host().to(dtype=torch.float64, device="cuda:0", non_blocking=True),
+    "another's type": lambda: host().type_as(torch.zeros(1, device="cuda")),
     "to another's place": lambda: host().to(torch.zeros(1, device="cuda")),
     "operation": lambda: host().cuda() * 2,
     "view": lambda: host().cuda().T[1:],
@@ -94,6 +95,9 @@ def test_moving_copies_and_staying_does_not() -> None:
     there.zero_()
     torch.as_tensor(here, device="cuda").zero_()
     assert here.sum() == 6
+    torch.as_tensor(there, device="cpu").fill_(3)
+    assert there.sum().item() == 0
+    assert torch.as_tensor(here, device="cpu") is here
     back = there.cpu()
     back.fill_(7)
     assert there.sum().item() == 0
