@@ -140,8 +140,23 @@ class Evaluator:
                 torch=system.get("torch"),
                 seconds=round(time.monotonic() - started, 2),
             )
+        self._prune()
         for slot in slots:
             self._park(slot, self._registry.get(slot.gpu_type))
+
+    def _prune(self) -> None:
+        """Remove the root file systems that earlier processes imported for an environment that has changed since.
+
+        And what their last requests were granted after this process had looked for containers.
+        """
+        try:
+            self._engine.reap_orphans()
+            gone = self._engine.prune_host_roots([known.image for known in self._environments.values()])
+        except SandboxError as error:
+            _log.warning("what_earlier_processes_left_stays", error=str(error))
+        else:
+            if gone:
+                _log.info("old_root_file_systems_removed", count=gone)
 
     def run(
         self,

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
+from runner.plan import SLOT_LABEL
 from runner.quarantine import Quarantine
 from sandbox.engine import Box, DockerEngine
 from sandbox.errors import SandboxError
@@ -109,7 +110,7 @@ class Parking:
             if self._closed:
                 return
             place = self._places.setdefault(slot, _Place(spec=spec))
-            place.spec = replace(spec, labels={PARKED_LABEL: slot})
+            place.spec = replace(spec, labels={PARKED_LABEL: slot, SLOT_LABEL: slot})
             place.busy = False
             # With none waiting, the next job would have to start one itself: better now.
             place.not_before_s = time.monotonic() + (IDLE_S if place.boxes else 0.0)

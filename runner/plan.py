@@ -36,6 +36,8 @@ from tasks.harness.request import JudgeRequest, ModeRequest
 #: Where the steward and the harness are mounted inside every container.
 STAGE = "/kernel-runner"
 CASES_FILE = "cases.txt"
+#: Says on whose cores and devices a container is, to whoever finds it later.
+SLOT_LABEL = "kernel-runner.slot"
 #: What nvcc makes of a task's sources.
 PROGRAM = "eval.out"
 #: Where compilers that a submission calls keep what they made, below /work: variable -> folder.
@@ -207,7 +209,7 @@ def make_spec(  # noqa: D417 the arguments are records
             **(_emulation(gpu) if gpu.emulate_cuda else {}),
             **gpu.environment,
         },
-        labels=labels,
+        labels={**labels, SLOT_LABEL: slot.name},
         runtime=gpu.runtime,
     )
 

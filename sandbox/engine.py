@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import math
 import queue
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
@@ -27,9 +28,10 @@ import urllib3.exceptions
 
 from sandbox import hardening, hostconfig
 from sandbox.cgroup import reader_for
+from sandbox.creator import identity, is_gone
 from sandbox.engine_attach import attach
 from sandbox.engine_box import Box, BoxReport, EndState
-from sandbox.errors import EngineRefused, EngineUnavailable, Leftover, SandboxError
+from sandbox.errors import EngineRefused, EngineUnavailable, Leftover, NotReaped, SandboxError
 from sandbox.hostroot import HostRoot
 from sandbox.spec import SandboxSpec
 from sandbox.witness import Seen, kernel_view
@@ -170,7 +172,18 @@ class DockerEngine:
             self._call(
                 f"import of {reference}",
                 # Not import_image_from_data: that one waits without bound.
-                lambda api: api.import_image(io.BytesIO(archive), repository=HOST_ROOT_REPOSITORY, tag=tag),
+                lambda api: api.import_image(
+                    io.BytesIO(archive),
+                    repository=HOST_ROOT_REPOSITORY,
+                    tag=tag,
+                    changes=[
+                        f"LABEL {name}={json.dumps(value)}"
+                        for name, value in (
+                            (hostconfig.LABEL_OWNER, self.owner),
+                            (hostconfig.LABEL_CREATOR, identity()),
+                        )
+                    ],
+                ),
             )
             return self.image_id(reference)
 
@@ -190,6 +203,7 @@ class DockerEngine:
         if spec.image not in self._accepted_images:
             self.image_id(spec.image)
         body = hostconfig.create_body(spec, owner=self.owner)
+        body["Labels"][hostconfig.LABEL_CREATOR] = identity()
         container_id = self._call("create", lambda api: _create(api, body))
         attachment = box = None
         try:
@@ -226,23 +240,61 @@ class DockerEngine:
         return box
 
     def reap(self) -> int:
-        """Remove every container with our owner label, running or not; returns how many.
+        """Remove every container with our owner label, running or not, and every orphan; returns how many were ours.
 
         Raises:
-            EngineRefused: one would not go; the others are gone.
+            NotReaped: one would not go; the others are gone.
             EngineUnavailable: no engine answers.
         """
-        label = f"{hostconfig.LABEL_OWNER}={self.owner}"
-        found = self._call("list", lambda api: api.containers(all=True, quiet=True, filters={"label": label}))
-        stuck: EngineRefused | None = None
+        return self._reap(lambda labels: self._owns(labels) or _is_orphan(labels))
+
+    def reap_orphans(self) -> int:
+        """Remove every container whose process has ended, whoever that was; returns how many were ours.
+
+        Raises:
+            NotReaped: one would not go; the others are gone.
+            EngineUnavailable: no engine answers.
+        """
+        return self._reap(_is_orphan)
+
+    def _reap(self, ours: Callable[[Mapping[str, str]], bool]) -> int:
+        listed = self._call("list", lambda api: api.containers(all=True, filters={"label": hostconfig.LABEL_OWNER}))
+        found = [container for container in listed if ours(container.get("Labels") or {})]
+        left: list[tuple[Leftover, Mapping[str, str]]] = []
+        reasons: list[str] = []
         for container in found:
+            leftover = _Unstarted(id=str(container["Id"]), remove=self._remove)
             try:
-                self._remove(str(container["Id"]))
+                leftover.close()
             except EngineRefused as error:
-                stuck = error
-        if stuck is not None:
-            raise stuck
-        return len(found)
+                left.append((leftover, container["Labels"]))
+                reasons.append(str(error))
+        if left:
+            raise NotReaped("; ".join(reasons), left=left)
+        return sum(self._owns(container["Labels"]) for container in found)
+
+    def _owns(self, labels: Mapping[str, str]) -> bool:
+        return labels.get(hostconfig.LABEL_OWNER) == self.owner
+
+    def prune_host_roots(self, keep: Iterable[str]) -> int:
+        """Remove the `host` root file systems that earlier processes of ours imported, but for these image ids.
+
+        What a container uses, or what somebody else imported, stays. Returns how many went.
+
+        Raises:
+            EngineUnavailable: no engine answers.
+        """
+        kept = frozenset(keep)
+        images = self._call("images", lambda api: api.images(name=HOST_ROOT_REPOSITORY))
+        gone = 0
+        for image in images:
+            labels = image.get("Labels") or {}
+            if image["Id"] in kept or not self._owns(labels) or labels.get(hostconfig.LABEL_CREATOR) == identity():
+                continue
+            with contextlib.suppress(EngineRefused):
+                self._call(f"image {image['Id']}: remove", lambda api, found=image: api.remove_image(found["Id"]))  # type: ignore[misc]  # mypy: default in lambda
+                gone += 1
+        return gone
 
     def _inspect(self, container_id: str) -> dict[str, Any]:
         what = f"container {container_id[:12]}: inspect"
@@ -368,6 +420,11 @@ def _inspect_image(api: docker.APIClient, reference: str) -> dict[str, Any]:
 def _create(api: docker.APIClient, body: dict[str, Any]) -> str:
     answer = api.create_container_from_config(body)  # type: ignore[no-untyped-call] # the stubs leave it bare
     return str(answer["Id"])
+
+
+def _is_orphan(labels: Mapping[str, str]) -> bool:
+    """Whether nobody is left who could remove a container with these labels."""
+    return is_gone(labels.get(hostconfig.LABEL_CREATOR, ""))
 
 
 def _attest(box: Box, seen: Seen) -> dict[str, Any]:

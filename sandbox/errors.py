@@ -3,10 +3,12 @@
 SandboxError
 ├── EngineUnavailable   no engine answers, or it lost its connection
 ├── EngineRefused       the engine answers but would not create or start the container as specified
+│   └── NotReaped       containers of an earlier process would not go
 ├── ProtocolError       the steward said something the protocol does not allow
 └── RootFilesystemError the host's files do not make a usable root file system
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 
@@ -40,6 +42,15 @@ class EngineUnavailable(SandboxError):
 
 class EngineRefused(SandboxError):
     """The engine refused the container."""
+
+
+class NotReaped(EngineRefused):
+    """Containers of an earlier process would not go; all others have."""
+
+    def __init__(self, message: str, *, left: Sequence[tuple[Leftover, Mapping[str, str]]]) -> None:
+        super().__init__(message)
+        #: Each with its labels.
+        self.left = tuple(left)
 
 
 class ProtocolError(SandboxError):

@@ -12,6 +12,8 @@ from sandbox import hardening, protocol
 from sandbox.spec import JUDGE_UID, WORKER_UID, SandboxSpec
 
 LABEL_OWNER = "kernel-runner.owner"
+#: Which process made it (`sandbox.creator`).
+LABEL_CREATOR = "kernel-runner.creator"
 #: Where the staged code is bound.
 CODE = "/kernel-runner"
 

@@ -13,6 +13,9 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from sandbox.creator import identity, is_gone
+
+_SCRATCH = ".stage-"
 #: Modules of this package that run inside.
 INSIDE = ("__init__.py", "protocol.py")
 
@@ -31,9 +34,17 @@ def stage(directory: Path, packages: Mapping[str, Path]) -> Path:
         digest.update(f"{name}\0{len(data)}\0".encode())
         digest.update(data)
     target = directory / digest.hexdigest()[:32]
+    _clear(directory)
     if not target.is_dir():
         _write(target, files)
     return target
+
+
+def _clear(directory: Path) -> None:
+    """Remove what processes that were killed have left unfinished."""
+    for path in directory.glob(f"{_SCRATCH}*"):
+        if is_gone(path.name.removeprefix(_SCRATCH).rpartition("-")[0]):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _files(packages: Mapping[str, Path]) -> Iterator[tuple[str, bytes]]:
@@ -52,7 +63,7 @@ def _files(packages: Mapping[str, Path]) -> Iterator[tuple[str, bytes]]:
 def _write(target: Path, files: Mapping[str, bytes]) -> None:
     """Write beside the target and rename: another process may stage the same at the same time."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=".stage-", dir=target.parent))
+    scratch = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{identity()}-", dir=target.parent))
     try:
         for name, data in files.items():
             path = scratch / name

@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -33,6 +33,7 @@ from runner.model import Job, Mode, Progress, Slot, Verdict
 from runner.taskdef import extra_to_stored, load, to_stored
 from runner.taskdef.model import TaskFolder
 from sandbox.engine import DockerEngine
+from sandbox.errors import NotReaped
 
 EmulateOption = Annotated[
     bool,
@@ -97,6 +98,9 @@ def evaluate(
             def forward(progress: Progress) -> None:
                 line.show(render.progress_text(progress))
 
+            # What earlier calls that were killed have left; what of it will not go is nobody's here.
+            with suppress(NotReaped):
+                engine.reap_orphans()
             result = Evaluator(engine, registry, settings).run(job, slot, cancel=cancel, on_progress=forward)
     except CancelledByRequest:
         note("kernel-runner: stopped; the container is gone")

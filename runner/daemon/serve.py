@@ -8,7 +8,7 @@ from __future__ import annotations
 import fcntl
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,12 +22,13 @@ from runner.daemon.reload import Blueprint, Reloader
 from runner.daemon.signals import signals
 from runner.errors import ConfigError, DatabaseUnavailableError, EngineUnavailableError
 from runner.evaluate import EvaluationSettings, Evaluator
+from runner.plan import SLOT_LABEL
 from runner.quarantine import Quarantine
 from runner.spool import Spool
 from runner.store import ConnectPacer, Store
 from runner.store.probe import probe
 from sandbox.engine import DockerEngine
-from sandbox.errors import SandboxError
+from sandbox.errors import NotReaped, SandboxError
 
 _log = logs.get_logger(__name__)
 
@@ -37,8 +38,10 @@ _MIB = 2**20
 class _DockerPort:
     """The engine with its errors in the daemon's words."""
 
-    def __init__(self, engine: DockerEngine) -> None:
+    def __init__(self, engine: DockerEngine, quarantine: Quarantine, slots: Collection[str]) -> None:
         self._engine = engine
+        self._quarantine = quarantine
+        self._slots = slots
 
     def check(self) -> object:
         """Ask the engine what it is."""
@@ -48,9 +51,15 @@ class _DockerPort:
             raise EngineUnavailableError(str(error)) from error
 
     def reap(self) -> int:
-        """Remove this host's leftover containers."""
+        """Remove this host's leftover containers; one that will not go costs the slot it is on, and no other."""
         try:
             return self._engine.reap()
+        except NotReaped as error:
+            if any(labels.get(SLOT_LABEL) not in self._slots for _, labels in error.left):
+                raise EngineUnavailableError(str(error)) from error
+            for left, labels in error.left:
+                self._quarantine.add(labels[SLOT_LABEL], left, error)
+            return 0
         except SandboxError as error:
             raise EngineUnavailableError(str(error)) from error
 
@@ -115,7 +124,7 @@ def _serve(reloader: Reloader, orders: Orders, readiness: Readiness, instance: s
             reloader.settings,
             store_factory=lambda purpose: Store(dsn, application_name=f"kernel-runner {purpose}", pacer=pacer),
             evaluator=evaluator,
-            engine=_DockerPort(engine),
+            engine=_DockerPort(engine, quarantine, {slot.name for slot in blueprint.slots}),
             check_database=lambda: require_schema(dsn),
             registry=blueprint.registry,
             slots=blueprint.slots,

@@ -20,8 +20,10 @@ from runner.daemon.orders import Orders
 from runner.daemon.reload import Reloader
 from runner.daemon.serve import _handlers, only_daemon, serve
 from runner.daemon.signals import signals
-from runner.errors import ConfigError
+from runner.errors import ConfigError, EngineUnavailableError
 from runner.parking import Bounds
+from runner.quarantine import Quarantine
+from sandbox.errors import EngineRefused, NotReaped
 
 # The package exports the function under the module's name.
 serve_module = sys.modules["runner.daemon.serve"]
@@ -224,3 +226,28 @@ def test_a_handler_that_fails_does_not_deafen_the_process() -> None:
         signal.raise_signal(signal.SIGUSR2)
         assert heard.wait(30)
     assert [line["event"] for line in logs_] == ["a signal could not be heeded"]
+
+
+def test_a_container_of_an_earlier_process_that_does_not_go_costs_its_slot_only() -> None:
+    """Where it is known on which slot it is; else nothing may be used, and the engine is what is waited for."""
+
+    class Left:
+        id = "0123456789abcdef"
+
+        def close(self) -> None:
+            raise EngineRefused("it hangs")
+
+    class FakeEngine:
+        labels: ClassVar[dict[str, str]] = {"kernel-runner.slot": "cpu1"}
+
+        def reap(self) -> int:
+            raise NotReaped("it hangs", left=[(Left(), self.labels)])
+
+    quarantine = Quarantine()
+    port = serve_module._DockerPort(cast("Any", FakeEngine()), quarantine, {"cpu0", "cpu1"})
+    assert port.reap() == 0
+    assert quarantine.reasons() == {"cpu1": "container 0123456789ab could not be removed: it hangs"}
+    FakeEngine.labels = {"kernel-runner.slot": "gone"}
+    with pytest.raises(EngineUnavailableError, match="it hangs"):
+        port.reap()
+    quarantine.close()

@@ -1,0 +1,186 @@
+"""Killed at any point, daemon or engine: the next start leaves no container, volume, mount or unfinished file."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox.engine import HOST_ROOT_REPOSITORY, DockerEngine
+from sandbox.hostconfig import LABEL_OWNER
+from sandbox.hostroot import HostRoot
+from sandbox.protocol import Step, StepsRequest
+from sandbox.spec import Ending
+from tests.integration.sandbox.conftest import Workshop
+from tests.integration.sandbox.engine_proxy import EngineProxy
+
+ROOT = Path(__file__).resolve().parents[3]
+SEED = int(os.environ.get("KERNEL_RUNNER_TEST_SEED") or random.randrange(10**6))  # noqa: S311 no secret
+PATIENCE_S = 60.0
+
+#: Stages code and starts boxes until it is killed: half of them used, half left waiting. Says so at every step.
+_WORKER = """
+import pickle, sys, threading
+from pathlib import Path
+from sandbox.engine import DockerEngine
+from sandbox.protocol import Step, StepsRequest
+from sandbox.stage import stage
+url, owner, directory = sys.argv[1:4]
+spec = pickle.load(sys.stdin.buffer)
+engine = DockerEngine(url, owner=owner)
+sleep = StepsRequest(files={}, steps=(Step(name='test', argv=('/bin/sleep', '0.05')),))
+kept = []
+for number in range(1000):
+    print('staging', flush=True)
+    stage(Path(directory), {f'number{number}': Path(__file__ if '__file__' in globals() else sys.executable)})
+    print('starting', flush=True)
+    box = engine.start(spec)
+    print('started', flush=True)
+    if number % 2:
+        kept.append(box)
+    else:
+        box.run(sleep, on_progress=None, cancel=threading.Event())
+        print('closing', flush=True)
+        box.close()
+"""
+
+
+def _containers(engine: DockerEngine, owner: str) -> list[dict[str, Any]]:
+    with engine._client(60) as api:
+        found: list[dict[str, Any]] = api.containers(all=True, filters={"label": f"{LABEL_OWNER}={owner}"})
+    return found
+
+
+def _volumes(engine: DockerEngine) -> set[str]:
+    with engine._client(60) as api:
+        return {volume["Name"] for volume in (api.volumes()["Volumes"] or [])}
+
+
+def _start(workshop: Workshop, url: str, owner: str, directory: Path) -> subprocess.Popen[bytes]:
+    import pickle
+
+    child = subprocess.Popen(
+        [sys.executable, "-c", _WORKER, url, owner, str(directory)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=ROOT,
+    )
+    assert child.stdin is not None
+    child.stdin.write(pickle.dumps(workshop.spec()))
+    child.stdin.close()
+    return child
+
+
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    child.kill()
+    child.wait()
+    assert child.stdout is not None
+    child.stdout.close()
+
+
+@pytest.mark.parametrize("owner_of_next", ["the same", "another"])
+def test_a_killed_process_leaves_nothing_after_the_next_start(
+    workshop: Workshop, tmp_path: Path, owner_of_next: str
+) -> None:
+    """Killed at steps and moments drawn from a seed; found by its label, or, as `eval` is, by its being dead."""
+    random_numbers = random.Random(SEED)  # noqa: S311 no secret
+    owner = f"killed-{uuid.uuid4().hex[:12]}"
+    before = _volumes(workshop.engine)
+    left: set[str] = set()
+    for step in (b"starting", b"started", b"closing", b"staging"):
+        child = _start(workshop, workshop.engine.base_url, owner, tmp_path)
+        assert child.stdout is not None
+        seen = 0
+        wanted = random_numbers.randrange(1, 3)
+        for line in child.stdout:
+            seen += line.strip() == step
+            if seen == wanted:
+                break
+        time.sleep(random_numbers.random() * 0.1)
+        _kill(child)
+        left |= {container["Id"] for container in _containers(workshop.engine, owner)}
+    assert left, f"nothing was left to find (seed {SEED})"
+
+    begun_s = time.monotonic()
+    engine = DockerEngine(workshop.engine.base_url, owner=owner if owner_of_next == "the same" else "someone else")
+    engine.reap()
+    engine.close()
+    # A create that was under way when its sender died may be granted a moment later.
+    while found := _containers(workshop.engine, owner):
+        assert time.monotonic() < begun_s + 30, f"{found} (seed {SEED})"
+        workshop.engine.reap_orphans()
+    assert time.monotonic() < begun_s + 30, f"seed {SEED}"
+    assert _volumes(workshop.engine) <= before
+    mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8")
+    assert not any(container in mounts for container in left)
+    from sandbox.stage import stage
+
+    stage(tmp_path, {})
+    assert list(tmp_path.glob(".stage-*")) == []
+
+
+def test_a_living_processs_containers_are_nobody_elses_to_remove(workshop: Workshop) -> None:
+    """Another daemon's reaping leaves what a living process uses, whatever its label."""
+    other = DockerEngine(workshop.engine.base_url, owner=f"tests-{uuid.uuid4().hex[:12]}")
+    with workshop.engine.start(workshop.spec()) as box:
+        assert other.reap() == 0
+        assert other.reap_orphans() == 0
+        report = box.run(
+            StepsRequest(files={}, steps=(Step(name="test", argv=("/bin/true",)),)),
+            on_progress=None,
+            cancel=threading.Event(),
+        )
+    other.close()
+    assert report.ok
+
+
+def test_old_root_file_systems_go_and_those_in_use_stay(workshop: Workshop, eval_python: Path) -> None:
+    """Of this owner's earlier imports all but the named ones; nothing of anybody else's."""
+    owner = f"tests-{uuid.uuid4().hex[:12]}"
+    with workshop.engine._client(60) as api:
+        for tag, whose in (("old", owner), ("kept", owner), ("foreign", "somebody")):
+            api.import_image_from_data(
+                HostRoot(eval_python).tar(),
+                repository=HOST_ROOT_REPOSITORY,
+                tag=f"{owner}-{tag}",
+                changes=[f"LABEL {LABEL_OWNER}={whose}", f"LABEL only={owner}-{tag}"],
+            )
+    engine = DockerEngine(workshop.engine.base_url, owner=owner)
+    try:
+        kept = engine.image_id(f"{HOST_ROOT_REPOSITORY}:{owner}-kept")
+        assert engine.prune_host_roots([kept]) == 1
+        with workshop.engine._client(60) as api:
+            tags = {tag for image in api.images(name=HOST_ROOT_REPOSITORY) for tag in image["RepoTags"] or ()}
+        assert {tag.rpartition("-")[2] for tag in tags if owner in tag} == {"kept", "foreign"}
+    finally:
+        with workshop.engine._client(60) as api:
+            for tag in ("kept", "foreign"):
+                api.remove_image(f"{HOST_ROOT_REPOSITORY}:{owner}-{tag}")
+        engine.close()
+
+
+def test_an_engine_that_loses_its_connections_is_our_fault_and_recovers(workshop: Workshop) -> None:
+    """Every connection drops in the middle of a run: no verdict, and the next run over the same object works."""
+    proxy = EngineProxy(workshop.engine.base_url)
+    engine = DockerEngine(proxy.url, owner=workshop.engine.owner)
+    request = StepsRequest(files={}, steps=(Step(name="test", argv=("/bin/sleep", "100"), timeout_s=100),))
+    try:
+        with engine.start(workshop.spec()) as box:
+            report = box.run(request, on_progress=lambda *_: proxy.cut(), cancel=threading.Event())
+        assert report.outcome.ending is Ending.DIED
+        assert report.ok is None
+        quick = StepsRequest(files={}, steps=(Step(name="test", argv=("/bin/true",)),))
+        with engine.start(workshop.spec()) as box:
+            assert box.run(quick, on_progress=None, cancel=threading.Event()).ok
+    finally:
+        engine.close()
+        proxy.close()

@@ -1,0 +1,47 @@
+"""Who made something, and whether that process is gone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from sandbox.creator import identity, is_gone
+from sandbox.stage import stage
+
+
+def _of_a_dead_process() -> str:
+    """The identity of a process that has ended."""
+    code = "from sandbox.creator import identity; print(identity())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd())
+    return done.stdout.strip()
+
+
+def test_a_living_process_is_not_gone_and_a_dead_one_is() -> None:
+    """By number and start time: a number is used again some day."""
+    mine = identity()
+    boot, namespace, pid, started = mine.split(".")
+    assert pid == str(os.getpid())
+    assert not is_gone(mine)
+    assert is_gone(_of_a_dead_process())
+    assert is_gone(f"{boot}.{namespace}.{pid}.{int(started) + 1}")
+
+
+def test_an_earlier_boot_is_gone_and_another_namespace_is_not_known() -> None:
+    """Process numbers of a daemon in another container mean nothing here; what is no identity means nothing either."""
+    boot, namespace, pid, started = identity().split(".")
+    assert is_gone(f"{'0' * 32}.{namespace}.{pid}.{started}")
+    assert not is_gone(f"{boot}.1.{pid}.{int(started) + 1}")
+    assert not is_gone("")
+    assert not is_gone("something.else")
+
+
+def test_staging_clears_away_what_a_killed_process_left(tmp_path: Path) -> None:
+    """Its unfinished directory goes, a living process's stays."""
+    dead, living = (tmp_path / f".stage-{maker}-abc" for maker in (_of_a_dead_process(), identity()))
+    for scratch in (dead, living):
+        (scratch / "sandbox").mkdir(parents=True)
+    stage(tmp_path, {})
+    assert not dead.exists()
+    assert living.exists()
