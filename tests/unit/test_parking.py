@@ -12,7 +12,7 @@ import pytest
 
 from runner import parking
 from runner.parking import Bounds, Parking
-from runner.plan import make_probe
+from runner.plan import SLOT_LABEL, make_probe
 from runner.quarantine import Quarantine
 from sandbox.engine import DockerEngine
 from sandbox.errors import EngineUnavailable
@@ -105,7 +105,7 @@ def test_a_free_slot_gets_its_containers_and_no_more(engine: FakeEngine, make: C
     parked.release("cpu0", SPEC)
     time.sleep(0.05)
     assert len(engine.boxes) == 2
-    assert engine.labels == [{parking.PARKED_LABEL: "cpu0"}] * 2
+    assert engine.labels == [{parking.PARKED_LABEL: "cpu0", SLOT_LABEL: "cpu0"}] * 2
 
 
 def test_nobody_gets_a_container_that_somebody_had(engine: FakeEngine, make: Callable[[int], Parking]) -> None:

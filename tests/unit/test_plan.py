@@ -243,6 +243,7 @@ def test_the_container_inherits_no_environment_and_knows_its_job() -> None:
         "TORCHINDUCTOR_CACHE_DIR",
     }
     assert spec.labels == {
+        "kernel-runner.slot": "cpu0",
         "kernel-runner.job": "7",
         "kernel-runner.attempt": "2",
         "kernel-runner.submission": "3",
