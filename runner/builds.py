@@ -98,6 +98,11 @@ class Builds:
         """How many builds may run beside the slots; 0: a build takes the cores of its job's slot."""
         return (1 if self._lanes is None else self._lanes) if self._cpus else 0
 
+    @property
+    def room(self) -> bool:
+        """Whether a lane is free."""
+        return self._running < self.lanes
+
     def close(self) -> None:
         """Let go of all bundles; who reads one has it until then."""
         with self._changed:

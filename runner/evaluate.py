@@ -22,6 +22,7 @@ import structlog
 import tasks
 from runner import __version__
 from runner.attempt import Attempt, Commission, Workshop, execute
+from runner.buildplan import worth_building
 from runner.builds import Builds
 from runner.errors import (
     CancelledByRequest,
@@ -157,6 +158,16 @@ class Evaluator:
         else:
             if gone:
                 _log.info("old_root_file_systems_removed", count=gone)
+
+    def can_build(self, job: Job) -> bool:
+        """Whether a job would be built before it has its slot, and a lane has room for it now."""
+        if not self._builds.room:
+            return False
+        try:
+            task = from_stored(job.task, job.extra, origin=f"leaderboard {job.leaderboard!r}")
+        except TaskError:
+            return False
+        return worth_building(job.code, task, self._registry.get(job.gpu_type))
 
     def run(
         self,

@@ -40,6 +40,8 @@ class StopReason(StrEnum):
     OVERTIME = "overtime"
     #: This daemon is going down and does not wait.
     SHUTDOWN = "shutdown"
+    #: It had been taken beside a run and has not begun, and this host begins nothing for now.
+    GIVEN_BACK = "given back"
 
 
 class Heart(Protocol):
@@ -104,12 +106,14 @@ class LeaseKeeper:
         self._held: dict[tuple[int, int], Lease] = {}
         self._nudged = threading.Event()
 
-    def hold(self, job: Job, *, running: bool = True) -> Lease:
+    def hold(self, job: Job, *, running: bool = True, ahead: bool = False) -> Lease:
         """Renew a job's lease from now on: it was just claimed, or (not `running`) its result is spooled.
 
+        `ahead`: it waits for another run to end before its own, which may take as long.
         A lease of the same attempt that is held already is replaced in the same step.
         """
-        deadline_s = self._clock() + self._settings.now.max_run_s + OVERTIME_GRACE_S if running else None
+        allowed_s = (2 if ahead else 1) * self._settings.now.max_run_s + OVERTIME_GRACE_S
+        deadline_s = self._clock() + allowed_s if running else None
         lease = Lease(job, deadline_s=deadline_s)
         with self._lock:
             self._held[job.key] = lease

@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from enum import Enum
 from typing import Final
 
@@ -21,8 +22,9 @@ from runner.config import Settings
 from runner.daemon import events
 from runner.daemon.announcer import Announcer
 from runner.daemon.delivery import Delivery
+from runner.daemon.desks import Ahead, Desk
 from runner.daemon.housekeeping import Housekeeper
-from runner.daemon.offers import NOTHING, Capacity
+from runner.daemon.offers import NOTHING, Capacity, Offer
 from runner.daemon.orders import Orders
 from runner.daemon.ports import Engine, Evaluates, StoreFactory
 from runner.daemon.readiness import CONTAINERS, DATABASE, Readiness, missing
@@ -41,7 +43,7 @@ from runner.errors import (
 from runner.gpus import Registry
 from runner.lease import LeaseKeeper, StopReason
 from runner.logs import Sparing, get_logger
-from runner.model import JobState, Slot
+from runner.model import Job, JobState, Slot
 from runner.quarantine import Quarantine
 from runner.spool import Spool
 from runner.store import Claims, HostRecord, Reclaimed, Store, Unreadable
@@ -102,6 +104,7 @@ class Daemon:
         self._store_factory = store_factory
         self._engine = engine
         self._slots = tuple(slots)
+        self._registry = registry
         self.readiness = readiness or Readiness()
         self._wake = threading.Event()
         self._give_up = threading.Event()
@@ -123,8 +126,9 @@ class Daemon:
             give_up=self._give_up,
             patience_s=patience_s,
         )
-        self._workers = tuple(
-            SlotWorker(
+
+        def worker(slot: Slot) -> SlotWorker:
+            return SlotWorker(
                 slot,
                 host=settings.now.host_name,
                 evaluator=evaluator,
@@ -138,9 +142,10 @@ class Daemon:
                 give_up=self._give_up,
                 patience_s=patience_s,
             )
-            for slot in self._slots
-        )
-        self._capacity = Capacity(self._workers, registry, quarantined=self._quarantine.reasons)
+
+        self._desks = tuple(Desk(slot, worker, start=self._start_worker) for slot in self._slots)
+        self._ahead = Ahead(self._desks, evaluator.can_build)
+        self._capacity = Capacity(self._desks, registry, quarantined=self._quarantine.reasons)
         self._reservations = Reservations(self._capacity, settings)
         self._startup = Startup(
             engine=engine,
@@ -209,9 +214,15 @@ class Daemon:
         )
         self._threads.spawn("listen", wakeups.run)
         self._threads.spawn("housekeeping", Housekeeper(self._store_factory, self._settings).run)
-        for worker in self._workers:
-            self._threads.spawn(f"slot-{worker.slot.name}", worker.run)
+        for desk in self._desks:
+            desk.open()
         return True
+
+    def _start_worker(self, worker: SlotWorker) -> None:
+        self._threads.spawn(f"slot-{worker.slot.name}", worker.run)
+
+    def _workers(self) -> list[SlotWorker]:
+        return [worker for desk in self._desks for worker in desk.workers]
 
     def _hear_of_work(self) -> None:
         # A slot that comes free later wakes the loop itself.
@@ -273,6 +284,8 @@ class Daemon:
             # The database stood still, or this process did.
             self._spare_leases()
         self._rivals = claims.rivals or self._rivals
+        if claims.draining or orders.leave.is_set():
+            self._give_back_what_has_not_begun()
         if not claims.registered:
             # Gone from the database, or another daemon's. Until the name is ours again nothing is claimed.
             self._doubt = True
@@ -323,6 +336,9 @@ class Daemon:
                 self._reservations.forget()
             self._gather()
             offer = self._capacity.offer() if claiming else NOTHING
+            ahead = self._next_desk(offer) if claiming else None
+            if ahead is not None:
+                offer = replace(offer, slots={**offer.slots, **dict.fromkeys(self._capacity.names([ahead]), 1)})
             claims = store.claim(
                 host=config.host_name,
                 slots=offer.slots,
@@ -332,8 +348,9 @@ class Daemon:
             )
             if claims.jobs:
                 self._claimed_s = time.monotonic()
-            for job, worker in self._capacity.places(claims.jobs):
-                worker.give(self._keeper.hold(job))
+            jobs = claims.jobs if ahead is None else self._give_ahead(store, ahead, claims.jobs)
+            for job, desk in self._capacity.places(jobs):
+                desk.give(self._keeper.hold(job))
             for unreadable in claims.unreadable:
                 self._refuse(store, unreadable)
             if claims.draining or not claims.registered:
@@ -347,8 +364,36 @@ class Daemon:
     def _gather(self) -> None:
         """Shortly after a claim that brought jobs: let slots come free that are about to."""
         until_s = self._claimed_s + GATHER_S
-        while (left_s := until_s - time.monotonic()) > 0 and any(worker.busy for worker in self._workers):
+        while (left_s := until_s - time.monotonic()) > 0 and any(desk.busy for desk in self._desks):
             time.sleep(min(left_s, GATHER_S / 5))
+
+    def _next_desk(self, offer: Offer) -> Desk | None:
+        """The busy slot that takes a job beside its run, if any; not where one choice takes away another."""
+        if offer.at_most is not None:
+            return None
+        free = [desk.slot.gpu_type for desk in self._capacity.free()]
+        return self._ahead.desk(free, list(self._quarantine.reasons()))
+
+    def _give_ahead(self, store: Store, desk: Desk, jobs: Sequence[Job]) -> Sequence[Job]:
+        """Give the job that was claimed for a busy slot to that, or back to the queue; the other jobs."""
+        others = []
+        for job in jobs:
+            if self._registry.get(job.gpu_type).name != desk.slot.gpu_type or not desk.busy:
+                others.append(job)
+            elif self._ahead.keeps(desk, job):
+                _log.info("job taken beside a run, to be built", job=job.id, slot=desk.slot.name)
+                desk.give(self._keeper.hold(job, ahead=True))
+            else:
+                lease = self._keeper.hold(job, running=False)
+                try:
+                    self._announcer.ended(
+                        job, store.release(job, reason="its host is busy, and nothing is to be built")
+                    )
+                except StaleAttemptError as error:
+                    _log.warning("job is no longer ours", error=str(error))
+                finally:
+                    self._keeper.drop(lease)
+        return others
 
     def _refuse(self, store: Store, unreadable: Unreadable) -> None:
         """Fail a job that this release makes no sense of: another one may, and else it ends with the cause."""
@@ -434,7 +479,7 @@ class Daemon:
 
     def _running(self) -> int:
         """How many jobs are neither settled nor safe in the spool."""
-        return sum(worker.busy for worker in self._workers) + self._settler.pending
+        return sum(worker.busy for worker in self._workers()) + self._settler.pending
 
     def _status(self) -> str:
         counts: dict[str, int] = {}
@@ -447,6 +492,7 @@ class Daemon:
 
     def _drain(self, orders: Orders) -> Ending:
         """Let running jobs finish, or give them back."""
+        self._give_back_what_has_not_begun()
         running = self._running()
         self.readiness.stopping(f"finishing {running} runs" if running else "nothing is running")
         if self._idle_within(lambda: self._settings.now.drain_timeout_s, orders.abort):
@@ -460,7 +506,7 @@ class Daemon:
         if self._idle_within(lambda: JOIN_S):
             return Ending.CLEAN
         lost = self._settler.rescue()
-        left = [worker.slot.name for worker in self._workers if worker.busy]
+        left = [worker.slot.name for worker in self._workers() if worker.busy]
         if left or lost:
             _log.error(
                 "runs did not stop, or their results could not be written; their leases will expire",
@@ -468,6 +514,10 @@ class Daemon:
                 jobs=[job.id for job in lost],
             )
         return Ending.LEFT_RUNS if left or lost else Ending.CLEAN
+
+    def _give_back_what_has_not_begun(self) -> None:
+        for desk in self._desks:
+            desk.give_back()
 
     def _idle_within(self, period_s: Callable[[], float], interrupt: threading.Event | None = None) -> bool:
         began_s = time.monotonic()
@@ -492,7 +542,7 @@ class Daemon:
         self._threads.halt.set()
         for nudge in (self._announcer.nudge, self._keeper.nudge, self._delivery.nudge, self._settler.nudge):
             nudge()
-        for worker in self._workers:
+        for worker in self._workers():
             worker.nudge()
         self._threads.join(JOIN_S)
         self._settler.close()

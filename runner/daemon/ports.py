@@ -24,10 +24,14 @@ class Evaluates(Protocol):
         """
         ...
 
+    def can_build(self, job: Job) -> bool:
+        """Whether a job would be built before it has its slot, and could be now: then it may be given beside a run."""
+        ...
+
     def run(
         self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None]
     ) -> JobResult:
-        """Evaluate one job.
+        """Evaluate one job; of a slot's jobs one after the other, whatever is given beside a run.
 
         Raises:
             InfrastructureError: our fault; the job is retried.

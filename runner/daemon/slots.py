@@ -176,6 +176,11 @@ class SlotWorker:
                     what="run stopped: the daemon is going down",
                     write=lambda store: store.release(job, reason="the daemon was told to stop at once"),
                 )
+            case StopReason.GIVEN_BACK:
+                return _Ending(
+                    what="job given back before it began",
+                    write=lambda store: store.release(job, reason="its host begins no more jobs; it had not begun"),
+                )
             case StopReason.OVERTIME:
                 return self._failed(job, "the run took longer than the host's max_run_s and was stopped")
 

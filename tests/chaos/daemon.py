@@ -102,6 +102,10 @@ class Evaluator:
     def prepare(self, slots: Iterable[Slot]) -> None:
         """Nothing to prepare."""
 
+    def can_build(self, _job: object) -> bool:
+        """Nothing is built."""
+        return False
+
     def run(
         self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None]
     ) -> JobResult:

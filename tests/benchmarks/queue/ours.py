@@ -115,6 +115,10 @@ class AtOnce:
     def prepare(self, slots: Iterable[Slot]) -> None:
         """Nothing to prepare."""
 
+    def can_build(self, _job: object) -> bool:
+        """Nothing is built."""
+        return False
+
     def run(
         self,
         job: Job,

@@ -65,6 +65,10 @@ class Working:
     def prepare(self, _slots: object) -> None:
         """Nothing to prepare."""
 
+    def can_build(self, _job: object) -> bool:
+        """Nothing is built."""
+        return False
+
     def run(
         self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None]
     ) -> JobResult:
