@@ -180,6 +180,10 @@ class Attempt:
                     raise CancelledByRequest(f"job {self._commission.job.id} was cancelled before its slot was free")
         try:
             self._waited_ns += time.monotonic_ns() - asked_ns
+            stuck = self._workshop.quarantine.reasons().get(self._commission.slot.name)
+            if stuck is not None:
+                # Since the job was given: whoever ran before has left something that still computes.
+                raise EvaluationError(f"slot {self._commission.slot.name} cannot be used: {stuck}")
             yield
         finally:
             on_free()

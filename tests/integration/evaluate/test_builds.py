@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from runner.errors import CancelledByRequest
+from runner.errors import CancelledByRequest, EvaluationError
 from runner.evaluate import EvaluationSettings, Evaluator
 from runner.gpus import Registry
 from runner.model import Job, JobResult, Mode, Progress, Slot, Verdict
 from runner.taskdef import extra_to_stored, load_folder, to_stored
 from runner.taskdef.model import Harness, Task
 from sandbox.engine import DockerEngine
+from sandbox.errors import EngineRefused
 from tests.plugins.live import ROOT
 from tests.unit import samples
 
@@ -97,6 +98,16 @@ def made(docker_engine: DockerEngine, settings: EvaluationSettings) -> Iterator[
     evaluator._systems["CPU"] = {"hostname": "test-host"}
     yield evaluator
     evaluator.close()
+
+
+class Stuck:
+    """A container that cannot be removed."""
+
+    id = "0123456789abcdef"
+
+    def close(self) -> None:
+        """Not now."""
+        raise EngineRefused("it will not go")
 
 
 def evaluate(evaluator: Evaluator, given: Job, slot: Slot = SLOT) -> JobResult:
@@ -293,6 +304,20 @@ def test_a_job_that_waits_for_its_slot_can_be_cancelled(made: Evaluator) -> None
         made.run(job(NOTES), SLOT, cancel=cancel, on_progress=hear)
     assert not lock.locked()
     assert note(evaluate(made, job(NOTES))).startswith("ahead-")
+
+
+def test_a_job_does_not_run_beside_a_container_that_would_not_go(made: Evaluator) -> None:
+    """The run before it left one behind: that is no verdict, and the job is tried elsewhere."""
+    lock = made._workshop.in_use[SLOT.name]
+    lock.acquire()
+
+    def hear(progress: Progress) -> None:
+        if progress.phase == "waiting":
+            made._workshop.quarantine.add(SLOT.name, Stuck(), EngineRefused("it will not go"))
+            lock.release()
+
+    with pytest.raises(EvaluationError, match="slot cpu0 cannot be used: .*it will not go"):
+        made.run(job("pass"), SLOT, cancel=threading.Event(), on_progress=hear)
 
 
 def test_without_a_spare_core_a_job_is_built_on_its_slots_cores(made: Evaluator) -> None:
