@@ -316,7 +316,7 @@ def test_a_job_does_not_run_beside_a_container_that_would_not_go(made: Evaluator
             made._workshop.quarantine.add(SLOT.name, Stuck(), EngineRefused("it will not go"))
             lock.release()
 
-    with pytest.raises(EvaluationError, match="slot cpu0 cannot be used: .*it will not go"):
+    with pytest.raises(EvaluationError, match=r"slot cpu0 cannot be used: .*it will not go"):
         made.run(job("pass"), SLOT, cancel=threading.Event(), on_progress=hear)
 
 
