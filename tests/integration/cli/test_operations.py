@@ -114,6 +114,29 @@ def test_eval_needs_a_device_of_the_type_asked_for(
     assert "no slot for GPU type L4x4" in lacking.err
 
 
+def test_eval_on_an_emulated_device_marks_the_result_and_ranks_nothing(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, evaluation_python: Path, docker_host: str | None
+) -> None:
+    """By the flag, and by a GPU type of the operator's that has no slots of its own; ranked modes are refused."""
+    (tmp_path / "gpus.d").mkdir()
+    (tmp_path / "gpus.d" / "E.toml").write_text('extends = "CPU"\nname = "E"\nemulate_cuda = true\ndetect = false\n')
+    monkeypatch.setenv("KERNEL_RUNNER_GPUS_DIR", str(tmp_path / "gpus.d"))
+    monkeypatch.setenv("KERNEL_RUNNER_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("KERNEL_RUNNER_EVAL_PYTHON", str(evaluation_python))
+    if docker_host is not None:
+        monkeypatch.setenv("DOCKER_HOST", docker_host)
+    files = (STARTER / "identity", STARTER / "identity" / "solutions" / "correct" / "copy.py")
+    ranked = call("eval", *files, "--gpu", "E", "--mode", "leaderboard", "--json")
+    assert (ranked.code, ranked.document["verdict"], ranked.document["runs"]) == (1, "invalid", [])
+    assert "nothing is ranked there" in ranked.document["error"]
+    tried = call("eval", *files, "--emulate-cuda")
+    assert tried.code == 0, tried.err
+    assert "timing claimed; CUDA is emulated, and nothing is ranked" in tried.out
+    refused = call("eval", *files, "--emulate-cuda", "--gpu", "H100")
+    assert refused.code == 2
+    assert "expected one without devices" in refused.err
+
+
 def test_eval_runs_a_file_in_a_container_and_tells_the_verdict_by_its_exit_code(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, evaluation_python: Path, docker_host: str | None
 ) -> None:

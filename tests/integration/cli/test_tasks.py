@@ -299,3 +299,41 @@ def test_several_ranks_generate_and_are_judged_together(run_code: Call, tmp_path
     assert findings(said)["solutions/correct/sum.py"] == ("ok", "accepted")
     assert findings(said)["solutions/wrong/alone.py"][0] == "ok"
     assert said.document["measured"][0]["input_bytes"] == 2 * 8 * 4
+
+
+EMULATED = """\
+import torch
+
+
+def ref_kernel(data):
+    return data * 2
+
+
+def generate_input(n, seed):
+    return torch.randn(n, device="cuda", generator=torch.Generator(device="cuda").manual_seed(seed))
+
+
+def check_implementation(data, output):
+    return output.is_cuda and torch.equal(output, ref_kernel(data))
+"""
+
+
+def test_a_task_for_a_device_is_checked_without_one(run_code: Call, tmp_path: Path) -> None:
+    """With --emulate-cuda cases, reference and solutions find a CUDA device, and the side they are on counts."""
+    folder = write_folder(tmp_path / "twice", reference=EMULATED, tests=[{"n": 8, "seed": 1}])
+    add(folder, "solutions/correct/doubled.py", "def custom_kernel(data):\n    return data + data\n")
+    add(folder, "solutions/wrong/on_the_host.py", "def custom_kernel(data):\n    return (data * 2).cpu()\n")
+    said = run_code("task", "check", folder, "--emulate-cuda", "--json")
+    assert said.code == 0, said.out
+    assert findings(said)["solutions/correct/doubled.py"] == ("ok", "accepted")
+    assert findings(said)["solutions/wrong/on_the_host.py"][0] == "ok"
+    refused = run_code("task", "check", folder, "--emulate-cuda", "--gpu", "H100")
+    assert refused.code == 2
+    assert "found GPU type H100 (vendor nvidia), expected one without devices" in refused.err
+
+
+def test_several_ranks_are_not_emulated(run_code: Call, tmp_path: Path) -> None:
+    """One device is; the check says how it is done instead."""
+    folder = write_folder(tmp_path / "two", multi_gpu=True, tests=[{"world_size": 2, "n": 8, "seed": 3}])
+    said = run_code("task", "check", folder, "--emulate-cuda", "--json")
+    assert findings(said)["code"] == ("warning", "not run: one CUDA device is emulated")
