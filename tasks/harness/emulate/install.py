@@ -96,22 +96,22 @@ def _patch_cuda(memory_bytes: int) -> None:
     ):
         setattr(cuda, name, _nothing())
     for name in ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"):
-        setattr(cuda, name, lambda *_: memory_in_use())
+        setattr(cuda, name, lambda *_, **__: memory_in_use())
     for name in ("CUDAGraph", "graph", "make_graphed_callables", "graph_pool_handle"):
         setattr(cuda, name, _refuse(f"torch.cuda.{name}"))
-    cuda.mem_get_info = lambda *_: (max(0, memory_bytes - memory_in_use()), memory_bytes)
+    cuda.mem_get_info = lambda *_, **__: (max(0, memory_bytes - memory_in_use()), memory_bytes)
     cuda.Event, cuda.Stream, cuda.stream, cuda.device = Event, Stream, stream, use_device
     cuda.device_of = lambda _: contextlib.nullcontext()
     for name in ("current_stream", "default_stream"):
-        setattr(cuda, name, lambda *_: DEFAULT_STREAM)
+        setattr(cuda, name, lambda *_, **__: DEFAULT_STREAM)
     # One stream of numbers for both sides: what `torch.manual_seed` sets, they set as well.
     for name in ("manual_seed", "manual_seed_all"):
         setattr(cuda, name, lambda seed: _discard(torch.default_generator.manual_seed(int(seed))))
     for name in ("seed", "seed_all"):
         setattr(cuda, name, lambda: _discard(torch.default_generator.seed()))
     cuda.initial_seed = torch.default_generator.initial_seed
-    cuda.get_rng_state = lambda *_: torch.default_generator.get_state()
-    cuda.set_rng_state = lambda state, *_: _discard(torch.default_generator.set_state(state))
+    cuda.get_rng_state = lambda *_, **__: torch.default_generator.get_state()
+    cuda.set_rng_state = lambda new_state, *_, **__: _discard(torch.default_generator.set_state(new_state))
     for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):
         setattr(cuda.nvtx, name, _answer(0))
     cuda.nvtx.range = lambda *_, **__: contextlib.nullcontext()
@@ -130,7 +130,7 @@ def _patch_accelerator() -> None:
         setattr(accelerator, name, _answer(value))
     for name in ("synchronize", "set_device_index", "set_stream"):
         setattr(accelerator, name, _nothing())
-    accelerator.current_stream = lambda *_: DEFAULT_STREAM
+    accelerator.current_stream = lambda *_, **__: DEFAULT_STREAM
 
 
 def _patch_torch(mode: EmulatedCuda) -> None:

@@ -234,7 +234,9 @@ def main():
     assert torch.cuda.is_available() and torch.cuda.device_count() == 1 and torch.cuda.current_device() == 0
     assert "emulated" in torch.cuda.get_device_name() and torch.cuda.get_device_properties(0).total_memory == 1 << 30
     assert torch.cuda.get_device_capability() == (8, 0) and torch.cuda.is_bf16_supported()
-    free, total = torch.cuda.mem_get_info()
+    free, total = torch.cuda.mem_get_info(device=0)
+    assert torch.cuda.memory_allocated(device="cuda") > 0 and torch.cuda.current_stream(device="cuda").query()
+    torch.cuda.set_rng_state(new_state=torch.cuda.get_rng_state(device="cuda"))
     assert 0 < free <= total == 1 << 30
     torch.cuda.set_device(0), torch.cuda.empty_cache(), torch.cuda.synchronize(), torch.cuda.reset_peak_memory_stats()
     start, end = Event(enable_timing=True), Event(enable_timing=True)
