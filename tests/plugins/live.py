@@ -106,9 +106,9 @@ class LiveRunner:
             user_name=None,
         )
 
-    def wait(self, submission_id: int, *, poll_s: float = 0.05) -> SubmissionView:
+    def wait(self, submission_id: int, *, poll_s: float = 0.05, patience_s: float = PATIENCE_S) -> SubmissionView:
         """Wait until a submission is over."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + patience_s
         while True:
             view = self.store.submission(submission_id)
             if view.state in (JobState.DONE, JobState.CANCELLED):

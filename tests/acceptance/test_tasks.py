@@ -1,0 +1,142 @@
+"""Every shipped task, from its competition file to the verdicts of its solutions, by a real daemon on the CPU type.
+
+What a user sees is what counts here: boards are imported by the command line, files are submitted in SQL, and a wrong
+one is told where it is wrong. That each solution is right or wrong on every case is tests/unit/problems' business.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+import yaml
+
+from runner.model import Mode, Verdict
+from runner.store.records import SubmissionView
+from tests.plugins.live import ROOT, LiveRunner, live_runner
+
+TASKS = ROOT / "tasks"
+COMPETITIONS = tuple(sorted(path.name for path in TASKS.glob("*.yaml")))
+#: Which test, which rank and which output where there are several, how many of the elements, and the first of them.
+WHERE = re.compile(
+    r"^(test|benchmark) (?P<case>\d+) of (?P<cases>\d+): (?P<rank>rank \d+: )?(?P<output>output \d+: )?"
+    r"(?P<count>\d+) of (?P<elements>\d+) elements differ; "
+    r"at \((?P<place>[\d, ]+)\): found (?P<found>\S+), expected (?P<expected>[^\s;]+)(; |$)"
+)
+#: Right the first time that a shape comes: only a benchmark, which calls more than once, can tell.
+REPEATING = ("stale.py", "first_answer.py", "old_rows.py")
+#: Seconds for all submissions of a task together, on a loaded machine.
+PATIENCE_S = 840.0
+_SUBMIT = "SELECT runner.submit(%s, %s, %s, %s, %s, ARRAY['CPU'])"
+
+
+def _boards() -> dict[str, str]:
+    """Task folder -> name of its board."""
+    return {
+        problem["directory"]: problem["name"]
+        for name in COMPETITIONS
+        for problem in yaml.safe_load((TASKS / name).read_text(encoding="utf-8"))["problems"]
+    }
+
+
+BOARDS = _boards()
+
+
+@pytest.fixture(scope="module")
+def live(
+    create_database: Callable[[str | None], str], migrated_template: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LiveRunner]:
+    """A daemon with a slot per core and all boards, imported from the shipped files with CPU as their only type."""
+    copy = shutil.copytree(TASKS, tmp_path_factory.mktemp("competitions") / "tasks")
+    slots = len(os.sched_getaffinity(0))
+    with live_runner(create_database(migrated_template), cpu_slots=slots, park_containers=1) as runner:
+        for name in COMPETITIONS:
+            document = yaml.safe_load((copy / name).read_text(encoding="utf-8"))
+            for problem in document["problems"]:
+                problem["gpus"] = ["CPU"]
+            (copy / name).write_text(yaml.safe_dump(document), encoding="utf-8")
+            _import(runner, copy / name)
+        yield runner
+        assert runner.stop() == 0
+        assert runner.containers() == 0
+
+
+def _import(live: LiveRunner, competition: Path) -> None:
+    command = [sys.executable, "-m", "runner.cli", "--config", str(live.config_file)]
+    done = subprocess.run(
+        [*command, "leaderboard", "import", str(competition)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def solutions(task: str, kind: str) -> list[Path]:
+    """A task's submissions of a kind."""
+    return sorted((TASKS / task / "solutions" / kind).glob("*.py"))
+
+
+def submit(live: LiveRunner, board: str, files: list[Path], mode: Mode) -> dict[int, Path]:
+    """Submit files as a frontend does; their numbers."""
+    with psycopg.connect(live.database_url, autocommit=True) as connection:
+        found = {}
+        for file in files:
+            row = connection.execute(_SUBMIT, (board, "author", file.name, file.read_bytes(), mode.value)).fetchone()
+            assert row is not None
+            found[row[0]] = file
+        return found
+
+
+def test_every_task_is_in_a_competition() -> None:
+    """All fourteen, and nothing that is none."""
+    assert set(BOARDS) == {path.parent.name for path in TASKS.glob("*/task.yml")}
+    assert len(BOARDS) == 14
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("task", sorted(BOARDS))
+def test_right_solutions_are_accepted_and_wrong_ones_told_where(live: LiveRunner, task: str) -> None:
+    """One right solution is ranked, the others are tested; each wrong one gets case, place and both values."""
+    right, wrong = solutions(task, "correct"), solutions(task, "wrong")
+    ranked = submit(live, BOARDS[task], right[:1], Mode.LEADERBOARD)
+    tested = submit(live, BOARDS[task], right[1:], Mode.TEST)
+    refused = submit(live, BOARDS[task], [file for file in wrong if file.name not in REPEATING], Mode.TEST)
+    refused |= submit(live, BOARDS[task], [file for file in wrong if file.name in REPEATING], Mode.BENCHMARK)
+    assert len(ranked) == 1
+    assert len(tested) >= 1
+    assert len(refused) >= 3
+    for number, file in (tested | ranked).items():
+        view = live.wait(number, patience_s=PATIENCE_S)
+        assert view.verdict is Verdict.ACCEPTED, (file.name, [job.error for job in view.jobs])
+    for number, file in refused.items():
+        _check_refusal(live.wait(number, patience_s=PATIENCE_S), file)
+    (line,) = live.store.ranking(BOARDS[task], "CPU")
+    assert (line.submission_id, line.user_id) == (*ranked, "author")
+    _check_rank(live.wait(*ranked, patience_s=PATIENCE_S), line.score_s)
+
+
+def _check_refusal(view: SubmissionView, file: Path) -> None:
+    (job,) = view.jobs
+    assert (job.verdict, job.attempt) == (Verdict.WRONG_ANSWER, 1), (file.name, job.error)
+    said = WHERE.match(job.error or "")
+    assert said is not None, (file.name, job.error)
+    assert said["found"] != said["expected"]
+    assert 1 <= int(said["count"]) <= int(said["elements"])
+    assert 1 <= int(said["case"]) <= int(said["cases"])
+    (run,) = job.runs
+    assert (run.mode, run.passed) == (job.mode.value, False)
+    assert run.result is not None
+    assert run.result[f"{run.mode}.{int(said['case']) - 1}.status"] == "fail"
+    assert run.result["check"] == "fail"
+
+
+def _check_rank(view: SubmissionView, score_s: float) -> None:
+    assert {(job.secret, tuple(run.mode for run in job.runs)) for job in view.jobs} == {
+        (secret, ("test", "benchmark", "leaderboard")) for secret in (False, True)
+    }
+    assert 0 < score_s < 60
