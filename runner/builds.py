@@ -32,8 +32,9 @@ from sandbox.spec import Ending
 
 #: A twin that has not come by then builds anew: it runs elsewhere, was cancelled, or waits for very long.
 KEPT_S: Final = 900.0
-#: All bundles of a host together; the oldest goes first.
+#: All bundles of a host together, and how many; the oldest goes first.
 KEPT_BYTES: Final = 512 << 20
+KEPT: Final = 128
 #: What the lanes are called where slots have names.
 LANE: Final = "build lane"
 #: How soon a cancellation is heard while somebody else builds.
@@ -159,10 +160,11 @@ class Builds:
 
     def _evict(self, newest: _Entry) -> None:
         with self._changed:
-            kept = sum(_size(entry) for entry in self._entries.values())
+            kept_bytes = sum(_size(entry) for entry in self._entries.values())
             for key, entry in list(self._entries.items()):
-                if kept > KEPT_BYTES and entry is not newest and entry.build is not None:
-                    kept -= _size(entry)
+                too_much = kept_bytes > KEPT_BYTES or len(self._entries) > KEPT
+                if too_much and entry is not newest and entry.build is not None:
+                    kept_bytes -= _size(entry)
                     del self._entries[key]
 
     # -- a build -------------------------------------------------------------------------------------------------

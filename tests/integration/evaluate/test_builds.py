@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from runner import builds
 from runner.errors import CancelledByRequest, EvaluationError
 from runner.evaluate import EvaluationSettings, Evaluator
 from runner.gpus import Registry
@@ -331,6 +332,23 @@ def test_without_a_spare_core_a_job_is_built_on_its_slots_cores(made: Evaluator)
     assert len(notes) == 1
     (build,) = built(logs)
     assert build["cpus"] == everything.cpus
+
+
+def test_bundles_are_kept_within_bounds(made: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest goes first, by number, by size and by age; its twin builds anew."""
+    monkeypatch.setattr(builds, "KEPT", 1)
+    first = note(evaluate(made, job(NOTES, submission=1, secret=False)))
+    evaluate(made, job(NOTES, submission=2, secret=False))
+    assert [key[0] for key in made._builds._entries] == [2]
+    assert note(evaluate(made, job(NOTES, submission=1, secret=True))) != first
+    monkeypatch.setattr(builds, "KEPT", 9)
+    monkeypatch.setattr(builds, "KEPT_BYTES", 1)
+    evaluate(made, job(NOTES, submission=3, secret=False))
+    assert [key[0] for key in made._builds._entries] == [3]
+    monkeypatch.setattr(builds, "KEPT_BYTES", 1 << 20)
+    made._builds._entries[next(iter(made._builds._entries))].until_s = 0.0
+    evaluate(made, job(NOTES, submission=4, secret=False))
+    assert [key[0] for key in made._builds._entries] == [4]
 
 
 def test_bundles_leave_no_file_behind(made: Evaluator, state_dir: Path) -> None:

@@ -1,0 +1,130 @@
+"""A queue of ranked submissions that compile an extension: with a build lane, and without one, in turns.
+
+Six users submit a vectoradd in C++ by torch's `load_inline` at the same moment, to one slot of the CPU type that has at
+most half of the machine's cores; the other half is reserved, and with `build_lanes = "auto"` it builds. Without
+(`build_lanes = 0`) each run compiles for itself: the public and the secret one, on the slot's cores. The turn-around of
+a submission is from its `runner.submit` to its last committed result; what counts is how long all six take.
+
+Both take turns in the same minutes, since these machines are noisy. `built` is how many builds the log tells of,
+`waited` what the jobs spent waiting: for their twin's build, for a lane, for their slot.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from runner.cli.stack import Stack, state_directory
+from runner.model import JobState, Verdict
+from runner.store import migrate
+from runner.store.records import SubmissionView
+from tests.plugins.live import ROOT, LiveRunner, live_runner
+
+ROUNDS = 2
+USERS = 6
+PATIENCE_S = 1800.0
+SOURCE = '''
+import torch
+from torch.utils.cpp_extension import load_inline
+
+# {mark}
+added = load_inline(name="added", functions=["added"], cpp_sources=["""
+torch::Tensor added(const torch::Tensor& a, const torch::Tensor& b) {{ return a + b; }}
+"""])
+
+def custom_kernel(data):
+    a, b, *_ = data
+    return added.added(a, b)
+'''
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """One queue worked off, in seconds."""
+
+    all_s: float
+    each_s: float
+    built: int
+    waited_s: float
+
+
+def main() -> None:
+    """Measure and print."""
+    turns: dict[str, list[Turn]] = {"lane": [], "none": []}
+    with database() as url:
+        for number in range(ROUNDS):
+            for name, lanes in (("none", 0), ("lane", "auto")):
+                turn = measure(url, lanes=lanes, mark=f"{number}{name}")
+                turns[name].append(turn)
+                print(f"round {number + 1}, {name}: {turn}", flush=True)
+    print(f"{USERS} ranked submissions with load_inline, medians of {ROUNDS} rounds, s")
+    print(f"{'':<6}{'all done':>10}{'each':>8}{'built':>7}{'waited':>8}")
+    for name, measured in turns.items():
+        total, each, waited = (
+            statistics.median(values)
+            for values in zip(*((turn.all_s, turn.each_s, turn.waited_s) for turn in measured), strict=True)
+        )
+        print(f"{name:<6}{total:>10.0f}{each:>8.0f}{measured[-1].built:>7}{waited:>8.0f}")
+
+
+@contextmanager
+def database() -> Iterator[str]:
+    """A migrated database of its own."""
+    directory = state_directory("bench-build")
+    stack = Stack(directory)
+    stack.stop_all()
+    shutil.rmtree(directory / "postgres", ignore_errors=True)
+    try:
+        url = stack.start_postgres()
+        migrate(url)
+        yield url
+    finally:
+        stack.stop_all()
+
+
+def measure(url: str, *, lanes: int | str, mark: str) -> Turn:
+    """Have a daemon with so many lanes work off the queue."""
+    reserved = max(1, len(os.sched_getaffinity(0)) // 2)
+    settings = {"build_timeout_s": 600, "cpu_slots": 1, "reserve_cpus": reserved, "build_lanes": lanes}
+    with live_runner(url, **settings) as live:
+        live.board(ROOT / "tasks" / "vectoradd", name=f"board-{mark}")
+        began_s = time.monotonic()
+        waiting = [
+            live.submit(
+                f"board-{mark}", SOURCE.format(mark=f"{mark} {user}").encode(), mode="leaderboard", user_id=user
+            )
+            for user in (f"user{index}" for index in range(USERS))
+        ]
+        done_s: dict[int, float] = {}
+        views: dict[int, SubmissionView] = {}
+        while len(done_s) < len(waiting):
+            if time.monotonic() - began_s > PATIENCE_S:
+                raise RuntimeError(f"not over after {PATIENCE_S:.0f} s; the daemon said:\n{live.log[-4000:]}")
+            for number in waiting:
+                if number not in done_s and (view := live.store.submission(number)).state is JobState.DONE:
+                    done_s[number], views[number] = time.monotonic() - began_s, view
+            time.sleep(0.1)
+        check(live, views)
+        reports = [job.report for view in views.values() for job in view.jobs if job.report is not None]
+        return Turn(
+            all_s=max(done_s.values()),
+            each_s=statistics.mean(done_s.values()),
+            built=live.log.count('"event": "built"'),
+            waited_s=sum(report["phases_ns"]["wait"] for report in reports) / 1e9,
+        )
+
+
+def check(live: LiveRunner, views: dict[int, SubmissionView]) -> None:
+    """Every submission must have been accepted, or the times say nothing."""
+    for number, view in views.items():
+        if view.verdict is not Verdict.ACCEPTED:
+            raise RuntimeError(f"submission {number}: {view.verdict}: {[job.error for job in view.jobs]}\n{live.log}")
+
+
+if __name__ == "__main__":
+    main()
