@@ -326,7 +326,7 @@ RULES: tuple[Rule, ...] = (
         proofs.kernel("the cgroup's list", "cpus", lambda spec: normal.ordered(spec.limits.cpus)),
         proofs.inside(
             "the affinity of process 1",
-            lambda spec: normal.ordered(spec.limits.cpus),
+            proofs.cores_inside,
             lambda _, seen: normal.ordered(seen.inside["cpus"]),
         ),
         normally=normal.number_list,

@@ -177,7 +177,7 @@ def foreign_nodes(spec: SandboxSpec, seen: Seen) -> tuple[str, ...]:
     found = [path for path in seen.inside["devices"] if path not in COMMON_NODES]
     if spec.runtime in GVISOR:
         # Its own, without anything behind it.
-        found = [path for path in found if path != "/dev/net/tun"]
+        found = [path for path in found if path not in ("/dev/net/tun", "/dev/fuse")]
     if spec.devices is None:
         return tuple(found)
     if spec.devices.driver is DeviceDriver.NODES:
@@ -205,6 +205,12 @@ def foreign_numbers(spec: SandboxSpec, seen: Seen) -> Any:  # noqa: ANN401 numbe
     leased = 0 if spec.devices is None else len(spec.devices.ids)
     # Which numbers the leased nodes have is known to the host's /dev only; how many there may be is known here.
     return () if len(foreign) <= leased and not any("*" in entry for entry in foreign) else foreign
+
+
+def cores_inside(spec: SandboxSpec) -> tuple[Any, ...]:
+    """The cores process 1 may run on, as it numbers them: gVisor counts those it has from 0."""
+    cpus = spec.limits.cpus
+    return normal.ordered(range(len(cpus)) if spec.runtime in GVISOR else cpus)
 
 
 def no_new_privs(spec: SandboxSpec, seen: Seen) -> Any:  # noqa: ANN401 text or UNSEEN

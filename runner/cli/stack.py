@@ -157,6 +157,7 @@ class Stack:
             "--bridge=none",
             "--iptables=false",
             "--ip6tables=false",
+            *self._runtimes(),
         ]
         process = _spawn(arguments, log)
         url = f"unix://{self._engine_socket}"
@@ -166,6 +167,17 @@ class Stack:
                 raise InfrastructureError(f"dockerd did not start: {_tail(log)} (whole log: {log})")
             time.sleep(0.2)
         return Engine(url=url, ours=True)
+
+    def _runtimes(self) -> list[str]:
+        """Offer gVisor beside runc where it is installed; dockerd takes the arguments of a runtime from a file only."""
+        runsc = shutil.which("runsc")
+        if runsc is None:
+            return []
+        file = self.directory / "dockerd.json"
+        file.write_text(
+            json.dumps({"runtimes": {"runsc": {"path": runsc, "runtimeArgs": ["--network=none"]}}}), encoding="utf-8"
+        )
+        return [f"--config-file={file}"]
 
     def stop_engine(self) -> None:
         """Stop the engine this stack started; any other is left alone."""

@@ -70,8 +70,8 @@ class Played:
     seconds: float
     #: Processes, cgroups, mounts and files of its containers that are still there.
     left: tuple[str, ...]
-    #: The honest job right after it.
-    honest_verdict: str
+    #: The honest job right after it; None after one whose defence was off.
+    honest_verdict: str | None
     #: Its median over that of the honest jobs before any attempt.
     slowdown: float
 
@@ -165,6 +165,8 @@ class Rig:
                 ),
             )
             self._stack.callback(self._evaluator.close)
+            # Facts for a result nobody reads: the probe would import torch, which takes gVisor a minute.
+            self._evaluator._systems["CPU"] = {"hostname": "escapes"}
             bait = Bait()
             self._stack.callback(bait.close)
             self._stack.enter_context(relax.installed(self._relaxed))
@@ -195,7 +197,8 @@ class Rig:
                 verdict, error, output = self._run(job, slot)
             seconds = time.monotonic() - started
             left = self._left(label)
-            honest_verdict, median_ns = self._honest(slot)
+            # Whoever gets through without a defence may well do harm.
+            honest_verdict, median_ns = (None, self._normal_ns) if relaxed else self._honest(slot)
         return Played(
             verdict=verdict,
             error=error,

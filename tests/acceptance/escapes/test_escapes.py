@@ -12,15 +12,20 @@ from typing import TypeAlias
 import pytest
 
 from sandbox.engine import DockerEngine
-from tests.acceptance.escapes.case import Case, all_cases
+from tests.acceptance.escapes.case import GVISOR, PROGRAM, Case, all_cases
 from tests.acceptance.escapes.relax import RELAXATIONS
 from tests.acceptance.escapes.rig import Played, Rig
+from tests.acceptance.escapes.table import table
+from tests.plugins.live import ROOT
 
 CASES = all_cases()
 MUTANTS = tuple(case for case in CASES if case.relax is not None)
 #: A slot that is still busy with somebody else's work is slower than this; a loaded machine is not.
 HARMED = 5.0
 PATIENCE_S = 280
+#: Every board of every case, and all of them under gVisor.
+_ALL = os.environ.get("KERNEL_RUNNER_TEST_ESCAPES") == "all"
+UNDER_GVISOR = ("bomb_memory", "device_nodes", "network_away", "ptrace", "survivor_double_fork")
 
 #: A case, the board, whether its defence is off.
 Play: TypeAlias = tuple[Case, str, bool]
@@ -65,7 +70,7 @@ def plays(docker_engine: DockerEngine, eval_python: Path, request: pytest.Fixtur
 
 
 def _boards(case: Case) -> tuple[str, ...]:
-    return tuple(case.verdicts) if os.environ.get("KERNEL_RUNNER_TEST_ESCAPES") == "all" else (case.board,)
+    return tuple(case.verdicts) if _ALL else (case.board,)
 
 
 @pytest.mark.parametrize(
@@ -97,3 +102,24 @@ def test_the_suite_is_as_large_as_it_says() -> None:
     assert len(CASES) >= 45
     assert len(MUTANTS) >= 15
     assert {case.relax for case in MUTANTS} == set(RELAXATIONS)
+
+
+def test_the_table_says_what_the_cases_say() -> None:
+    """docs/measurements/escapes.md holds the table that `python -m tests.acceptance.escapes table` prints."""
+    page = (ROOT / "docs" / "measurements" / "escapes.md").read_text(encoding="utf-8")
+    assert table(CASES) in page, "put in what `python -m tests.acceptance.escapes table` prints"
+
+
+def test_attempts_get_the_verdicts_of_the_table_under_gvisor(docker_engine: DockerEngine, eval_python: Path) -> None:
+    """Five attempts, two that gVisor sees differently among them; KERNEL_RUNNER_TEST_ESCAPES=all plays all."""
+    if GVISOR not in docker_engine.check().runtimes:
+        pytest.skip("the engine has no runtime runsc: install gVisor and tell the engine of it (make test does)")
+    chosen = [case for case in CASES if PROGRAM in case.verdicts and (_ALL or case.name in UNDER_GVISOR)]
+    assert len(chosen) >= len(UNDER_GVISOR)
+    with Rig(engine_url=docker_engine.base_url, eval_python=eval_python, runtime=GVISOR) as rig:
+        queued = [(case, rig.play(case, PROGRAM)) for case in chosen]
+        for case, played in queued:
+            result = played.result(PATIENCE_S)
+            assert result.verdict == case.expected(PROGRAM, runtime=GVISOR), (case.name, result)
+            assert result.left == ()
+            assert result.honest_verdict == "accepted"

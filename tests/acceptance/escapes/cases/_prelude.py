@@ -7,7 +7,7 @@ import sys
 
 libc = ctypes.CDLL(None, use_errno=True)
 #: Refused by permission, or not there at all.
-NO = (errno.EPERM, errno.EACCES, errno.ENOSYS)
+NO = (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.ENODEV, errno.EOPNOTSUPP)
 BREACHES = []
 
 

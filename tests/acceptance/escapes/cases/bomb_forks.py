@@ -1,8 +1,10 @@
 """
 why: The pids limit holds, everybody of the worker's uid is killed, and the judge has its threads already.
-boards: [judge, program]
-verdict: {judge: time_limit, program: time_limit}
+boards: [program, judge]
+verdict: time_limit
 timeout_s: 2
+gvisor: internal_error
+gvisor_why: its own kernel needs processes of the host and ends at the limit; the job is retried and given up
 """
 def custom_kernel(data):
     while True:

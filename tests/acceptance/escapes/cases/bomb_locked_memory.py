@@ -1,6 +1,6 @@
 """
 why: Locked pages cannot be swapped and are not spared when the limit is reached.
-boards: [judge, program]
+boards: [program, judge]
 verdict: memory_limit
 """
 def custom_kernel(data):

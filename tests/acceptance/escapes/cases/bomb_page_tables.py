@@ -3,6 +3,8 @@ why: Page tables of a sparse mapping are the kernel's memory and count against t
 boards: [program, judge]
 verdict: memory_limit
 timeout_s: 60
+gvisor: time_limit
+gvisor_why: its page tables grow more slowly than anybody waits
 """
 import mmap
 

@@ -3,6 +3,8 @@ why: Threads count as processes; whoever takes them all gets no more and harms n
 verdict: accepted
 relax: pids
 relaxed: wrong_answer
+gvisor: internal_error
+gvisor_why: its own kernel needs processes of the host and ends at the limit; the job is retried and given up
 """
 import threading
 

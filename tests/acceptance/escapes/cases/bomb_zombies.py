@@ -1,9 +1,9 @@
 """
-why: Children nobody waits for, and orphans that the steward must collect by the thousand, cost nobody a verdict.
-boards: [judge, program]
+why: Children nobody waits for, and orphans that the steward must collect by the hundred, cost nobody a verdict.
+boards: [program, judge]
 verdict: accepted
 """
-for _ in range(1500):
+for _ in range(400):
     try:
         child = os.fork()
     except OSError:

@@ -3,6 +3,8 @@ why: io_uring does its work past the system call list and is not to be had; nor 
 verdict: accepted
 relax: seccomp
 relaxed: wrong_answer
+gvisor: wrong_answer
+gvisor_why: it has kernel AIO and io_uring of its own
 """
 refused("io_uring_setup", call, 425, 4, ctypes.create_string_buffer(120))
 refused("io_uring_enter", call, 426, 0, 1, 0, 0, None, 0)

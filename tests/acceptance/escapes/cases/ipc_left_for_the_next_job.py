@@ -4,6 +4,8 @@ verdict: accepted
 times: 2
 relax: ipc
 relaxed: wrong_answer
+gvisor: wrong_answer
+gvisor_why: it has message queues of its own, gone with the container
 """
 KEY = 0x6B72
 for make, remove, size in ((29, 31, 4096), (64, 66, 1)):

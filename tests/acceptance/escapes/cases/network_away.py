@@ -6,7 +6,9 @@ relaxed: wrong_answer
 """
 import socket
 
-if sorted(name for name in os.listdir("/sys/class/net") if open(f"/sys/class/net/{name}/flags").read().strip() not in ("0x8", "0x80", "0x90", "0x88", "0x1002", "0x1003")) not in ([], ["lo"]):
+# Tunnels that the kernel puts into every namespace, down and without an address.
+IDLE = {"lo", "tunl0", "sit0", "ip6tnl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "ip6gre0"}
+if set(os.listdir("/sys/class/net")) - IDLE:
     breach(f"interfaces {os.listdir('/sys/class/net')}")
 AWAY = (errno.ENETUNREACH, errno.EADDRNOTAVAIL, errno.EHOSTUNREACH)
 for address in ("169.254.169.254", "198.51.100.1", "8.8.8.8", "10.0.0.1", "172.17.0.1"):

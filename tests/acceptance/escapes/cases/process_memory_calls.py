@@ -3,8 +3,6 @@ why: Memory of processes is not read or written by system call, one's own neithe
 verdict: accepted
 relax: seccomp
 relaxed: wrong_answer
-gvisor: wrong_answer
-gvisor_why: gVisor's process_vm calls reach the submission's own processes only
 """
 buffer = ctypes.create_string_buffer(8)
 vector = (ctypes.c_size_t * 2)(ctypes.addressof(buffer), 8)

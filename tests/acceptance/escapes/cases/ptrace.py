@@ -3,8 +3,6 @@ why: No process traces another one, not even its own child.
 verdict: accepted
 relax: seccomp
 relaxed: wrong_answer
-gvisor: wrong_answer
-gvisor_why: gVisor has a ptrace of its own among the submission's own processes; judge and steward are another uid's
 """
 refused("ptrace TRACEME", call, 101, 0, 0, 0, 0)
 for pid in others():

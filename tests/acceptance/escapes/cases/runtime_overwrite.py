@@ -14,5 +14,9 @@ for fd in os.listdir("/proc/self/fd"):
             breach(f"descriptor {fd} is a directory of somebody's")
     except OSError:
         pass
-if os.path.realpath("../" * 50) != "/" or sorted(os.listdir("../" * 50)) != sorted(os.listdir("/")):
+try:
+    above = os.listdir("../" * 50)
+except OSError:
+    above = os.listdir("/")
+if sorted(above) != sorted(os.listdir("/")):
     breach("there is something above the root")

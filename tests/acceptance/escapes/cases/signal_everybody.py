@@ -11,7 +11,12 @@ for _ in range(50):
     for pid in others():
         for number in (*range(0, 32), 34, 64):
             refused(f"signal {number} to {pid}", os.kill, pid, number)
+
+
+def signalled(pid):
+    return call(424, call(434, pid, 0), signal.SIGKILL, None, 0)
+
+
 for pid in others():
-    fd = call(434, pid, 0)
-    refused(f"pidfd signal to {pid}", call, 424, fd, signal.SIGKILL, None, 0)
+    refused(f"pidfd signal to {pid}", signalled, pid)
     refused(f"queued signal to {pid}", call, 129, pid, signal.SIGKILL, ctypes.create_string_buffer(128))

@@ -1,6 +1,6 @@
 """
 why: A process in a session of its own that its parent has left is dead before the slot is used again.
-boards: [judge, program]
+boards: [program, judge]
 verdict: accepted
 """
 if os.fork() == 0:

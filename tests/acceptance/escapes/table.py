@@ -1,0 +1,32 @@
+"""The attempts as a table for people: verdicts on both boards, what shows that the case can fail, gVisor. Pure.
+
+What stands in it is what the cases say; that it is true is what playing them shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tests.acceptance.escapes.case import GVISOR, Case
+
+_HEAD = """\
+| attempt | verdict | why | without its defence | gVisor |
+|---|---|---|---|---|
+"""
+
+
+def table(cases: Iterable[Case]) -> str:
+    """A row per case."""
+    return _HEAD + "".join(_row(case) for case in cases)
+
+
+def _row(case: Case) -> str:
+    relaxed = "" if case.relax is None else f"`{case.relax}` off: {case.relaxed}"
+    return f"| `{case.name}` | {case.verdicts[case.board]} | {case.why} | {relaxed} | {_gvisor(case)} |\n"
+
+
+def _gvisor(case: Case) -> str:
+    expected = case.expected(case.board, runtime=GVISOR)
+    if case.gvisor is None:
+        return "the same"
+    return f"{expected}: {case.gvisor_why}"
