@@ -174,6 +174,11 @@ def _missing_step(job: Job, name: str, evidence: Evidence) -> _Finding:
             verdict=Verdict.RUNTIME_ERROR,
             message=f"{name}: the submission used up the container's processes and threads; the judge got none",
         )
+    if evidence.outcome.ending is Ending.CPU_TIME:
+        return _Finding(
+            verdict=Verdict.TIME_LIMIT,
+            message=f"{name}: killed for using more processor time than its cores have in the time for the evaluation",
+        )
     if evidence.outcome.ending is Ending.DEADLINE:
         seconds = evidence.outcome.wall_ns / 1e9
         return _Finding(

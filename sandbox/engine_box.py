@@ -121,6 +121,25 @@ def _end(message: Mapping[str, Any]) -> tuple[bool, str | None]:
     return ok, text
 
 
+class _Meter:
+    """Reads a running container's counters now and then, in case it dies without a word, and its processor time."""
+
+    def __init__(self, counters: CgroupReader, *, cpu_s: float) -> None:
+        self._counters = counters
+        # Starting up, and waiting for a submission, is not the submission's.
+        self._before_ns = counters.read().cpu_ns
+        self._allowed_ns = cpu_s * 1e9
+        self._next_s = time.monotonic() + COUNTERS_POLL_S
+
+    def used_up(self, now_s: float) -> bool:
+        """Whether more processor time was used than allowed, as far as that is known."""
+        if now_s < self._next_s:
+            return False
+        self._next_s = now_s + COUNTERS_POLL_S
+        used_ns = self._counters.read().cpu_ns
+        return used_ns is not None and self._before_ns is not None and used_ns - self._before_ns > self._allowed_ns
+
+
 class _Outgoing:
     """What is still to be sent, a frame at a time in memory."""
 
@@ -296,17 +315,18 @@ class Box:
         """Write and read until the end, the deadline, a cancellation or nonsense; the ending and a sentence."""
         begin = time.monotonic()
         deadline = begin + wall_s
-        next_counters = begin + COUNTERS_POLL_S
+        limits = self.spec.limits
+        # The same cores for the same time come to this; what goes beyond is not held by its cpuset.
+        cpu_s = limits.cpu_s if limits.cpu_s is not None else wall_s * len(limits.cpus) + COUNTERS_POLL_S
+        meter = _Meter(self._counters, cpu_s=cpu_s)
         with selectors.DefaultSelector() as selector:
             selector.register(self._attachment, selectors.EVENT_READ | selectors.EVENT_WRITE)
             while True:
                 now = time.monotonic()
-                over = self._over(cancel, late_s=wall_s if now >= deadline else None)
+                used_up = meter.used_up(now)
+                over = self._over(cancel, late_s=wall_s if now >= deadline else None, cpu_s=cpu_s if used_up else None)
                 if over is not None:
                     return over
-                if now >= next_counters:
-                    self._counters.read()
-                    next_counters = now + COUNTERS_POLL_S
                 for _, events in selector.select(min(CANCEL_POLL_S, deadline - now)):
                     if events & selectors.EVENT_WRITE:
                         outgoing.send(self._attachment)
@@ -321,7 +341,9 @@ class Box:
                     if not more and self._conversation.end is None:
                         return Ending.DIED, self._sentence("the container ended without an 'end' frame")
 
-    def _over(self, cancel: threading.Event, *, late_s: float | None) -> tuple[Ending, str | None] | None:
+    def _over(
+        self, cancel: threading.Event, *, late_s: float | None, cpu_s: float | None
+    ) -> tuple[Ending, str | None] | None:
         """The ending, if there is a reason to stop listening."""
         if self._conversation.end is not None:
             return Ending.COMPLETED, self._sentence(None)
@@ -329,6 +351,8 @@ class Box:
             return Ending.CANCELLED, self._sentence("cancelled")
         if late_s is not None:
             return Ending.DEADLINE, self._sentence(f"killed after {late_s:g} s of wall time")
+        if cpu_s is not None:
+            return Ending.CPU_TIME, self._sentence(f"killed after {cpu_s:g} s of processor time")
         return None
 
     def _listen(self) -> bool:

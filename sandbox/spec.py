@@ -49,6 +49,8 @@ class Limits:
     cpus: tuple[int, ...]
     #: NUMA nodes whose memory may be used; None leaves it to the kernel.
     mems: tuple[int, ...] | None = None
+    #: Processor time of all processes together from the request on, by the cgroup's count; None: cores times wall_s.
+    cpu_s: float | None = None
     shm_bytes: int = 64 << 20
     nofile: int = 4096
     #: Largest single file.
@@ -122,6 +124,8 @@ class Ending(StrEnum):
     COMPLETED = "completed"
     #: The wall-clock limit passed and the container was killed.
     DEADLINE = "deadline"
+    #: The container used up its processor time and was killed.
+    CPU_TIME = "cpu_time"
     #: The caller asked for it to be killed.
     CANCELLED = "cancelled"
     #: The container ended without an `end` frame.

@@ -219,9 +219,10 @@ def test_a_container_that_breaks_without_a_cause_of_the_submissions_is_our_fault
         decided((), mode=Mode.TEST, outcome=outcome, ok=ok)
 
 
-def test_the_outer_deadline_is_a_time_limit() -> None:
-    """Killed from outside with nothing reported: the whole evaluation took too long."""
-    result = decided((), mode=Mode.TEST, outcome=samples.outcome(ending=Ending.DEADLINE), ok=None)
+@pytest.mark.parametrize("ending", [Ending.DEADLINE, Ending.CPU_TIME])
+def test_the_outer_limits_of_time_are_a_time_limit(ending: Ending) -> None:
+    """Killed from outside with nothing reported: the whole evaluation took too long, by the wall or by its cores."""
+    result = decided((), mode=Mode.TEST, outcome=samples.outcome(ending=ending), ok=None)
     assert result.verdict is Verdict.TIME_LIMIT
 
 

@@ -160,6 +160,20 @@ def test_the_wall_limit_kills_the_container(workshop: Workshop) -> None:
     assert "1 s of wall time" in report.outcome.detail
 
 
+def test_processor_time_is_bounded_for_all_processes_together(workshop: Workshop) -> None:
+    """By the cgroup's count, in whatever processes it is used; what has been used before the request does not count."""
+    source = "import os\nos.fork()\nos.fork()\nwhile True: pass"
+    step = Step(name="test", argv=(workshop.python, "-c", source), timeout_s=100)
+    report = workshop.steps(step, cpu_s=0.2)
+    assert report.outcome.ending is Ending.CPU_TIME
+    assert report.ok is None
+    assert report.outcome.cpu_ns is not None
+    assert report.outcome.cpu_ns > 200_000_000
+    assert "0.2 s of processor time" in (report.outcome.detail or "")
+    asleep = Step(name="test", argv=("/bin/sleep", "1.5"), timeout_s=100)
+    assert workshop.steps(asleep, cpu_s=0.2).ok
+
+
 def test_a_cancellation_is_heard_at_once(workshop: Workshop) -> None:
     """The container is killed within two seconds of the event, long before its limits."""
     cancel = threading.Event()
