@@ -128,12 +128,12 @@ class Attempt:
         builds, commission = self._workshop.builds, self._commission
         wanted = builds.wanted and worth_building(commission.job.code, commission.task, commission.gpu)
         beside = wanted and builds.lanes > 0
-        build = self._build() if beside else None
+        build = self._build(beside=True) if beside else None
         failed = self._compile_failure(build)
         if failed is None:
             with self._slot(on_free):
                 if wanted and not beside:
-                    build = self._build()
+                    build = self._build(beside=False)
                     failed = self._compile_failure(build)
                 if failed is None:
                     return self._measure(build)
@@ -141,7 +141,7 @@ class Attempt:
 
     # -- build ---------------------------------------------------------------------------------------------------
 
-    def _build(self) -> Build:
+    def _build(self, *, beside: bool) -> Build:
         """What came of the build, made now or for the twin."""
         commission, asked_ns, began_ns = self._commission, time.monotonic_ns(), 0
 
@@ -152,7 +152,12 @@ class Attempt:
 
         self._say("build")
         build = self._workshop.builds.get(
-            commission.job, commission.slot, image=commission.environment.image, plan=plan, cancel=self._cancel
+            commission.job,
+            commission.slot,
+            beside=beside,
+            image=commission.environment.image,
+            plan=plan,
+            cancel=self._cancel,
         )
         now_ns = time.monotonic_ns()
         self._built_ns = now_ns - began_ns if began_ns else 0

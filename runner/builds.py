@@ -11,8 +11,8 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -34,7 +34,9 @@ from sandbox.spec import Ending
 KEPT_S: Final = 900.0
 #: All bundles of a host together, and how many; the oldest goes first.
 KEPT_BYTES: Final = 512 << 20
-KEPT: Final = 128
+KEPT: Final = 64
+#: Characters kept of what a compiler said, with them: rows in the database hold less.
+KEPT_OUTPUT: Final = 1 << 15
 #: What the lanes are called where slots have names.
 LANE: Final = "build lane"
 #: How soon a cancellation is heard while somebody else builds.
@@ -114,6 +116,7 @@ class Builds:
         job: Job,
         slot: Slot,
         *,
+        beside: bool,
         image: str,
         plan: Callable[[tuple[int, ...]], BuildPlan],
         cancel: threading.Event,
@@ -123,6 +126,7 @@ class Builds:
         Args:
             job: whose submission.
             slot: where the job will run.
+            beside: whether to build in a lane. Else it takes the cores of the slot, which the caller holds.
             image: the id of the image it is built in and will run in.
             plan: makes the build's plan for the cores it shall use; called just before the container is started.
             cancel: set by another thread to stop it.
@@ -134,7 +138,8 @@ class Builds:
         entry = self._entry(job, image)
         with _patiently(entry.building, job, cancel):
             if entry.build is None:
-                with self._lane(job, slot, cancel) as (place, cpus):
+                with self._lane(job, cancel) if beside else nullcontext():
+                    place, cpus = (LANE, self._cpus) if beside else (slot.name, slot.cpus)
                     entry.build = self._make(job, plan(cpus), place, cancel)
                 self._evict(entry)
             return entry.build
@@ -170,17 +175,15 @@ class Builds:
     # -- a build -------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _lane(self, job: Job, slot: Slot, cancel: threading.Event) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Where to build, by name and cores: in a lane, as soon as one is free; in the slot, if there is none."""
+    def _lane(self, job: Job, cancel: threading.Event) -> Iterator[None]:
+        """Have a lane, as soon as one is free. One that a reload takes away is used to the end."""
         with self._changed:
-            while self.lanes and self._running >= self.lanes:
+            while self._running >= max(1, self.lanes):
                 self._changed.wait(CANCEL_POLL_S)
                 _heed(job, cancel)
-            # A reload may take the lanes away while builds run on them.
-            place = (LANE, self._cpus) if self.lanes else (slot.name, slot.cpus)
             self._running += 1
         try:
-            yield place
+            yield
         finally:
             with self._changed:
                 self._running -= 1
@@ -211,7 +214,10 @@ class Builds:
             bundle_bytes=bundle.size_bytes if usable else 0,
             refused=bundle.refused,
         )
-        return Build(bundle=bundle if usable else None, report=report)
+        said = tuple(
+            replace(step, stdout=step.stdout[:KEPT_OUTPUT], stderr=step.stderr[:KEPT_OUTPUT]) for step in report.steps
+        )
+        return Build(bundle=bundle if usable else None, report=replace(report, steps=said))
 
     def _run(self, plan: BuildPlan, place: str, bundle: Bundle, job: Job, cancel: threading.Event) -> BoxReport:
         box = self._engine.start(plan.spec)

@@ -351,8 +351,13 @@ def test_bundles_are_kept_within_bounds(made: Evaluator, monkeypatch: pytest.Mon
     assert [key[0] for key in made._builds._entries] == [4]
 
 
-def test_bundles_leave_no_file_behind(made: Evaluator, state_dir: Path) -> None:
-    """While one is kept it has no name, so a crash leaves nothing either."""
-    evaluate(made, job(NOTES, secret=False))
-    assert made._builds._entries
+def test_what_is_kept_of_a_build_leaves_no_file_and_little_in_memory(made: Evaluator, state_dir: Path) -> None:
+    """A bundle's file has no name, so a crash leaves nothing either; what the compiler said is cut."""
+    evaluate(made, job(f"{NOTES}\nprint('x' * 1_000_000)", secret=False))
+    (entry,) = made._builds._entries.values()
+    assert entry.build is not None
+    assert entry.build.report is not None
+    (step,) = entry.build.report.steps
+    assert step.stdout_bytes > 1_000_000
+    assert len(step.stdout) == builds.KEPT_OUTPUT
     assert {path.name for path in state_dir.iterdir()} == {"stage"}
