@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -37,6 +37,40 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 OnProgress = Callable[[Progress], None]
 
 
+class Turnstile:
+    """Lets one in at a time, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        #: The first is in.
+        self._line: deque[object] = deque()
+
+    @contextmanager
+    def turn(self, cancel: threading.Event, *, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Be in; `on_wait` is called if somebody else is.
+
+        Raises:
+            CancelledByRequest: `cancel` was set before it was our turn.
+        """
+        ticket = object()
+        with self._changed:
+            self._line.append(ticket)
+            waits = self._line[0] is not ticket
+        try:
+            if waits:
+                on_wait()
+            with self._changed:
+                while self._line[0] is not ticket:
+                    if cancel.is_set():
+                        raise CancelledByRequest("cancelled before its slot was free")
+                    self._changed.wait(CANCEL_POLL_S)
+            yield
+        finally:
+            with self._changed:
+                self._line.remove(ticket)
+                self._changed.notify_all()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Workshop:
     """What all attempts of a host share. Threadsafe."""
@@ -45,8 +79,8 @@ class Workshop:
     parking: Parking
     builds: Builds
     quarantine: Quarantine
-    #: By slot: held while its devices and cores are used.
-    in_use: defaultdict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
+    #: By slot: who is in uses its devices and cores.
+    slots: defaultdict[str, Turnstile] = field(default_factory=lambda: defaultdict(Turnstile))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,22 +211,17 @@ class Attempt:
     @contextmanager
     def _slot(self, on_free: Callable[[], None]) -> Iterator[None]:
         """Use the slot; what was given beside a run waits here for its end."""
-        lock, asked_ns = self._workshop.in_use[self._commission.slot.name], time.monotonic_ns()
-        if not lock.acquire(blocking=False):
-            self._say("waiting")
-            while not lock.acquire(timeout=CANCEL_POLL_S):
-                if self._cancel.is_set():
-                    raise CancelledByRequest(f"job {self._commission.job.id} was cancelled before its slot was free")
-        try:
+        name, asked_ns = self._commission.slot.name, time.monotonic_ns()
+        with self._workshop.slots[name].turn(self._cancel, on_wait=lambda: self._say("waiting")):
             self._waited_ns += time.monotonic_ns() - asked_ns
-            stuck = self._workshop.quarantine.reasons().get(self._commission.slot.name)
+            stuck = self._workshop.quarantine.reasons().get(name)
             if stuck is not None:
                 # Since the job was given: whoever ran before has left something that still computes.
-                raise EvaluationError(f"slot {self._commission.slot.name} cannot be used: {stuck}")
-            yield
-        finally:
-            on_free()
-            lock.release()
+                raise EvaluationError(f"slot {name} cannot be used: {stuck}")
+            try:
+                yield
+            finally:
+                on_free()
 
     def _measure(self, build: Build | None) -> JobResult:
         commission, plan = self._commission, self._plan

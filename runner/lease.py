@@ -109,10 +109,10 @@ class LeaseKeeper:
     def hold(self, job: Job, *, running: bool = True, ahead: bool = False) -> Lease:
         """Renew a job's lease from now on: it was just claimed, or (not `running`) its result is spooled.
 
-        `ahead`: it waits for another run to end before its own, which may take as long.
+        `ahead`: it waits for up to two other runs to end before its own, each of which may take as long.
         A lease of the same attempt that is held already is replaced in the same step.
         """
-        allowed_s = (2 if ahead else 1) * self._settings.now.max_run_s + OVERTIME_GRACE_S
+        allowed_s = (3 if ahead else 1) * self._settings.now.max_run_s + OVERTIME_GRACE_S
         deadline_s = self._clock() + allowed_s if running else None
         lease = Lease(job, deadline_s=deadline_s)
         with self._lock:

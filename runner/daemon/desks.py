@@ -1,8 +1,9 @@
-"""A slot and its jobs: the one that runs, and at most one that is built meanwhile and runs next.
+"""A slot and its jobs: the one that runs, and the one that is built meanwhile and runs next.
 
 Owns the rule when a job is taken beside a run. That helps only a job that is built without the slot, and it must cost
-nobody else anything but one run: a newcomer waits for what runs and for what is next, on every slot. So a job is taken
-ahead only
+nobody else more than one job's run: a newcomer waits for the submission that runs, and for one job of another, on every
+slot. (The twin of what runs counts with it: its build is there already, and it would keep the lane idle.) So a job is
+taken ahead only
 
 - where the slot shares nothing with another one, and all slots of its type on this host are busy;
 - while the slot runs a job that was built itself, since submissions that compile come in flocks, has done so for a
@@ -47,7 +48,7 @@ class Desk:
         self._make_worker = make_worker
         self._start = start
         self._clock = clock
-        #: The second is made when it is first needed.
+        #: More are made when they are first needed.
         self._workers = [make_worker(slot)]
         #: What was given, oldest first: what runs, what is next. And when the last of it was.
         self._given: list[tuple[SlotWorker, Lease]] = []
@@ -84,17 +85,19 @@ class Desk:
 
     def running(self) -> Job | None:
         """The job that runs, if another one may be taken beside it as far as this slot knows."""
-        given = self._now()
-        if len(given) != 1 or given[0][1] is self._enough or self._clock() - self._given_s < LASTED_S:
+        leases = [lease for _, lease in self._now()]
+        if not leases or leases[0] is self._enough or self._clock() - self._given_s < LASTED_S:
             return None
-        return given[0][1].job
+        runs, *ahead = (lease.job for lease in leases)
+        others = [job for job in ahead if job.submission_id != runs.submission_id]
+        return None if others or len(ahead) > 1 else runs
 
     def enough(self) -> None:
         """Take no other job beside the current run: there was one, and it was of no use."""
         self._enough = next((lease for _, lease in self._now()), None)
 
     def give_back(self) -> None:
-        """Have the job that has not begun given back to the queue."""
+        """Have what has not begun given back to the queue."""
         for _, lease in self._now()[1:]:
             lease.stop(StopReason.GIVEN_BACK)
 

@@ -7,6 +7,7 @@ import queue
 import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -246,7 +247,7 @@ def test_nvcc_runs_once_for_both_twins_and_its_facts_stand_with_both(made: Evalu
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="lang cu needs nvcc on the host, this one has none")
 def test_what_nvcc_refuses_never_gets_to_its_slot(made: Evaluator) -> None:
     """The slot is in use all the while, and both twins have their verdict from one build."""
-    with capture_logs() as logs, made._workshop.in_use[SLOT.name]:
+    with capture_logs() as logs, made._workshop.slots[SLOT.name].turn(threading.Event()):
         results = [evaluate(made, job("this is no C++", CUDA, secret=secret)) for secret in (False, True)]
     assert [result.verdict for result in results] == [Verdict.COMPILE_ERROR] * 2
     assert all("nvcc failed" in (result.error or "") for result in results)
@@ -294,28 +295,27 @@ def test_the_next_job_is_built_while_the_slot_runs_another(made: Evaluator) -> N
 
 def test_a_job_that_waits_for_its_slot_can_be_cancelled(made: Evaluator) -> None:
     """It never gets there, and the slot is as it was."""
-    lock = made._workshop.in_use[SLOT.name]
     cancel = threading.Event()
 
     def hear(progress: Progress) -> None:
         if progress.phase == "waiting":
             cancel.set()
 
-    with lock, pytest.raises(CancelledByRequest, match="before its slot was free"):
+    turn = made._workshop.slots[SLOT.name].turn(threading.Event())
+    with turn, pytest.raises(CancelledByRequest, match="before its slot was free"):
         made.run(job(NOTES), SLOT, cancel=cancel, on_progress=hear)
-    assert not lock.locked()
     assert note(evaluate(made, job(NOTES))).startswith("ahead-")
 
 
 def test_a_job_does_not_run_beside_a_container_that_would_not_go(made: Evaluator) -> None:
     """The run before it left one behind: that is no verdict, and the job is tried elsewhere."""
-    lock = made._workshop.in_use[SLOT.name]
-    lock.acquire()
+    before = ExitStack()
+    before.enter_context(made._workshop.slots[SLOT.name].turn(threading.Event()))
 
     def hear(progress: Progress) -> None:
         if progress.phase == "waiting":
             made._workshop.quarantine.add(SLOT.name, Stuck(), EngineRefused("it will not go"))
-            lock.release()
+            before.close()
 
     with pytest.raises(EvaluationError, match=r"slot cpu0 cannot be used: .*it will not go"):
         made.run(job("pass"), SLOT, cancel=threading.Event(), on_progress=hear)

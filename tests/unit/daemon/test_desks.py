@@ -63,6 +63,11 @@ class Host:
         return self.ahead.desk(free_types, barred)
 
 
+def other(number: int = 1) -> Job:
+    """A job of another submission."""
+    return replace(job("One", job_id=100 + number), submission_id=100 + number)
+
+
 def waited(given: Job, period: timedelta = WAITED) -> Job:
     """A job that was claimed so long after it was made."""
     return replace(given, started_at=given.created_at + period)
@@ -116,16 +121,30 @@ def test_a_slot_holds_one_job_ahead_and_works_them_off_in_order() -> None:
     (desk,) = host.desks
     desk.open()
     host.run(desk)
-    host.run(desk)
+    host.run(desk, other())
     assert host.chosen() is None, "one is there"
     first, second = host.started
     first.over = True
     assert desk.busy
-    host.run(desk)
+    host.run(desk, other(2))
     assert [len(worker.given) for worker in (first, second)] == [2, 1]
     desk.give_back()
     assert (second.given[0].reason, first.given[1].reason) == (None, StopReason.GIVEN_BACK)
     assert host.started == [first, second]
+
+
+def test_the_twin_of_what_runs_takes_nobodys_place() -> None:
+    """Its build is there: the lane would be idle while the two run. After it comes one other job, and no more."""
+    host = Host()
+    (desk,) = host.desks
+    host.run(desk)
+    host.run(desk, replace(job("One", job_id=2), secret=True))
+    assert host.chosen() is desk
+    host.run(desk, other())
+    assert host.chosen() is None
+    desk.give_back()
+    reasons = [worker.given[0].reason for worker in desk.workers if isinstance(worker, Worker)]
+    assert reasons == [None, StopReason.GIVEN_BACK, StopReason.GIVEN_BACK]
 
 
 @pytest.mark.parametrize("odd", ["young", "not built", "avoids"])
