@@ -38,7 +38,8 @@ def main() -> None:
 
 
 def _run(at: Bench, what: str, source: str, *, timeout_s: float) -> None:
-    limits = replace(at.spec.limits, wall_s=120, output_kill_bytes=1 << 50)
+    # Files without content take memory too, and a million are to be made.
+    limits = replace(at.spec.limits, wall_s=120, output_kill_bytes=1 << 50, memory_bytes=4096 * MIB)
     step = Step(name="test", argv=(at.spec.python, "-c", source), timeout_s=timeout_s)
     done = threading.Event()
     before = _rss_bytes()

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import hardening
 from sandbox.engine import DockerEngine
 from sandbox.errors import EngineRefused, EngineUnavailable, ProtocolError, RootFilesystemError
 from sandbox.hostroot import HostRoot
@@ -116,16 +115,6 @@ def test_an_interpreter_that_is_none_is_told_with_its_words(workshop: Workshop) 
     assert _containers(workshop.engine) == before
 
 
-def test_a_box_that_differs_from_its_spec_is_not_used(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An engine that forgets one hardening setting is caught by what the steward sees."""
-    for key, found in (("HostConfig.ReadonlyRootfs", "read-only"), ("HostConfig.CapDrop", "capabilities")):
-        rules = tuple(rule for rule in hardening.RULES if rule.key != key)
-        with monkeypatch.context() as patch:
-            patch.setattr(hardening, "RULES", rules)
-            with pytest.raises(EngineRefused, match=f"{found}.*nothing was run"):
-                workshop.engine.start(workshop.spec())
-
-
 def test_a_box_takes_one_request_and_is_gone_after_close(workshop: Workshop) -> None:
     """A second request is refused; close is idempotent; the engine no longer knows the container."""
     box = workshop.engine.start(workshop.spec())
@@ -195,9 +184,9 @@ def test_a_bad_report_ends_the_container(workshop: Workshop, tmp_path: Path, say
     steward = code / "sandbox" / "steward.py"
     steward.chmod(0o644)
     text = steward.read_text(encoding="utf-8")
-    steward.write_text(
-        text.replace("run_steps(line.request(),", f"asked = line.request(); {says}; run_steps(asked,"), encoding="utf-8"
-    )
+    before = "run_steps(request,"
+    assert before in text
+    steward.write_text(text.replace(before, f"{says}; {before}"), encoding="utf-8")
     tmp_path.chmod(0o755)
     binds = tuple(bind for bind in workshop.template.binds if bind != staged)
     spec = replace(workshop.spec(report_bytes=1 << 20), binds=(*binds, Bind(source=str(code), target="/kernel-runner")))
