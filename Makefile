@@ -23,6 +23,7 @@ chaos: setup ## minutes of everything that can break, over real daemons; prints 
 	@KERNEL_RUNNER_TEST_EXAMPLES=$${KERNEL_RUNNER_TEST_EXAMPLES:-1000} $(PY) -m pytest -q -o timeout=3600 \
 		tests/integration/store/test_state_machine.py
 	@$(PY) -m tests.chaos
+	@KERNEL_RUNNER_TEST_LEAK_JOBS=$${KERNEL_RUNNER_TEST_LEAK_JOBS:-1000} $(PY) -m pytest -q tests/chaos/test_leaks.py
 
 lint: setup ## ruff and mypy over everything, tests too
 	@$(PY) -m ruff check .

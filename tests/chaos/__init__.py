@@ -10,5 +10,7 @@
     ledger     what must hold all the time, and what must have happened in the end
     storm      all of it together; `make chaos` and `test_storm.py` call it
 
+    dockerd    a container engine of a test's own, and what it holds; `test_leaks.py` kills daemons and restarts it
+
 Nothing here knows how the queue does it: the ledger reads tables and the daemons' journals.
 """
