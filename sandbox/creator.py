@@ -26,11 +26,19 @@ def _namespace() -> str:
 
 
 def _started(pid: int) -> str | None:
-    """When a process began, in ticks since the boot; None if there is none of that number."""
+    """When a running process began, in ticks since the boot; None if none of that number runs.
+
+    Raises:
+        PermissionError: there is one, which /proc does not show to this user (hidepid, ProtectProc).
+    """
     try:
         text = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
-        return None
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return None
+        raise PermissionError(f"process {pid} is there, but /proc does not show it") from None
     fields = text.rpartition(")")[2].split()
     # A zombie runs no more.
     return None if fields[0] in ("Z", "X") else fields[_START_TIME]
@@ -50,4 +58,9 @@ def is_gone(maker: str) -> bool:
     boot, namespace, pid, started = parts
     if boot != _boot():
         return True
-    return namespace == _namespace() and _started(int(pid)) != started
+    if namespace != _namespace():
+        return False
+    try:
+        return _started(int(pid)) != started
+    except PermissionError:
+        return False

@@ -266,10 +266,12 @@ class DockerEngine:
             leftover = _Unstarted(id=str(container["Id"]), remove=self._remove)
             try:
                 leftover.close()
-            except EngineRefused as error:
+            except (EngineRefused, EngineUnavailable) as error:
                 left.append((leftover, container["Labels"]))
                 reasons.append(str(error))
         if left:
+            # One removal that hangs looks like an engine that is away, which is another matter.
+            self._call("ping", lambda api: api.ping())
             raise NotReaped("; ".join(reasons), left=left)
         return sum(self._owns(container["Labels"]) for container in found)
 

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import os
+import pickle
 import random
 import subprocess
 import sys
 import threading
 import time
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sandbox import engine as engine_module
 from sandbox.engine import HOST_ROOT_REPOSITORY, DockerEngine
+from sandbox.errors import NotReaped
 from sandbox.hostconfig import LABEL_OWNER
 from sandbox.hostroot import HostRoot
 from sandbox.protocol import Step, StepsRequest
 from sandbox.spec import Ending
+from sandbox.stage import stage
 from tests.integration.sandbox.conftest import Workshop
-from tests.integration.sandbox.engine_proxy import EngineProxy
+from tests.integration.sandbox.engine_proxy import Call, EngineProxy
 
 ROOT = Path(__file__).resolve().parents[3]
 SEED = int(os.environ.get("KERNEL_RUNNER_TEST_SEED") or random.randrange(10**6))  # noqa: S311 no secret
@@ -65,8 +70,6 @@ def _volumes(engine: DockerEngine) -> set[str]:
 
 
 def _start(workshop: Workshop, url: str, owner: str, directory: Path) -> subprocess.Popen[bytes]:
-    import pickle
-
     child = subprocess.Popen(
         [sys.executable, "-c", _WORKER, url, owner, str(directory)],
         stdin=subprocess.PIPE,
@@ -122,8 +125,6 @@ def test_a_killed_process_leaves_nothing_after_the_next_start(
     assert _volumes(workshop.engine) <= before
     mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8")
     assert not any(container in mounts for container in left)
-    from sandbox.stage import stage
-
     stage(tmp_path, {})
     assert list(tmp_path.glob(".stage-*")) == []
 
@@ -182,5 +183,40 @@ def test_an_engine_that_loses_its_connections_is_our_fault_and_recovers(workshop
         with engine.start(workshop.spec()) as box:
             assert box.run(quick, on_progress=None, cancel=threading.Event()).ok
     finally:
+        engine.close()
+        proxy.close()
+
+
+def test_one_removal_that_hangs_is_told_from_an_engine_that_is_away(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are gone, what is left is named with its labels, and goes when the engine lets it."""
+    monkeypatch.setattr(engine_module, "REMOVE_TIMEOUT_S", 1.0)
+    owner = f"tests-{uuid.uuid4().hex[:12]}"
+    direct = DockerEngine(workshop.engine.base_url, owner=owner)
+    stuck = direct.start(replace(workshop.spec(), labels={"kernel-runner.slot": "cpu7"}))
+    other = direct.start(workshop.spec())
+    obeys = threading.Event()
+
+    def hang(call: Call) -> None:
+        if call.method == "DELETE" and stuck.id in call.path:
+            obeys.wait(PATIENCE_S)
+
+    proxy = EngineProxy(workshop.engine.base_url, before=hang)
+    engine = DockerEngine(proxy.url, owner=owner)
+    try:
+        with pytest.raises(NotReaped) as caught:
+            engine.reap()
+        ((left, labels),) = caught.value.left
+        assert (left.id, labels["kernel-runner.slot"]) == (stuck.id, "cpu7")
+        assert {container["Id"] for container in _containers(workshop.engine, owner)} == {stuck.id}
+        obeys.set()
+        left.close()
+        assert _containers(workshop.engine, owner) == []
+    finally:
+        obeys.set()
+        for box in (stuck, other):
+            box.close()
+        direct.close()
         engine.close()
         proxy.close()

@@ -7,6 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from sandbox import creator
 from sandbox.creator import identity, is_gone
 from sandbox.stage import stage
 
@@ -35,6 +38,16 @@ def test_an_earlier_boot_is_gone_and_another_namespace_is_not_known() -> None:
     assert not is_gone(f"{boot}.1.{pid}.{int(started) + 1}")
     assert not is_gone("")
     assert not is_gone("something.else")
+
+
+def test_a_process_that_proc_hides_is_not_taken_for_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hardened service does not see other users' processes, but can tell that there is one of a number."""
+    mine, dead = identity(), _of_a_dead_process()
+    namespace = creator._namespace()
+    monkeypatch.setattr(creator, "_namespace", lambda: namespace)
+    monkeypatch.setattr(creator, "PROC", tmp_path)
+    assert not is_gone(mine)
+    assert is_gone(dead)
 
 
 def test_staging_clears_away_what_a_killed_process_left(tmp_path: Path) -> None:
