@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -25,7 +26,9 @@ from typing import Final, Self
 from unittest.mock import patch
 
 from runner import logs
+from runner.attempt import Turnstile
 from runner.config import Config, Settings
+from runner.daemon import desks
 from runner.daemon.instance import instance_id
 from runner.daemon.loop import Daemon, Ending
 from runner.daemon.orders import Orders
@@ -39,6 +42,8 @@ from runner.store import ConnectPacer, Store, results
 from tests.chaos.script import Script, found
 
 _PR_SET_PDEATHSIG: Final = 1
+#: Runs are short here: when another job is taken beside one, and how often that is looked into.
+_PAUSE_S: Final = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,14 +102,15 @@ class Evaluator:
         self._journal = journal
         self._lock = threading.Lock()
         self._taken: set[str] = set()
+        self._turns: defaultdict[str, Turnstile] = defaultdict(Turnstile)
         self._random = random.SystemRandom()
 
     def prepare(self, slots: Iterable[Slot]) -> None:
         """Nothing to prepare."""
 
-    def can_build(self, _job: object) -> bool:
-        """Nothing is built."""
-        return False
+    def can_build(self, job: Job) -> bool:
+        """Every other submission is built: taken beside a run, it waits for that to end."""
+        return job.submission_id % 2 == 0
 
     def run(
         self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None]
@@ -112,7 +118,7 @@ class Evaluator:
         """Do as the job's script says."""
         script = Script.from_code(job.code)
         nonce = uuid.uuid4().hex
-        with self._on(slot, job, nonce):
+        with self._turns[slot.name].turn(cancel), self._on(slot, job, nonce):
             self._journal.write("begun", job, slot, nonce)
             on_progress(Progress(phase="test", done=0, total=1))
             if cancel.wait(script.work_ms / 1000):
@@ -181,6 +187,8 @@ def main(path: str) -> int:
         signals({signal.SIGTERM: told}),
         # Time is short in a storm, for leases and pauses alike.
         patch.object(results, "BACKOFF_S", spec.backoff_s),
+        patch.object(desks, "LASTED_S", _PAUSE_S),
+        patch.object(desks, "PAUSE_S", _PAUSE_S),
     ):
         ending = _daemon(spec, config).run(orders)
     return 0 if ending is Ending.CLEAN else 1
