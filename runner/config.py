@@ -92,6 +92,7 @@ class Config(BaseModel):
     park_memory_mib: int = Field(default=8192, ge=0)
     reserve_after_s: float = Field(default=60.0, ge=0.0)
     spool_max_mib: int = Field(default=1024, ge=1)
+    min_free_gib: float = Field(default=2.0, ge=0.0)
     retention_days: float = Field(default=30.0, gt=0.0, le=36500.0)
     log_format: Literal["auto", "json", "console"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -85,5 +85,9 @@ class EngineUnavailableError(InfrastructureError):
     """The container engine cannot be reached or refused to work."""
 
 
+class DiskFullError(InfrastructureError):
+    """A disk this host works on has less room than its floor."""
+
+
 class EvaluationError(InfrastructureError):
     """The container or the harness broke in a way that no submission can cause."""

@@ -60,6 +60,8 @@ class EngineFacts:
     rootless: bool
     #: Whether the engine knows the Container Device Interface (DeviceDriver.CDI).
     cdi: bool
+    #: Where it keeps images and containers, as it sees it; empty where it does not say.
+    data_root: str = ""
     #: Versions of what it consists of, by lower-case name: runc, containerd, ...
     components: Mapping[str, str] = field(default_factory=dict)
 
@@ -122,6 +124,7 @@ class DockerEngine:
             storage_driver=str(info.get("Driver", "")),
             rootless="name=rootless" in security,
             cdi=bool(info.get("CDISpecDirs")),
+            data_root=str(info.get("DockerRootDir") or ""),
             components={
                 str(component.get("Name", "")).lower(): str(component.get("Version", ""))
                 for component in version.get("Components") or []

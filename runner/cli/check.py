@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -25,6 +26,7 @@ from runner.cli.safe import one_line
 from runner.cli.versions import FLOORS, below_floor
 from runner.config import Config
 from runner.devices import detect_slots
+from runner.disk import REMEDY, rooms
 from runner.errors import ConfigError, DatabaseUnavailableError, EvaluationError, KernelRunnerError
 from runner.gpus import GpuType, Registry
 from runner.model import Json, Slot
@@ -268,12 +270,14 @@ def _engine(config: Config, registry: Registry, slots: Sequence[Slot]) -> Iterat
             remedy="start Docker, let this user reach its socket, or set `docker_host` (DOCKER_HOST)",
             infrastructure=True,
         )
+        yield from _disks(config, None)
         return
     with engine:
         found = f"Docker API {facts.api_version}, version {facts.version}, at {engine.base_url}"
         yield Finding(name="engine", mark=Mark.OK, found=found)
         yield from _versions(facts)
         yield _cgroup(facts)
+        yield from _disks(config, facts)
         yield from _sandbox(engine, config, registry, slots)
 
 
@@ -295,6 +299,15 @@ def _cgroup(facts: EngineFacts) -> Finding:
         remedy = "boot with systemd.unified_cgroup_hierarchy=1; version 1 works, but says less about killed processes"
         return Finding(name="cgroup", mark=Mark.WARNING, found=found, remedy=remedy)
     return Finding(name="cgroup", mark=Mark.OK, found=found)
+
+
+def _disks(config: Config, facts: EngineFacts | None) -> Iterator[Finding]:
+    data_root = Path(facts.data_root) if facts is not None and facts.data_root else None
+    for room in rooms(config.state_dir, data_root, floor_gib=config.min_free_gib):
+        if room.enough:
+            yield Finding(name="disk", mark=Mark.OK, found=str(room))
+        else:
+            yield Finding(name="disk", mark=Mark.FAILED, found=f"{room}; no job is taken", remedy=REMEDY)
 
 
 def _sandbox(engine: DockerEngine, config: Config, registry: Registry, slots: Sequence[Slot]) -> Iterator[Finding]:

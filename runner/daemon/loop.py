@@ -79,7 +79,8 @@ class Ending(Enum):
 class Daemon:
     """One host's daemon. `run` may be called once.
 
-    `check_database` raises InfrastructureError while the database lacks a server that answers, or our schema.
+    `check_database` raises InfrastructureError while the database lacks a server that answers, or our schema;
+    `check_disk`, while a disk has too little room.
     """
 
     def __init__(
@@ -97,12 +98,14 @@ class Daemon:
         readiness: Readiness | None = None,
         patience_s: float = PATIENCE_S,
         quarantine: Quarantine | None = None,
+        check_disk: Callable[[], object] = lambda: None,
     ) -> None:
         self._settings = settings
         self._quarantine = quarantine or Quarantine()
         self._instance = instance
         self._store_factory = store_factory
         self._engine = engine
+        self._check_disk = check_disk
         self._slots = tuple(slots)
         self._registry = registry
         self.readiness = readiness or Readiness()
@@ -273,9 +276,9 @@ class Daemon:
     def _turn(self, store: Store, orders: Orders) -> Claims:
         """One look at the queue: takes what fits, and does what the answer says is due.
 
-        Without an engine nothing fits; but the host shows that it lives, and expired leases are taken back.
+        Without engine or disk space nothing fits; but the host shows that it lives, and expired leases are taken back.
         """
-        trouble = self._ask_engine()
+        trouble = self._ask_engine() or self._ask_disk()
         if self._doubt:
             self._put_back_what_nobody_heard_of(store)
         began_s = time.monotonic()
@@ -317,6 +320,14 @@ class Daemon:
             except InfrastructureError as error:
                 return error
             self._suspect.clear()
+        return None
+
+    def _ask_disk(self) -> InfrastructureError | None:
+        """Which disk has too little room; that costs two system calls, so it is asked at every look."""
+        try:
+            self._check_disk()
+        except InfrastructureError as error:
+            return error
         return None
 
     def _lose_name(self) -> None:

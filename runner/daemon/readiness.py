@@ -13,13 +13,20 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from runner.errors import DatabaseUnavailableError, EngineUnavailableError, HostNameTakenError, InfrastructureError
+from runner.errors import (
+    DatabaseUnavailableError,
+    DiskFullError,
+    EngineUnavailableError,
+    HostNameTakenError,
+    InfrastructureError,
+)
 from runner.logs import get_logger
 
 _log = get_logger(__name__)
 
 ENGINE: Final = "the container engine"
 DATABASE: Final = "the database"
+DISK: Final = "free disk space"
 EVALUATION: Final = "the evaluation environment"
 HOST_NAME: Final = "the host name"
 CONTAINERS: Final = "containers that do not go, on every slot"
@@ -34,6 +41,8 @@ def missing(error: InfrastructureError, *, otherwise: str) -> str:
         return HOST_NAME
     if isinstance(error, EngineUnavailableError):
         return ENGINE
+    if isinstance(error, DiskFullError):
+        return DISK
     return DATABASE if isinstance(error, DatabaseUnavailableError) else otherwise
 
 

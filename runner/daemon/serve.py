@@ -20,6 +20,7 @@ from runner.daemon.orders import Orders
 from runner.daemon.readiness import Readiness
 from runner.daemon.reload import Blueprint, Reloader
 from runner.daemon.signals import signals
+from runner.disk import DiskFloor
 from runner.errors import ConfigError, DatabaseUnavailableError, EngineUnavailableError
 from runner.evaluate import EvaluationSettings, Evaluator
 from runner.plan import SLOT_LABEL
@@ -42,13 +43,17 @@ class _DockerPort:
         self._engine = engine
         self._quarantine = quarantine
         self._slots = slots
+        #: Where the engine keeps its data, once it has been asked.
+        self.data_root: Path | None = None
 
     def check(self) -> object:
         """Ask the engine what it is."""
         try:
-            return self._engine.check()
+            facts = self._engine.check()
         except SandboxError as error:
             raise EngineUnavailableError(str(error)) from error
+        self.data_root = Path(facts.data_root) if facts.data_root else None
+        return facts
 
     def reap(self) -> int:
         """Remove this host's leftover containers; one that will not go costs the slot it is on, and no other."""
@@ -110,6 +115,8 @@ def _serve(reloader: Reloader, orders: Orders, readiness: Readiness, instance: s
     engine = DockerEngine(config.docker_host, owner=f"{config.host_name}:{config.state_dir}")
     quarantine = Quarantine()
     evaluator = Evaluator(engine, blueprint.registry, evaluation_settings(config, blueprint.eval_python), quarantine)
+    port = _DockerPort(engine, quarantine, {slot.name for slot in blueprint.slots})
+    floor = DiskFloor(reloader.settings, lambda: port.data_root)
     spool = Spool(config.state_dir / "spool", max_bytes=config.spool_max_mib * _MIB)
     pacer = ConnectPacer()
 
@@ -124,7 +131,7 @@ def _serve(reloader: Reloader, orders: Orders, readiness: Readiness, instance: s
             reloader.settings,
             store_factory=lambda purpose: Store(dsn, application_name=f"kernel-runner {purpose}", pacer=pacer),
             evaluator=evaluator,
-            engine=_DockerPort(engine, quarantine, {slot.name for slot in blueprint.slots}),
+            engine=port,
             check_database=lambda: require_schema(dsn),
             registry=blueprint.registry,
             slots=blueprint.slots,
@@ -132,6 +139,7 @@ def _serve(reloader: Reloader, orders: Orders, readiness: Readiness, instance: s
             instance=instance,
             readiness=readiness,
             quarantine=quarantine,
+            check_disk=floor.check,
         ).run(orders)
     finally:
         evaluator.close()

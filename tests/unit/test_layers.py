@@ -28,6 +28,7 @@ LAYERS = {
     "runner.logs": 5,
     "runner.store": 5,
     "runner.devices": 5,
+    "runner.disk": 6,
     "runner.quarantine": 4,
     "runner.parking": 5,
     "runner.spool": 6,

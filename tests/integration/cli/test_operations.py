@@ -190,6 +190,7 @@ def test_check_goes_through_everything_and_proves_the_sandbox(
     assert by_name["torch in the sandbox"]["found"].endswith("as uid 10002")
     assert by_name["C++ in the sandbox"]["mark"] == "ok"
     assert by_name["notifications"]["found"] == "arrive"
+    assert by_name["disk"]["found"].startswith("the engine's data in /")
 
 
 def test_check_explains_every_setting_without_looking_at_anything(call: Call) -> None:
@@ -210,12 +211,20 @@ def test_check_explains_every_setting_without_looking_at_anything(call: Call) ->
 def test_check_reports_missing_infrastructure_and_goes_on(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
-    """Neither database nor a usable engine: both are reported, with what to do, and the exit code is 3."""
+    """Neither database, engine nor room: all are reported, with what to do, and the exit code is 3."""
     monkeypatch.setenv("DOCKER_HOST", engine)
+    monkeypatch.setenv("KERNEL_RUNNER_MIN_FREE_GIB", "1e9")
     monkeypatch.setenv("KERNEL_RUNNER_EVAL_PYTHON", str(tmp_path / "no-python"))
     said = call("check", database=NOBODY_HOME)
     assert said.code == 3
-    for expected in ("✗ database", "✗ engine", "✗ evaluation environment", "DOCKER_HOST", "DATABASE_URL"):
+    for expected in (
+        "✗ database",
+        "✗ engine",
+        "✗ evaluation environment",
+        "✗ disk: state_dir",
+        "DOCKER_HOST",
+        "DATABASE_URL",
+    ):
         assert expected in said.out
 
 

@@ -151,6 +151,7 @@ class Rig:
         self.settings = Settings(self.config)
         self.quarantine = Quarantine(retry_s=0.05)
         self.orders = Orders()
+        self.check_disk: Callable[[], object] = lambda: None
         self.ending: Ending | None = None
         pacer = ConnectPacer()
         self.store_factory: StoreFactory = lambda purpose: Store(
@@ -174,6 +175,7 @@ class Rig:
             spool=self.spool,
             instance=self.instance,
             quarantine=self.quarantine,
+            check_disk=self.check_disk,
         )
         self._thread = threading.Thread(target=self._run, name="daemon", daemon=True)
         self._thread.start()

@@ -103,6 +103,7 @@ def new_values(tmp_path: Path) -> dict[str, object]:
         "park_memory_mib": 1,
         "reserve_after_s": 1.0,
         "spool_max_mib": 1,
+        "min_free_gib": 1.0,
         "retention_days": 1.0,
         "log_format": "json",
         "log_level": "error",

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
 import pytest
@@ -20,7 +21,7 @@ from runner.daemon.orders import Orders
 from runner.daemon.reload import Reloader
 from runner.daemon.serve import _handlers, only_daemon, serve
 from runner.daemon.signals import signals
-from runner.errors import ConfigError, EngineUnavailableError
+from runner.errors import ConfigError, DiskFullError, EngineUnavailableError
 from runner.parking import Bounds
 from runner.quarantine import Quarantine
 from sandbox.errors import EngineRefused, NotReaped
@@ -79,6 +80,9 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
         def __init__(self, base_url: str | None, *, owner: str) -> None:
             seen.update(base_url=base_url, owner=owner)
 
+        def check(self) -> SimpleNamespace:
+            return SimpleNamespace(data_root="/")
+
         def close(self) -> None:
             seen.update(closed=True)
 
@@ -117,6 +121,7 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
         park_max_age_s=60.0,
         park_memory_mib=5,
         spool_max_mib=3,
+        min_free_gib=1e9,
         log_format="json",
         log_level="error",
     )
@@ -135,6 +140,11 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
     assert seen["orders"] is orders
     assert (settings.build_timeout_s, settings.build_lanes) == (9.0, 3)
     assert settings.parking == Bounds(size=0, max_age_s=60.0, memory_bytes=5 * 2**20)
+    with pytest.raises(DiskFullError, match=r"state_dir .* floor 1e\+09 GiB: free some"):
+        seen["check_disk"]()
+    seen["engine"].check()
+    with pytest.raises(DiskFullError, match="the engine's data in /: "):
+        seen["check_disk"]()
     assert seen["nothing_parked"]
     assert seen["closed"]
 

@@ -1,0 +1,91 @@
+"""Whether the disks have room: the floor below which a host takes no more jobs.
+
+A full disk breaks what is nobody's fault: results that cannot be spooled, bundles that cannot be kept, containers that
+cannot be created. So the daemon stops claiming before, and goes on by itself when there is room again. Measures and
+says; deletes nothing. Called by the claiming loop before every claim, and by `check`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from runner.config import Settings
+from runner.errors import DiskFullError
+
+GIB: Final = 2**30
+#: What to do about a place without room.
+REMEDY: Final = (
+    "free some (`kernel-runner image prune` removes images of ours that nothing uses, `docker system df` shows the"
+    " rest), or lower `min_free_gib`"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """What is left in one place."""
+
+    #: What the place is for, as the operator knows it.
+    what: str
+    path: Path
+    #: Bytes that a process without privileges may still write; None: the place cannot be looked at from here.
+    free_bytes: int | None
+    floor_bytes: int
+
+    @property
+    def enough(self) -> bool:
+        """Whether jobs may be taken; what cannot be seen is no reason to stop."""
+        return self.free_bytes is None or self.free_bytes >= self.floor_bytes
+
+    def __str__(self) -> str:
+        """For people, in GiB."""
+        if self.free_bytes is None:
+            return f"{self.what} {self.path}: cannot be looked at from here"
+        return f"{self.what} {self.path}: {self.free_bytes / GIB:.2f} GiB free, floor {self.floor_bytes / GIB:g} GiB"
+
+
+def free_bytes(path: Path) -> int | None:
+    """What may still be written below a path; None where that cannot be known: not there, or not ours to look at."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return None
+    return found.f_bavail * found.f_frsize
+
+
+def rooms(state_dir: Path, data_root: Path | None, *, floor_gib: float) -> Sequence[Room]:
+    """The places that fill up: the state directory, and the engine's data where the engine has said where it is."""
+    floor = int(floor_gib * GIB)
+    # Before the first start there is no state directory: it will be made where its nearest parent is.
+    state = next((place for place in (state_dir, *state_dir.parents) if os.path.lexists(place)), state_dir)
+    found = [Room(what="state_dir", path=state_dir, free_bytes=free_bytes(state), floor_bytes=floor)]
+    if data_root is not None:
+        free = free_bytes(data_root)
+        found.append(Room(what="the engine's data in", path=data_root, free_bytes=free, floor_bytes=floor))
+    return found
+
+
+class DiskFloor:
+    """The floor of a running daemon; `data_root` says where the engine keeps its data, once that is known."""
+
+    def __init__(self, settings: Settings, data_root: Callable[[], Path | None]) -> None:
+        self._settings = settings
+        self._data_root = data_root
+
+    def check(self) -> None:
+        """Find out whether jobs may be taken.
+
+        Raises:
+            DiskFullError: a place has less room than `min_free_gib`; says which, and what to do.
+        """
+        config = self._settings.now
+        short = [
+            room
+            for room in rooms(config.state_dir, self._data_root(), floor_gib=config.min_free_gib)
+            if not room.enough
+        ]
+        if short:
+            raise DiskFullError(f"{'; '.join(map(str, short))}: {REMEDY}")

@@ -1,0 +1,58 @@
+"""Too little room on a disk: the daemon claims nothing, says why, and goes on by itself."""
+
+from __future__ import annotations
+
+from runner.daemon.readiness import DISK
+from runner.disk import DiskFloor
+from runner.model import JobState, Slot
+from tests.integration.daemon.rig import Gate, Rig
+
+#: More than any disk has.
+NEVER = 1e9
+
+
+def test_nothing_is_claimed_below_the_floor_until_there_is_room(rig: Rig) -> None:
+    """Although a slot is free; a run goes on and is committed, and what is queued starts when there is room again."""
+
+    def set_floor(gib: float) -> None:
+        rig.settings.replace(rig.config.model_copy(update={"min_free_gib": gib}))
+
+    looked = 0
+    floor = DiskFloor(rig.settings, lambda: rig.config.state_dir)
+
+    def check() -> None:
+        nonlocal looked
+        looked += 1
+        floor.check()
+
+    gate = Gate()
+    rig.evaluator.script = gate
+    rig.check_disk = check
+    rig.slots = tuple(Slot(name=f"cpu{core}", gpu_type="CPU", devices=(), cpus=(core,)) for core in range(2))
+    rig.start()
+    running = rig.submit()
+    assert gate.begun.wait(60)
+    set_floor(NEVER)
+    rig.wait_for(lambda: rig.waiting_for == DISK, "the daemon says what it lacks")
+    waiting, before = rig.submit(), looked
+    # The claim of the first of two further looks is over when the second one begins.
+    rig.wait_for(lambda: looked >= before + 2, "the daemon looks again")
+    assert rig.view(waiting).state is JobState.QUEUED
+    gate.go.set()
+    rig.wait_done(running)
+    assert rig.view(waiting).state is JobState.QUEUED
+    set_floor(0.0)
+    rig.wait_done(waiting)
+    assert rig.daemon is not None
+    assert rig.daemon.readiness.ready.wait(60)
+
+
+def test_a_daemon_that_starts_on_a_full_disk_is_not_ready(rig: Rig) -> None:
+    """It never says that it serves; an order to stop ends it as ever."""
+    rig.settings.replace(rig.config.model_copy(update={"min_free_gib": NEVER}))
+    rig.check_disk = DiskFloor(rig.settings, lambda: None).check
+    rig.start(ready=False)
+    rig.wait_for(lambda: rig.daemon is not None and rig.waiting_for == DISK, "it says what it lacks")
+    assert rig.daemon is not None
+    assert not rig.daemon.readiness.ready.is_set()
+    assert rig.stop() == 0

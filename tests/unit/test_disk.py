@@ -1,0 +1,66 @@
+"""The floor of free disk space: what counts as room, and what cannot be seen."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from runner.config import Config, Settings
+from runner.disk import GIB, DiskFloor, rooms
+from runner.errors import DiskFullError
+
+BLOCK = 4096
+
+
+@pytest.fixture
+def disks(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """File systems by path, and the free blocks of each; any other path is somebody else's."""
+    blocks: dict[str, int] = {}
+
+    def statvfs(path: Path) -> SimpleNamespace:
+        if str(path) not in blocks:
+            raise PermissionError(13, "Permission denied")
+        return SimpleNamespace(f_bavail=blocks[str(path)], f_bfree=10**9, f_frsize=BLOCK, f_bsize=1)
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    return blocks
+
+
+def test_jobs_are_taken_down_to_the_floor_and_not_below(tmp_path: Path, disks: dict[str, int]) -> None:
+    """What root alone may use does not count; the error names the place, what is there and what ought to be."""
+    floor = DiskFloor(Settings(Config(host_name="h", state_dir=tmp_path, min_free_gib=1.0)), lambda: Path("/data"))
+    disks.update({str(tmp_path): GIB // BLOCK, "/data": GIB // BLOCK})
+    floor.check()
+    disks["/data"] -= 1
+    with pytest.raises(DiskFullError, match=r"^the engine's data in /data: 1\.00 GiB free, floor 1 GiB: free some"):
+        floor.check()
+    disks.update({str(tmp_path): 0, "/data": GIB // BLOCK})
+    with pytest.raises(DiskFullError, match=rf"^state_dir {tmp_path}: 0\.00 GiB free, floor 1 GiB: "):
+        floor.check()
+
+
+def test_the_floor_is_the_one_in_force(tmp_path: Path, disks: dict[str, int]) -> None:
+    """A reload's floor counts at the next look; zero asks for nothing."""
+    disks[str(tmp_path)] = 0
+    settings = Settings(Config(host_name="h", state_dir=tmp_path, min_free_gib=0.0))
+    floor = DiskFloor(settings, lambda: None)
+    floor.check()
+    settings.replace(Config(host_name="h", state_dir=tmp_path, min_free_gib=0.1))
+    with pytest.raises(DiskFullError):
+        floor.check()
+
+
+def test_a_place_that_cannot_be_looked_at_stops_nobody(tmp_path: Path, disks: dict[str, int]) -> None:
+    """An engine's data in another's home is the operator's to watch; it is shown as unseen."""
+    disks[str(tmp_path)] = GIB
+    _, data = rooms(tmp_path, Path("/data"), floor_gib=1.0)
+    assert (data.enough, str(data)) == (True, "the engine's data in /data: cannot be looked at from here")
+
+
+def test_a_state_directory_that_is_not_there_yet_counts_where_it_will_be(tmp_path: Path) -> None:
+    """`check` runs before the first start."""
+    (room,) = rooms(tmp_path / "a" / "b", None, floor_gib=0.0)
+    assert room.free_bytes == os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize
