@@ -305,7 +305,8 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "HostConfig.MemorySwap",
-        "Memory plus swap equals memory: no swap, or a bomb would slow down the whole host.",
+        "Memory plus swap equals memory: no swap, or a bomb would slow down the whole host. A kernel with cgroup"
+        " version 1 that does not count swap has to be booted with swapaccount=1.",
         lambda spec: spec.limits.memory_bytes,
         proofs.kernel(
             "the cgroup's limit of memory and swap",
