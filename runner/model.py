@@ -114,6 +114,10 @@ class Device:
     vendor: str
     index: int
     pci_address: str | None = None
+    #: What it is on the bus, `vendor:device`, e.g. `10de:2330`; OEM boards may have names of their own.
+    pci_id: str | None = None
+    #: Which part of a divided device it is (MIG profile `1g.10gb`, compute partition `CPX`); None: a whole one.
+    partition: str | None = None
     numa_node: int | None = None
     #: Device nodes a container needs for it, e.g. `/dev/kfd` and `/dev/dri/renderD128` (AMD).
     nodes: tuple[str, ...] = ()

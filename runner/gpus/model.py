@@ -82,6 +82,10 @@ class GpuType:
     count: int = 1
     #: Regular expressions, any of which the whole device name must match (NVML name, amdsmi market name).
     device_names: tuple[str, ...] = ()
+    #: `vendor:device` on the PCI bus: how a device is recognised whose name no type knows.
+    pci_ids: tuple[str, ...] = ()
+    #: Regular expression of the partitions (MIG profile, AMD compute partition) that are its devices; None: whole ones.
+    partition: str | None = None
     #: Whether slots of this type are made for devices found at start-up; False: only where `slots` names the type.
     detect: bool = True
     #: nvcc's -gencode architecture, e.g. "90a"; None compiles for the device that is there (`-arch=native`).

@@ -29,6 +29,7 @@ BUILTIN: Final = Path(__file__).parent
 #: What a type may be called: it stands in SQL text arrays, URLs and container labels.
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
 _ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
+_PCI_ID = r"^[0-9a-f]{4}:[0-9a-f]{4}$"
 _NVCC_ARCH = r"^[1-9][0-9]{1,2}[af]?$"
 
 _Name = Annotated[str, StringConstraints(pattern=_NAME)]
@@ -44,6 +45,7 @@ def _compiled(patterns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 _Names = Annotated[tuple[str, ...], AfterValidator(_compiled)]
+_Pattern = Annotated[str, AfterValidator(lambda pattern: _compiled((pattern,))[0])]
 _Positive = Annotated[float, Field(gt=0, lt=1e9, allow_inf_nan=False)]
 
 
@@ -97,6 +99,8 @@ class _Entry(BaseModel):
     aliases: tuple[_Name, ...] = ()
     count: int = Field(default=1, ge=1, le=64)
     device_names: _Names = ()
+    pci_ids: tuple[Annotated[str, StringConstraints(pattern=_PCI_ID)], ...] = ()
+    partition: _Pattern | None = None
     detect: bool = True
     nvcc_arch: Annotated[str, StringConstraints(pattern=_NVCC_ARCH)] | None = None
     image: str = Field(default="host", min_length=1)
@@ -175,13 +179,27 @@ class Registry:
         """Every type, by name."""
         return tuple(self._types.values())
 
-    def matching(self, vendor: Vendor, device_name: str) -> tuple[GpuType, ...]:
-        """The types, detected or not, one of whose `device_names` matches the whole name of a vendor's device."""
-        return tuple(
-            entry
-            for entry in self._types.values()
-            if entry.vendor is vendor and any(re.fullmatch(pattern, device_name) for pattern in entry.device_names)
-        )
+    def matching(
+        self, vendor: Vendor, device_name: str, *, pci_id: str | None = None, partition: str | None = None
+    ) -> tuple[GpuType, ...]:
+        """The types, detected or not, that a vendor's device is one of.
+
+        Those one of whose `device_names` matches its whole name; if there is none, those with its PCI id. A part of a
+        divided device is of a type only if `partition` says so, and a whole one only if it says nothing.
+        """
+        possible = [
+            entry for entry in self._types.values() if entry.vendor is vendor and _is_partition(entry, partition)
+        ]
+        named = [
+            entry for entry in possible if any(re.fullmatch(pattern, device_name) for pattern in entry.device_names)
+        ]
+        return tuple(named or (entry for entry in possible if pci_id is not None and pci_id in entry.pci_ids))
+
+
+def _is_partition(entry: GpuType, partition: str | None) -> bool:
+    if entry.partition is None or partition is None:
+        return entry.partition is partition
+    return re.fullmatch(entry.partition, partition) is not None
 
 
 def _read_directory(directory: Path) -> dict[str, _File]:

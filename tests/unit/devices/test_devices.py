@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from runner import devices
 from runner.config import Config, SlotConfig
-from runner.devices import detect_slots, list_devices
+from runner.devices import Listing, detect_slots, list_devices, sysfs
 from runner.errors import ConfigError
 from runner.gpus import Registry
 
@@ -73,8 +72,8 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., FakeN
         nvml = FakeNvml(*names, error=error)
         monkeypatch.setitem(sys.modules, "pynvml", nvml)
         monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(cores)))
-        monkeypatch.setattr(devices, "_SYSFS", tmp_path / "sys")
-        monkeypatch.setattr(devices, "_KFD", tmp_path / "kfd")
+        monkeypatch.setattr(sysfs, "SYSFS", tmp_path / "sys")
+        monkeypatch.setattr(sysfs, "DEV", tmp_path / "dev")
         return nvml
 
     return _host
@@ -97,8 +96,10 @@ def amd(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> types.ModuleType:
     monkeypatch.setitem(sys.modules, "amdsmi", smi)
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(error=FakeNvml.NVMLError_LibraryNotFound))
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(8)))
-    monkeypatch.setattr(devices, "_SYSFS", tmp_path / "sys")
-    monkeypatch.setattr(devices, "_KFD", tmp_path)
+    monkeypatch.setattr(sysfs, "SYSFS", tmp_path / "sys")
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/kfd").touch()
+    monkeypatch.setattr(sysfs, "DEV", tmp_path / "dev")
     for number, address in enumerate(("0000:c1:00.0", "0000:d1:00.0")):
         card = tmp_path / "sys/bus/pci/devices" / address
         (card / f"drm/renderD{128 + number}").mkdir(parents=True)
@@ -196,7 +197,7 @@ def test_a_host_without_the_bindings_is_normal(host: Callable[..., FakeNvml], mo
     host()
     monkeypatch.setitem(sys.modules, "pynvml", None)
     if not Path("/dev/nvidiactl").exists():
-        assert list_devices() == devices.Listing(devices=(), problems=())
+        assert list_devices() == Listing(devices=(), problems=())
 
 
 def test_explicit_slots_are_taken_as_they_are(host: Callable[..., FakeNvml]) -> None:
@@ -312,6 +313,9 @@ def test_cores_come_from_the_devices_numa_node(host: Callable[..., FakeNvml], tm
         (directory / "cpulist").write_text(cpus, encoding="ascii")
     found = detect_slots(REGISTRY, Config())
     assert [(slot.numa_node, slot.cpus) for slot in found] == [(1, (4, 5, 6, 7)), (0, (0, 1, 2, 3))]
+    # Where the bus knows better than the node, it counts.
+    (tmp_path / "sys/bus/pci/devices/0000:1a:00.0/local_cpulist").write_text("0,2,4,6\n", encoding="ascii")
+    assert [slot.cpus for slot in detect_slots(REGISTRY, Config())] == [(0, 2, 4, 6), (1, 3, 5, 7)]
 
 
 def test_cores_of_one_node_bring_its_memory_along(host: Callable[..., FakeNvml], tmp_path: Path) -> None:
@@ -332,7 +336,7 @@ def test_nvidia_devices_come_with_the_nodes_of_their_minor_numbers(
 ) -> None:
     """The host's root file system gets plain nodes: the device's own, by its minor number, and the driver's helpers."""
     host("NVIDIA L4", "NVIDIA L4")
-    monkeypatch.setattr(devices, "_DEV", tmp_path)
+    monkeypatch.setattr(sysfs, "DEV", tmp_path)
     for name in ("nvidia4", "nvidia5", "nvidiactl", "nvidia-uvm", "nvidia-modeset"):
         (tmp_path / name).touch(mode=0o666)
         (tmp_path / name).chmod(0o666)
@@ -348,7 +352,7 @@ def test_nodes_that_a_group_alone_may_open_bring_the_group_along(
 ) -> None:
     """AMD's nodes belong to the group `render`; without its number the worker could not open what it was leased."""
     assert vars(amd)["calls"] == []
-    monkeypatch.setattr(devices, "_DEV", tmp_path)
+    monkeypatch.setattr(sysfs, "DEV", tmp_path)
     (tmp_path / "dri").mkdir()
     real = Path.stat
     for name, mode in (("kfd", 0o660), ("dri/renderD128", 0o660), ("dri/renderD129", 0o666)):
@@ -366,7 +370,7 @@ def test_nodes_that_a_group_alone_may_open_bring_the_group_along(
     assert [slot.devices[0].groups for slot in detect_slots(REGISTRY, Config())] == [(992, 993), (993,)]
 
 
-def test_amd_devices_come_with_their_nodes(amd: types.ModuleType) -> None:
+def test_amd_devices_come_with_their_nodes(amd: types.ModuleType, tmp_path: Path) -> None:
     """One slot each, with /dev/kfd and exactly its own render node."""
     found = detect_slots(REGISTRY, Config())
     assert [(slot.name, slot.gpu_type, slot.numa_node) for slot in found] == [
@@ -374,8 +378,8 @@ def test_amd_devices_come_with_their_nodes(amd: types.ModuleType) -> None:
         ("amd1", "MI300", 1),
     ]
     assert [slot.devices[0].nodes for slot in found] == [
-        ("/dev/kfd", "/dev/dri/renderD128"),
-        ("/dev/kfd", "/dev/dri/renderD129"),
+        (f"{tmp_path}/dev/kfd", f"{tmp_path}/dev/dri/renderD128"),
+        (f"{tmp_path}/dev/kfd", f"{tmp_path}/dev/dri/renderD129"),
     ]
     assert vars(amd)["calls"] == ["init", "shut_down"]
 

@@ -1,22 +1,16 @@
-"""What this host can run: finds accelerators and processor cores and divides them into slots.
-
-Owns the only calls of NVML and AMD SMI. Both are optional and neither may take the daemon down: a host without a driver
-is a normal host. Must not watch devices over time or touch their settings. Called once at start-up and by the command
-line's device listing.
-"""
+"""Slots from devices and cores, as the configuration asks for them. Called at start-up, on reload and by `check`."""
 
 from __future__ import annotations
 
 import os
-import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
-from pathlib import Path
-from typing import Any, Final
+from itertools import combinations, count
+from typing import Final
 
 from runner.config import Config, SlotConfig
+from runner.devices.listing import Listing, list_devices
+from runner.devices.sysfs import cpus_near, cpus_of_node, node_around
 from runner.errors import ConfigError, NotFoundError
 from runner.gpus import GpuType, Registry, Vendor
 from runner.logs import get_logger
@@ -24,33 +18,8 @@ from runner.model import Device, Slot
 
 _log = get_logger(__name__)
 
-_SYSFS: Final = Path("/sys")
-_DEV: Final = Path("/dev")
-_KFD: Final = Path("/dev/kfd")
 #: Judge and worker of one run hand over to each other all the time: with one core each they do not wait for the other.
 CPUS_PER_CPU_SLOT: Final = 2
-
-
-@dataclass(frozen=True, kw_only=True)
-class Listing:
-    """The accelerators of this host, and what went wrong while looking for them (sentences for the operator)."""
-
-    devices: tuple[Device, ...]
-    problems: tuple[str, ...]
-
-
-def list_devices() -> Listing:
-    """Every accelerator that a vendor library reports. Never raises: what fails becomes a problem."""
-    devices: list[Device] = []
-    problems: list[str] = []
-    for vendor, find in ((Vendor.NVIDIA, _nvidia), (Vendor.AMD, _amd)):
-        # A vendor's library is foreign code around a driver: whatever it raises must not stop a host that could do
-        # without it, and there is no type that covers what the AMD bindings raise.
-        try:
-            devices += find()
-        except Exception as error:  # noqa: BLE001 - see above
-            problems.append(f"{vendor} devices cannot be listed: {type(error).__name__}: {error}")
-    return Listing(devices=tuple(devices), problems=tuple(problems))
 
 
 def detect_slots(registry: Registry, config: Config) -> tuple[Slot, ...]:
@@ -88,6 +57,16 @@ def detect_slots(registry: Registry, config: Config) -> tuple[Slot, ...]:
     return _with_cpus(_told_apart(drafts), cpus)
 
 
+def described(device: Device) -> str:
+    """A device's name for a sentence, and which part of it, if it is one."""
+    return repr(device.name) if device.partition is None else f"{device.name!r} (partition {device.partition})"
+
+
+def types_of(registry: Registry, device: Device) -> tuple[GpuType, ...]:
+    """The types of the registry that a device is one of, detected or not."""
+    return registry.matching(Vendor(device.vendor), device.name, pci_id=device.pci_id, partition=device.partition)
+
+
 def spare_cpus(slots: Iterable[Slot]) -> tuple[int, ...]:
     """The cores that none of these slots uses."""
     return tuple(sorted(os.sched_getaffinity(0) - {cpu for slot in slots for cpu in slot.cpus}))
@@ -111,30 +90,32 @@ class _Draft:
         return nodes.pop() if len(nodes) == 1 else None
 
     @property
+    def near(self) -> frozenset[int]:
+        """The cores nearest to its devices; a node may have some that are farther."""
+        nearest = frozenset(cpu for device in self.devices for cpu in cpus_near(device.pci_address))
+        return nearest or cpus_of_node(self.numa_node)
+
+    @property
     def uuids(self) -> frozenset[str]:
         return frozenset(device.uuid for device in self.devices)
 
 
 def _auto(registry: Registry, devices: Iterable[Device]) -> Iterator[_Draft]:
     for device in devices:
-        types = [
-            entry
-            for entry in registry.matching(Vendor(device.vendor), device.name)
-            if entry.detect and entry.count == 1
-        ]
+        types = [entry for entry in types_of(registry, device) if entry.detect and entry.count == 1]
         if not types:
             _log.warning(
                 "device has no GPU type and is not used; add one (docs/adding-a-gpu-type.md) or name it in slots",
-                device=device.name,
+                device=described(device),
                 uuid=device.uuid,
             )
         elif len(types) > 1:
             raise ConfigError(
-                f"device {device.name!r} ({device.uuid}) matches GPU types {', '.join(entry.name for entry in types)}; "
-                "expected one: set detect = false in the others, or name the device in slots"
+                f"device {described(device)} ({device.uuid}) matches GPU types "
+                f"{', '.join(entry.name for entry in types)}; expected one: set detect = false in the others, or name the device in slots"
             )
         else:
-            yield _Draft(name=f"{device.vendor}{device.index}", gpu_type=types[0], devices=(device,))
+            yield _Draft(name=_slot_name(device.vendor, (device,)), gpu_type=types[0], devices=(device,))
 
 
 def _cpu_drafts(registry: Registry, config: Config, devices: Sequence[Device], cpus: Sequence[int]) -> Iterator[_Draft]:
@@ -164,15 +145,13 @@ def _explicit(registry: Registry, listing: Listing, slot: SlotConfig, *, where: 
         )
     devices = tuple(_find(listing, gpu_type, wanted, where=where) for wanted in slot.devices)
     for device in devices:
-        if gpu_type.device_names and gpu_type not in registry.matching(gpu_type.vendor, device.name):
+        if gpu_type.device_names and gpu_type not in types_of(registry, device):
             raise ConfigError(
-                f"{where}: device {device.uuid} is a {device.name!r}, expected one of "
+                f"{where}: device {device.uuid} is a {described(device)}, expected one of "
                 f"{', '.join(gpu_type.device_names)} for GPU type {gpu_type.name!r}"
             )
-    if devices:
-        name = f"{gpu_type.vendor}{'+'.join(str(device.index) for device in devices)}"
-    else:
-        name = "cpu" + where.removeprefix("slots[").removesuffix("]")
+    number = where.removeprefix("slots[").removesuffix("]")
+    name = _slot_name(gpu_type.vendor, devices) if devices else f"cpu{number}"
     return _Draft(
         name=name,
         gpu_type=gpu_type,
@@ -180,6 +159,10 @@ def _explicit(registry: Registry, listing: Listing, slot: SlotConfig, *, where: 
         cpus=tuple(dict.fromkeys(slot.cpus)),
         at_most=None if devices else CPUS_PER_CPU_SLOT,
     )
+
+
+def _slot_name(vendor: str, devices: Iterable[Device]) -> str:
+    return f"{vendor}{'+'.join(str(device.index) for device in devices)}"
 
 
 def _find(listing: Listing, gpu_type: GpuType, wanted: str, *, where: str) -> Device:
@@ -206,12 +189,14 @@ def _refuse_crossing_devices(drafts: Sequence[_Draft]) -> None:
 
 
 def _told_apart(drafts: Sequence[_Draft]) -> Sequence[_Draft]:
-    """Slots of the same devices are told apart by their GPU type."""
-    names = [draft.name for draft in drafts]
-    return [
-        replace(draft, name=f"{draft.name}-{draft.gpu_type.name}") if names.index(draft.name) < position else draft
-        for position, draft in enumerate(drafts)
-    ]
+    """Slots of the same devices are told apart by their GPU type, those of parts of one device by a number as well."""
+    told: dict[str, _Draft] = {}
+    for draft in drafts:
+        name = draft.name if draft.name not in told else f"{draft.name}-{draft.gpu_type.name}"
+        free = (f"{name}.{number}" for number in count(2))
+        name = name if name not in told else next(entry for entry in free if entry not in told)
+        told[name] = replace(draft, name=name)
+    return list(told.values())
 
 
 def _with_cpus(drafts: Sequence[_Draft], cpus: Sequence[int]) -> tuple[Slot, ...]:
@@ -246,7 +231,7 @@ def _with_cpus(drafts: Sequence[_Draft], cpus: Sequence[int]) -> tuple[Slot, ...
             gpu_type=draft.gpu_type.name,
             devices=draft.devices,
             cpus=shares[draft.name],
-            numa_node=draft.numa_node if draft.devices else _node_around(shares[draft.name]),
+            numa_node=draft.numa_node if draft.devices else node_around(shares[draft.name]),
         )
         for draft in drafts
     )
@@ -289,144 +274,7 @@ def _deal(sharing: Sequence[_Draft], pool: Sequence[int]) -> dict[str, tuple[int
         size = len(free) // (len(sharing) - position)
         if draft.at_most is not None:
             size = min(size, draft.at_most)
-        near = _cpus_of_node(draft.numa_node)
+        near = draft.near
         free.sort(key=lambda cpu, near=near: (cpu not in near, cpu))  # type: ignore[misc]  # mypy: default in lambda
         shares[draft.name], free = tuple(sorted(free[:size])), free[size:]
     return shares
-
-
-def _cpus_of_node(node: int | None) -> frozenset[int]:
-    """The cores of a NUMA node by sysfs; empty where that says nothing."""
-    if node is None:
-        return frozenset()
-    try:
-        text = (_SYSFS / f"devices/system/node/node{node}/cpulist").read_text(encoding="ascii").strip()
-    except OSError:
-        return frozenset()
-    found: set[int] = set()
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
-    return frozenset(found)
-
-
-def _node_around(cpus: Sequence[int]) -> int | None:
-    """The NUMA node that all these cores are of, on a host of several; None where memory is equally far everywhere."""
-    nodes = [int(path.name.removeprefix("node")) for path in (_SYSFS / "devices/system/node").glob("node[0-9]*")]
-    around = [node for node in nodes if set(cpus) <= _cpus_of_node(node)]
-    return around[0] if len(nodes) > 1 and len(around) == 1 else None
-
-
-def _numa_node(pci_address: str | None) -> int | None:
-    """The NUMA node of a PCI device by sysfs, which says -1 where there is none."""
-    if pci_address is None:
-        return None
-    try:
-        node = int((_SYSFS / "bus/pci/devices" / pci_address / "numa_node").read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return None
-    return node if node >= 0 else None
-
-
-def _pci_address(text: str) -> str:
-    """Sysfs' spelling: NVML has eight digits in the domain and capitals, sysfs four and none."""
-    domain, _, rest = text.lower().partition(":")
-    return f"{int(domain, 16):04x}:{rest}"
-
-
-def _nvidia() -> list[Device]:
-    try:
-        import pynvml
-    except ImportError:
-        if Path("/dev/nvidiactl").exists():
-            raise
-        return []
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError_LibraryNotFound:  # no driver: a normal host
-        return []
-    with _finally(pynvml.nvmlShutdown):
-        return [_nvidia_device(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount())]
-
-
-def _nvidia_device(nvml: Any, index: int) -> Device:  # noqa: ANN401 - the bindings have no types
-    handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    pci_address = _pci_address(nvml.nvmlDeviceGetPciInfo(handle).busId)
-    nodes = _nvidia_nodes(nvml.nvmlDeviceGetMinorNumber(handle))
-    return Device(
-        uuid=nvml.nvmlDeviceGetUUID(handle),
-        name=nvml.nvmlDeviceGetName(handle),
-        vendor=Vendor.NVIDIA.value,
-        index=index,
-        pci_address=pci_address,
-        numa_node=_numa_node(pci_address),
-        nodes=nodes,
-        groups=_groups(nodes),
-    )
-
-
-#: What CUDA opens beside the device itself; the last one is only there where a profiler was installed.
-_NVIDIA_HELPERS: Final = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
-
-
-def _nvidia_nodes(minor: int) -> tuple[str, ...]:
-    """The nodes of a device for containers that no container toolkit prepares."""
-    helpers = (_DEV / name for name in _NVIDIA_HELPERS)
-    return tuple(str(path) for path in (_DEV / f"nvidia{minor}", *helpers) if path.exists())
-
-
-def _groups(nodes: Iterable[str]) -> tuple[int, ...]:
-    """The groups a process needs to open these nodes, where not everybody may."""
-    found: set[int] = set()
-    for node in nodes:
-        try:
-            status = Path(node).stat()
-        except OSError:
-            continue
-        everybody = stat.S_IROTH | stat.S_IWOTH
-        # Root's own group would open more than these.
-        if status.st_mode & everybody != everybody and status.st_gid != 0:
-            found.add(status.st_gid)
-    return tuple(sorted(found))
-
-
-def _amd() -> list[Device]:
-    # Without /dev/kfd no container can compute, and the bindings' import fails in ways that depend on their version
-    # (KeyError where ROCM_HOME and friends are unset, OSError where the library is missing).
-    if not _KFD.exists():
-        return []
-    import amdsmi
-
-    amdsmi.amdsmi_init()
-    with _finally(amdsmi.amdsmi_shut_down):
-        handles = amdsmi.amdsmi_get_processor_handles()
-        return [_amd_device(amdsmi, handle, index) for index, handle in enumerate(handles)]
-
-
-def _amd_device(smi: Any, handle: object, index: int) -> Device:  # noqa: ANN401 - the bindings have no types
-    pci_address = str(smi.amdsmi_get_gpu_device_bdf(handle)).lower()
-    nodes = (str(_DEV / "kfd"), *_render_nodes(pci_address))
-    return Device(
-        uuid=smi.amdsmi_get_gpu_device_uuid(handle),
-        name=smi.amdsmi_get_gpu_asic_info(handle)["market_name"],
-        vendor=Vendor.AMD.value,
-        index=index,
-        pci_address=pci_address,
-        numa_node=_numa_node(pci_address),
-        nodes=nodes,
-        groups=_groups(nodes),
-    )
-
-
-def _render_nodes(pci_address: str) -> tuple[str, ...]:
-    """The render node of a PCI device by sysfs."""
-    directory = _SYSFS / "bus/pci/devices" / pci_address / "drm"
-    return tuple(str(_DEV / "dri" / entry.name) for entry in sorted(directory.glob("renderD*")))
-
-
-@contextmanager
-def _finally(close: Callable[[], object]) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        close()

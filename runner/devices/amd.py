@@ -1,0 +1,233 @@
+"""AMD devices through AMD SMI (amdsmi). The library is imported when first asked, and may be missing, old or broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from typing import Any, Final
+
+from runner.devices import sysfs
+from runner.devices.facts import Details, Reading, UnreachableError
+from runner.gpus import Vendor
+from runner.model import Device
+
+#: A device that is not divided: its one partition has all dies.
+_WHOLE: Final = "SPX"
+#: Power limits come in watts or microwatts, by version; no device takes this many watts.
+_MOST_WATTS: Final = 100_000
+
+
+class AmdSmi:
+    """AMD SMI while it is open. One thread at a time. What a device does not answer is None in a record."""
+
+    vendor: Final = Vendor.AMD
+
+    def __init__(self, library: Any) -> None:  # noqa: ANN401 - the bindings have no types
+        self._smi = library
+
+    @classmethod
+    def open(cls) -> AmdSmi | None:
+        """Open the library; None on a host without AMD's compute driver, which is a normal host.
+
+        Raises whatever the bindings and the driver raise, where there is a driver.
+        """
+        # Without /dev/kfd no container can compute, and the bindings' import fails in ways that depend on their version
+        # (KeyError where ROCM_HOME and friends are unset, OSError where the library is missing).
+        if not (sysfs.DEV / "kfd").exists():
+            return None
+        library = import_module("amdsmi")
+        library.amdsmi_init()
+        return cls(library)
+
+    def close(self) -> None:
+        """Close the library."""
+        self._smi.amdsmi_shut_down()
+
+    def devices(self, problem: Callable[[str], None]) -> Iterator[Device]:
+        """Every device, and every partition of those that are divided; `problem` is told of those left out."""
+        for index, handle in enumerate(self._smi.amdsmi_get_processor_handles()):
+            # Foreign code around a driver: a device that is lost must not hide the others, however it says so.
+            try:
+                yield self._device(handle, index)
+            except Exception as error:  # noqa: BLE001 - see above
+                problem(f"amd device {index} cannot be used: {_said(error)}")
+
+    def details(self, device: Device) -> Details:
+        """How a device is set up.
+
+        Raises:
+            UnreachableError: it does not answer.
+        """
+        handle = self._handle(device)
+        asic = self._answers("amdsmi_get_gpu_asic_info", handle)
+        driver = self._answers("amdsmi_get_gpu_driver_info", handle)
+        rocm = self._ask("amdsmi_get_rocm_version")
+        usage = self._answers("amdsmi_get_gpu_vram_usage", handle)
+        target = asic.get("target_graphics_version")
+        return Details(
+            driver=_text(driver.get("driver_version")),
+            toolkit=f"ROCm {rocm}" if isinstance(rocm, str) else None,
+            architecture=None if not _text(target) else "gfx" + str(target).removeprefix("gfx"),
+            memory_bytes=_mib(usage.get("vram_total")),
+            max_sm_clock_mhz=_number(self._clock(handle, "GFX").get("max_clk")),
+            max_memory_clock_mhz=_number(self._clock(handle, "MEM").get("max_clk")),
+            power_limit_w=_watts(self._answers("amdsmi_get_power_cap_info", handle).get("power_cap")),
+        )
+
+    def read(self, device: Device) -> Reading:
+        """How a device is right now.
+
+        Raises:
+            UnreachableError: it does not answer.
+        """
+        handle = self._handle(device)
+        try:
+            usage = self._smi.amdsmi_get_gpu_vram_usage(handle)
+        except Exception as error:
+            raise UnreachableError(_said(error)) from error
+        processes = self._ask("amdsmi_get_gpu_process_list", handle)
+        pages = self._ask("amdsmi_get_gpu_bad_page_info", handle)
+        ecc = self._answers("amdsmi_get_gpu_total_ecc_count", handle)
+        return Reading(
+            used_bytes=_mib(usage["vram_used"]),
+            processes=_holding(processes) if isinstance(processes, list) else None,
+            uncorrected=_number(ecc.get("uncorrectable_count")),
+            # A text in place of a list says that there are none.
+            remap_pending=any(_is(page, "PENDING") for page in pages) if isinstance(pages, list) else None,
+            remap_failed=any(_is(page, "UNRESERVABLE") for page in pages) if isinstance(pages, list) else None,
+            **self._state(handle),
+        )
+
+    def sample(self, device: Device) -> Reading:
+        """Clocks, temperature, power and throttle reasons alone: what may be asked while something is timed.
+
+        Raises:
+            UnreachableError: it does not answer.
+        """
+        return Reading(**self._state(self._handle(device)))
+
+    def _state(self, handle: object) -> dict[str, Any]:
+        power = self._answers("amdsmi_get_power_info", handle)
+        # The first that is a number: which of them is one depends on the device's generation.
+        names = ("socket_power", "current_socket_power", "average_socket_power")
+        watts = [_number(power.get(name)) for name in names]
+        violations = self._answers("amdsmi_get_violation_status", handle)
+        return {
+            "throttle": tuple(
+                sorted(name.removeprefix("active_") for name, on in violations.items() if _is_active(name, on))
+            ),
+            "sm_clock_mhz": _number(self._clock(handle, "GFX").get("clk")),
+            "memory_clock_mhz": _number(self._clock(handle, "MEM").get("clk")),
+            "temperature_c": _number(
+                self._ask(
+                    "amdsmi_get_temp_metric",
+                    handle,
+                    self._constant("AmdSmiTemperatureType", "HOTSPOT"),
+                    self._constant("AmdSmiTemperatureMetric", "CURRENT"),
+                )
+            ),
+            "power_w": next((float(value) for value in watts if value is not None), None),
+        }
+
+    def _device(self, handle: object, index: int) -> Device:
+        smi = self._smi
+        address = str(smi.amdsmi_get_gpu_device_bdf(handle)).lower()
+        asic = smi.amdsmi_get_gpu_asic_info(handle)
+        compute = self._ask("amdsmi_get_gpu_compute_partition", handle)
+        nodes = sysfs.amd_nodes(address)
+        return Device(
+            uuid=smi.amdsmi_get_gpu_device_uuid(handle),
+            name=str(asic["market_name"]),
+            vendor=Vendor.AMD.value,
+            index=index,
+            pci_address=address,
+            pci_id=_pci_id(asic.get("device_id")),
+            partition=compute if _text(compute) and compute != _WHOLE else None,
+            numa_node=sysfs.numa_node(address),
+            nodes=nodes,
+            groups=sysfs.groups(nodes),
+        )
+
+    def _handle(self, device: Device) -> object:
+        try:
+            for handle in self._smi.amdsmi_get_processor_handles():
+                if self._ask("amdsmi_get_gpu_device_uuid", handle) == device.uuid:
+                    return handle
+        except Exception as error:
+            raise UnreachableError(_said(error)) from error
+        raise UnreachableError(f"no device with UUID {device.uuid} is listed any more")
+
+    def _ask(self, function: str, *arguments: object) -> Any:  # noqa: ANN401 - the bindings have no types
+        """One answer; None where it is not supported, not known to this version, or fails for this question alone."""
+        if None in arguments:
+            return None
+        try:
+            return getattr(self._smi, function)(*arguments)
+        except Exception:  # noqa: BLE001 - an answer that is not had, whatever the reason
+            return None
+
+    def _answers(self, function: str, handle: object) -> Mapping[str, Any]:
+        found = self._ask(function, handle)
+        return found if isinstance(found, Mapping) else {}
+
+    def _clock(self, handle: object, kind: str) -> Mapping[str, Any]:
+        found = self._ask("amdsmi_get_clock_info", handle, self._constant("AmdSmiClkType", kind))
+        return found if isinstance(found, Mapping) else {}
+
+    def _constant(self, enum: str, name: str) -> object:
+        return getattr(getattr(self._smi, enum, None), name, None)
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _text(value: object) -> str | None:
+    """A text that says something: where it does not apply, the bindings say so in words."""
+    return value if isinstance(value, str) and value not in ("", "N/A") else None
+
+
+def _number(value: object) -> int | None:
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _mib(value: object) -> int | None:
+    found = _number(value)
+    return None if found is None else found << 20
+
+
+def _watts(value: object) -> float | None:
+    found = _number(value)
+    if found is None:
+        return None
+    return found / 1e6 if found > _MOST_WATTS else float(found)
+
+
+def _pci_id(device_id: object) -> str | None:
+    """`1002:74a1` of a number, or of the text that some versions make of it."""
+    try:
+        return f"1002:{int(device_id, 16) if isinstance(device_id, str) else int(device_id):04x}"  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        return None
+
+
+def _holding(processes: list[Any]) -> tuple[int, ...]:
+    """Those that hold memory of the device: others are listed that only opened the driver."""
+    return tuple(
+        sorted(
+            process["pid"]
+            for process in processes
+            if isinstance(process, Mapping)
+            and (_number(process.get("mem")) or _number((process.get("memory_usage") or {}).get("vram_mem")))
+        )
+    )
+
+
+def _is(page: object, status: str) -> bool:
+    """Whether a bad page has that status, an enum's member or its name."""
+    found = page.get("status") if isinstance(page, Mapping) else None
+    return str(getattr(found, "name", found)).upper() == status
+
+
+def _is_active(name: str, on: object) -> bool:
+    return name.startswith("active_") and on is True

@@ -1,0 +1,281 @@
+"""NVIDIA devices through NVML (nvidia-ml-py). The library is imported when first asked, and may be missing or old."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from importlib import import_module
+from typing import Any, Final
+
+from runner.devices import sysfs
+from runner.devices.facts import Details, Reading, UnreachableError
+from runner.gpus import Vendor
+from runner.model import Device
+
+#: Bits of nvmlDeviceGetCurrentClocksEventReasons (NVML API reference, nvmlClocksEventReasons); idle is no reason.
+_THROTTLE: Final = {
+    0x2: "applications_clocks_setting",
+    0x4: "sw_power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal_slowdown",
+    0x40: "hw_thermal_slowdown",
+    0x80: "hw_power_brake_slowdown",
+    0x100: "display_clock_setting",
+}
+#: Values of NVML_FI_DEV_GET_GPU_RECOVERY_ACTION (nvml.h, nvmlDeviceGpuRecoveryAction_t).
+_RECOVERY: Final = {
+    1: "reset the device",
+    2: "reboot the host",
+    3: "drain its peers",
+    4: "drain and reset the device",
+    5: "recover the IMEX domain",
+    6: "reset its bus",
+    7: "reboot the whole system",
+}
+#: Errors that say that the device or its driver is gone, whatever was asked.
+_GONE: Final = (
+    "NVMLError_Uninitialized",
+    "NVMLError_DriverNotLoaded",
+    "NVMLError_GpuIsLost",
+    "NVMLError_GpuNotFound",
+    "NVMLError_ResetRequired",
+)
+
+
+class Nvml:
+    """NVML while it is open. One thread at a time. What a device does not answer is None in a record."""
+
+    vendor: Final = Vendor.NVIDIA
+
+    def __init__(self, library: Any) -> None:  # noqa: ANN401 - the bindings have no types
+        self._nvml = library
+        self._gone: tuple[type[Exception], ...] = tuple(
+            kind for name in _GONE if isinstance(kind := getattr(library, name, None), type)
+        )
+        #: By UUID: where critical errors of a device are announced, if the driver can.
+        self._events: dict[str, Any] = {}
+
+    @classmethod
+    def open(cls) -> Nvml | None:
+        """Open the library; None on a host without NVIDIA driver, which is a normal host.
+
+        Raises whatever the bindings and the driver raise, where there is a driver.
+        """
+        try:
+            library = import_module("pynvml")
+        except ImportError as error:
+            if (sysfs.DEV / "nvidiactl").exists():
+                raise RuntimeError(
+                    "there is an NVIDIA driver, but no nvidia-ml-py to ask it; install kernel-runner[nvidia]"
+                ) from error
+            return None
+        try:
+            library.nvmlInit()
+        except library.NVMLError_LibraryNotFound:
+            return None
+        return cls(library)
+
+    def close(self) -> None:
+        """Close the library."""
+        for events in self._events.values():
+            with suppress(Exception):
+                self._nvml.nvmlEventSetFree(events)
+        self._events = {}
+        self._nvml.nvmlShutdown()
+
+    def devices(self, problem: Callable[[str], None]) -> Iterator[Device]:
+        """Every device, MIG instances in place of devices that are divided; `problem` is told of those left out."""
+        for index in range(self._nvml.nvmlDeviceGetCount()):
+            # Foreign code around a driver: a device that is lost must not hide the others, however it says so.
+            try:
+                found = self._device(index, problem)
+            except Exception as error:  # noqa: BLE001 - see above
+                problem(f"nvidia device {index} cannot be used: {_said(error)}")
+            else:
+                yield from found
+
+    def details(self, device: Device) -> Details:
+        """How a device is set up.
+
+        Raises:
+            UnreachableError: it does not answer.
+        """
+        nvml, handle = self._nvml, self._handle(device)
+        capability = self._ask("nvmlDeviceGetCudaComputeCapability", handle)
+        memory = self._ask("nvmlDeviceGetMemoryInfo", handle)
+        cuda = self._ask("nvmlSystemGetCudaDriverVersion_v2")
+        limit_mw = self._ask("nvmlDeviceGetEnforcedPowerLimit", handle)
+        return Details(
+            driver=self._ask("nvmlSystemGetDriverVersion"),
+            toolkit=None if cuda is None else f"CUDA {cuda // 1000}.{cuda % 1000 // 10}",
+            architecture=None if capability is None else ".".join(str(part) for part in capability),
+            memory_bytes=None if memory is None else memory.total,
+            ecc=_flag(self._ask("nvmlDeviceGetEccMode", handle), 0),
+            mig=_flag(self._ask("nvmlDeviceGetMigMode", handle), 0),
+            persistence=_flag(self._ask("nvmlDeviceGetPersistenceMode", handle)),
+            max_sm_clock_mhz=self._ask("nvmlDeviceGetMaxClockInfo", handle, _constant(nvml, "NVML_CLOCK_SM")),
+            max_memory_clock_mhz=self._ask("nvmlDeviceGetMaxClockInfo", handle, _constant(nvml, "NVML_CLOCK_MEM")),
+            power_limit_w=None if limit_mw is None else limit_mw / 1000,
+        )
+
+    def read(self, device: Device) -> Reading:
+        """How a device is right now.
+
+        Raises:
+            UnreachableError: it does not answer.
+        """
+        handle = self._handle(device)
+        try:
+            used = self._nvml.nvmlDeviceGetMemoryInfo(handle).used
+        except Exception as error:
+            raise UnreachableError(_said(error)) from error
+        processes = self._ask("nvmlDeviceGetComputeRunningProcesses", handle)
+        rows = self._ask("nvmlDeviceGetRemappedRows", handle)
+        retired = self._ask("nvmlDeviceGetRetiredPagesPendingStatus", handle) if rows is None else rows[2]
+        xids = self._xids(device, handle)
+        return Reading(
+            used_bytes=used,
+            processes=None if processes is None else tuple(sorted(process.pid for process in processes)),
+            uncorrected=self._ask(
+                "nvmlDeviceGetTotalEccErrors",
+                handle,
+                _constant(self._nvml, "NVML_MEMORY_ERROR_TYPE_UNCORRECTED"),
+                _constant(self._nvml, "NVML_VOLATILE_ECC"),
+            ),
+            remap_pending=_flag(retired),
+            remap_failed=_flag(rows, 3),
+            recovery=self._recovery(handle),
+            xids=xids,
+            **self._state(handle),
+        )
+
+    def sample(self, device: Device) -> Reading:
+        """Clocks, temperature, power and throttle reasons alone: what may be asked while something is timed.
+
+        Raises:
+            UnreachableError: it does not answer.
+        """
+        return Reading(**self._state(self._handle(device)))
+
+    def _state(self, handle: object) -> dict[str, Any]:
+        nvml = self._nvml
+        power_mw = self._ask("nvmlDeviceGetPowerUsage", handle)
+        reasons = self._ask("nvmlDeviceGetCurrentClocksEventReasons", handle)
+        if reasons is None:
+            # Its name before driver 535.
+            reasons = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+        return {
+            "throttle": tuple(name for bit, name in _THROTTLE.items() if (reasons or 0) & bit),
+            "sm_clock_mhz": self._ask("nvmlDeviceGetClockInfo", handle, _constant(nvml, "NVML_CLOCK_SM")),
+            "memory_clock_mhz": self._ask("nvmlDeviceGetClockInfo", handle, _constant(nvml, "NVML_CLOCK_MEM")),
+            "temperature_c": self._ask("nvmlDeviceGetTemperature", handle, _constant(nvml, "NVML_TEMPERATURE_GPU")),
+            "power_w": None if power_mw is None else power_mw / 1000,
+        }
+
+    def _device(self, index: int, problem: Callable[[str], None]) -> list[Device]:
+        nvml = self._nvml
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        pci = nvml.nvmlDeviceGetPciInfo(handle)
+        address = sysfs.pci_address(pci.busId)
+        nodes = sysfs.nvidia_nodes(nvml.nvmlDeviceGetMinorNumber(handle))
+        number = getattr(pci, "pciDeviceId", None)
+        whole = Device(
+            uuid=nvml.nvmlDeviceGetUUID(handle),
+            name=nvml.nvmlDeviceGetName(handle),
+            vendor=Vendor.NVIDIA.value,
+            index=index,
+            pci_address=address,
+            # The vendor is the low half.
+            pci_id=None if number is None else f"{number & 0xFFFF:04x}:{number >> 16:04x}",
+            numa_node=sysfs.numa_node(address),
+            nodes=nodes,
+            groups=sysfs.groups(nodes),
+        )
+        if not _flag(self._ask("nvmlDeviceGetMigMode", handle), 0):
+            return [whole]
+        instances = list(self._instances(handle, whole))
+        if not instances:
+            problem(
+                f"nvidia device {index} ({whole.uuid}) is in MIG mode and has no instances; make some "
+                "(nvidia-smi mig -cgi), or end the mode (nvidia-smi -mig 0)"
+            )
+        return instances
+
+    def _instances(self, handle: object, whole: Device) -> Iterator[Device]:
+        nvml = self._nvml
+        for number in range(self._ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
+            instance = self._ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, number)
+            if instance is not None:
+                _, _, profile = nvml.nvmlDeviceGetName(instance).partition(" MIG ")
+                yield Device(
+                    uuid=nvml.nvmlDeviceGetUUID(instance),
+                    name=whole.name,
+                    vendor=whole.vendor,
+                    index=whole.index,
+                    pci_address=whole.pci_address,
+                    pci_id=whole.pci_id,
+                    partition=profile or "unknown",
+                    numa_node=whole.numa_node,
+                    nodes=whole.nodes,
+                    groups=whole.groups,
+                )
+
+    def _handle(self, device: Device) -> object:
+        try:
+            return self._nvml.nvmlDeviceGetHandleByUUID(device.uuid)
+        except Exception as error:
+            raise UnreachableError(_said(error)) from error
+
+    def _ask(self, function: str, *arguments: object) -> Any:  # noqa: ANN401 - the bindings have no types
+        """One answer; None where it is not supported, not known to this version, or fails for this question alone."""
+        if None in arguments:
+            return None
+        try:
+            return getattr(self._nvml, function)(*arguments)
+        except self._gone as error:
+            raise UnreachableError(_said(error)) from error
+        except Exception:  # noqa: BLE001 - an answer that is not had, whatever the reason
+            return None
+
+    def _recovery(self, handle: object) -> str | None:
+        field = _constant(self._nvml, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION")
+        answers = self._ask("nvmlDeviceGetFieldValues", handle, None if field is None else [field])
+        if not answers or answers[0].nvmlReturn != 0:
+            return None
+        action = int(answers[0].value.uiVal)
+        return _RECOVERY.get(action, f"action {action}") if action else None
+
+    def _xids(self, device: Device, handle: object) -> tuple[int, ...]:
+        """The critical errors since the last call; the first one only asks to be told of them."""
+        kind = _constant(self._nvml, "nvmlEventTypeXidCriticalError")
+        # Instances of a device have no events of their own.
+        if kind is None or device.partition is not None:
+            return ()
+        if device.uuid not in self._events:
+            events = self._ask("nvmlEventSetCreate")
+            if events is None:
+                return ()
+            self._events[device.uuid] = events
+            self._ask("nvmlDeviceRegisterEvents", handle, kind, events)
+            return ()
+        found: list[int] = []
+        # A device in trouble repeats itself; the first ones tell.
+        while len(found) < 16 and (event := self._ask("nvmlEventSetWait_v2", self._events[device.uuid], 0)) is not None:
+            found.append(int(event.eventData))
+        return tuple(found)
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _flag(answer: Any, position: int | None = None) -> bool | None:  # noqa: ANN401 - the bindings have no types
+    if answer is None:
+        return None
+    return bool(answer if position is None else answer[position])
+
+
+def _constant(library: Any, name: str) -> int | None:  # noqa: ANN401 - the bindings have no types
+    """A constant of the bindings; None where they are older than it, so that nothing is asked with it."""
+    return getattr(library, name, None)

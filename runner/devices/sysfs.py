@@ -1,0 +1,91 @@
+"""What the kernel says about devices and cores: NUMA nodes, nearest cores, device nodes, their groups. Reads only."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+SYSFS = Path("/sys")
+DEV = Path("/dev")
+
+#: What CUDA opens beside the device itself; the last one is only there where a profiler was installed.
+_NVIDIA_HELPERS: Final = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
+
+
+def cpus_of_node(node: int | None) -> frozenset[int]:
+    """The cores of a NUMA node; empty where nothing is known."""
+    if node is None:
+        return frozenset()
+    return _cpu_list(SYSFS / f"devices/system/node/node{node}/cpulist")
+
+
+def cpus_near(pci_address: str | None) -> tuple[int, ...]:
+    """The cores nearest to a PCI device, ascending; empty where nothing is known."""
+    if pci_address is None:
+        return ()
+    return tuple(sorted(_cpu_list(SYSFS / "bus/pci/devices" / pci_address / "local_cpulist")))
+
+
+def node_around(cpus: Sequence[int]) -> int | None:
+    """The NUMA node that all these cores are of, on a host of several; None where memory is equally far everywhere."""
+    nodes = [int(path.name.removeprefix("node")) for path in (SYSFS / "devices/system/node").glob("node[0-9]*")]
+    around = [node for node in nodes if set(cpus) <= cpus_of_node(node)]
+    return around[0] if len(nodes) > 1 and len(around) == 1 else None
+
+
+def numa_node(pci_address: str | None) -> int | None:
+    """The NUMA node of a PCI device; the kernel says -1 where there is none."""
+    if pci_address is None:
+        return None
+    try:
+        node = int((SYSFS / "bus/pci/devices" / pci_address / "numa_node").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+    return node if node >= 0 else None
+
+
+def pci_address(text: str) -> str:
+    """Sysfs' spelling of an address: NVML has eight digits in the domain and capitals, sysfs four and none."""
+    domain, _, rest = text.lower().partition(":")
+    return f"{int(domain, 16):04x}:{rest}"
+
+
+def nvidia_nodes(minor: int) -> tuple[str, ...]:
+    """The nodes of an NVIDIA device for containers that no container toolkit prepares."""
+    helpers = (DEV / name for name in _NVIDIA_HELPERS)
+    return tuple(str(path) for path in (DEV / f"nvidia{minor}", *helpers) if path.exists())
+
+
+def amd_nodes(address: str) -> tuple[str, ...]:
+    """The nodes of an AMD device: `/dev/kfd`, which all share, and its render node."""
+    directory = SYSFS / "bus/pci/devices" / address / "drm"
+    return (str(DEV / "kfd"), *(str(DEV / "dri" / entry.name) for entry in sorted(directory.glob("renderD*"))))
+
+
+def groups(nodes: Iterable[str]) -> tuple[int, ...]:
+    """The groups a process needs to open these nodes, where not everybody may."""
+    found: set[int] = set()
+    for node in nodes:
+        try:
+            status = Path(node).stat()
+        except OSError:
+            continue
+        everybody = stat.S_IROTH | stat.S_IWOTH
+        # Root's own group would open more than these.
+        if status.st_mode & everybody != everybody and status.st_gid != 0:
+            found.add(status.st_gid)
+    return tuple(sorted(found))
+
+
+def _cpu_list(path: Path) -> frozenset[int]:
+    try:
+        text = path.read_text(encoding="ascii").strip()
+    except OSError:
+        return frozenset()
+    found: set[int] = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return frozenset(found)
