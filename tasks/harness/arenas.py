@@ -72,6 +72,9 @@ class Arena:
 
     def poison(self) -> None:
         """Fill the arena with bytes that nobody can foresee."""
+        if self.size <= _POISON_TILE_BYTES:
+            self.fill(0, memoryview(os.urandom(self.size)))
+            return
         tile = torch.frombuffer(bytearray(os.urandom(_POISON_TILE_BYTES)), dtype=torch.uint8)
         whole = self.bytes_at(0, self.size)
         tiles = self.size // _POISON_TILE_BYTES

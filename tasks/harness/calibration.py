@@ -43,11 +43,9 @@ def calibrate(
     many = [torch.zeros(64, dtype=torch.uint8) for _ in range(_CROWD)]
 
     def measure(count: int, value: tuple[object, ...], room: int) -> HandOver:
-        # The first of a kind is like no other: memory is touched for the first time, the way may not be open yet.
-        samples = [call(value, room) for _ in range(count * often + 2)][2:]
-        return HandOver.of([float(outside - claim) for outside, claim in samples])
+        return _measure(call, count * often, value, room)
 
-    short = measure(24, (0, small, 64), 64)
+    short = hand_over(call, 24 * often)
     long = measure(6, (_LONG_KERNEL_NS, small, 64), 64)
     crowd = measure(8, (0, small, 64, many), 64)
     inward = measure(6, (0, large, 64), 64)
@@ -63,3 +61,14 @@ def calibrate(
         per_part_ns=max(parts.p25_ns - short.p25_ns, 0.0) / (_CROWD * ranks),
         floor_ns=floor_ns,
     )
+
+
+def hand_over(call: KnownCall, count: int) -> HandOver:
+    """The cost of handing over next to nothing, from so many calls."""
+    return _measure(call, count, (0, torch.zeros(64, dtype=torch.uint8), 64), 64)
+
+
+def _measure(call: KnownCall, count: int, value: tuple[object, ...], room: int) -> HandOver:
+    # The first of a kind is like no other: memory is touched for the first time, the way may not be open yet.
+    samples = [call(value, room) for _ in range(count + 2)][2:]
+    return HandOver.of([float(outside - claim) for outside, claim in samples])

@@ -28,6 +28,12 @@ def leave_judge_core() -> bool:
     return True
 
 
+def stay_on(core: int | None) -> None:
+    """Confine the calling thread to one core, and threads it starts later; None leaves it where it is."""
+    if core is not None:
+        os.sched_setaffinity(0, {core})
+
+
 @contextmanager
 def on_core(core: int | None) -> Iterator[None]:
     """Confine the calling thread to one core for a while; None leaves it where it is."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .arenas import Arena
-from .cores import judge_core, on_core
+from .cores import judge_core, stay_on
 from .delays import Delays
 from .faults import died, expect, flooded, tampered, too_late
 from .gate import Gate
@@ -34,6 +34,8 @@ from .wire import (
 
 #: How long the judge asks the socket again and again for "done" before it sleeps; only on a core of its own.
 SPIN_NS = 5_000_000
+#: Being armed takes a worker less; being woken up takes the judge as long again.
+ASK_SPIN_NS = 1_000_000
 #: What the judge may take to understand an answer before it reads the output; what it takes beyond this counts as the
 #: call's time, or a description of thousands of parts would buy time to compute in.
 LOOK_NS = 1_000_000
@@ -81,13 +83,15 @@ class _Given:
 class Peer:
     """The worker as the judge sees it."""
 
-    def __init__(self, sock: socket.socket, collector: Collector, *, memory_bytes: int) -> None:
+    def __init__(self, sock: socket.socket, collector: Collector) -> None:
         self._collector = collector
-        self._memory_bytes = memory_bytes
+        #: What the tensors of a case may fill.
+        self.memory_bytes = GATE_BYTES << 6
         self._channel = Channel(
             sock, max_bytes=MAX_FROM_WORKER_BYTES, accept_descriptors=False, wake_fd=collector.wake_fd
         )
         self._core = judge_core()
+        stay_on(self._core)
         self._spin_ns = SPIN_NS if self._core is not None else 0
         self._gate: Gate | None = None
         self._delays = Delays()
@@ -129,7 +133,7 @@ class Peer:
         self._gate = gate
         return True
 
-    def call(self, packed: Packed, *, room_bytes: int | None, deadline_ns: int) -> Called:
+    def call(self, packed: Packed, *, room_bytes: int | None, deadline_ns: int, by_message: bool = False) -> Called:
         """One call on fresh memory. `room_bytes` is the size of the output; None: it is not known.
 
         Raises:
@@ -137,7 +141,7 @@ class Peer:
         """
         small = packed.nbytes <= GATE_BYTES and room_bytes is not None and room_bytes <= GATE_BYTES
         # The tree holds numbers and texts of the input: only what the worker knows already may stand there before.
-        if self._gate is not None and small and packed.tree == self._tree:
+        if self._gate is not None and small and packed.tree == self._tree and not by_message:
             return self._call_at_gate(self._gate, packed, room_bytes=room_bytes or 0, deadline_ns=deadline_ns)
         self._tree = packed.tree
         return self._call_by_message(packed, room_bytes=room_bytes or 0, deadline_ns=deadline_ns)
@@ -156,20 +160,19 @@ class Peer:
                 "storages": [[place.offset, place.nbytes] for place in placed],
                 "inputs": inputs.size,
             }
-            with on_core(self._core):
-                self._ask(armed, "armed", deadline_ns, (room.fd, inputs.fd))
-                before = self._delays.total_ns()
-                start = time.perf_counter_ns()
-                # Until here the inputs are nowhere the worker can see.
-                inputs.fill(first, staged)
-                copied = time.perf_counter_ns()
-                gate.release(call)
-                if not gate.finished(call, spin_ns=self._spin_ns):
-                    self._sleep_until_finished(gate, call, deadline_ns)
-                end = time.perf_counter_ns()
-                # What the worker will say of them changes nothing any more.
-                frozen = Frozen(room), Frozen(inputs)
-                delayed = self._delays.since(before)
+            self._ask(armed, "armed", deadline_ns, (room.fd, inputs.fd))
+            before = self._delays.total_ns()
+            start = time.perf_counter_ns()
+            # Until here the inputs are nowhere the worker can see.
+            inputs.fill(first, staged)
+            copied = time.perf_counter_ns()
+            gate.release(call)
+            if not gate.finished(call, spin_ns=self._spin_ns):
+                self._sleep_until_finished(gate, call, deadline_ns)
+            end = time.perf_counter_ns()
+            # What the worker will say of them changes nothing any more.
+            frozen = Frozen(room), Frozen(inputs)
+            delayed = self._delays.since(before)
             self.waited_ns += end - copied
             answer = self._receive(deadline_ns, self._spin_ns)
             given = _Given(inputs=frozen[1], placed=placed, nbytes=packed.nbytes)
@@ -196,15 +199,14 @@ class Peer:
             packed.write(inputs, placed)
             room.poison()
             encoded = encode({"op": "call", **packed.message(placed, inputs.size)}, descriptors=1)
-            with on_core(self._core):
-                self._ask({"op": "arm", "size": room.size}, "armed", deadline_ns, (room.fd,))
-                # The inputs reach the worker with this message and not before: nothing can be computed early.
-                before = self._delays.total_ns()
-                start = time.perf_counter_ns()
-                self._send(encoded, (inputs.fd,), deadline_ns)
-                answer = self._receive(deadline_ns, self._spin_ns)
-                end = time.perf_counter_ns()
-                delayed = self._delays.since(before)
+            self._ask({"op": "arm", "size": room.size}, "armed", deadline_ns, (room.fd,))
+            # The inputs reach the worker with this message and not before: nothing can be computed early.
+            before = self._delays.total_ns()
+            start = time.perf_counter_ns()
+            self._send(encoded, (inputs.fd,), deadline_ns)
+            answer = self._receive(deadline_ns, self._spin_ns)
+            end = time.perf_counter_ns()
+            delayed = self._delays.since(before)
             given = _Given(inputs=inputs, placed=placed, nbytes=packed.nbytes)
             called = self._take(answer, given, room, start=start, end=end, deadline_ns=deadline_ns)
         return replace(called, delayed_ns=delayed)
@@ -215,7 +217,7 @@ class Peer:
         """Copy the output that an answer describes, after making room for it if there is not enough."""
         with contextlib.ExitStack() as stack:
             if answer["op"] == "need":
-                nbytes = needed(answer, input_bytes=given.nbytes, memory_bytes=self._memory_bytes)
+                nbytes = needed(answer, input_bytes=given.nbytes, memory_bytes=self.memory_bytes)
                 made = stack.enter_context(Arena.create(nbytes))
                 made.poison()
                 self._send(encode({"op": "room", "size": made.size}, descriptors=1), (made.fd,), deadline_ns)
@@ -228,7 +230,7 @@ class Peer:
                 placed=given.placed,
                 room=room,
                 input_bytes=given.nbytes,
-                memory_bytes=self._memory_bytes,
+                memory_bytes=self.memory_bytes,
             )
         late = 0 if isinstance(room, Frozen) else max(0, taken.looked_ns - end - LOOK_NS)
         return Called(
@@ -257,7 +259,7 @@ class Peer:
         self, message: Mapping[str, Any], expected: str, deadline_ns: int, descriptors: tuple[int, ...] = ()
     ) -> dict[str, Any]:
         self._send(encode(message, descriptors=len(descriptors)), descriptors, deadline_ns)
-        answer = self._receive(deadline_ns)
+        answer = self._receive(deadline_ns, min(self._spin_ns, ASK_SPIN_NS))
         expect(answer, expected)
         return answer
 

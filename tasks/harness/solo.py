@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
-from .calibration import calibrate
+from .calibration import KnownCall, calibrate, hand_over
 from .cases import Value
 from .clock import GATE_FLOOR_NS, Calibration
 from .faults import Fault
@@ -33,11 +33,25 @@ class _Last:
 class Solo:
     """A team of one; see `team.Team`."""
 
-    def __init__(self, sock: socket.socket, collector: Collector, *, memory_bytes: int) -> None:
-        self._peer = Peer(sock, collector, memory_bytes=memory_bytes)
-        self._memory_bytes = memory_bytes
+    def __init__(self, sock: socket.socket, collector: Collector) -> None:
+        self._peer = Peer(sock, collector)
+        self._memory_bytes = self._peer.memory_bytes
         self._problem: Problem
         self._last: _Last | None = None
+        #: Made before there was a request.
+        self._calibration: Calibration | None = None
+
+    def warm_up(self, *, deadline_ns: int) -> None:
+        """Calibrate at leisure, before any request is there; what changes from moment to moment is measured again then.
+
+        Raises:
+            Fault: the worker did not answer.
+        """
+        self._calibration = self._measure(deadline_ns, often=2)
+
+    def limit(self, memory_bytes: int) -> None:
+        """Say what the tensors of a case may fill."""
+        self._memory_bytes = self._peer.memory_bytes = memory_bytes
 
     @property
     def waited_ns(self) -> int:
@@ -59,16 +73,27 @@ class Solo:
 
     def calibrate(self, *, deadline_ns: int) -> Calibration:
         """See Team."""
+        known = self._calibration
+        if known is None:
+            return self._measure(deadline_ns, often=1)
+        message = replace(known.message, short=hand_over(self._known(deadline_ns, by_message=True), 8))
+        gate = known.gate and replace(known.gate, short=hand_over(self._known(deadline_ns), 24))
+        return Calibration(message=message, gate=gate)
 
-        def known(value: tuple[object, ...], room: int) -> tuple[int, int]:
-            called = self._peer.call(pack(value), room_bytes=room, deadline_ns=deadline_ns)
-            return called.outside_ns, called.claim_ns
-
-        message = calibrate(known, most_bytes=self._memory_bytes // 8)
+    def _measure(self, deadline_ns: int, *, often: int) -> Calibration:
+        message = calibrate(self._known(deadline_ns, by_message=True), most_bytes=self._memory_bytes // 8, often=often)
         if not self._peer.open_gate(deadline_ns=deadline_ns):
             return Calibration(message=message)
-        gate = calibrate(known, most_bytes=min(GATE_BYTES, self._memory_bytes // 8), floor_ns=GATE_FLOOR_NS, often=2)
+        most_bytes = min(GATE_BYTES, self._memory_bytes // 8)
+        gate = calibrate(self._known(deadline_ns), most_bytes=most_bytes, floor_ns=GATE_FLOOR_NS, often=2 * often)
         return Calibration(message=message, gate=gate)
+
+    def _known(self, deadline_ns: int, *, by_message: bool = False) -> KnownCall:
+        def call(value: tuple[object, ...], room: int) -> tuple[int, int]:
+            called = self._peer.call(pack(value), room_bytes=room, deadline_ns=deadline_ns, by_message=by_message)
+            return called.outside_ns, called.claim_ns
+
+        return call
 
     def load(self, files: Mapping[str, str], submission: str, *, deadline_ns: int) -> None:
         """See Team."""
