@@ -112,7 +112,8 @@ def _auto(registry: Registry, devices: Iterable[Device]) -> Iterator[_Draft]:
         elif len(types) > 1:
             raise ConfigError(
                 f"device {described(device)} ({device.uuid}) matches GPU types "
-                f"{', '.join(entry.name for entry in types)}; expected one: set detect = false in the others, or name the device in slots"
+                f"{', '.join(entry.name for entry in types)}; expected one: set detect = false in the others,"
+                " or name the device in slots"
             )
         else:
             yield _Draft(name=_slot_name(device.vendor, (device,)), gpu_type=types[0], devices=(device,))
