@@ -1,42 +1,280 @@
-"""`gpu`: the GPU types of the registry, what their files lack, and where they are offered."""
+"""`gpu`: GPU types, what their files lack, where they are offered, which devices are here, and new types of them."""
 
 from __future__ import annotations
 
+import os
+import re
+import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from runner.cli import documents, render
-from runner.cli.app import app, example, out, out_json, session
+from runner.cli.app import ExitCode, app, example, note, out, out_json, session
 from runner.cli.check import Finding, Mark, verdict_of
 from runner.cli.check import render as render_finding
-from runner.gpus import GpuType, Registry, advise
+from runner.devices import Details, Look, described, look_at_devices, sysfs, types_of
+from runner.errors import ConfigError
+from runner.gpus import Found, GpuType, Registry, Vendor, Wish, advise, draft
 from runner.gpus.registry import BUILTIN
 
 gpu = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="GPU types: what submissions can be evaluated on.")
 app.add_typer(gpu, name="gpu")
 
 
-@gpu.command("list", epilog=example("kernel-runner gpu list", "kernel-runner gpu list --json"))
+@gpu.command("list", epilog=example("kernel-runner gpu list", "kernel-runner gpu list --here --json"))
 def list_types(
     context: typer.Context,
     *,
+    here: Annotated[
+        bool, typer.Option("--here", help="This host's own types, with their files; needs no database.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the GPU types.
 
     Those that daemons have announced, with their aliases and the number of slots there are for each. This is what the
     database knows, so what a frontend may offer. A type that no host has announced can be put on a leaderboard, but
-    submissions to it wait.
+    submissions to it wait. With --here, those of this host's registry: the built-in files and those of gpus_dir.
     """
+    if here:
+        registry = Registry.load(session(context).config.gpus_dir)
+        if as_json:
+            out_json([_registered(entry, registry) for entry in registry.all()])
+        else:
+            out(render.registry_table([(entry, registry.origin(entry.name)) for entry in registry.all()]))
+        return
     with session(context).store() as store:
         types, hosts = store.gpu_types(), store.hosts()
     if as_json:
         out_json(documents.gpu_types(types, hosts))
     else:
         out(render.gpu_types_table(types, hosts))
+
+
+@gpu.command("detect", epilog=example("kernel-runner gpu detect", "kernel-runner gpu detect --json"))
+def detect(
+    context: typer.Context,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say which devices are here, of which GPU type each is and why, and what is missing.
+
+    Looks at the devices through the vendors' libraries and at the registry; at no database, and it changes nothing.
+    Exits with 1 if a device cannot be used as it is.
+    """
+    registry = Registry.load(session(context).config.gpus_dir)
+    looks, problems = look_at_devices()
+    findings = [_recognised(look, registry) for look in looks]
+    findings += [
+        Finding(name="devices", mark=Mark.FAILED, found=problem, remedy="see what the driver says: dmesg, nvidia-smi")
+        for problem in problems
+    ]
+    if not findings:
+        findings.append(Finding(name="devices", mark=Mark.OK, found="none here; this host serves processor cores"))
+    if as_json:
+        out_json(
+            {
+                "devices": [_document(look, registry) for look in looks],
+                "problems": list(problems),
+                "checks": [one.to_json() for one in findings],
+            }
+        )
+    else:
+        for finding in findings:
+            out(render_finding(finding))
+    bad = any(finding.mark is Mark.FAILED for finding in findings)
+    raise typer.Exit(ExitCode.NOT_ACCEPTED if bad else ExitCode.OK)
+
+
+@gpu.command(
+    "add",
+    epilog=example(
+        "kernel-runner gpu add RTX5090 --device 0 --bandwidth 1792 --peak fp16=419 --peak fp8=838",
+        "kernel-runner gpu add H100_SITE_B --extends H100 --no-detect",
+    ),
+)
+def add(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What boards and submissions call it.")],
+    *,
+    device: Annotated[
+        str | None, typer.Option("--device", metavar="D", help="A device that is here: index, UUID or PCI address.")
+    ] = None,
+    extends: Annotated[str | None, typer.Option("--extends", metavar="T", help="The GPU type to start from.")] = None,
+    description: Annotated[str | None, typer.Option("--description", metavar="TEXT", help="One line.")] = None,
+    alias: Annotated[list[str] | None, typer.Option("--alias", metavar="A", help="Another name for it.")] = None,
+    count: Annotated[int | None, typer.Option("--count", metavar="N", help="Devices per slot.")] = None,
+    image: Annotated[str | None, typer.Option("--image", metavar="I", help="`host` or an OCI image.")] = None,
+    bandwidth: Annotated[
+        float | None, typer.Option("--bandwidth", metavar="GB_S", help="Of its memory, 1e9 bytes per second.")
+    ] = None,
+    l2: Annotated[float | None, typer.Option("--l2", metavar="MIB", help="Its L2 cache.")] = None,
+    peak: Annotated[
+        list[str] | None, typer.Option("--peak", metavar="DTYPE=TFLOPS", help="A dense rate; can be repeated.")
+    ] = None,
+    no_detect: Annotated[
+        bool, typer.Option("--no-detect", help="Only where `slots` names it; its devices are another type's as well.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file of that name.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the file instead of writing it.")] = False,
+) -> None:
+    """Write the file of a new GPU type.
+
+    It starts from a device that is here, from another type, or from both: then it has that type's settings and this
+    device's name. The file is validated before it is put into gpus_dir, and must not make any device that is here match
+    two types. A daemon takes it on reload.
+    """
+    if device is None and extends is None:
+        raise ConfigError("gpu add: found neither --device nor --extends, expected what the type starts from")
+    directory = session(context).config.gpus_dir
+    looks, problems = look_at_devices()
+    chosen = None if device is None else _chosen(looks, problems, device)
+    wish = Wish(
+        name=name,
+        extends=extends,
+        description=description,
+        aliases=tuple(alias or ()),
+        count=count,
+        image=image,
+        detect=not no_detect,
+        bandwidth_gb_s=bandwidth,
+        l2_mib=l2,
+        peak_tflops=dict(_peak(text) for text in peak or ()),
+    )
+    text = draft(wish, None if chosen is None else _found(chosen))
+    with tempfile.TemporaryDirectory() as aside:
+        # The name that messages show is the file's own.
+        trial = Path(aside) / f"{name if _is_plain(name) else 'type'}.toml"
+        trial.write_text(text, encoding="utf-8")
+        registry = Registry.load(directory, files=[trial])
+    entry = registry.get(name)
+    _refuse_two_types(looks, registry)
+    path = directory / f"{name}.toml"
+    if dry_run:
+        out(Text(text.rstrip("\n")))
+        return
+    _install(path, text, force=force)
+    note(f"{path} is written; `systemctl reload kernel-runner` lets the daemon know it")
+    for finding in _findings(entry, Registry.load(directory)):
+        out(render_finding(finding))
+
+
+def _install(path: Path, text: str, *, force: bool) -> None:
+    """Put a file in its place, as a whole or not at all."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".new", encoding="utf-8") as fresh:
+            fresh.write(text)
+            fresh.flush()
+            os.fchmod(fresh.fileno(), 0o644)
+            if force:
+                path.unlink(missing_ok=True)
+            # Unlike a rename this replaces nothing, whoever else writes that file now.
+            os.link(fresh.name, path)
+    except FileExistsError as error:
+        raise ConfigError(f"{path} exists and was not changed; --force replaces it") from error
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}; run it as a user who may") from error
+
+
+def _registered(entry: GpuType, registry: Registry) -> dict[str, Any]:
+    return {**asdict(entry), "file": str(registry.origin(entry.name))}
+
+
+def _why(look: Look, entry: GpuType) -> str:
+    pattern = next((each for each in entry.device_names if re.fullmatch(each, look.device.name)), None)
+    why = f"its name matches {pattern!r}" if pattern is not None else f"its PCI id is {look.device.pci_id}"
+    return why if entry.partition is None else f"{why}, and partition {look.device.partition} {entry.partition!r}"
+
+
+def _single(look: Look, registry: Registry) -> list[GpuType]:
+    return [entry for entry in types_of(registry, look.device) if entry.detect and entry.count == 1]
+
+
+def _recognised(look: Look, registry: Registry) -> Finding:
+    """What a device is, or what keeps it from being used."""
+    device = look.device
+    name = f"{device.vendor} {device.index}"
+    what = described(device)
+    if look.details is None:
+        return Finding(name=name, mark=Mark.FAILED, found=f"{what} does not answer", remedy="reset it or the host")
+    types = _single(look, registry)
+    if len(types) == 1:
+        return Finding(name=name, mark=Mark.OK, found=f"{what} is {types[0].name}: {_why(look, types[0])}")
+    if types:
+        names = " and ".join(f"{entry.name} ({_why(look, entry)})" for entry in types)
+        return Finding(
+            name=name,
+            mark=Mark.FAILED,
+            found=f"{what} is both {names}",
+            remedy="set detect = false in all but one of them, or name the device in slots",
+        )
+    return Finding(
+        name=name,
+        mark=Mark.FAILED,
+        found=f"{what} is of no GPU type (PCI id {device.pci_id or 'unknown'})",
+        remedy=f"kernel-runner gpu add NAME --device {device.uuid}",
+    )
+
+
+def _document(look: Look, registry: Registry) -> dict[str, Any]:
+    return {
+        "device": {**asdict(look.device), "cpus_near": list(sysfs.cpus_near(look.device.pci_address))},
+        "details": None if look.details is None else asdict(look.details),
+        "reading": None if look.reading is None else asdict(look.reading),
+        "types": [
+            {"name": entry.name, "detect": entry.detect, "count": entry.count, "why": _why(look, entry)}
+            for entry in types_of(registry, look.device)
+        ],
+    }
+
+
+def _chosen(looks: Sequence[Look], problems: Sequence[str], wanted: str) -> Look:
+    for look in looks:
+        device = look.device
+        if wanted.lower() in (device.uuid.lower(), (device.pci_address or "").lower(), str(device.index)):
+            return look
+    there = ", ".join(f"{look.device.index} = {look.device.uuid} ({look.device.name})" for look in looks) or "none"
+    raise ConfigError("; ".join((f"--device: no device {wanted!r} on this host, found: {there}", *problems)))
+
+
+def _found(look: Look) -> Found:
+    device, details = look.device, look.details or Details()
+    return Found(
+        vendor=Vendor(device.vendor),
+        name=device.name,
+        pci_id=device.pci_id,
+        partition=device.partition,
+        architecture=details.architecture,
+        memory_bytes=details.memory_bytes,
+    )
+
+
+def _peak(text: str) -> tuple[str, float]:
+    dtype, _, rate = text.partition("=")
+    try:
+        return dtype, float(rate)
+    except ValueError:
+        raise ConfigError(f"--peak: found {text!r}, expected a data type and a rate, such as fp16=989.4") from None
+
+
+def _is_plain(name: str) -> bool:
+    return re.fullmatch(r"[\w.-]+", name) is not None
+
+
+def _refuse_two_types(looks: Sequence[Look], registry: Registry) -> None:
+    for look in looks:
+        types = _single(look, registry)
+        if len(types) > 1:
+            raise ConfigError(
+                f"device {described(look.device)} would be of GPU types {', '.join(entry.name for entry in types)}; "
+                "expected one: add --no-detect, or give the type the name of the one it replaces"
+            )
 
 
 @gpu.command(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -21,6 +22,7 @@ from runner.cli.safe import one_line, printable, tail
 from runner.cli.task_check import MeasuredCase
 from runner.cli.units import age, duration, moment, score, size, spread
 from runner.cli.view import ShownJob, ShownRun, ShownSubmission
+from runner.gpus import GpuType
 from runner.model import JobState, Progress, Verdict
 from runner.store.records import (
     POSITION_LIMIT,
@@ -445,6 +447,21 @@ def gpu_types_table(types: Sequence[GpuTypeLine], hosts: Sequence[HostLine]) -> 
             Text(one_line(line.vendor)),
             Text(one_line(", ".join(line.aliases))),
             Text(one_line(line.description)),
+        )
+    return table
+
+
+def registry_table(types: Sequence[tuple[GpuType, Path | None]]) -> RenderableType:
+    """A host's own GPU types and the file that each is from."""
+    table = _table("name", "vendor", "count", "aliases", "description", "file")
+    for entry, origin in types:
+        table.add_row(
+            Text(entry.name),
+            entry.vendor.value,
+            str(entry.count),
+            Text(", ".join(entry.aliases)),
+            Text(one_line(entry.description)),
+            Text(str(origin)),
         )
     return table
 

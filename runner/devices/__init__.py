@@ -5,7 +5,19 @@ is a normal host. Must not touch the devices' settings.
 """
 
 from runner.devices.facts import Details, Reading, UnreachableError
-from runner.devices.listing import Listing, list_devices
-from runner.devices.slots import detect_slots, spare_cpus
+from runner.devices.listing import Listing, Look, list_devices, look_at_devices
+from runner.devices.slots import described, detect_slots, spare_cpus, types_of
 
-__all__ = ["Details", "Listing", "Reading", "UnreachableError", "detect_slots", "list_devices", "spare_cpus"]
+__all__ = [
+    "Details",
+    "Listing",
+    "Look",
+    "Reading",
+    "UnreachableError",
+    "described",
+    "detect_slots",
+    "list_devices",
+    "look_at_devices",
+    "spare_cpus",
+    "types_of",
+]

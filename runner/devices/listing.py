@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from runner.devices.amd import AmdSmi
+from runner.devices.facts import Details, Reading, UnreachableError
 from runner.devices.nvidia import Nvml
 from runner.gpus import Vendor
 from runner.model import Device
+
+T = TypeVar("T")
 
 #: How each vendor's library is opened.
 OPENERS: Final[dict[Vendor, Callable[[], Nvml | AmdSmi | None]]] = {
@@ -27,9 +30,39 @@ class Listing:
     problems: tuple[str, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """A device, and all that is known of it; None where it does not answer."""
+
+    device: Device
+    details: Details | None
+    reading: Reading | None
+
+
+def look_at_devices() -> tuple[tuple[Look, ...], tuple[str, ...]]:
+    """Every accelerator with its settings and state, and what went wrong. Never raises, as `list_devices`."""
+    return _each_library(_looks)
+
+
+def _looks(library: Nvml | AmdSmi, problem: Callable[[str], None]) -> Iterator[Look]:
+    for device in library.devices(problem):
+        try:
+            yield Look(device=device, details=library.details(device), reading=library.read(device))
+        except UnreachableError as error:
+            problem(f"{device.vendor} device {device.index} does not answer: {error}")
+            yield Look(device=device, details=None, reading=None)
+
+
 def list_devices() -> Listing:
     """Every accelerator that a vendor library reports. Never raises: what fails becomes a problem."""
-    devices: list[Device] = []
+    devices, problems = _each_library(lambda library, problem: library.devices(problem))
+    return Listing(devices=devices, problems=problems)
+
+
+def _each_library(
+    ask: Callable[[Nvml | AmdSmi, Callable[[str], None]], Iterable[T]],
+) -> tuple[tuple[T, ...], tuple[str, ...]]:
+    found: list[T] = []
     problems: list[str] = []
     for vendor, opener in OPENERS.items():
         # A vendor's library is foreign code around a driver: whatever it raises must not stop a host that could do
@@ -39,10 +72,10 @@ def list_devices() -> Listing:
             if library is None:
                 continue
             try:
-                devices += library.devices(problems.append)
+                found += ask(library, problems.append)
             finally:
                 with suppress(Exception):
                     library.close()
         except Exception as error:  # noqa: BLE001 - see above
             problems.append(f"{vendor} devices cannot be listed: {type(error).__name__}: {error}")
-    return Listing(devices=tuple(devices), problems=tuple(problems))
+    return tuple(found), tuple(problems)

@@ -110,10 +110,10 @@ def _auto(registry: Registry, devices: Iterable[Device]) -> Iterator[_Draft]:
                 uuid=device.uuid,
             )
         elif len(types) > 1:
+            names = ", ".join(entry.name for entry in types)
             raise ConfigError(
-                f"device {described(device)} ({device.uuid}) matches GPU types "
-                f"{', '.join(entry.name for entry in types)}; expected one: set detect = false in the others,"
-                " or name the device in slots"
+                f"device {described(device)} ({device.uuid}) matches GPU types {names}; expected one: "
+                "set detect = false in the others, or name the device in slots"
             )
         else:
             yield _Draft(name=_slot_name(device.vendor, (device,)), gpu_type=types[0], devices=(device,))

@@ -4,7 +4,20 @@ One TOML file per type in this folder, overlaid by the operator's directory; a n
 """
 
 from runner.gpus.advice import Advice, advise
+from runner.gpus.draft import Found, Wish, draft
 from runner.gpus.model import Dtype, Figures, GpuType, Product, Vendor
 from runner.gpus.registry import Registry
 
-__all__ = ["Advice", "Dtype", "Figures", "GpuType", "Product", "Registry", "Vendor", "advise"]
+__all__ = [
+    "Advice",
+    "Dtype",
+    "Figures",
+    "Found",
+    "GpuType",
+    "Product",
+    "Registry",
+    "Vendor",
+    "Wish",
+    "advise",
+    "draft",
+]

@@ -35,7 +35,7 @@ def advise(entry: GpuType) -> Iterator[Advice]:
     if entry.vendor is Vendor.NONE:
         yield from _implausible("device", entry.device)
         return
-    if not entry.device_names:
+    if not entry.device_names and not entry.pci_ids:
         yield Advice(
             found="device_names: found none, so that no device is recognised as it",
             remedy="enter what the driver calls the device (nvidia-smi --query-gpu=name, amd-smi static --asic)",

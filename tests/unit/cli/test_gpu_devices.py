@@ -1,0 +1,171 @@
+"""`gpu detect`, `gpu add` and `gpu list --here`: on devices whose libraries are replaced at the import boundary."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+
+from runner.cli import main
+from runner.cli.app import ExitCode
+from runner.devices import sysfs
+from runner.gpus import Registry
+from tests.fakes.amd import AmdSmi
+from tests.fakes.nvml import Nvml
+from tests.fakes.recordings import AMD, Answers, lost, nvidia
+
+MANUAL = Path(__file__).resolve().parents[3] / "docs" / "cli.md"
+H100 = nvidia("NVIDIA H100 80GB HBM3", 0x2330, 79, (9, 0))
+RTX5090 = nvidia("NVIDIA GeForce RTX 5090", 0x2B85, 31, (12, 0), number=1)
+
+
+@pytest.fixture(autouse=True)
+def _log_again() -> Iterator[None]:
+    """Undo what `main` does to the log, whose stream ends with the test."""
+    yield
+    structlog.reset_defaults()
+
+
+class Host:
+    """A host's command line, the directory of its types, and its devices."""
+
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self.types = tmp_path / "gpus.d"
+        self.config = tmp_path / "config.toml"
+        self.config.write_text(f'gpus_dir = "{self.types}"\n')
+        self.devices: list[Answers] = [H100, RTX5090]
+        self.capsys = capsys
+        monkeypatch.setattr(sysfs, "SYSFS", tmp_path / "sys")
+        monkeypatch.setattr(sysfs, "DEV", tmp_path / "dev")
+        monkeypatch.setitem(sys.modules, "pynvml", Nvml(lambda: self.devices))
+
+    def gpu(self, *arguments: str) -> tuple[int, str, str]:
+        """Run `kernel-runner gpu`: exit code, stdout, stderr."""
+        code = main(["--config", str(self.config), "gpu", *arguments])
+        said = self.capsys.readouterr()
+        return code, said.out, said.err
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Host:
+    """With a known device and an unknown one."""
+    return Host(tmp_path, monkeypatch, capsys)
+
+
+def _manual(command: str) -> str:
+    """What the manual shows of a command, up to where its text goes on."""
+    (_, shown) = MANUAL.read_text(encoding="utf-8").split(f"    $ kernel-runner {command}\n")
+    lines = []
+    for line in shown.splitlines():
+        if line and not line.startswith("    "):
+            break
+        lines.append(line[4:])
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def test_detect_says_what_is_here_and_why(host: Host) -> None:
+    """As the manual shows it; a device without type makes it fail."""
+    assert host.gpu("detect") == (ExitCode.NOT_ACCEPTED, _manual("gpu detect"), "")
+    host.devices = [H100]
+    assert host.gpu("detect")[0] == ExitCode.OK
+    host.devices = []
+    assert host.gpu("detect")[:2] == (ExitCode.OK, "✓ devices: none here; this host serves processor cores\n")
+
+
+def test_detect_as_json_has_all_that_is_known(host: Host) -> None:
+    """Settings, state, types with the reason for each, and what went wrong."""
+    host.devices = [H100, lost(RTX5090)]
+    code, text, _ = host.gpu("detect", "--json")
+    said = json.loads(text)
+    assert code == ExitCode.NOT_ACCEPTED
+    (only,) = said["devices"]
+    assert only["details"]["architecture"] == "9.0"
+    assert only["reading"]["temperature_c"] == 31
+    assert only["types"] == [
+        {"name": "H100", "detect": True, "count": 1, "why": "its name matches 'NVIDIA H100( .*)?'"}
+    ]
+    assert said["problems"] == ["nvidia device 1 cannot be used: NVMLError_GpuIsLost: GpuIsLost"]
+
+
+def test_a_type_is_added_from_a_device(host: Host) -> None:
+    """The manual's example is what is printed, and what is then written; the device is of that type from then on."""
+    arguments = ["add", "RTX5090", "--device", "1", "--bandwidth", "1792", "--l2", "96", "--peak", "fp16=419"]
+    shown = _manual("gpu " + " ".join([*arguments, "--dry-run"]))
+    assert host.gpu(*arguments, "--dry-run") == (ExitCode.OK, shown, "")
+    assert not host.types.exists()
+    code, out, err = host.gpu(*arguments)
+    assert code == ExitCode.OK
+    assert f"{host.types / 'RTX5090.toml'} is written" in err
+    assert "device.sources: found nothing for l2_mib" in out
+    assert (host.types / "RTX5090.toml").read_text() == shown
+    assert list(host.types.iterdir()) == [host.types / "RTX5090.toml"]
+    assert "is RTX5090: its name matches" in host.gpu("detect")[1]
+    listed = json.loads(host.gpu("list", "--here", "--json")[1])
+    assert {entry["name"]: entry["file"] for entry in listed}["RTX5090"] == str(host.types / "RTX5090.toml")
+    assert "RTX5090" in host.gpu("list", "--here")[1]
+
+
+def test_nothing_is_overwritten_unasked(host: Host) -> None:
+    """A second file of the name needs --force."""
+    assert host.gpu("add", "MINE", "--device", "1")[0] == ExitCode.OK
+    before = (host.types / "MINE.toml").read_text()
+    code, _, err = host.gpu("add", "MINE", "--device", "1", "--count", "2")
+    assert (code, (host.types / "MINE.toml").read_text()) == (ExitCode.USAGE, before)
+    assert "MINE.toml exists and was not changed; --force replaces it" in err
+    assert host.gpu("add", "MINE", "--device", "1", "--count", "2", "--force")[0] == ExitCode.OK
+    assert Registry.load(host.types).get("MINE").count == 2
+
+
+def test_a_type_is_added_from_another(host: Host) -> None:
+    """Its devices are that type's, so it must not be detected; with a device, it has that one's name."""
+    code, _, err = host.gpu("add", "H100_B", "--extends", "H100")
+    assert code == ExitCode.USAGE
+    assert "device 'NVIDIA H100 80GB HBM3' would be of GPU types H100, H100_B; expected one: add --no-detect" in err
+    assert host.gpu("add", "H100_B", "--extends", "H100", "--no-detect", "--alias", "OURS")[0] == ExitCode.OK
+    added = Registry.load(host.types).get("OURS")
+    assert (added.detect, added.nvcc_arch) == (False, "90a")
+    assert host.gpu("add", "BIG", "--extends", "H100", "--device", RTX5090["nvmlDeviceGetUUID"])[0] == ExitCode.OK
+    keys = tomllib.loads((host.types / "BIG.toml").read_text())
+    assert keys["device_names"] == ["NVIDIA GeForce RTX 5090"]
+    assert "vendor" not in keys
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["X"], "found neither --device nor --extends"),
+        (["X", "--device", "7"], "no device '7' on this host, found: 0 = GPU-0f00a1b2"),
+        (["X", "--extends", "H10"], "extends='H10', expected the name of another GPU type; the nearest is"),
+        (["a/b", "--device", "1"], "name: found 'a/b'"),
+        (["X", "--device", "1", "--peak", "fp16"], "--peak: found 'fp16', expected a data type and a rate"),
+        (["X", "--device", "1", "--peak", "fp9=1"], "device.peak_tflops.fp9"),
+    ],
+)
+def test_what_is_wrong_is_not_written(host: Host, arguments: list[str], message: str) -> None:
+    """The message says what was found and what is expected, and the directory stays as it was."""
+    code, out, err = host.gpu("add", *arguments)
+    assert (code, out) == (ExitCode.USAGE, "")
+    assert message in err
+    assert not host.types.exists()
+
+
+def test_a_device_without_a_name_is_known_by_its_number(
+    host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """AMD's generic name is many devices', so the type has the PCI id, and the gfx target for compilers."""
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/kfd").touch()
+    nameless = {**AMD["MI300X without a name"][1]}
+    nameless["amdsmi_get_gpu_asic_info"] = {**nameless["amdsmi_get_gpu_asic_info"], "device_id": 0x7550}
+    monkeypatch.setitem(sys.modules, "amdsmi", AmdSmi(lambda: [nameless]))
+    host.devices = []
+    assert host.gpu("add", "RX", "--device", "0")[0] == ExitCode.OK
+    added = Registry.load(host.types).get("RX")
+    assert (added.device_names, added.pci_ids) == ((), ("1002:7550",))
+    assert added.environment == {"PYTORCH_ROCM_ARCH": "gfx942"}
+    assert "is RX: its PCI id is 1002:7550" in host.gpu("detect")[1]
