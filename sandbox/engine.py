@@ -164,8 +164,7 @@ class DockerEngine:
             EngineUnavailable: no engine answers.
         """
         archive = root.tar()
-        tag = root.content_hash[:32]
-        reference = f"{HOST_ROOT_REPOSITORY}:{tag}"
+        reference = host_root_reference(root)
         with self._import_lock:
             try:
                 return self.image_id(reference)
@@ -178,7 +177,7 @@ class DockerEngine:
                 lambda api: api.import_image(
                     io.BytesIO(archive),
                     repository=HOST_ROOT_REPOSITORY,
-                    tag=tag,
+                    tag=reference.rpartition(":")[2],
                     changes=[
                         f"LABEL {name}={json.dumps(value)}"
                         for name, value in (
@@ -417,6 +416,11 @@ class DockerEngine:
             ) from error
 
 
+def host_root_reference(root: HostRoot) -> str:
+    """What the image of a `host` root file system is called: the same files give the same name."""
+    return f"{HOST_ROOT_REPOSITORY}:{root.content_hash[:32]}"
+
+
 def _inspect_image(api: docker.APIClient, reference: str) -> dict[str, Any]:
     image: dict[str, Any] = api.inspect_image(reference)  # type: ignore[no-untyped-call] # the stubs leave it bare
     return image
@@ -483,4 +487,4 @@ def _innermost(error: BaseException) -> BaseException:
     return reason
 
 
-__all__ = ["Box", "BoxReport", "DockerEngine", "EngineFacts"]
+__all__ = ["Box", "BoxReport", "DockerEngine", "EngineFacts", "host_root_reference"]

@@ -13,7 +13,7 @@ from io import TextIOWrapper
 
 import typer
 
-from runner.cli import again, check, demo, evaluate, gpu, host, leaderboard, migrate, serve, status, submit, task
+from runner.cli import again, check, demo, evaluate, gpu, host, image, leaderboard, migrate, serve, status, submit, task
 from runner.cli.app import ExitCode, app, exit_code_for, fail
 from runner.errors import KernelRunnerError
 from sandbox.errors import SandboxError
@@ -26,6 +26,7 @@ __all__ = [
     "evaluate",
     "gpu",
     "host",
+    "image",
     "leaderboard",
     "main",
     "migrate",

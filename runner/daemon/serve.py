@@ -111,8 +111,7 @@ def _serve(reloader: Reloader, orders: Orders, readiness: Readiness, instance: s
     """One daemon, from its blueprint to its end."""
     blueprint = reloader.begin()
     config, dsn = blueprint.config, blueprint.database_url
-    # Two daemons on one engine must not reap each other's containers; the state directory tells them apart.
-    engine = DockerEngine(config.docker_host, owner=f"{config.host_name}:{config.state_dir}")
+    engine = DockerEngine(config.docker_host, owner=daemon_owner(config))
     quarantine = Quarantine()
     evaluator = Evaluator(engine, blueprint.registry, evaluation_settings(config, blueprint.eval_python), quarantine)
     port = _DockerPort(engine, quarantine, {slot.name for slot in blueprint.slots})
@@ -144,6 +143,14 @@ def _serve(reloader: Reloader, orders: Orders, readiness: Readiness, instance: s
     finally:
         evaluator.close()
         engine.close()
+
+
+def daemon_owner(config: Config) -> str:
+    """What a daemon's containers and images are labelled with.
+
+    Two daemons on one engine must not reap each other's containers; the state directory tells them apart.
+    """
+    return f"{config.host_name}:{config.state_dir}"
 
 
 def evaluation_settings(config: Config, eval_python: Path) -> EvaluationSettings:

@@ -57,7 +57,7 @@ def test_the_shipped_dockerfiles_put_torch_where_types_look_for_it(dockerfile: P
     environment = Path(samples.H100.image_python).parents[1]
     text = dockerfile.read_text(encoding="utf-8")
     assert f"python3 -m venv {environment}" in text
-    assert f'{environment}/bin/pip install --no-cache-dir "torch==' in text
+    assert f'{environment}/bin/pip install --no-cache-dir ${{TORCH:+torch==${{TORCH}}}} "numpy>=2"' in text
 
 
 def test_there_are_dockerfiles_for_every_vendor() -> None:

@@ -1,0 +1,210 @@
+"""Images on the engine: builds evaluation images, lists what is ours, removes what nothing uses.
+
+Ours are images built from a file of `sandbox/image`, by their label, and `host` root file systems, by their repository.
+Everything else on the engine belongs to somebody else and is neither listed nor touched; also what was built on top of
+an image of ours, which inherits the label. Called by the command line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tarfile
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final
+
+import docker
+
+from sandbox import hostconfig
+from sandbox.creator import is_gone
+from sandbox.engine import HOST_ROOT_REPOSITORY, DockerEngine
+from sandbox.errors import EngineRefused
+
+#: Which file of `sandbox/image` an image was built from.
+LABEL_KIND: Final = "kernel-runner.image"
+RECIPES: Final = Path(__file__).parent / "image"
+#: The longest silence of a build: torch is downloaded and unpacked without a word.
+BUILD_SILENCE_S: Final = 1800.0
+#: Lines of a failed build's output that go into the error.
+_TAIL_LINES: Final = 15
+
+
+@dataclass(frozen=True, kw_only=True)
+class OurImage:
+    """An image of ours that the engine has."""
+
+    id: str
+    tags: tuple[str, ...]
+    #: `cpu`, `cuda`, `rocm`, or `host` for a root file system made of a host's own files.
+    kind: str
+    #: Who imported a `host` root file system: a daemon, a check, an evaluation; None for built images.
+    owner: str | None
+    #: The process that did is gone, as far as can be known from here.
+    orphan: bool
+    #: Unix time in seconds.
+    created_s: int
+    size_bytes: int
+    #: How many containers use it, running or not.
+    containers: int
+
+
+class Images(DockerEngine):
+    """An engine's images of ours."""
+
+    def build(
+        self,
+        kind: str,
+        *,
+        tag: str,
+        arguments: Mapping[str, str],
+        wheels: Path | None,
+        network: str | None,
+        say: Callable[[str], None],
+    ) -> str:
+        """Build the file for a kind (`cpu`, `cuda`, `rocm`) and tag the result; its image id.
+
+        `arguments` are the file's ARGs; `wheels` is a folder of wheels that becomes part of the context; `network` is
+        what the build's steps get, None for the engine's default; `say` hears every line of output.
+
+        Raises:
+            EngineRefused: a step failed; says which and what it said.
+            EngineUnavailable: no engine answers.
+        """
+        said: list[str] = []
+        context = _context(kind, wheels)
+
+        def listen(api: docker.APIClient) -> str | None:
+            steps = api.build(
+                fileobj=context,
+                custom_context=True,
+                dockerfile=_recipe(kind).name,
+                tag=tag,
+                buildargs=dict(arguments),
+                network_mode=network,
+                labels={LABEL_KIND: kind},
+                rm=True,
+                forcerm=True,
+                decode=True,
+            )
+            for step in steps:
+                for line in str(step.get("stream") or step.get("status") or "").splitlines():
+                    if line.strip():
+                        said.append(line)
+                        say(line)
+                if "error" in step:
+                    return str(step["error"])
+            return None
+
+        with context:
+            error = self._call(f"build of {tag}", listen, timeout_s=BUILD_SILENCE_S)
+        if error is not None:
+            tail = "\n".join(f"  {line}" for line in said[-_TAIL_LINES:])
+            raise EngineRefused(f"image {tag!r} from {_recipe(kind).name}: {error}; the last of its output:\n{tail}")
+        return self.image_id(tag)
+
+    def ours(self) -> list[OurImage]:
+        """Every image of ours, newest first.
+
+        Raises:
+            EngineUnavailable: no engine answers.
+        """
+        roots = self._call("images", lambda api: api.images(name=HOST_ROOT_REPOSITORY))
+        built = self._call("images", lambda api: api.images(filters={"label": LABEL_KIND}))
+        containers = self._call("list", lambda api: api.containers(all=True))
+        using = [container.get("ImageID") for container in containers]
+        mine = [*roots, *(image for image in built if self._ends_with_our_label(image["Id"]))]
+        listed = {image["Id"]: _our_image(image, using.count(image["Id"])) for image in mine}
+        return sorted(listed.values(), key=lambda image: (-image.created_s, image.id))
+
+    def _ends_with_our_label(self, image_id: str) -> bool:
+        """Whether giving it our label was the last step of making an image; it is not where somebody went on."""
+        with contextlib.suppress(EngineRefused):
+            steps = self._call(f"image {image_id}: history", lambda api: _history(api, image_id))
+            return bool(steps) and LABEL_KIND in str(steps[0].get("CreatedBy"))
+        # Gone meanwhile.
+        return False
+
+    def remove(self, image: OurImage) -> bool:
+        """Remove an image, unless something has begun to use it; whether it is gone.
+
+        Raises:
+            EngineUnavailable: no engine answers.
+        """
+        with contextlib.suppress(EngineRefused):
+            for name in image.tags or (image.id,):
+                self._call(f"image {name}: remove", lambda api, name=name: api.remove_image(name))  # type: ignore[misc]  # mypy: default in lambda
+            return True
+        return False
+
+
+def _history(api: docker.APIClient, image_id: str) -> list[dict[str, Any]]:
+    steps: list[dict[str, Any]] = api.history(image_id)  # type: ignore[no-untyped-call] # the stubs leave it bare
+    return steps
+
+
+def superseded(
+    images: Sequence[OurImage], *, wanted: Sequence[str], owners: Callable[[str], bool], current: str | None
+) -> list[OurImage]:
+    """Those of our images that nothing refers to.
+
+    A built one that has lost its tag to a newer build; a `host` root file system of these owners whose maker is gone.
+    Not what a container uses, an image that a GPU type names (`wanted`, ids), or the root file system that this host's
+    files make today (`current`, a tag).
+    """
+
+    def kept(image: OurImage) -> bool:
+        if image.containers or image.id in wanted:
+            return True
+        if image.kind == "host":
+            return not image.orphan or current in image.tags or image.owner is None or not owners(image.owner)
+        return bool(image.tags)
+
+    return [image for image in images if not kept(image)]
+
+
+def kinds() -> tuple[str, ...]:
+    """What there are files for."""
+    return tuple(sorted(path.suffix.removeprefix(".") for path in RECIPES.glob("Dockerfile.*")))
+
+
+def _recipe(kind: str) -> Path:
+    return RECIPES / f"Dockerfile.{kind}"
+
+
+def _context(kind: str, wheels: Path | None) -> IO[bytes]:
+    """The build context as a tar in a file without a name: the recipe, and the wheels.
+
+    Owners and times are left out, so that the same files find the engine's cache.
+    """
+
+    def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+        member.uid = member.gid = member.mtime = 0
+        member.uname = member.gname = ""
+        member.mode = 0o644
+        return member
+
+    packages = [] if wheels is None else sorted(wheels.glob("*.whl"))
+    archive = tempfile.TemporaryFile()  # noqa: SIM115 the caller closes it
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        tar.add(_recipe(kind), arcname=_recipe(kind).name, filter=plain)
+        for package in packages:
+            tar.add(package.resolve(), arcname=f"wheels/{package.name}", filter=plain)
+    archive.seek(0)
+    return archive
+
+
+def _our_image(image: Mapping[str, Any], containers: int) -> OurImage:
+    labels = image.get("Labels") or {}
+    kind = str(labels.get(LABEL_KIND) or "host")
+    return OurImage(
+        id=str(image["Id"]),
+        tags=tuple(tag for tag in image.get("RepoTags") or () if tag != "<none>:<none>"),
+        kind=kind,
+        owner=labels.get(hostconfig.LABEL_OWNER) if kind == "host" else None,
+        orphan=is_gone(labels.get(hostconfig.LABEL_CREATOR, "")),
+        created_s=int(image.get("Created") or 0),
+        size_bytes=int(image.get("Size") or 0),
+        containers=containers,
+    )
