@@ -1,9 +1,10 @@
 """A queue of ranked submissions that compile an extension: with a build lane, and without one, in turns.
 
-Six users submit a vectoradd in C++ by torch's `load_inline` at the same moment, to one slot of the CPU type that has at
-most half of the machine's cores; the other half is reserved, and with `build_lanes = "auto"` it builds. Without
-(`build_lanes = 0`) each run compiles for itself: the public and the secret one, on the slot's cores. The turn-around of
-a submission is from its `runner.submit` to its last committed result; what counts is how long all six take.
+Six users submit a vectoradd with a little C++ by torch's `load_inline` at the same moment, to one slot of the CPU type
+that has at most half of the machine's cores; the other half is reserved, and with `build_lanes = "auto"` it builds.
+Without (`build_lanes = 0`) each run compiles for itself: the public and the secret one, on the slot's cores. The
+turn-around of a submission is from its `runner.submit` to its last committed result; what counts is how long all take.
+The C++ takes seconds to compile; with torch's own headers it would be half a minute, and the lane would gain more.
 
 Both take turns in the same minutes, since these machines are noisy. `built` is how many builds the log tells of,
 `waited` what the jobs spent waiting: for their twin's build, for a lane, for their slot.
@@ -29,17 +30,19 @@ ROUNDS = 2
 USERS = 6
 PATIENCE_S = 1800.0
 SOURCE = '''
-import torch
+import ctypes
 from torch.utils.cpp_extension import load_inline
 
 # {mark}
-added = load_inline(name="added", functions=["added"], cpp_sources=["""
-torch::Tensor added(const torch::Tensor& a, const torch::Tensor& b) {{ return a + b; }}
-"""])
+library = ctypes.CDLL(load_inline(name="library", cpp_sources=["""
+#include <iostream>
+#include <regex>
+extern "C" int factor() {{ return std::regex_match("abc", std::regex("a+b*(c|d)")); }}
+"""], no_implicit_headers=True, is_python_module=False))
 
 def custom_kernel(data):
     a, b, *_ = data
-    return added.added(a, b)
+    return (a + b) * library.factor()
 '''
 
 
