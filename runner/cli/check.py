@@ -12,8 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -21,9 +20,9 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from runner.cli.app import ExitCode, Session, app, example, out, out_json, session
-from runner.cli.safe import one_line
-from runner.cli.versions import FLOORS, below_floor
+from runner.cli import engines
+from runner.cli.app import Session, app, example, out, out_json, session
+from runner.cli.finding import Finding, Mark, render, verdict_of
 from runner.config import Config
 from runner.devices import detect_slots
 from runner.disk import REMEDY, rooms
@@ -52,32 +51,6 @@ print(f"torch {torch.__version__} as uid {os.getuid()}")
 """
 _CPP_PROBE = b"#include <vector>\nint main() { return std::vector<int>(3).size() == 3 ? 0 : 1; }\n"
 _CUDA_PROBE = b"__global__ void nothing() {}\nint main() { return 0; }\n"
-
-
-class Mark(StrEnum):
-    """How a question was answered."""
-
-    OK = "ok"
-    WARNING = "warning"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """One line of the report."""
-
-    name: str
-    mark: Mark
-    #: What was found.
-    found: str
-    #: What to do; None when there is nothing to do.
-    remedy: str | None = None
-    #: The failure is that database or engine are not there at all.
-    infrastructure: bool = False
-
-    def to_json(self) -> Json:
-        """As `check --json` prints it."""
-        return {"name": self.name, "mark": self.mark.value, "found": self.found, "remedy": self.remedy}
 
 
 @app.command(
@@ -123,21 +96,6 @@ def check(
         failed = any(finding.mark is Mark.FAILED for finding in findings)
         out_json({"ok": not failed, "checks": [finding.to_json() for finding in findings]})
     raise typer.Exit(verdict_of(findings))
-
-
-def verdict_of(findings: Sequence[Finding]) -> ExitCode:
-    """The exit code that a list of findings deserves."""
-    failed = [finding for finding in findings if finding.mark is Mark.FAILED]
-    if any(finding.infrastructure for finding in failed):
-        return ExitCode.INFRASTRUCTURE
-    return ExitCode.NOT_ACCEPTED if failed else ExitCode.OK
-
-
-def render(finding: Finding) -> Group:
-    """A finding for people: a mark, what was found, and below it what to do."""
-    sign, style = {Mark.OK: ("✓", "green"), Mark.WARNING: ("!", "yellow"), Mark.FAILED: ("✗", "bold red")}[finding.mark]
-    line = Text.assemble((sign, style), f" {finding.name}: {one_line(finding.found)}")
-    return Group(line) if finding.remedy is None else Group(line, Text(f"    {finding.remedy}", style="dim"))
 
 
 def render_settings() -> Group:
@@ -275,22 +233,13 @@ def _engine(config: Config, registry: Registry, slots: Sequence[Slot]) -> Iterat
     with engine:
         found = f"Docker API {facts.api_version}, version {facts.version}, at {engine.base_url}"
         yield Finding(name="engine", mark=Mark.OK, found=found)
-        yield from _versions(facts)
+        yield from engines.engine_kind(facts)
+        yield from engines.other_engines(engine.base_url, engines.sockets())
+        yield from engines.versions({**facts.components, **engines.toolkit_version()})
         yield _cgroup(facts)
         yield from _disks(config, facts)
+        yield from _runtimes(engine, facts, config, registry, slots)
         yield from _sandbox(engine, config, registry, slots)
-
-
-def _versions(facts: EngineFacts) -> Iterator[Finding]:
-    for component, version in sorted(facts.components.items()):
-        if component not in FLOORS:
-            continue
-        complaint = below_floor(component, version)
-        if complaint is None:
-            yield Finding(name=component, mark=Mark.OK, found=version)
-        else:
-            remedy = "update it, or verify that your distribution has mended this version"
-            yield Finding(name=component, mark=Mark.WARNING, found=complaint, remedy=remedy)
 
 
 def _cgroup(facts: EngineFacts) -> Finding:
@@ -310,9 +259,38 @@ def _disks(config: Config, facts: EngineFacts | None) -> Iterator[Finding]:
             yield Finding(name="disk", mark=Mark.FAILED, found=f"{room}; no job is taken", remedy=REMEDY)
 
 
+def _runtimes(
+    engine: DockerEngine, facts: EngineFacts, config: Config, registry: Registry, slots: Sequence[Slot]
+) -> Iterator[Finding]:
+    """Which runtimes work, each tried with a container; the host's root file system serves for that."""
+    used: dict[str, list[str]] = {}
+    for gpu_type in dict.fromkeys(slot.gpu_type for slot in slots):
+        used.setdefault(registry.get(gpu_type).runtime, []).append(gpu_type)
+    slot = _host_slot(registry, slots)
+
+    def starts(runtime: str) -> str | None:
+        if slot is None:
+            return None
+        gpu = registry.get(slot.gpu_type)
+        if runtime == gpu.runtime:
+            # The proof that follows uses it, and says more.
+            return None
+        try:
+            prove(engine, config, replace(gpu, runtime=runtime), slot, only="ldconfig")
+        except (SandboxError, KernelRunnerError) as error:
+            return str(error)
+        return ""
+
+    yield from engines.runtimes(facts, used, starts)
+
+
+def _host_slot(registry: Registry, slots: Sequence[Slot]) -> Slot | None:
+    return next((slot for slot in slots if registry.get(slot.gpu_type).image == _HOST_IMAGE), None)
+
+
 def _sandbox(engine: DockerEngine, config: Config, registry: Registry, slots: Sequence[Slot]) -> Iterator[Finding]:
     """Start one container in the host's root file system and do in it what submissions rely on."""
-    slot = next((slot for slot in slots if registry.get(slot.gpu_type).image == _HOST_IMAGE), None)
+    slot = _host_slot(registry, slots)
     if slot is None:
         if slots:
             found = "no slot uses the host's root file system; images are proved when `serve` starts"
@@ -322,13 +300,15 @@ def _sandbox(engine: DockerEngine, config: Config, registry: Registry, slots: Se
         results = prove(engine, config, registry.get(slot.gpu_type), slot)
     except (SandboxError, KernelRunnerError) as error:
         remedy = "see the engine's own log; the container is created with every protection on"
-        yield Finding(name="sandbox", mark=Mark.FAILED, found=str(error), remedy=remedy)
+        yield Finding(name="sandbox", mark=Mark.FAILED, found=engines.shortened(str(error)), remedy=remedy)
         return
     yield from _proof_findings(results)
 
 
-def prove(engine: DockerEngine, config: Config, gpu: GpuType, slot: Slot) -> tuple[StepResult, ...]:
-    """Run the probe programs as the worker's uid in a container built like a submission's.
+def prove(
+    engine: DockerEngine, config: Config, gpu: GpuType, slot: Slot, *, only: str | None = None
+) -> tuple[StepResult, ...]:
+    """Run the probe programs, or only one of them, as the worker's uid in a container built like a submission's.
 
     Raises:
         SandboxError: the engine would not start it.
@@ -357,7 +337,8 @@ def prove(engine: DockerEngine, config: Config, gpu: GpuType, slot: Slot) -> tup
         wall_s=_IMPORT_TIMEOUT_S + len(steps) * _COMPILE_TIMEOUT_S,
         labels={"kernel-runner.job": "check"},
     )
-    request = StepsRequest(files={"probe.cpp": _CPP_PROBE, "probe.cu": _CUDA_PROBE}, steps=steps)
+    wanted = tuple(step for step in steps if only in (None, step.name))
+    request = StepsRequest(files={"probe.cpp": _CPP_PROBE, "probe.cu": _CUDA_PROBE}, steps=wanted)
     with engine.start(spec) as box:
         report = box.run(request, on_progress=None, cancel=threading.Event())
     if not report.ok:

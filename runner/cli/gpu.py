@@ -15,8 +15,8 @@ from rich.text import Text
 
 from runner.cli import documents, render
 from runner.cli.app import ExitCode, app, example, note, out, out_json, session
-from runner.cli.check import Finding, Mark, verdict_of
-from runner.cli.check import render as render_finding
+from runner.cli.finding import Finding, Mark, verdict_of
+from runner.cli.finding import render as render_finding
 from runner.devices import Details, Look, described, look_at_devices, sysfs, types_of
 from runner.errors import ConfigError
 from runner.gpus import Found, GpuType, Registry, Vendor, Wish, advise, draft

@@ -13,8 +13,8 @@ import typer
 
 from runner.cli import documents, evaluate, render
 from runner.cli.app import app, example, note, out, out_json, session
-from runner.cli.check import Finding, Mark, verdict_of
-from runner.cli.check import render as render_finding
+from runner.cli.finding import Finding, Mark, verdict_of
+from runner.cli.finding import render as render_finding
 from runner.cli.task_check import MeasuredCase, offered, rehearse
 from runner.cli.task_new import make_folder
 from runner.gpus import Registry

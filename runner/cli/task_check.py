@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import tasks
-from runner.cli.check import Finding, Mark
 from runner.cli.files import read_submission
+from runner.cli.finding import Finding, Mark
 from runner.cli.units import duration, size
 from runner.errors import NotFoundError
 from runner.gpus import GpuType, Registry, Vendor

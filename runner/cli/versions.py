@@ -27,7 +27,8 @@ class Floor:
 
 
 #: Sources: GHSA-9493-h29p-rfm2, GHSA-qw9x-cqr3-wc7r, GHSA-cgrx-mc8f-2prm (runc, November 2025: a container that
-#: controls its mounts escapes); GHSA-pwhc-rpq9-4c8w, GHSA-m6hq-p25p-ffr2 (containerd, November 2025).
+#: controls its mounts escapes); GHSA-pwhc-rpq9-4c8w, GHSA-m6hq-p25p-ffr2 (containerd, November 2025);
+#: NVIDIA's bulletins of September 2024 to July 2025 (container toolkit: its hooks, run as root, trust the image).
 FLOORS: Mapping[str, Floor] = {
     floor.component: floor
     for floor in (
@@ -40,6 +41,11 @@ FLOORS: Mapping[str, Floor] = {
             component="containerd",
             mended=((1, 7, 29), (2, 0, 7), (2, 1, 5)),
             advisories="CVE-2024-25621, CVE-2025-64329",
+        ),
+        Floor(
+            component="nvidia-container-toolkit",
+            mended=((1, 17, 8),),
+            advisories="CVE-2024-0132, CVE-2025-23359, CVE-2025-23266, CVE-2025-23267",
         ),
     )
 }

@@ -190,6 +190,13 @@ def test_check_goes_through_everything_and_proves_the_sandbox(
     assert by_name["torch in the sandbox"]["found"].endswith("as uid 10002")
     assert by_name["C++ in the sandbox"]["mark"] == "ok"
     assert by_name["notifications"]["found"] == "arrive"
+    assert by_name["runtime runc"]["found"] == "the engine offers it, used by CPU"
+    offered = by_name["runtime runsc"]["found"]
+    assert (by_name["runtime runsc"]["mark"], offered) in [
+        ("ok", "starts sandboxes, not used"),
+        ("note", "the engine does not offer it"),
+    ]
+    assert by_name["engine Podman"]["mark"] == "note"
     assert by_name["disk"]["found"].startswith("the engine's data in /")
 
 

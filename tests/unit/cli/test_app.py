@@ -16,7 +16,7 @@ from rich.text import Text
 from runner import __version__, errors
 from runner.cli import main
 from runner.cli.app import ExitCode, app, exit_code_for, fail, out, out_json
-from runner.cli.check import Finding, Mark, verdict_of
+from runner.cli.finding import Finding, Mark, verdict_of
 from runner.cli.leaderboard import parse_deadline, with_directive
 from runner.cli.submit import exit_code_of
 from runner.cli.view import from_store

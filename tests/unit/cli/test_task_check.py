@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from runner.cli.app import app
-from runner.cli.check import Mark
+from runner.cli.finding import Mark
 from runner.cli.task_check import offered
 from runner.cli.units import size
 from runner.gpus import Registry

@@ -1,0 +1,185 @@
+"""What `check` says of engines and runtimes: which work on this host, which do not, why, and what to do; a line each.
+
+Asks sockets and programs of this host; containers are started by the caller. What is not used is a note, never a
+warning: a host needs one engine and one runtime.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from runner.cli.finding import Finding, Mark
+from runner.cli.versions import FLOORS, below_floor
+from sandbox.engine import DockerEngine, EngineFacts
+from sandbox.errors import SandboxError
+
+#: How Podman names itself among the components of an engine.
+_PODMAN: Final = "podman engine"
+_TOOLKIT: Final = "nvidia-container-toolkit"
+#: Programs that tell the toolkit's version, newest first.
+_TOOLKIT_PROGRAMS: Final = ("nvidia-ctk", "nvidia-container-cli")
+_ANSWER_S: Final = 10.0
+#: An engine may quote the whole of what it refuses.
+_LONGEST: Final = 300
+NO_PODMAN: Final = (
+    "Podman's Docker-compatible socket takes the list of system calls as a file's path, not as text (4.3.1), and such a"
+    " container cannot be made"
+)
+_NO_SECCOMP_REMEDY: Final = "use Docker, also rootless: docker_host or DOCKER_HOST names its socket"
+
+_NO_LIMITS: Final = "it limits neither memory nor processes nor cores, and every sandbox would be refused"
+_NO_LIMITS_REMEDY: Final = (
+    "boot with systemd.unified_cgroup_hierarchy=1 and let systemd delegate cpu, cpuset, memory and pids to the user,"
+    " or use an engine that runs as root"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Socket:
+    """Where an engine listens if it is there."""
+
+    name: str
+    path: Path
+    #: How to get it.
+    how: str
+
+
+def sockets() -> tuple[Socket, ...]:
+    """The places that engines' packages use, for the system and for a user."""
+    run = Path(f"/run/user/{os.getuid()}")
+    return (
+        Socket(name="Docker", path=Path("/var/run/docker.sock"), how="install docker.io or docker-ce"),
+        Socket(
+            name="rootless Docker",
+            path=run / "docker.sock",
+            how="dockerd-rootless-setuptool.sh install, on a host with cgroup version 2",
+        ),
+        Socket(name="Podman", path=Path("/run/podman/podman.sock"), how=_NO_SECCOMP_REMEDY),
+        Socket(name="rootless Podman", path=run / "podman" / "podman.sock", how=_NO_SECCOMP_REMEDY),
+    )
+
+
+def other_engines(chosen: str, places: Sequence[Socket]) -> Iterator[Finding]:
+    """The engines that are not used: whether they are there, and whether they could be."""
+    for place in places:
+        address = f"unix://{place.path}"
+        if Path(chosen.split("://", 1)[-1]).resolve() == place.path.resolve():
+            continue
+        name = f"engine {place.name}"
+        if not _exists(place.path):
+            yield Finding(name=name, mark=Mark.NOTE, found=f"no socket at {place.path}", remedy=place.how)
+            continue
+        try:
+            with DockerEngine(address, owner="check", timeout_s=_ANSWER_S) as engine:
+                facts = engine.check()
+        except SandboxError as error:
+            yield Finding(name=name, mark=Mark.NOTE, found=shortened(str(error)))
+            continue
+        why_not = unusable(facts)
+        if why_not is None:
+            remedy = f"to use it: docker_host = {address!r}"
+            yield Finding(name=name, mark=Mark.NOTE, found=f"version {facts.version}, not used", remedy=remedy)
+        else:
+            yield Finding(name=name, mark=Mark.NOTE, found=f"version {facts.version}: {why_not[0]}", remedy=why_not[1])
+
+
+def unusable(facts: EngineFacts) -> tuple[str, str] | None:
+    """Why no sandbox can be made by an engine of this kind, and what to do; None if nothing is known against it."""
+    if _PODMAN in facts.components:
+        return NO_PODMAN, _NO_SECCOMP_REMEDY
+    if facts.rootless and (facts.cgroup_version == "1" or facts.cgroup_driver == "none"):
+        found = f"rootless, with cgroup version {facts.cgroup_version} and driver {facts.cgroup_driver}: {_NO_LIMITS}"
+        return found, _NO_LIMITS_REMEDY
+    return None
+
+
+def engine_kind(facts: EngineFacts) -> Iterator[Finding]:
+    """What kind the chosen engine is, where that matters."""
+    why_not = unusable(facts)
+    if why_not is not None:
+        yield Finding(name="kind of engine", mark=Mark.FAILED, found=why_not[0], remedy=why_not[1])
+    elif facts.rootless:
+        remedy = "systemd must delegate cpu, cpuset, memory and pids to the user; the sandbox below proves it"
+        yield Finding(name="kind of engine", mark=Mark.OK, found="rootless", remedy=remedy)
+
+
+def runtimes(
+    facts: EngineFacts, used: Mapping[str, Sequence[str]], starts: Callable[[str], str | None]
+) -> Iterator[Finding]:
+    """Each runtime, whether the engine has it and whether it starts a sandbox.
+
+    `used`: GPU types of this host's slots by their runtime. `starts` makes a container and says what went
+    wrong: nothing if it is empty; None where it was not tried.
+    """
+    for runtime in dict.fromkeys(("runc", "runsc", *used)):
+        name, users = f"runtime {runtime}", ", ".join(used.get(runtime, ()))
+        bad = Mark.FAILED if users else Mark.NOTE
+        if runtime not in facts.runtimes:
+            found = f"the engine does not offer it{f', and {users} asks for it' if users else ''}"
+            yield Finding(name=name, mark=bad, found=found, remedy=_install(runtime))
+            continue
+        complaint = starts(runtime)
+        suffix = f", used by {users}" if users else ", not used"
+        if complaint is None:
+            yield Finding(name=name, mark=Mark.OK, found=f"the engine offers it{suffix}")
+        elif not complaint:
+            yield Finding(name=name, mark=Mark.OK, found=f"starts sandboxes{suffix}")
+        else:
+            remedy = "see the engine's own log; the container is created with every protection on"
+            yield Finding(name=name, mark=bad, found=f"starts no sandbox: {shortened(complaint)}", remedy=remedy)
+
+
+def versions(components: Mapping[str, str]) -> Iterator[Finding]:
+    """What is known against the versions of the programs that hold a sandbox together."""
+    for component, version in sorted(components.items()):
+        if component not in FLOORS:
+            continue
+        complaint = below_floor(component, version)
+        if complaint is None:
+            yield Finding(name=component, mark=Mark.OK, found=version)
+        else:
+            remedy = "update it, or verify that your distribution has mended this version"
+            yield Finding(name=component, mark=Mark.WARNING, found=complaint, remedy=remedy)
+
+
+def toolkit_version() -> dict[str, str]:
+    """The version of NVIDIA's container toolkit, by its name; empty where it is not installed."""
+    for program in _TOOLKIT_PROGRAMS:
+        path = shutil.which(program)
+        if path is None:
+            continue
+        try:
+            said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=_ANSWER_S, check=True)
+        except (OSError, subprocess.SubprocessError):
+            continue
+        return {_TOOLKIT: said.stdout.strip().partition("\n")[0]}
+    return {}
+
+
+def shortened(text: str) -> str:
+    """The beginning of a long sentence."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
+
+
+def _install(runtime: str) -> str:
+    if runtime != "runsc":
+        return f"add it to `runtimes` in /etc/docker/daemon.json, or set another `runtime` than {runtime!r}"
+    where = shutil.which("runsc")
+    first = "" if where else "install gVisor (https://gvisor.dev/docs/user_guide/install/), then "
+    return (
+        f'{first}add {{"runtimes": {{"runsc": {{"path": "{where or "/usr/bin/runsc"}", "runtimeArgs":'
+        ' ["--network=none"]}}} to /etc/docker/daemon.json and restart Docker'
+    )
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except PermissionError:
+        return False

@@ -1,0 +1,62 @@
+"""One line of a report on a host, a GPU type or a task: what was looked at, what was found, what to do. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rich.console import Group
+from rich.text import Text
+
+from runner.cli.app import ExitCode
+from runner.cli.safe import one_line
+from runner.model import Json
+
+
+class Mark(StrEnum):
+    """How a question was answered."""
+
+    OK = "ok"
+    #: Neither good nor bad: what else there is, and how to get it.
+    NOTE = "note"
+    WARNING = "warning"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One line of the report."""
+
+    name: str
+    mark: Mark
+    #: What was found.
+    found: str
+    #: What to do; None when there is nothing to do.
+    remedy: str | None = None
+    #: The failure is that database or engine are not there at all.
+    infrastructure: bool = False
+
+    def to_json(self) -> Json:
+        """As `check --json` prints it."""
+        return {"name": self.name, "mark": self.mark.value, "found": self.found, "remedy": self.remedy}
+
+
+def verdict_of(findings: Sequence[Finding]) -> ExitCode:
+    """The exit code that a list of findings deserves."""
+    failed = [finding for finding in findings if finding.mark is Mark.FAILED]
+    if any(finding.infrastructure for finding in failed):
+        return ExitCode.INFRASTRUCTURE
+    return ExitCode.NOT_ACCEPTED if failed else ExitCode.OK
+
+
+def render(finding: Finding) -> Group:
+    """A finding for people: a mark, what was found, and below it what to do."""
+    sign, style = {
+        Mark.OK: ("✓", "green"),
+        Mark.NOTE: ("·", "dim"),
+        Mark.WARNING: ("!", "yellow"),
+        Mark.FAILED: ("✗", "bold red"),
+    }[finding.mark]
+    line = Text.assemble((sign, style), f" {finding.name}: {one_line(finding.found)}")
+    return Group(line) if finding.remedy is None else Group(line, Text(f"    {finding.remedy}", style="dim"))

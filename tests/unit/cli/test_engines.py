@@ -1,0 +1,120 @@
+"""What `check` says of engines, runtimes and versions: one line each, with what to do."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from runner.cli import engines
+from runner.cli.finding import Finding, Mark, render, verdict_of
+from sandbox.engine import EngineFacts
+
+
+def facts(
+    *,
+    runtimes: tuple[str, ...] = ("runc",),
+    cgroup: tuple[str, str] = ("2", "systemd"),
+    rootless: bool = False,
+    components: tuple[str, ...] = ("engine", "runc"),
+) -> EngineFacts:
+    """An engine that is as it should be, but for what is given."""
+    return EngineFacts(
+        name="e",
+        version="28",
+        api_version="1.48",
+        runtimes=runtimes,
+        cgroup_version=cgroup[0],
+        cgroup_driver=cgroup[1],
+        storage_driver="overlay2",
+        rootless=rootless,
+        cdi=True,
+        components=dict.fromkeys(components, "1.0"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (facts(components=("podman engine", "conmon")), "takes the list of system calls as a file's path"),
+        (facts(rootless=True, cgroup=("1", "cgroupfs")), "rootless, with cgroup version 1 and driver cgroupfs"),
+        (facts(rootless=True, cgroup=("2", "none")), "rootless, with cgroup version 2 and driver none"),
+    ],
+)
+def test_an_engine_that_can_make_no_sandbox_is_a_failure(given: EngineFacts, words: str) -> None:
+    """Of its kind, before anything is tried; with a way out."""
+    (finding,) = engines.engine_kind(given)
+    assert (finding.mark, words in finding.found, bool(finding.remedy)) == (Mark.FAILED, True, True)
+
+
+def test_an_engine_of_a_good_kind_is_no_failure() -> None:
+    """Docker as root needs no line; rootless with delegated limits is said."""
+    assert list(engines.engine_kind(facts())) == []
+    (finding,) = engines.engine_kind(facts(rootless=True))
+    assert (finding.mark, finding.found) == (Mark.OK, "rootless")
+
+
+def test_engines_that_are_not_used_are_notes(tmp_path: Path) -> None:
+    """No socket, and one where nobody listens; the chosen one has no second line, also behind a link."""
+    dead = tmp_path / "dead.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(dead))
+    chosen = tmp_path / "chosen.sock"
+    chosen.symlink_to(tmp_path / "real.sock")
+    places = [
+        engines.Socket(name="A", path=tmp_path / "nothing.sock", how="install A"),
+        engines.Socket(name="B", path=dead, how="install B"),
+        engines.Socket(name="C", path=chosen, how="install C"),
+    ]
+    absent, silent = engines.other_engines(f"unix://{tmp_path}/real.sock", places)
+    assert (absent.mark, absent.found, absent.remedy) == (Mark.NOTE, f"no socket at {places[0].path}", "install A")
+    assert silent.mark is Mark.NOTE
+    assert "ConnectionRefusedError" in silent.found
+    assert verdict_of([absent, silent]) == 0
+
+
+def test_a_runtime_that_a_slot_needs_must_work_and_another_one_need_not() -> None:
+    """Not offered, offered and failing, offered and working: a failure only where somebody uses it."""
+    said = {"runc": "", "runsc": "x" * 5000, "kata": None}
+    given = facts(runtimes=("kata", "runc", "runsc"))
+
+    def marks(offers: EngineFacts, used: dict[str, list[str]]) -> dict[str, Mark]:
+        return {found.name: found.mark for found in engines.runtimes(offers, used, said.__getitem__)}
+
+    assert marks(given, {"runc": ["CPU"]}) == {"runtime runc": Mark.OK, "runtime runsc": Mark.NOTE}
+    assert marks(given, {"runsc": ["CPU"], "kata": ["X"]}) == {
+        "runtime runc": Mark.OK,
+        "runtime runsc": Mark.FAILED,
+        "runtime kata": Mark.OK,
+    }
+    assert marks(facts(), {"runsc": ["CPU"]}) == {"runtime runc": Mark.OK, "runtime runsc": Mark.FAILED}
+    (_, failing) = engines.runtimes(given, {"runsc": ["CPU"]}, said.__getitem__)
+    assert len(failing.found) < 400, "an engine that quotes what it refuses does not fill the terminal"
+    (_, missing) = engines.runtimes(facts(), {"runsc": ["CPU"]}, said.__getitem__)
+    assert missing.found == "the engine does not offer it, and CPU asks for it"
+    assert missing.remedy is not None
+    assert '"runtimeArgs": ["--network=none"]}}}' in missing.remedy
+
+
+def test_the_container_toolkit_is_asked_for_its_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An old one is a warning with its advisories; a host without it has no line."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert engines.toolkit_version() == {}
+    program = tmp_path / "nvidia-ctk"
+    program.write_text("#!/bin/sh\necho 'NVIDIA Container Toolkit CLI version 1.17.7'\necho 'commit: 1'\n")
+    program.chmod(0o755)
+    (finding,) = engines.versions(engines.toolkit_version())
+    assert (finding.name, finding.mark) == ("nvidia-container-toolkit", Mark.WARNING)
+    assert "is older than 1.17.8 (CVE-2024-0132" in finding.found
+    program.write_text("#!/bin/sh\necho 'NVIDIA Container Toolkit CLI version 1.17.8'\n")
+    (finding,) = engines.versions(engines.toolkit_version())
+    assert finding.mark is Mark.OK
+    program.write_text("#!/bin/sh\nexit 1\n")
+    assert engines.toolkit_version() == {}
+
+
+def test_every_mark_can_be_shown() -> None:
+    """Notes too."""
+    for mark in Mark:
+        assert render(Finding(name="n", mark=mark, found="f", remedy="r")).renderables
