@@ -91,21 +91,31 @@ class _Zygote:
 class Nursery:
     """Evaluates requests with forked judges and workers."""
 
-    def __init__(self) -> None:
-        self._zygotes = {role: _Zygote(role) for role in ("judge", "worker")}
+    def __init__(self, *further: str) -> None:
+        self._zygotes = {role: _Zygote(role) for role in ("judge", "worker", *further)}
 
     def evaluate(self, request: JudgeRequest) -> LocalReport:
         """Judge one request with fresh processes; see local.evaluate."""
-        return evaluate(request, start=self._start)
+        return evaluate(request, start=self.start)
 
     def close(self) -> None:
         """End everything."""
         for zygote in self._zygotes.values():
             zygote.close()
 
-    def _start(
-        self, role: str, *, cwd: Path, env: Mapping[str, str], stdin: int, stdout: int, stderr: int, keep: Sequence[int]
+    def start(
+        self,
+        role: str,
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        stdin: int,
+        stdout: int,
+        stderr: int,
+        keep: Sequence[int],
+        without: Sequence[str] = (),
     ) -> Started:
+        """A process of a role; see local.Start. `without`: what the zygote switches off in it."""
         given: list[int] = []
         ours: list[IO[bytes] | None] = []
         made: list[int] = []
@@ -122,7 +132,7 @@ class Nursery:
                 given.append(read if number == 0 else write)
                 ours.append(os.fdopen(write, "wb") if number == 0 else os.fdopen(read, "rb"))
             made.append(given[-1])
-        order = {"cwd": str(cwd), "env": dict(env), "keep": list(keep)}
+        order = {"cwd": str(cwd), "env": dict(env), "keep": list(keep), "without": list(without)}
         try:
             child = self._zygotes[role].fork(order, (*given, *keep))
         finally:
@@ -133,9 +143,9 @@ class Nursery:
 
 
 @contextmanager
-def nursery() -> Iterator[Nursery]:
-    """A nursery, closed afterwards."""
-    made = Nursery()
+def nursery(*further: str) -> Iterator[Nursery]:
+    """A nursery, closed afterwards; `further` roles beside judge and worker."""
+    made = Nursery(*further)
     try:
         yield made
     finally:

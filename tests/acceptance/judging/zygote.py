@@ -1,8 +1,10 @@
 """A process that has imported torch and a half of the harness, and forks itself into judges or workers.
 
 Started by `nursery` with the role as its argument and a socket at KR_ZYGOTE_FD. Each order on it is one packet: a JSON
-object {cwd, env, keep} with the descriptors stdin, stdout, stderr and those whose numbers `keep` names. The answer is
-{pid}; when a child has ended, {pid, code}. Ends, with all its children, when the socket does.
+object {cwd, env, keep, without} with the descriptors stdin, stdout, stderr and those whose numbers `keep` names. The
+answer is {pid}; when a child has ended, {pid, code}. Ends, with all its children, when the socket does.
+
+A third role, "naive", evaluates as the attack corpus tells it to; `without` are the defences that a judge lacks there.
 
 A fork has a process and memory of its own, as a fresh interpreter has, which is what matters here. It saves the import,
 one to two seconds of a core for each.
@@ -31,6 +33,8 @@ def load(role: str) -> Callable[[], int]:
     """Import one half of the harness, as its own interpreter would; its entry point."""
     if role == "judge":
         from tasks.harness.judge import main
+    elif role == "naive":
+        from tests.acceptance.attacks.naive import main
     else:
         # The worker's module leaves the judge's core alone where a judge waits for it; children inherit that.
         os.environ["KR_JUDGE_FD"] = "-1"
@@ -54,6 +58,10 @@ def become(order: Mapping[str, Any], descriptors: Sequence[int], main: Callable[
         os.environ.clear()
         os.environ.update(order["env"])
         sys.argv = ["-c"]
+        if order["without"]:
+            from tests.acceptance.attacks.relax import switch_off
+
+            switch_off(order["without"])
         code = main()
         for stream in (sys.stdout, sys.stderr):
             stream.flush()

@@ -1,0 +1,114 @@
+"""Reads the attacks: a folder each, submission.py and expect.yml; and tells the table of them. Pure but for reading.
+
+expect.yml: `title`, a few words; `seen`, where; `why`, what it does, a sentence; `task`, a folder of cases/_tasks;
+`mode`; `verdict`; `error`, a pattern for the verdict's sentence; `busy`, the verdict on a machine that is too busy to
+tell it from bad luck; `work_ns`, what a call takes at least, so that no less may be reported, or no less than the part
+`holds` of it; `without`, the defences without each of which it gets through (`a+b`: without both); `given`, those that
+are off in any case; `also`, defences that stop it too; `naive`, options of that evaluator; `rounds`, how often it is
+evaluated in a row; `elsewhere`, the acceptance cases that play it in a container.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+CASES: Final = Path(__file__).parent / "cases"
+TASKS: Final = CASES / "_tasks"
+ACCEPTANCE: Final = Path(__file__).parents[1]
+
+#: Every defence, by the word for it: its column in the table, and what it is.
+DEFENCES: Final[Mapping[str, tuple[str, str]]] = {
+    "trusted": ("T", "a separate process holds reference, inputs, checker and clock, and reads outputs itself"),
+    "fresh": ("F", "every timed call has values that it has not had before"),
+    "secret": ("F", "and that nobody can foresee"),
+    "poison": ("P", "outputs begin as random bytes"),
+    "steady": ("P", "in calls that are checked and in those that are not"),
+    "heap": ("P", "memory that the judge frees is overwritten"),
+    "clock": ("W", "claims are held against the judge's own clock"),
+    "held": ("W", "inputs are nowhere to be seen until that clock runs"),
+    "frozen": ("Z", "outputs are copied the moment a call ends, and must not change meanwhile"),
+    "own_copy": ("T", "the checker's inputs are not those that the submission had"),
+    "every": ("E", "every timed call is checked by itself, as is its time"),
+    "teeth": ("C", "cases, tolerances and oracles that a wrong kernel fails"),
+    "floor": ("L", "a time below what the device could do is refused"),
+    "descriptors": ("N", "no descriptor of the judge's is inherited"),
+    "uid": ("U", "the judge has another uid, and nobody may trace"),
+    "readonly": ("R", "the root file system is read-only, the rest is fresh for every job"),
+    "network": ("R", "there is no network"),
+}
+LETTERS: Final = "TFPWZECLNUR"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attack:
+    """One way to cheat."""
+
+    name: str
+    title: str
+    seen: str
+    why: str
+    verdict: str
+    task: str = "add"
+    mode: str = "test"
+    error: str | None = None
+    busy: str | None = None
+    work_ns: int | None = None
+    holds: float = 0.7
+    without: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    naive: Mapping[str, Any] = field(default_factory=dict)
+    rounds: int = 1
+    elsewhere: tuple[str, ...] = ()
+    source: str
+
+    @property
+    def proved(self) -> frozenset[str]:
+        """The defences that have been seen to be what stops it."""
+        return frozenset(each for names in self.without for each in names.split("+"))
+
+
+def load(folder: Path) -> Attack:
+    """The attack in a folder.
+
+    Raises:
+        ValueError: its expect.yml is not what the module's docstring says.
+    """
+    loaded = yaml.safe_load((folder / "expect.yml").read_text(encoding="utf-8"))
+    loaded |= {key: tuple(loaded.get(key, ())) for key in ("without", "given", "also", "elsewhere")}
+    source = (folder / "submission.py").read_text(encoding="utf-8")
+    try:
+        attack = Attack(name=folder.name, source=source, **loaded)
+    except TypeError as error:
+        raise ValueError(f"{folder}/expect.yml: {error}; the keys are told at the top of catalogue.py") from error
+    unknown = (attack.proved | set(attack.also) | set(attack.given)) - set(DEFENCES)
+    if unknown:
+        raise ValueError(f"{folder}/expect.yml names {sorted(unknown)}, expected some of {sorted(DEFENCES)}")
+    return attack
+
+
+def attacks() -> tuple[Attack, ...]:
+    """All of them, by name."""
+    return tuple(load(folder) for folder in sorted(CASES.iterdir()) if (folder / "expect.yml").exists())
+
+
+def table() -> str:
+    """What docs/attacks.md shows, as Markdown: the letters, then the attacks."""
+    meanings = {letter: [text for key, text in DEFENCES.values() if key == letter] for letter in LETTERS}
+    lines = ["| | defence |", "|---|---|", *(f"| {letter} | {'; '.join(meanings[letter])} |" for letter in LETTERS), ""]
+    lines += [f"| attack | seen in | {' | '.join(LETTERS)} | verdict |", f"|---|---|{'---|' * len(LETTERS)}---|"]
+    for attack in attacks():
+        proved = {DEFENCES[name][0] for name in attack.proved}
+        also = {DEFENCES[name][0] for name in attack.also}
+        marks = ["●" if letter in proved else "○" if letter in also else "" for letter in LETTERS]
+        gains = ", gains nothing" if attack.verdict == "accepted" else ""
+        lines.append(
+            f"| **{attack.title}** (`{attack.name}`): {attack.why} | {attack.seen} | {' | '.join(marks)} | "
+            f"`{attack.verdict}`{gains} |"
+        )
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,200 @@
+"""What a judge can be without, for the attack corpus only: nothing of the product can ask for one of these.
+
+Each is a change to the judge's own modules, made in its process before it is asked anything. Called by the zygote of
+tests/acceptance/judging, in a fork that is to be a judge.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import torch
+
+from tasks.harness import judge, peer, solo, values
+from tasks.harness.arenas import Arena
+from tasks.harness.cases import Case
+from tasks.harness.clock import Sample
+from tasks.harness.request import Floor
+from tasks.harness.stats import Stopping
+from tasks.harness.team import Call
+
+#: How long a judge that hands its inputs out early is busy with other things.
+_DAWDLES_S: Final = 0.02
+#: No defence: spares the corpus most of the calls. And how many are left.
+SHORT: Final = "short"
+_RUNS: Final = 12
+
+
+def _replace(owner: object, name: str, value: object) -> None:
+    """Put something in the place of what is there."""
+    if not hasattr(owner, name):
+        raise AttributeError(f"{owner} has no {name} any more, so that nothing would be switched off")
+    setattr(owner, name, value)
+
+
+def _fresh() -> None:
+    """Every timed call of a case has the case's own seed."""
+
+    def fresh_seed(case: Case) -> int:
+        return case.seed or 0
+
+    _replace(judge, "_fresh_seed", fresh_seed)
+
+
+def _secret() -> None:
+    """The next seed follows from the last one."""
+    steps = itertools.count(1)
+
+    def fresh_seed(case: Case) -> int:
+        return (case.seed or 0) + 13 * next(steps)
+
+    _replace(judge, "_fresh_seed", fresh_seed)
+
+
+def _poison() -> None:
+    """Outputs begin as zeros."""
+
+    def poison(self: Arena) -> None:
+        """Leave it as it is."""
+
+    _replace(Arena, "poison", poison)
+
+
+def _steady() -> None:
+    """Outputs begin as random bytes in the first call of a case only."""
+    poison, warm_up = Arena.poison, judge._TimedCase.warm_up
+    warm: list[bool] = []
+
+    def poison_at_first(self: Arena) -> None:
+        if not warm:
+            poison(self)
+
+    def warm_up_once(self: judge._TimedCase) -> None:
+        warm_up(self)
+        warm.append(True)
+
+    _replace(Arena, "poison", poison_at_first)
+    _replace(judge._TimedCase, "warm_up", warm_up_once)
+
+
+def _heap() -> None:
+    """Memory that the judge frees keeps what stood there."""
+
+    def guard_heap() -> None:
+        """Leave it as it is."""
+
+    _replace(judge, "guard_heap", guard_heap)
+
+
+def _clock() -> None:
+    """Claims are believed."""
+
+    def sample_of(self: judge.Judge, call: Call) -> Sample:
+        return Sample(claim_ns=call.claim_ns, outside_ns=call.outside_ns, bound=None)
+
+    _replace(judge.Judge, "_sample_of", sample_of)
+
+
+def _frozen() -> None:
+    """Outputs are read when everything has been said about them, not when the call is over."""
+
+    class Live:
+        def __init__(self, arena: Arena) -> None:
+            self._arena = arena
+            self.size = arena.size
+
+        def bytes_at(self, offset: int, nbytes: int) -> torch.Tensor:
+            return self._arena.bytes_at(offset, nbytes)
+
+    _replace(peer, "Frozen", Live)
+
+
+def _every() -> None:
+    """Only a case's first call is checked."""
+    check = judge._TimedCase._check
+
+    def check_first(self: judge._TimedCase) -> None:
+        if self._checked == 0:
+            check(self)
+
+    _replace(judge._TimedCase, "_check", check_first)
+
+
+def _floor() -> None:
+    """No time is impossible."""
+
+    def refusal(self: Floor, mean_ns: float) -> None:
+        """Refuse nothing."""
+
+    _replace(Floor, "refusal", refusal)
+
+
+def _held() -> None:
+    """Inputs lie in shared memory before the clock runs."""
+    staged, ask = values.Packed.staged, peer.Peer._ask
+    ready: list[tuple[int, memoryview]] = []
+
+    def keep(self: values.Packed, placed: Sequence[values.Placed]) -> tuple[int, memoryview]:
+        ready[:] = [staged(self, placed)]
+        return ready[0]
+
+    def ask_early(
+        self: peer.Peer, message: Mapping[str, Any], expected: str, deadline_ns: int, descriptors: tuple[int, ...] = ()
+    ) -> dict[str, Any]:
+        if "call" in message:
+            offset, data = ready[0]
+            os.pwrite(descriptors[1], data, offset)
+        answer = ask(self, message, expected, deadline_ns, descriptors)
+        if "call" in message:
+            time.sleep(_DAWDLES_S)
+        return answer
+
+    _replace(values.Packed, "staged", keep)
+    _replace(peer.Peer, "_ask", ask_early)
+
+
+def _own_copy() -> None:
+    """The check gets the inputs from the memory that the worker had."""
+
+    class Shared(peer.Peer):
+        def call(self, packed: values.Packed, *, room_bytes: int | None, deadline_ns: int) -> peer.Called:
+            self.packed = packed
+            return super().call(packed, room_bytes=room_bytes, deadline_ns=deadline_ns)
+
+        def _take(self, answer: Any, given: Any, room: Any, **times: Any) -> peer.Called:  # noqa: ANN401 handed through
+            for storage, place in zip(self.packed.storages, given.placed, strict=True):
+                storage.copy_(given.inputs.bytes_at(place.offset, place.nbytes))
+            return super()._take(answer, given, room, **times)
+
+    _replace(solo, "Peer", Shared)
+
+
+def _short() -> None:
+    """Few calls are enough, since no time is measured for its own sake."""
+    _replace(judge, "Stopping", functools.partial(Stopping, max_runs=_RUNS))
+
+
+CHANGES: Final[Mapping[str, Callable[[], None]]] = {
+    "fresh": _fresh,
+    "secret": _secret,
+    "poison": _poison,
+    "steady": _steady,
+    "heap": _heap,
+    "clock": _clock,
+    "frozen": _frozen,
+    "every": _every,
+    "floor": _floor,
+    "held": _held,
+    "own_copy": _own_copy,
+}
+
+
+def switch_off(names: Sequence[str]) -> None:
+    """Take these defences from the judge that this process is about to be."""
+    for name in names:
+        (_short if name == SHORT else CHANGES[name])()

@@ -1,0 +1,135 @@
+"""Every known way to cheat: caught, or in vain, where all defences are up; through where the one it names is not.
+
+An attack that comes through nowhere would prove nothing about the defences, so each is also made without them: by a
+judge that lacks one (relax), or by an evaluator that has no judge (naive). What needs a container to be stopped is
+stopped in one by the acceptance cases that it names; here its other half is played, without the container.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.attacks.catalogue import ACCEPTANCE, CASES, DEFENCES, LETTERS, TASKS, Attack, attacks, table
+from tests.acceptance.attacks.play import CASES as TASK_CASES
+from tests.acceptance.attacks.play import Outcome, judged, naive, request_of
+from tests.acceptance.attacks.relax import CHANGES
+from tests.acceptance.escapes.case import load as load_escape
+from tests.acceptance.judging.nursery import Nursery, nursery
+
+ATTACKS = attacks()
+#: What only a container has: these defences are not there where judge and worker are plain processes.
+CONTAINER = {"uid", "readonly", "network"}
+PLAYED = [attack for attack in ATTACKS if not attack.proved & CONTAINER]
+SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
+PAGE = Path(__file__).parents[3] / "docs" / "attacks.md"
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Nursery]:
+    """Forked judges, workers and naive evaluators."""
+    with nursery("naive") as made:
+        yield made
+
+
+@pytest.mark.parametrize("attack", [pytest.param(attack, id=attack.name) for attack in PLAYED])
+def test_it_is_caught_or_gains_nothing(processes: Nursery, attack: Attack) -> None:
+    """Its verdict is the one in its folder, and no time below that of its work is reported."""
+    for outcome in _played(processes, attack, attack.given):
+        assert outcome.verdict in (attack.verdict, attack.busy), outcome
+        if outcome.verdict == attack.verdict and attack.error is not None:
+            assert re.search(attack.error, outcome.message or ""), outcome
+        if attack.work_ns is not None and outcome.verdict == "accepted":
+            # Where the hand-over was calibrated while the machine did other things, the judge's estimate is the lower.
+            estimates = [case["judge_median_ns"] for case in outcome.details["cases"] if "judge_median_ns" in case]
+            assert (outcome.time_ns or 0) >= attack.holds * min(attack.work_ns, *estimates, attack.work_ns), outcome
+
+
+@pytest.mark.parametrize(
+    ("attack", "without"),
+    [
+        pytest.param(attack, names, id=f"{attack.name}-without-{names}")
+        for attack in ATTACKS
+        for names in attack.without
+        if names not in ("readonly", "network")
+    ],
+)
+def test_it_gets_through_where_its_defence_is_off(processes: Nursery, attack: Attack, without: str) -> None:
+    """The same submission is accepted, with a wrong output or a time that it cannot have had."""
+    if without == "uid" and os.geteuid() and SCOPE.exists() and int(SCOPE.read_text()):
+        pytest.skip("this host lets no process of a user write to another one's memory")
+    outcome = _played(processes, attack, (*attack.given, *without.split("+")))[-1]
+    assert outcome.verdict == "accepted", outcome
+    if attack.work_ns is not None:
+        spans = [case["outside_median_ns"] for case in outcome.details.get("cases", ())]
+        assert outcome.time_ns is not None
+        assert outcome.time_ns < attack.holds * max(attack.work_ns, *spans, attack.work_ns), outcome
+
+
+@pytest.mark.parametrize(
+    ("task", "without"), [*((task, None) for task in sorted(TASK_CASES)), *(("add", name) for name in CHANGES)]
+)
+def test_an_honest_submission_passes(processes: Nursery, task: str, without: str | None) -> None:
+    """It passes where all defences are up, and a judge that lacks one still works."""
+    mode = "benchmark" if task == "add" else "test"
+    honest = Attack(
+        name="honest",
+        title="",
+        seen="",
+        why="",
+        verdict="accepted",
+        task=task,
+        mode=mode,
+        source=(TASKS / task / "control" / "submission.py").read_text(encoding="utf-8"),
+    )
+    assert judged(processes, request_of(honest), without=() if without is None else (without,)).verdict == "accepted"
+    if task == "add" and without is None:
+        assert naive(processes, request_of(honest), {}).verdict == "accepted"
+
+
+def test_the_naive_evaluator_refuses_what_is_wrong(processes: Nursery) -> None:
+    """A wrong output that does not cheat fails there: what passes there has cheated."""
+    wrong = next(attack for attack in ATTACKS if attack.name == "patches_allclose")
+    source = "def custom_kernel(data):\n    return data[0]\n"
+    assert naive(processes, request_of(wrong, submission=source), {}).verdict == "wrong_answer"
+
+
+def test_the_corpus_is_complete() -> None:
+    """Every folder is read, every attack gets through somewhere, every defence is shown to be one."""
+    assert {attack.name for attack in ATTACKS} == {path.name for path in CASES.iterdir() if path != TASKS}
+    assert len(ATTACKS) >= 45
+    assert not [attack.name for attack in ATTACKS if not attack.without]
+    assert set().union(*(attack.proved for attack in ATTACKS)) >= set(DEFENCES) - {"readonly"}
+    assert {letter for letter, _ in DEFENCES.values()} == set(LETTERS)
+
+
+def test_what_is_played_in_containers_is_there() -> None:
+    """The acceptance cases that attacks name exist; an escape among them is also made without its defence."""
+    for attack in ATTACKS:
+        assert attack.elsewhere or not attack.proved & CONTAINER, attack.name
+        for name in attack.elsewhere:
+            kind, _, case = name.partition("/")
+            if kind == "cases":
+                assert (ACCEPTANCE / "cases" / case / "expect.yml").exists(), name
+            else:
+                assert load_escape(ACCEPTANCE / "escapes" / "cases" / f"{case}.py").verdicts, name
+
+
+def test_the_page_has_the_table() -> None:
+    """docs/attacks.md is in step: `python -m tests.acceptance.attacks` prints what belongs there."""
+    assert table() in PAGE.read_text(encoding="utf-8")
+
+
+def _played(processes: Nursery, attack: Attack, off: tuple[str, ...]) -> list[Outcome]:
+    request = request_of(attack, teeth="teeth" not in off)
+    try:
+        if "trusted" in off:
+            return [naive(processes, request, attack.naive) for _ in range(attack.rounds)]
+        return [judged(processes, request, without=off) for _ in range(attack.rounds)]
+    finally:
+        if attack.rounds > 1:
+            Path("/tmp/kernel-runner-test-replay").unlink(missing_ok=True)
