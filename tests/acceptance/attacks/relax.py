@@ -162,9 +162,9 @@ def _own_copy() -> None:
     """The check gets the inputs from the memory that the worker had."""
 
     class Shared(peer.Peer):
-        def call(self, packed: values.Packed, *, room_bytes: int | None, deadline_ns: int) -> peer.Called:
+        def call(self, packed: values.Packed, **settings: Any) -> peer.Called:  # noqa: ANN401 handed through
             self.packed = packed
-            return super().call(packed, room_bytes=room_bytes, deadline_ns=deadline_ns)
+            return super().call(packed, **settings)
 
         def _take(self, answer: Any, given: Any, room: Any, **times: Any) -> peer.Called:  # noqa: ANN401 handed through
             for storage, place in zip(self.packed.storages, given.placed, strict=True):
