@@ -18,9 +18,11 @@ import structlog
 
 from runner.buildplan import BuildPlan, make_build_plan, worth_building
 from runner.builds import CANCEL_POLL_S, Build, Builds
+from runner.devices.gate import HealthGate, Inspection
+from runner.devices.health import Condition, Health
 from runner.errors import CancelledByRequest, EngineUnavailableError, EvaluationError
 from runner.gpus import GpuType
-from runner.model import Artifact, Job, JobResult, Json, Progress, Slot
+from runner.model import Artifact, Job, JobResult, Json, Mode, Progress, Slot
 from runner.parking import Parking, remove
 from runner.plan import Environment, Plan, make_plan
 from runner.quarantine import Quarantine
@@ -79,6 +81,7 @@ class Workshop:
     parking: Parking
     builds: Builds
     quarantine: Quarantine
+    gate: HealthGate
     #: By slot: who is in uses its devices and cores.
     slots: defaultdict[str, Turnstile] = field(default_factory=lambda: defaultdict(Turnstile))
 
@@ -150,6 +153,9 @@ class Attempt:
         #: Spent on a build of its own, and on waiting: for a lane, for the twin's build, for the slot.
         self._built_ns = 0
         self._waited_ns = 0
+        #: What the health gate saw before the run, and what is told of both.
+        self._before = Inspection(readings=(), health=Health(condition=Condition.FIT))
+        self._devices: list[Json] | None = None
 
     def run(self, *, on_free: Callable[[], None]) -> JobResult:
         """The result; `on_free` is called when the slot's container is gone.
@@ -219,20 +225,45 @@ class Attempt:
                 # Since the job was given: whoever ran before has left something that still computes.
                 raise EvaluationError(f"slot {name} cannot be used: {stuck}")
             try:
+                self._before = self._inspect()
                 yield
             finally:
                 on_free()
+
+    def _inspect(self) -> Inspection:
+        """The slot's devices before a run.
+
+        Raises:
+            EvaluationError: they are not fit for it.
+        """
+        commission = self._commission
+        found = self._workshop.gate.inspect(commission.slot)
+        ranked = commission.job.mode in {Mode.LEADERBOARD, Mode.PRIVATE}
+        if found.health.bars(ranked=ranked):
+            raise EvaluationError(
+                f"slot {commission.slot.name} is {found.health.condition}: {'; '.join(found.health.reasons)}"
+            )
+        return found
 
     def _measure(self, build: Build | None) -> JobResult:
         commission, plan = self._commission, self._plan
         bundle = None if build is None else build.bundle
         if bundle is not None:
             plan = commission.plan(built=True)
-        report, begun_ns = self._execute(plan, bundle)
+        gate, slot = self._workshop.gate, commission.slot
+        with gate.sampling(slot, commission.gpu.sample_every_s) as sampler:
+            report, begun_ns = self._execute(plan, bundle)
         if bundle is not None and _brought_down(report):
             _log.warning("bundle_not_usable", job=commission.job.id, error=report.message or report.outcome.detail)
             plan, build = self._plan, None
-            report, begun_ns = self._execute(plan, None)
+            with gate.sampling(slot, commission.gpu.sample_every_s) as sampler:
+                report, begun_ns = self._execute(plan, None)
+        if slot.devices:
+            before, after = self._before, gate.inspect(slot)
+            spoiled = gate.spoiled(slot, before, after)
+            if spoiled is not None and report.outcome.ending is not Ending.CANCELLED:
+                raise EvaluationError(f"the result does not count: {spoiled}")
+            self._devices = gate.metadata(slot, before, after, sampler)
         if report.outcome.ending is Ending.CANCELLED:
             seconds = report.outcome.wall_ns / 1e9
             raise CancelledByRequest(f"job {commission.job.id} was cancelled after {seconds:.1f} s")
@@ -263,8 +294,11 @@ class Attempt:
             built_ns=self._built_ns,
             waited_ns=self._waited_ns,
             system=self._commission.system,
-            runner={**self._commission.runner, "sandbox": dict(report.attested)},
+            runner={**self._commission.runner, "sandbox": dict(report.attested), **self._seen()},
         )
+
+    def _seen(self) -> Json:
+        return {} if self._devices is None else {"devices": self._devices}
 
     def _say(self, phase: str) -> None:
         if self._on_progress is not None:

@@ -24,6 +24,7 @@ from runner import __version__
 from runner.attempt import Attempt, Commission, Workshop, execute
 from runner.buildplan import worth_building
 from runner.builds import Builds
+from runner.devices.gate import HealthGate
 from runner.errors import (
     CancelledByRequest,
     EngineUnavailableError,
@@ -96,8 +97,9 @@ class Evaluator:
         self._systems: dict[str, Json] = {}
         self._parking = Parking(engine, self._quarantine, settings.parking)
         self._builds = Builds(engine, self._quarantine, directory=settings.state_dir, lanes=settings.build_lanes)
+        self._gate = HealthGate(self._quarantine)
         self._workshop = Workshop(
-            engine=engine, parking=self._parking, builds=self._builds, quarantine=self._quarantine
+            engine=engine, parking=self._parking, builds=self._builds, quarantine=self._quarantine, gate=self._gate
         )
 
     def adopt(self, settings: EvaluationSettings) -> None:
@@ -119,6 +121,7 @@ class Evaluator:
         self._parking.close()
         self._builds.close()
         self._quarantine.close()
+        self._gate.close()
 
     def prepare(self, slots: Iterable[Slot]) -> None:
         """Build the root file systems of these slots' GPU types and prove each with a probe container.

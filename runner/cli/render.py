@@ -495,7 +495,12 @@ def host_state(line: HostLine) -> str:
 
 
 def _quarantine_notes(line: HostLine) -> list[str]:
-    return [f"{slot['name']} not used: {slot['quarantined']}" for slot in line.slots if slot.get("quarantined")]
+    away = [f"{slot['name']} not used: {slot['quarantined']}" for slot in line.slots if slot.get("quarantined")]
+    return away + [
+        f"{slot['name']} ranks nothing: {slot['degraded']}"
+        for slot in line.slots
+        if slot.get("degraded") and not slot.get("quarantined")
+    ]
 
 
 def _drain_note(line: HostLine) -> str:

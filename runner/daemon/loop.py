@@ -303,7 +303,8 @@ class Daemon:
     def _host(self) -> HostRecord:
         """This daemon as the list of hosts shall show it now."""
         gpu_types = sorted(self._capacity.gpu_types)
-        return host_record(self._settings.now, self._instance, self._slots, gpu_types, self._quarantine.reasons())
+        away, worse = self._quarantine.reasons(), self._quarantine.remarks()
+        return host_record(self._settings.now, self._instance, self._slots, gpu_types, away, degraded=worse)
 
     def _tell_changes(self, store: Store) -> None:
         """Keep the list of hosts right: which slots wait for a container to go, what a reload has changed."""

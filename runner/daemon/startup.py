@@ -154,8 +154,10 @@ def host_record(
     slots: Sequence[Slot],
     gpu_types: Sequence[str],
     quarantined: Mapping[str, str],
+    *,
+    degraded: Mapping[str, str],
 ) -> HostRecord:
-    """A daemon as it announces itself; `quarantined` says why which slots are not used."""
+    """A daemon as it announces itself; `quarantined` and `degraded` say why slots are not used, or not ranked on."""
     parking = {
         "containers": config.park_containers,
         "max_age_s": config.park_max_age_s,
@@ -172,6 +174,7 @@ def host_record(
                 "devices": [device.uuid for device in slot.devices],
                 "parking": parking,
                 **({"quarantined": quarantined[slot.name]} if slot.name in quarantined else {}),
+                **({"degraded": degraded[slot.name]} if slot.name in degraded else {}),
             }
             for slot in slots
         ],

@@ -100,6 +100,8 @@ class GpuType:
     memory_gib: float = 8.0
     pids: int = 512
     shm_mib: int = 64
+    #: How often devices are sampled while a run goes on; None: not at all.
+    sample_every_s: float | None = None
     #: Size of each writable tmpfs.
     scratch_mib: int = 1024
     #: Without an accelerator: programs find a CUDA device that is emulated on the CPU, and nothing is ranked.

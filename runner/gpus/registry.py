@@ -111,6 +111,7 @@ class _Entry(BaseModel):
     pids: int = Field(default=512, ge=16, le=4_194_304)
     shm_mib: int = Field(default=64, ge=1)
     scratch_mib: int = Field(default=1024, ge=16)
+    sample_every_s: float | None = Field(default=None, ge=0.05, le=60)
     device: _FiguresEntry = Field(default_factory=_FiguresEntry)
     products: tuple[_ProductEntry, ...] = ()
     emulate_cuda: bool = False

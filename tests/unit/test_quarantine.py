@@ -68,3 +68,25 @@ def test_closing_ends_the_attempts() -> None:
             assert not thread.is_alive()
     quarantine.add("cpu1", stuck, EngineRefused("too late"))
     assert "cpu1" not in quarantine.reasons()
+
+
+def test_devices_keep_a_slot_out_once_and_a_remark_does_not() -> None:
+    """Devices that are not fit are one reason however often they are found so; a remark leaves the slot in use."""
+    quarantine = Quarantine(retry_s=0.001)
+    changes = threading.Semaphore(0)
+    quarantine.on_change(changes.release)
+    fit = threading.Event()
+    with capture_logs() as logs:
+        quarantine.keep_out("nvidia0", "lost", mended=fit.is_set)
+        quarantine.keep_out("nvidia0", "still lost", mended=fit.is_set)
+        assert quarantine.reasons() == {"nvidia0": "lost"}
+        assert changes.acquire(timeout=PATIENCE_S)
+        fit.set()
+        assert changes.acquire(timeout=PATIENCE_S)
+        assert quarantine.reasons() == {}
+        quarantine.remark("nvidia0", "hot")
+        quarantine.remark("nvidia0", "hot")
+        assert (quarantine.remarks(), quarantine.reasons()) == ({"nvidia0": "hot"}, {})
+        quarantine.remark("nvidia0", None)
+        assert quarantine.remarks() == {}
+    assert [line["event"] for line in logs] == ["slot_quarantined", "slot_devices_fit", "slot_degraded", "slot_fit"]

@@ -1,0 +1,277 @@
+"""The health gate: reads a slot's devices before and after each run, and keeps slots out that are not fit.
+
+Owns one line to every device: a call that hangs in the driver hangs the thread it was made in, and nobody else. Decides
+nothing itself (`runner.devices.health`). Called by `runner.attempt`; the daemon reads what it told the quarantine.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final, TypeVar
+
+from runner.devices.amd import AmdSmi
+from runner.devices.facts import Details, Reading, UnreachableError
+from runner.devices.health import XID_HOLD_S, Condition, Health, History, is_grave, judge, spoiled
+from runner.devices.listing import OPENERS
+from runner.devices.nvidia import Nvml
+from runner.devices.sampler import Sampler
+from runner.gpus import Vendor
+from runner.model import Device, Json, Slot
+from runner.quarantine import Quarantine
+
+#: What a device may take to answer; a healthy one takes milliseconds.
+LIMIT_S: Final = 5.0
+#: A container that is gone may still be taken off the device by the driver.
+SETTLE_S: Final = 5.0
+_SETTLE_POLL_S: Final = 0.1
+
+T = TypeVar("T")
+_Library = Nvml | AmdSmi
+
+
+class Line:
+    """One device's. Threadsafe; one call at a time."""
+
+    def __init__(self, device: Device, opener: Callable[[], _Library | None], *, limit_s: float) -> None:
+        self._device = device
+        self._opener = opener
+        self._limit_s = limit_s
+        #: Held from before a call until it is over, however long that takes.
+        self._free = threading.Lock()
+        self._library: _Library | None = None
+
+    def ask(self, call: Callable[[_Library, Device], T]) -> T:
+        """What the device answers.
+
+        Raises:
+            UnreachableError: nothing in time, or that it is gone.
+        """
+        late = UnreachableError(f"it did not answer within {self._limit_s:g} s")
+        if not self._free.acquire(timeout=self._limit_s):
+            raise late
+        answers: list[T] = []
+        errors: list[UnreachableError] = []
+        done = threading.Event()
+
+        def work() -> None:
+            try:
+                answers.append(call(self._open(), self._device))
+            except UnreachableError as error:
+                errors.append(error)
+                # A driver that was loaded again is heard only by who opens it again.
+                self._close()
+            except Exception as error:  # noqa: BLE001 - foreign code around a driver, which may raise anything
+                errors.append(UnreachableError(f"{type(error).__name__}: {error}"))
+                self._close()
+            finally:
+                self._free.release()
+                done.set()
+
+        threading.Thread(target=work, name=f"device-{self._device.uuid}", daemon=True).start()
+        if not done.wait(self._limit_s):
+            raise late
+        if errors:
+            raise errors[0]
+        return answers[0]
+
+    def close(self) -> None:
+        """Close the library, unless a call hangs in it."""
+        if self._free.acquire(blocking=False):
+            try:
+                self._close()
+            finally:
+                self._free.release()
+
+    def _open(self) -> _Library:
+        if self._library is None:
+            self._library = self._opener()
+        if self._library is None:
+            raise UnreachableError("its driver is gone")
+        return self._library
+
+    def _close(self) -> None:
+        library, self._library = self._library, None
+        if library is not None:
+            with suppress(Exception):
+                library.close()
+
+
+@dataclass
+class _Watched:
+    """What is known of a device since the start."""
+
+    line: Line
+    #: None: it did not answer yet.
+    details: Details | None = None
+    idle_bytes: int | None = None
+    residents: frozenset[int] | None = None
+    #: When each grave error was told, on the gate's clock.
+    xids: deque[tuple[float, int]] = field(default_factory=deque)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inspection:
+    """What the gate saw of a slot's devices, in their order; a device that did not answer has no reading."""
+
+    readings: tuple[Reading | None, ...]
+    health: Health
+
+
+class HealthGate:
+    """Threadsafe."""
+
+    def __init__(
+        self,
+        quarantine: Quarantine,
+        *,
+        openers: Mapping[Vendor, Callable[[], _Library | None]] = OPENERS,
+        limit_s: float = LIMIT_S,
+        settle_s: float = SETTLE_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._quarantine = quarantine
+        self._openers = openers
+        self._limit_s = limit_s
+        self._settle_s = settle_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._watched: dict[str, _Watched] = {}
+
+    def inspect(self, slot: Slot) -> Inspection:
+        """Look at the devices of a slot that nobody uses, and let the quarantine know.
+
+        What a run left behind gets a few seconds to go.
+        """
+        until = self._clock() + self._settle_s
+        found = self._look(slot)
+        xids = [() if reading is None else reading.xids for reading in found.readings]
+        while found.health.condition is Condition.QUARANTINED and None not in found.readings and self._clock() < until:
+            time.sleep(_SETTLE_POLL_S)
+            found = self._look(slot)
+            # Each is told once only.
+            xids = [
+                told + (() if reading is None else reading.xids)
+                for told, reading in zip(xids, found.readings, strict=True)
+            ]
+        self._tell(slot, found.health)
+        readings = zip(found.readings, xids, strict=True)
+        return replace(
+            found,
+            readings=tuple(None if reading is None else replace(reading, xids=told) for reading, told in readings),
+        )
+
+    def spoiled(self, slot: Slot, before: Inspection, after: Inspection) -> str | None:
+        """What makes the result of a run between two inspections worthless; None: nothing."""
+        for device, earlier, later in zip(slot.devices, before.readings, after.readings, strict=True):
+            if later is None:
+                return f"device {device.uuid} was lost during the run: {'; '.join(after.health.reasons)}"
+            happened = None if earlier is None else spoiled(earlier, later)
+            if happened is not None:
+                return f"device {device.uuid}: {happened} during the run"
+        return None
+
+    @contextmanager
+    def sampling(self, slot: Slot, every_s: float | None) -> Iterator[Sampler | None]:
+        """Sample the slot's devices while the block runs; None: nobody asked for it."""
+        if every_s is None or not slot.devices:
+            yield None
+            return
+        sampler = Sampler([self._sampling(device) for device in slot.devices], every_s=every_s, avoid=slot.cpus)
+        with sampler:
+            yield sampler
+
+    def metadata(self, slot: Slot, before: Inspection, after: Inspection, sampler: Sampler | None) -> list[Json]:
+        """What `system_info.runner.devices` says of a run."""
+        described: list[Json] = []
+        for number, device in enumerate(slot.devices):
+            details = self._watch(device).details
+            one: dict[str, Any] = {
+                "uuid": device.uuid,
+                "name": device.name,
+                "pci_address": device.pci_address,
+                "numa_node": device.numa_node,
+                **({} if device.partition is None else {"partition": device.partition}),
+                **({} if details is None else asdict(details)),
+                "before": _shown(before.readings[number]),
+                "after": _shown(after.readings[number]),
+            }
+            if sampler is not None:
+                one["during"] = sampler.summary(number)
+            described.append(one)
+        return described
+
+    def close(self) -> None:
+        """Close the libraries."""
+        with self._lock:
+            watched = list(self._watched.values())
+        for each in watched:
+            each.line.close()
+
+    def _sampling(self, device: Device) -> Callable[[], Reading]:
+        line = self._watch(device).line
+        return lambda: line.ask(lambda library, each: library.sample(each))
+
+    def _watch(self, device: Device) -> _Watched:
+        with self._lock:
+            if device.uuid not in self._watched:
+                opener = self._openers[Vendor(device.vendor)]
+                self._watched[device.uuid] = _Watched(line=Line(device, opener, limit_s=self._limit_s))
+            return self._watched[device.uuid]
+
+    def _look(self, slot: Slot) -> Inspection:
+        readings: list[Reading | None] = []
+        worst, reasons = Condition.FIT, []
+        order = list(Condition)
+        for device in slot.devices:
+            watched = self._watch(device)
+            try:
+                if watched.details is None:
+                    watched.details = watched.line.ask(lambda library, each: library.details(each))
+                reading = watched.line.ask(lambda library, each: library.read(each))
+            except UnreachableError as error:
+                readings.append(None)
+                health = Health(condition=Condition.QUARANTINED, reasons=(str(error),))
+            else:
+                readings.append(reading)
+                health = judge(reading, self._remember(watched, reading))
+            reasons += [f"device {device.uuid}: {reason}" for reason in health.reasons]
+            worst = max(worst, health.condition, key=order.index)
+        return Inspection(readings=tuple(readings), health=Health(condition=worst, reasons=tuple(reasons)))
+
+    def _remember(self, watched: _Watched, reading: Reading) -> History:
+        with self._lock:
+            now = self._clock()
+            watched.xids += [(now, xid) for xid in reading.xids if is_grave(xid)]
+            while watched.xids and watched.xids[0][0] <= now - XID_HOLD_S:
+                watched.xids.popleft()
+            if watched.residents is None:
+                watched.residents = frozenset(reading.processes or ())
+            if reading.used_bytes is not None:
+                watched.idle_bytes = min(reading.used_bytes, watched.idle_bytes or reading.used_bytes)
+            return History(
+                idle_bytes=watched.idle_bytes,
+                residents=watched.residents,
+                xids=tuple(xid for _, xid in watched.xids),
+            )
+
+    def _tell(self, slot: Slot, health: Health) -> None:
+        why = "; ".join(health.reasons)
+        self._quarantine.remark(slot.name, why if health.condition is Condition.DEGRADED else None)
+        if health.condition is Condition.QUARANTINED:
+            self._quarantine.keep_out(slot.name, why, mended=lambda: self._is_mended(slot))
+
+    def _is_mended(self, slot: Slot) -> bool:
+        health = self._look(slot).health
+        if health.condition is Condition.QUARANTINED:
+            return False
+        self._quarantine.remark(slot.name, "; ".join(health.reasons) or None)
+        return True
+
+
+def _shown(reading: Reading | None) -> Json | None:
+    return None if reading is None else asdict(reading)

@@ -1,0 +1,105 @@
+"""Whether a device is fit to measure on: a decision over recorded facts. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from runner.devices.facts import Reading
+
+#: What a device's memory may hold more than when it was idle, before something is left over in it.
+SLACK_BYTES: Final = 256 << 20
+#: Xids that programs cause in their own context, and that end with it (NVIDIA, "XID Errors": application errors,
+#: preemptive removal, robust channel errors); a submission that crashes must not take the device with it.
+PROGRAM_XIDS: Final = frozenset({8, 13, 31, 32, 43, 45, 68, 69, 94, 109})
+#: Xids that only report: pages and rows put out of use, which the counters tell better.
+REPORTING_XIDS: Final = frozenset({63, 92, 121})
+#: So long after any other Xid a device is not used, if nothing else is wrong with it.
+XID_HOLD_S: Final = 120.0
+#: Reasons for low clocks that something is wrong outside: heat, power supply.
+_TROUBLED_CLOCKS: Final = frozenset(
+    {
+        "hw_slowdown",
+        "hw_thermal_slowdown",
+        "hw_power_brake_slowdown",
+        "sw_thermal_slowdown",
+        "socket_thrm",
+        "vr_thrm",
+        "hbm_thrm",
+        "prochot_thrm",
+    }
+)
+
+
+class Condition(StrEnum):
+    """What may run on a device."""
+
+    FIT = "fit"
+    #: Its times do not count: only modes that are not ranked run.
+    DEGRADED = "degraded"
+    #: Nothing runs.
+    QUARANTINED = "quarantined"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health:
+    """A decision with its reasons; none if it is fit."""
+
+    condition: Condition
+    reasons: tuple[str, ...] = ()
+
+    def bars(self, *, ranked: bool) -> bool:
+        """Whether a run must not begin."""
+        return self.condition is Condition.QUARANTINED or (ranked and self.condition is Condition.DEGRADED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """What a reading is held against."""
+
+    #: The least memory that was ever seen in use.
+    idle_bytes: int | None = None
+    #: Process ids that were there before any run, e.g. a monitor's.
+    residents: frozenset[int] = frozenset()
+    #: Critical errors of the last XID_HOLD_S.
+    xids: tuple[int, ...] = ()
+
+
+def is_grave(xid: int) -> bool:
+    """Whether a critical error says something of the device, and not only of a program that ran on it."""
+    return xid not in PROGRAM_XIDS | REPORTING_XIDS
+
+
+def judge(reading: Reading, history: History) -> Health:
+    """What may run on a device that nobody uses right now."""
+    grave = [xid for xid in history.xids if is_grave(xid)]
+    left = [pid for pid in reading.processes or () if pid not in history.residents]
+    over = (reading.used_bytes or 0) - (history.idle_bytes or 0)
+    out = [
+        f"the driver asks to {reading.recovery}" if reading.recovery else "",
+        "memory rows could not be remapped: have the device replaced" if reading.remap_failed else "",
+        f"Xid {', '.join(map(str, dict.fromkeys(grave)))} within {XID_HOLD_S:g} s" if grave else "",
+        f"processes that nobody owns compute on it: {', '.join(map(str, left))}" if left else "",
+        f"{over >> 20} MiB more in use than when it is idle"
+        if history.idle_bytes is not None and over > SLACK_BYTES
+        else "",
+    ]
+    worse = [
+        f"{reading.uncorrected} memory errors could not be corrected; reset the device" if reading.uncorrected else "",
+        "memory is to be remapped; reset the device" if reading.remap_pending else "",
+        *(f"its clocks are held down: {name}" for name in reading.throttle if name in _TROUBLED_CLOCKS),
+    ]
+    reasons = tuple(filter(None, (*out, *worse)))
+    if any(out):
+        return Health(condition=Condition.QUARANTINED, reasons=reasons)
+    return Health(condition=Condition.DEGRADED if reasons else Condition.FIT, reasons=reasons)
+
+
+def spoiled(before: Reading, after: Reading) -> str | None:
+    """What happened to a device during a run that makes its result worthless, whatever that is; None: nothing."""
+    grown = (after.uncorrected or 0) - (before.uncorrected or 0)
+    if before.uncorrected is not None and grown > 0:
+        return f"{grown} memory errors could not be corrected"
+    grave = [xid for xid in after.xids if is_grave(xid)]
+    return f"the driver reported Xid {', '.join(map(str, dict.fromkeys(grave)))}" if grave else None

@@ -1,0 +1,225 @@
+"""The health gate: the decision over facts, and the reading of devices that misbehave."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from runner.devices.facts import Reading
+from runner.devices.gate import HealthGate
+from runner.devices.health import SLACK_BYTES, XID_HOLD_S, Condition, Health, History, judge, spoiled
+from runner.devices.nvidia import Nvml
+from runner.gpus import Vendor
+from runner.model import Device, Slot
+from runner.quarantine import Quarantine
+from tests.fakes.nvml import Nvml as FakeNvml
+from tests.fakes.recordings import lost, nvidia
+
+PATIENCE_S = 20.0
+IDLE = Reading(used_bytes=600 << 20, processes=(7,), uncorrected=0, remap_pending=False, remap_failed=False)
+HISTORY = History(idle_bytes=600 << 20, residents=frozenset({7}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "condition", "reason"),
+    [
+        ({}, Condition.FIT, ""),
+        ({"used_bytes": (600 << 20) + SLACK_BYTES}, Condition.FIT, ""),
+        ({"throttle": ("sw_power_cap", "applications_clocks_setting")}, Condition.FIT, ""),
+        ({"uncorrected": None, "processes": None, "used_bytes": None, "remap_pending": None}, Condition.FIT, ""),
+        ({"uncorrected": 2}, Condition.DEGRADED, "2 memory errors could not be corrected; reset the device"),
+        ({"remap_pending": True}, Condition.DEGRADED, "memory is to be remapped; reset the device"),
+        ({"throttle": ("hw_thermal_slowdown",)}, Condition.DEGRADED, "its clocks are held down: hw_thermal_slowdown"),
+        ({"remap_failed": True}, Condition.QUARANTINED, "memory rows could not be remapped"),
+        ({"recovery": "reset the device"}, Condition.QUARANTINED, "the driver asks to reset the device"),
+        ({"processes": (7, 4711)}, Condition.QUARANTINED, "processes that nobody owns compute on it: 4711"),
+        ({"used_bytes": 2000 << 20}, Condition.QUARANTINED, "1400 MiB more in use than when it is idle"),
+    ],
+)
+def test_each_fact_has_its_consequence(changes: dict[str, Any], condition: Condition, reason: str) -> None:
+    """What is not known counts as fine; what is wrong says so."""
+    found = judge(replace(IDLE, **changes), HISTORY)
+    assert found.condition is condition
+    assert "; ".join(found.reasons).startswith(reason)
+    assert bool(found.reasons) == bool(reason)
+
+
+def test_the_gravest_counts_and_everything_is_said() -> None:
+    """A device that is both degraded and to be reset is out, with both reasons."""
+    found = judge(replace(IDLE, uncorrected=1, recovery="reboot the host"), HISTORY)
+    assert (found.condition, len(found.reasons)) == (Condition.QUARANTINED, 2)
+
+
+def test_a_degraded_device_bars_what_is_ranked_only() -> None:
+    """A fit one nothing, a quarantined one everything."""
+    barred = {
+        condition: [Health(condition=condition).bars(ranked=ranked) for ranked in (False, True)]
+        for condition in Condition
+    }
+    assert barred == {
+        Condition.FIT: [False, False],
+        Condition.DEGRADED: [False, True],
+        Condition.QUARANTINED: [True, True],
+    }
+
+
+@pytest.mark.parametrize(("xid", "grave"), [(79, True), (48, True), (119, True), (13, False), (31, False), (63, False)])
+def test_a_program_that_crashes_is_no_fault_of_the_device(xid: int, *, grave: bool) -> None:
+    """Xids of a program's own making neither keep the slot out nor void a result."""
+    assert (judge(IDLE, replace(HISTORY, xids=(xid,))).condition is Condition.QUARANTINED) == grave
+    assert (spoiled(IDLE, replace(IDLE, xids=(xid,))) is not None) == grave
+
+
+def test_errors_in_memory_during_a_run_spoil_it() -> None:
+    """Those before it do not, nor those of a device that does not count them."""
+    assert spoiled(replace(IDLE, uncorrected=1), replace(IDLE, uncorrected=1)) is None
+    assert spoiled(replace(IDLE, uncorrected=None), replace(IDLE, uncorrected=None)) is None
+    assert spoiled(IDLE, replace(IDLE, uncorrected=3)) == "3 memory errors could not be corrected"
+
+
+class Rig:
+    """A gate over devices that a test changes, on a clock that it moves."""
+
+    def __init__(self, count: int = 1, **how: Any) -> None:  # noqa: ANN401 - the gate's
+        self.answers = [nvidia("NVIDIA L4", 0x27B8, 23, (8, 9), number=number) for number in range(count)]
+        self.fake = FakeNvml(lambda: self.answers)
+        self.now_s = 0.0
+        self.quarantine = Quarantine(retry_s=0.01)
+        self.changed = threading.Semaphore(0)
+        self.quarantine.on_change(self.changed.release)
+        self.gate = HealthGate(
+            self.quarantine,
+            openers={Vendor.NVIDIA: self._open},
+            **{"settle_s": 0.0, "clock": lambda: self.now_s, **how},
+        )
+        self.slots = [
+            Slot(
+                name=f"nvidia{number}",
+                gpu_type="L4",
+                devices=(Device(uuid=answers["nvmlDeviceGetUUID"], name="NVIDIA L4", vendor="nvidia", index=number),),
+                cpus=(number,),
+            )
+            for number, answers in enumerate(self.answers)
+        ]
+
+    def _open(self) -> Nvml:
+        self.fake.nvmlInit()
+        return Nvml(self.fake)
+
+    def wait(self, what: Callable[[], bool]) -> None:
+        """Until it is so, looking at each change of the quarantine."""
+        while not what():
+            assert self.changed.acquire(timeout=PATIENCE_S)
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    """Two devices in two slots."""
+    made = Rig(2)
+    yield made
+    made.quarantine.close()
+    made.gate.close()
+
+
+def test_a_lost_device_keeps_its_own_slot_out_and_comes_back(rig: Rig) -> None:
+    """The other one is fit all the while; as soon as the device answers again, so is its slot."""
+    whole = rig.answers[1]
+    assert rig.gate.inspect(rig.slots[1]).health.condition is Condition.FIT
+    rig.answers[1] = lost(whole)
+    found = rig.gate.inspect(rig.slots[1])
+    assert (found.readings, found.health.condition) == ((None,), Condition.QUARANTINED)
+    assert "NVMLError_GpuIsLost" in rig.quarantine.reasons()["nvidia1"]
+    assert rig.gate.inspect(rig.slots[0]).health.condition is Condition.FIT
+    assert set(rig.quarantine.reasons()) == {"nvidia1"}
+    rig.answers[1] = whole
+    rig.wait(lambda: not rig.quarantine.reasons())
+
+
+def test_a_call_that_hangs_hangs_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device is out after the limit, its neighbour answers, and it is back when the driver lets go."""
+    rig, release = Rig(2, limit_s=0.2), threading.Event()
+    real = rig.fake.nvmlDeviceGetHandleByUUID
+
+    def hang(uuid: str) -> object:
+        if uuid == rig.slots[0].devices[0].uuid:
+            release.wait(PATIENCE_S)
+        return real(uuid)
+
+    monkeypatch.setattr(rig.fake, "nvmlDeviceGetHandleByUUID", hang, raising=False)
+    assert rig.gate.inspect(rig.slots[0]).health.condition is Condition.QUARANTINED
+    assert "did not answer within 0.2 s" in rig.quarantine.reasons()["nvidia0"]
+    assert rig.gate.inspect(rig.slots[1]).health.condition is Condition.FIT
+    release.set()
+    rig.wait(lambda: not rig.quarantine.reasons())
+    rig.quarantine.close()
+
+
+def test_memory_errors_degrade_until_a_reset(rig: Rig) -> None:
+    """The slot is used, with a remark; the counter is 0 after a reset, and the remark gone at the next look."""
+    rig.answers[0] = {**rig.answers[0], "nvmlDeviceGetTotalEccErrors": 1}
+    assert rig.gate.inspect(rig.slots[0]).health.condition is Condition.DEGRADED
+    assert rig.quarantine.reasons() == {}
+    assert "1 memory errors could not be corrected" in rig.quarantine.remarks()["nvidia0"]
+    rig.answers[0] = {**rig.answers[0], "nvmlDeviceGetTotalEccErrors": 0}
+    assert rig.gate.inspect(rig.slots[0]).health.condition is Condition.FIT
+    assert rig.quarantine.remarks() == {}
+
+
+def test_a_critical_error_voids_the_run_and_is_forgotten_after_a_while(rig: Rig) -> None:
+    """Xid 79 during a run: its result does not count, and the slot is out until the hold is over."""
+    slot = rig.slots[0]
+    before = rig.gate.inspect(slot)
+    rig.answers[0] = {**rig.answers[0], "xids": [13, 79]}
+    after = rig.gate.inspect(slot)
+    assert [reading.xids for reading in after.readings if reading] == [(13, 79)]
+    assert "Xid 79 during the run" in (rig.gate.spoiled(slot, before, after) or "")
+    assert "Xid 79 within 120 s" in rig.quarantine.reasons()["nvidia0"]
+    rig.now_s += XID_HOLD_S
+    rig.wait(lambda: not rig.quarantine.reasons())
+
+
+def test_what_a_run_leaves_behind_keeps_the_slot_out_until_it_is_gone(rig: Rig) -> None:
+    """A process and its memory, held against what was there before any run."""
+    clean = {**rig.answers[0], "nvmlDeviceGetComputeRunningProcesses": [{"pid": 7, "usedGpuMemory": 1}]}
+    rig.answers[0] = clean
+    slot = rig.slots[0]
+    assert rig.gate.inspect(slot).health.condition is Condition.FIT
+    left = [{"pid": 7, "usedGpuMemory": 1}, {"pid": 99, "usedGpuMemory": 1}]
+    rig.answers[0] = {**clean, "nvmlDeviceGetComputeRunningProcesses": left}
+    assert "processes that nobody owns compute on it: 99" in rig.gate.inspect(slot).health.reasons[0]
+    rig.answers[0] = clean
+    rig.wait(lambda: not rig.quarantine.reasons())
+
+
+def test_the_metadata_of_a_run_has_settings_and_states(rig: Rig) -> None:
+    """Before, after and, where the type asks for it, between."""
+    slot = rig.slots[0]
+    before = rig.gate.inspect(slot)
+    sampled = threading.Event()
+    rig.answers[0] = {**rig.answers[0], "nvmlDeviceGetClockInfo": {"1": 1980, "2": 6251}}
+    real = rig.fake.nvmlDeviceGetHandleByUUID
+
+    def seen(uuid: str) -> object:
+        sampled.set()
+        return real(uuid)
+
+    vars(rig.fake)["nvmlDeviceGetHandleByUUID"] = seen
+    with rig.gate.sampling(slot, 0.05) as sampler:
+        assert sampled.wait(PATIENCE_S)
+    (one,) = rig.gate.metadata(slot, before, rig.gate.inspect(slot), sampler)
+    assert (one["driver"], one["power_limit_w"], one["ecc"]) == ("580.95.05", 700.0, True)
+    assert (one["before"]["sm_clock_mhz"], one["after"]["sm_clock_mhz"]) == (345, 1980)
+    assert one["during"]["samples"] >= 1
+    assert one["during"]["sm_clock_mhz"] == {"min": 1980, "mean": 1980.0, "max": 1980}
+    with rig.gate.sampling(slot, None) as nobody:
+        assert nobody is None
+
+
+def test_a_slot_without_devices_is_always_fit(rig: Rig) -> None:
+    """There is nothing to ask."""
+    found = rig.gate.inspect(Slot(name="cpu0", gpu_type="CPU", devices=(), cpus=(0,)))
+    assert (found.readings, found.health.condition) == ((), Condition.FIT)
