@@ -229,6 +229,16 @@ def test_a_slot_that_waits_for_its_container_is_not_counted_and_says_why() -> No
     assert documents.hosts([line])[0]["slots"][1]["quarantined"] == "it hangs"
 
 
+def test_a_slot_on_which_nothing_ranked_runs_is_counted_and_says_why() -> None:
+    """It is in use; a slot that is out as well says that alone."""
+    worse = {"name": "nvidia0", "gpu_type": "L4", "degraded": "it is hot"}
+    cells = text_of(render.hosts_table([_host(slots=(worse,))])).splitlines()[2]
+    assert "1 x L4" in cells
+    assert cells.rstrip().endswith("nvidia0 ranks nothing: it is hot")
+    cells = text_of(render.hosts_table([_host(slots=({**worse, "quarantined": "lost"},))])).splitlines()[2]
+    assert cells.rstrip().endswith("nvidia0 not used: lost")
+
+
 def test_a_submission_that_was_evaluated_again_shows_what_counts() -> None:
     """Replaced results are named with what replaced them; the new job says for which it stands."""
     page = _page(

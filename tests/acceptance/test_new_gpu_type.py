@@ -1,0 +1,80 @@
+"""A GPU type that nobody knew: from a file to a ranked run, through the command line and the daemon, no code touched.
+
+The device is one that NVML alone knows of: its module is replaced on the search path of both processes, and nothing in
+them knows. The task's own eval program needs no device.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from runner.model import Verdict
+from tests.fakes.machine import Machine
+from tests.fakes.recordings import nvidia
+from tests.plugins.live import ROOT, live_runner
+
+TASK = ROOT / "tests" / "fixtures" / "kernelbot_task"
+DEVICE = nvidia("NVIDIA Hypothetical 9000", 0x9999, 31, (12, 0))
+
+
+def test_a_new_gpu_type_goes_from_file_to_ranked_run(
+    create_database: Callable[[str | None], str],
+    migrated_template: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`gpu detect` knows no type, `gpu add` writes one, the daemon ranks on it and sees when its device gets worse."""
+    machine = Machine(tmp_path / "driver", DEVICE)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(machine.folder), str(ROOT))))
+    with live_runner(create_database(migrated_template), cpu_slots=1, build_timeout_s=60) as runner:
+
+        def kernel_runner(*arguments: str) -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
+                [sys.executable, "-m", "runner.cli", "--config", str(runner.config_file), *arguments],
+                capture_output=True,
+                text=True,
+                check=False,
+                cwd=ROOT,
+            )
+
+        detected = kernel_runner("gpu", "detect")
+        assert detected.returncode == 1
+        assert "'NVIDIA Hypothetical 9000' is of no GPU type (PCI id 10de:9999)" in detected.stdout
+        added = kernel_runner("gpu", "add", "HYP9000", "--device", "0", "--bandwidth", "1000", "--peak", "fp16=100")
+        assert added.returncode == 0, added.stderr
+        assert "is HYP9000" in kernel_runner("gpu", "detect").stdout
+        # A daemon takes the file when it starts, or on reload.
+        assert runner.stop() == 0
+        runner.start()
+        created = kernel_runner("leaderboard", "create", str(TASK), "--name", "sums", "--gpu", "HYP9000")
+        assert created.returncode == 0, created.stderr
+        submitted = kernel_runner(
+            "submit", str(TASK / "solutions/correct/row_sums.py"), "--leaderboard", "sums", "--gpu", "HYP9000", "--wait"
+        )
+        assert submitted.returncode == 0, submitted.stdout + submitted.stderr
+        view = runner.store.submission(1)
+        assert {job.verdict for job in view.jobs} == {Verdict.ACCEPTED}
+        ranked = next(run for job in view.jobs for run in job.runs if run.score_s is not None and not job.secret)
+        (device,) = ranked.system_info["runner"]["devices"]
+        assert (device["uuid"], device["driver"]) == (DEVICE["nvmlDeviceGetUUID"], "580.95.05")
+        assert (device["before"]["temperature_c"], device["after"]["power_w"]) == (31, 72.31)
+        shown = kernel_runner("leaderboard", "show", "sums", "--gpu", "HYP9000", "--json")
+        assert len(json.loads(shown.stdout)) > 0
+        assert "HYP9000" in kernel_runner("host", "list").stdout
+
+        machine.show({**DEVICE, "nvmlDeviceGetTotalEccErrors": 1})
+        tested = kernel_runner(
+            "submit",
+            str(TASK / "solutions/correct/row_sums.py"),
+            *("--leaderboard", "sums", "--gpu", "HYP9000", "--mode", "test", "--wait"),
+        )
+        assert tested.returncode == 0, tested.stdout + tested.stderr
+        assert "ranks nothing: " in kernel_runner("host", "list").stdout
+        assert runner.stop() == 0
