@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import Any, Final
@@ -15,6 +16,29 @@ from runner.model import Device
 _WHOLE: Final = "SPX"
 #: Power limits come in watts or microwatts, by version; no device takes this many watts.
 _MOST_WATTS: Final = 100_000
+
+
+class _Users:
+    """How many have the library open: unlike NVML it does not count, and whoever closes it closes it for all."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._count = 0
+
+    def enter(self, library: Any) -> None:  # noqa: ANN401 - the bindings have no types
+        with self._lock:
+            if self._count == 0:
+                library.amdsmi_init()
+            self._count += 1
+
+    def leave(self, library: Any) -> None:  # noqa: ANN401 - the bindings have no types
+        with self._lock:
+            self._count -= 1
+            if self._count == 0:
+                library.amdsmi_shut_down()
+
+
+_USERS: Final = _Users()
 
 
 class AmdSmi:
@@ -36,12 +60,12 @@ class AmdSmi:
         if not (sysfs.DEV / "kfd").exists():
             return None
         library = import_module("amdsmi")
-        library.amdsmi_init()
+        _USERS.enter(library)
         return cls(library)
 
     def close(self) -> None:
         """Close the library."""
-        self._smi.amdsmi_shut_down()
+        _USERS.leave(self._smi)
 
     def devices(self, problem: Callable[[str], None]) -> Iterator[Device]:
         """Every device, and every partition of those that are divided; `problem` is told of those left out."""
