@@ -235,10 +235,16 @@ def _document(look: Look, registry: Registry) -> dict[str, Any]:
 
 
 def _chosen(looks: Sequence[Look], problems: Sequence[str], wanted: str) -> Look:
-    for look in looks:
-        device = look.device
-        if wanted.lower() in (device.uuid.lower(), (device.pci_address or "").lower(), str(device.index)):
-            return look
+    named = [
+        look
+        for look in looks
+        if wanted.lower() in (look.device.uuid.lower(), (look.device.pci_address or "").lower(), str(look.device.index))
+    ]
+    if len(named) == 1:
+        return named[0]
+    if named:
+        uuids = ", ".join(f"{look.device.uuid} ({look.device.name})" for look in named)
+        raise ConfigError(f"--device: {wanted!r} is several devices: {uuids}; name one by its UUID")
     there = ", ".join(f"{look.device.index} = {look.device.uuid} ({look.device.name})" for look in looks) or "none"
     raise ConfigError("; ".join((f"--device: no device {wanted!r} on this host, found: {there}", *problems)))
 

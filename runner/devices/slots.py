@@ -146,10 +146,10 @@ def _explicit(registry: Registry, listing: Listing, slot: SlotConfig, *, where: 
         )
     devices = tuple(_find(listing, gpu_type, wanted, where=where) for wanted in slot.devices)
     for device in devices:
-        if gpu_type.device_names and gpu_type not in types_of(registry, device):
+        if (gpu_type.device_names or gpu_type.pci_ids) and gpu_type not in types_of(registry, device):
             raise ConfigError(
                 f"{where}: device {device.uuid} is a {described(device)}, expected one of "
-                f"{', '.join(gpu_type.device_names)} for GPU type {gpu_type.name!r}"
+                f"{', '.join((*gpu_type.device_names, *gpu_type.pci_ids))} for GPU type {gpu_type.name!r}"
             )
     number = where.removeprefix("slots[").removesuffix("]")
     name = _slot_name(gpu_type.vendor, devices) if devices else f"cpu{number}"

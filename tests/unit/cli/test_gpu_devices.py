@@ -163,6 +163,8 @@ def test_a_device_without_a_name_is_known_by_its_number(
     nameless = {**AMD["MI300X without a name"][1]}
     nameless["amdsmi_get_gpu_asic_info"] = {**nameless["amdsmi_get_gpu_asic_info"], "device_id": 0x7550}
     monkeypatch.setitem(sys.modules, "amdsmi", AmdSmi(lambda: [nameless]))
+    code, _, err = host.gpu("add", "RX", "--device", "0")
+    assert (code, "'0' is several devices: GPU-0f00a1b2" in err) == (ExitCode.USAGE, True)
     host.devices = []
     assert host.gpu("add", "RX", "--device", "0")[0] == ExitCode.OK
     added = Registry.load(host.types).get("RX")
