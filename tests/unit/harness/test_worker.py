@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+from typing import Any, ClassVar
 
 import pytest
 import torch
 
-from tasks.harness.worker import describe_failure, describe_place
+from tasks.harness import worker
+from tasks.harness.emulate.device import Event
+from tasks.harness.wire import Channel
+from tasks.harness.worker import Worker, describe_failure, describe_place
 
 
 class CompilationError(Exception):
@@ -97,3 +103,50 @@ def test_who_is_inside_a_collective_waits_for_others(tmp_path: Path, monkeypatch
         "text": "waited for the others at submission.py:3, in custom_kernel",
         "waits": True,
     }
+
+
+@pytest.mark.parametrize(("busy_ns", "counted"), [(5_000, False), (7_000_000, True)])
+def test_what_other_streams_do_is_the_calls_time(
+    monkeypatch: pytest.MonkeyPatch, busy_ns: int, *, counted: bool
+) -> None:
+    """A device that is busy after the last event adds to the claim; one that is idle does not."""
+    now = [0]
+
+    def synchronize() -> None:
+        now[0] += busy_ns
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
+    monkeypatch.setattr(worker, "perf_counter_ns", lambda: now[0])
+    monkeypatch.setattr(Event, "elapsed_time", lambda *_: 0.002)
+    monkeypatch.setattr(Worker, "_flush_l2", lambda _: None)
+    end, other = socket.socketpair()
+    with end, other:
+        made = Worker(Channel(end, max_bytes=64, accept_descriptors=True, wake_fd=None), own_cores=False)
+        assert made._timed_on_device(lambda value: value, 3) == 3
+    assert made._claim_ns == 2_000 + (busy_ns if counted else 0)
+
+
+class _Later(torch.Tensor):
+    """Takes a millisecond of the test's clock for whatever is done with it."""
+
+    now: ClassVar[list[int]] = [0]
+
+    @classmethod
+    def __torch_function__(cls, func: Callable[..., Any], _: object, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401 torch's signature
+        if "copy_" in getattr(func, "__name__", ""):
+            cls.now[0] += 1_000_000
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
+
+
+def test_what_is_put_off_is_claimed_by_message_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tensor that computes when it is read does so on the kernel's account, on a call without a gate as well."""
+    monkeypatch.setattr(worker, "perf_counter_ns", lambda: _Later.now[0])
+    end, other = socket.socketpair()
+    with end, other:
+        made = Worker(Channel(end, max_bytes=64, accept_descriptors=True, wake_fd=None), own_cores=False)
+        inputs = worker._Inputs(value=None, storages={}, views=(), cuda=False)
+        answer = made._hand_back(torch.zeros(4).as_subclass(_Later), inputs)
+    assert answer["op"] == "need"
+    assert made._claim_ns == 1_000_000
