@@ -228,6 +228,8 @@ def _engine(config: Config, registry: Registry, slots: Sequence[Slot]) -> Iterat
             remedy="start Docker, let this user reach its socket, or set `docker_host` (DOCKER_HOST)",
             infrastructure=True,
         )
+        # Perhaps another one answers.
+        yield from engines.other_engines(config.docker_host or "", engines.sockets())
         yield from _disks(config, None)
         return
     with engine:

@@ -229,6 +229,7 @@ def test_check_reports_missing_infrastructure_and_goes_on(
         "✗ engine",
         "✗ evaluation environment",
         "✗ disk: state_dir",
+        "engine Podman: ",
         "DOCKER_HOST",
         "DATABASE_URL",
     ):
