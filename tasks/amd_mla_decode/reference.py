@@ -120,6 +120,8 @@ def generate_input(
 
 # Outputs are about 1/6. A kernel that rounds whatever it stores to bfloat16 (each query, key, score, weight, value and
 # sum by 2**-9 of it at most) is off by 1e-3 at 128, 1,024 and 6,144 entries alike, in random directions: with a million
-# outputs, that needs the absolute tolerance. A cache read in eight bits costs three to six times as much, and is found
-# at any length. So are wrong angles, and with up to 2,048 entries, as the tests have, the new one left out.
-check_implementation = make_match_reference(ref_kernel, rtol=2e-2, atol=8e-3)
+# outputs, that needs the absolute tolerance. Where one entry takes most of a head's weight the errors of that head are
+# larger; with 8 heads and more, 0.006 is the most that was seen in 6,000 sequences, with 2 heads one in 6,000 passes
+# 0.009. A cache read in eight bits costs three to six times as much as rounding does, and is found at any length. So
+# are wrong angles, and with up to 2,048 entries, as the tests have, the new one left out.
+check_implementation = make_match_reference(ref_kernel, rtol=2e-2, atol=1e-2)

@@ -140,6 +140,8 @@ class Peer:
             Fault: see the class.
         """
         small = packed.nbytes <= GATE_BYTES and room_bytes is not None and room_bytes <= GATE_BYTES
+        # On a device the worker's tensors are copies, which can only be made of what is there.
+        small = small and packed.on_cpu
         # The tree holds numbers and texts of the input: only what the worker knows already may stand there before.
         if self._gate is not None and small and packed.tree == self._tree and not by_message:
             return self._call_at_gate(self._gate, packed, room_bytes=room_bytes or 0, deadline_ns=deadline_ns)

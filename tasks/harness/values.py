@@ -82,6 +82,11 @@ class Packed:
         """How many tensors the tree holds."""
         return sum(1 for _ in tensor_nodes(self.tree))
 
+    @property
+    def on_cpu(self) -> bool:
+        """Whether all its tensors are for the CPU."""
+        return all(node["device"] == "cpu" for node in tensor_nodes(self.tree))
+
     def place(self) -> tuple[list[Placed], int]:
         """A layout for the storages behind a random number of pages, and the size of the arena it needs."""
         offset = secrets.randbelow(_MAX_LEADING_PAGES) * PAGE_BYTES
