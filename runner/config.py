@@ -221,6 +221,16 @@ def notify_socket(environ: Mapping[str, str] | None = None) -> str | None:
     return (os.environ if environ is None else environ).get("NOTIFY_SOCKET") or None
 
 
+def watchdog_s(environ: Mapping[str, str] | None = None) -> float | None:
+    """How long the service manager waits for a sign of life, in seconds, or None where it does not."""
+    found = os.environ if environ is None else environ
+    period = found.get("WATCHDOG_USEC", "")
+    # A process that another one started inherits the variables; they are meant for that one.
+    if not period.isdigit() or int(period) == 0 or found.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
+        return None
+    return int(period) / 1e6
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import faulthandler
+from contextlib import suppress
+
 import typer
 
 from runner.cli.app import app, example, session
@@ -19,4 +22,7 @@ def serve(context: typer.Context) -> None:
     stops at once. SIGHUP reads the configuration again; no run is lost by it.
     """
     path = session(context).config_path
+    with suppress(OSError):
+        # A daemon that is ended for hanging says where each of its threads stood; no values are shown.
+        faulthandler.enable()
     raise typer.Exit(run_daemon(lambda: Config.load(path)))

@@ -15,6 +15,7 @@ One daemon:
     offers        what is free, what is asked for, which slot gets which job
     reservations  devices that come free together for a job that needs several
     readiness     what it is waiting for, to the log and to the service manager
+    pulse         whether its main thread goes on, to the service manager's watchdog
     ports         the protocols of what it is given: an evaluator, an engine
 
 Its threads:

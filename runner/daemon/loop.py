@@ -27,6 +27,7 @@ from runner.daemon.housekeeping import Housekeeper
 from runner.daemon.offers import NOTHING, Capacity, Offer
 from runner.daemon.orders import Orders
 from runner.daemon.ports import Engine, Evaluates, StoreFactory
+from runner.daemon.pulse import QUESTION_S, STEP_S, Pulse
 from runner.daemon.readiness import CONTAINERS, DATABASE, Readiness, missing
 from runner.daemon.reservations import Reservations
 from runner.daemon.settler import Settler
@@ -99,6 +100,7 @@ class Daemon:
         patience_s: float = PATIENCE_S,
         quarantine: Quarantine | None = None,
         check_disk: Callable[[], object] = lambda: None,
+        pulse: Pulse | None = None,
     ) -> None:
         self._settings = settings
         self._quarantine = quarantine or Quarantine()
@@ -106,6 +108,7 @@ class Daemon:
         self._store_factory = store_factory
         self._engine = engine
         self._check_disk = check_disk
+        self._pulse = pulse or Pulse()
         self._slots = tuple(slots)
         self._registry = registry
         self.readiness = readiness or Readiness()
@@ -158,6 +161,7 @@ class Daemon:
             registry=registry,
             host=self._host(),
             readiness=self.readiness,
+            pulse=self._pulse,
             tell=self._tell_of,
         )
         #: What the list of hosts says of this one.
@@ -251,6 +255,7 @@ class Daemon:
         while not self._over(orders):
             # Cleared before the claim: what is announced while it runs costs one more, and nothing is missed.
             self._wake.clear()
+            self._pulse.expect()
             try:
                 claims = self._turn(store, orders)
             except InfrastructureError as error:
@@ -268,7 +273,9 @@ class Daemon:
             else:
                 self._say(claims, orders)
                 backoff.reset()
-                self._wake.wait(self._gap_s())
+                gap_s = self._gap_s()
+                self._pulse.expect(gap_s + STEP_S)
+                self._wake.wait(gap_s)
 
     def _over(self, orders: Orders) -> bool:
         return orders.stop.is_set() or (orders.rebuild is not None and not self._running())
@@ -316,11 +323,13 @@ class Daemon:
     def _ask_engine(self) -> InfrastructureError | None:
         """What is wrong with the engine, asked if a run has failed through our fault."""
         if self._suspect.is_set():
+            self._pulse.expect(QUESTION_S)
             try:
                 self._engine.check()
             except InfrastructureError as error:
                 return error
             self._suspect.clear()
+            self._pulse.expect()
         return None
 
     def _ask_disk(self) -> InfrastructureError | None:
@@ -475,6 +484,7 @@ class Daemon:
     def _pause(self, period_s: float, orders: Orders) -> None:
         """Wait after a failure: wake-ups do not shorten it, orders do."""
         end_s = time.monotonic() + period_s
+        self._pulse.expect(period_s + STEP_S)
         while not self._over(orders) and (left_s := end_s - time.monotonic()) > 0:
             self._wake.wait(left_s)
             self._wake.clear()
@@ -534,6 +544,7 @@ class Daemon:
     def _idle_within(self, period_s: Callable[[], float], interrupt: threading.Event | None = None) -> bool:
         began_s = time.monotonic()
         while self._running():
+            self._pulse.expect()
             left_s = began_s + period_s() - time.monotonic()
             if left_s <= 0 or (interrupt is not None and interrupt.is_set()):
                 return False
@@ -551,6 +562,8 @@ class Daemon:
             _log.warning("the database could not be told that this host stops", error=str(error))
 
     def _halt(self) -> None:
+        # Each thread is waited for.
+        self._pulse.expect(QUESTION_S)
         self._threads.halt.set()
         for nudge in (self._announcer.nudge, self._keeper.nudge, self._delivery.nudge, self._settler.nudge):
             nudge()

@@ -77,7 +77,7 @@ class Readiness:
         if due:
             _log.warning(f"not ready: waiting for {waiting_for}", reason=reason)
         if news:
-            self._notify(f"STATUS=not ready: waiting for {waiting_for}: {_one_line(reason)}")
+            self.tell(f"STATUS=not ready: waiting for {waiting_for}: {_one_line(reason)}")
 
     def working(self, status: str) -> None:
         """Jobs are being claimed. Tells systemd READY=1 the first time, and what has changed since."""
@@ -106,12 +106,12 @@ class Readiness:
     def reloading(self) -> None:
         """The configuration is being read again."""
         if self._announced:
-            self._notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+            self.tell(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def reloaded(self, status: str) -> None:
         """It was read, whatever came of it; what has to wait for runs is not waited for here."""
         if self._announced:
-            self._notify(f"READY=1\nSTATUS={_one_line(status)}")
+            self.tell(f"READY=1\nSTATUS={_one_line(status)}")
 
     def stopping(self, status: str) -> None:
         """No more jobs are claimed."""
@@ -119,7 +119,7 @@ class Readiness:
             self._waiting_for = "shutdown"
             self.ready.clear()
         _log.info("stopping", status=status)
-        self._notify(f"STOPPING=1\nSTATUS={_one_line(status)}")
+        self.tell(f"STOPPING=1\nSTATUS={_one_line(status)}")
 
     def _due(self, state: str) -> bool:
         """Whether a state is to be logged now. Asked at every look, so the last of many changes is told in the end."""
@@ -133,9 +133,10 @@ class Readiness:
     def _up(self, status: str) -> None:
         first = not self._announced
         self._announced = True
-        self._notify(("READY=1\n" if first else "") + f"STATUS={_one_line(status)}")
+        self.tell(("READY=1\n" if first else "") + f"STATUS={_one_line(status)}")
 
-    def _notify(self, message: str) -> None:
+    def tell(self, message: str) -> None:
+        """Send the service manager a message, if there is one; whether it came is not known."""
         if self._socket is None:
             return
         # A leading @ stands for the zero byte of the abstract namespace.

@@ -13,10 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from runner import logs
-from runner.config import Config, notify_socket
+from runner.config import Config, notify_socket, watchdog_s
 from runner.daemon.instance import instance_id
 from runner.daemon.loop import Daemon, Ending
 from runner.daemon.orders import Orders
+from runner.daemon.pulse import CHORE_S, Pulse
 from runner.daemon.readiness import Readiness
 from runner.daemon.reload import Blueprint, Reloader
 from runner.daemon.signals import signals
@@ -83,13 +84,14 @@ def serve(load: Callable[[], Config], orders: Orders | None = None) -> int:
     first = Blueprint.draw(config)
     orders = orders or Orders()
     readiness = Readiness(notify_socket())
+    pulse = Pulse(readiness.tell if notify_socket() else None, watchdog_s=watchdog_s())
     reloader = Reloader(load, first, orders=orders, readiness=readiness)
-    with only_daemon(config.state_dir), signals(_handlers(orders, reloader)):
+    with only_daemon(config.state_dir), signals(_handlers(orders, reloader)), pulse.running():
         instance = instance_id(config.state_dir)
         _log.info("starting", instance=instance, **config.public())
         ending = Ending.REBUILD
         while ending is Ending.REBUILD:
-            ending = _serve(reloader, orders, readiness, instance)
+            ending = _serve(reloader, orders, readiness, pulse, instance)
     return 0 if ending is Ending.CLEAN else 1
 
 
@@ -107,8 +109,10 @@ def _handlers(orders: Orders, reloader: Reloader) -> dict[signal.Signals, Callab
     return {signal.SIGTERM: told, signal.SIGINT: told, signal.SIGHUP: reload}
 
 
-def _serve(reloader: Reloader, orders: Orders, readiness: Readiness, instance: str) -> Ending:
+def _serve(reloader: Reloader, orders: Orders, readiness: Readiness, pulse: Pulse, instance: str) -> Ending:
     """One daemon, from its blueprint to its end."""
+    # A reload may be looking for devices.
+    pulse.expect(CHORE_S)
     blueprint = reloader.begin()
     config, dsn = blueprint.config, blueprint.database_url
     engine = DockerEngine(config.docker_host, owner=daemon_owner(config))
@@ -128,7 +132,13 @@ def _serve(reloader: Reloader, orders: Orders, readiness: Readiness, instance: s
     try:
         return Daemon(
             reloader.settings,
-            store_factory=lambda purpose: Store(dsn, application_name=f"kernel-runner {purpose}", pacer=pacer),
+            store_factory=lambda purpose: Store(
+                dsn,
+                application_name=f"kernel-runner {purpose}",
+                pacer=pacer,
+                # The main thread's own.
+                waiting=pulse.expect if purpose == "claim" else None,
+            ),
             evaluator=evaluator,
             engine=port,
             check_database=lambda: require_schema(dsn),
@@ -139,8 +149,11 @@ def _serve(reloader: Reloader, orders: Orders, readiness: Readiness, instance: s
             readiness=readiness,
             quarantine=quarantine,
             check_disk=floor.check,
+            pulse=pulse,
         ).run(orders)
     finally:
+        # Waiting containers are removed one by one.
+        pulse.expect(CHORE_S)
         evaluator.close()
         engine.close()
 

@@ -16,6 +16,7 @@ from runner.backoff import Backoff
 from runner.config import Config
 from runner.daemon.delivery import Delivery
 from runner.daemon.ports import Engine, Evaluates
+from runner.daemon.pulse import CHORE_S, STEP_S, Pulse
 from runner.daemon.readiness import DATABASE, ENGINE, EVALUATION, Readiness, missing
 from runner.errors import DatabaseUnavailableError, InfrastructureError
 from runner.gpus import Registry
@@ -39,6 +40,7 @@ class Startup:
         registry: Registry,
         host: HostRecord,
         readiness: Readiness,
+        pulse: Pulse,
         tell: Callable[[Reclaimed], None],
     ) -> None:
         self._engine = engine
@@ -48,6 +50,7 @@ class Startup:
         self._registry = registry
         self._host = host
         self._readiness = readiness
+        self._pulse = pulse
         #: Called with every job that is taken back.
         self._tell = tell
         #: The name is ours.
@@ -133,6 +136,7 @@ class Startup:
         """Do it again and again until it works, and between two tries something that needs not wait for it."""
         backoff = Backoff(cap_s=cap_s)
         while not leave.is_set():
+            self._pulse.expect(CHORE_S)
             try:
                 action()
             except InfrastructureError as error:
@@ -140,8 +144,10 @@ class Startup:
                 self._readiness.not_ready(missing(error, otherwise=what), reason=str(error))
                 with suppress(InfrastructureError):
                     meanwhile()
+                self._pulse.expect(cap_s + STEP_S)
                 backoff.wait(leave)
             else:
+                self._pulse.expect()
                 if backoff.failures:
                     _log.info(f"{what} is there now", attempts=backoff.failures + 1)
                 return True

@@ -5,6 +5,8 @@ Called by the other modules of `runner.store` only.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from runner.errors import NotFoundError
 from runner.store import queries
 from runner.store.clean import clean_text
@@ -15,8 +17,16 @@ from runner.store.pacer import ConnectPacer
 class Base:
     """The connection of a store. `_listener` is a second one, opened by `listen` only."""
 
-    def __init__(self, dsn: str, *, application_name: str, pacer: ConnectPacer | None = None) -> None:
-        self._link = Link(dsn, application_name=application_name, pacer=pacer)
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        application_name: str,
+        pacer: ConnectPacer | None = None,
+        waiting: Callable[[float], object] | None = None,
+    ) -> None:
+        """`waiting` is called while an answer is waited for, with how many seconds until it is called again at most."""
+        self._link = Link(dsn, application_name=application_name, pacer=pacer, waiting=waiting)
         self._listener = Link(dsn, application_name=f"{application_name} listen", pacer=pacer)
 
     def close(self) -> None:

@@ -43,6 +43,10 @@ _SESSION: Final = {
 #: A server that is frozen, or a proxy before a dead one, keeps the connection alive and answers nothing: after so long,
 #: a little more than statement_timeout, it counts as away.
 ANSWER_S: Final = 75.0
+#: Whoever wants to know that an answer is still waited for hears so at least this often, however slow the machine is.
+LOOK_S: Final = 15.0
+#: The same for an attempt to connect, which asks the resolver and then each address that it names.
+CONNECT_S: Final = 180.0
 #: A peer that vanished is noticed within about 45 s.
 _TRANSPORT: Final = {
     "connect_timeout": "10",
@@ -109,6 +113,8 @@ class _Connection(psycopg.Connection[Row]):
 
     #: How long it is waited for, if not ANSWER_S.
     answer_s: float | None = None
+    #: Told, several times a second, that this thread waits here and does not hang.
+    waiting: Callable[[float], object] | None = None
 
     def wait(self, gen: PQGen[RV], *arguments: Any, **named: Any) -> RV:  # noqa: ANN401 - whatever the driver passes
         """Drive one exchange with the server; every statement comes through here."""
@@ -122,6 +128,8 @@ class _Connection(psycopg.Connection[Row]):
             while True:
                 # The driver looks in several times a second, with 0 if nothing has come.
                 ready = yield awaited
+                if self.waiting is not None:
+                    self.waiting(LOOK_S)
                 if not ready and time.monotonic() > until_s:
                     self.close()
                     raise psycopg.OperationalError(f"the server did not answer within {answer_s:g} s")
@@ -137,7 +145,14 @@ class Link:
     and a server that takes no writes counts as away, unless the connection string itself names `target_session_attrs`.
     """
 
-    def __init__(self, dsn: str, *, application_name: str, pacer: ConnectPacer | None = None) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        application_name: str,
+        pacer: ConnectPacer | None = None,
+        waiting: Callable[[float], object] | None = None,
+    ) -> None:
         given = conninfo_to_dict(checked(dsn))
         defaults = _TRANSPORT if pacer is None else {**_TRANSPORT, "target_session_attrs": "read-write"}
         options = " ".join([str(given.get("options") or ""), *(f"-c {key}={value}" for key, value in _SESSION.items())])
@@ -148,6 +163,7 @@ class Link:
             application_name=application_name,
         )
         self._pacer = pacer
+        self._waiting = waiting
         self._connection: _Connection | None = None
 
     @property
@@ -245,6 +261,8 @@ class Link:
             given = str(conninfo_to_dict(conninfo)["connect_timeout"])
             if not (given.isdigit() and 0 < int(given) <= bound_s):
                 conninfo = make_conninfo(conninfo, connect_timeout=bound_s)
+        if self._waiting is not None:
+            self._waiting(CONNECT_S)
         if self._pacer is not None:
             self._pacer.before_connect()
         try:
@@ -257,6 +275,9 @@ class Link:
             raise
         if self._pacer is not None:
             self._pacer.succeeded()
+        connection.waiting = self._waiting
+        if self._waiting is not None:
+            self._waiting(LOOK_S)
         return connection
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from runner import config as config_module
-from runner.config import RELOAD, Config, Reload, Settings, mask_password, notify_socket
+from runner.config import RELOAD, Config, Reload, Settings, mask_password, notify_socket, watchdog_s
 from runner.errors import ConfigError
 
 DOC = Path(__file__).resolve().parents[3] / "docs/configuration.md"
@@ -274,3 +275,12 @@ def test_the_service_managers_socket_is_read_here() -> None:
     assert notify_socket({"NOTIFY_SOCKET": "/run/x"}) == "/run/x"
     assert notify_socket({"NOTIFY_SOCKET": ""}) is None
     assert notify_socket({}) is None
+
+
+def test_the_watchdogs_period_counts_only_for_the_process_it_is_meant_for() -> None:
+    """What the service manager started inherits nothing to its children."""
+    assert watchdog_s({"WATCHDOG_USEC": "20000000"}) == 20.0
+    assert watchdog_s({"WATCHDOG_USEC": "20000000", "WATCHDOG_PID": str(os.getpid())}) == 20.0
+    assert watchdog_s({"WATCHDOG_USEC": "20000000", "WATCHDOG_PID": "1"}) is None
+    assert watchdog_s({"WATCHDOG_USEC": "x"}) is None
+    assert watchdog_s({}) is None

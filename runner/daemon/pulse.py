@@ -1,0 +1,100 @@
+"""Whether the main thread goes on, and the service manager's watchdog, which is told so.
+
+The main thread says how soon it will be heard of again; a thread of its own tells the service manager (`WATCHDOG=1`,
+sd_notify(3)) as long as that has not passed. So what counts is that the loop moves: a database that is away, an engine
+that does not answer and a run that takes hours are waited for, a deadlock is not. While the daemon stops, the same
+messages ask for more time (`EXTEND_TIMEOUT_USEC=`): a drain takes as long as its runs, a drain that hangs does not.
+
+Must not decide what happens to a daemon that hangs: that is the service manager's. Called by `serve` and the loop.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from runner.logs import get_logger
+
+_log = get_logger(__name__)
+
+#: Between two signs of life of a main thread that waits for nobody. Together with `WatchdogSec=` of the unit it is how
+#: soon a daemon that hangs is ended: less than a minute.
+STEP_S: Final = 25.0
+#: For one question to the engine, which answers within a minute or not at all, and one to the database.
+QUESTION_S: Final = 150.0
+#: For what may take minutes: proving the evaluation environment, removing containers that hardly go.
+CHORE_S: Final = 1800.0
+#: How often it is looked, if no watchdog wants it more often.
+_EVERY_S: Final = 10.0
+
+
+class Pulse:
+    """The main thread's sign of life. `expect` is for that thread, the rest for any."""
+
+    def __init__(
+        self,
+        notify: Callable[[str], object] | None = None,
+        *,
+        watchdog_s: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`notify` takes a message for the service manager; `watchdog_s` is how long that waits for one."""
+        self._notify = notify
+        #: Three times in the period, so that one message may be late.
+        self._every_s = min(_EVERY_S, watchdog_s / 3) if watchdog_s is not None else _EVERY_S
+        self._clock = clock
+        self._due_s = clock() + STEP_S
+        self._stuck = False
+        self._main = threading.main_thread().ident
+        self._halt = threading.Event()
+
+    def expect(self, within_s: float = STEP_S) -> None:
+        """The main thread is here, and will be heard of again within so many seconds."""
+        self._due_s = self._clock() + within_s
+
+    @property
+    def beats(self) -> bool:
+        """Whether the main thread was heard of when it said it would be."""
+        return self._clock() <= self._due_s
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Tell the service manager, as long as the main thread goes on; nothing where there is none."""
+        if self._notify is None:
+            yield
+            return
+        thread = threading.Thread(target=self._run, name="pulse", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._halt.set()
+            thread.join()
+
+    def tell(self) -> None:
+        """Send one message, if the main thread goes on; else say once where it stands."""
+        if self.beats:
+            if self._stuck:
+                _log.warning("the main thread goes on")
+            self._stuck = False
+            if self._notify is not None:
+                # Heeded while the service stops, and only if that takes longer than the unit foresees.
+                self._notify(f"WATCHDOG=1\nEXTEND_TIMEOUT_USEC={int(4 * self._every_s * 1e6)}")
+        elif not self._stuck:
+            self._stuck = True
+            _log.error("the main thread hangs; the service manager is not told any more", stack=self._where())
+
+    def _run(self) -> None:
+        self.tell()
+        while not self._halt.wait(self._every_s):
+            self.tell()
+
+    def _where(self) -> str:
+        """Where the main thread stands: files, lines and names, no values."""
+        frame = None if self._main is None else sys._current_frames().get(self._main)  # noqa: SLF001 the documented way
+        return "".join(traceback.format_stack(frame)[-12:]) if frame is not None else "unknown"
