@@ -22,7 +22,7 @@ from runner.devices.gate import HealthGate, Inspection
 from runner.devices.health import Condition, Health
 from runner.errors import CancelledByRequest, EngineUnavailableError, EvaluationError
 from runner.gpus import GpuType
-from runner.model import Artifact, Job, JobResult, Json, Mode, Progress, Slot
+from runner.model import Artifact, Job, JobResult, Json, Progress, Slot
 from runner.parking import Parking, remove
 from runner.plan import Environment, Plan, make_plan
 from runner.quarantine import Quarantine
@@ -224,11 +224,12 @@ class Attempt:
             if stuck is not None:
                 # Since the job was given: whoever ran before has left something that still computes.
                 raise EvaluationError(f"slot {name} cannot be used: {stuck}")
-            try:
-                self._before = self._inspect()
-                yield
-            finally:
-                on_free()
+            with self._workshop.gate.using(self._commission.slot):
+                try:
+                    self._before = self._inspect()
+                    yield
+                finally:
+                    on_free()
 
     def _inspect(self) -> Inspection:
         """The slot's devices before a run.
@@ -238,8 +239,7 @@ class Attempt:
         """
         commission = self._commission
         found = self._workshop.gate.inspect(commission.slot)
-        ranked = commission.job.mode in {Mode.LEADERBOARD, Mode.PRIVATE}
-        if found.health.bars(ranked=ranked):
+        if found.health.bars(ranked=commission.job.mode.ranked):
             raise EvaluationError(
                 f"slot {commission.slot.name} is {found.health.condition}: {'; '.join(found.health.reasons)}"
             )

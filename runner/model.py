@@ -26,6 +26,11 @@ class Mode(StrEnum):
     #: The secret chain only, unscored.
     PRIVATE = "private"
 
+    @property
+    def ranked(self) -> bool:
+        """Whether the times count, so that they must come from devices that are fit to measure on."""
+        return self in {Mode.LEADERBOARD, Mode.PRIVATE}
+
 
 class Verdict(StrEnum):
     """How a job ended; a closed set. Never derived from an exit code alone."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import Final
 
 import structlog
@@ -25,6 +26,15 @@ _DEVICES: Final = object()
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
+class Cause(Enum):
+    """What keeps a slot out."""
+
+    #: A container that does not go.
+    CONTAINER = "container"
+    #: Devices that are not fit.
+    DEVICE = "device"
+
+
 class Quarantine:
     """Threadsafe. Each reason for which a slot is out has a thread that tries to end it."""
 
@@ -34,6 +44,8 @@ class Quarantine:
         self._stuck: dict[str, list[tuple[object, str]]] = {}
         #: Slots that are used, but not for what is ranked.
         self._remarks: dict[str, str] = {}
+        #: Slots with a remark at which a thread looks again.
+        self._watched: set[str] = set()
         self._stop = threading.Event()
         self._on_change: Callable[[], None] = lambda: None
 
@@ -62,8 +74,11 @@ class Quarantine:
                 return
         self._add(slot, _DEVICES, reason, mended, event="slot_devices_fit")
 
-    def remark(self, slot: str, reason: str | None) -> None:
-        """Say why nothing ranked runs on a slot now; None: nothing keeps it from that."""
+    def remark(self, slot: str, reason: str | None, *, look: Callable[[], None] = lambda: None) -> None:
+        """Say why nothing ranked runs on a slot now; None: nothing keeps it from that.
+
+        As long as something does, `look` is called every few seconds: it remarks what it finds.
+        """
         with self._lock:
             if self._remarks.get(slot) == reason:
                 return
@@ -71,11 +86,24 @@ class Quarantine:
                 del self._remarks[slot]
             else:
                 self._remarks[slot] = reason
+            watch = reason is not None and slot not in self._watched
+            if watch:
+                self._watched.add(slot)
+        if watch:
+            threading.Thread(target=self._watch, args=(slot, look), name=f"degraded-{slot}", daemon=True).start()
         if reason is None:
             _log.info("slot_fit", slot=slot)
         else:
             _log.warning("slot_degraded", slot=slot, reason=reason)
         self._on_change()
+
+    def _watch(self, slot: str, look: Callable[[], None]) -> None:
+        while not self._stop.wait(self._retry_s):
+            with self._lock:
+                if slot not in self._remarks:
+                    self._watched.discard(slot)
+                    return
+            look()
 
     def remarks(self) -> Mapping[str, str]:
         """Why nothing ranked runs on which slots."""
@@ -110,6 +138,12 @@ class Quarantine:
         """Why which slots are not used."""
         with self._lock:
             return {slot: "; ".join(reason for _, reason in stuck) for slot, stuck in sorted(self._stuck.items())}
+
+    def causes(self) -> frozenset[Cause]:
+        """What kinds of things keep slots out."""
+        with self._lock:
+            keys = [key for stuck in self._stuck.values() for key, _ in stuck]
+        return frozenset(Cause.DEVICE if key is _DEVICES else Cause.CONTAINER for key in keys)
 
     def close(self) -> None:
         """Stop trying; the next start of the daemon removes what is left. Starting again makes a new object."""

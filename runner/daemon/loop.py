@@ -28,7 +28,7 @@ from runner.daemon.offers import NOTHING, Capacity, Offer
 from runner.daemon.orders import Orders
 from runner.daemon.ports import Engine, Evaluates, StoreFactory
 from runner.daemon.pulse import QUESTION_S, STEP_S, Pulse
-from runner.daemon.readiness import CONTAINERS, DATABASE, Readiness, missing
+from runner.daemon.readiness import DATABASE, Readiness, missing, unusable
 from runner.daemon.reservations import Reservations
 from runner.daemon.settler import Settler
 from runner.daemon.slots import PATIENCE_S, SlotWorker
@@ -151,7 +151,9 @@ class Daemon:
 
         self._desks = tuple(Desk(slot, worker, start=self._start_worker) for slot in self._slots)
         self._ahead = Ahead(self._desks, evaluator.can_build)
-        self._capacity = Capacity(self._desks, registry, quarantined=self._quarantine.reasons)
+        self._capacity = Capacity(
+            self._desks, registry, quarantined=self._quarantine.reasons, degraded=self._quarantine.remarks
+        )
         self._reservations = Reservations(self._capacity, settings)
         self._startup = Startup(
             engine=engine,
@@ -359,13 +361,16 @@ class Daemon:
             offer = self._capacity.offer() if claiming else NOTHING
             ahead = self._next_desk(offer) if claiming else None
             if ahead is not None:
-                offer = replace(offer, slots={**offer.slots, **dict.fromkeys(self._capacity.names([ahead]), 1)})
+                names = self._capacity.names([ahead])
+                unranked = offer.unranked | (set() if self._capacity.ranks(ahead) else set(names))
+                offer = replace(offer, slots={**offer.slots, **dict.fromkeys(names, 1)}, unranked=unranked)
             claims = store.claim(
                 host=config.host_name,
                 slots=offer.slots,
                 lease_s=config.lease_s,
                 at_most=offer.at_most,
                 instance=self._instance,
+                unranked=offer.unranked,
             )
             if claims.jobs:
                 self._claimed_s = time.monotonic()
@@ -495,7 +500,8 @@ class Daemon:
         elif claims.draining:
             self.readiness.paused(f"draining: {claims.drain_reason or 'no reason was given'}")
         elif not self._capacity.usable():
-            self.readiness.not_ready(CONTAINERS, reason="; ".join(self._quarantine.reasons().values()))
+            away = self._quarantine.reasons()
+            self.readiness.not_ready(unusable(self._quarantine.causes()), reason="; ".join(away.values()))
         else:
             self.readiness.working(self._status())
 
@@ -508,7 +514,14 @@ class Daemon:
         for slot in self._slots:
             counts[slot.gpu_type] = counts.get(slot.gpu_type, 0) + 1
         serving = "serving " + ", ".join(f"{count} x {name}" for name, count in sorted(counts.items()))
-        return "; ".join((serving, *(f"{slot} not used: {why}" for slot, why in self._quarantine.reasons().items())))
+        away, worse = self._quarantine.reasons(), self._quarantine.remarks()
+        return "; ".join(
+            (
+                serving,
+                *(f"{slot} not used: {why}" for slot, why in away.items()),
+                *(f"{slot} ranks nothing: {why}" for slot, why in worse.items() if slot not in away),
+            )
+        )
 
     # -- the way out ---------------------------------------------------------------------------------------------
 

@@ -41,6 +41,8 @@ class Offer:
     slots: Mapping[str, int]
     #: No more jobs than this at once; None: as many as there are slots.
     at_most: int | None
+    #: Of these names, only slots are free on which nothing is ranked.
+    unranked: frozenset[str] = frozenset()
 
 
 NOTHING: Final = Offer(slots={}, at_most=None)
@@ -55,11 +57,14 @@ class Capacity:
         registry: Registry,
         *,
         quarantined: Callable[[], Collection[str]] = frozenset,
+        degraded: Callable[[], Collection[str]] = frozenset,
     ) -> None:
         self._workers = tuple(workers)
         self._registry = registry
         #: Names of slots whose last container is still there.
         self._quarantined = quarantined
+        #: Names of slots whose devices' times do not count.
+        self._degraded = degraded
         self._rivals = {
             one.slot.name: tuple(other for other in workers if other is not one and one.slot.excludes(other.slot))
             for one in workers
@@ -91,16 +96,29 @@ class Capacity:
         quarantined = self._quarantined()
         return not all(self._barred(worker, quarantined) for worker in self._workers)
 
+    def ranks(self, worker: Works) -> bool:
+        """Whether what runs there may be ranked: neither its devices nor those of a slot within it are degraded."""
+        names = {worker.slot.name}
+        names |= {rival.slot.name for rival in self._rivals[worker.slot.name] if _around(worker.slot, rival.slot)}
+        return names.isdisjoint(self._degraded())
+
     def _barred(self, worker: Works, quarantined: Collection[str]) -> bool:
         """Whether a container that will not go holds cores or devices of this slot."""
         names = {worker.slot.name, *(rival.slot.name for rival in self._rivals[worker.slot.name])}
         return not names.isdisjoint(quarantined)
 
     def offer(self) -> Offer:
-        """What to ask for now: one job at a time where one choice takes away another."""
+        """What to ask for now: one job at a time where one choice takes away another.
+
+        Slots on which nothing is ranked are offered when no other of their type is free: what they may run is then all
+        that is asked for.
+        """
         free = self.free()
+        ranking = [worker for worker in free if self.ranks(worker)]
+        types = {worker.slot.gpu_type for worker in ranking}
+        others = [worker for worker in free if worker.slot.gpu_type not in types]
         slots: dict[str, int] = {}
-        for worker in free:
+        for worker in (*ranking, *others):
             for name in self._names(worker):
                 slots[name] = slots.get(name, 0) + 1
         names = {worker.slot.name for worker in free}
@@ -108,13 +126,13 @@ class Capacity:
         # Types that share slots take turns, or a user's jobs of one would hold up everybody's of the other.
         served = {name: number for number, name in enumerate(self._served)}
         ordered = dict(sorted(slots.items(), key=lambda entry: served.get(entry[0], -1)))
-        return Offer(slots=ordered, at_most=1 if rivalry else None)
+        return Offer(slots=ordered, at_most=1 if rivalry else None, unranked=frozenset(self.names(others)))
 
     def places(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Works]]:
         """A free slot for each job; it must be made busy before the next is asked for.
 
-        Jobs that failed on a slot choose first, and another one if there is one. Else the slot that leaves the most
-        possible: of eight, one whose neighbours work already.
+        Jobs that failed on a slot choose first, and another one if there is one. What is not ranked goes where nothing
+        else may. Else the slot that leaves the most possible: of eight, one whose neighbours work already.
         """
         for job in sorted(jobs, key=lambda job: job.avoid_slot is None):
             self._served.pop(job.gpu_type, None)
@@ -127,7 +145,10 @@ class Capacity:
                 min(
                     (worker for worker in free if worker.slot.gpu_type == gpu_type),
                     key=lambda worker, job=job, names=names: (  # type: ignore[misc]  # mypy: default in lambda
+                        # No slot at all is left for a ranked job if its device was found unfit since the claim.
+                        job.mode.ranked and not self.ranks(worker),
                         worker.slot.name == job.avoid_slot,
+                        self.ranks(worker),
                         sum(rival.slot.name in names for rival in self._rivals[worker.slot.name]),
                     ),
                 ),
@@ -138,7 +159,8 @@ class Capacity:
     def blocked(self) -> list[Works]:
         """Slots around others that are kept from working by those: a stream of small jobs would starve them.
 
-        Not those of a type that another slot could serve now.
+        Not those of a type that another slot could serve now, nor those on which nothing is ranked: nobody knows
+        whether the job that waits is for them.
         """
         served = {worker.slot.gpu_type for worker in self.free()}
         quarantined = self._quarantined()
@@ -148,6 +170,7 @@ class Capacity:
             if not worker.busy
             and not self._barred(worker, quarantined)
             and worker.slot.gpu_type not in served
+            and self.ranks(worker)
             and any(rival.busy and _around(worker.slot, rival.slot) for rival in self._rivals[worker.slot.name])
         ]
 

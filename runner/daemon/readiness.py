@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from runner.errors import (
@@ -21,6 +21,7 @@ from runner.errors import (
     InfrastructureError,
 )
 from runner.logs import get_logger
+from runner.quarantine import Cause
 
 _log = get_logger(__name__)
 
@@ -30,9 +31,18 @@ DISK: Final = "free disk space"
 EVALUATION: Final = "the evaluation environment"
 HOST_NAME: Final = "the host name"
 CONTAINERS: Final = "containers that do not go, on every slot"
+DEVICES: Final = "devices to be fit again, on every slot"
+BOTH: Final = "containers to go and devices to be fit again, on every slot"
 #: States come and go while a database is half there: so many lines about them in so many seconds, then the last word.
 LINES: Final = 4
 LINES_S: Final = 60.0
+
+
+def unusable(causes: Collection[Cause]) -> str:
+    """What no slot can be used for, of the kinds of things that keep slots out."""
+    if Cause.DEVICE not in causes:
+        return CONTAINERS
+    return BOTH if Cause.CONTAINER in causes else DEVICES
 
 
 def missing(error: InfrastructureError, *, otherwise: str) -> str:

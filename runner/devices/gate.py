@@ -10,7 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, TypeVar
 
@@ -106,6 +106,8 @@ class _Watched:
     """What is known of a device since the start."""
 
     line: Line
+    #: Held while a run uses it, or somebody looks at it again.
+    turn: threading.Lock = field(default_factory=threading.Lock)
     #: None: it did not answer yet.
     details: Details | None = None
     idle_bytes: int | None = None
@@ -164,6 +166,14 @@ class HealthGate:
             found,
             readings=tuple(None if reading is None else replace(reading, xids=told) for reading, told in readings),
         )
+
+    @contextmanager
+    def using(self, slot: Slot) -> Iterator[None]:
+        """Use the slot's devices: only who does so looks at them, or a run would count as left over."""
+        with ExitStack() as held:
+            for watched in self._turns(slot):
+                held.enter_context(watched.turn)
+            yield
 
     def spoiled(self, slot: Slot, before: Inspection, after: Inspection) -> str | None:
         """What makes the result of a run between two inspections worthless; None: nothing."""
@@ -261,15 +271,29 @@ class HealthGate:
 
     def _tell(self, slot: Slot, health: Health) -> None:
         why = "; ".join(health.reasons)
-        self._quarantine.remark(slot.name, why if health.condition is Condition.DEGRADED else None)
+        degraded = why if health.condition is Condition.DEGRADED else None
+        self._quarantine.remark(slot.name, degraded, look=lambda: self._look_again(slot))
         if health.condition is Condition.QUARANTINED:
             self._quarantine.keep_out(slot.name, why, mended=lambda: self._is_mended(slot))
+
+    def _look_again(self, slot: Slot) -> None:
+        """Look at a slot on which nothing is ranked: no ranked job will come by and do so. Not while it is used."""
+        with ExitStack() as held:
+            for watched in self._turns(slot):
+                if not watched.turn.acquire(blocking=False):
+                    return
+                held.callback(watched.turn.release)
+            self._tell(slot, self._look(slot).health)
+
+    def _turns(self, slot: Slot) -> list[_Watched]:
+        """The slot's devices, in the one order in which they are taken."""
+        return [self._watch(device) for device in sorted(slot.devices, key=lambda device: device.uuid)]
 
     def _is_mended(self, slot: Slot) -> bool:
         health = self._look(slot).health
         if health.condition is Condition.QUARANTINED:
             return False
-        self._quarantine.remark(slot.name, "; ".join(health.reasons) or None)
+        self._tell(slot, health)
         return True
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from runner.model import Claimed, Job, JobState, Mode
@@ -35,11 +35,13 @@ class Claiming(Base):
         lease_s: float,
         at_most: int | None = None,
         instance: str | None = None,
+        unranked: Collection[str] = (),
     ) -> Claims:
         """Take the best waiting jobs of one GPU type with free slots, as many as there are free slots for it.
 
         `slots` maps GPU types, aliases included, to free slots; `at_most` bounds the jobs in all. Of types whose best
-        jobs have the same priority the one named first is served. The answer also says how the host stands, whether
+        jobs have the same priority the one named first is served. Of those in `unranked` only jobs come whose mode
+        is not ranked. The answer also says how the host stands, whether
         there was a job or not. If another `instance` goes by the host's name, there is none.
 
         A job that cannot be read spoils no other: it comes as `unreadable`, and must be failed.
@@ -53,6 +55,7 @@ class Claiming(Base):
             "lease_s": lease_s,
             "at_most": at_most,
             "instance": instance,
+            "unranked": list(unranked),
         }
         found = self._link.each(queries.CLAIM, parameters, answer_s=CLAIM_ANSWER_S)
         standing = {name: found[0][name] for name in _STANDING}

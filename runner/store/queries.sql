@@ -6,7 +6,7 @@ SELECT 1 AS one
 -- Takes jobs and says how the host stands; always a row.
 SELECT * FROM runner.claim(
     %(host)s::text, %(gpu_types)s::text[], %(free)s::integer[], %(lease_s)s::float8, %(at_most)s::integer,
-    %(instance)s::text)
+    %(instance)s::text, %(unranked)s::text[])
 
 -- name: notify
 -- Notifications, of which nobody needs to hear after a power cut.

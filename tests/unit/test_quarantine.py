@@ -6,7 +6,7 @@ import threading
 
 from structlog.testing import capture_logs
 
-from runner.quarantine import Quarantine
+from runner.quarantine import Cause, Quarantine
 from sandbox.errors import EngineRefused
 
 PATIENCE_S = 10.0
@@ -44,6 +44,7 @@ def test_a_slot_is_out_until_its_last_container_is_gone() -> None:
             assert changes.acquire(timeout=PATIENCE_S)
         for _ in range(3):
             assert one.tried.acquire(timeout=PATIENCE_S)
+        assert quarantine.causes() == {Cause.CONTAINER}
         one.go.set()
         assert changes.acquire(timeout=PATIENCE_S)
         assert "bbbbbbbbbbbb" in quarantine.reasons()["cpu0"]
@@ -80,6 +81,7 @@ def test_devices_keep_a_slot_out_once_and_a_remark_does_not() -> None:
         quarantine.keep_out("nvidia0", "lost", mended=fit.is_set)
         quarantine.keep_out("nvidia0", "still lost", mended=fit.is_set)
         assert quarantine.reasons() == {"nvidia0": "lost"}
+        assert quarantine.causes() == {Cause.DEVICE}
         assert changes.acquire(timeout=PATIENCE_S)
         fit.set()
         assert changes.acquire(timeout=PATIENCE_S)
@@ -89,4 +91,5 @@ def test_devices_keep_a_slot_out_once_and_a_remark_does_not() -> None:
         assert (quarantine.remarks(), quarantine.reasons()) == ({"nvidia0": "hot"}, {})
         quarantine.remark("nvidia0", None)
         assert quarantine.remarks() == {}
+    quarantine.close()
     assert [line["event"] for line in logs] == ["slot_quarantined", "slot_devices_fit", "slot_degraded", "slot_fit"]

@@ -230,14 +230,14 @@ class Rig:
             extra=None,
         )
 
-    def submit(self, *, gpu_type: str = "CPU", code: bytes = b"pass", priority: int = 0) -> int:
-        """Queue one job of mode test; its submission's id."""
+    def submit(self, *, gpu_type: str = "CPU", code: bytes = b"pass", priority: int = 0, mode: str = "test") -> int:
+        """Queue one job of mode test, or of another; its submission's id."""
         return self.store.submit(
             leaderboard="b",
             user_id="u",
             file_name="a.py",
             code=code,
-            mode="test",
+            mode=mode,
             gpu_types=[gpu_type],
             user_name=None,
             priority=priority,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from runner.store import Claims, HostRecord, Reclaimed, Stop, Store, Wakeup
@@ -41,13 +41,16 @@ def watch(rig: Rig) -> Watch:
             lease_s: float,
             at_most: int | None = None,
             instance: str | None = None,
+            unranked: Collection[str] = (),
         ) -> Claims:
             if not seen.gate.is_set():
                 seen.waiting.set()
                 assert seen.gate.wait(PATIENCE_S)
                 seen.waiting.clear()
             seen.claims += 1
-            claims = super().claim(host=host, slots=slots, lease_s=lease_s, at_most=at_most, instance=instance)
+            claims = super().claim(
+                host=host, slots=slots, lease_s=lease_s, at_most=at_most, instance=instance, unranked=unranked
+            )
             return seen.answer(claims)
 
         def reclaim(self) -> Sequence[Reclaimed]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from runner.daemon.readiness import CONTAINERS
+from runner.daemon.readiness import BOTH, CONTAINERS, DEVICES
 from runner.model import Slot
 from sandbox.errors import EngineRefused
 from tests.integration.daemon.rig import Rig
@@ -49,4 +49,36 @@ def test_the_others_go_on_and_the_slot_comes_back(rig: Rig) -> None:
 
     first.go.set()
     rig.wait_for(lambda: _reasons(rig) == [None, None], "both slots are back")
+    assert rig.stop() == 0
+
+
+def test_a_degraded_slot_runs_what_is_not_ranked(rig: Rig) -> None:
+    """What is ranked waits in the queue, untouched, behind what came later; it runs when the devices are fit."""
+    rig.quarantine.remark("cpu0", "its clocks are held down")
+    rig.start()
+    ranked = rig.submit(mode="private")
+    rig.wait_done(rig.submit(), rig.submit(mode="profile"))
+    (job,) = rig.view(ranked).jobs
+    assert (job.state, job.attempt, job.failures) == ("queued", 0, 0)
+    (host,) = rig.store.hosts()
+    assert [slot.get("degraded") for slot in host.slots] == ["its clocks are held down"]
+    assert rig.waiting_for is None
+    rig.quarantine.remark("cpu0", None)
+    rig.wait_done(ranked)
+    assert rig.stop() == 0
+
+
+def test_readiness_says_whether_devices_or_containers_keep_everything_out(rig: Rig) -> None:
+    """Devices alone, then a container as well."""
+    fit = threading.Event()
+    rig.quarantine.keep_out("cpu0", "device GPU-1: it fell off the bus", mended=fit.is_set)
+    rig.start(ready=False)
+    rig.wait_for(lambda: rig.waiting_for == DEVICES, "devices are named")
+    stuck = _Stuck()
+    rig.quarantine.add("cpu0", stuck, EngineRefused("device fell off the bus"))
+    rig.wait_for(lambda: rig.waiting_for == BOTH, "both are named")
+    fit.set()
+    rig.wait_for(lambda: rig.waiting_for == CONTAINERS, "containers are named")
+    stuck.go.set()
+    rig.wait_for(lambda: rig.waiting_for is None, "the daemon is ready")
     assert rig.stop() == 0

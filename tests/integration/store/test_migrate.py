@@ -31,6 +31,7 @@ VERSIONS = (
     "0007_again",
     "0008_names",
     "0009_settling",
+    "0010_unranked",
 )
 
 INT, BIG, TEXT, BOOL, JSON = "integer", "bigint", "text", "boolean", "jsonb"

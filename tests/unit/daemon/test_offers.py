@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from runner.daemon.offers import Capacity
 from runner.lease import Lease
-from runner.model import Job
+from runner.model import Job, Mode
 from tests.unit.daemon.hosts import REGISTRY, Worker, job, workers
 
 
@@ -57,6 +59,41 @@ def test_a_job_gets_the_slot_that_leaves_the_most_possible() -> None:
     host["one2"].busy = True
     assert placed(capacity, job("Single")) == {1: "one3"}
     assert free(capacity) == {"left", "one0", "one1", "cpu"}
+
+
+def test_slots_that_rank_nothing_are_offered_for_the_rest_when_no_other_is_free() -> None:
+    """A type is asked for in all modes as long as a slot of it may rank; one around a degraded one may not."""
+    host = workers()
+    worse = {"one0", "cpu"}
+    capacity = Capacity(tuple(host.values()), REGISTRY, degraded=lambda: worse)
+    offer = capacity.offer()
+    assert offer.slots == {"Four": 1, "Quad": 1, "Two": 1, "One": 3, "Single": 3, "CPU": 1}
+    assert offer.unranked == {"Four", "Quad", "CPU"}
+    for name in ("one1", "one2", "one3"):
+        host[name].busy = True
+    offer = capacity.offer()
+    assert (offer.slots, offer.unranked) == ({"One": 1, "Single": 1, "CPU": 1}, frozenset({"One", "Single", "CPU"}))
+    worse.clear()
+    assert capacity.offer().unranked == frozenset()
+
+
+def test_what_is_not_ranked_leaves_the_slots_that_rank_free() -> None:
+    """And a ranked job never goes to a degraded one while another is free."""
+    host = workers()
+    capacity = Capacity((host["one0"], host["one1"]), REGISTRY, degraded=lambda: {"one1"})
+    ranked = replace(job("One", job_id=2, avoid_slot="one0"), mode=Mode.LEADERBOARD)
+    assert placed(capacity, job("One", job_id=1), ranked) == {1: "one1", 2: "one0"}
+
+
+def test_no_device_is_kept_free_for_a_slot_that_ranks_nothing() -> None:
+    """The job that waits for it may be one that it must not run."""
+    host = workers()
+    worse: set[str] = set()
+    capacity = Capacity(tuple(host.values()), REGISTRY, degraded=lambda: worse)
+    host["one0"].busy = True
+    assert [worker.slot.name for worker in capacity.blocked()] == ["four"]
+    worse.add("one2")
+    assert capacity.blocked() == []
 
 
 def test_a_job_that_failed_on_a_slot_gets_another() -> None:

@@ -159,14 +159,38 @@ def test_a_call_that_hangs_hangs_nobody(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_memory_errors_degrade_until_a_reset(rig: Rig) -> None:
-    """The slot is used, with a remark; the counter is 0 after a reset, and the remark gone at the next look."""
+    """The slot is used, with a remark; the counter is 0 after a reset, and the remark gone without a run."""
     rig.answers[0] = {**rig.answers[0], "nvmlDeviceGetTotalEccErrors": 1}
     assert rig.gate.inspect(rig.slots[0]).health.condition is Condition.DEGRADED
     assert rig.quarantine.reasons() == {}
     assert "1 memory errors could not be corrected" in rig.quarantine.remarks()["nvidia0"]
     rig.answers[0] = {**rig.answers[0], "nvmlDeviceGetTotalEccErrors": 0}
-    assert rig.gate.inspect(rig.slots[0]).health.condition is Condition.FIT
-    assert rig.quarantine.remarks() == {}
+    rig.wait(lambda: not rig.quarantine.remarks())
+
+
+def test_a_degraded_slot_is_not_looked_at_while_it_is_used(rig: Rig) -> None:
+    """What computes there then is a run, which would count as left over; afterwards it is looked at again."""
+    clean = rig.answers[0]
+    slot = rig.slots[0]
+    assert rig.gate.inspect(slot).health.condition is Condition.FIT
+    rig.answers[0] = {**clean, "nvmlDeviceGetTotalEccErrors": 1}
+    with rig.gate.using(slot):
+        assert rig.gate.inspect(slot).health.condition is Condition.DEGRADED
+        looks = threading.Semaphore(0)
+        real = rig.gate._look_again
+
+        def count(slot: Slot) -> None:
+            real(slot)
+            looks.release()
+
+        vars(rig.gate)["_look_again"] = count
+        rig.answers[0] = {**rig.answers[0], "nvmlDeviceGetComputeRunningProcesses": [{"pid": 99, "usedGpuMemory": 1}]}
+        for _ in range(3):
+            assert looks.acquire(timeout=PATIENCE_S)
+        assert rig.quarantine.reasons() == {}
+        rig.answers[0] = clean
+        assert rig.quarantine.remarks()
+    rig.wait(lambda: not rig.quarantine.remarks())
 
 
 def test_a_critical_error_voids_the_run_and_is_forgotten_after_a_while(rig: Rig) -> None:

@@ -24,7 +24,7 @@ GRANT SELECT ON ALL TABLES IN SCHEMA leaderboard, runner TO runner_daemon;
 GRANT UPDATE (progress) ON runner.job TO runner_daemon;
 GRANT INSERT, UPDATE ON runner.artifact, runner.host, runner.gpu_type TO runner_daemon;
 GRANT EXECUTE ON FUNCTION
-    runner.claim(text, text[], integer[], double precision, integer, text),
+    runner.claim(text, text[], integer[], double precision, integer, text, text[]),
     runner.heartbeat(text, double precision, bigint[], integer[], text),
     runner.reserve(text, text[], text[], double precision, double precision),
     runner.complete(jsonb),
