@@ -76,14 +76,13 @@ def make_build_plan(
     Raises:
         TaskError: as `make_plan`.
     """
-    if task.harness is Harness.BUILTIN:
-        files = {name: task.judge_files[name].encode() for name in task.worker_files}
-        files[task.submission_name] = job.code
-        argv = (*harness_process(environment, "prebuild"), task.submission_name)
-        steps: tuple[Step, ...] = (Step(name="compile", argv=argv, timeout_s=build_timeout_s, result_pipe=False),)
+    if isinstance(task.config, CuConfig) or task.harness is Harness.PROGRAM:
+        files = task_files(job, task) if task.harness is Harness.PROGRAM else _shown_files(job, task)
+        steps: tuple[Step, ...] = compile_steps(job, task, gpu, environment, build_timeout_s)
     else:
-        files = task_files(job, task)
-        steps = compile_steps(job, task, gpu, environment, build_timeout_s)
+        files = _shown_files(job, task)
+        argv = (*harness_process(environment, "prebuild"), task.submission_name)
+        steps = (Step(name="compile", argv=argv, timeout_s=build_timeout_s, result_pipe=False),)
     spec = make_spec(
         gpu,
         # The same container but for its cores, and without the device.
@@ -101,3 +100,8 @@ def make_build_plan(
             files=files, steps=steps, keep=(PROGRAM,) if isinstance(task.config, CuConfig) else tuple(CACHES.values())
         ),
     )
+
+
+def _shown_files(job: Job, task: Task) -> dict[str, bytes]:
+    """What the worker's folder holds under the built-in harness: the submission, and what it may see of its task."""
+    return {name: task.judge_files[name].encode() for name in task.worker_files} | {task.submission_name: job.code}

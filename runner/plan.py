@@ -31,7 +31,7 @@ from sandbox.spec import (
     SandboxSpec,
     Tmpfs,
 )
-from tasks.harness.request import JudgeRequest, ModeRequest
+from tasks.harness.request import Compiled, JudgeRequest, ModeRequest
 
 #: Where the steward and the harness are mounted inside every container.
 STAGE = "/kernel-runner"
@@ -40,6 +40,8 @@ CASES_FILE = "cases.txt"
 SLOT_LABEL = "kernel-runner.slot"
 #: What nvcc makes of a task's sources.
 PROGRAM = "eval.out"
+#: Under the built-in harness that is a library for the worker to call, which finds the call's layout in a header.
+LIBRARY_FLAGS = ("-shared", "-Xcompiler=-fPIC", f"-I{STAGE}/tasks/harness/include")
 #: Where compilers that a submission calls keep what they made, below /work: variable -> folder.
 CACHES = {
     "TORCH_EXTENSIONS_DIR": ".cache/torch_extensions",
@@ -118,7 +120,8 @@ def make_plan(
     if gpu.emulate_cuda:
         _refuse_what_is_not_emulated(job, task, gpu)
     if task.harness is Harness.BUILTIN:
-        request: Request = _pair_request(job, task, gpu, slot, modes, build_timeout_s)
+        compiler = () if built else compile_steps(job, task, gpu, environment, build_timeout_s)
+        request: Request = _pair_request(job, task, gpu, slot, modes, build_timeout_s, compiler)
         boot = Boot(
             kind="pair", judge=harness_process(environment, "judge"), worker=harness_process(environment, "worker")
         )
@@ -396,13 +399,14 @@ def ranks_without_devices(gpu: GpuType) -> int:
 
 
 def _pair_request(  # noqa: PLR0917 records, each of another type
-    job: Job, task: Task, gpu: GpuType, slot: Slot, modes: tuple[ModeRequest, ...], build_timeout_s: float
+    job: Job,
+    task: Task,
+    gpu: GpuType,
+    slot: Slot,
+    modes: tuple[ModeRequest, ...],
+    build_timeout_s: float,
+    compiler: tuple[Step, ...],
 ) -> PairRequest:
-    if not isinstance(task.config, PyConfig):
-        raise TaskError(
-            f"leaderboard {job.leaderboard!r}: the built-in harness evaluates lang py, the task says {task.lang} "
-            "(set `harness: program` in runner.yml and give the task an eval program)"
-        )
     ranks = _ranks(job, task, gpu, slot) if task.multi_gpu else None
     request = JudgeRequest(
         modes=modes,
@@ -416,8 +420,16 @@ def _pair_request(  # noqa: PLR0917 records, each of another type
         device=_device(gpu),
         build_timeout_s=build_timeout_s,
         memory_bytes=tensor_bytes(gpu),
+        compiled=_compiled(task, compiler),
     )
     return PairRequest(payload=request.to_payload(), ranks=ranks or 1)
+
+
+def _compiled(task: Task, compiler: tuple[Step, ...]) -> Compiled | None:
+    """The library that a submission of lang cu becomes, and how, unless it has been built."""
+    if not isinstance(task.config, CuConfig):
+        return None
+    return Compiled(program=PROGRAM, argv=next((step.argv for step in compiler if step.name == "compile"), ()))
 
 
 def _ranks(job: Job, task: Task, gpu: GpuType, slot: Slot) -> int:
@@ -473,6 +485,9 @@ def compile_steps(
                 "(offer the leaderboard on NVIDIA types only)"
             )
         return _nvcc_steps(task, task.config, gpu, build_timeout_s)
+    if task.harness is Harness.BUILTIN:
+        # The worker imports the submission itself, before the clock of the first mode.
+        return ()
     if task.config.main not in task.files:
         raise TaskError(
             f"leaderboard {job.leaderboard!r}: config.main is {task.config.main!r}, which is none of the task's "
@@ -530,6 +545,7 @@ def _nvcc_steps(task: Task, config: CuConfig, gpu: GpuType, build_timeout_s: flo
         "-O3",
         "-DNDEBUG",
         *arch,
+        *(LIBRARY_FLAGS if task.harness is Harness.BUILTIN else ()),
         *(f"-I{path}" for path in config.include_dirs),
         *(f"-D{name}={value}" for name, value in config.defines.items()),
         *config.sources,

@@ -413,9 +413,12 @@ def limit_lines(text: str) -> str:
 
 def _compilation_finding(task: Task, plan: Plan, evidence: Evidence) -> _Finding | None:
     """The verdict when the compiler did not get as far as an executable; None when it did or there is none."""
-    if plan.harness is Harness.BUILTIN or not isinstance(task.config, CuConfig):
+    if not isinstance(task.config, CuConfig):
         return None
     steps = {step.name: step for step in (*evidence.compiled, *evidence.steps)}
+    if plan.harness is Harness.BUILTIN and not evidence.compiled:
+        # Nothing was built ahead: the worker compiled, and the judge has said what came of it.
+        return None
     version, compiler = steps.get("nvcc-version"), steps.get("compile")
     if version is None or version.exit_code != 0:
         raise EvaluationError("nvcc does not run in the container (install the CUDA toolkit in this type's image)")

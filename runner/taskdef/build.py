@@ -217,10 +217,9 @@ def _extra_problems(task: Task, where: str) -> Iterator[str]:
             where, "harness", "'program'", f"'builtin', or another source than {HARNESS} for the eval program"
         )
     if task.harness is Harness.BUILTIN:
-        if task.lang is not Lang.PY:
-            yield problem(
-                where, "harness", "'builtin' for a task with lang cu", "'program': the built-in judge is for py"
-            )
+        if task.lang is not Lang.PY and task.multi_gpu:
+            expected = "one device: compiled submissions have no ranks (or 'program' with an eval program of its own)"
+            yield problem(where, "harness", "'builtin' for a task with lang cu and multi_gpu", expected)
         elif task.files.get(REFERENCE, SUBMISSION) in (SUBMISSION, HARNESS):
             expected = f"a file {REFERENCE} in the task, with generate_input and check_implementation"
             yield problem(where, "harness", f"the built-in harness and no {REFERENCE}", expected)

@@ -37,6 +37,7 @@ from .gather import Heard, gather
 from .output import Collector
 from .peer import LOOK_NS, PROFILE_BYTES, SPIN_NS, Profiled, profile_of
 from .problem import Problem, TaskFault
+from .request import Compiled
 from .snapshots import claimed, needed
 from .team import Call
 from .values import pack
@@ -144,8 +145,12 @@ class Crew:
         )
         return Calibration(message=costs)
 
-    def load(self, files: Mapping[str, str], submission: str, *, deadline_ns: int) -> None:
+    def load(
+        self, files: Mapping[str, str], submission: str, *, deadline_ns: int, compiled: Compiled | None = None
+    ) -> None:
         """See Team. Rank 0 goes first and alone: it writes the files and builds what the others then find built."""
+        if compiled is not None:
+            raise TaskFault("a compiled submission has one device: ranks meet through torch.distributed")
         for first, ranks in ((True, [0]), (False, list(self._ranks())[1:])):
             message = encode({"op": "load", "files": dict(files) if first else {}, "submission": submission})
             for rank in ranks:

@@ -17,6 +17,7 @@ import hashlib
 import os
 import secrets
 import select
+import shutil
 import socket
 import sys
 import time
@@ -240,8 +241,12 @@ class Judge:
         files = {name: request.files[name] for name in request.worker_files if name in request.files}
         files[request.submission_name] = request.submission
         limit = request.build_timeout_s
+        compiler = request.compiled.argv[:1] if request.compiled is not None else ()
+        if compiler and shutil.which(compiler[0]) is None:
+            raise RuntimeError(f"{compiler[0]} is not in this container (install the CUDA toolkit in the type's image)")
+        deadline = start_ns + round(limit * 1e9)
         try:
-            self._team.load(files, request.submission_name, deadline_ns=start_ns + round(limit * 1e9))
+            self._team.load(files, request.submission_name, deadline_ns=deadline, compiled=request.compiled)
         except Fault as fault:
             if fault.timed_out:
                 late = f" ({fault.late})" if fault.late else ""

@@ -10,7 +10,7 @@ import contextlib
 import socket
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from .arenas import Arena
@@ -19,6 +19,7 @@ from .delays import Delays
 from .faults import died, expect, flooded, tampered, too_late
 from .gate import Gate
 from .output import Collector
+from .request import Compiled
 from .snapshots import Frozen, Readable, claimed, needed, take, within
 from .values import Packed, Placed, Snapshot
 from .wire import (
@@ -101,13 +102,18 @@ class Peer:
         #: Time the worker was waited for, by whom it concerns: a mode that ran out of time says where it went.
         self.waited_ns = 0
 
-    def load(self, files: Mapping[str, str], submission: str, *, deadline_ns: int) -> None:
-        """Give the worker its files and let it import the submission.
+    def load(
+        self, files: Mapping[str, str], submission: str, *, deadline_ns: int, compiled: Compiled | None = None
+    ) -> None:
+        """Give the worker its files and let it import the submission, or compile and load it.
 
         Raises:
             Fault: see the class.
         """
-        self._ask({"op": "load", "files": dict(files), "submission": submission}, "loaded", deadline_ns)
+        message = {"op": "load", "files": dict(files), "submission": submission}
+        if compiled is not None:
+            message["compiled"] = asdict(compiled)
+        self._ask(message, "loaded", deadline_ns)
 
     def flush(self, *, deadline_ns: int) -> None:
         """Let the worker write out what it has buffered for stdout and stderr.

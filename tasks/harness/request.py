@@ -51,6 +51,16 @@ class ModeRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Compiled:
+    """A submission that a compiler makes a library of (`compiled`)."""
+
+    #: The library's file name in the worker's directory; it is there already if it was built ahead.
+    program: str
+    #: The compiler's command line, for a worker that finds no library.
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class JudgeRequest:
     """A whole evaluation: the modes run in order and stop at the first that does not pass (profiles all run)."""
 
@@ -72,6 +82,8 @@ class JudgeRequest:
     build_timeout_s: float = 120.0
     #: Bytes of tensor data per case that judge and worker together may hold.
     memory_bytes: int = 1 << 30
+    #: None: the submission is Python.
+    compiled: Compiled | None = None
 
     def to_payload(self) -> dict[str, Any]:
         """The JSON object that `from_payload` reads."""
@@ -91,9 +103,14 @@ class JudgeRequest:
         try:
             values["modes"] = tuple(_mode(mode) for mode in values["modes"])
             values["worker_files"] = tuple(values["worker_files"])
+            values["compiled"] = _compiled(values.get("compiled"))
             return cls(**values)
         except (KeyError, TypeError) as error:
             raise RequestError(f"judge request does not parse: {error}") from error
+
+
+def _compiled(values: Mapping[str, Any] | None) -> Compiled | None:
+    return None if values is None else Compiled(program=values["program"], argv=tuple(values["argv"]))
 
 
 def _mode(values: Mapping[str, Any]) -> ModeRequest:

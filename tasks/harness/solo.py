@@ -16,6 +16,7 @@ from .faults import Fault
 from .output import Collector
 from .peer import GATE_BYTES, Peer, Profiled
 from .problem import CheckRaised, Problem, TaskFault
+from .request import Compiled
 from .team import Call
 from .values import Snapshot, pack, signature, tree_signature
 
@@ -95,9 +96,11 @@ class Solo:
 
         return call
 
-    def load(self, files: Mapping[str, str], submission: str, *, deadline_ns: int) -> None:
+    def load(
+        self, files: Mapping[str, str], submission: str, *, deadline_ns: int, compiled: Compiled | None = None
+    ) -> None:
         """See Team."""
-        self._peer.load(files, submission, deadline_ns=deadline_ns)
+        self._peer.load(files, submission, deadline_ns=deadline_ns, compiled=compiled)
 
     def settle(self, *, deadline_ns: int) -> None:
         """Nothing to do: a single worker is ready whenever it answers."""

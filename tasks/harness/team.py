@@ -14,6 +14,7 @@ from typing import Protocol
 from .cases import Value
 from .clock import Calibration
 from .peer import Profiled
+from .request import Compiled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +68,10 @@ class Team(Protocol):
     def calibrate(self, *, deadline_ns: int) -> Calibration:
         """Measure the hand-over; before the submission is loaded."""
 
-    def load(self, files: Mapping[str, str], submission: str, *, deadline_ns: int) -> None:
-        """Give the workers their files and let them import the submission."""
+    def load(
+        self, files: Mapping[str, str], submission: str, *, deadline_ns: int, compiled: Compiled | None = None
+    ) -> None:
+        """Give the workers their files and let them import the submission, or compile and load it."""
 
     def settle(self, *, deadline_ns: int) -> None:
         """Make the workers ready for the next case, whatever the last one did to them."""

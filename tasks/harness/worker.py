@@ -8,6 +8,7 @@ imports torch at once.
 What it answers on the socket in KR_JUDGE_FD:
 
     load    {files, submission}     -> loaded | failed
+    load    {files, submission, compiled} -> loaded | failed              a library of the compiler's, see `compiled`
     gate    {}                      -> gated {pid}                        descriptor: the page of `gate`
     arm     {size}                  -> armed                              descriptor: room for the output
         everything of earlier calls is dropped, the room is mapped, the next message is awaited spinning
@@ -60,6 +61,7 @@ _OWN_CORES = "KR_JUDGE_FD" in os.environ and leave_judge_core()
 import torch  # noqa: E402 see above
 
 from .arenas import PAGE_BYTES, Arena  # noqa: E402 see above
+from .compiled import CompileFailed, KernelFailed, compile_sources, flatten, load_library  # noqa: E402 see above
 from .emulate import asked, install_if_asked  # noqa: E402 see above
 from .gate import Gate  # noqa: E402 see above
 from .groups import become_rank, join_group, leave_group  # noqa: E402 see above
@@ -111,6 +113,10 @@ def known_kernel(data: tuple[Any, ...]) -> Any:
     return payload[:keep].clone()
 
 
+def _as_it_is(data: Any) -> Any:
+    return data
+
+
 @dataclass(kw_only=True)
 class _Inputs:
     """One call's inputs, as tensors over the judge's memory."""
@@ -130,6 +136,8 @@ class Worker:
         self._own_cores = own_cores
         self._channel = channel
         self._kernel: Kernel = known_kernel
+        #: What the kernel takes in place of the inputs as the task made them.
+        self._adapt: Callable[[Any], Any] = _as_it_is
         self._pending: Outgoing | None = None
         self._claim_ns = 0
         #: The last call's inputs; unmapped when the next call is armed, outside the time that is clocked.
@@ -190,6 +198,9 @@ class Worker:
             path = directory / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
+        if message.get("compiled") is not None:
+            self._load_compiled(directory, message["compiled"])
+            return {"op": "loaded"}
         module = import_submission(directory, message["submission"])
         if module is None:
             return _failed("runtime_error", f"{message['submission']} is no Python file; expected a name that ends .py")
@@ -199,6 +210,18 @@ class Worker:
             return _failed("runtime_error", f"the submission defines no function custom_kernel (found {found})")
         self._kernel = kernel
         return {"op": "loaded"}
+
+    def _load_compiled(self, directory: Path, compiled: Mapping[str, Any]) -> None:
+        program = directory / compiled["program"]
+        if not program.exists():
+            # Nothing was built ahead. What the compiler says is the submission's to read.
+            try:
+                said = compile_sources(compiled["argv"], directory)
+            except CompileFailed as error:
+                sys.stderr.write(error.said)
+                raise
+            sys.stderr.write(said)
+        self._kernel, self._adapt = load_library(program), flatten
 
     def _watch_gate(self, _: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
         self._gate = Gate(_map(descriptors[0], PAGE_BYTES))
@@ -284,7 +307,7 @@ class Worker:
     def _take_in(self, message: dict[str, Any], descriptor: int) -> _Inputs:
         arena = _map(descriptor, message["size"])
         views = [arena.bytes_at(offset, nbytes) for offset, nbytes in message["storages"]]
-        value = unpack(message["tree"], views)
+        value = self._adapt(unpack(message["tree"], views))
         self._tree = message["tree"]
         cuda = any(node["device"] != "cpu" for node in _tensor_nodes(message["tree"]))
         identities = {identity(view): number for number, view in enumerate(views) if view.numel()}
@@ -505,6 +528,10 @@ def describe_failure(error: BaseException) -> dict[str, Any]:
     """An exception of the submission's as a message: kind, text and its own frames of the traceback."""
     if isinstance(error, SystemExit):
         return _failed("runtime_error", f"the submission called exit({error.code!r:.100}), which ends nothing here")
+    if isinstance(error, CompileFailed):
+        return _failed("compile_error", str(error))
+    if isinstance(error, KernelFailed):
+        return _failed("runtime_error", str(error))
     kind = "compile_error" if _is_build_failure(error) else "runtime_error"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_HARNESS)]
     # A syntax error's own lines say where it is; the import machinery's frames say nothing.

@@ -11,7 +11,7 @@ from runner.buildplan import BuildPlan, make_build_plan, worth_building
 from runner.gpus.model import GpuType, Vendor
 from runner.model import Job, Mode, Verdict
 from runner.plan import CACHES, Plan, make_plan
-from runner.taskdef.model import Harness, Task
+from runner.taskdef.model import Extra, Harness, Task
 from runner.verdict import Evidence, compile_failure, decide
 from sandbox.protocol import StepResult, StepsRequest
 from sandbox.spec import Ending
@@ -58,6 +58,17 @@ def test_python_is_built_if_it_compiles_something_when_it_is_imported(code: str,
 def test_lang_cu_is_built_where_the_architecture_is_known(gpu: GpuType, *, worth: bool) -> None:
     """`-arch=native` asks the device."""
     assert worth_building(b"", samples.cu_task(), gpu) == worth
+
+
+def test_a_library_for_the_worker_is_built_without_the_reference() -> None:
+    """Lang cu under the built-in harness: nvcc's steps, and only what the submission may see."""
+    task = samples.cu_task()
+    task = replace(task, files={**task.files, "reference.py": "ref"}, extra=Extra(harness=Harness.BUILTIN))
+    plan = build(task, samples.job(code=b"the code"))
+    assert set(plan.request.files) == {"eval.cu", "util.h", "submission.cuh"}
+    assert [step.name for step in plan.request.steps] == ["nvcc-version", "compile"]
+    assert "-shared" in plan.request.steps[1].argv
+    assert plan.request.keep == ("eval.out",)
 
 
 def test_a_builtin_build_sees_nothing_of_the_judges() -> None:

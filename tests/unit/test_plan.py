@@ -176,6 +176,23 @@ def test_cuda_sources_are_compiled_for_the_type_and_removed_before_they_run() ->
     assert programs["test"].argv == ("./eval.out", "test", CASES_FILE)
 
 
+def test_under_the_builtin_harness_nvcc_makes_a_library_for_the_worker() -> None:
+    """Found in the bundle if it was built ahead, else compiled by the worker; the reference is the judge's alone."""
+    task = samples.cu_task()
+    task = replace(task, files={**task.files, "reference.py": "ref"}, extra=Extra(harness=Harness.BUILTIN))
+    for built in (False, True):
+        plan = make_plan(samples.job(), task, samples.H100, samples.SLOT, samples.ENVIRONMENT, built=built)
+        request = judge_request(plan)
+        assert request.compiled is not None
+        assert request.compiled.program == "eval.out"
+        assert bool(request.compiled.argv) is not built
+        assert set(request.compiled.argv) >= (set() if built else {"nvcc", "-shared", "-Xcompiler=-fPIC", "eval.cu"})
+        assert set(request.worker_files) == {"eval.cu", "util.h"}
+        assert plan.spec.boot.kind == "pair"
+    with pytest.raises(TaskError, match="AMD"):
+        make_plan(samples.job(), task, samples.MI300, samples.SLOT, samples.ENVIRONMENT)
+
+
 def test_a_case_set_of_the_gpu_type_replaces_the_tasks_cases() -> None:
     """runner.yml gives small devices small cases."""
     task = replace(samples.task(), extra=Extra(harness=Harness.BUILTIN, cases={"CPU": CaseSet(tests=({"size": 1},))}))
@@ -257,7 +274,6 @@ def test_the_container_inherits_no_environment_and_knows_its_job() -> None:
         (samples.task(tests=0), Mode.TEST, "needs tests"),
         (samples.task(benchmarks=0), Mode.BENCHMARK, "needs benchmarks"),
         (samples.task(benchmarks=0), Mode.PROFILE, "needs benchmarks"),
-        (replace(samples.cu_task(), extra=Extra(harness=Harness.BUILTIN)), Mode.TEST, "evaluates lang py"),
         (samples.task(harness=Harness.PROGRAM, extra_files={"own.py": HARNESS}), Mode.TEST, "files.own.py"),
     ],
 )

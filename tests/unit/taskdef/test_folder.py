@@ -445,13 +445,13 @@ def test_a_builtin_harness_needs_a_reference(tmp_path: Path) -> None:
     )
 
 
-def test_a_builtin_harness_for_cu_is_refused(tmp_path: Path) -> None:
-    """The judge is for Python."""
+def test_a_builtin_harness_for_cu_needs_a_reference_and_one_device(tmp_path: Path) -> None:
+    """The judge checks compiled submissions by the task's Python; they have no ranks."""
     text = refusal(write(tmp_path, CU, extra={"harness": "builtin"}))
-    assert text == (
-        "adder/runner.yml: harness: found 'builtin' for a task with lang cu, expected 'program': the built-in judge is "
-        "for py"
-    )
+    assert "found the built-in harness and no reference.py" in text
+    several = {**CU, "multi_gpu": True, "tests": [{"world_size": 2}], "benchmarks": [{"world_size": 2}]}
+    text = refusal(write(tmp_path / "several", several, extra={"harness": "builtin"}))
+    assert "'builtin' for a task with lang cu and multi_gpu" in text
 
 
 def test_a_program_that_is_the_harness_is_refused(tmp_path: Path) -> None:
