@@ -64,7 +64,17 @@ class Arena:
         Raises:
             ValueError: they do not fit there.
         """
-        memoryview(self._map)[offset : offset + len(data)] = data
+        self.window(offset, len(data))[:] = data
+
+    def window(self, offset: int, nbytes: int) -> memoryview:
+        """A place in the arena, to be written later in one go."""
+        return memoryview(self._map)[offset : offset + nbytes]
+
+    @property
+    def addresses(self) -> range:
+        """Where it is mapped."""
+        start = self.bytes_at(0, 1).data_ptr()
+        return range(start, start + self.size)
 
     def copied(self) -> bytearray:
         """All its bytes, copied by this thread alone."""

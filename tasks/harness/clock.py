@@ -123,6 +123,10 @@ class Calibration:
     #: None: no call goes through the gate.
     gate: Costs | None = None
 
+    def costs(self, *, gated: bool) -> Costs:
+        """Those of a call that went through the gate, or did not."""
+        return self.gate if gated and self.gate is not None else self.message
+
     def as_details(self) -> dict[str, dict[str, float]]:
         """For the report."""
         return {"message": self.message.as_details()} | ({} if self.gate is None else {"gate": self.gate.as_details()})
@@ -205,9 +209,8 @@ def times(samples: Sequence[Sample]) -> Times:
     return Times(counted=tuple(counted), contradicted=contradicted, bound_ns=bound_ns)
 
 
-def tight(samples: Sequence[Sample]) -> bool:
+def tight(found: Times) -> bool:
     """Whether the bound of a case is so close to its reported time that the time stands on the judge's clock."""
-    found = times(samples)
     return found.bound_ns is not None and found.bound_ns >= AUDITED_SHARE * median(found.counted)
 
 
@@ -216,7 +219,7 @@ def forged(samples: Sequence[Sample]) -> bool:
     return bool(samples) and sum(sample.looks_forged for sample in samples) > FORGERY_SHARE * len(samples)
 
 
-def audit_details(samples: Sequence[Sample], *, repeated: int) -> Mapping[str, Any]:
+def audit_details(samples: Sequence[Sample], found: Times, *, repeated: int) -> Mapping[str, Any]:
     """Claims, outside spans and bounds of one case, for the report."""
     audited = [sample for sample in samples if sample.bound is not None]
     details: dict[str, Any] = {
@@ -232,7 +235,7 @@ def audit_details(samples: Sequence[Sample], *, repeated: int) -> Mapping[str, A
             "judge_median_ns": median(bound.kernel_ns for bound in bounds),
             "bound_median_ns": median(bound.bound_ns for bound in bounds),
             "margin_median_ns": median(bound.margin_ns for bound in bounds),
-            "bound_calm_ns": times(samples).bound_ns,
-            "contradicted": times(samples).contradicted,
+            "bound_calm_ns": found.bound_ns,
+            "contradicted": found.contradicted,
         }
     return details

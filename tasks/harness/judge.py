@@ -351,7 +351,8 @@ class Judge:
             samples.append(sample)
             _in_time(run)
         timed.check_last()
-        audit = dict(audit_details(samples, repeated=repeated)) | timed.details
+        counted = times(samples)
+        audit = dict(audit_details(samples, counted, repeated=repeated)) | timed.details
         run.details.setdefault("cases", []).append(audit)
         if forged(samples):
             raise Fault(
@@ -359,13 +360,13 @@ class Judge:
                 f"the submission claims {audit['claimed_median_ns'] / 1e6:.3f} ms per call, but at least "
                 f"{audit['bound_median_ns'] / 1e6:.3f} ms passed on the judge's clock",
             )
-        summary = summarise(times(samples).counted)
+        summary = summarise(counted.counted)
         floor = run.request.floors[index] if run.request.floors else None
         impossible = None if floor is None else floor.refusal(summary.mean)
         if impossible is not None:
             raise Fault("rejected", impossible)
         # One case whose time stands on the worker's word alone makes the mode's score stand on it.
-        audited = tight(samples) and not timed.fixed and (run.timing == "audited" or index == 0)
+        audited = tight(counted) and not timed.fixed and (run.timing == "audited" or index == 0)
         run.timing = "audited" if audited else "claimed"
         _write_summary(run.result, index, summary)
 
@@ -373,8 +374,7 @@ class Judge:
         """One timed call beside its outside bound."""
         bound = None
         if self._calibration is not None:
-            costs = self._calibration.gate if call.gated else self._calibration.message
-            bound = (costs or self._calibration.message).bound(
+            bound = self._calibration.costs(gated=call.gated).bound(
                 outside_ns=call.outside_ns,
                 tensors=call.tensors,
                 input_bytes=call.input_bytes,

@@ -43,6 +43,9 @@ LOOK_NS = 1_000_000
 #: Inputs and outputs of at most so many bytes each are handed over at the gate. Inputs are copied while the clock runs
 #: there, and could be read as they come: the copy must be short. Larger ones come as a descriptor, with a message.
 GATE_BYTES = 256 << 10
+#: What a case may hold as long as no request has said it: room for every known kernel of the calibration, at a volume
+#: (an eighth of this) that takes long enough to be told from the fixed part.
+UNASKED_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +90,7 @@ class Peer:
     def __init__(self, sock: socket.socket, collector: Collector) -> None:
         self._collector = collector
         #: What the tensors of a case may fill.
-        self.memory_bytes = GATE_BYTES << 6
+        self.memory_bytes = UNASKED_BYTES
         self._channel = Channel(
             sock, max_bytes=MAX_FROM_WORKER_BYTES, accept_descriptors=False, wake_fd=collector.wake_fd
         )
@@ -169,10 +172,11 @@ class Peer:
                 "inputs": inputs.size,
             }
             self._ask(armed, "armed", deadline_ns, (room.fd, inputs.fd))
+            window = inputs.window(first, len(staged))
             before = self._delays.total_ns()
             start = time.perf_counter_ns()
             # Until here the inputs are nowhere the worker can see.
-            inputs.fill(first, staged)
+            window[:] = staged
             copied = time.perf_counter_ns()
             gate.release(call)
             if not gate.finished(call, spin_ns=self._spin_ns):

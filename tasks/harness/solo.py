@@ -36,7 +36,6 @@ class Solo:
 
     def __init__(self, sock: socket.socket, collector: Collector) -> None:
         self._peer = Peer(sock, collector)
-        self._memory_bytes = self._peer.memory_bytes
         self._problem: Problem
         self._last: _Last | None = None
         #: Made before there was a request.
@@ -52,7 +51,7 @@ class Solo:
 
     def limit(self, memory_bytes: int) -> None:
         """Say what the tensors of a case may fill."""
-        self._memory_bytes = self._peer.memory_bytes = memory_bytes
+        self._peer.memory_bytes = memory_bytes
 
     @property
     def waited_ns(self) -> int:
@@ -82,10 +81,11 @@ class Solo:
         return Calibration(message=message, gate=gate)
 
     def _measure(self, deadline_ns: int, *, often: int) -> Calibration:
-        message = calibrate(self._known(deadline_ns, by_message=True), most_bytes=self._memory_bytes // 8, often=often)
+        most_bytes = self._peer.memory_bytes // 8
+        message = calibrate(self._known(deadline_ns, by_message=True), most_bytes=most_bytes, often=often)
         if not self._peer.open_gate(deadline_ns=deadline_ns):
             return Calibration(message=message)
-        most_bytes = min(GATE_BYTES, self._memory_bytes // 8)
+        most_bytes = min(GATE_BYTES, most_bytes)
         gate = calibrate(self._known(deadline_ns), most_bytes=most_bytes, floor_ns=GATE_FLOOR_NS, often=2 * often)
         return Calibration(message=message, gate=gate)
 
@@ -116,7 +116,7 @@ class Solo:
         # Before the next inputs are made: both together may be more than there is room for.
         self._last = None
         data = self._problem.generate(arguments, rng_seed=rng_seed)
-        packed = self._problem.pack(data, memory_bytes=self._memory_bytes)
+        packed = self._problem.pack(data, memory_bytes=self._peer.memory_bytes)
         called = self._peer.call(packed, room_bytes=rooms[0] if rooms else None, deadline_ns=deadline_ns)
         self._last = _Last(arguments=arguments, rng_seed=rng_seed, data=data, output=called.output)
         return Call(
@@ -156,7 +156,7 @@ class Solo:
     ) -> tuple[Profiled, ...]:
         """See Team."""
         data = self._problem.generate(arguments, rng_seed=rng_seed)
-        packed = self._problem.pack(data, memory_bytes=self._memory_bytes)
+        packed = self._problem.pack(data, memory_bytes=self._peer.memory_bytes)
         return (self._peer.profile(packed, deadline_ns=deadline_ns),)
 
     def close(self) -> None:

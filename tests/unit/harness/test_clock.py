@@ -74,10 +74,10 @@ def test_no_time_falls_below_the_floor() -> None:
 def test_a_case_is_audited_only_where_the_bound_is_tight() -> None:
     """A time that could be a fifth too low without notice stands on the worker's word."""
     long = [_sample(900_000, 1_000_000)] * 5
-    assert tight(long)
-    assert not tight([_sample(15_000, 120_000)] * 5)
-    assert not tight([*long, replace(long[0], bound=None)])
-    assert not tight([])
+    assert tight(times(long))
+    assert not tight(times([_sample(15_000, 120_000)] * 5))
+    assert not tight(times([*long, replace(long[0], bound=None)]))
+    assert not tight(times([]))
 
 
 def test_forgery_needs_most_calls() -> None:
@@ -132,7 +132,7 @@ def test_unaudited_claims_are_taken_as_they_are() -> None:
     sample = Sample(claim_ns=5_000, outside_ns=10**9, bound=None)
 
     assert (sample.believed, sample.time_ns, sample.looks_forged) == (True, 5_000, False)
-    assert "bound_median_ns" not in audit_details([sample], repeated=0)
+    assert "bound_median_ns" not in audit_details([sample], times([sample]), repeated=0)
 
 
 @pytest.mark.parametrize("bound", [None, Bound(kernel_ns=30, margin_ns=10, bound_ns=20)])
@@ -145,7 +145,7 @@ def test_details_hold_claims_and_bounds() -> None:
     """The report shows what was claimed and what the judge saw."""
     sample = Sample(claim_ns=5, outside_ns=50, bound=Bound(kernel_ns=30, margin_ns=10, bound_ns=20))
 
-    assert audit_details([sample], repeated=2) == {
+    assert audit_details([sample], times([sample]), repeated=2) == {
         "claimed_median_ns": 5,
         "outside_median_ns": 50,
         "not_believed": 1,
