@@ -17,7 +17,10 @@ import torch
 #: Distance between storages in an arena; what CUDA's allocator gives, and a multiple of every cache line.
 ALIGN_BYTES = 512
 PAGE_BYTES = mmap.PAGESIZE
-_POISON_TILE_BYTES = 1 << 16
+#: Arenas are whole pages, and so whole tiles.
+_POISON_TILE_BYTES = PAGE_BYTES
+#: Up to here Python copies faster than torch begins to.
+_SMALL_BYTES = 1 << 20
 
 
 class Arena:
@@ -48,11 +51,7 @@ class Arena:
         Raises:
             ValueError: the range is not inside the arena.
         """
-        if offset < 0 or nbytes < 0 or offset + nbytes > self.size:
-            raise ValueError(f"bytes {offset} to {offset + nbytes} are not inside an arena of {self.size}")
-        if nbytes == 0:
-            return torch.empty(0, dtype=torch.uint8)
-        return torch.frombuffer(self._map, dtype=torch.uint8, count=nbytes, offset=offset)
+        return bytes_at(self._map, offset, nbytes)
 
     def words(self) -> memoryview:
         """The arena as unsigned numbers of 8 bytes, to look at without torch."""
@@ -82,15 +81,15 @@ class Arena:
 
     def poison(self) -> None:
         """Fill the arena with bytes that nobody can foresee."""
-        if self.size <= _POISON_TILE_BYTES:
-            self.fill(0, memoryview(os.urandom(self.size)))
-            return
-        tile = torch.frombuffer(bytearray(os.urandom(_POISON_TILE_BYTES)), dtype=torch.uint8)
-        whole = self.bytes_at(0, self.size)
+        tile = os.urandom(_POISON_TILE_BYTES)
         tiles = self.size // _POISON_TILE_BYTES
-        whole[: tiles * _POISON_TILE_BYTES].view(tiles, _POISON_TILE_BYTES).copy_(tile.expand(tiles, -1))
-        rest = self.size - tiles * _POISON_TILE_BYTES
-        whole[tiles * _POISON_TILE_BYTES :].copy_(tile[:rest])
+        if self.size <= _SMALL_BYTES:
+            self.fill(0, memoryview(tile * tiles))
+            return
+        whole = self.bytes_at(0, self.size)
+        whole.view(tiles, _POISON_TILE_BYTES).copy_(
+            torch.frombuffer(bytearray(tile), dtype=torch.uint8).expand(tiles, -1)
+        )
 
     def forget(self) -> None:
         """Leave the descriptor to someone else to close."""
@@ -107,3 +106,16 @@ class Arena:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def bytes_at(buffer: mmap.mmap | bytearray, offset: int, nbytes: int) -> torch.Tensor:
+    """A uint8 tensor with a storage of its own over `nbytes` bytes of a buffer; empty ones lie elsewhere.
+
+    Raises:
+        ValueError: the range is not inside the buffer.
+    """
+    if offset < 0 or nbytes < 0 or offset + nbytes > len(buffer):
+        raise ValueError(f"bytes {offset} to {offset + nbytes} are not inside a buffer of {len(buffer)}")
+    if nbytes == 0:
+        return torch.empty(0, dtype=torch.uint8)
+    return torch.frombuffer(buffer, dtype=torch.uint8, count=nbytes, offset=offset)

@@ -14,7 +14,7 @@ import time
 
 from .arenas import PAGE_BYTES, Arena
 
-_RELEASED, _FINISHED = 0, 8  # places of 8 bytes; in cache lines of their own
+_RELEASED, _FINISHED, _WITHDRAWN = 0, 8, 16  # places of 8 bytes; in cache lines of their own
 #: Looks between two looks at the clock.
 _LOOKS = 32
 
@@ -40,12 +40,20 @@ class Gate:
         """The judge's: the call may begin, its inputs are there."""
         self._words[_RELEASED] = call
 
+    def withdraw(self, call: int) -> None:
+        """The judge's: the call will not be made."""
+        self._words[_WITHDRAWN] = call
+
+    def withdrawn(self, call: int) -> bool:
+        """Whether the call will not be made."""
+        return bool(self._words[_WITHDRAWN] == call)
+
     def finish(self, call: int) -> None:
         """The worker's: the output is where it belongs, or there is none."""
         self._words[_FINISHED] = call
 
     def released(self, call: int, *, spin_ns: int) -> bool:
-        """Whether the call may begin, looking for so long."""
+        """Whether the call may begin, looking for so long, or until it is withdrawn."""
         return self._equals(_RELEASED, call, spin_ns)
 
     def finished(self, call: int, *, spin_ns: int) -> bool:
@@ -61,4 +69,6 @@ class Gate:
             for _ in range(_LOOKS):
                 if words[place] == call:
                     return True
+            if words[_WITHDRAWN] == call:
+                return False
         return bool(words[place] == call)

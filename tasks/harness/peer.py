@@ -11,7 +11,7 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 from .arenas import Arena
 from .cores import judge_core, stay_on
@@ -21,7 +21,7 @@ from .gate import Gate
 from .output import Collector
 from .request import Compiled
 from .snapshots import Frozen, Readable, claimed, needed, take, within
-from .values import Packed, Placed, Snapshot
+from .values import Packed, Placed, Snapshot, place
 from .wire import (
     MAX_FROM_WORKER_BYTES,
     MAX_TABLE_BYTES,
@@ -46,6 +46,9 @@ GATE_BYTES = 256 << 10
 #: What a case may hold as long as no request has said it: room for every known kernel of the calibration, at a volume
 #: (an eighth of this) that takes long enough to be told from the fixed part.
 UNASKED_BYTES = 16 << 20
+#: A worker that has waited at the gate for longer rests in between (see `worker.GATE_SPIN_NS`) and would begin late: it
+#: is told of a call ahead only where calls follow each other faster.
+_SOON_NS = 10_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +87,25 @@ class _Given:
     nbytes: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Armed:
+    """A call the worker has been told of: it waits at the gate, over memory that its inputs will be written to."""
+
+    call: int
+    sizes: tuple[int, ...]
+    room_bytes: int
+    placed: Sequence[Placed]
+    inputs: Arena
+    room: Arena
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.room.close()
+        self.inputs.close()
+
+
 class Peer:
     """The worker as the judge sees it."""
 
@@ -100,6 +122,9 @@ class Peer:
         self._gate: Gate | None = None
         self._delays = Delays()
         self._calls = 0
+        #: The next call, if the worker has been told of it already.
+        self._armed: _Armed | None = None
+        self._last_end_ns = 0
         #: What the last call's inputs were like; the worker knows it too.
         self._tree: object = None
         #: Time the worker was waited for, by whom it concerns: a mode that ran out of time says where it went.
@@ -158,38 +183,78 @@ class Peer:
         return self._call_by_message(packed, room_bytes=room_bytes or 0, deadline_ns=deadline_ns)
 
     def _call_at_gate(self, gate: Gate, packed: Packed, *, room_bytes: int, deadline_ns: int) -> Called:
-        placed, size = packed.place()
-        first, staged = packed.staged(placed)
-        self._calls += 1
-        call = self._calls
-        with Arena.create(size) as inputs, Arena.create(room_bytes) as room:
-            room.poison()
-            armed = {
-                "op": "arm",
-                "size": room.size,
-                "call": call,
-                "storages": [[place.offset, place.nbytes] for place in placed],
-                "inputs": inputs.size,
-            }
-            self._ask(armed, "armed", deadline_ns, (room.fd, inputs.fd))
-            window = inputs.window(first, len(staged))
+        armed = self._armed_for(gate, packed.sizes, room_bytes, deadline_ns)
+        first, staged = packed.staged(armed.placed)
+        with armed:
+            window = armed.inputs.window(first, len(staged))
             before = self._delays.total_ns()
             start = time.perf_counter_ns()
             # Until here the inputs are nowhere the worker can see.
             window[:] = staged
             copied = time.perf_counter_ns()
-            gate.release(call)
-            if not gate.finished(call, spin_ns=self._spin_ns):
-                self._sleep_until_finished(gate, call, deadline_ns)
+            gate.release(armed.call)
+            if not gate.finished(armed.call, spin_ns=self._spin_ns):
+                self._sleep_until_finished(gate, armed.call, deadline_ns)
             end = time.perf_counter_ns()
             # What the worker will say of them changes nothing any more.
-            frozen = Frozen(room), Frozen(inputs)
+            frozen = Frozen(armed.room), Frozen(armed.inputs)
             delayed = self._delays.since(before)
             self.waited_ns += end - copied
             answer = self._receive(deadline_ns, self._spin_ns)
-            given = _Given(inputs=frozen[1], placed=placed, nbytes=packed.nbytes)
+            given = _Given(inputs=frozen[1], placed=armed.placed, nbytes=packed.nbytes)
             called = self._take(answer, given, frozen[0], start=start, end=end, deadline_ns=deadline_ns)
+        if copied - self._last_end_ns < _SOON_NS:
+            # Its answer comes while this output is looked at and the next inputs are made.
+            self._arm(packed.sizes, room_bytes, deadline_ns)
+        self._last_end_ns = end
         return replace(called, gated=True, copy_ns=copied - start, delayed_ns=delayed)
+
+    def _armed_for(self, gate: Gate, sizes: tuple[int, ...], room_bytes: int, deadline_ns: int) -> _Armed:
+        """The call that the worker is ready for, of these sizes; whatever else it was ready for is withdrawn."""
+        armed = self._armed
+        late = armed is not None and time.perf_counter_ns() - self._last_end_ns > _SOON_NS
+        if armed is None or late or (armed.sizes, armed.room_bytes) != (sizes, room_bytes):
+            self._stand_down(gate, deadline_ns)
+            armed = self._arm(sizes, room_bytes, deadline_ns)
+        self._hear_armed(deadline_ns)
+        self._armed = None
+        return armed
+
+    def _arm(self, sizes: tuple[int, ...], room_bytes: int, deadline_ns: int) -> _Armed:
+        """Tell the worker of a call; its answer is not awaited."""
+        placed, size = place(sizes)
+        self._calls += 1
+        inputs = Arena.create(size)
+        try:
+            room = Arena.create(room_bytes)
+        except BaseException:
+            inputs.close()
+            raise
+        self._armed = _Armed(
+            call=self._calls, sizes=sizes, room_bytes=room_bytes, placed=placed, inputs=inputs, room=room
+        )
+        room.poison()
+        message = {
+            "op": "arm",
+            "size": room.size,
+            "call": self._calls,
+            "storages": [[each.offset, each.nbytes] for each in placed],
+            "inputs": inputs.size,
+        }
+        self._send(encode(message, descriptors=2), (room.fd, inputs.fd), deadline_ns)
+        return self._armed
+
+    def _hear_armed(self, deadline_ns: int) -> None:
+        expect(self._receive(deadline_ns, min(self._spin_ns, ASK_SPIN_NS)), "armed")
+
+    def _stand_down(self, gate: Gate, deadline_ns: int) -> None:
+        """Take back the call that the worker was told of, before anything else is said."""
+        if self._armed is None:
+            return
+        with self._armed as armed:
+            self._armed = None
+            gate.withdraw(armed.call)
+            self._hear_armed(deadline_ns)
 
     def _sleep_until_finished(self, gate: Gate, call: int, deadline_ns: int) -> None:
         """Wait for a call that takes longer than the judge spins."""
@@ -270,6 +335,8 @@ class Peer:
     def _ask(
         self, message: Mapping[str, Any], expected: str, deadline_ns: int, descriptors: tuple[int, ...] = ()
     ) -> dict[str, Any]:
+        if self._gate is not None:
+            self._stand_down(self._gate, deadline_ns)
         self._send(encode(message, descriptors=len(descriptors)), descriptors, deadline_ns)
         answer = self._receive(deadline_ns, min(self._spin_ns, ASK_SPIN_NS))
         expect(answer, expected)

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeGuard
 
 import torch
 
-from .arenas import ALIGN_BYTES, Arena
+from .arenas import ALIGN_BYTES, Arena, bytes_at
 from .faults import Fault, tampered
 from .values import Placed, Snapshot, regions
 from .wire import WireViolation
@@ -48,7 +48,10 @@ class Readable(Protocol):
 
 
 class Frozen:
-    """A copy of an arena made the moment a call was over, before anybody has said what is in it."""
+    """A copy of an arena made the moment a call was over, before anybody has said what is in it.
+
+    Its tensors are no copies of their own.
+    """
 
     def __init__(self, arena: Arena) -> None:
         """Copy it.
@@ -56,19 +59,20 @@ class Frozen:
         Raises:
             Fault: it was still being written.
         """
-        view = arena.bytes_at(0, arena.size)
-        probe = _positions(arena.size)
-        early = view[probe]
-        self._copy = torch.frombuffer(arena.copied(), dtype=torch.uint8)
+        words = arena.words()
+        # Whole pages are whole words.
+        probe = [number % len(words) for number in memoryview(os.urandom(4 * _PROBES)).cast("I")]
+        early = [words[place] for place in probe]
+        self._copy = arena.copied()
         self.size = arena.size
-        if not torch.equal(self._copy[probe], early):
+        copied = memoryview(self._copy).cast("Q")
+        if [copied[place] for place in probe] != early:
             raise _still_written()
 
     def bytes_at(self, offset: int, nbytes: int) -> torch.Tensor:
-        """See Arena."""
-        if offset < 0 or nbytes < 0 or offset + nbytes > self.size:
-            raise ValueError(f"bytes {offset} to {offset + nbytes} are not inside a copy of {self.size}")
-        return self._copy[offset : offset + nbytes]
+        """See Arena; where no number could begin, a copy where one can."""
+        view = bytes_at(self._copy, offset, nbytes)
+        return view if offset % ALIGN_BYTES == 0 else view.clone()
 
 
 def take(
@@ -86,13 +90,18 @@ def take(
     # Many descriptors of the same bytes must not multiply into more memory than the case may hold.
     if held(input_bytes, sum(region.nbytes for region in found)) > memory_bytes:
         raise Fault("memory_limit", "custom_kernel returned more bytes than this case may hold", gone=True)
-    views = [(inputs if region.inputs else room).bytes_at(region.start, region.nbytes) for region in found]
-    probes = [_positions(view.numel()) for view in views]
-    seen = [view[probe] for view, probe in zip(views, probes, strict=True)]
+    sources = [inputs if region.inputs else room for region in found]
+    views = [source.bytes_at(region.start, region.nbytes) for source, region in zip(sources, found, strict=True)]
+    # What has been copied already stays as it is.
+    probes = [
+        None if isinstance(source, Frozen) else _positions(view.numel())
+        for source, view in zip(sources, views, strict=True)
+    ]
+    seen = [None if probe is None else view[probe] for view, probe in zip(views, probes, strict=True)]
     looked = time.perf_counter_ns()
-    copies = [view.clone() for view in views]
+    copies = [view if probe is None else view.clone() for view, probe in zip(views, probes, strict=True)]
     for copy, probe, early in zip(copies, probes, seen, strict=True):
-        if not torch.equal(copy[probe], early):
+        if early is not None and not torch.equal(copy[probe], early):
             raise _still_written()
     return Taken(
         output=Snapshot(tree, copies),

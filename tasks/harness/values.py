@@ -87,14 +87,14 @@ class Packed:
         """Whether all its tensors are for the CPU."""
         return all(node["device"] == "cpu" for node in tensor_nodes(self.tree))
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Bytes of each storage."""
+        return tuple(storage.numel() for storage in self.storages)
+
     def place(self) -> tuple[list[Placed], int]:
-        """A layout for the storages behind a random number of pages, and the size of the arena it needs."""
-        offset = secrets.randbelow(_MAX_LEADING_PAGES) * PAGE_BYTES
-        placed = []
-        for storage in self.storages:
-            placed.append(Placed(offset=offset, nbytes=storage.numel()))
-            offset += -(-storage.numel() // ALIGN_BYTES) * ALIGN_BYTES
-        return placed, offset
+        """A layout for the storages, and the size of the arena it needs; see `place`."""
+        return place(self.sizes)
 
     def message(self, placed: Sequence[Placed], size: int) -> dict[str, Any]:
         """What a worker has to be told to put the value together again from an arena of `size` bytes."""
@@ -113,6 +113,16 @@ class Packed:
         """Copy the storages to their places."""
         for storage, place in zip(self.storages, placed, strict=True):
             arena.bytes_at(place.offset, place.nbytes).copy_(storage)
+
+
+def place(sizes: Sequence[int]) -> tuple[list[Placed], int]:
+    """A layout for storages of so many bytes behind a random number of pages, and the size of the arena it needs."""
+    offset = secrets.randbelow(_MAX_LEADING_PAGES) * PAGE_BYTES
+    placed = []
+    for nbytes in sizes:
+        placed.append(Placed(offset=offset, nbytes=nbytes))
+        offset += -(-nbytes // ALIGN_BYTES) * ALIGN_BYTES
+    return placed, offset
 
 
 def identity(item: torch.Tensor) -> int:

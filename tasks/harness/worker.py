@@ -14,7 +14,8 @@ What it answers on the socket in KR_JUDGE_FD:
         everything of earlier calls is dropped, the room is mapped, the next message is awaited spinning
     arm     {size, call, storages, inputs} -> armed, done | need | failed descriptors: room, inputs to come
         the same, and what the last call's tree describes is put together over inputs that are not there yet; the
-        call begins when the gate says so, and its end is said there before the second answer
+        call begins when the gate says so, and its end is said there before the second answer; if the gate says that
+        it is withdrawn, there is no second answer
     call    {tree, storages, size}  -> done | need {bytes} | failed       descriptor: inputs
         open, go and deliver in one
     room    {size}                  -> done | failed                      descriptor: larger room for the same output
@@ -154,7 +155,7 @@ class Worker:
         #: What the last call's inputs were like.
         self._tree: Any = None
         #: The call that begins when the gate says so.
-        self._awaited: int | None = None
+        self._awaited: tuple[Gate, int] | None = None
         #: What the last output was, if it was one plain tensor, and where the next one like it goes.
         self._like: tuple[torch.dtype, torch.Size] | None = None
         self._place_for_it: int | None = None
@@ -196,8 +197,9 @@ class Worker:
             spin_ns = SPIN_NS if answer["op"] in _SPIN_AFTER and self._own_cores else 0
             self._channel.send(encode(answer))
             if self._awaited is not None:
-                self._channel.send(encode(self._begin_at_the_gate(self._awaited)))
-                self._awaited = None
+                (gate, call), self._awaited = self._awaited, None
+                if self._let_in(gate, call):
+                    self._channel.send(encode(self._call_at(gate, call)))
 
     def _load(self, message: dict[str, Any], _: Sequence[int]) -> dict[str, Any]:
         directory = Path.cwd()
@@ -238,10 +240,12 @@ class Worker:
         self._pending = self._inputs = self._output = self._returned = None
         self._output = _map(descriptors[0], message["size"])
         if "call" in message:
+            if self._gate is None:
+                raise RuntimeError("the judge asked for a call at a gate that is not there")
             self._take_in(
                 {"tree": self._tree, "storages": message["storages"], "size": message["inputs"]}, descriptors[1]
             )
-            self._awaited = message["call"]
+            self._awaited = self._gate, message["call"]
             self._place_for_it = self._place_in(self._output)
         return {"op": "armed"}
 
@@ -279,15 +283,20 @@ class Worker:
         _memmove(self._place_for_it, pointer, plain.nbytes)
         return True
 
-    def _begin_at_the_gate(self, call: int) -> dict[str, Any]:
-        gate, inputs, kernel = self._gate, self._opened(), self._kernel
-        if gate is None:
-            raise RuntimeError("the judge asked for a call at a gate that is not there")
-        value = inputs.value
+    def _let_in(self, gate: Gate, call: int) -> bool:
+        """Wait until the call may begin; False if it is withdrawn."""
         while not gate.released(call, spin_ns=GATE_SPIN_NS):
-            # The judge says nothing before it lets in: what there is to read is its end.
-            if self._channel.readable(_NAP_MS):
+            # The judge says nothing before it lets in or withdraws: what there is to read otherwise is its end.
+            readable = not gate.withdrawn(call) and self._channel.readable(_NAP_MS)
+            if gate.withdrawn(call):
+                return False
+            if readable:
                 raise PeerClosed("the judge is gone")
+        return True
+
+    def _call_at(self, gate: Gate, call: int) -> dict[str, Any]:
+        inputs, kernel = self._opened(), self._kernel
+        value = inputs.value
         try:
             start = perf_counter_ns()
             output = kernel(value)

@@ -42,6 +42,19 @@ def test_what_is_said_while_one_looks_is_seen() -> None:
     assert worker.released(7, spin_ns=60_000_000_000)
 
 
+def test_a_withdrawn_call_is_not_waited_for() -> None:
+    """Looking ends at once, and the call has not begun; the next one is another."""
+    judge = Gate.create()
+    worker = _other_end(judge)
+    threading.Timer(0.02, judge.withdraw, args=(3,)).start()
+
+    assert not worker.released(3, spin_ns=60_000_000_000)
+    assert worker.withdrawn(3)
+    assert not worker.withdrawn(4)
+    judge.release(4)
+    assert worker.released(4, spin_ns=0)
+
+
 def test_a_page_cannot_be_made_smaller() -> None:
     """A worker that truncates the page would kill the judge."""
     gate = Gate.create()

@@ -1,0 +1,104 @@
+"""The judge's side of a conversation, held with a real worker."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from tasks.harness import peer as module
+from tasks.harness.output import Collector
+from tasks.harness.peer import Called, Peer
+from tasks.harness.values import pack
+
+_ROOT = Path(__file__).resolve().parents[3]
+_PATIENCE_NS = 60_000_000_000
+
+
+@pytest.fixture
+def peer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Peer]:
+    """A peer whose worker still has the known kernel, with an open gate; the test's own process is pinned nowhere."""
+    monkeypatch.setattr(module, "judge_core", lambda: 0)
+    monkeypatch.setattr(module, "stay_on", lambda _: None)
+    # However slow the machine is.
+    monkeypatch.setattr(module, "_SOON_NS", _PATIENCE_NS)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    pipes = [os.pipe() for _ in range(3)]
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from tasks.harness.worker import main; main()"],
+        cwd=_ROOT,
+        env=os.environ | {"KR_JUDGE_FD": str(theirs.fileno())},
+        pass_fds=(theirs.fileno(),),
+    )
+    theirs.close()
+    collector = Collector(stdout_fd=pipes[0][0], stderr_fd=pipes[1][0], steward_fd=pipes[2][0])
+    made = Peer(ours, collector)
+    try:
+        assert made.open_gate(deadline_ns=time.monotonic_ns() + _PATIENCE_NS)
+        yield made
+    finally:
+        ours.close()
+        process.wait(timeout=60)
+        for pipe in pipes:
+            for end in pipe:
+                os.close(end)
+
+
+def _call(peer: Peer, payload: torch.Tensor) -> Called:
+    """One call that returns what it is given."""
+    deadline_ns = time.monotonic_ns() + _PATIENCE_NS
+    size = payload.numel()
+    return peer.call(pack((0, payload, size)), room_bytes=size, deadline_ns=deadline_ns)
+
+
+def _returned(called: Called) -> bytes:
+    return bytes(torch.as_tensor(called.output.value()).numpy())
+
+
+def test_calls_that_follow_each_other_are_told_of_ahead(peer: Peer) -> None:
+    """Each gets its own inputs and gives its own output, whatever the worker was told before it was there."""
+    sent: list[object] = []
+    for number in range(1, 6):
+        called = _call(peer, torch.full((4096,), number, dtype=torch.uint8))
+        sent.append((called.gated, _returned(called)))
+
+    assert sent == [(number > 1, bytes([number]) * 4096) for number in range(1, 6)]
+    assert peer._armed is not None
+
+
+def test_what_the_worker_was_told_of_is_taken_back(peer: Peer) -> None:
+    """Another message in between, or inputs of another size, do not run the call that was announced."""
+    for number in range(3):
+        _call(peer, torch.full((4096,), number, dtype=torch.uint8))
+    announced = peer._armed
+    assert announced is not None
+
+    peer.flush(deadline_ns=time.monotonic_ns() + _PATIENCE_NS)
+    assert peer._armed is None
+    assert announced.inputs.fd == announced.room.fd == -1
+
+    assert _returned(_call(peer, torch.full((512,), 7, dtype=torch.uint8))) == b"\x07" * 512
+    for size in (512, 512, 4096, 4096, 512):
+        called = _call(peer, torch.full((size,), 9, dtype=torch.uint8))
+        assert _returned(called) == b"\x09" * size
+
+
+def test_a_call_after_a_pause_is_announced_anew(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that has waited for long rests, and would begin late: it is told of the call again."""
+    for number in range(3):
+        _call(peer, torch.full((4096,), number, dtype=torch.uint8))
+    announced = peer._armed
+    assert announced is not None
+    calls = peer._calls
+
+    monkeypatch.setattr(module, "_SOON_NS", 0)
+    assert _returned(_call(peer, torch.full((4096,), 5, dtype=torch.uint8))) == b"\x05" * 4096
+    assert peer._calls == calls + 1
+    assert peer._armed is None
