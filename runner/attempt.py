@@ -18,8 +18,10 @@ import structlog
 
 from runner.buildplan import BuildPlan, make_build_plan, worth_building
 from runner.builds import CANCEL_POLL_S, Build, Builds
+from runner.devices.facts import Reading
 from runner.devices.gate import HealthGate, Inspection
-from runner.devices.health import Condition, Health
+from runner.devices.health import TROUBLED_CLOCKS, Condition, Health
+from runner.devices.sampler import Sampler
 from runner.errors import CancelledByRequest, EngineUnavailableError, EvaluationError
 from runner.gpus import GpuType
 from runner.model import Artifact, Job, JobResult, Json, Progress, Slot
@@ -28,10 +30,12 @@ from runner.plan import Environment, Plan, make_plan
 from runner.quarantine import Quarantine
 from runner.taskdef.model import Task
 from runner.verdict import Evidence, compile_failure, decide
+from sandbox import protocol
 from sandbox.bundle import Bundle
 from sandbox.engine import DockerEngine
-from sandbox.engine_box import Box, BoxReport
+from sandbox.engine_box import Box, BoxReport, Outbox
 from sandbox.errors import EngineUnavailable, SandboxError
+from sandbox.protocol import PairRequest
 from sandbox.spec import Ending
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -251,13 +255,11 @@ class Attempt:
         if bundle is not None:
             plan = commission.plan(built=True)
         gate, slot = self._workshop.gate, commission.slot
-        with gate.sampling(slot, commission.gpu.sample_every_s) as sampler:
-            report, begun_ns = self._execute(plan, bundle)
+        report, begun_ns, sampler = self._watched(plan, bundle)
         if bundle is not None and _brought_down(report):
             _log.warning("bundle_not_usable", job=commission.job.id, error=report.message or report.outcome.detail)
             plan, build = self._plan, None
-            with gate.sampling(slot, commission.gpu.sample_every_s) as sampler:
-                report, begun_ns = self._execute(plan, None)
+            report, begun_ns, sampler = self._watched(plan, None)
         if slot.devices:
             before, after = self._before, gate.inspect(slot)
             spoiled = gate.spoiled(slot, before, after)
@@ -269,15 +271,26 @@ class Attempt:
             raise CancelledByRequest(f"job {commission.job.id} was cancelled after {seconds:.1f} s")
         return decide(commission.job, commission.task, plan, self._evidence(report, build, begun_ns))
 
-    def _execute(self, plan: Plan, bundle: Bundle | None) -> tuple[BoxReport, int]:
-        return execute(
-            plan,
-            self._commission.slot,
-            self._workshop,
-            cancel=self._cancel,
-            on_progress=self._on_progress,
-            bundle=bundle,
-        )
+    def _watched(self, plan: Plan, bundle: Bundle | None) -> tuple[BoxReport, int, Sampler | None]:
+        """Run while the slot's devices are sampled; a judge is told of each reading as it comes."""
+        outbox = Outbox() if isinstance(plan.request, PairRequest) else None
+
+        def tell(reading: Reading) -> None:
+            if outbox is not None:
+                outbox.post(told(reading, at_ns=time.monotonic_ns()).to_message())
+
+        slot, every_s = self._commission.slot, self._commission.gpu.sample_every_s
+        with self._workshop.gate.sampling(slot, every_s, on_reading=tell) as sampler:
+            report, begun_ns = execute(
+                plan,
+                slot,
+                self._workshop,
+                cancel=self._cancel,
+                on_progress=self._on_progress,
+                bundle=bundle,
+                outbox=outbox,
+            )
+        return report, begun_ns, sampler
 
     def _evidence(self, report: BoxReport, build: Build | None, begun_ns: int) -> Evidence:
         compiled = () if build is None or build.report is None else build.report.steps
@@ -313,6 +326,7 @@ def execute(
     cancel: threading.Event,
     on_progress: OnProgress | None = None,
     bundle: Bundle | None = None,
+    outbox: Outbox | None = None,
 ) -> tuple[BoxReport, int]:
     """Run a request in a fresh container: one that waits for the slot, if it fits.
 
@@ -336,6 +350,7 @@ def execute(
                 cancel=cancel,
                 wall_s=plan.spec.limits.wall_s,
                 bundle=bundle,
+                outbox=outbox,
             )
             return report, begun_ns
         finally:
@@ -357,6 +372,19 @@ def execute(
         if isinstance(error, EngineUnavailable):
             raise EngineUnavailableError(str(error)) from error
         raise EvaluationError(str(error)) from error
+
+
+def told(reading: Reading, *, at_ns: int) -> protocol.Reading:
+    """What the judge is told of a reading that was taken at a moment of the host's monotonic clock."""
+    return protocol.Reading(
+        at_ns=at_ns,
+        held=tuple(name for name in reading.throttle if name in TROUBLED_CLOCKS),
+        noted=tuple(name for name in reading.throttle if name not in TROUBLED_CLOCKS),
+        sm_clock_mhz=reading.sm_clock_mhz,
+        memory_clock_mhz=reading.memory_clock_mhz,
+        temperature_c=reading.temperature_c,
+        power_w=reading.power_w,
+    )
 
 
 def _died_while_parked(report: BoxReport) -> bool:

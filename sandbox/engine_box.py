@@ -11,6 +11,7 @@ import itertools
 import selectors
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -140,16 +141,42 @@ class _Meter:
         return used_ns is not None and self._before_ns is not None and used_ns - self._before_ns > self._allowed_ns
 
 
+class Outbox:
+    """What other threads have to say to a container that has its request. Threadsafe.
+
+    Sent when the conversation next looks, within CANCEL_POLL_S; what is posted after its end is lost.
+    """
+
+    #: Nobody reads older news.
+    _MOST = 64
+
+    def __init__(self) -> None:
+        self._frames: deque[bytes] = deque(maxlen=self._MOST)
+
+    def post(self, message: Mapping[str, Any]) -> None:
+        """Have a frame sent."""
+        self._frames.append(protocol.encode(message))
+
+    def take(self) -> bytes:
+        """The next frame; empty: there is none."""
+        try:
+            return self._frames.popleft()
+        except IndexError:
+            return b""
+
+
 class _Outgoing:
     """What is still to be sent, a frame at a time in memory."""
 
-    def __init__(self, frames: Iterator[bytes]) -> None:
+    def __init__(self, frames: Iterator[bytes], outbox: Outbox) -> None:
         self._frames = frames
+        self._outbox = outbox
         self._rest = memoryview(b"")
 
     def __bool__(self) -> bool:
         if not self._rest:
-            self._rest = memoryview(next(self._frames, b""))
+            # The request and its bundle come first.
+            self._rest = memoryview(next(self._frames, b"") or self._outbox.take())
         return bool(self._rest)
 
     def send(self, attachment: Attachment) -> None:
@@ -244,12 +271,13 @@ class Box:
         wall_s: float | None = None,
         bundle: Bundle | None = None,
         on_bundle: OnBundle | None = None,
+        outbox: Outbox | None = None,
     ) -> BoxReport:
         """Send the request and hear the report for at most `wall_s`; `cancel` is heard within CANCEL_POLL_S.
 
         `wall_s`: None is the spec's limits.wall_s; a box that was started before its job was known gets the job's here.
         `bundle`: follows the request, which says how large it is. `on_bundle`: gets the pieces of the one that comes
-        back; complete only if the report is.
+        back; complete only if the report is. `outbox`: what to send while the request is worked on.
         Whatever happens in the container is an ending in the outcome, not an exception. An exception of `on_progress`
         passes through.
 
@@ -264,7 +292,8 @@ class Box:
         except protocol.FrameError as error:
             raise EngineRefused(f"container {self.id[:12]}: the request does not fit: {error}") from error
         self._conversation.on_progress, self._conversation.on_bundle = on_progress, on_bundle
-        outgoing = _Outgoing(frames if bundle is None else itertools.chain(frames, bundle.frames()))
+        frames = frames if bundle is None else itertools.chain(frames, bundle.frames())
+        outgoing = _Outgoing(frames, outbox or Outbox())
         started_ns = time.monotonic_ns()
         ending, detail = self._converse(outgoing, cancel, self.spec.limits.wall_s if wall_s is None else wall_s)
         counters = self._counters.read()
@@ -327,6 +356,8 @@ class Box:
                 over = self._over(cancel, late_s=wall_s if now >= deadline else None, cpu_s=cpu_s if used_up else None)
                 if over is not None:
                     return over
+                if outgoing:
+                    selector.modify(self._attachment, selectors.EVENT_READ | selectors.EVENT_WRITE)
                 for _, events in selector.select(min(CANCEL_POLL_S, deadline - now)):
                     if events & selectors.EVENT_WRITE:
                         outgoing.send(self._attachment)

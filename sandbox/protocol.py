@@ -6,6 +6,7 @@ as base64 in keys that end in `_b64`. Both sides check lengths before they read.
 Daemon to container: one `request`, then, if it announces a bundle, that bundle in `bundle` frames. The daemon keeps
 stdin open until it has the `end` frame and has read the cgroup's counters: an earlier end of file means that the daemon
 is gone, and the container ends.
+To a judge the daemon may send any number of `reading` frames after that: how the devices are meanwhile.
 Container to daemon, in order: `ready` once (before the request is read), any number of `progress`, `step` and
 `artifact`, any number of `bundle` if the request asks for one, one `end`.
 
@@ -230,6 +231,45 @@ class Progress:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How a slot's device is at a moment, as the daemon sees it from outside."""
+
+    #: On the host's monotonic clock; None: when it arrives.
+    at_ns: int | None = None
+    #: Reasons for low clocks that make a time worthless, and those that do not.
+    held: tuple[str, ...] = ()
+    noted: tuple[str, ...] = ()
+    sm_clock_mhz: float | None = None
+    memory_clock_mhz: float | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+
+    def to_message(self) -> dict[str, Any]:
+        """The `reading` frame."""
+        return {"type": "reading", **asdict(self), "held": list(self.held), "noted": list(self.noted)}
+
+    @classmethod
+    def from_message(cls, message: Mapping[str, Any]) -> Reading:
+        """Parse a `reading` frame.
+
+        Raises:
+            FrameError: a missing key or a value of the wrong type.
+        """
+        try:
+            return cls(
+                at_ns=_optional(message, "at_ns", int),
+                held=_words(message, "held"),
+                noted=_words(message, "noted"),
+                sm_clock_mhz=_number(message, "sm_clock_mhz"),
+                memory_clock_mhz=_number(message, "memory_clock_mhz"),
+                temperature_c=_number(message, "temperature_c"),
+                power_w=_number(message, "power_w"),
+            )
+        except KeyError as error:
+            raise FrameError(f"reading frame lacks {error.args[0]!r}") from error
+
+
+@dataclass(frozen=True, kw_only=True)
 class Artifact:
     """A file that comes back with the report."""
 
@@ -399,4 +439,18 @@ def _strings(message: Mapping[str, Any], key: str) -> dict[str, str]:
     value = message[key]
     if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
         raise FrameError(f"{key!r} is not an object of strings")
+    return value
+
+
+def _words(message: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    value = message[key]
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise FrameError(f"{key!r} is not a list of strings")
+    return tuple(item[:100] for item in value[:32])
+
+
+def _number(message: Mapping[str, Any], key: str) -> float | None:
+    value = message[key]
+    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
+        raise FrameError(f"{key!r} is {type(value).__name__}, expected a number")
     return value

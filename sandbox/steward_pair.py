@@ -5,9 +5,9 @@ frames are checked and rebuilt; the worker has no way to write one. A request fo
 which share everything with the first but the line to the judge; when one ends, all are killed. Called by
 sandbox.steward. Standard library only: this runs inside the container.
 
-Judge: stdin = one `request` frame, later a `worker_exit` frame; stdout = frames; stderr = kept for the end message;
-KR_WORKER_FD, KR_WORKER_STDOUT_FD, KR_WORKER_STDERR_FD; KR_RANKS_FD, over which the lines to further workers come, one
-descriptor with one byte each, before the request. Worker: KR_JUDGE_FD; stdin = /dev/null.
+Judge: stdin = one `request` frame, later `reading` frames and a `worker_exit` frame; stdout = frames; stderr = kept for
+the end message; KR_WORKER_FD, KR_WORKER_STDOUT_FD, KR_WORKER_STDERR_FD; KR_RANKS_FD, over which the lines to further
+workers come, one descriptor with one byte each, before the request. Worker: KR_JUDGE_FD; stdin = /dev/null.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from sandbox.steward_steps import fit
 
 JUDGE_STDERR_BYTES = 16 << 10
 MAX_RANKS = 64
+#: Of readings that the judge has not taken yet.
+MAX_UNREAD_BYTES = 64 << 10
 READ_BYTES = 1 << 18
 
 
@@ -156,7 +158,8 @@ class Pair:
     def _on_daemon(self) -> None:
         for message in self._line.receive():
             if self._requested:
-                raise protocol.FrameError(f"a {message['type']!r} frame after the request, expected none")
+                self._on_reading(message)
+                continue
             if self._held is None:
                 request = check_request(message)
                 if request.get("kind") != "pair" or not isinstance(request.get("payload"), dict):
@@ -168,6 +171,14 @@ class Pair:
             if bundle.complete:
                 self._held = None
                 self._begin(request, bundle.data)
+
+    def _on_reading(self, message: dict[str, Any]) -> None:
+        """How the devices are while something is timed; a judge that does not read misses what does not fit."""
+        if message["type"] != "reading":
+            raise protocol.FrameError(f"a {message['type']!r} frame after the request, expected readings alone")
+        reading = protocol.Reading.from_message(message)
+        if len(self._to_judge) < MAX_UNREAD_BYTES:
+            self._tell_judge(reading.to_message())
 
     def _begin(self, request: Mapping[str, Any], bundle: bytes) -> None:
         """Let the judge have its request; what belongs to the submission lies in the workers' place before."""

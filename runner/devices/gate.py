@@ -186,12 +186,19 @@ class HealthGate:
         return None
 
     @contextmanager
-    def sampling(self, slot: Slot, every_s: float | None) -> Iterator[Sampler | None]:
-        """Sample the slot's devices while the block runs; None: nobody asked for it."""
+    def sampling(
+        self, slot: Slot, every_s: float | None, *, on_reading: Callable[[Reading], None] = lambda _: None
+    ) -> Iterator[Sampler | None]:
+        """Sample the slot's devices while the block runs; None: nobody asked for it. `on_reading`: as the sampler's."""
         if every_s is None or not slot.devices:
             yield None
             return
-        sampler = Sampler([self._sampling(device) for device in slot.devices], every_s=every_s, avoid=slot.cpus)
+        sampler = Sampler(
+            [self._sampling(device) for device in slot.devices],
+            every_s=every_s,
+            avoid=slot.cpus,
+            on_reading=on_reading,
+        )
         with sampler:
             yield sampler
 

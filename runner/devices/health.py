@@ -18,7 +18,7 @@ REPORTING_XIDS: Final = frozenset({63, 92, 121})
 #: So long after any other Xid a device is not used, if nothing else is wrong with it.
 XID_HOLD_S: Final = 120.0
 #: Reasons for low clocks that something is wrong outside: heat, power supply.
-_TROUBLED_CLOCKS: Final = frozenset(
+TROUBLED_CLOCKS: Final = frozenset(
     {
         "hw_slowdown",
         "hw_thermal_slowdown",
@@ -88,7 +88,7 @@ def judge(reading: Reading, history: History) -> Health:
     worse = [
         f"{reading.uncorrected} memory errors could not be corrected; reset the device" if reading.uncorrected else "",
         "memory is to be remapped; reset the device" if reading.remap_pending else "",
-        *(f"its clocks are held down: {name}" for name in reading.throttle if name in _TROUBLED_CLOCKS),
+        *(f"its clocks are held down: {name}" for name in reading.throttle if name in TROUBLED_CLOCKS),
     ]
     reasons = tuple(filter(None, (*out, *worse)))
     if any(out):

@@ -18,8 +18,17 @@ _FIGURES: Final = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w
 class Sampler:
     """A thread from `with` to its end. What it found may be asked afterwards."""
 
-    def __init__(self, sample: Sequence[Callable[[], Reading]], *, every_s: float, avoid: Collection[int]) -> None:
+    def __init__(
+        self,
+        sample: Sequence[Callable[[], Reading]],
+        *,
+        every_s: float,
+        avoid: Collection[int],
+        on_reading: Callable[[Reading], None] = lambda _: None,
+    ) -> None:
+        """`on_reading` is called from the sampler's thread with each reading, as soon as it is there."""
         self._sample = sample
+        self._on_reading = on_reading
         self._every_s = every_s
         self._avoid = frozenset(avoid)
         self._stop = threading.Event()
@@ -60,6 +69,8 @@ class Sampler:
         while True:
             for number, sample in enumerate(self._sample):
                 with suppress(UnreachableError):
-                    self._readings[number].append(sample())
+                    reading = sample()
+                    self._readings[number].append(reading)
+                    self._on_reading(reading)
             if self._stop.wait(self._every_s):
                 return

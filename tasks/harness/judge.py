@@ -45,6 +45,7 @@ from .problem import TaskFault, guard_heap, rng_seed_of, scramble
 from .request import JudgeRequest, ModeRequest
 from .solo import Solo
 from .stats import Stopping, Summary, summarise
+from .steadiness import Sieve, Span, Unsteady
 from .system import facts
 from .team import Call, Team
 
@@ -299,6 +300,9 @@ class Judge:
                 self._profile(run, index, case)
             else:
                 self._benchmark(run, index, case)
+        except Unsteady as unsteady:
+            # Neither the submission's fault nor the task's: the daemon evaluates again, elsewhere if it can.
+            run.fail(index, "internal_error", str(unsteady))
         except Fault as fault:
             run.fail_with(index, fault)
             if fault.gone:
@@ -341,18 +345,27 @@ class Judge:
         stopping = Stopping(total_ns=_TOTAL_NS[run.kind], wall_ns=min(_CASE_WALL_NS, 0.9 * left))
         timed = _TimedCase(self._team, run, case, rng_seed=rng_seed_of(self._request.seed))
         timed.warm_up()
-        samples: list[Sample] = []
+        spans: list[Span[Sample]] = []
+        sieve = Sieve[Sample](self._collector.readings)
         repeated = 0
-        while not stopping.enough([s.time_ns for s in samples], wall_ns=time.monotonic_ns() - start):
+        while True:
+            samples = [span.sample for span in spans]
+            if stopping.enough([s.time_ns for s in samples], wall_ns=time.monotonic_ns() - start):
+                # What a slowed device has counted for is made good, if there is time for it.
+                spans, before = sieve.sift(spans), len(spans)
+                if len(spans) == before:
+                    break
+                continue
+            called_ns = time.monotonic_ns()
             sample = self._sample_of(timed.sample())
-            if not sample.believed and repeated < _MAX_REPEATED + len(samples):
+            if not sample.believed and repeated < _MAX_REPEATED + len(spans):
                 repeated += 1
                 continue
-            samples.append(sample)
+            spans.append(Span(sample=sample, start_ns=called_ns, end_ns=time.monotonic_ns()))
             _in_time(run)
         timed.check_last()
         counted = times(samples)
-        audit = dict(audit_details(samples, counted, repeated=repeated)) | timed.details
+        audit = {**audit_details(samples, counted, repeated=repeated), **timed.details, **sieve.details}
         run.details.setdefault("cases", []).append(audit)
         if forged(samples):
             raise Fault(

@@ -12,7 +12,9 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from sandbox.protocol import Decoder, FrameError
+from sandbox.protocol import Decoder, FrameError, Reading
+
+from .steadiness import Readings
 
 #: Kept of each stream per mode.
 KEEP_BYTES = 1 << 20
@@ -83,6 +85,8 @@ class Collector:
         self.wake_fd = os.eventfd(0, os.EFD_CLOEXEC)
         self.flooded = False
         self.worker_exit: WorkerExit | None = None
+        #: How the devices are, as far as somebody says.
+        self.readings = Readings()
         self._thread = threading.Thread(target=self._drain, name="collector", daemon=True)
 
     def start(self) -> None:
@@ -148,6 +152,8 @@ class Collector:
         return bool(data)
 
     def _note(self, message: dict[str, Any]) -> None:
+        if message["type"] == "reading":
+            self.readings.tell(Reading.from_message(message))
         if message["type"] != "worker_exit":
             return
         code, signal, rank = message.get("exit_code"), message.get("signal"), message.get("rank")
