@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from tasks.utils import make_match_reference, verbose_allclose
@@ -34,3 +35,25 @@ def test_a_few_elements_stand_for_all() -> None:
         "at (0,): found 0.0, expected 1.0",
         "at (1,): found 0.0, expected 1.0",
     ]
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.bool, torch.float16, torch.float64, torch.complex64])
+@pytest.mark.parametrize("shape", [(), (3, 7), (4, 16), (0, 5)])
+def test_the_same_bytes_are_equal_and_no_others(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    """Of every type, whole, as a part that begins anywhere, and as a view that is not in order."""
+    expected = torch.ones(shape).to(dtype)
+    assert verbose_allclose(expected.clone(), expected) == []
+    if expected.dim() == 2 and expected.numel():
+        assert verbose_allclose(expected[1:].clone(), expected[1:]) == []
+        assert verbose_allclose(expected.t().contiguous().t(), expected) == []
+        wrong = torch.ones(shape)
+        wrong[-1, -1] = 0
+        assert verbose_allclose(wrong.to(dtype), expected)[0].startswith("1 of ")
+
+
+def test_numbers_that_are_equal_in_other_bytes() -> None:
+    """Zeros of both signs are equal, and so is a tensor whose conjugation has been put off."""
+    assert verbose_allclose(torch.tensor([-0.0, 1.0]), torch.tensor([0.0, 1.0])) == []
+    number = torch.tensor([1 + 2j])
+    assert verbose_allclose(number.conj(), torch.tensor([1 - 2j])) == []
+    assert verbose_allclose(number.conj(), number) != []
