@@ -40,6 +40,8 @@ def verbose_allclose(
         # The common case, and a hundred times as fast as tolerances are; every timed call is checked.
         return []
     wide = torch.float32 if expected.dtype in (torch.float16, torch.bfloat16) else torch.float64
+    if expected.is_complex():
+        wide = torch.complex128
 
     def differ(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
         return ~torch.isclose(got.to(wide), want.to(wide), rtol=rtol, atol=atol, equal_nan=True)
