@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
+from runner import metrics
 from runner.buildplan import BuildPlan, make_build_plan, worth_building
 from runner.builds import CANCEL_POLL_S, Build, Builds
 from runner.devices.facts import Reading
@@ -243,6 +244,7 @@ class Attempt:
         """
         commission = self._commission
         found = self._workshop.gate.inspect(commission.slot)
+        metrics.inspected(commission.slot, found.readings)
         if found.health.bars(ranked=commission.job.mode.ranked):
             raise EvaluationError(
                 f"slot {commission.slot.name} is {found.health.condition}: {'; '.join(found.health.reasons)}"
@@ -262,6 +264,7 @@ class Attempt:
             report, begun_ns, sampler = self._watched(plan, None)
         if slot.devices:
             before, after = self._before, gate.inspect(slot)
+            metrics.inspected(slot, after.readings)
             spoiled = gate.spoiled(slot, before, after)
             if spoiled is not None and report.outcome.ending is not Ending.CANCELLED:
                 raise EvaluationError(f"the result does not count: {spoiled}")
@@ -358,6 +361,7 @@ def execute(
 
     try:
         parked = workshop.parking.take(slot.name, plan.spec, cancel=cancel)
+        metrics.container_taken(parked=parked is not None)
         if parked is not None:
             found = converse(parked)
             if not _died_while_parked(found[0]):

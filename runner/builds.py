@@ -18,6 +18,7 @@ from typing import Final
 
 import structlog
 
+from runner import metrics
 from runner.buildplan import BuildPlan
 from runner.devices import spare_cpus
 from runner.errors import CancelledByRequest, EngineUnavailableError
@@ -105,6 +106,11 @@ class Builds:
     def room(self) -> bool:
         """Whether a lane is free."""
         return self._running < self.lanes
+
+    @property
+    def running(self) -> int:
+        """How many builds run in lanes."""
+        return self._running
 
     def close(self) -> None:
         """Let go of all bundles; who reads one has it until then."""
@@ -203,6 +209,7 @@ class Builds:
             return Build(bundle=None, report=None)
         complete = report.outcome.ending is Ending.COMPLETED and report.ok is True
         usable = complete and bundle.size_bytes > 0
+        metrics.built(report.outcome.wall_ns / 1e9, usable=usable)
         _log.info(
             "built",
             job=job.id,

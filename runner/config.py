@@ -16,6 +16,7 @@ import re
 import socket
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
@@ -61,6 +62,43 @@ def _kind(value: object) -> str:
     return "word" if isinstance(value, str) and not re.fullmatch(r"-?\d+", value) else "value"
 
 
+@dataclass(frozen=True, kw_only=True)
+class HttpAddress:
+    """Where health and metrics are served: a TCP address, or the path of a unix socket."""
+
+    host: str | None = None
+    port: int = 0
+    path: Path | None = None
+
+    @classmethod
+    def parse(cls, text: str, *, directory: Path) -> HttpAddress | None:
+        """What `http_listen` says; a relative path is below `directory`; None: `off`.
+
+        Raises:
+            ValueError: it says nothing of that kind.
+        """
+        if text == "off":
+            return None
+        kind, _, path = text.partition(":")
+        if kind == "unix" and path:
+            return cls(path=directory / path)
+        host, colon, port = text.rpartition(":")
+        bare = host.removeprefix("[").removesuffix("]")
+        bracketed = host != bare
+        numbered = port.isascii() and port.isdigit() and int(port) <= 65535
+        if not (colon and bare and numbered and bracketed == (":" in bare) and not re.search(r"[\s/\[\]]", bare)):
+            raise ValueError(
+                '"unix:PATH" (a relative path is below state_dir), "HOST:PORT" with a port from 0 to 65535, '
+                '"[IPV6]:PORT", or "off"'
+            )
+        return cls(host=bare, port=int(port))
+
+    def __str__(self) -> str:
+        if self.path is not None:
+            return f"unix:{self.path}"
+        return f"[{self.host}]:{self.port}" if ":" in (self.host or "") else f"{self.host}:{self.port}"
+
+
 _Word = Annotated[Literal["auto"], Tag("word")]
 _Slots = Annotated[_Word | Annotated[tuple[SlotConfig, ...], Tag("value")], Discriminator(_kind)]
 _Count = Annotated[_Word | Annotated[int, Field(ge=0, le=1024), Tag("value")], Discriminator(_kind)]
@@ -94,6 +132,7 @@ class Config(BaseModel):
     spool_max_mib: int = Field(default=1024, ge=1)
     min_free_gib: float = Field(default=2.0, ge=0.0)
     retention_days: float = Field(default=30.0, gt=0.0, le=36500.0)
+    http_listen: str = "unix:http.sock"
     log_format: Literal["auto", "json", "console"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
@@ -102,6 +141,12 @@ class Config(BaseModel):
     def _absolute(cls, value: Path | None) -> Path | None:
         if value is not None and not value.is_absolute():
             raise ValueError("an absolute path: a service has no working directory to speak of")
+        return value
+
+    @field_validator("http_listen")
+    @classmethod
+    def _an_address(cls, value: str) -> str:
+        HttpAddress.parse(value, directory=Path("/"))
         return value
 
     @model_validator(mode="after")
@@ -133,6 +178,11 @@ class Config(BaseModel):
             values[key] = _parse(key, text)
             origin[key] = f"environment: {variable}"
         return _validate(values, origin)
+
+    @property
+    def http_address(self) -> HttpAddress | None:
+        """Where health and metrics are served; None: nowhere."""
+        return HttpAddress.parse(self.http_listen, directory=self.state_dir)
 
     def require_database_url(self) -> str:
         """The connection string.

@@ -75,17 +75,17 @@ class DiskFloor:
         self._settings = settings
         self._data_root = data_root
 
+    def rooms(self) -> Sequence[Room]:
+        """The places, as they are now."""
+        config = self._settings.now
+        return rooms(config.state_dir, self._data_root(), floor_gib=config.min_free_gib)
+
     def check(self) -> None:
         """Find out whether jobs may be taken.
 
         Raises:
             DiskFullError: a place has less room than `min_free_gib`; says which, and what to do.
         """
-        config = self._settings.now
-        short = [
-            room
-            for room in rooms(config.state_dir, self._data_root(), floor_gib=config.min_free_gib)
-            if not room.enough
-        ]
+        short = [room for room in self.rooms() if not room.enough]
         if short:
             raise DiskFullError(f"{'; '.join(map(str, short))}: {REMEDY}")

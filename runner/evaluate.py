@@ -116,6 +116,16 @@ class Evaluator:
         self._parking.adopt(settings.parking)
         self._builds.resize(settings.build_lanes)
 
+    @property
+    def parked(self) -> Mapping[str, int]:
+        """How many containers wait for each slot, once one of its jobs or `prepare` has asked for some."""
+        return self._parking.census()
+
+    @property
+    def builds(self) -> tuple[int, int]:
+        """How many builds may run in lanes, and how many do."""
+        return self._builds.lanes, self._builds.running
+
     def close(self) -> None:
         """Remove the containers that wait for submissions; call it when no run will follow."""
         self._parking.close()

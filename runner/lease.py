@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Final, Protocol
 
+from runner import metrics
 from runner.backoff import Backoff
 from runner.config import Settings
 from runner.errors import InfrastructureError
@@ -168,6 +169,7 @@ class LeaseKeeper:
                 try:
                     self._beat(store)
                 except InfrastructureError as error:
+                    metrics.heartbeat_failed()
                     if backoff.failures == 0 and (left_out := sparing.due("outage")) is not None:
                         _log.warning(
                             "heartbeat fails; runs go on, their leases may expire", error=str(error), left_out=left_out
@@ -199,6 +201,7 @@ class LeaseKeeper:
         states = store.heartbeat(
             host=config.host_name, lease_s=config.lease_s, held=tuple(asked), instance=self._instance
         )
+        metrics.renewed(sum(state.ours for state in states))
         for state in states:
             lease = asked.get((state.job_id, state.attempt))
             # A job that ended while the statement ran is no longer held, and "not ours" is then no news.
@@ -209,6 +212,7 @@ class LeaseKeeper:
                 continue
             if not state.ours:
                 if lease.stop(StopReason.LOST):
+                    metrics.lease_lost()
                     _log.warning("lease lost: the run is stopped", job=state.job_id, attempt=state.attempt)
             elif state.cancel_requested and lease.stop(StopReason.CANCELLED):
                 _log.info("job was asked to stop", job=state.job_id, attempt=state.attempt)

@@ -158,6 +158,11 @@ class Parking:
         self._remove(thrown)
         return None if chosen is None else chosen.box
 
+    def census(self) -> Mapping[str, int]:
+        """How many containers wait for each slot."""
+        with self._changed:
+            return {slot: len(place.boxes) for slot, place in self._places.items()}
+
     def close(self) -> None:
         """Remove every parked container; none is parked afterwards."""
         with self._changed:

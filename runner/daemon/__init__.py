@@ -6,6 +6,7 @@ The process:
     signals       signals as calls in a thread of their own
     reload        what a new configuration changes at once, and what after the current runs
     instance      the identity of the state directory
+    endpoint      health and metrics over HTTP; `vitals` is what they show, `depth` the length of the queue
 
 One daemon:
 
@@ -26,6 +27,7 @@ Its threads:
     wakeups       notifications of the database
     announcer     events, wake-ups and progress for others; `events` is what they look like
     delivery      results that the spool kept through an outage
+    lookout       whether the engine is there while nothing runs, whether the clock was set
     housekeeping  what the database keeps for a while only
 
 Must not know what a container, a task or an SQL statement looks like.

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from runner import metrics
 from runner.backoff import Backoff
 from runner.config import mask_password
 from runner.daemon import events
@@ -153,6 +154,7 @@ class Delivery:
                 self._drop(job)
                 return False
             committed = False
+            metrics.uncommitted(job)
             _log.warning("a spooled result came too late: it is evidence now", error=str(error))
         except InfrastructureError:
             raise
@@ -162,6 +164,7 @@ class Delivery:
             return False
         else:
             committed = True
+            metrics.committed(job, result.verdict)
             _log.info("spooled result committed", verdict=result.verdict.value)
             self._announcer.event(events.done(job, result.verdict, submission_done=completion.submission_done))
         self._spool.remove(spooled)
@@ -186,6 +189,7 @@ class Delivery:
             InfrastructureError: the database went away; the result stays where it is.
         """
         job = spooled.job
+        metrics.refused(job)
         try:
             ended = store.fail(job, error=cause, report={"slot": spooled.slot}, slot=spooled.slot)
         except StaleAttemptError as error:

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
+from runner import metrics
 from runner.backoff import Backoff, between_s
 from runner.config import Settings
 from runner.daemon import events
@@ -24,6 +25,7 @@ from runner.daemon.announcer import Announcer
 from runner.daemon.delivery import Delivery
 from runner.daemon.desks import Ahead, Desk
 from runner.daemon.housekeeping import Housekeeper
+from runner.daemon.lookout import Lookout
 from runner.daemon.offers import NOTHING, Capacity, Offer
 from runner.daemon.orders import Orders
 from runner.daemon.ports import Engine, Evaluates, StoreFactory
@@ -75,6 +77,21 @@ class Ending(Enum):
     LEFT_RUNS = "left runs"
     #: Nothing runs any more, so that new parts can be made.
     REBUILD = "rebuild"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Census:
+    """A daemon's slots and what it holds, at a moment."""
+
+    #: Each with whether it is busy.
+    slots: tuple[tuple[Slot, bool], ...]
+    #: By name of the slot, why it is not used, or not ranked on.
+    quarantined: Mapping[str, str]
+    degraded: Mapping[str, str]
+    #: Jobs that are this host's.
+    leases: int
+    #: Results that are neither in the database nor in the spool.
+    unwritten: int
 
 
 class Daemon:
@@ -222,10 +239,22 @@ class Daemon:
             on_told=self._hear_of_this_host,
         )
         self._threads.spawn("listen", wakeups.run)
+        lookout = Lookout(self._engine, idle=self._nothing_runs, on_trouble=self._suspect_engine)
+        self._threads.spawn("lookout", lookout.run)
         self._threads.spawn("housekeeping", Housekeeper(self._store_factory, self._settings).run)
         for desk in self._desks:
             desk.open()
         return True
+
+    def census(self) -> Census:
+        """How it stands with the slots, for whoever asks over HTTP; from any thread."""
+        return Census(
+            slots=tuple((desk.slot, desk.busy) for desk in self._desks),
+            quarantined=self._quarantine.reasons(),
+            degraded=self._quarantine.remarks(),
+            leases=len(self._keeper.held()),
+            unwritten=self._settler.pending,
+        )
 
     def _start_worker(self, worker: SlotWorker) -> None:
         self._threads.spawn(f"slot-{worker.slot.name}", worker.run)
@@ -261,12 +290,14 @@ class Daemon:
             try:
                 claims = self._turn(store, orders)
             except InfrastructureError as error:
+                metrics.fault(error)
                 self._doubt = self._doubt or isinstance(error, DatabaseUnavailableError)
                 if isinstance(error, HostNameTakenError):
                     self._lose_name()
                 self.readiness.not_ready(missing(error, otherwise=DATABASE), reason=str(error))
                 self._pause(backoff.next_s(), orders)
-            except Exception:  # noqa: BLE001 - the daemon's loop; logged
+            except Exception as error:  # noqa: BLE001 - the daemon's loop; logged
+                metrics.fault(error)
                 # A bug or a row nobody foresaw must not end the daemon while other slots run.
                 if (left_out := self._sparing.due("broke")) is not None:
                     _log.exception("claiming broke and is tried again", left_out=left_out)
@@ -322,8 +353,15 @@ class Daemon:
             self._startup.announce(store, now)
             self._told = now
 
+    def _nothing_runs(self) -> bool:
+        return not self._suspect.is_set() and not any(desk.busy for desk in self._desks)
+
+    def _suspect_engine(self) -> None:
+        self._suspect.set()
+        self._wake.set()
+
     def _ask_engine(self) -> InfrastructureError | None:
-        """What is wrong with the engine, asked if a run has failed through our fault."""
+        """What is wrong with the engine, asked if a run has failed through our fault, or the lookout has noticed."""
         if self._suspect.is_set():
             self._pulse.expect(QUESTION_S)
             try:

@@ -33,8 +33,8 @@ HOST_NAME: Final = "the host name"
 CONTAINERS: Final = "containers that do not go, on every slot"
 DEVICES: Final = "devices to be fit again, on every slot"
 BOTH: Final = "containers to go and devices to be fit again, on every slot"
-#: States come and go while a database is half there: so many lines about them in so many seconds, then the last word.
-LINES: Final = 4
+#: States come and go while a database is half there: so many lines about each in so many seconds, then the last word.
+LINES: Final = 2
 LINES_S: Final = 60.0
 
 
@@ -62,11 +62,12 @@ class Readiness:
     def __init__(self, notify_socket: str | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._socket = notify_socket
         self._clock = clock
-        #: When the last lines were logged, and what the last one said.
-        self._logged_s: deque[float] = deque(maxlen=LINES)
+        #: When the last lines about each state were logged, and what the last of all said.
+        self._logged_s: dict[str, deque[float]] = {}
         self._said: str | None = None
         self._lock = threading.Lock()
         self._waiting_for: str | None = "start-up"
+        self._reason: str | None = None
         self._working: str | None = None
         self._announced = False
         #: Set while jobs are being claimed.
@@ -77,11 +78,21 @@ class Readiness:
         """What keeps the daemon from working, or None while it works."""
         return self._waiting_for
 
+    @property
+    def reason(self) -> str | None:
+        """More about that, if there is more."""
+        return self._reason
+
+    @property
+    def status(self) -> str | None:
+        """What it does while it works."""
+        return self._working
+
     def not_ready(self, waiting_for: str, *, reason: str) -> None:
         """Something is missing. Logged once per `waiting_for`, however often it is tried."""
         with self._lock:
             news = self._waiting_for != waiting_for
-            self._waiting_for = waiting_for
+            self._waiting_for, self._reason = waiting_for, reason
             self.ready.clear()
             due = self._due(waiting_for)
         if due:
@@ -93,7 +104,7 @@ class Readiness:
         """Jobs are being claimed. Tells systemd READY=1 the first time, and what has changed since."""
         with self._lock:
             news = self._waiting_for is not None or self._working != status
-            self._waiting_for, self._working = None, status
+            self._waiting_for, self._reason, self._working = None, None, status
             self.ready.set()
             due = self._due(f"ready: {status}")
         if due:
@@ -105,7 +116,7 @@ class Readiness:
         """All is well, but no jobs are claimed, on purpose: that too is READY=1 to systemd. Logged once per `why`."""
         with self._lock:
             news = self._waiting_for != why
-            self._waiting_for = why
+            self._waiting_for, self._reason = why, None
             self.ready.clear()
             due = self._due(why)
         if due:
@@ -126,7 +137,7 @@ class Readiness:
     def stopping(self, status: str) -> None:
         """No more jobs are claimed."""
         with self._lock:
-            self._waiting_for = "shutdown"
+            self._waiting_for, self._reason = "shutdown", status
             self.ready.clear()
         _log.info("stopping", status=status)
         self.tell(f"STOPPING=1\nSTATUS={_one_line(status)}")
@@ -134,10 +145,12 @@ class Readiness:
     def _due(self, state: str) -> bool:
         """Whether a state is to be logged now. Asked at every look, so the last of many changes is told in the end."""
         now_s = self._clock()
-        if state == self._said or (len(self._logged_s) == LINES and now_s - self._logged_s[0] < LINES_S):
+        self._logged_s = {key: at for key, at in self._logged_s.items() if now_s - at[-1] < LINES_S}
+        logged_s = self._logged_s.setdefault(state, deque([float("-inf")] * LINES, maxlen=LINES))
+        if state == self._said or now_s - logged_s[0] < LINES_S:
             return False
         self._said = state
-        self._logged_s.append(now_s)
+        logged_s.append(now_s)
         return True
 
     def _up(self, status: str) -> None:

@@ -9,11 +9,13 @@ import fcntl
 import signal
 import threading
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
-from runner import logs
+from runner import logs, metrics
 from runner.config import Config, notify_socket, watchdog_s
+from runner.daemon.depth import Depths
+from runner.daemon.endpoint import Endpoint
 from runner.daemon.instance import instance_id
 from runner.daemon.loop import Daemon, Ending
 from runner.daemon.orders import Orders
@@ -21,6 +23,7 @@ from runner.daemon.pulse import CHORE_S, Pulse
 from runner.daemon.readiness import Readiness
 from runner.daemon.reload import Blueprint, Reloader
 from runner.daemon.signals import signals
+from runner.daemon.vitals import Parts, Vitals
 from runner.disk import DiskFloor
 from runner.errors import ConfigError, DatabaseUnavailableError, EngineUnavailableError
 from runner.evaluate import EvaluationSettings, Evaluator
@@ -86,12 +89,19 @@ def serve(load: Callable[[], Config], orders: Orders | None = None) -> int:
     readiness = Readiness(notify_socket())
     pulse = Pulse(readiness.tell if notify_socket() else None, watchdog_s=watchdog_s())
     reloader = Reloader(load, first, orders=orders, readiness=readiness)
-    with only_daemon(config.state_dir), signals(_handlers(orders, reloader)), pulse.running():
+    vitals = Vitals(readiness, alive=lambda: pulse.beats)
+    endpoint = Endpoint(vitals)
+    with (
+        only_daemon(config.state_dir),
+        signals(_handlers(orders, reloader)),
+        pulse.running(),
+        closing(endpoint),
+    ):
         instance = instance_id(config.state_dir)
         _log.info("starting", instance=instance, **config.public())
         ending = Ending.REBUILD
         while ending is Ending.REBUILD:
-            ending = _serve(reloader, orders, readiness, pulse, instance)
+            ending = _serve(reloader, orders, vitals, pulse, endpoint, instance)
     return 0 if ending is Ending.CLEAN else 1
 
 
@@ -109,7 +119,9 @@ def _handlers(orders: Orders, reloader: Reloader) -> dict[signal.Signals, Callab
     return {signal.SIGTERM: told, signal.SIGINT: told, signal.SIGHUP: reload}
 
 
-def _serve(reloader: Reloader, orders: Orders, readiness: Readiness, pulse: Pulse, instance: str) -> Ending:
+def _serve(
+    reloader: Reloader, orders: Orders, vitals: Vitals, pulse: Pulse, endpoint: Endpoint, instance: str
+) -> Ending:
     """One daemon, from its blueprint to its end."""
     # A reload may be looking for devices.
     pulse.expect(CHORE_S)
@@ -127,18 +139,22 @@ def _serve(reloader: Reloader, orders: Orders, readiness: Readiness, pulse: Puls
         logs.configure(now.log_format, now.log_level)
         evaluator.adopt(evaluation_settings(now, blueprint.eval_python))
         spool.max_bytes = now.spool_max_mib * _MIB
+        endpoint.listen(now.http_address)
+
+    def store(purpose: str) -> Store:
+        # The main thread's own tells the pulse for what it waits.
+        waiting = pulse.expect if purpose == "claim" else None
+        return Store(dsn, application_name=f"kernel-runner {purpose}", pacer=pacer, waiting=waiting)
 
     reloader.on_change(apply)
+    metrics.expect(
+        {slot.gpu_type for slot in blueprint.slots},
+        [(slot, device) for slot in blueprint.slots for device in slot.devices],
+    )
     try:
-        return Daemon(
+        daemon = Daemon(
             reloader.settings,
-            store_factory=lambda purpose: Store(
-                dsn,
-                application_name=f"kernel-runner {purpose}",
-                pacer=pacer,
-                # The main thread's own.
-                waiting=pulse.expect if purpose == "claim" else None,
-            ),
+            store_factory=store,
             evaluator=evaluator,
             engine=port,
             check_database=lambda: require_schema(dsn),
@@ -146,12 +162,25 @@ def _serve(reloader: Reloader, orders: Orders, readiness: Readiness, pulse: Puls
             slots=blueprint.slots,
             spool=spool,
             instance=instance,
-            readiness=readiness,
+            readiness=vitals.readiness,
             quarantine=quarantine,
             check_disk=floor.check,
             pulse=pulse,
-        ).run(orders)
+        )
+        vitals.show(
+            Parts(
+                host=config.host_name,
+                census=daemon.census,
+                spool=spool,
+                rooms=floor.rooms,
+                parked=lambda: evaluator.parked,
+                lanes=lambda: evaluator.builds,
+                depths=Depths(store),
+            )
+        )
+        return daemon.run(orders)
     finally:
+        vitals.show(None)
         # Waiting containers are removed one by one.
         pulse.expect(CHORE_S)
         evaluator.close()

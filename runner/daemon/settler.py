@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from runner import metrics
 from runner.backoff import Backoff
 from runner.config import mask_password
 from runner.daemon import events
@@ -264,8 +265,10 @@ class Settler:
         elif isinstance(outcome, StaleAttemptError):
             with job_context(one.job, slot=one.slot):
                 _log.warning("job is no longer ours: what was found is no verdict", error=str(outcome))
+            metrics.uncommitted(one.job)
             self._settled(one)
         else:
+            metrics.committed(one.job, one.result.verdict)
             self._announcer.event(events.done(one.job, one.result.verdict, submission_done=outcome.submission_done))
             self._settled(one)
 
@@ -299,6 +302,7 @@ class Settler:
 
     def _fail(self, store: Store, one: _Handed, refused: Exception) -> None:
         """End an attempt whose result is refused."""
+        metrics.refused(one.job)
         cause = mask_password(f"unexpected {type(refused).__name__}: {refused}")
         with job_context(one.job, slot=one.slot):
             try:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from runner import metrics
 from runner.backoff import Backoff
 from runner.config import mask_password
 from runner.daemon import events
@@ -125,14 +126,18 @@ class SlotWorker:
         job = lease.job
         _log.info("job claimed", user=job.user_id, failures=job.failures)
         self._announcer.event(events.claimed(job, host=self._host))
+        metrics.claimed(job)
         started_s = time.monotonic()
         found = self._evaluate(lease)
         self._announcer.forget(job)
         what = found.what if isinstance(found, _Ending) else f"job evaluated: {found.verdict}"
         _log.info(what, run_s=round(time.monotonic() - started_s, 3))
         if isinstance(found, JobResult):
+            metrics.evaluated(job, found)
             self._settler.hand(job, found, slot=self.slot.name)
-        elif found.write is not None:
+            return
+        metrics.ended(job, "failed" if lease.reason is None else lease.reason.value)
+        if found.write is not None:
             self._write(job, store, found.write)
 
     def _evaluate(self, lease: Lease) -> JobResult | _Ending:
@@ -146,11 +151,13 @@ class SlotWorker:
         except InfrastructureError as error:
             stopped = self._stopped(lease)
             if stopped is None:
+                metrics.fault(error)
                 self._on_trouble()
                 _log.warning("evaluation failed through no fault of the submission", error=str(error))
             return stopped or self._failed(job, str(error))
         except Exception as error:  # noqa: BLE001 - logged with the job's ids
             # The daemon outlives every bug in an evaluation; the job keeps the cause.
+            metrics.fault(error)
             _log.exception("evaluation broke")
             return self._failed(job, f"unexpected {type(error).__name__}: {error}")
 

@@ -11,7 +11,7 @@ from runner.store import queries
 from runner.store.base import Base
 from runner.store.clean import to_jsonb
 from runner.store.connection import Row, row, rows
-from runner.store.records import GpuTypeLine, HostLine, HostRecord
+from runner.store.records import GpuTypeLine, HostLine, HostRecord, QueueDepth
 
 
 class Hosts(Base):
@@ -73,3 +73,7 @@ class Hosts(Base):
         return [
             GpuTypeLine(**{**found, "aliases": tuple(found["aliases"])}) for found in self._link.all(queries.GPU_TYPES)
         ]
+
+    def queue_depths(self) -> Sequence[QueueDepth]:
+        """What waits, by GPU type; types for which nothing waits are left out."""
+        return [QueueDepth(**found) for found in self._link.all(queries.QUEUE_DEPTHS)]

@@ -205,6 +205,11 @@ SELECT g.name, g.vendor, g.aliases, g.description,
        (SELECT count(*) FROM runner.job j WHERE j.state = 'queued' AND j.gpu_type = ANY (g.name || g.aliases)) AS queued
 FROM runner.gpu_type g ORDER BY g.name
 
+-- name: queue_depths
+-- What waits for each GPU type, and since when.
+SELECT j.gpu_type, count(*) AS jobs, extract(epoch FROM now() - min(j.created_at))::float8 AS oldest_s
+FROM runner.job j WHERE j.state = 'queued' GROUP BY j.gpu_type ORDER BY j.gpu_type
+
 -- name: boards
 -- All leaderboards, open ones first.
 SELECT l.id, l.name, l.deadline, l.visibility,

@@ -145,6 +145,16 @@ class GpuTypeLine:
 
 
 @dataclass(frozen=True, kw_only=True)
+class QueueDepth:
+    """What waits for one GPU type, by the name that the jobs use."""
+
+    gpu_type: str
+    jobs: int
+    #: How long the oldest has waited, on the database's clock.
+    oldest_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunView:
     """One row of `leaderboard.runs`."""
 

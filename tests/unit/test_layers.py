@@ -26,6 +26,7 @@ LAYERS = {
     "runner.buildplan": 4,
     "runner.config": 5,
     "runner.logs": 5,
+    "runner.metrics": 5,
     "runner.store": 5,
     "runner.devices": 5,
     "runner.disk": 6,
@@ -53,6 +54,7 @@ CONFINED = {
     "amdsmi": ("runner/devices",),
     "typer": ("runner/cli/",),
     "rich": ("runner/cli/",),
+    "prometheus_client": ("runner/metrics.py", "runner/daemon/vitals.py"),
 }
 
 #: Runs inside the container: the standard library, torch, numpy and each other.

@@ -107,7 +107,7 @@ def test_a_service_manager_that_is_gone_stops_nothing(tmp_path: Path) -> None:
 
 
 def test_states_that_come_and_go_fill_no_log(manager: tuple[str, socket.socket]) -> None:
-    """A few lines a minute, and the last word in the end; the service manager hears every change."""
+    """A few lines a minute about each, and the last word in the end; the service manager hears every change."""
     address, end = manager
     now_s = 1000.0
     readiness = Readiness(address, clock=lambda: now_s)
@@ -117,9 +117,9 @@ def test_states_that_come_and_go_fill_no_log(manager: tuple[str, socket.socket])
             readiness.working("serving")
             assert b"not ready" in end.recv(4096)
             assert b"STATUS=serving" in end.recv(4096)
-        assert len(logs) == LINES
+        assert len(logs) == 2 * LINES
         readiness.not_ready("the database", reason="gone")
         now_s += LINES_S
         readiness.not_ready("the database", reason="gone for good")
         readiness.not_ready("the database", reason="gone for good")
-    assert [line.get("reason") for line in logs[LINES - 1 :]] == [None, "gone for good"]
+    assert [line.get("reason") for line in logs[2 * LINES - 1 :]] == [None, "gone for good"]
