@@ -133,7 +133,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.BaseServer):
         self._path = address.path
         self.socket = _unix(address.path) if address.path is not None else _tcp(address)
         port = self.socket.getsockname()[1] if address.path is None else 0
-        self.bound = str(address.path) if address.path is not None else str(HttpAddress(host=address.host, port=port))
+        self.bound = str(address if address.path is not None else HttpAddress(host=address.host, port=port))
 
     def fileno(self) -> int:
         """What is waited for."""

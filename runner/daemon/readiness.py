@@ -34,7 +34,7 @@ CONTAINERS: Final = "containers that do not go, on every slot"
 DEVICES: Final = "devices to be fit again, on every slot"
 BOTH: Final = "containers to go and devices to be fit again, on every slot"
 #: States come and go while a database is half there: so many lines about each in so many seconds, then the last word.
-LINES: Final = 2
+LINES: Final = 4
 LINES_S: Final = 60.0
 
 

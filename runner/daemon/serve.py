@@ -89,7 +89,7 @@ def serve(load: Callable[[], Config], orders: Orders | None = None) -> int:
     readiness = Readiness(notify_socket())
     pulse = Pulse(readiness.tell if notify_socket() else None, watchdog_s=watchdog_s())
     reloader = Reloader(load, first, orders=orders, readiness=readiness)
-    vitals = Vitals(readiness, alive=lambda: pulse.beats)
+    vitals = Vitals(readiness, pulse)
     endpoint = Endpoint(vitals)
     with (
         only_daemon(config.state_dir),
@@ -101,7 +101,7 @@ def serve(load: Callable[[], Config], orders: Orders | None = None) -> int:
         _log.info("starting", instance=instance, **config.public())
         ending = Ending.REBUILD
         while ending is Ending.REBUILD:
-            ending = _serve(reloader, orders, vitals, pulse, endpoint, instance)
+            ending = _serve(reloader, orders, vitals, endpoint, instance)
     return 0 if ending is Ending.CLEAN else 1
 
 
@@ -119,10 +119,9 @@ def _handlers(orders: Orders, reloader: Reloader) -> dict[signal.Signals, Callab
     return {signal.SIGTERM: told, signal.SIGINT: told, signal.SIGHUP: reload}
 
 
-def _serve(
-    reloader: Reloader, orders: Orders, vitals: Vitals, pulse: Pulse, endpoint: Endpoint, instance: str
-) -> Ending:
+def _serve(reloader: Reloader, orders: Orders, vitals: Vitals, endpoint: Endpoint, instance: str) -> Ending:
     """One daemon, from its blueprint to its end."""
+    pulse = vitals.pulse
     # A reload may be looking for devices.
     pulse.expect(CHORE_S)
     blueprint = reloader.begin()

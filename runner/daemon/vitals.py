@@ -20,6 +20,7 @@ from runner import __version__, metrics
 from runner.config import mask_password
 from runner.daemon.depth import Depths
 from runner.daemon.loop import Census
+from runner.daemon.pulse import Pulse
 from runner.daemon.readiness import CONTAINERS, DATABASE, DISK, ENGINE, EVALUATION, HOST_NAME, Readiness
 from runner.disk import Room
 from runner.model import Json
@@ -57,10 +58,10 @@ class Parts:
 class Vitals:
     """Threadsafe. Outlives the daemons that a reload makes one after another."""
 
-    def __init__(self, readiness: Readiness, *, alive: Callable[[], bool]) -> None:
-        """`alive` says whether the main thread goes on."""
-        self._readiness = readiness
-        self._alive = alive
+    def __init__(self, readiness: Readiness, pulse: Pulse) -> None:
+        #: What the loop says of itself, and its sign of life.
+        self.readiness = readiness
+        self.pulse = pulse
         self._parts: Parts | None = None
         self._registry = CollectorRegistry()
         self._registry.register(_Snapshot(self))
@@ -74,24 +75,19 @@ class Vitals:
         """What is looked at."""
         return self._parts
 
-    @property
-    def readiness(self) -> Readiness:
-        """What the loop says of itself."""
-        return self._readiness
-
     def health(self) -> tuple[bool, Json]:
         """Whether the main thread goes on, and what there is to say."""
-        alive = self._alive()
+        alive = self.pulse.beats
         return alive, {"alive": alive}
 
     def ready(self) -> tuple[bool, Json]:
         """Whether a job would be claimed now; why not, if not."""
-        if not self._alive():
+        if not self.pulse.beats:
             return False, {"ready": False, "reason": "stuck", "waiting_for": "its main thread, which hangs"}
-        if self._readiness.ready.is_set():
-            return True, {"ready": True, "status": self._readiness.status}
-        waiting_for = self._readiness.waiting_for or "start-up"
-        details = self._readiness.reason
+        if self.readiness.ready.is_set():
+            return True, {"ready": True, "status": self.readiness.status}
+        waiting_for = self.readiness.waiting_for or "start-up"
+        details = self.readiness.reason
         return False, {
             "ready": False,
             "reason": reason(waiting_for),
@@ -160,8 +156,9 @@ def _slots(census: Census, parked: Mapping[str, int]) -> Iterable[Metric]:
         state = "quarantined" if name in census.quarantined else "degraded" if name in census.degraded else "fit"
         for each in ("fit", "degraded", "quarantined"):
             condition.add_metric([name, slot.gpu_type, each], float(each == state))
+        now = "busy" if busy else "quarantined" if state == "quarantined" else "free"
         for each in ("free", "busy", "quarantined"):
-            by_state[slot.gpu_type, each] += each == ("busy" if busy else "quarantined" if state == each else "free")
+            by_state[slot.gpu_type, each] += each == now
         waiting.add_metric([name], parked.get(name, 0))
     slots = GaugeMetricFamily(
         "kernel_runner_slots", "Slots that are free, busy or quarantined.", labels=["gpu_type", "state"]

@@ -30,7 +30,8 @@ _PG_CTL_S: Final = 60.0
 class Server:
     """One cluster in a directory of its own; `close` removes it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, port: int | None = None) -> None:
+        """`port`: listen there too, on 127.0.0.1."""
         with warnings.catch_warnings():
             # On machines without a login session platformdirs warns on import that XDG_RUNTIME_DIR is not set.
             warnings.simplefilter("ignore")
@@ -48,12 +49,15 @@ class Server:
         self._package.ensure_pgdata_inited()
         with (self._data / "postgresql.conf").open("a", encoding="utf-8") as file:
             file.write(f"{_SETTINGS}unix_socket_directories = '{self._data}'\n")
+            if port is not None:
+                file.write(f"listen_addresses = '127.0.0.1'\nport = {port}\n")
+        self._port = port or 5432
         self.running = False
 
     @property
     def socket_path(self) -> Path:
         """Where the server listens."""
-        return self._data / ".s.PGSQL.5432"
+        return self._data / f".s.PGSQL.{self._port}"
 
     @property
     def log(self) -> str:
@@ -63,7 +67,7 @@ class Server:
 
     def url(self, database: str) -> str:
         """The address of a database, as superuser, without a proxy between."""
-        return make_conninfo("", host=str(self._data), user="postgres", dbname=database)
+        return make_conninfo("", host=str(self._data), port=self._port, user="postgres", dbname=database)
 
     def start(self) -> None:
         """Start, and wait until connections are taken; recovers first where there was a crash."""

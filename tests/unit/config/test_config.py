@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from runner import config as config_module
-from runner.config import RELOAD, Config, Reload, Settings, mask_password, notify_socket, watchdog_s
+from runner.config import RELOAD, Config, HttpAddress, Reload, Settings, mask_password, notify_socket, watchdog_s
 from runner.errors import ConfigError
 
 DOC = Path(__file__).resolve().parents[3] / "docs/configuration.md"
@@ -116,6 +116,7 @@ def test_the_file_overrides_defaults(load: Callable[..., Config]) -> None:
         ("KERNEL_RUNNER_SPOOL_MAX_MIB", "spool_max_mib", "7", 7),
         ("KERNEL_RUNNER_MIN_FREE_GIB", "min_free_gib", "0.5", 0.5),
         ("KERNEL_RUNNER_RETENTION_DAYS", "retention_days", "0.5", 0.5),
+        ("KERNEL_RUNNER_HTTP_LISTEN", "http_listen", "127.0.0.1:9469", "127.0.0.1:9469"),
         ("KERNEL_RUNNER_LOG_FORMAT", "log_format", "json", "json"),
         ("KERNEL_RUNNER_LOG_LEVEL", "log_level", "debug", "debug"),
     ],
@@ -177,6 +178,13 @@ def test_the_host_is_called_what_the_system_calls_it(load: Callable[..., Config]
         ("slots = [{cpus = [1]}]", r"slots\[0\]\.gpu_type: .*required"),
         ("state_dir = 'x'", "state_dir: found 'x', expected: an absolute path"),
         ("host_name = 'a b'", "host_name: found 'a b'"),
+        ("http_listen = 9469", "http_listen: found 9469, expected: .*string"),
+        ("http_listen = '9469'", 'http_listen: found \'9469\', expected: "unix:PATH" .*"HOST:PORT"'),
+        ("http_listen = 'localhost:66000'", "http_listen: found 'localhost:66000', expected: .*from 0 to 65535"),
+        ("http_listen = '::1:80'", "http_listen: found '::1:80'"),
+        ("http_listen = 'http://localhost:80'", "http_listen: found 'http://localhost:80'"),
+        ("http_listen = 'unix:'", "http_listen: found 'unix:'"),
+        ("http_listen = ''", "http_listen: found ''"),
         ("log_format = 'xml'", "log_format: found 'xml'"),
         ("log_level = 'loud'", "log_level: found 'loud'"),
         ("lease_s = ", r"config\.toml: not a TOML file"),
@@ -284,3 +292,21 @@ def test_the_watchdogs_period_counts_only_for_the_process_it_is_meant_for() -> N
     assert watchdog_s({"WATCHDOG_USEC": "20000000", "WATCHDOG_PID": "1"}) is None
     assert watchdog_s({"WATCHDOG_USEC": "x"}) is None
     assert watchdog_s({}) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("unix:http.sock", HttpAddress(path=Path("/s/http.sock"))),
+        ("unix:/run/x.sock", HttpAddress(path=Path("/run/x.sock"))),
+        ("127.0.0.1:9469", HttpAddress(host="127.0.0.1", port=9469)),
+        ("[::1]:0", HttpAddress(host="::1", port=0)),
+        ("off", None),
+    ],
+)
+def test_where_health_is_served(load: Callable[..., Config], text: str, address: HttpAddress | None) -> None:
+    """A socket, below state_dir if its path is relative; a port; nowhere. It is written as it was read."""
+    found = load(f"state_dir = '/s'\nhttp_listen = '{text}'").http_address
+    assert found == address
+    if found is not None:
+        assert HttpAddress.parse(str(found), directory=Path("/other")) == found

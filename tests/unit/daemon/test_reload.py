@@ -105,6 +105,7 @@ def new_values(tmp_path: Path) -> dict[str, object]:
         "spool_max_mib": 1,
         "min_free_gib": 1.0,
         "retention_days": 1.0,
+        "http_listen": "off",
         "log_format": "json",
         "log_level": "error",
     }

@@ -89,6 +89,7 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
     class FakeDaemon:
         def __init__(self, given: Settings, **parts: Any) -> None:  # noqa: ANN401 - whatever serve hands over
             seen.update(parts, settings_in_force=given)
+            self.census = object()
 
         def run(self, orders: Orders) -> Ending:
             seen.update(orders=orders, stores=[seen["store_factory"](purpose) for purpose in ("claim", "listen")])
@@ -177,6 +178,7 @@ def test_sighup_builds_a_new_daemon_when_the_old_one_has_made_room(
     class FakeDaemon:
         def __init__(self, _settings: Settings, **parts: Any) -> None:  # noqa: ANN401 - whatever serve hands over
             built.append(parts)
+            self.census = object()
 
         def run(self, orders: Orders) -> Ending:
             if len(built) == 2:

@@ -1,0 +1,1 @@
+"""What a whole host does while something it depends on is away."""
