@@ -130,12 +130,14 @@ class SlotWorker:
         started_s = time.monotonic()
         found = self._evaluate(lease)
         self._announcer.forget(job)
-        what = found.what if isinstance(found, _Ending) else f"job evaluated: {found.verdict}"
-        _log.info(what, run_s=round(time.monotonic() - started_s, 3))
+        run_s = round(time.monotonic() - started_s, 3)
         if isinstance(found, JobResult):
+            _log.info("job evaluated", verdict=found.verdict.value, run_s=run_s)
             metrics.evaluated(job, found)
             self._settler.hand(job, found, slot=self.slot.name)
             return
+        what = found.what
+        _log.info(what, run_s=run_s)
         metrics.ended(job, "failed" if lease.reason is None else lease.reason.value)
         if found.write is not None:
             self._write(job, store, found.write)

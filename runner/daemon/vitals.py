@@ -21,7 +21,7 @@ from runner.config import mask_password
 from runner.daemon.depth import Depths
 from runner.daemon.loop import Census
 from runner.daemon.pulse import Pulse
-from runner.daemon.readiness import CONTAINERS, DATABASE, DISK, ENGINE, EVALUATION, HOST_NAME, Readiness
+from runner.daemon.readiness import BOTH, CONTAINERS, DATABASE, DEVICES, DISK, ENGINE, EVALUATION, HOST_NAME, Readiness
 from runner.disk import Room
 from runner.model import Json
 from runner.spool import Spool
@@ -34,6 +34,8 @@ REASONS: Final[Mapping[str, str]] = {
     EVALUATION: "evaluation",
     HOST_NAME: "host_name",
     CONTAINERS: "containers",
+    DEVICES: "devices",
+    BOTH: "containers_and_devices",
     "start-up": "starting",
     "shutdown": "stopping",
 }
@@ -63,8 +65,9 @@ class Vitals:
         self.readiness = readiness
         self.pulse = pulse
         self._parts: Parts | None = None
-        self._registry = CollectorRegistry()
-        self._registry.register(_Snapshot(self))
+        #: What is looked at with every scrape, beside what is counted.
+        self.registry = CollectorRegistry()
+        self.registry.register(_Snapshot(self))
 
     def show(self, parts: Parts | None) -> None:
         """From now on these are looked at; None: there is no daemon at the moment."""
@@ -97,7 +100,7 @@ class Vitals:
 
     def metrics(self) -> bytes:
         """Everything, in Prometheus' text format."""
-        return generate_latest(metrics.REGISTRY) + generate_latest(self._registry)
+        return generate_latest(metrics.REGISTRY) + generate_latest(self.registry)
 
 
 def reason(waiting_for: str) -> str:

@@ -37,7 +37,7 @@ def detect_slots(registry: Registry, config: Config) -> tuple[Slot, ...]:
     """
     listing = list_devices()
     for problem in listing.problems:
-        _log.warning(problem)
+        _log.warning("a device cannot be used as it is", problem=problem)
     cpus = sorted(os.sched_getaffinity(0))
     if config.reserve_cpus >= len(cpus):
         raise ConfigError(f"reserve_cpus={config.reserve_cpus}, but there are {len(cpus)} cores; leave at least one")

@@ -145,7 +145,7 @@ def test_a_quarantined_slot_is_shown(rig: Rig, vitals: Vitals) -> None:
     rig.quarantine.remark("cpu0", None)
     rig.quarantine.keep_out("cpu0", "fell off the bus", mended=fit.is_set)
     rig.wait_for(lambda: not vitals.ready()[0], "it is noticed")
-    assert vitals.ready()[1]["reason"] == "containers"
+    assert vitals.ready()[1]["reason"] == "devices"
     assert vitals.ready()[1]["details"] == "fell off the bus"
     scrape = Scrape(vitals)
     assert scrape("kernel_runner_slots", gpu_type="CPU", state="quarantined") == 1

@@ -1,0 +1,1 @@
+"""What is monitored, and what the documents say of it."""

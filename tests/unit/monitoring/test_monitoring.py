@@ -1,0 +1,195 @@
+"""The list of metrics, the dashboard and the alert rules against what `/metrics` really has."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+import pytest
+import yaml
+from prometheus_client.core import Metric
+
+from runner import metrics
+from runner.daemon.depth import Depths
+from runner.daemon.loop import Census
+from runner.daemon.pulse import Pulse
+from runner.daemon.readiness import Readiness
+from runner.daemon.vitals import Parts, Vitals
+from runner.disk import Room
+from runner.model import Slot
+from runner.spool import Spool
+from runner.store import QueueDepth
+
+DOCS: Final = Path(__file__).resolve().parents[3] / "docs"
+PAGE: Final = DOCS / "monitoring.md"
+OPERATIONS: Final = DOCS / "operations.md"
+#: What a family of each type has in the text format, after its name.
+SUFFIXES: Final[Mapping[str, Sequence[str]]] = {
+    "counter": ("_total",),
+    "gauge": ("",),
+    "info": ("_info",),
+    "histogram": ("_bucket", "_count", "_sum"),
+}
+#: Of the scraper, and of the Prometheus library's own.
+FOREIGN: Final = {"up": {"job", "instance"}, "process_resident_memory_bytes": {"job", "instance"}}
+
+
+class _Depths:
+    def look(self) -> Sequence[QueueDepth]:
+        return [QueueDepth(gpu_type="CPU", jobs=1, oldest_s=1.0)]
+
+
+def families(tmp_path: Path) -> Iterator[Metric]:
+    """Every family of ours, with the labels that it has."""
+    slot = Slot(name="cpu0", gpu_type="CPU", devices=(), cpus=(0,))
+    vitals = Vitals(Readiness(), Pulse())
+    vitals.show(
+        Parts(
+            host="h",
+            census=lambda: Census(slots=((slot, False),), quarantined={}, degraded={}, leases=0, unwritten=0),
+            spool=Spool(tmp_path / "spool", max_bytes=1),
+            rooms=lambda: [Room(what="x", path=tmp_path, free_bytes=1, floor_bytes=1)],
+            parked=dict,
+            lanes=lambda: (0, 0),
+            depths=cast("Depths", _Depths()),
+        )
+    )
+    for registry in (metrics.REGISTRY, vitals.registry):
+        yield from (family for family in registry.collect() if family.name.startswith("kernel_runner"))
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Metric]:
+    """Families by name."""
+    return {family.name: family for family in families(tmp_path_factory.mktemp("known"))}
+
+
+def labels(family: Metric) -> list[str]:
+    """Its labels: from a sample, or from the metric's definition where nothing has happened yet."""
+    found = {label for sample in family.samples for label in sample.labels} - {"le"}
+    declared = getattr(metrics.REGISTRY._names_to_collectors.get(family.name), "_labelnames", None)
+    return sorted(found) if declared is None else list(declared)
+
+
+def shown_name(family: Metric) -> str:
+    """As the page and a query have it; a histogram without its suffixes."""
+    return family.name + (SUFFIXES[family.type][0] if family.type in ("counter", "info") else "")
+
+
+def test_the_page_lists_every_metric(known: Mapping[str, Metric]) -> None:
+    """Name, type, labels and meaning, as the daemon says them."""
+    rows = {
+        f"| `{shown_name(family)}` | {family.type} | {', '.join(labels(family)) or '-'} | {family.documentation} |"
+        for family in known.values()
+    }
+    table = PAGE.read_text(encoding="utf-8").partition("## Metrics")[2].partition("\n## ")[0]
+    written = [line for line in table.splitlines() if line.startswith("| `kernel_runner")]
+    assert len(known) > 25
+    assert sorted(written) == sorted(rows)
+
+
+def alerts() -> Sequence[Mapping[str, Any]]:
+    """The rules of the file."""
+    (group,) = yaml.safe_load((DOCS / "monitoring" / "alerts.yml").read_text(encoding="utf-8"))["groups"]
+    return [dict(rule) for rule in group["rules"]]
+
+
+def panels() -> Sequence[Mapping[str, Any]]:
+    """The panels of the dashboard that ask something."""
+    found = json.loads((DOCS / "monitoring" / "dashboard.json").read_text(encoding="utf-8"))["panels"]
+    return [panel for panel in found if panel["type"] != "row"]
+
+
+def expressions() -> list[str]:
+    """Every query of both."""
+    found = [str(rule["expr"]) for rule in alerts()]
+    found += [target["expr"] for panel in panels() for target in panel["targets"]]
+    return found
+
+
+#: Words of PromQL that stand where a name could.
+WORDS: Final = frozenset(
+    {"sum", "max", "min", "count", "avg", "rate", "increase", "histogram_quantile"}
+    | {"by", "on", "unless", "and", "or", "without", "ignoring"}
+)
+
+
+@pytest.mark.parametrize("expression", expressions())
+def test_every_query_asks_for_what_is_there(expression: str, known: Mapping[str, Metric]) -> None:
+    """Every name is a metric of ours (or the scraper's), every label one that it has; parentheses match."""
+    offered = {
+        family.name + suffix: {*labels(family), "instance", "job", *(["le"] if suffix == "_bucket" else [])}
+        for family in known.values()
+        for suffix in SUFFIXES[family.type]
+    } | {name: set(found) for name, found in FOREIGN.items()}
+    bare = re.sub(r'"[^"]*"', '""', expression)
+    for opening, closing in ("()", "{}", "[]"):
+        assert bare.count(opening) == bare.count(closing)
+    grouped = {word for group in re.findall(r"\b(?:by|on) \(([^)]*)\)", bare) for word in re.findall(r"\w+", group)}
+    selectors = re.findall(r"([a-z_]\w*)\{([^}]*)\}", bare)
+    names = set(re.findall(r"[a-z_]\w*", re.sub(r"\{[^}]*\}|\[[^\]]*\]", "", bare))) - WORDS - grouped
+    assert names, expression
+    assert names <= set(offered)
+    for name, matchers in selectors:
+        assert set(re.findall(r"(\w+)\s*[=!]", matchers)) <= offered[name]
+    assert grouped <= set().union(*(offered[name] for name in names))
+
+
+def test_labels_that_have_a_few_values_are_asked_for_those(known: Mapping[str, Metric]) -> None:
+    """A reason, condition, state, source or cause that no daemon ever says would be an alert that never comes."""
+    metrics.expect(["CPU"], [])
+    values: dict[str, set[str]] = {}
+    for family in (*known.values(), *metrics.REGISTRY.collect()):
+        for sample in family.samples:
+            for label, value in sample.labels.items():
+                values.setdefault(label, set()).add(value)
+    asked = 0
+    for expression in expressions():
+        for label, operator, value in re.findall(r'(\w+)\s*(=~|!=|!~|=)\s*"([^"]*)"', expression):
+            if label in ("reason", "condition", "state", "source", "cause", "outcome"):
+                asked += 1
+                assert set(value.split("|")) <= values[label], f"{label}{operator}{value} in {expression}"
+    assert asked > 5
+
+
+def test_every_alert_has_its_paragraph() -> None:
+    """docs/operations.md says what each means and what to do, in the file's order, and of no other."""
+    names = [str(rule["alert"]) for rule in alerts()]
+    section = OPERATIONS.read_text(encoding="utf-8").partition("\n## Alerts\n")[2].partition("\n## ")[0]
+    entries = re.findall(r"^\*\*(KernelRunner\w+)\*\*: (.+?)(?=\n\n|\Z)", section, flags=re.MULTILINE | re.DOTALL)
+    assert [name for name, _ in entries] == names
+    for name, text in entries:
+        assert len(text.split()) >= 15, f"{name}: what it means and what to do takes more words"
+
+
+def test_every_alert_is_complete() -> None:
+    """A name of its own, a severity that can be routed by, a summary that names what it is about."""
+    rules = alerts()
+    assert len({rule["alert"] for rule in rules}) == len(rules)
+    for rule in rules:
+        assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
+        assert rule["labels"]["severity"] in {"info", "warning", "critical"}
+        assert rule["annotations"]["summary"]
+        assert re.fullmatch(r"\d+[mh]", rule.get("for", "1m"))
+
+
+def test_the_dashboard_can_be_imported() -> None:
+    """Each panel has a number, a place of its own and a data source that the reader chooses."""
+    found = json.loads((DOCS / "monitoring" / "dashboard.json").read_text(encoding="utf-8"))
+    assert {variable["name"] for variable in found["templating"]["list"]} == {"datasource", "host"}
+    numbers = [panel["id"] for panel in found["panels"]]
+    assert len(set(numbers)) == len(numbers)
+    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in found["panels"]]
+    assert len(set(places)) == len(places)
+    for panel in panels():
+        assert panel["datasource"]["uid"] == "${datasource}"
+        assert panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24
+
+
+def test_every_metric_is_on_the_dashboard_or_in_an_alert(known: Mapping[str, Metric]) -> None:
+    """What nobody looks at need not be counted."""
+    everything = " ".join(expressions())
+    assert [name for name in known if not re.search(rf"\b{name}(_\w+)?\b", everything)] == []
