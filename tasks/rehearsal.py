@@ -32,18 +32,69 @@ from tasks.harness.request import JudgeRequest, ModeRequest
 
 #: Seconds that the import of a template may take; it may compile.
 _IMPORT_TIMEOUT_S = 180.0
-#: Exit code of a template that imports what is not installed; its last line on stdout names that.
+#: Exit code of a template that imports what nobody knows; its last line on stdout names that.
 _EXIT_MISSING = 3
+#: Packages that a machine with a device has and this one may lack: then something stands in for them.
+_TOOLS = ("triton", "cutlass", "cuda", "tilelang", "aiter", "iris")
+#: Imports a template, with stand-ins for tools that are not installed and, if told so, for the compiler of extensions:
+#: they take whatever is done with them, and give functions back as decorators do. Its last line on stdout names those
+#: used. Torch comes first, because it looks for some of these tools itself.
 _IMPORT = f"""\
-import importlib, sys
+import importlib, importlib.machinery, importlib.util, inspect, re, sys, types
+from torch.utils import cpp_extension
 sys.path.insert(0, ".")
+module, compiles = sys.argv[1], sys.argv[2] == "compiles"
+used = []
+
+class Anything:
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+    def __call__(self, *arguments, **keywords):
+        return arguments[0] if len(arguments) == 1 and inspect.isfunction(arguments[0]) else self
+    def __getitem__(self, key):
+        return self
+
+class Tools:
+    def find_spec(self, name, path=None, target=None):
+        root = name.partition(".")[0]
+        if root not in lacking:
+            return None
+        if root not in used:
+            used.append(root)
+        return importlib.machinery.ModuleSpec(name, self, is_package=True)
+    def create_module(self, spec):
+        class StandIn(types.ModuleType):
+            def __getattr__(self, name):
+                return getattr(Anything(), name)
+        return StandIn(spec.name)
+    def exec_module(self, module):
+        pass
+
+lacking = [name for name in {_TOOLS!r} if importlib.util.find_spec(name) is None]
+sys.meta_path.append(Tools())
+if not compiles:
+    expected = inspect.signature(cpp_extension.load_inline)
+    def load_inline(*arguments, **keywords):
+        given = expected.bind(*arguments, **keywords).arguments
+        declared = given["cpp_sources"]
+        declared = declared if isinstance(declared, str) else "".join(declared)
+        names = given.get("functions") or ()
+        for name in [names] if isinstance(names, str) else names:
+            if not re.search(rf"\\b{{re.escape(name)}}\\s*\\(", declared):
+                sys.exit(f"load_inline: function {{name!r}} is not declared in cpp_sources")
+        used.append("a compiler")
+        return Anything()
+    cpp_extension.load_inline = load_inline
 try:
-    found = importlib.import_module(sys.argv[1])
+    found = importlib.import_module(module)
 except ModuleNotFoundError as error:
     print(error.name)
     sys.exit({_EXIT_MISSING})
 if not callable(getattr(found, "custom_kernel", None)):
     sys.exit("it defines no custom_kernel")
+print(" and ".join(used))
 """
 #: Narrow floating-point types have no arithmetic, but take a NaN by conversion.
 _NAN_TYPES = ("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2")
@@ -300,10 +351,6 @@ class _Rehearsal:
                 found = f"found {error.msg} in line {error.lineno}, expected Python"
                 self._emit(_finding(title, "failed", found, "correct the template"))
                 continue
-            lacking = _lacking_device(language)
-            if lacking is not None:
-                self._emit(_finding(title, "ok", f"parses; not imported, as there is no {lacking} here"))
-                continue
             self._emit(_imported(title, text, directory, language))
 
 
@@ -313,7 +360,7 @@ def _imported(title: str, text: str, directory: Path, language: str) -> Mapping[
     (directory / f"{module}.py").write_text(text, encoding="utf-8")
     try:
         done = subprocess.run(
-            [sys.executable, "-P", "-c", _IMPORT, module],
+            [sys.executable, "-P", "-c", _IMPORT, module, "compiles" if _compiles(language) else "does not"],
             cwd=directory,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -326,22 +373,20 @@ def _imported(title: str, text: str, directory: Path, language: str) -> Mapping[
         return _finding(title, "failed", f"its import takes more than {_IMPORT_TIMEOUT_S:g} s", "make it quicker")
     if done.returncode == _EXIT_MISSING:
         missing = done.stdout.strip().rpartition("\n")[2]
-        return _finding(title, "ok", f"parses; not imported, as there is no module {missing} here")
+        found = f"imports {missing}, which is neither here nor a file that submissions see"
+        return _finding(title, "warning", found, "see that the hosts have it, or do without")
     if done.returncode:
         last = done.stderr.strip().rpartition("\n")[2] or f"exit code {done.returncode}"
         return _finding(title, "failed", f"does not import: {last}", "let it define custom_kernel as it is")
-    return _finding(title, "ok", "parses and imports")
+    used = done.stdout.strip().rpartition("\n")[2]
+    return _finding(title, "ok", "parses and imports" + (f", with a stand-in for {used}" if used else ""))
 
 
-def _lacking_device(language: str) -> str | None:
-    """What a template that compiles when it is imported would need and this host has not."""
-    if emulate.asked() and language != "Python":
-        return "CUDA device"
-    if language in ("CUDA", "CuteDSL") and not (torch.version.cuda and torch.cuda.is_available()):
-        return "CUDA device"
-    if language == "HIP" and not (torch.version.hip and torch.cuda.is_available()):
-        return "ROCm device"
-    return None
+def _compiles(language: str) -> bool:
+    """Whether this host has what a template compiles for when it is imported."""
+    if emulate.asked() or not torch.cuda.is_available():
+        return language == "Python"
+    return bool(torch.version.hip) if language == "HIP" else language != "CUDA" or bool(torch.version.cuda)
 
 
 def _reference() -> Callable[[object], object] | None:

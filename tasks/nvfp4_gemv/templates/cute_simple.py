@@ -1,0 +1,66 @@
+import cutlass
+import cutlass.cute as cute
+import torch
+from cutlass.cute.runtime import from_dlpack
+from task import input_t, output_t
+
+# One thread per row, reading bytes and looking values up: right on any GPU, and a place to start from. The fast way
+# reads 16 bytes at a time, neighbouring threads neighbouring ones, and adds up across the threads of a row.
+E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0)
+THREADS = 128
+
+
+@cute.kernel
+def gemv_kernel(
+    a: cute.Tensor,
+    b: cute.Tensor,
+    sfa: cute.Tensor,
+    sfb: cute.Tensor,
+    e2m1: cute.Tensor,
+    e4m3: cute.Tensor,
+    c: cute.Tensor,
+):
+    thread, _, _ = cute.arch.thread_idx()
+    tile, batch, _ = cute.arch.block_idx()
+    row = tile * THREADS + thread
+    total = cutlass.Float32(0.0)
+    for block in cutlass.range(sfa.shape[1]):
+        partial = cutlass.Float32(0.0)
+        for i in cutlass.range_constexpr(8):
+            left = cutlass.Int32(a[row, block * 8 + i, batch])
+            right = cutlass.Int32(b[0, block * 8 + i, batch])
+            partial += e2m1[left & 15] * e2m1[right & 15] + e2m1[left >> 4] * e2m1[right >> 4]
+        factor = e4m3[cutlass.Int32(sfa[row, block, batch])] * e4m3[cutlass.Int32(sfb[0, block, batch])]
+        total += partial * factor
+    c[row, 0, batch] = total.to(cutlass.Float16)
+
+
+@cute.jit
+def gemv(
+    a: cute.Tensor,
+    b: cute.Tensor,
+    sfa: cute.Tensor,
+    sfb: cute.Tensor,
+    e2m1: cute.Tensor,
+    e4m3: cute.Tensor,
+    c: cute.Tensor,
+):
+    m, _, batches = c.shape
+    gemv_kernel(a, b, sfa, sfb, e2m1, e4m3, c).launch(grid=(m // THREADS, batches, 1), block=(THREADS, 1, 1))
+
+
+compiled = {}
+
+
+def custom_kernel(data: input_t) -> output_t:
+    a, b, sfa, sfb, _, _, c = data
+    tables = (
+        torch.tensor(E2M1, device=c.device),
+        torch.arange(256, dtype=torch.uint8, device=c.device).view(torch.float8_e4m3fn).float(),
+    )
+    arguments = [from_dlpack(each) for each in (*(each.view(torch.uint8) for each in (a, b, sfa, sfb)), *tables, c)]
+    key = a.shape
+    if key not in compiled:
+        compiled[key] = cute.compile(gemv, *arguments)
+    compiled[key](*arguments)
+    return c
