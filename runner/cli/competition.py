@@ -1,6 +1,6 @@
-"""What an import would do to each leaderboard of a competition: made before anything is stored, shown by --dry-run.
+"""What an import or an update would do to each leaderboard: made before anything is stored, shown by --dry-run.
 
-Pure: compares a competition file with boards that the store has returned. Called by `runner.cli.leaderboard`.
+Pure: compares task folders with boards that the store has returned. Called by `runner.cli.leaderboard`.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class Change:
     needs_force: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """As `leaderboard import --json` prints it."""
+        """As `leaderboard import` and `update` print it with --json."""
         return {"key": self.key, "change": self.text, "needs_force": self.needs_force}
 
 
 @dataclass(frozen=True, kw_only=True)
 class BoardPlan:
-    """What an import does to one leaderboard."""
+    """What becomes of one leaderboard."""
 
     name: str
     action: Action
@@ -69,7 +69,7 @@ class BoardPlan:
         return any(change.needs_force for change in self.changes)
 
     def to_json(self) -> dict[str, Any]:
-        """As `leaderboard import --json` prints it."""
+        """As `leaderboard import` and `update` print it with --json."""
         return {
             "name": self.name,
             "action": self.action.value,
@@ -115,6 +115,24 @@ def plan_board(
     remark = f"GPU types stay {stay}, though {named} are named: `leaderboard update --gpu` changes them"
     same = set(gpus) == set(present.gpus)
     return replace(skipped, action=action, gpus=present.gpus, changes=changes, remark=None if same else remark)
+
+
+def plan_update(
+    name: str, folder: TaskFolder, *, present: BoardView, deadline: datetime, gpus: Sequence[str]
+) -> BoardPlan:
+    """What an update does to a leaderboard, whose GPU types become those given."""
+    changes = tuple(_changes(folder, deadline, present))
+    if set(gpus) != set(present.gpus):
+        changes += (Change(key="gpus", text=f"{', '.join(present.gpus)} → {', '.join(gpus)}"),)
+    return BoardPlan(
+        name=name,
+        action=Action.UPDATE if changes else Action.UNCHANGED,
+        folder=folder,
+        deadline=deadline,
+        gpus=tuple(gpus),
+        submissions=present.submissions,
+        changes=changes,
+    )
 
 
 def _changes(folder: TaskFolder, deadline: datetime, present: BoardView) -> Iterator[Change]:

@@ -14,7 +14,7 @@ import typer
 
 from runner.cli import documents, render
 from runner.cli.app import app, example, note, out, out_json, session
-from runner.cli.competition import Action, BoardPlan, plan_board
+from runner.cli.competition import Action, BoardPlan, plan_board, plan_update
 from runner.cli.units import moment
 from runner.errors import BoardError, NotFoundError, TaskError
 from runner.gpus import Registry
@@ -89,7 +89,7 @@ def create(
 
 @leaderboard.command(
     epilog=example(
-        "kernel-runner leaderboard update tasks/vectoradd --name vectoradd",
+        "kernel-runner leaderboard update tasks/vectoradd --name vectoradd --dry-run",
         "kernel-runner leaderboard update tasks/vectoradd --name vectoradd --deadline 2031-01-01 --force",
     )
 )
@@ -103,11 +103,13 @@ def update(
     force: Annotated[
         bool, typer.Option("--force", help="Also change what makes earlier results incomparable.")
     ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Replace a leaderboard's task.
 
     It becomes what the folder (or .zip) says now. Deadline and GPU types stay as they are unless given. Changed files,
-    config, language, benchmarks or harness make earlier results incomparable, so they need --force.
+    config, language, benchmarks or harness make earlier results incomparable, so they need --force. Shows every change.
     """
     ends = None if deadline is None else parse_deadline(deadline)
     folder = load(source)
@@ -115,8 +117,23 @@ def update(
     with session(context).store() as store:
         present = store.board(board)
         gpus = _offered(context, store, gpu or present.gpus, board)
-        _update(store, board, folder, ends or present.deadline, gpus, force=force)
-    note(f"leaderboard {board} is updated: it {_state(gpus, ends or present.deadline)}")
+        plan = plan_update(board, folder, present=present, deadline=ends or present.deadline, gpus=gpus)
+        stored = not dry_run and (force or not plan.needs_force)
+        if stored:
+            # Also if nothing would change: the store is asked whether that is so still.
+            _update(store, board, folder, plan.deadline, gpus, force=force)
+    if as_json:
+        out_json(plan.to_json())
+    else:
+        out(render.import_page([plan], stored=stored))
+    if plan.needs_force and not force:
+        changed = ", ".join(change.key for change in plan.changes if change.needs_force)
+        raise BoardError(
+            f"leaderboard {board!r} has {plan.submissions} submissions and {changed} would change: old and new scores "
+            "would not compare; give --force, or create another leaderboard"
+        )
+    if stored:
+        note(f"leaderboard {board} is updated: it {_state(gpus, plan.deadline)}")
 
 
 @leaderboard.command(

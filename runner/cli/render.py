@@ -399,7 +399,7 @@ def task_page(folder: TaskFolder) -> RenderableType:
 
 
 def import_page(plans: Sequence[BoardPlan], *, stored: bool) -> RenderableType:
-    """What an import does to each leaderboard, or would do."""
+    """What an import or an update does to each leaderboard, or would do."""
     would = "" if stored else "would be "
     blocks: list[RenderableType] = []
     for plan in plans:

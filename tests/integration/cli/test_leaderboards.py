@@ -152,6 +152,49 @@ def test_a_leaderboard_with_submissions_is_deleted_by_force_only(cli: Call, boar
     assert cli("leaderboard", "delete", board).code == 2
 
 
+def test_a_dry_run_of_an_update_shows_each_change_and_makes_none(
+    cli: Call, task_folder: Path, submission_file: Path
+) -> None:
+    """Deadline and GPU types with the task's keys; what needs --force is marked, refused without, and done with it."""
+    assert (
+        cli("leaderboard", "create", task_folder, "--name", "b", "--gpu", "CPU", "--deadline", "2032-02-03").code == 0
+    )
+    assert cli("leaderboard", "update", task_folder, "--name", "b", "--dry-run").out == "= b: unchanged\n"
+    assert cli("submit", submission_file, "--leaderboard", "b", "--user", "alice").code == 0
+    shutil.rmtree(task_folder)
+    write_task(task_folder, benchmarks=[{"n": 99, "seed": 1}], description="Changed.")
+    update = (
+        "leaderboard",
+        "update",
+        task_folder,
+        "--name",
+        "b",
+        "--gpu",
+        "CPU",
+        "--gpu",
+        "L4",
+        "--deadline",
+        "2033-04-05",
+    )
+    for arguments in (("--dry-run",), ()):
+        refused = cli(*update, *arguments)
+        assert refused.code == 2
+        assert refused.out.splitlines() == [
+            "~ b: would be updated",
+            "    benchmarks: +1 -1 entries   needs --force (1 submissions)",
+            "    description: Give back what you get. → Changed.",
+            "    deadline: 2032-02-03 00:00:00 → 2033-04-05 00:00:00 UTC",
+            "    gpus: CPU → CPU, L4",
+        ]
+        assert "has 1 submissions and benchmarks would change" in refused.err
+    shown = cli(*update, "--dry-run", "--force", "--json")
+    assert (shown.code, shown.document["action"], shown.document["needs_force"]) == (0, "update", True)
+    assert cli("leaderboard", "task", "b", "--json").document["description"] == "Give back what you get."
+    assert cli(*update, "--force").out.startswith("~ b: updated\n")
+    assert cli("leaderboard", "task", "b", "--json").document["description"] == "Changed."
+    assert cli(*update, "--dry-run").out == "= b: unchanged\n"
+
+
 def write_competition(folder: Path, *problems: dict[str, object]) -> Path:
     """A competition file beside its task folders."""
     path = folder / "cup.yaml"
