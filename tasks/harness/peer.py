@@ -49,6 +49,8 @@ UNASKED_BYTES = 16 << 20
 #: A worker that has waited at the gate for longer rests in between (see `worker.GATE_SPIN_NS`) and would begin late: it
 #: is told of a call ahead only where calls follow each other faster.
 _SOON_NS = 10_000_000
+#: Where others have the cores for so long during a call, a worker that waits spinning only takes more of them.
+_CROWDED_NS = 500_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,7 +205,7 @@ class Peer:
             answer = self._receive(deadline_ns, self._spin_ns)
             given = _Given(inputs=frozen[1], placed=armed.placed, nbytes=packed.nbytes)
             called = self._take(answer, given, frozen[0], start=start, end=end, deadline_ns=deadline_ns)
-        if copied - self._last_end_ns < _SOON_NS:
+        if copied - self._last_end_ns < _SOON_NS and delayed is not None and delayed < _CROWDED_NS:
             # Its answer comes while this output is looked at and the next inputs are made.
             self._arm(packed.sizes, room_bytes, deadline_ns)
         self._last_end_ns = end

@@ -13,18 +13,14 @@ Both take turns in the same minutes, since these machines are noisy. `built` is 
 from __future__ import annotations
 
 import os
-import shutil
 import statistics
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
-from runner.cli.stack import Stack, state_directory
-from runner.model import JobState, Verdict
-from runner.store import migrate
+from runner.model import JobState
 from runner.store.records import SubmissionView
-from tests.plugins.live import ROOT, LiveRunner, live_runner
+from tests.benchmarks._live import accepted, database
+from tests.plugins.live import ROOT, live_runner
 
 ROUNDS = 2
 USERS = 6
@@ -59,7 +55,7 @@ class Turn:
 def main() -> None:
     """Measure and print."""
     turns: dict[str, list[Turn]] = {"lane": [], "none": []}
-    with database() as url:
+    with database("build") as url:
         for number in range(ROUNDS):
             for name, lanes in (("none", 0), ("lane", "auto")):
                 turn = measure(url, lanes=lanes, mark=f"{number}{name}")
@@ -73,21 +69,6 @@ def main() -> None:
             for values in zip(*((turn.all_s, turn.each_s, turn.waited_s) for turn in measured), strict=True)
         )
         print(f"{name:<6}{total:>10.0f}{each:>8.0f}{measured[-1].built:>7}{waited:>8.0f}")
-
-
-@contextmanager
-def database() -> Iterator[str]:
-    """A migrated database of its own."""
-    directory = state_directory("bench-build")
-    stack = Stack(directory)
-    stack.stop_all()
-    shutil.rmtree(directory / "postgres", ignore_errors=True)
-    try:
-        url = stack.start_postgres()
-        migrate(url)
-        yield url
-    finally:
-        stack.stop_all()
 
 
 def measure(url: str, *, lanes: int | str, mark: str) -> Turn:
@@ -113,21 +94,13 @@ def measure(url: str, *, lanes: int | str, mark: str) -> Turn:
                 if number not in done_s and (view := live.store.submission(number)).state is JobState.DONE:
                     done_s[number], views[number] = time.monotonic() - began_s, view
             time.sleep(0.1)
-        check(live, views)
-        reports = [job.report for view in views.values() for job in view.jobs if job.report is not None]
+        reports = [job.report for view in map(accepted, views.values()) for job in view.jobs if job.report is not None]
         return Turn(
             all_s=max(done_s.values()),
             each_s=statistics.mean(done_s.values()),
             built=live.log.count('"event": "built"'),
             waited_s=sum(report["phases_ns"]["wait"] for report in reports) / 1e9,
         )
-
-
-def check(live: LiveRunner, views: dict[int, SubmissionView]) -> None:
-    """Every submission must have been accepted, or the times say nothing."""
-    for number, view in views.items():
-        if view.verdict is not Verdict.ACCEPTED:
-            raise RuntimeError(f"submission {number}: {view.verdict}: {[job.error for job in view.jobs]}\n{live.log}")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ Both run in turns in the same minutes, since these machines are noisy; the ratio
 from __future__ import annotations
 
 import os
-import shutil
 import statistics
 import subprocess
 import tempfile
@@ -25,11 +24,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runner.cli.stack import Stack, state_directory
-from runner.model import Verdict
-from runner.store import migrate
 from runner.taskdef import load, spec_line
 from runner.taskdef.model import SUBMISSION, PyConfig
+from tests.benchmarks._live import accepted, database
 from tests.plugins.live import ROOT, LiveRunner, live_runner
 
 ROUNDS = 7
@@ -70,18 +67,9 @@ def main() -> None:
 @contextmanager
 def runner() -> Iterator[LiveRunner]:
     """A daemon on a database of its own, with the task under the built-in harness."""
-    directory = state_directory("bench")
-    stack = Stack(directory)
-    stack.stop_all()
-    shutil.rmtree(directory / "postgres", ignore_errors=True)
-    try:
-        url = stack.start_postgres()
-        migrate(url)
-        with live_runner(url) as live:
-            live.board(ROOT / "tasks" / "vectoradd", name="board")
-            yield live
-    finally:
-        stack.stop_all()
+    with database("turnaround") as url, live_runner(url) as live:
+        live.board(ROOT / "tasks" / "vectoradd", name="board")
+        yield live
 
 
 @contextmanager
@@ -107,8 +95,7 @@ def run_ours(live: LiveRunner, code: bytes, mode: str, sample: Samples) -> None:
     began = time.monotonic()
     view = live.wait(live.submit("board", code, mode=mode), poll_s=0.005)
     sample.ours.append((time.monotonic() - began) * 1e3)
-    if view.verdict is not Verdict.ACCEPTED:
-        raise RuntimeError(f"mode {mode}: {view.verdict}: {[job.error for job in view.jobs]}")
+    accepted(view)
     for job in view.jobs:
         if job.report is None or job.started_at is None or job.finished_at is None:
             raise RuntimeError(f"job {job.id} has no report or no times")
@@ -126,8 +113,7 @@ def back_to_back(live: LiveRunner, code: bytes) -> float:
     began = time.monotonic()
     numbers = [live.submit("board", code, mode="leaderboard") for _ in range(count)]
     for number in numbers:
-        if live.wait(number).verdict is not Verdict.ACCEPTED:
-            raise RuntimeError(f"submission {number} was not accepted")
+        accepted(live.wait(number))
     return (time.monotonic() - began) * 1e3 / count
 
 

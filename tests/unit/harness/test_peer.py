@@ -29,6 +29,7 @@ def peer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Peer]:
     monkeypatch.setattr(module, "stay_on", lambda _: None)
     # However slow the machine is.
     monkeypatch.setattr(module, "_SOON_NS", _PATIENCE_NS)
+    monkeypatch.setattr(module, "_CROWDED_NS", _PATIENCE_NS)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     pipes = [os.pipe() for _ in range(3)]
     process = subprocess.Popen(
@@ -102,3 +103,12 @@ def test_a_call_after_a_pause_is_announced_anew(peer: Peer, monkeypatch: pytest.
     assert _returned(_call(peer, torch.full((4096,), 5, dtype=torch.uint8))) == b"\x05" * 4096
     assert peer._calls == calls + 1
     assert peer._armed is None
+
+
+def test_nobody_waits_spinning_where_others_need_the_cores(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls are not announced ahead on a crowded machine, and go on as before."""
+    monkeypatch.setattr(module, "_CROWDED_NS", 0)
+
+    for number in range(3):
+        assert _returned(_call(peer, torch.full((4096,), number, dtype=torch.uint8))) == bytes([number]) * 4096
+        assert peer._armed is None
