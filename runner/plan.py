@@ -420,9 +420,17 @@ def _pair_request(  # noqa: PLR0917 records, each of another type
         device=_device(gpu),
         build_timeout_s=build_timeout_s,
         memory_bytes=tensor_bytes(gpu),
+        flush_bytes=_flush_bytes(gpu, slot),
+        rejects_forged_times=gpu.rejects_forged_times,
         compiled=_compiled(task, compiler),
     )
     return PairRequest(payload=request.to_payload(), ranks=ranks or 1)
+
+
+def _flush_bytes(gpu: GpuType, slot: Slot) -> int | None:
+    """What is written between two timed calls: twice what all caches of the slot's device hold."""
+    known = gpu.figures_of(slot.devices[0].name).cache_bytes if slot.devices else None
+    return None if known is None else int(2 * known)
 
 
 def _compiled(task: Task, compiler: tuple[Step, ...]) -> Compiled | None:

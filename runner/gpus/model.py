@@ -102,6 +102,8 @@ class GpuType:
     shm_mib: int = 64
     #: How often devices are sampled while a run goes on; None: not at all.
     sample_every_s: float | None = None
+    #: Whether times on its devices that the judge's clock contradicts are rejected; else they are marked as claims.
+    rejects_forged_times: bool = False
     #: Size of each writable tmpfs.
     scratch_mib: int = 1024
     #: Without an accelerator: programs find a CUDA device that is emulated on the CPU, and nothing is ranked.

@@ -112,6 +112,7 @@ class _Entry(BaseModel):
     shm_mib: int = Field(default=64, ge=1)
     scratch_mib: int = Field(default=1024, ge=16)
     sample_every_s: float | None = Field(default=None, ge=0.05, le=60)
+    rejects_forged_times: bool = False
     device: _FiguresEntry = Field(default_factory=_FiguresEntry)
     products: tuple[_ProductEntry, ...] = ()
     emulate_cuda: bool = False

@@ -155,6 +155,8 @@ class Sample:
     bound: Bound | None
     #: How long judge and worker were ready to run and did not; None where the kernel does not tell.
     delayed_ns: int | None = None
+    #: On a device: the host's work is in the outside span.
+    by_host: bool = False
 
     @property
     def believed(self) -> bool:

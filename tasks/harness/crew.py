@@ -145,6 +145,14 @@ class Crew:
         )
         return Calibration(message=costs)
 
+    def equip(self, device: str, *, flush_bytes: int | None, deadline_ns: int) -> str | None:  # noqa: ARG002 for one device
+        """See Team."""
+        message = {"op": "equip", "flush_bytes": flush_bytes}
+        for rank in self._ranks():
+            self._tell(rank, encode(message), deadline_ns)
+        self._listen("equipped", deadline_ns)
+        return "calls of several ranks begin together, by the clock"
+
     def load(
         self, files: Mapping[str, str], submission: str, *, deadline_ns: int, compiled: Compiled | None = None
     ) -> None:

@@ -14,7 +14,10 @@ import time
 
 from .arenas import PAGE_BYTES, Arena
 
-_RELEASED, _FINISHED, _WITHDRAWN = 0, 8, 16  # places of 8 bytes; in cache lines of their own
+# places of 8 bytes; in cache lines of their own
+_RELEASED, _FINISHED, _WITHDRAWN, _ENQUEUED = 0, 8, 16, 24
+#: Where a device looks and writes: the lower half of a number, in bytes from the page's beginning.
+RELEASED_AT, FINISHED_AT = 8 * _RELEASED, 8 * _FINISHED
 #: Looks between two looks at the clock.
 _LOOKS = 32
 
@@ -51,6 +54,14 @@ class Gate:
     def finish(self, call: int) -> None:
         """The worker's: the output is where it belongs, or there is none."""
         self._words[_FINISHED] = call
+
+    def enqueue(self, call: int) -> None:
+        """The worker's, on a device: all that the call is has been enqueued."""
+        self._words[_ENQUEUED] = call
+
+    def enqueued(self, call: int, *, spin_ns: int) -> bool:
+        """Whether all that the call is has been enqueued, looking for so long."""
+        return self._equals(_ENQUEUED, call, spin_ns)
 
     def released(self, call: int, *, spin_ns: int) -> bool:
         """Whether the call may begin, looking for so long, or until it is withdrawn."""

@@ -22,8 +22,8 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -36,9 +36,9 @@ import torch
 from sandbox.protocol import Judged, StepResult, encode, to_b64
 
 from .cases import Case, CaseError, Value, parse_cases
-from .clock import Calibration, Sample, audit_details, forged, tight, times
+from .clock import Calibration, Sample, Times, audit_details, forged, tight, times
 from .crew import Crew
-from .emulate import install_if_asked
+from .emulate import asked, install_if_asked
 from .faults import Fault
 from .output import Collector, read_request
 from .problem import TaskFault, guard_heap, rng_seed_of, scramble
@@ -65,6 +65,8 @@ _MAX_REPEATED = 10
 _CALIBRATION_TIMEOUT_NS = 30_000_000_000
 #: Until the interpreters of several ranks, and of the judge's own processes beside them, have imported torch.
 _START_TIMEOUT_NS = 120_000_000_000
+#: What a time can be worth, from the least.
+_WORTH = ("claimed", "audited_host", "audited")
 
 
 class Frames:
@@ -154,6 +156,8 @@ class Judge:
         self._began_ns = time.monotonic_ns()
         self._device = device
         self._calibration: Calibration | None = None
+        #: Whether a claim that the judge's clock contradicts does not count.
+        self._rejects = device == "cpu" or request.rejects_forged_times
         self._extra: dict[str, Any] = {"system": facts(device)}
 
     def run(self, directory: Path) -> None:
@@ -187,6 +191,8 @@ class Judge:
             if self._device == "cpu" and any(run.kind in _TOTAL_NS for run in runs):
                 deadline = time.monotonic_ns() + _CALIBRATION_TIMEOUT_NS
                 self._calibration = self._team.calibrate(deadline_ns=deadline)
+            elif self._device != "cpu" and not asked() and any(run.kind in _TOTAL_NS for run in runs):
+                self._equip()
         except TaskFault as fault:
             first.fail(None, "invalid", str(fault))
             self._emit(first)
@@ -212,6 +218,16 @@ class Judge:
         self._extra["load_ns"] = time.monotonic_ns() - load_start
         self._frames.progress("build", 1, 1)
         return runs
+
+    def _equip(self) -> None:
+        """Have a device's calls gated if they can be; what cannot be audited is claimed, and says why."""
+        deadline = time.monotonic_ns() + _START_TIMEOUT_NS
+        flush_bytes = self._request.flush_bytes
+        why_not = self._team.equip(self._device, flush_bytes=flush_bytes, deadline_ns=deadline)
+        self._extra["gate"] = "open" if why_not is None else why_not
+        if self._request.ranks is None:
+            # Calls by message are bounded, too, from end to end.
+            self._calibration = self._team.calibrate(deadline_ns=deadline)
 
     def _parse(self) -> list[ModeRun]:
         runs = []
@@ -358,16 +374,18 @@ class Judge:
                 continue
             called_ns = time.monotonic_ns()
             sample = self._sample_of(timed.sample())
-            if not sample.believed and repeated < _MAX_REPEATED + len(spans):
+            if self._rejects and not sample.believed and repeated < _MAX_REPEATED + len(spans):
                 repeated += 1
                 continue
             spans.append(Span(sample=sample, start_ns=called_ns, end_ns=time.monotonic_ns()))
             _in_time(run)
         timed.check_last()
-        counted = times(samples)
-        audit = {**audit_details(samples, counted, repeated=repeated), **timed.details, **sieve.details}
+        bounded = times(samples)
+        # Where no honest runs have been recorded, the judge's clock replaces no claim: it only says what one is worth.
+        counted = bounded if self._rejects else times([replace(sample, bound=None) for sample in samples])
+        audit = {**audit_details(samples, bounded, repeated=repeated), **timed.details, **sieve.details}
         run.details.setdefault("cases", []).append(audit)
-        if forged(samples):
+        if self._rejects and forged(samples):
             raise Fault(
                 "rejected",
                 f"the submission claims {audit['claimed_median_ns'] / 1e6:.3f} ms per call, but at least "
@@ -379,9 +397,16 @@ class Judge:
         if impossible is not None:
             raise Fault("rejected", impossible)
         # One case whose time stands on the worker's word alone makes the mode's score stand on it.
-        audited = tight(counted) and not timed.fixed and (run.timing == "audited" or index == 0)
-        run.timing = "audited" if audited else "claimed"
+        worth = "claimed" if timed.fixed else self._worth(samples, bounded)
+        run.timing = worth if index == 0 else min(worth, run.timing, key=_WORTH.index)
         _write_summary(run.result, index, summary)
+
+    def _worth(self, samples: Sequence[Sample], bounded: Times) -> str:
+        """What a case's time stands on."""
+        contradicted = not self._rejects and (bounded.contradicted or forged(samples))
+        if contradicted or not tight(bounded):
+            return "claimed"
+        return "audited_host" if any(sample.by_host for sample in samples) else "audited"
 
     def _sample_of(self, call: Call) -> Sample:
         """One timed call beside its outside bound."""
@@ -395,7 +420,14 @@ class Judge:
                 parts=call.parts,
                 copy_ns=call.copy_ns,
             )
-        return Sample(claim_ns=call.claim_ns, outside_ns=call.outside_ns, bound=bound, delayed_ns=call.delayed_ns)
+        return Sample(
+            claim_ns=call.claim_ns,
+            outside_ns=call.outside_ns,
+            bound=bound,
+            delayed_ns=call.delayed_ns,
+            # On a device a call by message is a conversation with the host.
+            by_host=call.by_host or (self._device != "cpu" and not call.gated),
+        )
 
     def _emit(self, run: ModeRun) -> None:
         captured = self._collector.take()

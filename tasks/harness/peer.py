@@ -43,6 +43,12 @@ LOOK_NS = 1_000_000
 #: Inputs and outputs of at most so many bytes each are handed over at the gate. Inputs are copied while the clock runs
 #: there, and could be read as they come: the copy must be short. Larger ones come as a descriptor, with a message.
 GATE_BYTES = 256 << 10
+#: The same on a device, whose memory the inputs reach by a copy that is calibrated.
+DEVICE_GATE_BYTES = 32 << 20
+#: How long a worker may take to enqueue a call before it is let in all the same, as it would wait for ever for a stream
+#: that stands still; much less after so many calls in a row that did.
+ENQUEUE_NS = 100_000_000
+_OFTEN = 3
 #: What a case may hold as long as no request has said it: room for every known kernel of the calibration, at a volume
 #: (an eighth of this) that takes long enough to be told from the fixed part.
 UNASKED_BYTES = 16 << 20
@@ -66,6 +72,8 @@ class Called:
     parts: int
     #: Whether it began and ended at the gate.
     gated: bool = False
+    #: On a device: it was let in before all of it was enqueued, so that the host's work is in its span.
+    by_host: bool = False
     #: How long the judge took to copy the inputs while its clock ran.
     copy_ns: int = 0
     #: How long judge and worker were kept from running by others.
@@ -122,6 +130,9 @@ class Peer:
         stay_on(self._core)
         self._spin_ns = SPIN_NS if self._core is not None else 0
         self._gate: Gate | None = None
+        #: The one that a device looks at, and how many calls in a row were not enqueued in time.
+        self._device_gate: Gate | None = None
+        self._not_enqueued = 0
         self._delays = Delays()
         self._calls = 0
         #: The next call, if the worker has been told of it already.
@@ -177,12 +188,93 @@ class Peer:
         """
         small = packed.nbytes <= GATE_BYTES and room_bytes is not None and room_bytes <= GATE_BYTES
         # On a device the worker's tensors are copies, which can only be made of what is there.
-        small = small and packed.on_cpu
+        small = small and packed.device == "cpu"
         # The tree holds numbers and texts of the input: only what the worker knows already may stand there before.
         if self._gate is not None and small and packed.tree == self._tree and not by_message:
             return self._call_at_gate(self._gate, packed, room_bytes=room_bytes or 0, deadline_ns=deadline_ns)
+        if not by_message and self._fits_device_gate(packed, room_bytes):
+            return self._call_on_device(packed, room_bytes=room_bytes or 0, deadline_ns=deadline_ns)
         self._tree = packed.tree
         return self._call_by_message(packed, room_bytes=room_bytes or 0, deadline_ns=deadline_ns)
+
+    def equip(self, *, flush_bytes: int | None, deadline_ns: int) -> str | None:
+        """Have a worker with a device begin calls at the gate, too; before a submission is loaded.
+
+        Args:
+            flush_bytes: what is written between two calls to empty the device's caches; None: the worker finds out.
+            deadline_ns: on the monotonic clock.
+
+        Returns:
+            Why it cannot, in words of the worker's; None if it can.
+
+        Raises:
+            Fault: see the class.
+        """
+        gate = Gate.create()
+        answer = self._ask({"op": "equip", "flush_bytes": flush_bytes}, "equipped", deadline_ns, (gate.fd,))
+        if self._core is None:
+            return "judge and worker share a core"
+        if answer["gate"] is not None:
+            return str(answer["gate"])[:1000]
+        self._delays.watch(answer["pid"])
+        self._device_gate = gate
+        return None
+
+    def _fits_device_gate(self, packed: Packed, room_bytes: int | None) -> bool:
+        known = self._device_gate is not None and packed.tree == self._tree and room_bytes is not None
+        return known and packed.device not in {None, "cpu"} and max(packed.nbytes, room_bytes or 0) <= DEVICE_GATE_BYTES
+
+    def _call_on_device(self, packed: Packed, *, room_bytes: int, deadline_ns: int) -> Called:
+        gate = self._device_gate
+        if gate is None:
+            raise RuntimeError("there is no gate on a device")
+        placed, size = packed.place()
+        first, staged = packed.staged(placed)
+        self._calls += 1
+        call = self._calls
+        with Arena.create(size) as inputs, Arena.create(room_bytes) as room:
+            room.poison()
+            message = {
+                "op": "queue",
+                "call": call,
+                "device": packed.device,
+                "room": room.size,
+                **packed.message(placed, inputs.size),
+            }
+            self._send(encode(message, descriptors=2), (room.fd, inputs.fd), deadline_ns)
+            by_host = not self._wait_enqueued(gate, call)
+            window = inputs.window(first, len(staged))
+            before = self._delays.total_ns()
+            start = time.perf_counter_ns()
+            # Until here the inputs are nowhere the worker, or its device, can see.
+            window[:] = staged
+            copied = time.perf_counter_ns()
+            gate.release(call)
+            if not gate.finished(call, spin_ns=self._spin_ns):
+                self._sleep_until_finished(gate, call, deadline_ns)
+            end = time.perf_counter_ns()
+            # The device wrote the output before it said so; what is written later is not looked at.
+            frozen = Frozen(room)
+            delayed = self._delays.since(before)
+            self.waited_ns += end - copied
+            answer = self._receive(deadline_ns, self._spin_ns)
+            given = _Given(inputs=inputs, placed=placed, nbytes=packed.nbytes)
+            called = self._take(answer, given, frozen, start=start, end=end, deadline_ns=deadline_ns)
+        return replace(called, gated=True, by_host=by_host, copy_ns=copied - start, delayed_ns=delayed)
+
+    def _wait_enqueued(self, gate: Gate, call: int) -> bool:
+        """Whether all of a call was enqueued while its stream stood still; one that waits for its stream never is."""
+        patience_ns = ENQUEUE_NS if self._not_enqueued < _OFTEN else ENQUEUE_NS // 50
+        until = time.perf_counter_ns() + patience_ns
+        while time.perf_counter_ns() < until:
+            if gate.enqueued(call, spin_ns=1_000_000):
+                self._not_enqueued = 0
+                return True
+            if self._channel.readable(0):
+                # It answers before it was let in: its own exception, or a forgery that has no inputs.
+                break
+        self._not_enqueued += 1
+        return False
 
     def _call_at_gate(self, gate: Gate, packed: Packed, *, room_bytes: int, deadline_ns: int) -> Called:
         armed = self._armed_for(gate, packed.sizes, room_bytes, deadline_ns)

@@ -82,6 +82,10 @@ class JudgeRequest:
     build_timeout_s: float = 120.0
     #: Bytes of tensor data per case that judge and worker together may hold.
     memory_bytes: int = 1 << 30
+    #: What is written between two timed calls so that a device's caches hold nothing of the inputs; None: not known.
+    flush_bytes: int | None = None
+    #: Whether times on a device that the judge's clock contradicts are rejected; else they are marked as claims.
+    rejects_forged_times: bool = False
     #: None: the submission is Python.
     compiled: Compiled | None = None
 

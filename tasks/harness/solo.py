@@ -14,7 +14,7 @@ from .cases import Value
 from .clock import GATE_FLOOR_NS, Calibration
 from .faults import Fault
 from .output import Collector
-from .peer import GATE_BYTES, Peer, Profiled
+from .peer import DEVICE_GATE_BYTES, GATE_BYTES, Peer, Profiled
 from .problem import CheckRaised, Problem, TaskFault
 from .request import Compiled
 from .team import Call
@@ -38,6 +38,10 @@ class Solo:
         self._peer = Peer(sock, collector)
         self._problem: Problem
         self._last: _Last | None = None
+        #: Where known kernels run.
+        self._device = "cpu"
+        #: Whether calls on a device begin at the gate.
+        self._gated = False
         #: Made before there was a request.
         self._calibration: Calibration | None = None
 
@@ -52,6 +56,13 @@ class Solo:
     def limit(self, memory_bytes: int) -> None:
         """Say what the tensors of a case may fill."""
         self._peer.memory_bytes = memory_bytes
+
+    def equip(self, device: str, *, flush_bytes: int | None, deadline_ns: int) -> str | None:
+        """See Team."""
+        self._device = device
+        why_not = self._peer.equip(flush_bytes=flush_bytes, deadline_ns=deadline_ns)
+        self._gated = why_not is None
+        return why_not
 
     @property
     def waited_ns(self) -> int:
@@ -82,6 +93,12 @@ class Solo:
 
     def _measure(self, deadline_ns: int, *, often: int) -> Calibration:
         most_bytes = self._peer.memory_bytes // 8
+        if self._device != "cpu":
+            # Both ways, as far as they are open: a call that does not go through the gate goes by message.
+            message = calibrate(self._known(deadline_ns, by_message=True), most_bytes=most_bytes, often=often)
+            most_bytes = min(DEVICE_GATE_BYTES, most_bytes)
+            gate = calibrate(self._known(deadline_ns), most_bytes=most_bytes) if self._gated else None
+            return Calibration(message=message, gate=gate)
         message = calibrate(self._known(deadline_ns, by_message=True), most_bytes=most_bytes, often=often)
         if not self._peer.open_gate(deadline_ns=deadline_ns):
             return Calibration(message=message)
@@ -91,7 +108,9 @@ class Solo:
 
     def _known(self, deadline_ns: int, *, by_message: bool = False) -> KnownCall:
         def call(value: tuple[object, ...], room: int) -> tuple[int, int]:
-            called = self._peer.call(pack(value), room_bytes=room, deadline_ns=deadline_ns, by_message=by_message)
+            called = self._peer.call(
+                pack(_moved(value, self._device)), room_bytes=room, deadline_ns=deadline_ns, by_message=by_message
+            )
             return called.outside_ns, called.claim_ns
 
         return call
@@ -128,6 +147,7 @@ class Solo:
             parts=called.parts,
             copy_ns=called.copy_ns,
             delayed_ns=called.delayed_ns,
+            by_host=called.by_host,
             tensors=packed.tensors,
             input_bytes=packed.nbytes,
         )
@@ -168,3 +188,12 @@ class Solo:
         if expected is None:
             return last.output.has_tensor
         return signature(expected) == last.output.signature
+
+
+def _moved(value: object, device: str) -> object:
+    """A known kernel's input with its tensors on a device."""
+    if isinstance(value, torch.Tensor):
+        return value.to(device)
+    if isinstance(value, (tuple, list)):
+        return type(value)(_moved(item, device) for item in value)
+    return value

@@ -34,6 +34,8 @@ class Call:
     parts: int = 1
     copy_ns: int = 0
     delayed_ns: int | None = None
+    #: On a device: the host's work is in the outside span.
+    by_host: bool = False
     #: Of all ranks together.
     tensors: int
     input_bytes: int
@@ -64,6 +66,9 @@ class Team(Protocol):
 
     def probe(self, *, deadline_ns: int) -> int:
         """A call of a known kernel that proves that the workers answer; its outside span in ns."""
+
+    def equip(self, device: str, *, flush_bytes: int | None, deadline_ns: int) -> str | None:
+        """Make workers with a device ready to be timed; why their calls cannot be gated, None if they can."""
 
     def calibrate(self, *, deadline_ns: int) -> Calibration:
         """Measure the hand-over; before the submission is loaded."""

@@ -83,9 +83,10 @@ class Packed:
         return sum(1 for _ in tensor_nodes(self.tree))
 
     @property
-    def on_cpu(self) -> bool:
-        """Whether all its tensors are for the CPU."""
-        return all(node["device"] == "cpu" for node in tensor_nodes(self.tree))
+    def device(self) -> str | None:
+        """Where all its tensors belong; None where that is more than one place."""
+        found = {node["device"] for node in tensor_nodes(self.tree)} or {"cpu"}
+        return found.pop() if len(found) == 1 else None
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -243,8 +244,11 @@ class Outgoing:
         self.nbytes += -(-nbytes // ALIGN_BYTES) * ALIGN_BYTES
         return node
 
-    def copy_to(self, arena: Arena) -> None:
-        """Copy the described tensors into the judge's arena, which has room for `nbytes`."""
+    def copy_to(self, arena: Arena, *, wait: bool = True) -> None:
+        """Copy the described tensors into the judge's arena, which has room for `nbytes`.
+
+        `wait`: until the bytes are there; a device's are else under way, into memory that it was given.
+        """
         for offset, item in self._copies:
             if item.is_cpu and item.nbytes <= _SMALL_BYTES:
                 # On this thread alone: torch would share the copy out among its threads, and wait for all of them.
@@ -252,7 +256,7 @@ class Outgoing:
                     ctypes.memmove(arena.bytes_at(offset, item.nbytes).data_ptr(), item.data_ptr(), item.nbytes)
                 continue
             flat = _bytes_of(item)
-            arena.bytes_at(offset, flat.numel()).copy_(flat)
+            arena.bytes_at(offset, flat.numel()).copy_(flat, non_blocking=not wait)
 
 
 def _bytes_of(item: torch.Tensor) -> torch.Tensor:

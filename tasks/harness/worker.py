@@ -10,6 +10,10 @@ What it answers on the socket in KR_JUDGE_FD:
     load    {files, submission}     -> loaded | failed
     load    {files, submission, compiled} -> loaded | failed              a library of the compiler's, see `compiled`
     gate    {}                      -> gated {pid}                        descriptor: the page of `gate`
+    equip   {flush_bytes}           -> equipped {pid, gate}               descriptor: a page as of `gate`
+        the caches of a device are emptied so; gate: why calls on it cannot begin at that page (null: they can)
+    queue   {call, device, room, tree, storages, size} -> done | need | failed   descriptors: room, inputs to come
+        one call on the device, enqueued before its inputs exist (see `device_gate`)
     arm     {size}                  -> armed                              descriptor: room for the output
         everything of earlier calls is dropped, the room is mapped, the next message is awaited spinning
     arm     {size, call, storages, inputs} -> armed, done | need | failed descriptors: room, inputs to come
@@ -63,6 +67,8 @@ import torch  # noqa: E402 see above
 
 from .arenas import PAGE_BYTES, Arena  # noqa: E402 see above
 from .compiled import CompileFailed, KernelFailed, compile_sources, flatten, load_library  # noqa: E402 see above
+from .cuda_driver import Driver, DriverError, try_out  # noqa: E402 see above
+from .device_gate import IDLE_NS, DeviceGate, Made, Order  # noqa: E402 see above
 from .emulate import asked, install_if_asked  # noqa: E402 see above
 from .gate import Gate  # noqa: E402 see above
 from .groups import become_rank, join_group, leave_group  # noqa: E402 see above
@@ -86,8 +92,6 @@ GATE_SPIN_NS = 20_000_000
 _NAP_MS = 1
 _MAX_TEXT = 8_000
 _L2_FLUSH_BYTES = 256 << 20
-#: Waiting for a device that has nothing more to do takes less.
-_IDLE_NS = 50_000
 _HARNESS = str(Path(__file__).parent)
 _TORCH = str(Path(torch.__file__).parent) + os.sep
 _DISTRIBUTED = str(Path(torch.__file__).parent / "distributed") + os.sep
@@ -111,6 +115,10 @@ def known_kernel(data: tuple[Any, ...]) -> Any:
     One copy where data[2] is a number, a list of them where it is a list.
     """
     spin_ns, payload, keep, *_ = data
+    if payload.is_cuda:
+        # Cycles of a clock of at most 2 GHz and more than 1: no shorter than a third of what is asked for.
+        torch.cuda._sleep(int(spin_ns))  # type: ignore[no-untyped-call]  # noqa: SLF001 torch lacks both
+        spin_ns = 0
     until = perf_counter_ns() + spin_ns
     while perf_counter_ns() < until:
         pass
@@ -160,6 +168,12 @@ class Worker:
         self._like: tuple[torch.dtype, torch.Size] | None = None
         self._place_for_it: int | None = None
         self._l2: torch.Tensor | None = None
+        #: What empties a device's caches, as the judge says.
+        self._flush_bytes: int | None = None
+        self._driver: Driver | None = None
+        self._device_gate: DeviceGate | None = None
+        #: The last call on a device: its output may be asked for later.
+        self._queued: Made | None = None
         #: What the kernel has returned and the judge has not asked for yet.
         self._returned: object = None
         #: rank, world_size, device
@@ -173,6 +187,8 @@ class Worker:
         handlers: Mapping[str, Callable[[dict[str, Any], Sequence[int]], dict[str, Any]]] = {
             "load": self._load,
             "gate": self._watch_gate,
+            "equip": self._equip,
+            "queue": self._queue,
             "arm": self._arm,
             "call": self._call,
             "room": self._room,
@@ -235,6 +251,49 @@ class Worker:
     def _watch_gate(self, _: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
         self._gate = Gate(_map(descriptors[0], PAGE_BYTES))
         return {"op": "gated", "pid": os.getpid()}
+
+    def _equip(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
+        self._flush_bytes = message["flush_bytes"]
+        return {"op": "equipped", "pid": os.getpid(), "gate": self._open_device_gate(descriptors)}
+
+    def _open_device_gate(self, descriptors: Sequence[int]) -> str | None:
+        if not descriptors:
+            return "no page was given"
+        if torch.version.cuda is None:
+            return "this torch is not for CUDA: streams of its devices cannot wait for memory of the judge's"
+        why_not = try_out()
+        if why_not is not None:
+            return why_not
+        try:
+            torch.cuda.init()  # type: ignore[no-untyped-call]  # torch lacks it
+            # Makes the context current in this thread.
+            torch.cuda.synchronize()
+            self._driver = Driver.open()
+            self._device_gate = DeviceGate(self._driver, _map(descriptors[0], PAGE_BYTES))
+        except (DriverError, RuntimeError) as error:
+            return str(error)
+        return None
+
+    def _queue(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
+        if self._device_gate is None:
+            raise RuntimeError("the judge asked for a call at a gate that is not there")
+        self._pending = self._inputs = self._output = self._returned = self._queued = None
+        room, inputs = _map(descriptors[0], message["room"]), _map(descriptors[1], message["size"])
+        self._reset_l2()
+        order = Order(
+            call=message["call"],
+            tree=message["tree"],
+            storages=message["storages"],
+            device=message["device"],
+            inputs=inputs,
+            room=room,
+        )
+        made = self._device_gate.make(order, self._kernel, adapt=self._adapt, flush=self._flush_l2)
+        self._claim_ns, self._queued = made.claim_ns, made
+        if not made.delivered:
+            self._pending = made.outgoing
+            return {"op": "need", "bytes": made.outgoing.nbytes}
+        return {"op": "done", "tree": made.outgoing.tree, "claim_ns": self._claim_ns}
 
     def _arm(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
         self._pending = self._inputs = self._output = self._returned = None
@@ -346,6 +405,7 @@ class Worker:
 
     def _open(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
         if self._take_in(message, descriptors[0]).cuda:
+            self._reset_l2()
             self._flush_l2()
             torch.cuda.synchronize()
         return {"op": "opened"}
@@ -423,10 +483,20 @@ class Worker:
             # An emulated device has no cache of its own, and memory that takes its time.
             return
         if self._l2 is None:
-            self._l2 = torch.empty(_L2_FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+            nbytes = flush_size(self._flush_bytes, torch.cuda.get_device_properties("cuda"))
+            self._l2 = torch.empty(nbytes, dtype=torch.uint8, device="cuda")
         self._l2.zero_()
 
+    def _reset_l2(self) -> None:
+        """Take back what a submission has set aside of the cache, where the driver knows of such."""
+        if self._driver is None and torch.version.cuda is not None and not asked():
+            with suppress(DriverError):
+                self._driver = Driver.open()
+        if self._driver is not None:
+            self._driver.reset_persisting_l2()
+
     def _timed_on_device(self, kernel: Kernel, value: object) -> object:
+        self._reset_l2()
         self._flush_l2()
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]  # torch lacks it
         torch.cuda.synchronize()
@@ -438,7 +508,7 @@ class Worker:
         torch.cuda.synchronize()
         late = perf_counter_ns() - ended
         # The events see one stream; what others still had to do for this call is its time, too.
-        self._claim_ns = round(start.elapsed_time(end) * 1e6) + (late if late > _IDLE_NS else 0)
+        self._claim_ns = round(start.elapsed_time(end) * 1e6) + (late if late > IDLE_NS else 0)
         return output
 
     def _profile(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
@@ -528,6 +598,16 @@ def import_submission(directory: Path, name: str) -> ModuleType | None:
     sys.modules["submission"] = module
     specification.loader.exec_module(module)
     return module
+
+
+def flush_size(stated: int | None, properties: Any) -> int:
+    """Bytes to write so that nothing of the inputs is left in a device's caches.
+
+    Twice what its GPU type states for all its caches; else twice what the driver says of its L2, and no less than is
+    more than most have. Never more than an eighth of its memory.
+    """
+    wanted = stated or max(_L2_FLUSH_BYTES, 2 * int(getattr(properties, "L2_cache_size", 0) or 0))
+    return min(wanted, int(properties.total_memory) // 8)
 
 
 def _plain(tensor: torch.Tensor) -> bool:

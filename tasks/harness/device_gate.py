@@ -1,0 +1,138 @@
+"""The worker's half of a gated call on a device: all is enqueued before the inputs exist, then the judge lets go.
+
+One stream, in this order: stand still until the judge's number, copy the inputs from shared memory, flush the cache,
+event, the kernel, event, copy the output to shared memory, write the number that says so. The host's work for a launch
+is so behind the judge's clock, and nothing can be computed early. The judge's half is `peer`; what decides is there.
+
+A submission that synchronises with the host waits for a stream that stands still. The judge hears nothing, lets go
+after a while, and holds that call to what passed on its own clock, host and all. Called by the worker; imports torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import perf_counter_ns
+from typing import Any, Protocol
+
+import torch
+
+from .arenas import PAGE_BYTES, Arena
+from .gate import FINISHED_AT, RELEASED_AT, Gate
+from .values import Outgoing, unpack
+
+#: Waiting for a device that has nothing more to do takes less.
+IDLE_NS = 50_000
+
+
+class Streams(Protocol):
+    """What is needed of `cuda_driver.Driver`."""
+
+    def register(self, address: int, nbytes: int) -> int:
+        """See Driver."""
+
+    def unregister(self, address: int) -> None:
+        """See Driver."""
+
+    def wait_for(self, stream: int, pointer: int, value: int) -> None:
+        """See Driver."""
+
+    def write(self, stream: int, pointer: int, value: int) -> None:
+        """See Driver."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """One call as the judge asks for it."""
+
+    call: int
+    tree: Any
+    storages: Sequence[tuple[int, int]]
+    device: str
+    inputs: Arena
+    room: Arena
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """What came of a call: the output, and the time the worker claims."""
+
+    outgoing: Outgoing
+    claim_ns: int
+    #: Whether the output was small enough for the room, and is there.
+    delivered: bool
+    #: Keep until the output has been delivered.
+    inputs: tuple[object, ...]
+
+
+class DeviceGate:
+    """A page that the judge made, seen by the device."""
+
+    def __init__(self, streams: Streams, page: Arena) -> None:
+        """Register the page.
+
+        Raises:
+            DriverError: the driver refuses.
+        """
+        self._streams = streams
+        self._gate = Gate(page)
+        self._page = page
+        self._pointer = streams.register(page.addresses.start, PAGE_BYTES)
+
+    def make(
+        self,
+        order: Order,
+        kernel: Callable[[Any], Any],
+        *,
+        adapt: Callable[[Any], Any],
+        flush: Callable[[], None],
+    ) -> Made:
+        """Make a call.
+
+        Args:
+            order: what the judge asks for.
+            kernel: the submission's.
+            adapt: what the kernel takes in place of the inputs.
+            flush: enqueues what empties the device's caches; called behind the gate.
+        """
+        with self._pinned(order.inputs), self._pinned(order.room):
+            buffers = [torch.empty(nbytes, dtype=torch.uint8, device=order.device) for _, nbytes in order.storages]
+            value = adapt(unpack(order.tree, buffers))
+            began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]  # torch lacks it
+            torch.cuda.synchronize()
+            stream = int(torch.cuda.current_stream().cuda_stream)
+            try:
+                self._streams.wait_for(stream, self._pointer + RELEASED_AT, order.call)
+                for buffer, (offset, nbytes) in zip(buffers, order.storages, strict=True):
+                    buffer.copy_(order.inputs.bytes_at(offset, nbytes), non_blocking=True)
+                flush()
+                began.record()
+                output = kernel(value)
+                ended.record()
+                outgoing = Outgoing.describe(output, {})
+                delivered = outgoing.nbytes <= order.room.size
+                if delivered:
+                    outgoing.copy_to(order.room, wait=False)
+                self._streams.write(stream, self._pointer + FINISHED_AT, order.call)
+            finally:
+                # Also for a kernel that raised: whoever waits for this number hears of it in the answer.
+                self._gate.enqueue(order.call)
+            ended.synchronize()
+            after_ns = perf_counter_ns()
+            torch.cuda.synchronize()
+            late_ns = perf_counter_ns() - after_ns
+            # The events see one stream; what others still had to do for this call is its time, too.
+            claim_ns = round(began.elapsed_time(ended) * 1e6) + (late_ns if late_ns > IDLE_NS else 0)
+        return Made(outgoing=outgoing, claim_ns=claim_ns, delivered=delivered, inputs=(value, buffers))
+
+    @contextmanager
+    def _pinned(self, arena: Arena) -> Iterator[None]:
+        start = arena.addresses.start
+        self._streams.register(start, arena.size)
+        try:
+            yield
+        finally:
+            # The device may still be at it, if the kernel raised.
+            torch.cuda.synchronize()
+            self._streams.unregister(start)
