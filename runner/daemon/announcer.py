@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -142,24 +142,29 @@ class Announcer:
         return batch if batch.events or batch.wake or batch.progress else None
 
     def _send(self, store: Store, batch: _Batch) -> bool:
-        """Tell; False: the database is away. Events then wait, progress is lost: there will be newer."""
+        """Tell; False: the database is away. What was not told then waits, progress unless there is newer."""
         try:
             if batch.events or batch.wake:
                 store.announce(events=batch.events, wake=batch.wake)
         except InfrastructureError as error:
             self._put_back(batch)
+            self._post_again(batch.progress)
             _log.debug("not announced", events=len(batch.events), error=str(error))
             return False
         except Exception:  # noqa: BLE001 - logged where it is known which one it was
             if not self._send_one_by_one(store, batch):
+                self._post_again(batch.progress)
                 return False
         self._say_what_was_dropped()
-        try:
-            for job, progress in batch.progress:
-                store.progress(job, progress)
-        except InfrastructureError as error:
-            _log.debug("progress not posted", error=str(error))
-            return False
+        for number, (job, progress) in enumerate(batch.progress):
+            try:
+                if not store.progress(job, progress):
+                    # Whoever holds the job has it for a moment; this may be the last there is to show of it.
+                    self._post_again([(job, progress)])
+            except InfrastructureError as error:
+                self._post_again(batch.progress[number:])
+                _log.debug("progress not posted", error=str(error))
+                return False
         return True
 
     def _send_one_by_one(self, store: Store, batch: _Batch) -> bool:
@@ -188,6 +193,12 @@ class Announcer:
             self._events.extendleft(reversed(kept))
             self._gpu_types.update(batch.wake)
         self._wake.set()
+
+    def _post_again(self, progress: Sequence[tuple[Job, Progress]]) -> None:
+        """Post it with the next that is due; for a job that has ended meanwhile the store then finds nothing to do."""
+        with self._lock:
+            for job, latest in progress:
+                self._progress.setdefault(job.key, (job, latest))
 
     def _say_what_was_dropped(self) -> None:
         with self._lock:

@@ -24,9 +24,15 @@ SELECT * FROM runner.heartbeat(
     %(host)s::text, %(lease_s)s::float8, %(ids)s::bigint[], %(attempts)s::integer[], %(instance)s::text)
 
 -- name: save_progress
--- How far a job is, as long as it is ours.
-UPDATE runner.job SET progress = %(progress)s
-WHERE id = %(id)s AND attempt = %(attempt)s AND state = 'running'
+-- How far a job is, as long as it is ours. `held`: it is, but somebody is writing it, and nothing was saved.
+WITH free AS MATERIALIZED (
+    SELECT j.id FROM runner.job j WHERE j.id = %(id)s AND j.attempt = %(attempt)s AND j.state = 'running'
+    FOR NO KEY UPDATE SKIP LOCKED
+), saved AS (
+    UPDATE runner.job j SET progress = %(progress)s FROM free f WHERE j.id = f.id AND j.id = %(id)s RETURNING j.id
+)
+SELECT NOT EXISTS (SELECT FROM saved) AND EXISTS (
+    SELECT FROM runner.job j WHERE j.id = %(id)s AND j.attempt = %(attempt)s AND j.state = 'running') AS held
 
 -- name: insert_artifact
 -- Keeps a file; the last of a name wins.

@@ -16,7 +16,7 @@ from runner.model import Artifact, Claimed, Job, JobResult, JobState, Json, Prog
 from runner.store import queries
 from runner.store.base import Base, expect, text
 from runner.store.clean import clean_text, to_jsonb
-from runner.store.connection import Row, rows
+from runner.store.connection import Row, row, rows
 from runner.store.queries import Query
 from runner.store.records import Completion, Ended
 from runner.store.signals import EVENTS
@@ -29,14 +29,20 @@ BACKOFF_MAX_S: Final = 300.0
 class Results(Base):
     """The part of a store that settles claimed jobs."""
 
-    def progress(self, job: Job, progress: Progress) -> None:
-        """Show how far a job is; a secret twin's progress is kept for operators and announced to nobody."""
+    def progress(self, job: Job, progress: Progress) -> bool:
+        """Show how far a job is; a secret twin's progress is kept for operators and announced to nobody.
+
+        Waits for nobody. False: somebody is writing the job just now, and nothing was shown: show it again soon.
+        """
         shown = {"phase": clean_text(progress.phase), "done": progress.done, "total": progress.total}
         with self._link.transaction() as connection:
-            rows(connection, queries.SAVE_PROGRESS, {"id": job.id, "attempt": job.attempt, "progress": to_jsonb(shown)})
+            parameters = {"id": job.id, "attempt": job.attempt, "progress": to_jsonb(shown)}
+            if expect(row(connection, queries.SAVE_PROGRESS, parameters))["held"]:
+                return False
             if not job.secret:
                 event = {"event": "progress", **job.about, **shown}
                 rows(connection, queries.NOTIFY, {"channels": [EVENTS], "payloads": [json.dumps(event)]})
+        return True
 
     def complete(self, job: Job, result: JobResult) -> Completion:
         """Commit what an attempt found: runs, artifacts, verdict and, after the last job, the submission's status.

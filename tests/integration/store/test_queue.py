@@ -439,6 +439,25 @@ def test_no_text_of_a_submission_can_lose_its_result(bench: Bench, db: Db) -> No
     assert view.artifacts[0].name == clean
 
 
+def test_progress_of_a_job_that_somebody_writes_waits_for_nobody(bench: Bench, db: Db) -> None:
+    """It is said that nothing was shown, and nobody is told; for a job that is over there is nothing left to show."""
+    bench.board()
+    bench.submit()
+    job = bench.claim()
+    progress = Progress(phase="test", done=1, total=2)
+    db.execute("LISTEN runner_events")
+    with psycopg.connect(bench.url) as other:
+        other.execute("SELECT FROM runner.job FOR UPDATE")
+        assert not bench.store.progress(job, progress)
+    assert one(db, "SELECT progress FROM runner.job")["progress"] is None
+    assert list(db.notifies(timeout=0)) == []
+    assert bench.store.progress(job, progress)
+    assert one(db, "SELECT progress FROM runner.job")["progress"]["done"] == 1
+    bench.store.complete(job, result(Verdict.ACCEPTED, run_record()))
+    assert bench.store.progress(job, progress)
+    assert one(db, "SELECT progress FROM runner.job")["progress"] is None
+
+
 def test_only_progress_and_what_is_announced_is_notified(bench: Bench, db: Db) -> None:
     """Claims and results send nothing themselves; a secret twin's progress is told to nobody."""
     bench.board()

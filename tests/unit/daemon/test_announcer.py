@@ -38,6 +38,8 @@ class FakeStore:
         self.away = False
         #: An event that PostgreSQL does not take.
         self.unfit: Json | None = None
+        #: Jobs that somebody is writing.
+        self.held: set[int] = set()
         self.let_through = threading.Event()
         self.let_through.set()
         self.closed = 0
@@ -53,11 +55,13 @@ class FakeStore:
         self.wakes += wake
         self.something.release()
 
-    def progress(self, job: Job, progress: Progress) -> None:
-        """Remember it."""
+    def progress(self, job: Job, progress: Progress) -> bool:
+        """Remember it, unless somebody holds the job."""
         self._answer()
-        self.posts.append((job.id, progress.done))
+        if job.id not in self.held:
+            self.posts.append((job.id, progress.done))
         self.something.release()
+        return job.id not in self.held
 
     def _answer(self) -> None:
         assert self.let_through.wait(30)
@@ -183,6 +187,24 @@ def test_progress_is_posted_once_a_second_per_job_and_the_latest_wins(announcing
     assert len(announcing.store.posts) <= 3 + 61
 
 
+def test_the_last_progress_of_a_job_that_somebody_holds_is_posted_later(announcing: Announcing) -> None:
+    """Nobody waits for it, nothing newer is overtaken by it, and it is not posted once the job has ended."""
+    announcing.store.held = {1, 2, 3}
+    for number in (1, 2, 3):
+        announcing.post(number, 7)
+    announcing.post(4, 7)
+    announcing.pass_on()
+    assert announcing.store.posts == [(4, 7)]
+    announcing.post(2, 8)
+    announcing.announcer.forget(job(3))
+    announcing.store.held = set()
+    announcing.pass_on()
+    assert announcing.store.posts == [(4, 7)], "not before its second is over"
+    announcing.clock.now_s += PERIOD_S
+    announcing.pass_on()
+    assert sorted(announcing.store.posts) == [(1, 7), (2, 8), (4, 7)]
+
+
 def test_events_do_not_wait_for_the_period_of_progress(announcing: Announcing) -> None:
     """A frontend hears of a verdict at once, although progress was posted just now."""
     announcing.post(1, 1)
@@ -219,7 +241,7 @@ def test_nothing_that_is_called_by_an_evaluation_waits_for_the_database(announci
 
 
 def test_events_survive_a_short_outage_in_order(announcing: Announcing) -> None:
-    """A restart of the database costs no event; progress is superseded anyway."""
+    """A restart of the database costs no event, and the last progress is shown after it."""
     announcing.store.away = True
     announcing.announcer.event({"n": 0})
     announcing.announcer.wake("H100")
@@ -232,7 +254,9 @@ def test_events_survive_a_short_outage_in_order(announcing: Announcing) -> None:
     announcing.pass_on()
     assert [event["n"] for event in announcing.store.events] == [0, 1, 2]
     assert announcing.store.wakes == ["H100"]
-    assert announcing.store.posts == []
+    announcing.clock.now_s += PERIOD_S
+    announcing.pass_on()
+    assert announcing.store.posts == [(1, 1)]
 
 
 def test_an_event_that_cannot_be_told_spoils_no_other(announcing: Announcing) -> None:
@@ -278,6 +302,7 @@ def test_half_an_hour_of_events_is_bounded_and_the_loss_is_said_once(announcing:
         for number in range(1800 * 2):
             announcing.announcer.event({"n": number})
             announcing.post(number, 1)
+            announcing.announcer.forget(job(number - 1))
             if number % 10 == 0:
                 announcing.clock.now_s += 5.0
                 announcing.pass_on()
