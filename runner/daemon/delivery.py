@@ -21,7 +21,7 @@ from runner.daemon.announcer import Announcer
 from runner.daemon.ports import StoreFactory
 from runner.errors import InfrastructureError, StaleAttemptError
 from runner.lease import Lease, LeaseKeeper
-from runner.logs import get_logger, job_context
+from runner.logs import Sparing, get_logger, job_context
 from runner.model import Job, JobResult
 from runner.spool import Spool, Spooled
 from runner.store import Store
@@ -91,8 +91,9 @@ class Delivery:
         self._wake.set()
 
     def run(self, stop: threading.Event) -> None:
-        """Deliver until `stop` is set. Says once that results wait for the database, and once that they do no more."""
+        """Deliver until `stop` is set. Says that results wait for the database, and that they do no more, sparingly."""
         store = self._store_factory("deliver")
+        sparing = Sparing()
         backoff = Backoff(cap_s=CAP_S)
         try:
             while not stop.is_set():
@@ -105,12 +106,12 @@ class Delivery:
                 try:
                     committed = self.deliver_once(store)
                 except InfrastructureError as error:
-                    if backoff.failures == 0:
-                        _log.warning("results wait in the spool for the database", error=str(error))
+                    if backoff.failures == 0 and (left_out := sparing.due("waits")) is not None:
+                        _log.warning("results wait in the spool for the database", error=str(error), left_out=left_out)
                     self._wake.wait(backoff.next_s())
                     continue
-                if committed or backoff.failures:
-                    _log.info("the spool is delivered", committed=committed, waits=backoff.failures)
+                if (committed or backoff.failures) and (left_out := sparing.due("delivered")) is not None:
+                    _log.info("the spool is delivered", committed=committed, waits=backoff.failures, left_out=left_out)
                 backoff.reset()
                 if self._spool.pending():
                     # The disk fails, or they came just now.
