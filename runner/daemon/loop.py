@@ -22,6 +22,7 @@ from runner.backoff import Backoff, between_s
 from runner.config import Settings
 from runner.daemon import events
 from runner.daemon.announcer import Announcer
+from runner.daemon.clocks import ServerClock
 from runner.daemon.delivery import Delivery
 from runner.daemon.desks import Ahead, Desk
 from runner.daemon.housekeeping import Housekeeper
@@ -64,6 +65,8 @@ _POLL_SPREAD: Final = (0.75, 0.97)
 #: The least time between a claim that brought jobs and the next one, unless every slot is free before. Slots that come
 #: free meanwhile are claimed for together: a claim for all of them costs hardly more than one for one.
 GATHER_S: Final = 0.0025
+#: The part of a lease by which the server's clock may be put forward before leases are spared for that.
+_JUMP: Final = 0.2
 #: Hosts that see an expired lease wait up to so long before they reclaim: the first spares the others the work.
 _RECLAIM_SPREAD_S: Final = 1.0
 
@@ -194,6 +197,7 @@ class Daemon:
         #: When to reclaim, since a claim said that it is due.
         self._reclaim_at_s: float | None = None
         self._orders: Orders | None = None
+        self._server_clock = ServerClock()
         #: When jobs came last.
         self._claimed_s = 0.0
 
@@ -402,6 +406,7 @@ class Daemon:
                 names = self._capacity.names([ahead])
                 unranked = offer.unranked | (set() if self._capacity.ranks(ahead) else set(names))
                 offer = replace(offer, slots={**offer.slots, **dict.fromkeys(names, 1)}, unranked=unranked)
+            asked_s = time.monotonic()
             claims = store.claim(
                 host=config.host_name,
                 slots=offer.slots,
@@ -410,6 +415,7 @@ class Daemon:
                 instance=self._instance,
                 unranked=offer.unranked,
             )
+            self._heed_clock(claims, asked_s)
             if claims.jobs:
                 self._claimed_s = time.monotonic()
             jobs = claims.jobs if ahead is None else self._give_ahead(store, ahead, claims.jobs)
@@ -424,6 +430,20 @@ class Daemon:
                 return claims
             if claims.jobs and not self._capacity.free():
                 return claims
+
+    def _heed_clock(self, claims: Claims, asked_s: float) -> None:
+        """Spare the leases that have ended only because the server's clock was put forward."""
+        if claims.now_s is None:
+            return
+        jump_s = self._server_clock.jump_s(claims.now_s, asked_s=asked_s, answered_s=time.monotonic())
+        if jump_s > _JUMP * self._settings.now.lease_s:
+            self._spare_leases()
+            if (left_out := self._sparing.due("jump")) is not None:
+                _log.warning(
+                    "the database server's clock was put forward: leases get time to be renewed",
+                    by_s=round(jump_s, 1),
+                    left_out=left_out,
+                )
 
     def _gather(self) -> None:
         """Shortly after a claim that brought jobs: let slots come free that are about to."""

@@ -14,7 +14,7 @@ from runner.store.records import Claims, LeaseState, Reclaimed, Unreadable
 #: A job whose lease expired so often is taken to be what kills its daemons.
 MAX_RECLAIMS: Final = 5
 #: What a claim says of the host; the rest of a row is a job.
-_STANDING: Final = ("draining", "drain_reason", "registered", "overdue", "rivals")
+_STANDING: Final = ("draining", "drain_reason", "registered", "overdue", "rivals", "now_s")
 #: A claim waits for no lock. Its connection leads nowhere if it is not answered within this; after a minute of silence
 #: another daemon may take the host's name.
 CLAIM_ANSWER_S: Final = 20.0

@@ -3,10 +3,10 @@
 SELECT 1 AS one
 
 -- name: claim
--- Takes jobs and says how the host stands; always a row.
-SELECT * FROM runner.claim(
+-- Takes jobs and says how the host stands, and by which clock; always a row.
+SELECT c.*, extract(epoch FROM now())::float8 AS now_s FROM runner.claim(
     %(host)s::text, %(gpu_types)s::text[], %(free)s::integer[], %(lease_s)s::float8, %(at_most)s::integer,
-    %(instance)s::text, %(unranked)s::text[])
+    %(instance)s::text, %(unranked)s::text[]) AS c
 
 -- name: notify
 -- Notifications, of which nobody needs to hear after a power cut.

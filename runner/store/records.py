@@ -42,6 +42,8 @@ class Claims:
     rivals: int | None = None
     #: Taken as well, but fit only to be failed.
     unreadable: tuple[Unreadable, ...] = ()
+    #: What the server's clock said, in seconds since 1970; None: not known.
+    now_s: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 
 import psycopg
+import pytest
 from structlog.testing import capture_logs
 
 from runner.errors import DatabaseUnavailableError
@@ -143,6 +145,35 @@ def test_leases_get_time_to_be_renewed_after_an_outage(rig: Rig) -> None:
         waited = rig.sql("SELECT extract(epoch FROM now() - %(began)s)::float8 AS s", began=began)[0]["s"]
     assert waited >= rig.config.lease_s
     assert [line["event"] for line in logs].count("its lease had expired") == 1
+
+
+def test_a_servers_clock_that_is_put_forward_costs_no_run(make_rig: Callable[..., Rig], database_url: str) -> None:
+    """By an hour: every lease is over at once. Whoever sees that leaves those who hold them time to renew them."""
+    runs, looks = (make_rig(database_url, host_name=name, lease_s=8.0, heartbeat_s=2.5) for name in ("runs", "looks"))
+    runs.board()
+    gate = runs.evaluator.script = Gate()
+    seen = [watch(rig) for rig in (runs, looks)]
+    with capture_logs() as logs:
+        runs.start()
+        submission = runs.submit()
+        assert gate.begun.wait(PATIENCE_S)
+        looks.start()
+        for one in seen:
+            one.gate.clear()
+            assert one.waiting.wait(PATIENCE_S)
+            # The server's own clock is left alone: what it says is put forward, and what was stored by it is put back.
+            one.answer = lambda claims: replace(claims, now_s=(claims.now_s or 0.0) + 3600.0)
+        runs.sql("UPDATE runner.job SET lease_expires_at = lease_expires_at - interval '1 hour'")
+        for one in seen:
+            one.gate.set()
+        settled = "SELECT FROM runner.job WHERE lease_expires_at > now() OR attempt > 1 OR state <> 'running'"
+        runs.wait_for(lambda: runs.sql(settled), "it is renewed, or taken away")
+    gate.go.set()
+    (view,) = runs.wait_done(submission)
+    (job,) = view.jobs
+    assert (job.verdict, job.attempt, job.host, len(job.runs)) == (Verdict.ACCEPTED, 1, "runs", 1)
+    said = [line["by_s"] for line in logs if "clock was put forward" in line["event"]]
+    assert said == [pytest.approx(3600, abs=1)] * 2
 
 
 def test_leases_get_time_to_be_renewed_by_a_daemon_that_started_in_the_outage(
