@@ -1,8 +1,9 @@
 """Writes the results of a host's slots: a slot hands its result over and takes a job while the last is committed.
 
 Owns the results that are not written yet, and two threads with a connection each while it needs one. The first writes:
-what gathers while one commit is under way goes with the next. The second writes what has waited too long for the first,
-so that a commit that hangs holds up nobody. A result is the settler's from `hand` on: its lease stays held until it is
+what gathers while one commit is under way goes with the next. The second writes what the first leaves: as soon as every
+slot has brought another result meanwhile, which a quick host does, or what has waited for too long, so that a commit
+that hangs holds up nobody. A result is the settler's from `hand` on: its lease stays held until it is
 committed, known to be too late, safe in the spool, or given up. How many wait is bounded: a slot that hands over one
 too many waits for room, and gets no job meanwhile. Must not evaluate or claim. Called by the slots, and by the loop on
 the way out.
@@ -12,7 +13,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Final
 
 from runner import metrics
@@ -111,7 +113,11 @@ class Settler:
         self._patience_s = patience_s
         self._clock = clock
         #: Guards what follows, and tells that it has changed.
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        #: Tells the second thread alone that there is enough for it; under the same lock.
+        self._enough = threading.Condition(self._lock)
+        self._crowd = max(slots, 2)
         #: In the order in which they came. An entry leaves when it is settled, so that a thread that breaks and is
         #: started again finds it.
         self._handed: dict[tuple[int, int], _Handed] = {}
@@ -131,6 +137,8 @@ class Settler:
             self._handed[job.key] = handed
             self._size_bytes += handed.size_bytes
             self._changed.notify_all()
+            if sum(not one.taken for one in self._handed.values()) >= self._crowd:
+                self._enough.notify_all()
             while not self._has_room(job) and not self._give_up.is_set() and not self._closed:
                 self._changed.wait(LOOK_S)
             closed = self._closed
@@ -139,8 +147,9 @@ class Settler:
 
     def nudge(self) -> None:
         """Have the thread, and slots that wait for room, look at their events."""
-        with self._changed:
+        with self._lock:
             self._changed.notify_all()
+            self._enough.notify_all()
 
     def close(self) -> None:
         """The threads have ended: what is left, or what a run finds that did not let go in time, goes to the spool."""
@@ -164,7 +173,7 @@ class Settler:
         self._work(stop, self._store_factory("commit"), self._next)
 
     def relieve(self, stop: threading.Event) -> None:
-        """Write what has waited for TURN_S, until `stop` is set."""
+        """Write what is too much for the first thread, or has waited for TURN_S, until `stop` is set."""
         self._work(stop, self._store_factory("late commit"), self._late)
 
     def _save(self, one: _Handed) -> None:
@@ -191,8 +200,11 @@ class Settler:
                 try:
                     self._settle(store, batch)
                 finally:
-                    for one in batch:
-                        one.taken = False
+                    with self._changed:
+                        for one in batch:
+                            one.taken = False
+                        # What belongs to the same submissions may be taken now.
+                        self._changed.notify_all()
                 if any(one.waits_since_s is not None and not one.over for one in batch):
                     backoff.wait(self._give_up)
                 else:
@@ -205,21 +217,34 @@ class Settler:
         """Take what is due, waited for; empty: nothing came for a while, or `stop` was set."""
         until_s = self._clock() + IDLE_S
         with self._changed:
-            while not (batch := self._take(0.0)) and not stop.is_set() and (now_s := self._clock()) < until_s:
-                due_s = [one.due_s for one in self._handed.values() if not one.taken]
+            while not (batch := self._take()) and not stop.is_set() and (now_s := self._clock()) < until_s:
+                due_s = [one.due_s for one in self._free()]
                 self._changed.wait(max(0.0, min([*due_s, until_s]) - now_s))
             return batch
 
     def _late(self, stop: threading.Event) -> Sequence[_Handed]:
-        """After a while, take what has been due for too long."""
-        stop.wait(TURN_S)
-        with self._changed:
-            return self._take(TURN_S)
+        """Take what is too much for the first thread; after a while, what has been due for too long."""
+        with self._enough:
+            if not stop.is_set() and len(self._free()) < self._crowd:
+                self._enough.wait(TURN_S)
+            if len(self._free()) >= self._crowd:
+                return self._take()
+            now_s = self._clock()
+            # Even where the first thread holds another result of the same submission: it may hang.
+            return self._taken(one for one in self._handed.values() if not one.taken and one.due_s + TURN_S <= now_s)
 
-    def _take(self, age_s: float) -> Sequence[_Handed]:
-        """Results that have been due for so long, for nobody else to write; the lock is held."""
+    def _free(self) -> list[_Handed]:
+        """Results of submissions of which none is being written; the lock is held. Two would meet at their row."""
+        written = {one.job.submission_id for one in self._handed.values() if one.taken}
+        return [one for one in self._handed.values() if not one.taken and one.job.submission_id not in written]
+
+    def _take(self) -> Sequence[_Handed]:
+        """Results that are due, for nobody else to write; the lock is held."""
         now_s = self._clock()
-        batch = [one for one in self._handed.values() if not one.taken and one.due_s + age_s <= now_s][:MAX_RESULTS]
+        return self._taken(one for one in self._free() if one.due_s <= now_s)
+
+    def _taken(self, due: Iterable[_Handed]) -> Sequence[_Handed]:
+        batch = list(islice(due, MAX_RESULTS))
         for one in batch:
             one.taken = True
         return batch

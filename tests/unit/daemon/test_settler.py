@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,9 +57,10 @@ class Crowd:
             thread.start()
             self._threads.append(thread)
 
-    def hand(self, job_id: int, found: JobResult | None = None) -> None:
+    def hand(self, job_id: int, found: JobResult | None = None, *, submission_id: int | None = None) -> None:
         """One slot's result."""
-        self.settler.hand(job(job_id), found or result(), slot="cpu0")
+        one = job(job_id) if submission_id is None else replace(job(job_id), submission_id=submission_id)
+        self.settler.hand(one, found or result(), slot="cpu0")
 
     def hand_aside(self, job_id: int, found: JobResult, handed: threading.Event) -> None:
         """One slot's result, in a thread of the slot's own; `handed` is set when the slot may go on."""
@@ -260,6 +262,25 @@ def test_a_commit_that_does_not_come_back_holds_up_nobody(crowd: Crowd, monkeypa
     crowd.go_on.set()
     crowd.wait_empty()
     assert crowd.batches == [[0]]
+
+
+def test_a_second_commit_begins_beside_the_first_when_every_slot_has_brought_another_result(parts: Parts) -> None:
+    """At once, for all that wait but the twin of what is being committed, which would meet it at its row."""
+    crowd = Crowd(parts, slots=3)
+    crowd.store.meanwhile = crowd.hold
+    crowd.start(crowd.settler.run, crowd.settler.relieve)
+    crowd.hand(0, submission_id=100)
+    assert crowd.under_way.wait(30)
+    for job_id, submission_id in ((1, 100), (2, 102), (3, 103)):
+        crowd.hand(job_id, submission_id=submission_id)
+    assert crowd.late.completed == []
+    crowd.hand(4, submission_id=104)
+    crowd.wait(lambda: crowd.settler.pending == 2)
+    assert [job_id for job_id, _ in crowd.late.completed] == [2, 3, 4]
+    crowd.go_on.set()
+    crowd.wait_empty()
+    assert crowd.batches == [[0], [1]]
+    crowd.end()
 
 
 def test_a_result_whose_commit_hangs_can_be_rescued(crowd: Crowd) -> None:
