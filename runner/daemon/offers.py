@@ -134,25 +134,26 @@ class Capacity:
         Jobs that failed on a slot choose first, and another one if there is one. What is not ranked goes where nothing
         else may. Else the slot that leaves the most possible: of eight, one whose neighbours work already.
         """
+        free = self.free()
+        ranks = {worker.slot.name: self.ranks(worker) for worker in free}
         for job in sorted(jobs, key=lambda job: job.avoid_slot is None):
             self._served.pop(job.gpu_type, None)
             self._served[job.gpu_type] = None
             gpu_type = self._registry.get(job.gpu_type).name
-            free = self.free()
             names = {worker.slot.name for worker in free}
-            yield (
-                job,
-                min(
-                    (worker for worker in free if worker.slot.gpu_type == gpu_type),
-                    key=lambda worker, job=job, names=names: (  # type: ignore[misc]  # mypy: default in lambda
-                        # No slot at all is left for a ranked job if its device was found unfit since the claim.
-                        job.mode.ranked and not self.ranks(worker),
-                        worker.slot.name == job.avoid_slot,
-                        self.ranks(worker),
-                        sum(rival.slot.name in names for rival in self._rivals[worker.slot.name]),
-                    ),
+            chosen = min(
+                (worker for worker in free if worker.slot.gpu_type == gpu_type),
+                key=lambda worker, job=job, names=names: (  # type: ignore[misc]  # mypy: default in lambda
+                    # No slot at all is left for a ranked job if its device was found unfit since the claim.
+                    job.mode.ranked and not ranks[worker.slot.name],
+                    worker.slot.name == job.avoid_slot,
+                    ranks[worker.slot.name],
+                    sum(rival.slot.name in names for rival in self._rivals[worker.slot.name]),
                 ),
             )
+            yield job, chosen
+            taken = {chosen.slot.name, *(rival.slot.name for rival in self._rivals[chosen.slot.name])}
+            free = [worker for worker in free if worker.slot.name not in taken]
 
     # -- reservations --------------------------------------------------------------------------------------------
 

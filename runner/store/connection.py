@@ -239,7 +239,10 @@ class Link:
         def once() -> Sequence[Row]:
             with self.open(answer_s=answer_s) as connection:
                 cursor = connection.execute(query.sql, parameters)
-                return [_row(cursor, number) for number in range(cursor.rowcount)]
+                try:
+                    return cursor.fetchall()
+                except Exception:  # noqa: BLE001 - whatever a loader meets in what somebody stored; told with the row
+                    return [_row(cursor, number) for number in range(cursor.rowcount)]
 
         return _insistently(once)
 

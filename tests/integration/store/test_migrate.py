@@ -32,6 +32,7 @@ VERSIONS = (
     "0008_names",
     "0009_settling",
     "0010_unranked",
+    "0011_batches",
 )
 
 INT, BIG, TEXT, BOOL, JSON = "integer", "bigint", "text", "boolean", "jsonb"
