@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,3 +41,12 @@ def eval_python() -> Path:
             pytrace=False,
         )
     return path
+
+
+@pytest.fixture
+def state_dir() -> Iterator[Path]:
+    """A directory the engine's containers can read from."""
+    directory = Path(tempfile.mkdtemp(prefix="kernel-runner-test-", dir="/var/tmp"))
+    directory.chmod(0o755)
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)

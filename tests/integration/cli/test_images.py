@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
 import tarfile
 import tempfile
 import threading
@@ -34,15 +33,6 @@ VECTORADD = ROOT / "tasks" / "vectoradd"
 #: The whole recipe, which takes minutes; else everything but torch is installed, and torch is bound.
 WHOLE = os.environ.get("KERNEL_RUNNER_TEST_IMAGES") == "all"
 SITE_PACKAGES = f"lib/python{PYTHON}/site-packages"
-
-
-@pytest.fixture
-def state_dir() -> Iterator[Path]:
-    """A directory the engine's containers can read from."""
-    directory = Path(tempfile.mkdtemp(prefix="kernel-runner-test-", dir="/var/tmp"))
-    directory.chmod(0o755)
-    yield directory
-    shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture

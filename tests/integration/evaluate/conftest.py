@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,15 +11,6 @@ from runner.evaluate import EvaluationSettings, Evaluator
 from runner.gpus import Registry
 from sandbox.engine import DockerEngine
 from tests.unit import samples
-
-
-@pytest.fixture
-def state_dir() -> Iterator[Path]:
-    """A directory the engine's containers can read from."""
-    directory = Path(tempfile.mkdtemp(prefix="kernel-runner-test-", dir="/var/tmp"))
-    directory.chmod(0o755)
-    yield directory
-    shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture
