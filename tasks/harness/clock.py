@@ -221,14 +221,13 @@ def forged(samples: Sequence[Sample]) -> bool:
     return bool(samples) and sum(sample.looks_forged for sample in samples) > FORGERY_SHARE * len(samples)
 
 
-def audit_details(samples: Sequence[Sample], found: Times, *, repeated: int) -> Mapping[str, Any]:
+def audit_details(samples: Sequence[Sample], found: Times) -> Mapping[str, Any]:
     """Claims, outside spans and bounds of one case, for the report."""
     audited = [sample for sample in samples if sample.bound is not None]
     details: dict[str, Any] = {
         "claimed_median_ns": median(sample.claim_ns for sample in samples),
         "outside_median_ns": median(sample.outside_ns for sample in samples),
         "not_believed": sum(not sample.believed for sample in samples),
-        "repeated": repeated,
         "delayed_ns": sum(sample.delayed_ns or 0 for sample in samples),
     }
     if audited:

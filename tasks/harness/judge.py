@@ -22,7 +22,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -43,9 +43,11 @@ from .faults import Fault
 from .output import Collector, read_request
 from .problem import TaskFault, guard_heap, rng_seed_of, scramble
 from .request import JudgeRequest, ModeRequest
+from .series import Findings, examine
 from .solo import Solo
-from .stats import Stopping, Summary, summarise
+from .stats import Summary, summarise
 from .steadiness import Sieve, Span, Unsteady
+from .stopping import Noise, Running, Stopping, noise_of
 from .system import facts
 from .team import Call, Team
 
@@ -110,6 +112,21 @@ class ModeRun:
     traces: list[str] = field(default_factory=list)
     details: dict[str, Any] = field(default_factory=dict)
     timing: str = "claimed"
+    #: Where the time went: phase -> nanoseconds.
+    phases_ns: dict[str, int] = field(default_factory=dict)
+
+    def spend(self, phase: str, nanoseconds: int) -> None:
+        """Add to a phase."""
+        self.phases_ns[phase] = self.phases_ns.get(phase, 0) + nanoseconds
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Add what passes inside to a phase."""
+        start = time.perf_counter_ns()
+        try:
+            yield
+        finally:
+            self.spend(name, time.perf_counter_ns() - start)
 
     @property
     def kind(self) -> str:
@@ -188,9 +205,11 @@ class Judge:
         try:
             runs = self._parse()
             self._team.prepare(self._request.files, directory, deadline_ns=time.monotonic_ns() + _START_TIMEOUT_NS)
+            self._extra["prepare_ns"] = time.monotonic_ns() - first.start_ns
             if self._device == "cpu" and any(run.kind in _TOTAL_NS for run in runs):
                 deadline = time.monotonic_ns() + _CALIBRATION_TIMEOUT_NS
                 self._calibration = self._team.calibrate(deadline_ns=deadline)
+                self._extra["calibrate_ns"] = time.monotonic_ns() - first.start_ns - self._extra["prepare_ns"]
             elif self._device != "cpu" and not asked() and any(run.kind in _TOTAL_NS for run in runs):
                 self._equip()
         except TaskFault as fault:
@@ -358,19 +377,23 @@ class Judge:
     def _benchmark(self, run: ModeRun, index: int, case: Case) -> None:
         start = time.monotonic_ns()
         left = (run.deadline_ns - start) / (len(run.cases) - index)
-        stopping = Stopping(total_ns=_TOTAL_NS[run.kind], wall_ns=min(_CASE_WALL_NS, 0.9 * left))
+        stopping = Stopping.of(
+            run.request.timing, max_kernel_ns=_TOTAL_NS[run.kind], max_wall_ns=min(_CASE_WALL_NS, 0.9 * left)
+        )
         timed = _TimedCase(self._team, run, case, rng_seed=rng_seed_of(self._request.seed))
         timed.warm_up()
         spans: list[Span[Sample]] = []
         sieve = Sieve[Sample](self._collector.readings)
+        so_far = Running()
         repeated = 0
         while True:
-            samples = [span.sample for span in spans]
-            if stopping.enough([s.time_ns for s in samples], wall_ns=time.monotonic_ns() - start):
+            stopped = stopping.reason(so_far, wall_ns=time.monotonic_ns() - start)
+            if stopped is not None:
                 # What a slowed device has counted for is made good, if there is time for it.
                 spans, before = sieve.sift(spans), len(spans)
                 if len(spans) == before:
                     break
+                so_far = Running.of(span.sample.time_ns for span in spans)
                 continue
             called_ns = time.monotonic_ns()
             sample = self._sample_of(timed.sample())
@@ -378,12 +401,22 @@ class Judge:
                 repeated += 1
                 continue
             spans.append(Span(sample=sample, start_ns=called_ns, end_ns=time.monotonic_ns()))
+            so_far.add(sample.time_ns)
             _in_time(run)
         timed.check_last()
+        with run.phase("statistics"):
+            samples = [span.sample for span in spans]
+            known = {"repeated": repeated, "stopped": stopped, **timed.details, **sieve.details}
+            self._report(run, index, samples, stopping, known)
+
+    def _report(
+        self, run: ModeRun, index: int, samples: Sequence[Sample], stopping: Stopping, known: Mapping[str, Any]
+    ) -> None:
+        """What a case's samples come to; `known` goes into the details, too."""
         bounded = times(samples)
         # Where no honest runs have been recorded, the judge's clock replaces no claim: it only says what one is worth.
         counted = bounded if self._rejects else times([replace(sample, bound=None) for sample in samples])
-        audit = {**audit_details(samples, bounded, repeated=repeated), **timed.details, **sieve.details}
+        audit = {**audit_details(samples, bounded), **known}
         run.details.setdefault("cases", []).append(audit)
         if self._rejects and forged(samples):
             raise Fault(
@@ -391,15 +424,27 @@ class Judge:
                 f"the submission claims {audit['claimed_median_ns'] / 1e6:.3f} ms per call, but at least "
                 f"{audit['bound_median_ns'] / 1e6:.3f} ms passed on the judge's clock",
             )
-        summary = summarise(counted.counted)
+        summary, findings = summarise(counted.counted), examine(counted.counted)
         floor = run.request.floors[index] if run.request.floors else None
         impossible = None if floor is None else floor.refusal(summary.mean)
         if impossible is not None:
             raise Fault("rejected", impossible)
+        noise = noise_of(
+            stopping,
+            runs=summary.runs,
+            mean=summary.mean,
+            mean_ci95=findings.mean_ci95,
+            median=summary.median,
+            ci95=summary.ci95,
+            disturbed=audit["delayed_ns"] / max(sum(sample.outside_ns for sample in samples), 1),
+        )
+        if noise.refusal is not None:
+            raise Unsteady(noise.refusal)
         # One case whose time stands on the worker's word alone makes the mode's score stand on it.
-        worth = "claimed" if timed.fixed else self._worth(samples, bounded)
+        worth = "claimed" if known["fixed_inputs"] else self._worth(samples, bounded)
         run.timing = worth if index == 0 else min(worth, run.timing, key=_WORTH.index)
         _write_summary(run.result, index, summary)
+        _write_findings(run.result, index, findings, noise, stopped=known["stopped"])
 
     def _worth(self, samples: Sequence[Sample], bounded: Times) -> str:
         """What a case's time stands on."""
@@ -436,6 +481,8 @@ class Judge:
             run.result["check"] = "pass" if passed else "fail"
         stderr = "\n".join(part for part in (captured.stderr, *run.traces) if part)
         details = run.details | self._extra
+        if run.phases_ns:
+            details["phases_ns"] = run.phases_ns
         if self._calibration is not None and run.kind in _TOTAL_NS:
             details["calibration"] = self._calibration.as_details()
         self._extra = {}
@@ -522,12 +569,19 @@ class _TimedCase:
         return self._call(self._case.arguments, rng_seed=self._rng_seed)
 
     def _call(self, arguments: Mapping[str, Value], *, rng_seed: int | None) -> Call:
-        return self._team.call(arguments, rng_seed=rng_seed, rooms=self._rooms, deadline_ns=self._run.deadline_ns)
+        start = time.perf_counter_ns()
+        call = self._team.call(arguments, rng_seed=rng_seed, rooms=self._rooms, deadline_ns=self._run.deadline_ns)
+        rest_ns = time.perf_counter_ns() - start - call.made_ns - call.outside_ns
+        for phase, nanoseconds in (("inputs", call.made_ns), ("call", call.outside_ns), ("hand_over", rest_ns)):
+            self._run.spend(phase, nanoseconds)
+        return call
 
     def _check(self) -> None:
-        start = time.monotonic_ns()
+        start = time.perf_counter_ns()
         self._team.check(deadline_ns=self._run.deadline_ns)
-        self._check_ns += time.monotonic_ns() - start
+        spent_ns = time.perf_counter_ns() - start
+        self._check_ns += spent_ns
+        self._run.spend("check", spent_ns)
         self._checked += 1
         self._unchecked = False
 
@@ -557,6 +611,20 @@ def _write_summary(result: dict[str, str], index: int, summary: Summary) -> None
         "ci95": list(summary.ci95),
     }
     result.update({f"benchmark.{index}.{key}": str(value) for key, value in values.items()})
+
+
+def _write_findings(result: dict[str, str], index: int, findings: Findings, noise: Noise, *, stopped: str) -> None:
+    """What KernelBot has no keys for, under keys that are nobody else's."""
+    values: dict[str, object] = {
+        "mean_ci95": list(findings.mean_ci95),
+        "outliers": round(findings.outliers, 4),
+        "stopped": stopped,
+    }
+    if findings.drift is not None:
+        values |= {"drift": round(findings.drift.change, 5), "drift_p": round(findings.drift.p, 6)}
+    if noise.remark is not None:
+        values["noisy"] = noise.remark
+    result.update({f"benchmark.{index}.runner.{key}": str(value) for key, value in values.items()})
 
 
 def _one_line(text: str) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from .stopping import Timing
+
 VERSION = 1
 
 
@@ -48,6 +50,8 @@ class ModeRequest:
     timeout_s: float
     #: What each case's mean time is held against; none at all, or one entry per case.
     floors: tuple[Floor | None, ...] = ()
+    #: How long the task wants its cases timed; None: as the mode does.
+    timing: Timing | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,4 +123,12 @@ def _compiled(values: Mapping[str, Any] | None) -> Compiled | None:
 
 def _mode(values: Mapping[str, Any]) -> ModeRequest:
     floors = tuple(None if floor is None else Floor(**floor) for floor in values["floors"])
-    return ModeRequest(**{**values, "cases": tuple(values["cases"]), "floors": floors})
+    timing = values.get("timing")
+    return ModeRequest(
+        **{
+            **values,
+            "cases": tuple(values["cases"]),
+            "floors": floors,
+            "timing": None if timing is None else Timing(**timing),
+        }
+    )

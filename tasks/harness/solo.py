@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -134,8 +135,10 @@ class Solo:
         """See Team."""
         # Before the next inputs are made: both together may be more than there is room for.
         self._last = None
+        start = time.perf_counter_ns()
         data = self._problem.generate(arguments, rng_seed=rng_seed)
         packed = self._problem.pack(data, memory_bytes=self._peer.memory_bytes)
+        made_ns = time.perf_counter_ns() - start
         called = self._peer.call(packed, room_bytes=rooms[0] if rooms else None, deadline_ns=deadline_ns)
         self._last = _Last(arguments=arguments, rng_seed=rng_seed, data=data, output=called.output)
         return Call(
@@ -143,6 +146,7 @@ class Solo:
             claims_ns=(called.claim_ns,),
             rooms=(called.output_bytes,),
             outside_ns=called.outside_ns,
+            made_ns=made_ns,
             gated=called.gated,
             parts=called.parts,
             copy_ns=called.copy_ns,

@@ -1,4 +1,4 @@
-"""Statistics of repeated timings and the rule for when to stop repeating; pure, device-free, standard library only.
+"""The summary of repeated timings; pure, device-free, standard library only.
 
 Called by the judge. Durations are nanoseconds as floats, because a mean of integers is none.
 """
@@ -82,28 +82,3 @@ def median_interval(ordered: Sequence[float]) -> tuple[float, float]:
     # `skip` samples may be dropped at each end; the k-th smallest and largest remain the bounds.
     low = max(skip - 1, 0)
     return ordered[low], ordered[count - 1 - low]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stopping:
-    """When enough has been measured: KernelBot's common rule (at least 3, at most 100 repeats)."""
-
-    #: Stop when runs * mean exceeds this: 10 s in benchmark mode, 30 s in leaderboard mode.
-    total_ns: float
-    #: Stop when this much wall-clock time has passed, whatever it was spent on.
-    wall_ns: float
-    min_runs: int = 3
-    max_runs: int = 100
-    #: Stop when the standard error has fallen below this fraction of the mean.
-    relative_error: float = 0.001
-
-    def enough(self, samples_ns: Sequence[float], *, wall_ns: float) -> bool:
-        """Whether no further sample is wanted."""
-        count = len(samples_ns)
-        if count < self.min_runs:
-            return False
-        if count >= self.max_runs or wall_ns > self.wall_ns:
-            return True
-        mean = math.fsum(samples_ns) / count
-        std = math.sqrt(math.fsum((sample - mean) ** 2 for sample in samples_ns) / (count - 1))
-        return std / math.sqrt(count) < self.relative_error * mean or mean * count > self.total_ns

@@ -36,6 +36,8 @@ class Call:
     delayed_ns: int | None = None
     #: On a device: the host's work is in the outside span.
     by_host: bool = False
+    #: What making the inputs took, before the clock ran; 0 where others did it.
+    made_ns: int = 0
     #: Of all ranks together.
     tensors: int
     input_bytes: int

@@ -6,11 +6,11 @@ tests/acceptance/judging, in a fork that is to be a judge.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import torch
@@ -20,7 +20,7 @@ from tasks.harness.arenas import Arena
 from tasks.harness.cases import Case
 from tasks.harness.clock import Sample
 from tasks.harness.request import Floor
-from tasks.harness.stats import Stopping
+from tasks.harness.stopping import Stopping, Timing
 from tasks.harness.team import Call
 
 #: How long a judge that hands its inputs out early is busy with other things.
@@ -176,7 +176,13 @@ def _own_copy() -> None:
 
 def _short() -> None:
     """Few calls are enough, since no time is measured for its own sake."""
-    _replace(judge, "Stopping", functools.partial(Stopping, max_runs=_RUNS))
+
+    class Short(Stopping):
+        @classmethod
+        def of(cls, timing: Timing | None, **limits: float) -> Stopping:
+            return replace(Stopping.of(timing, **limits), max_runs=_RUNS)
+
+    _replace(judge, "Stopping", Short)
 
 
 CHANGES: Final[Mapping[str, Callable[[], None]]] = {

@@ -1,0 +1,112 @@
+"""When a case has been timed for long enough, and what its spread makes of it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import scipy.stats
+
+from tasks.harness.stopping import Noise, Running, Stopping, Timing, noise_of, student_t95
+
+RULE = Stopping(max_kernel_ns=10e9, max_wall_ns=120e9)
+STEADY = (1e6, 1.001e6)
+
+
+def _row(pair: tuple[float, float], count: int) -> list[float]:
+    return list(itertools.islice(itertools.cycle(pair), count))
+
+
+@pytest.mark.parametrize(
+    ("samples", "wall_ns", "reason"),
+    [
+        (_row(STEADY, 2), 0.0, None),
+        (_row(STEADY, 3), 0.0, None),
+        (_row(STEADY, 20), 0.0, "interval"),
+        (_row((4e8, 4.001e8), 3), 0.0, "interval"),
+        (_row((1e6, 2e6), 99), 0.0, None),
+        (_row((1e6, 2e6), 100), 0.0, "runs"),
+        (_row((3e9, 4.5e9), 3), 0.0, "kernel_time"),
+        (_row((1e6, 2e6), 3), 121e9, "wall_time"),
+        (_row((1e6, 2e6), 2), 121e9, None),
+    ],
+)
+def test_reason(samples: list[float], wall_ns: float, reason: str | None) -> None:
+    """Three calls at least; then ceilings end it, or a narrow interval of enough calls, or enough time in calls."""
+    assert RULE.reason(Running.of(samples), wall_ns=wall_ns) == reason
+
+
+def test_wall_floor_keeps_it_going() -> None:
+    """A task may ask for time to pass, for clocks that take theirs."""
+    rule = Stopping.of(Timing(min_wall_s=1.0), max_kernel_ns=10e9, max_wall_ns=120e9)
+    steady = Running.of(_row(STEADY, 50))
+
+    assert rule.reason(steady, wall_ns=0.9e9) is None
+    assert rule.reason(steady, wall_ns=1.1e9) == "interval"
+
+
+@pytest.mark.parametrize(
+    ("timing", "count", "reason"),
+    [
+        (Timing(max_runs=10), 10, "runs"),
+        (Timing(min_runs=5), 5, "interval"),
+        (Timing(min_runs=30), 29, None),
+        (Timing(min_runs=30, min_kernel_s=0.01), 12, "interval"),
+        (Timing(max_kernel_s=0.005), 6, "kernel_time"),
+        (Timing(width=1e-5), 99, None),
+        (Timing(max_wall_s=0.0), 3, "wall_time"),
+    ],
+)
+def test_every_part_of_the_rule_can_be_said(timing: Timing, count: int, reason: str | None) -> None:
+    """What a task says takes the place of the mode's rule, each alone."""
+    rule = Stopping.of(timing, max_kernel_ns=10e9, max_wall_ns=120e9)
+
+    assert rule.reason(Running.of(_row(STEADY, count)), wall_ns=1.0) == reason
+
+
+def test_a_task_does_not_wait_longer_than_its_mode() -> None:
+    """The wall clock of a case is its part of the mode's time, whatever the task says."""
+    assert Stopping.of(Timing(max_wall_s=900), max_kernel_ns=1, max_wall_ns=5e9).max_wall_ns == 5e9
+
+
+def test_running_agrees_with_scipy() -> None:
+    """Mean and interval that are kept as samples come are those of all of them."""
+    samples = [1e6, 1.2e6, 0.9e6, 4e6, 1.1e6, 1.05e6, 0.95e6]
+    running = Running.of(samples)
+    interval = scipy.stats.ttest_1samp(samples, 0).confidence_interval(0.95)
+
+    assert running.total_ns == pytest.approx(sum(samples))
+    width = (interval.high - interval.low) / (sum(samples) / len(samples))
+    assert running.relative_width == pytest.approx(width, rel=0.002)
+    assert Running.of([1.0, 2.0]).relative_width == math.inf
+
+
+@pytest.mark.parametrize("freedom", [2, 3, 5, 19, 99, 999])
+def test_students_t_agrees_with_scipy(freedom: int) -> None:
+    """Within a hundredth from two degrees of freedom on."""
+    assert student_t95(freedom) == pytest.approx(scipy.stats.t.ppf(0.975, freedom), rel=0.01)
+
+
+def _noise(*, ci95: tuple[float, float], mean_ci95: tuple[float, float] = (99e3, 101e3), disturbed: float) -> Noise:
+    return noise_of(RULE, runs=100, mean=100e3, mean_ci95=mean_ci95, median=100e3, ci95=ci95, disturbed=disturbed)
+
+
+def test_noise_is_refused_where_others_made_it() -> None:
+    """A median that could be anything is not reported if others had the cores, with the reason."""
+    noise = _noise(ci95=(50e3, 400e3), disturbed=0.4)
+
+    assert noise.refusal is not None
+    assert "between 50 and 400 µs, and others had the cores for 40% of the time (give the slot" in noise.refusal
+
+
+def test_a_kernel_that_is_erratic_by_itself_is_marked() -> None:
+    """Where nobody else had the cores, the spread is the kernel's own: its result counts, and says so."""
+    assert _noise(ci95=(50e3, 400e3), disturbed=0.0) == Noise(remark=None, refusal=None)
+    wide = _noise(ci95=(50e3, 400e3), mean_ci95=(80e3, 300e3), disturbed=0.0)
+    assert wide == Noise(remark="the mean lies between 80 and 300 µs", refusal=None)
+
+
+def test_calm_times_are_neither() -> None:
+    """A narrow interval needs no remark, whoever else had the cores."""
+    assert _noise(ci95=(99e3, 101e3), disturbed=0.5) == Noise(remark=None, refusal=None)
