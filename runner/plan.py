@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from runner.errors import TaskError
 from runner.gpus.model import GpuType, Vendor
@@ -297,8 +297,14 @@ def _modes(job: Job, task: Task, lights: tuple[Light, ...]) -> tuple[ModeRequest
     tests = (*(cases.tests or ()), *((cases.hidden or ()) if job.secret else ()))
     lines, floors = _lines(_ranked(task, job.gpu_type)), tuple(light.floor for light in lights)
     test = ModeRequest(name="test", cases=_lines(tests), timeout_s=task.test_timeout_s)
-    benchmark = ModeRequest(name="benchmark", cases=lines, timeout_s=task.benchmark_timeout_s, floors=floors)
-    leaderboard = ModeRequest(name="leaderboard", cases=lines, timeout_s=task.ranked_timeout_s, floors=floors)
+    benchmark = ModeRequest(
+        name="benchmark",
+        cases=lines,
+        timeout_s=task.benchmark_timeout_s,
+        floors=floors,
+        timing=task.extra.timing,
+    )
+    leaderboard = replace(benchmark, name="leaderboard", timeout_s=task.ranked_timeout_s)
     match job.mode:
         case Mode.TEST:
             modes: tuple[ModeRequest, ...] = (test,)

@@ -196,24 +196,32 @@ def checked_table(cases: Sequence[CheckedCase]) -> Table:
 
 
 def timed_table(cases: Sequence[TimedCase]) -> Table:
-    """Benchmark cases: mean with its 95 % confidence interval, extremes, number of samples."""
+    """Benchmark cases: mean with its 95 % confidence interval, median, extremes, number of samples, remarks."""
     with_sol = any(case.sol is not None for case in cases)
     with_error = any(case.error is not None for case in cases)
-    table = _table("benchmark", "mean ± ci95", "best", "worst", "runs", numbers=4)
+    with_remarks = any(case.remarks for case in cases)
+    with_median = any(case.median_ns is not None for case in cases)
+    middle = ("median",) if with_median else ()
+    table = _table("benchmark", "mean ± ci95", *middle, "best", "worst", "runs", numbers=4 + len(middle))
     if with_sol:
         table.add_column("speed of light", justify="right")
+    if with_remarks:
+        table.add_column("remarks")
     if with_error:
         table.add_column("error")
     for case in cases:
         cells: list[str | Text] = [
             Text(one_line(case.spec)),
             spread(case.mean_ns, case.ci95_ns),
+            *([duration(case.median_ns)] if with_median else []),
             duration(case.best_ns),
             duration(case.worst_ns),
             "-" if case.runs is None else str(case.runs),
         ]
         if with_sol:
             cells.append(_speed_of_light(case))
+        if with_remarks:
+            cells.append(Text(one_line("; ".join(case.remarks)), style="yellow"))
         if with_error:
             cells.append(Text(one_line(case.error or "")))
         table.add_row(*cells)

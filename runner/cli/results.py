@@ -6,12 +6,18 @@ nothing in it is trusted to be there, or to be a number: what does not parse is 
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 #: More lines than this are not looked for, whatever a program announces.
 MAX_CASES = 10_000
+#: A trend of this probability and this size is worth a word; so is a share of samples far out.
+_DRIFTS_P = 0.01
+_DRIFTS_BY = 0.02
+_MANY_OUTLIERS = 0.1
+_CUT_SHORT = {"wall_time": "cut short by the clock", "kernel_time": "cut short by the time in calls"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +41,7 @@ class TimedCase:
     mean_ns: float | None
     #: Half width of the 95 % confidence interval of the mean; the standard error times 1.96 where only that is given.
     ci95_ns: float | None
+    median_ns: float | None
     best_ns: float | None
     worst_ns: float | None
     #: Fraction of the speed of light, and what bounds it: math or memory.
@@ -42,6 +49,8 @@ class TimedCase:
     sol_limit: str | None
     #: Why the case failed; None when it did not.
     error: str | None
+    #: What a reader should know of the times: noise, drift, samples far out, a ceiling that came before the interval.
+    remarks: tuple[str, ...]
 
 
 def checked_cases(result: Mapping[str, str]) -> tuple[CheckedCase, ...]:
@@ -64,11 +73,10 @@ def timed_cases(result: Mapping[str, str]) -> tuple[TimedCase, ...]:
 
 def _timed_case(result: Mapping[str, str], index: int) -> TimedCase:
     prefix = f"benchmark.{index}."
-    ci95 = _number(result, prefix + "ci95")
-    if ci95 is None:
-        error = _number(result, prefix + "err")
-        # 1.96 standard errors: the normal approximation of a 95 % interval, which KernelBot's `err` allows.
-        ci95 = None if error is None else 1.96 * error
+    error = _number(result, prefix + "err")
+    interval = _pair(result, prefix + "runner.mean_ci95")
+    # 1.96 standard errors: the normal approximation of a 95 % interval, which KernelBot's `err` allows.
+    ci95 = (interval[1] - interval[0]) / 2 if interval else None if error is None else 1.96 * error
     runs = _number(result, prefix + "runs")
     failed = result.get(prefix + "status") == "fail"
     return TimedCase(
@@ -77,12 +85,38 @@ def _timed_case(result: Mapping[str, str], index: int) -> TimedCase:
         runs=None if runs is None else int(runs),
         mean_ns=_number(result, prefix + "mean"),
         ci95_ns=ci95,
+        median_ns=_number(result, prefix + "median"),
         best_ns=_number(result, prefix + "best"),
         worst_ns=_number(result, prefix + "worst"),
         sol=_number(result, prefix + "sol"),
         sol_limit=result.get(prefix + "sol_limit"),
         error=result.get(prefix + "error") or ("failed" if failed else None),
+        remarks=tuple(_remarks(result, prefix + "runner.")),
     )
+
+
+def _remarks(result: Mapping[str, str], prefix: str) -> Iterator[str]:
+    """What the judge's statistics say that is out of the ordinary."""
+    if result.get(prefix + "noisy"):
+        yield f"noisy: {result[prefix + 'noisy']}"
+    drift, p = _number(result, prefix + "drift"), _number(result, prefix + "drift_p")
+    if drift is not None and p is not None and p < _DRIFTS_P and abs(drift) > _DRIFTS_BY:
+        yield f"drifts by {drift:+.0%}"
+    outliers = _number(result, prefix + "outliers")
+    if outliers is not None and outliers > _MANY_OUTLIERS:
+        yield f"{outliers:.0%} outliers"
+    if result.get(prefix + "stopped") in _CUT_SHORT:
+        yield _CUT_SHORT[result[prefix + "stopped"]]
+
+
+def _pair(result: Mapping[str, str], key: str) -> tuple[float, float] | None:
+    """Two finite numbers in a JSON list."""
+    try:
+        low, high = json.loads(result[key])
+        pair = float(low), float(high)
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return None
+    return pair if all(map(math.isfinite, pair)) else None
 
 
 def _count(result: Mapping[str, str], kind: str) -> int:

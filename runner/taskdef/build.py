@@ -31,6 +31,7 @@ from runner.taskdef.schema import (
     TaskCommon,
 )
 from runner.taskdef.work import WorkError, work
+from tasks.harness.stopping import Timing
 
 REFERENCE = "reference.py"
 _MAX_NAME_CHARS = 255
@@ -91,6 +92,7 @@ def build_extra(document: ExtraDocument) -> Extra:
         math=document.math,
         bytes=document.bytes,
         written=document.written,
+        timing=None if document.timing is None else Timing(**document.timing.model_dump()),
     )
 
 
@@ -203,6 +205,23 @@ def _multi_gpu_problems(task: Task, where: str, extra_where: str, prefix: str) -
             yield problem(file, f"{key}.world_size", found, "a number of devices, as multi_gpu is true")
 
 
+def _timing_problems(task: Task, where: str) -> Iterator[str]:
+    timing = task.extra.timing
+    if timing is None:
+        return
+    if task.harness is not Harness.BUILTIN:
+        yield problem(
+            where, "timing", "it beside a task's own eval program", "'harness: builtin': no other times by these rules"
+        )
+    for name, low, high in (
+        ("runs", timing.min_runs, timing.max_runs),
+        ("kernel_s", timing.min_kernel_s, timing.max_kernel_s),
+        ("wall_s", timing.min_wall_s, timing.max_wall_s),
+    ):
+        if low is not None and high is not None and low > high:
+            yield problem(where, f"timing.min_{name}", shown(low), f"no more than max_{name} ({high})")
+
+
 def _extra_problems(task: Task, where: str) -> Iterator[str]:
     for index, name in enumerate(task.extra.private):
         if name not in task.files:
@@ -216,6 +235,7 @@ def _extra_problems(task: Task, where: str) -> Iterator[str]:
         yield problem(
             where, "harness", "'program'", f"'builtin', or another source than {HARNESS} for the eval program"
         )
+    yield from _timing_problems(task, where)
     if task.harness is Harness.BUILTIN:
         if task.lang is not Lang.PY and task.multi_gpu:
             expected = "one device: compiled submissions have no ranks (or 'program' with an eval program of its own)"

@@ -12,6 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from runner.gpus.model import Dtype
+from tasks.harness.stopping import Timing
 
 #: Stands in `files` for the user's file; its key is the name the file has inside the container.
 SUBMISSION = "@SUBMISSION@"
@@ -96,6 +97,8 @@ class Extra:
     math: Dtype | None = None
     bytes: str | None = None
     written: str | None = None
+    #: How long the built-in harness times a case, and what is too noisy; None: as the mode does.
+    timing: Timing | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -55,6 +55,9 @@ CaseValue = Annotated[Any, BeforeValidator(_case_value)]
 CaseMapping = Annotated[dict[CaseName, CaseValue], BeforeValidator(_case), Field(min_length=1)]
 Cases = Annotated[list[CaseMapping], Field(default_factory=list)]
 Seconds = Annotated[int, Field(gt=0, le=_DAY_S)]
+#: Three say something of their spread; beyond a thousand the statistics take longer than the calls.
+Runs = Annotated[int, Field(ge=3, le=1000)]
+Duration = Annotated[float, Field(ge=0, le=_DAY_S)]
 #: numpy's generators take no larger seed.
 Seed = Annotated[int, Field(ge=0, lt=1 << 32)]
 
@@ -134,6 +137,20 @@ class CaseSetDocument(_Document):
     hidden: list[CaseMapping] | None = None
 
 
+class TimingDocument(_Document):
+    """`timing` of runner.yml."""
+
+    width: Annotated[float | None, Field(gt=0, le=1)] = None
+    min_runs: Runs | None = None
+    max_runs: Runs | None = None
+    min_kernel_s: Duration | None = None
+    max_kernel_s: Duration | None = None
+    min_wall_s: Duration | None = None
+    max_wall_s: Duration | None = None
+    noisy: Annotated[float | None, Field(gt=0, le=10)] = None
+    refuse: Annotated[float | None, Field(gt=0, le=10)] = None
+
+
 class ExtraDocument(_Document):
     """runner.yml, and `runner.board.extra`."""
 
@@ -145,6 +162,7 @@ class ExtraDocument(_Document):
     math: Annotated[Dtype | None, Field(strict=False)] = None
     bytes: Text | None = None
     written: Text | None = None
+    timing: TimingDocument | None = None
 
 
 class ProblemDocument(_Document):

@@ -7,6 +7,7 @@ spec lines follow the order that the database returns.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from runner.model import Json
@@ -62,6 +63,8 @@ def extra_to_stored(extra: Extra) -> dict[str, Any]:
         stored["bytes"] = extra.bytes
     if extra.written is not None:
         stored["written"] = extra.written
+    if extra.timing is not None:
+        stored["timing"] = {key: value for key, value in asdict(extra.timing).items() if value is not None}
     return stored
 
 

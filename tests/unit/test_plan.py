@@ -15,6 +15,7 @@ from runner.taskdef.model import HARNESS, CaseSet, Extra, Harness, Ranking, Task
 from sandbox.protocol import PairRequest, Step, StepsRequest
 from sandbox.spec import DeviceDriver
 from tasks.harness.request import JudgeRequest
+from tasks.harness.stopping import Timing
 from tests.unit import samples
 
 
@@ -324,6 +325,14 @@ def test_the_judge_gets_a_floor_for_every_case_that_is_timed() -> None:
         samples.ENVIRONMENT,
     )
     assert judge_request(last).modes[2].floors == timed[1].floors[1:]
+
+
+def test_the_judge_gets_the_tasks_rule_for_stopping() -> None:
+    """What runner.yml says of timing reaches the modes that are timed, as data, and no other."""
+    made = samples.task()
+    timing = Timing(max_runs=7)
+    request = judge_request(planned(replace(made, extra=replace(made.extra, timing=timing))))
+    assert [mode.timing for mode in request.modes] == [None, timing, timing]
 
 
 def test_without_figures_or_work_there_is_no_floor() -> None:

@@ -43,7 +43,7 @@ def test_an_accepted_submission_shows_its_score_times_and_provenance() -> None:
         "benchmark-count": "1",
         "benchmark.0.spec": "size: 1024",
         "benchmark.0.mean": "12345.6",
-        "benchmark.0.ci95": "120.0",
+        "benchmark.0.runner.mean_ci95": "[12225.6, 12465.6]",
         "benchmark.0.best": "12000",
         "benchmark.0.worst": "14000",
         "benchmark.0.runs": "50",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from runner.gpus import Dtype
 from runner.taskdef import load, load_folder
 from runner.taskdef.model import HARNESS, SUBMISSION, CaseSet, CuConfig, Extra, Harness, Lang, PyConfig, Ranking
 from runner.taskdef.trees import MAX_FILE_BYTES
+from tasks.harness.stopping import Timing
 from tests.unit.taskdef.samples import CU, TASK, changed, refusal, write
 
 
@@ -90,6 +92,17 @@ def test_every_key_of_runner_yml_is_kept(tmp_path: Path) -> None:
         "math": "fp8",
         "bytes": "size ** 2",
         "written": "size",
+        "timing": {
+            "width": 0.01,
+            "min_runs": 5,
+            "max_runs": 50,
+            "min_kernel_s": 0,
+            "max_kernel_s": 2.5,
+            "min_wall_s": 0.5,
+            "max_wall_s": 60,
+            "noisy": 0.2,
+            "refuse": 1,
+        },
     }
     assert load(write(tmp_path, extra=extra)).task.extra == Extra(
         harness=Harness.BUILTIN,
@@ -100,7 +113,34 @@ def test_every_key_of_runner_yml_is_kept(tmp_path: Path) -> None:
         math=Dtype.FP8,
         bytes="size ** 2",
         written="size",
+        timing=Timing(
+            width=0.01,
+            min_runs=5,
+            max_runs=50,
+            min_kernel_s=0,
+            max_kernel_s=2.5,
+            min_wall_s=0.5,
+            max_wall_s=60,
+            noisy=0.2,
+            refuse=1,
+        ),
     )
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ({"timing": {"min_runs": 9, "max_runs": 5}}, "timing.min_runs: found 9, expected no more than max_runs (5)"),
+        ({"timing": {"min_wall_s": 9, "max_wall_s": 0.5}}, "timing.min_wall_s: found 9.0, expected no more than"),
+        ({"timing": {"max_runs": 2}}, "timing.max_runs"),
+        ({"timing": {"widht": 0.1}}, "timing.widht"),
+        ({"timing": {}, "harness": "program"}, "timing: found it beside a task's own eval program"),
+    ],
+)
+def test_timing_that_cannot_be_is_refused(tmp_path: Path, extra: dict[str, object], message: str) -> None:
+    """Floors above ceilings, too few calls, unknown keys, and rules for times that the judge does not take."""
+    with pytest.raises(TaskError, match=re.escape(message)):
+        load(write(tmp_path, extra={"harness": "builtin", **extra}))
 
 
 def test_an_empty_runner_yml_says_nothing(tmp_path: Path) -> None:
@@ -362,7 +402,7 @@ def test_a_wrong_cu_config_is_refused(tmp_path: Path, config: Mapping[str, objec
             {"harnes": "builtin"},
             (
                 "harnes: found an unknown key, expected one of harness, cases, hidden, private, flops, math, bytes, "
-                "written (did you mean 'harness'?)"
+                "written, timing (did you mean 'harness'?)"
             ),
         ),
         ({"harness": "own"}, "harness: found 'own', expected 'builtin' or 'program'"),
