@@ -15,6 +15,8 @@ Number = TypeVar("Number", int, float)
 _Z95 = NormalDist().inv_cdf(0.975)
 #: Fewer samples than this say nothing of their spread; no ceiling ends a case before.
 FEWEST = 3
+#: Of fewer than so many calls one or two that were held up decide how wide the median's interval is.
+FEWEST_FOR_REFUSAL = 20
 #: Others' time on the cores, as a part of the case's, from which on it is them who made it noisy.
 DISTURBED_SHARE = 0.05
 
@@ -52,7 +54,7 @@ class Stopping:
     #: The bootstrap interval of the mean, as a part of it, from which on a result is marked noisy.
     noisy: float = 0.1
     #: The interval of the median, as a part of it, from which on a result is refused if others had the cores.
-    refuse: float = 2.0
+    refuse: float = 5.0
 
     @classmethod
     def of(cls, timing: Timing | None, *, max_kernel_ns: float, max_wall_ns: float) -> Stopping:
@@ -174,7 +176,7 @@ def noise_of(
         disturbed: others' time on the cores, as a part of all that passed during the calls.
     """
     low, high = ci95
-    if high - low > rule.refuse * median and disturbed > DISTURBED_SHARE:
+    if runs >= FEWEST_FOR_REFUSAL and high - low > rule.refuse * median and disturbed > DISTURBED_SHARE:
         text = (
             f"the times of {runs} calls are noise: their median lies anywhere between {low / 1e3:.4g} and "
             f"{high / 1e3:.4g} µs, and others had the cores for {disturbed:.0%} of the time (give the slot cores of "
