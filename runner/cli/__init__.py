@@ -13,7 +13,22 @@ from io import TextIOWrapper
 
 import typer
 
-from runner.cli import again, check, demo, evaluate, gpu, host, image, leaderboard, migrate, serve, status, submit, task
+from runner.cli import (
+    again,
+    artifact,
+    check,
+    demo,
+    evaluate,
+    gpu,
+    host,
+    image,
+    leaderboard,
+    migrate,
+    serve,
+    status,
+    submit,
+    task,
+)
 from runner.cli.app import ExitCode, app, exit_code_for, fail
 from runner.errors import KernelRunnerError
 from sandbox.errors import SandboxError
@@ -21,6 +36,7 @@ from sandbox.errors import SandboxError
 __all__ = [
     "again",
     "app",
+    "artifact",
     "check",
     "demo",
     "evaluate",

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from runner.cli.competition import Action, BoardPlan
-from runner.cli.results import CheckedCase, TimedCase, checked_cases, timed_cases
+from runner.cli.results import CheckedCase, TimedCase, checked_cases, profiled_cases, timed_cases
 from runner.cli.safe import one_line, printable, tail
 from runner.cli.task_check import MeasuredCase
 from runner.cli.units import age, duration, moment, score, size, spread
@@ -26,6 +26,7 @@ from runner.gpus import GpuType
 from runner.model import JobState, Progress, Verdict
 from runner.store.records import (
     POSITION_LIMIT,
+    ArtifactLine,
     BoardLine,
     BoardView,
     EventLine,
@@ -163,8 +164,15 @@ def job_block(job: ShownJob) -> RenderableType:
         blocks += [_redacted_line(run) for run in job.runs]
     else:
         blocks += [Padding.indent(run_block(run), 2) for run in job.runs]
+        blocks += [Text(f"  {_artifact(line)}") for line in job.artifacts]
         blocks += _provenance(job.runs)
     return Group(*blocks)
+
+
+def _artifact(line: ArtifactLine) -> str:
+    """A file that a job left, and how to have it."""
+    name = one_line(line.name)
+    return f"file {name}, {line.size_bytes / 1024:.0f} KiB: kernel-runner artifact {line.id}"
 
 
 def _cause(cause: Mapping[str, object]) -> str:
@@ -180,8 +188,11 @@ def run_block(run: ShownRun) -> RenderableType:
     checked, timed = checked_cases(run.result), timed_cases(run.result)
     if checked:
         blocks.append(checked_table(checked))
-    if timed:
+    profiled = profiled_cases(run.result)
+    if timed and not profiled:
         blocks.append(timed_table(timed))
+    for case in profiled:
+        blocks += [Text(one_line(case.spec)), Text(printable(case.report).rstrip(), no_wrap=True, overflow="ignore")]
     if not run.passed:
         blocks += _output(run)
     return Group(*blocks)

@@ -6,6 +6,8 @@ nothing in it is trusted to be there, or to be a number: what does not parse is 
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -53,6 +55,15 @@ class TimedCase:
     remarks: tuple[str, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class ProfiledCase:
+    """One profiled case of a run."""
+
+    spec: str
+    #: What the profiler printed.
+    report: str
+
+
 def checked_cases(result: Mapping[str, str]) -> tuple[CheckedCase, ...]:
     """The test cases of a run, in order; empty when it has none."""
     return tuple(
@@ -69,6 +80,25 @@ def checked_cases(result: Mapping[str, str]) -> tuple[CheckedCase, ...]:
 def timed_cases(result: Mapping[str, str]) -> tuple[TimedCase, ...]:
     """The benchmark cases of a run, in order; empty when it has none."""
     return tuple(_timed_case(result, index) for index in range(_count(result, "benchmark")))
+
+
+def profiled_cases(result: Mapping[str, str]) -> tuple[ProfiledCase, ...]:
+    """The cases of a run that have a profiler's report, in order; empty when none has."""
+    indices = [index for index in range(MAX_CASES) if f"benchmark.{index}.report" in result] if result else []
+    return tuple(
+        ProfiledCase(
+            spec=result.get(f"benchmark.{index}.spec", ""), report=_decoded(result[f"benchmark.{index}.report"])
+        )
+        for index in indices
+    )
+
+
+def _decoded(text: str) -> str:
+    """A report as text; what is no base64 is shown as it is."""
+    try:
+        return base64.b64decode(text, validate=True).decode("utf-8", errors="replace")
+    except (binascii.Error, ValueError):
+        return text
 
 
 def _timed_case(result: Mapping[str, str], index: int) -> TimedCase:

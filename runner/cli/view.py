@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from runner.model import Job, JobResult, JobState, Json, Mode, Progress, RunRecord, Verdict
-from runner.store.records import EventLine, JobView, SubmissionView
+from runner.store.records import ArtifactLine, EventLine, JobView, SubmissionView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +60,8 @@ class ShownJob:
     #: None if its result counts; else replaced, dropped or invalidated, and why.
     retired_as: str | None = None
     retired_reason: str | None = None
+    #: Files that it left, until they expire.
+    artifacts: tuple[ArtifactLine, ...] = ()
     #: Why attempts ended without a result, oldest first; None for everyone but an administrator.
     causes: tuple[Json, ...] | None = None
     #: Details of a secret job were taken out.
@@ -81,6 +83,10 @@ class ShownJob:
             "retired_reason": self.retired_reason,
             "causes": None if self.causes is None else [dict(cause) for cause in self.causes],
             "runs": [run.to_json(redacted=self.redacted) for run in self.runs],
+            "artifacts": [
+                {"id": line.id, "name": line.name, "media_type": line.media_type, "size_bytes": line.size_bytes}
+                for line in self.artifacts
+            ],
         }
 
 
@@ -150,7 +156,7 @@ def redact(job: ShownJob) -> ShownJob:
         return replace(job, causes=None)
     runs = tuple(ShownRun(mode=run.mode, passed=run.passed, score_s=run.score_s) for run in job.runs)
     # The phase of a secret run says how many hidden cases there are and how far the submission got.
-    return replace(job, error=None, progress=None, causes=None, runs=runs, redacted=True)
+    return replace(job, error=None, progress=None, causes=None, runs=runs, artifacts=(), redacted=True)
 
 
 def from_result(job: Job, result: JobResult) -> ShownJob:
@@ -239,6 +245,7 @@ def _from_view(job: JobView) -> ShownJob:
         retired_as=job.retired_as,
         retired_reason=job.retired_reason,
         causes=tuple(job.causes),
+        artifacts=job.artifacts,
     )
 
 

@@ -220,7 +220,7 @@ class Crew:
             self._open(parcels, deadline_ns)
             rooms = [stack.enter_context(Arena.create(PROFILE_BYTES)) for _ in parcels]
             for rank, room in enumerate(rooms):
-                message = encode({"op": "profile", "room": room.size}, descriptors=1)
+                message = encode({"op": "profile", "room": room.size, "limit_s": None}, descriptors=1)
                 self._tell(rank, message, deadline_ns, (room.fd,))
             answers = self._listen("profiled", deadline_ns)
             return tuple(profile_of(answers[rank], room) for rank, room in enumerate(rooms))

@@ -33,7 +33,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
 
-from sandbox.protocol import Judged, StepResult, encode, to_b64
+from sandbox.protocol import Artifact, Judged, StepResult, encode, to_b64
 
 from .cases import Case, CaseError, Value, parse_cases
 from .clock import Calibration, Sample, Times, audit_details, forged, tight, times
@@ -54,6 +54,7 @@ from .team import Call, Team
 EXIT_PASSED, EXIT_NOT_PASSED, EXIT_TIMED_OUT = 0, 112, 114
 _PROGRESS_NS = 200_000_000
 _MAX_ERROR = 4_000
+_BINARY = "application/octet-stream"
 #: Of one mode; the frontends show less.
 _MAX_TRACES = 20
 #: Seconds of one benchmark case that may go into checking every output; after that a random part is checked.
@@ -364,15 +365,12 @@ class Judge:
         run.result[f"benchmark.{index}.report"] = to_b64(b"\n".join(tables))
         name = run.request.name if len(run.cases) == 1 else f"{run.request.name}.{index}"
         for rank, profiled in enumerate(profiles):
-            if profiled.trace:
-                self._frames.send(
-                    {
-                        "type": "artifact",
-                        "name": f"{name}{f'.rank{rank}' if several else ''}.trace.json.gz",
-                        "media_type": "application/gzip",
-                        "data_b64": to_b64(profiled.trace),
-                    }
-                )
+            base = f"{name}{f'.rank{rank}' if several else ''}"
+            files = ((profiled.trace, "trace.json.gz", "application/gzip"), (profiled.report, profiled.suffix, _BINARY))
+            for data, suffix, media_type in files:
+                if data:
+                    artifact = Artifact(name=f"{base}.{suffix}", media_type=media_type, data=data)
+                    self._frames.send(artifact.to_message())
 
     def _benchmark(self, run: ModeRun, index: int, case: Case) -> None:
         start = time.monotonic_ns()

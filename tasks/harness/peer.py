@@ -19,11 +19,13 @@ from .delays import Delays
 from .faults import died, expect, flooded, tampered, too_late
 from .gate import Gate
 from .output import Collector
+from .profilers import SUFFIXES
 from .request import Compiled
 from .snapshots import Frozen, Readable, claimed, needed, take, within
 from .values import Packed, Placed, Snapshot, place
 from .wire import (
     MAX_FROM_WORKER_BYTES,
+    MAX_REPORT_BYTES,
     MAX_TABLE_BYTES,
     MAX_TRACE_BYTES,
     Channel,
@@ -86,6 +88,9 @@ class Profiled:
 
     table: bytes
     trace: bytes
+    #: What a vendor's profiler left, and what its file is called at the end; empty: nothing.
+    report: bytes = b""
+    suffix: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -423,7 +428,7 @@ class Peer:
             packed.write(inputs, placed)
             opened = {"op": "open", **packed.message(placed, inputs.size)}
             self._ask(opened, "opened", deadline_ns, (inputs.fd,))
-            message = {"op": "profile", "room": room.size}
+            message = {"op": "profile", "room": room.size, "limit_s": profiler_limit_s(deadline_ns)}
             return profile_of(self._ask(message, "profiled", deadline_ns, (room.fd,)), room)
 
     def _ask(
@@ -462,7 +467,12 @@ class Peer:
 
 
 #: Room for a profile's table and trace.
-PROFILE_BYTES = MAX_TABLE_BYTES + MAX_TRACE_BYTES
+PROFILE_BYTES = MAX_TABLE_BYTES + MAX_TRACE_BYTES + MAX_REPORT_BYTES
+
+
+def profiler_limit_s(deadline_ns: int) -> float:
+    """How long a vendor's profiler may take: half of what is left, so that the rest of the profile is not lost."""
+    return max(0.0, (deadline_ns - time.monotonic_ns()) / 2e9)
 
 
 def profile_of(answer: Mapping[str, Any], room: Arena) -> Profiled:
@@ -471,8 +481,14 @@ def profile_of(answer: Mapping[str, Any], room: Arena) -> Profiled:
     Raises:
         Fault: its sizes are impossible.
     """
-    table, trace = answer.get("table"), answer.get("trace")
-    if not within(table, MAX_TABLE_BYTES) or not within(trace, MAX_TRACE_BYTES):
+    limits = {"table": MAX_TABLE_BYTES, "trace": MAX_TRACE_BYTES, "report": MAX_REPORT_BYTES}
+    sizes = [answer.get(name) for name in limits]
+    if not all(within(size, most) for size, most in zip(sizes, limits.values(), strict=True)):
         raise tampered("a profile of an impossible size")
-    data = room.bytes_at(0, table + trace).numpy().tobytes()
-    return Profiled(table=data[:table], trace=data[table:])
+    if answer.get("suffix") not in {"", *SUFFIXES}:
+        raise tampered("a profile of an unknown kind")
+    table, trace, report = (int(size or 0) for size in sizes)
+    data = room.bytes_at(0, table + trace + report).numpy().tobytes()
+    return Profiled(
+        table=data[:table], trace=data[table : table + trace], report=data[table + trace :], suffix=answer["suffix"]
+    )

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from .emulate import install_if_asked
-from .worker import import_submission
+from .loading import import_submission
 
 
 def main() -> int:

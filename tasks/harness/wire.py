@@ -26,6 +26,8 @@ MAX_FROM_JUDGE_BYTES = 32 << 20
 #: Bytes of profile table and of compressed trace that the judge takes from a worker.
 MAX_TABLE_BYTES = 256 << 10
 MAX_TRACE_BYTES = 8 << 20
+#: The file that a vendor's profiler leaves.
+MAX_REPORT_BYTES = 8 << 20
 #: Characters of an exception's text, and of its traceback.
 MAX_FAILURE_CHARS = 8_100
 #: Descriptors beside one message.

@@ -23,7 +23,8 @@ What it answers on the socket in KR_JUDGE_FD:
     call    {tree, storages, size}  -> done | need {bytes} | failed       descriptor: inputs
         open, go and deliver in one
     room    {size}                  -> done | failed                      descriptor: larger room for the same output
-    profile {room}                  -> profiled {table, trace} | failed   descriptor: room; after open
+    profile {room, limit_s}         -> profiled {table, trace, report, suffix} | failed   descriptor: room; after open
+        limit_s: how long a vendor's profiler may take; null: none is used
     flush   {}                      -> flushed
 
 and, where it is one rank of several:
@@ -40,7 +41,6 @@ from __future__ import annotations
 
 import ctypes
 import gzip
-import importlib.util
 import os
 import signal
 import socket
@@ -55,7 +55,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter_ns
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any
 
 from .cores import leave_judge_core
@@ -72,9 +72,13 @@ from .device_gate import IDLE_NS, DeviceGate, Made, Order  # noqa: E402 see abov
 from .emulate import asked, install_if_asked  # noqa: E402 see above
 from .gate import Gate  # noqa: E402 see above
 from .groups import become_rank, join_group, leave_group  # noqa: E402 see above
+from .loading import import_submission  # noqa: E402 see above
+from .profiled import write as write_call  # noqa: E402 see above
+from .profilers import Report, choose, missing, run  # noqa: E402 see above
 from .values import DTYPES, Outgoing, identity, unpack  # noqa: E402 see above
 from .wire import (  # noqa: E402 see above
     MAX_FROM_JUDGE_BYTES,
+    MAX_REPORT_BYTES,
     MAX_TABLE_BYTES,
     MAX_TRACE_BYTES,
     Channel,
@@ -92,6 +96,8 @@ GATE_SPIN_NS = 20_000_000
 _NAP_MS = 1
 _MAX_TEXT = 8_000
 _L2_FLUSH_BYTES = 256 << 20
+#: Starts `profiled` where the harness is.
+_PROFILED = "import sys; sys.path.insert(0, {!r}); from tasks.harness.profiled import main; sys.exit(main())"
 _HARNESS = str(Path(__file__).parent)
 _TORCH = str(Path(torch.__file__).parent) + os.sep
 _DISTRIBUTED = str(Path(torch.__file__).parent / "distributed") + os.sep
@@ -136,6 +142,8 @@ class _Inputs:
     """One call's inputs, as tensors over the judge's memory."""
 
     value: Any
+    #: The same as the task made it, where the kernel takes something else.
+    raw: Any
     #: Where the arena lies in this process.
     addresses: range
     #: Identity of each input storage -> its number.
@@ -154,6 +162,8 @@ class Worker:
         self._kernel: Kernel = known_kernel
         #: What the kernel takes in place of the inputs as the task made them.
         self._adapt: Callable[[Any], Any] = _as_it_is
+        #: What was loaded, by its name in this directory.
+        self._loaded: dict[str, str | None] = {"submission": None, "program": None}
         self._pending: Outgoing | None = None
         self._claim_ns = 0
         #: The last call's inputs; unmapped when the next call is armed, outside the time that is clocked.
@@ -234,6 +244,7 @@ class Worker:
             found = "nothing of that name" if kernel is None else f"a {type(kernel).__name__}"
             return _failed("runtime_error", f"the submission defines no function custom_kernel (found {found})")
         self._kernel = kernel
+        self._loaded = {"submission": message["submission"], "program": None}
         return {"op": "loaded"}
 
     def _load_compiled(self, directory: Path, compiled: Mapping[str, Any]) -> None:
@@ -247,6 +258,7 @@ class Worker:
                 raise
             sys.stderr.write(said)
         self._kernel, self._adapt = load_library(program), flatten
+        self._loaded = {"submission": None, "program": compiled["program"]}
 
     def _watch_gate(self, _: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
         self._gate = Gate(_map(descriptors[0], PAGE_BYTES))
@@ -390,12 +402,13 @@ class Worker:
     def _take_in(self, message: dict[str, Any], descriptor: int) -> _Inputs:
         arena = _map(descriptor, message["size"])
         views = [arena.bytes_at(offset, nbytes) for offset, nbytes in message["storages"]]
-        value = self._adapt(unpack(message["tree"], views))
+        raw = unpack(message["tree"], views)
         self._tree = message["tree"]
         cuda = any(node["device"] != "cpu" for node in _tensor_nodes(message["tree"]))
         identities = {identity(view): number for number, view in enumerate(views) if view.numel()}
         self._inputs = _Inputs(
-            value=value,
+            value=self._adapt(raw),
+            raw=raw,
             addresses=arena.addresses,
             storages={} if cuda else identities,
             views=views,
@@ -521,7 +534,11 @@ class Worker:
             if inputs.cuda:
                 torch.cuda.synchronize()
         order = "cuda_time_total" if inputs.cuda else "cpu_time_total"
-        table = profiler.key_averages().table(sort_by=order, row_limit=40).encode()[:MAX_TABLE_BYTES]
+        text = profiler.key_averages().table(sort_by=order, row_limit=40)
+        vendors = Report(text="")
+        if inputs.cuda and message["limit_s"] is not None and not asked():
+            vendors = self._vendors_profile(inputs, message["limit_s"])
+        table = f"{text}\n{vendors.text}".rstrip().encode()[:MAX_TABLE_BYTES]
         with tempfile.TemporaryDirectory() as directory:
             path = Path(directory) / "trace.json"
             profiler.export_chrome_trace(str(path))
@@ -529,10 +546,23 @@ class Worker:
         # Half a compressed trace is none.
         trace = trace if len(trace) <= MAX_TRACE_BYTES else b""
         room = _map(descriptors[0], message["room"])
-        for offset, data in ((0, table), (len(table), trace)):
-            if data:
-                room.bytes_at(offset, len(data)).copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
-        return {"op": "profiled", "table": len(table), "trace": len(trace)}
+        room.fill(0, memoryview(table + trace + vendors.data))
+        sizes = {"table": len(table), "trace": len(trace), "report": len(vendors.data)}
+        return {"op": "profiled", **sizes, "suffix": vendors.suffix}
+
+    def _vendors_profile(self, inputs: _Inputs, limit_s: float) -> Report:
+        """One more call, in a process below the profiler that the device's vendor offers, if it is installed."""
+        hip = torch.version.hip is not None
+        tool = choose(hip=hip)
+        if tool is None:
+            return Report(text=missing(hip=hip))
+        with tempfile.TemporaryDirectory() as directory:
+            call, made = (Path(directory) / name for name in ("call", "made"))
+            call.mkdir()
+            made.mkdir()
+            write_call(call, **self._loaded, data=inputs.raw)
+            target = (sys.executable, "-P", "-c", _PROFILED.format(str(Path(_HARNESS).parents[1])), str(call))
+            return run(tool, target, made, limit_s=limit_s, most_bytes=MAX_REPORT_BYTES)
 
     def _flush(self, _: dict[str, Any], __: Sequence[int]) -> dict[str, Any]:
         for stream in (sys.stdout, sys.stderr):
@@ -586,18 +616,6 @@ def describe_place(frame: FrameType) -> dict[str, Any]:
     what = "waited for the others at" if waits else "was at"
     text = f"{what} {Path(own[-1].filename).name}:{own[-1].lineno}, in {own[-1].name}"
     return {"op": "stuck", "text": _cut(text), "waits": waits}
-
-
-def import_submission(directory: Path, name: str) -> ModuleType | None:
-    """The submission's module; None if that is no Python file. What it raises passes through."""
-    sys.path.insert(0, str(directory))
-    specification = importlib.util.spec_from_file_location("submission", directory / name)
-    if specification is None or specification.loader is None:
-        return None
-    module = importlib.util.module_from_spec(specification)
-    sys.modules["submission"] = module
-    specification.loader.exec_module(module)
-    return module
 
 
 def flush_size(stated: int | None, properties: Any) -> int:

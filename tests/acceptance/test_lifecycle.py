@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from runner.model import JobState, Verdict
 from tests.plugins.live import PATIENCE_S, ROOT, LiveRunner, live_runner
 
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 #: Right, and slow enough to be caught in the act: three tests of a second each.
 SLOW = b"""import time
 
@@ -95,3 +102,30 @@ def wait_until(live: LiveRunner, condition: Callable[[], bool], what: str) -> No
     while not condition():
         assert time.monotonic() < deadline, f"never happened: {what}: {live.log}"
         time.sleep(0.05)
+
+
+def test_a_profile_is_read_in_a_terminal_and_its_trace_is_kept(live: LiveRunner, tmp_path: Path) -> None:
+    """Through daemon and container: a table per benchmark, unranked, in `status`; the trace by `artifact`."""
+    right = (ROOT / "tasks" / "vectoradd" / "solutions" / "correct" / "torch_add.py").read_bytes()
+    number = live.submit("vectoradd", right, mode="profile")
+    (job,) = live.wait(number).jobs
+    assert job.verdict is Verdict.ACCEPTED, job.error
+    assert all(run.score_s is None for run in job.runs)
+    assert [line.name for line in job.artifacts] == [f"{run.mode}.trace.json.gz" for run in job.runs]
+
+    def kernel_runner(*arguments: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-m", "runner.cli", "--config", str(live.config_file), *arguments]
+        return subprocess.run(argv, capture_output=True, text=True, check=False, cwd=tmp_path, env=ENVIRONMENT)
+
+    shown = kernel_runner("status", str(number))
+    assert shown.returncode == 0, shown.stderr
+    assert "aten::add" in shown.stdout
+    first = job.artifacts[0]
+    assert f"kernel-runner artifact {first.id}" in shown.stdout
+    saved = kernel_runner("artifact", str(first.id))
+    assert saved.returncode == 0, saved.stderr
+    trace = json.loads(gzip.decompress((tmp_path / first.name).read_bytes()))
+    assert any(event.get("name") == "aten::add" for event in trace["traceEvents"])
+    again = kernel_runner("artifact", str(first.id))
+    assert again.returncode == 2
+    assert "exists already" in again.stderr
