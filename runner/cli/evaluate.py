@@ -81,6 +81,25 @@ def evaluate(
     if emulate_cuda:
         gpu_type = emulating(gpu_type)
         registry = Registry(gpu_type if entry.name == gpu_type.name else entry for entry in registry.all())
+    job = make_job(load(directory), file.name, read_submission(file), gpu_type.name, Mode(mode.value))
+    slot = find_slot(registry, config, gpu_type)
+    with local_evaluator(config, registry) as (evaluator, cancel), ProgressLine() as line:
+        line.show(f"starting a container for {gpu_type.name}")
+
+        def forward(progress: Progress) -> None:
+            line.show(render.progress_text(progress))
+
+        result = evaluator.run(job, slot, cancel=cancel, on_progress=forward)
+    if as_json:
+        out_json(from_result(job, result).to_json())
+    else:
+        out(render.job_block(from_result(job, result)))
+    raise typer.Exit(ExitCode.OK if result.verdict is Verdict.ACCEPTED else ExitCode.NOT_ACCEPTED)
+
+
+@contextmanager
+def local_evaluator(config: Config, registry: Registry) -> Iterator[tuple[Evaluator, threading.Event]]:
+    """An evaluator without a daemon, and the event that Ctrl-C sets, which ends the command in order."""
     settings = EvaluationSettings(
         eval_python=config.require_eval_python(),
         state_dir=config.state_dir,
@@ -88,30 +107,23 @@ def evaluate(
         build_timeout_s=config.build_timeout_s,
         max_run_s=config.max_run_s,
     )
-    job = make_job(load(directory), file.name, read_submission(file), gpu_type.name, Mode(mode.value))
-    slot = find_slot(registry, config, gpu_type)
     engine = DockerEngine(config.docker_host, owner=f"{config.host_name}/eval")
     try:
-        with _interruptible() as cancel, ProgressLine() as line:
-            line.show(f"starting a container for {gpu_type.name}")
-
-            def forward(progress: Progress) -> None:
-                line.show(render.progress_text(progress))
-
-            # What earlier calls that were killed have left; what of it will not go is nobody's here.
+        with _interruptible() as cancel:
+            # What earlier calls that were killed have left; what of it will not go is nobody's here, nor is an engine
+            # that does not answer: who runs something is told.
             with suppress(NotReaped):
                 engine.reap_orphans()
-            result = Evaluator(engine, registry, settings).run(job, slot, cancel=cancel, on_progress=forward)
+            evaluator = Evaluator(engine, registry, settings)
+            try:
+                yield evaluator, cancel
+            finally:
+                evaluator.close()
     except CancelledByRequest:
         note("kernel-runner: stopped; the container is gone")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     finally:
         engine.close()
-    if as_json:
-        out_json(from_result(job, result).to_json())
-    else:
-        out(render.job_block(from_result(job, result)))
-    raise typer.Exit(ExitCode.OK if result.verdict is Verdict.ACCEPTED else ExitCode.NOT_ACCEPTED)
 
 
 def emulating(gpu_type: GpuType) -> GpuType:

@@ -13,10 +13,12 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from runner.cli import documents, render
+from runner.cli import documents, gpu_add, render
 from runner.cli.app import ExitCode, app, example, note, out, out_json, session
+from runner.cli.evaluate import local_evaluator
 from runner.cli.finding import Finding, Mark, verdict_of
 from runner.cli.finding import render as render_finding
+from runner.cli.gpu_test import slots_to_test, try_slot
 from runner.devices import Details, Look, described, look_at_devices, sysfs, types_of
 from runner.errors import ConfigError
 from runner.gpus import Found, GpuType, Registry, Vendor, Wish, advise, draft
@@ -100,7 +102,9 @@ def detect(
 )
 def add(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What boards and submissions call it.")],
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="What boards and submissions call it.", show_default=False)
+    ] = None,
     *,
     device: Annotated[
         str | None, typer.Option("--device", metavar="D", help="A device that is here: index, UUID or PCI address.")
@@ -126,16 +130,18 @@ def add(
     """Write the file of a new GPU type.
 
     It starts from a device that is here, from another type, or from both: then it has that type's settings and this
-    device's name. The file is validated before it is put into gpus_dir, and must not make any device that is here match
-    two types. A daemon takes it on reload.
+    device's name. On a terminal, without --device and --extends, it asks for everything. The file is validated before
+    it is put into gpus_dir, and must not make any device that is here match two types. A daemon takes it on reload.
     """
-    if device is None and extends is None:
-        raise ConfigError("gpu add: found neither --device nor --extends, expected what the type starts from")
+    asks = device is None and extends is None and gpu_add.on_terminal()
+    if not asks and (name is None or (device is None and extends is None)):
+        lacks = "neither --device nor --extends, expected what the type starts from"
+        raise ConfigError(f"gpu add: found {'no NAME, expected what it shall be called' if name is None else lacks}")
     directory = session(context).config.gpus_dir
     looks, problems = look_at_devices()
     chosen = None if device is None else _chosen(looks, problems, device)
     wish = Wish(
-        name=name,
+        name=name or "",
         extends=extends,
         description=description,
         aliases=tuple(alias or ()),
@@ -146,22 +152,52 @@ def add(
         l2_mib=l2,
         peak_tflops=dict(_peak(text) for text in peak or ()),
     )
-    text = draft(wish, None if chosen is None else _found(chosen))
-    with tempfile.TemporaryDirectory() as aside:
-        # The name that messages show is the file's own.
-        trial = Path(aside) / f"{name if _is_plain(name) else 'type'}.toml"
-        trial.write_text(text, encoding="utf-8")
-        registry = Registry.load(directory, files=[trial])
-    entry = registry.get(name)
-    _refuse_two_types(looks, registry)
-    path = directory / f"{name}.toml"
-    if dry_run:
+    if asks:
+        wish, text, entry = _conversation(looks, problems, directory, wish)
+    else:
+        text = draft(wish, None if chosen is None else _found(chosen))
+        entry = _validated(wish, text, looks, directory)
+    path = directory / f"{wish.name}.toml"
+    if dry_run or asks:
         out(Text(text.rstrip("\n")))
+    if dry_run or (asks and not gpu_add.confirmed(f"write {path}", default=True)):
         return
     _install(path, text, force=force)
     note(f"{path} is written; `systemctl reload kernel-runner` lets the daemon know it")
     for finding in _findings(entry, Registry.load(directory)):
         out(render_finding(finding))
+
+
+def _validated(wish: Wish, text: str, looks: Sequence[Look], directory: Path) -> GpuType:
+    """The type that a file would be.
+
+    Raises:
+        ConfigError: the file is wrong, or a device that is here would be of two types.
+    """
+    with tempfile.TemporaryDirectory() as aside:
+        # The name that messages show is the file's own.
+        trial = Path(aside) / f"{wish.name if _is_plain(wish.name) else 'type'}.toml"
+        trial.write_text(text, encoding="utf-8")
+        registry = Registry.load(directory, files=[trial])
+    _refuse_two_types(looks, registry)
+    return registry.get(wish.name)
+
+
+def _conversation(
+    looks: Sequence[Look], problems: Sequence[str], directory: Path, wish: Wish
+) -> tuple[Wish, str, GpuType]:
+    """Ask until the answers make a valid type; the answers, the file's text and the type."""
+    registry = Registry.load(directory)
+    look: Look | None = None
+    while True:
+        wish, look = gpu_add.ask(
+            looks, registry, wish, look, choose=lambda text: _chosen(looks, problems, text), peak=_peak
+        )
+        text = draft(wish, None if look is None else _found(look))
+        try:
+            return wish, text, _validated(wish, text, looks, directory)
+        except ConfigError as error:
+            note(f"{error}\nonce more, with these answers as they were:")
 
 
 def _install(path: Path, text: str, *, force: bool) -> None:
@@ -317,6 +353,39 @@ def validate(
         for finding in findings:
             out(render_finding(finding))
     raise typer.Exit(verdict_of(findings))
+
+
+@gpu.command("test", epilog=example("kernel-runner gpu test", "kernel-runner gpu test H100 --every-slot --json"))
+def self_test(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(metavar="[T]", help="A GPU type of this host; default: each.")] = None,
+    *,
+    every_slot: Annotated[bool, typer.Option("--every-slot", help="Not only one slot of a type.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Find out whether this host can measure, by running something known the way a submission goes.
+
+    In a real sandbox, on a real slot: the sandbox must see exactly the slot's devices and cores; a copy and products of
+    matrices are timed by the judge and compared with what the GPU type states; then how far times of the same thing
+    differ. Needs no database. Run it while no daemon uses the slot. Exits with 0 if there are warnings at most, 1 if
+    something is wrong, 3 if there is no engine or the device does not answer.
+    """
+    config = session(context).config
+    registry = Registry.load(config.gpus_dir)
+    slots = slots_to_test(registry, config, name, every=every_slot)
+    results = []
+    with local_evaluator(config, registry) as (evaluator, cancel):
+        for slot in slots:
+            results.append(try_slot(evaluator, registry.get(slot.gpu_type), slot, cancel=cancel))
+            if not as_json:
+                out(Text(f"{slot.gpu_type}, slot {slot.name}"))
+                for finding in results[-1].findings:
+                    out(render_finding(finding))
+    findings = [finding for result in results for finding in result.findings]
+    code = verdict_of(findings)
+    if as_json:
+        out_json({"ok": code is ExitCode.OK, "slots": [result.to_json() for result in results]})
+    raise typer.Exit(code)
 
 
 def _is_asked(origin: Path | None, files: Sequence[Path]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import tomllib
@@ -171,3 +172,77 @@ def test_a_device_without_a_name_is_known_by_its_number(
     assert (added.device_names, added.pci_ids) == ((), ("1002:7550",))
     assert added.environment == {"PYTORCH_ROCM_ARCH": "gfx942"}
     assert "is RX: its PCI id is 1002:7550" in host.gpu("detect")[1]
+
+
+class Typed(io.StringIO):
+    """What somebody types."""
+
+    def isatty(self) -> bool:
+        """Say that it is a terminal."""
+        return True
+
+
+def typing(monkeypatch: pytest.MonkeyPatch, *answers: str) -> None:
+    """Let `gpu add` find a terminal, and these lines typed there."""
+    monkeypatch.setattr(sys, "stdin", Typed("".join(f"{answer}\n" for answer in answers)))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+
+
+def test_add_asks_on_a_terminal(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It shows what is here, asks again for what makes no sense, and writes the file after a look at it."""
+    typing(
+        monkeypatch,
+        *(
+            "7",
+            "1",
+            "none",
+            "two words",
+            "RTX5090",
+            "A desktop card",
+            "",
+            "zero",
+            "1",
+            "",
+            "1792",
+            "96",
+            "fp16",
+            "fp16=419",
+        ),
+        *("y", "y"),
+    )
+    code, out, err = host.gpu("add")
+    assert code == ExitCode.OK, err
+    assert "0 = 'NVIDIA H100 80GB HBM3': H100" in err
+    assert "1 = 'NVIDIA GeForce RTX 5090': no GPU type yet" in err
+    for said in ("no device '7'", "name is 'two words'", "found 'zero', expected a whole number", "found 'fp16'"):
+        assert said in err
+    written = tomllib.loads((host.types / "RTX5090.toml").read_text())
+    assert 'name = "RTX5090"' in out
+    assert (written["description"], written["count"], written["device_names"]) == (
+        "A desktop card",
+        1,
+        ["NVIDIA GeForce RTX 5090"],
+    )
+    assert (written["device"]["bandwidth_gb_s"], written["device"]["peak_tflops"]) == (1792.0, {"fp16": 419.0})
+    assert Registry.load(host.types).get("RTX5090").device.l2_mib == 96
+
+
+def test_add_asks_once_more_where_the_answers_make_no_type(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device would be of two types: earlier answers stand as they were, and `no` at the end writes nothing."""
+    first = ("H100", "H100_SITE", "", "", "", "", "", "", "", "y")
+    again = ("", "", "", "", "", "", "", "", "", "n", "n")
+    typing(monkeypatch, *first, *again)
+    code, out, err = host.gpu("add")
+    assert code == ExitCode.OK, err
+    assert "would be of GPU types H100, H100_SITE" in err
+    assert "once more" in err
+    assert out.splitlines()[:2] == ['extends = "H100"', 'name = "H100_SITE"']
+    assert not host.types.exists()
+
+
+def test_add_without_a_terminal_says_what_it_lacks(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is asked where nobody answers."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    assert "found no NAME" in host.gpu("add")[2]
+    code, _, err = host.gpu("add", "X")
+    assert (code, "found neither --device nor --extends" in err) == (ExitCode.USAGE, True)
