@@ -156,6 +156,8 @@ class Progress:
     done: int
     #: Cases of the phase; 0: only the program knows.
     total: int
+    #: Where it runs; None: whoever reports it does not know.
+    slot: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,11 +23,13 @@ from runner.cli import (
     host,
     image,
     leaderboard,
+    logs,
     migrate,
     serve,
     status,
     submit,
     task,
+    watch,
 )
 from runner.cli.app import ExitCode, app, exit_code_for, fail
 from runner.errors import KernelRunnerError
@@ -44,12 +46,14 @@ __all__ = [
     "host",
     "image",
     "leaderboard",
+    "logs",
     "main",
     "migrate",
     "serve",
     "status",
     "submit",
     "task",
+    "watch",
 ]
 
 

@@ -557,6 +557,16 @@ def _passed(*, passed: bool | None) -> Text:
     return Text("pass", style="green") if passed else Text("fail", style="red")
 
 
+def listing(columns: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> Table:
+    """Rows of cells that are harmless already, one line each, under plain columns."""
+    table = _table(*columns)
+    for column in table.columns:
+        column.no_wrap = True
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+    return table
+
+
 def _table(*columns: str, numbers: int = 0) -> Table:
     """A plain table; the `numbers` columns after the first are aligned to the right."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")

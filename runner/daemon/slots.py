@@ -11,7 +11,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from runner import metrics
@@ -146,7 +146,10 @@ class SlotWorker:
         job = lease.job
         try:
             return self._evaluator.run(
-                job, self.slot, cancel=lease.cancel, on_progress=lambda progress: self._announcer.post(job, progress)
+                job,
+                self.slot,
+                cancel=lease.cancel,
+                on_progress=lambda progress: self._announcer.post(job, replace(progress, slot=self.slot.name)),
             )
         except CancelledByRequest:
             return self._stopped(lease) or self._failed(job, "the evaluation stopped although nothing had asked it to")

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import psycopg
 
 from runner.errors import HostNameTakenError
+from runner.model import Mode, Verdict
 from runner.store import queries
 from runner.store.base import Base
 from runner.store.clean import to_jsonb
 from runner.store.connection import Row, row, rows
-from runner.store.records import GpuTypeLine, HostLine, HostRecord, QueueDepth
+from runner.store.records import GpuTypeLine, HostLine, HostRecord, LatestLine, QueueDepth, RunningLine, ThroughputLine
 
 
 class Hosts(Base):
@@ -77,3 +78,21 @@ class Hosts(Base):
     def queue_depths(self) -> Sequence[QueueDepth]:
         """What waits, by GPU type; types for which nothing waits are left out."""
         return [QueueDepth(**found) for found in self._link.all(queries.QUEUE_DEPTHS)]
+
+    def running(self, *, limit: int) -> Sequence[RunningLine]:
+        """What the hosts hold now, by host."""
+        return [
+            RunningLine(**{**found, "mode": Mode(found["mode"])})
+            for found in self._link.all(queries.RUNNING, {"limit": limit})
+        ]
+
+    def latest(self, *, limit: int) -> Sequence[LatestLine]:
+        """The newest verdicts of the hosts in the list, newest first."""
+        return [
+            LatestLine(**{**found, "mode": Mode(found["mode"]), "verdict": Verdict(found["verdict"])})
+            for found in self._link.all(queries.LATEST, {"limit": limit})
+        ]
+
+    def throughput(self) -> Sequence[ThroughputLine]:
+        """How much each host has done lately."""
+        return [ThroughputLine(**found) for found in self._link.all(queries.THROUGHPUT)]

@@ -216,6 +216,43 @@ FROM runner.gpu_type g ORDER BY g.name
 SELECT j.gpu_type, count(*) AS jobs, extract(epoch FROM now() - min(j.created_at))::float8 AS oldest_s
 FROM runner.job j WHERE j.state = 'queued' GROUP BY j.gpu_type ORDER BY j.gpu_type
 
+-- name: running
+-- What every host holds now.
+SELECT j.id AS job_id, j.submission_id, l.name AS leaderboard, coalesce(u.user_name, s.user_id) AS user_name,
+       j.lease_owner AS host, j.gpu_type, j.mode, j.secret, j.progress,
+       extract(epoch FROM now() - j.started_at)::float8 AS running_s
+FROM runner.job j
+JOIN leaderboard.submission s ON s.id = j.submission_id
+JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
+LEFT JOIN leaderboard.user_info u ON u.id = s.user_id
+WHERE j.lease_expires_at IS NOT NULL
+ORDER BY j.lease_owner, j.id LIMIT %(limit)s
+
+-- name: latest
+-- The newest verdicts, by host because that is what the index holds.
+SELECT d.id AS job_id, d.submission_id, l.name AS leaderboard, coalesce(u.user_name, s.user_id) AS user_name, h.name AS host,
+       d.gpu_type, d.mode, d.secret, d.verdict, d.finished_at, extract(epoch FROM now() - d.finished_at)::float8 AS ago_s,
+       extract(epoch FROM d.finished_at - d.started_at)::float8 AS took_s
+FROM runner.host h
+CROSS JOIN LATERAL (
+    SELECT * FROM runner.job j WHERE j.state = 'done' AND j.host = h.name ORDER BY j.finished_at DESC LIMIT %(limit)s
+) AS d
+JOIN leaderboard.submission s ON s.id = d.submission_id
+JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
+LEFT JOIN leaderboard.user_info u ON u.id = s.user_id
+ORDER BY d.finished_at DESC, d.id DESC LIMIT %(limit)s
+
+-- name: throughput
+-- How many jobs have ended in the last minute and in the last ten, by host.
+SELECT h.name AS host, count(d.finished_at) FILTER (WHERE d.finished_at > now() - interval '1 minute') AS minute,
+       count(d.finished_at) AS ten_minutes
+FROM runner.host h
+LEFT JOIN LATERAL (
+    SELECT j.finished_at FROM runner.job j
+    WHERE j.state = 'done' AND j.host = h.name AND j.finished_at > now() - interval '10 minutes'
+) AS d ON true
+GROUP BY h.name ORDER BY h.name
+
 -- name: boards
 -- All leaderboards, open ones first.
 SELECT l.id, l.name, l.deadline, l.visibility,

@@ -157,6 +157,53 @@ class QueueDepth:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RunningLine:
+    """A job that some host holds."""
+
+    job_id: int
+    submission_id: int
+    leaderboard: str
+    user_name: str
+    host: str
+    gpu_type: str
+    mode: Mode
+    secret: bool
+    #: {"phase", "done", "total", "slot"}; None before anything was reported.
+    progress: Json | None
+    #: Since its claim, on the database's clock.
+    running_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatestLine:
+    """A job that has a verdict."""
+
+    job_id: int
+    submission_id: int
+    leaderboard: str
+    user_name: str
+    host: str
+    gpu_type: str
+    mode: Mode
+    secret: bool
+    verdict: Verdict
+    finished_at: datetime
+    #: Since it has it, on the database's clock.
+    ago_s: float
+    #: From claim to verdict; None: it was never claimed.
+    took_s: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThroughputLine:
+    """How many jobs a host has brought to an end."""
+
+    host: str
+    minute: int
+    ten_minutes: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunView:
     """One row of `leaderboard.runs`."""
 

@@ -35,8 +35,9 @@ class Results(Base):
         Waits for nobody. False: somebody is writing the job just now, and nothing was shown: show it again soon.
         """
         shown = {"phase": clean_text(progress.phase), "done": progress.done, "total": progress.total}
+        kept = shown if progress.slot is None else {**shown, "slot": clean_text(progress.slot)}
         with self._link.transaction() as connection:
-            parameters = {"id": job.id, "attempt": job.attempt, "progress": to_jsonb(shown)}
+            parameters = {"id": job.id, "attempt": job.attempt, "progress": to_jsonb(kept)}
             if expect(row(connection, queries.SAVE_PROGRESS, parameters))["held"]:
                 return False
             if not job.secret:

@@ -1,0 +1,162 @@
+"""`watch` in a terminal, and as one frame for a pipe."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runner.model import Progress
+from runner.store import HostRecord, Store
+from tests.integration.cli.conftest import Call
+
+ROOT = Path(__file__).resolve().parents[3]
+PATIENCE_S = 40.0
+
+
+@pytest.fixture
+def busy(cli: Call, board: str, submission_file: Path, store: Store) -> Store:
+    """A host with one slot, a job on it and one that waits."""
+    store.register_host(
+        HostRecord(
+            name="node1",
+            version="1",
+            slots=[{"name": "cpu0", "gpu_type": "CPU", "cpus": [0], "devices": []}],
+            instance="i",
+            gpu_types=["CPU"],
+        )
+    )
+    for user in ("alice", "bob"):
+        assert cli("submit", submission_file, "--leaderboard", board, "--mode", "test", "--user", user).code == 0
+    (job,) = store.claim(host="node1", slots={"CPU": 1}, lease_s=600.0, at_most=None, instance="i").jobs
+    store.progress(job, Progress(phase="test", done=1, total=2, slot="cpu0"))
+    return store
+
+
+def test_one_frame_for_a_pipe(cli: Call, busy: Store) -> None:
+    """What runs where, what waits; complete, and without any terminal's codes."""
+    said = cli("watch", "--once")
+    assert said.code == 0
+    assert re.search(r"hosts 1 of 1 up   slots 1   running 1   waiting 1 ", said.out)
+    assert re.search(r"node1 +up +0 +cpu0 +CPU +1 echo +alice +test, test 1/2 +\d s", said.out)
+    assert re.search(r"^CPU +1 +\d s", said.out, flags=re.MULTILINE)
+    assert "no verdicts yet" in said.out
+    assert "\x1b" not in said.out
+    assert busy.running(limit=10)[0].host == "node1"
+
+
+def test_one_frame_of_some_rows(cli: Call, busy: Store) -> None:
+    """The filter counts there, too."""
+    assert busy is not None
+    assert "nothing matches" in cli("watch", "--once", "--filter", "H100").out
+    assert "alice" in cli("watch", "--once", "--filter", "ALICE node1").out
+
+
+def test_without_a_terminal_it_names_the_way(cli: Call) -> None:
+    """A pipe has neither a screen nor keys."""
+    said = cli("watch")
+    assert said.code == 2
+    assert "`kernel-runner watch --once` prints one frame" in said.err
+
+
+class Terminal:
+    """A terminal of 120 columns with `kernel-runner watch` in it."""
+
+    def __init__(self, database_url: str) -> None:
+        self._master, slave = pty.openpty()
+        termios.tcsetwinsize(slave, (30, 120))
+        self.before = termios.tcgetattr(slave)
+        self._slave = slave
+        self.process = subprocess.Popen(
+            # Its own terminal, so that Ctrl-C reaches it.
+            ["setsid", "--ctty", sys.executable, "-m", "runner.cli", "watch", "--every", "0.2"],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            cwd=ROOT,
+            env={
+                **{name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")},
+                "DATABASE_URL": database_url,
+                "TERM": "xterm-256color",
+            },
+        )
+        self.shown = ""
+
+    def wait_for(self, pattern: str) -> None:
+        """Read until the screen has shown something since the last time."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not re.search(pattern, self.shown, flags=re.DOTALL):
+            assert time.monotonic() < deadline, f"never shown: {pattern}; last: {self.shown[-3000:]!r}"
+            ready, _, _ = select.select([self._master], [], [], 1.0)
+            if ready:
+                self.shown += os.read(self._master, 1 << 16).decode("utf-8", errors="replace")
+        self.shown = ""
+
+    def press(self, keys: str) -> None:
+        """Type."""
+        os.write(self._master, keys.encode())
+
+    def end(self) -> int:
+        """Wait until it has ended; its exit code."""
+        deadline = time.monotonic() + PATIENCE_S
+        while self.process.poll() is None:
+            assert time.monotonic() < deadline, "it does not end"
+            # Who does not read holds it up.
+            if select.select([self._master], [], [], 0.1)[0]:
+                self.shown += os.read(self._master, 1 << 16).decode("utf-8", errors="replace")
+        return int(self.process.returncode)
+
+    def settings(self) -> list[object]:
+        """How the terminal is set now."""
+        return list(termios.tcgetattr(self._slave))
+
+    def close(self) -> None:
+        """Hang up."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+        os.close(self._master)
+        os.close(self._slave)
+
+
+@pytest.fixture
+def terminal(database_url: str, busy: Store) -> Iterator[Terminal]:
+    """A terminal with the screen in it."""
+    assert busy is not None
+    made = Terminal(database_url)
+    yield made
+    made.close()
+
+
+def test_the_screen_follows_and_hears_its_keys(
+    terminal: Terminal, cli: Call, board: str, submission_file: Path
+) -> None:
+    """News come by themselves, a filter hides rows and goes again, q ends it and leaves the terminal as it was."""
+    terminal.wait_for(r"alice.*test, test 1/2.*q quit")
+    assert cli("submit", submission_file, "--leaderboard", board, "--mode", "test", "--user", "carol").code == 0
+    terminal.wait_for(r"waiting 2 ")
+    terminal.press("/zebra")
+    terminal.wait_for(r"nothing matches.*filter: zebra")
+    terminal.press("\x1b")
+    terminal.wait_for(r"alice.*q quit")
+    terminal.press("q")
+    assert terminal.end() == 0
+    assert terminal.settings() == terminal.before
+
+
+def test_ctrl_c_ends_it_and_leaves_the_terminal_as_it_was(terminal: Terminal) -> None:
+    """As every other command."""
+    terminal.wait_for(r"alice")
+    terminal.press("\x03")
+    assert terminal.end() == 130
+    assert terminal.settings() == terminal.before

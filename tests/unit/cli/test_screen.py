@@ -1,0 +1,181 @@
+"""The screen of `watch` and its keys, without a terminal."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from runner.cli.screen import Scene, frame, headline
+from runner.cli.watch import Keys
+from runner.model import Mode, Verdict
+from runner.store import HostLine, LatestLine, QueueDepth, RunningLine, ThroughputLine
+from tests.unit.cli.samples import NOW
+
+
+def host(name: str, *slots: Mapping[str, Any], silent_s: float = 1.0, draining: bool = False) -> HostLine:
+    """A daemon in the list."""
+    return HostLine(
+        name=name,
+        version="1",
+        slots=slots,
+        draining=draining,
+        drain_reason="fan" if draining else None,
+        registered_at=NOW,
+        last_seen=NOW,
+        silent_s=silent_s,
+        running=0,
+        gpu_types=tuple({str(slot["gpu_type"]) for slot in slots}),
+    )
+
+
+def running(job_id: int, host: str, *, slot: str | None, secret: bool = False) -> RunningLine:
+    """A job at work."""
+    progress = None if slot is None else {"phase": "test", "done": 3, "total": 10, "slot": slot}
+    return RunningLine(
+        job_id=job_id,
+        submission_id=100 + job_id,
+        leaderboard="vectoradd",
+        user_name=f"user{job_id}\x1b[2J",
+        host=host,
+        gpu_type="H100",
+        mode=Mode.LEADERBOARD,
+        secret=secret,
+        progress=progress,
+        running_s=7.0,
+    )
+
+
+def latest(number: int, verdict: Verdict = Verdict.ACCEPTED) -> LatestLine:
+    """A verdict."""
+    return LatestLine(
+        job_id=number,
+        submission_id=number,
+        leaderboard="vectoradd",
+        user_name="bob",
+        host="node1",
+        gpu_type="H100",
+        mode=Mode.TEST,
+        secret=False,
+        verdict=verdict,
+        finished_at=NOW,
+        ago_s=float(number),
+        took_s=1.5,
+    )
+
+
+SLOTS = ({"name": "gpu0", "gpu_type": "H100"}, {"name": "gpu1", "gpu_type": "H100"})
+SCENE = Scene(
+    hosts=(
+        host("node1", *SLOTS),
+        host("node2", {"name": "gpu0", "gpu_type": "L4", "quarantined": "fell off"}, draining=True),
+        host("node3", {"name": "gpu0", "gpu_type": "L4"}, silent_s=90.0),
+    ),
+    running=(running(1, "node1", slot="gpu1"), running(2, "node2", slot=None), running(3, "lost", slot="x")),
+    queue=(QueueDepth(gpu_type="H100", jobs=4, oldest_s=65.0), QueueDepth(gpu_type="L4", jobs=2, oldest_s=3.0)),
+    latest=tuple(latest(number) for number in range(1, 31)),
+    throughput=(ThroughputLine(host="node1", minute=2, ten_minutes=30),),
+)
+
+
+def drawn(scene: Scene, *, width: int = 160, **options: Any) -> str:  # noqa: ANN401 - whatever frame takes
+    """What a terminal of so many columns shows."""
+    stream = io.StringIO()
+    Console(file=stream, width=width, height=60).print(frame(scene, **options))
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
+
+
+def line_with(text: str, *words: str) -> str:
+    """The one line that has all of these."""
+    (found,) = [line for line in text.splitlines() if all(word in line for word in words)]
+    return " ".join(found.split())
+
+
+def test_every_slot_says_what_runs_there() -> None:
+    """A job on its slot, one just claimed beside its host, a slot that is not used with the reason, a host gone."""
+    text = drawn(SCENE)
+    assert line_with(text, "node1", "gpu1") == (
+        "node1 up 30 gpu1 H100 101 vectoradd user1\\x1b[2J leaderboard, test 3/10 7 s"
+    )
+    assert line_with(text, "node1", "gpu0") == "node1 up 30 gpu0 H100 free"
+    assert line_with(text, "node2", "102") == "node2 draining: fan 0 ? H100 102 vectoradd user2\\x1b[2J leaderboard 7 s"
+    assert line_with(text, "node2", "fell off") == "node2 draining: fan 0 gpu0 L4 not used fell off"
+    assert line_with(text, "node3") == "node3 silent 0 gpu0 L4 free"
+    assert line_with(text, "lost") == "lost gone - ? H100 103 vectoradd user3\\x1b[2J leaderboard, test 3/10 7 s"
+    assert "\x1b" not in text
+
+
+def test_the_queue_says_what_nobody_serves() -> None:
+    """A type that no host which is up has."""
+    text = drawn(SCENE)
+    assert line_with(text, "1 min") == "H100 4 1 min"
+    assert line_with(text, "no host serves it") == "L4 2 3 s no host serves it"
+
+
+def test_a_secret_run_shows_no_progress() -> None:
+    """How many hidden cases there are is nobody's business."""
+    scene = replace(SCENE, running=(running(1, "node1", slot="gpu0", secret=True),))
+    assert line_with(drawn(scene), "101") == "node1 up 30 gpu0 H100 101 vectoradd user1\\x1b[2J secret run 7 s"
+
+
+def test_the_headline_sums_up() -> None:
+    """Hosts, slots of hosts that are up, work."""
+    assert headline(SCENE, NOW) == (
+        "kernel-runner  03:04:05 UTC   hosts 1 of 3 up   slots 2   running 3   waiting 6   "
+        "done 2 in a minute, 30 in ten"
+    )
+
+
+@pytest.mark.parametrize("width", [60, 80, 160])
+@pytest.mark.parametrize("height", [24, 30, 50])
+def test_the_screen_fits_the_terminal(height: int, width: int) -> None:
+    """No row takes two lines; what does not fit is counted, in each part; the last line is always there."""
+    text = drawn(SCENE, width=width, height=height, head="HEAD", foot="FOOT")
+    lines = text.splitlines()
+    assert len(lines) <= height
+    assert (lines[0], lines[-1]) == ("HEAD", "FOOT")
+    assert "more" in text
+    assert "Queue" in text
+    assert "Latest verdicts" in text
+
+
+def test_a_filter_shows_rows_with_every_word() -> None:
+    """In whatever case, from any column; a part without such a row says so."""
+    text = drawn(SCENE, filter_text="H100 NODE1")
+    assert "gpu1" in text
+    assert "node2" not in text
+    assert "1 min" not in text
+    assert "nothing matches" in text
+
+
+def test_an_empty_fleet_says_what_to_do() -> None:
+    """Nothing is there yet."""
+    text = drawn(Scene(hosts=(), running=(), queue=(), latest=(), throughput=()))
+    assert "start one with `kernel-runner serve`" in text
+    assert "nothing waits" in text
+    assert "no verdicts yet" in text
+
+
+def pressed(*texts: str) -> Keys:
+    """The keys after these."""
+    keys = Keys()
+    for text in texts:
+        keys.press(text)
+    return keys
+
+
+def test_keys() -> None:
+    """Letters are commands until / was pressed, and then text until Enter or Esc."""
+    assert pressed("q").quit
+    assert pressed("\x04").quit
+    assert not pressed("x").quit
+    typed = pressed("/", "qux", "\x7f", "\r")
+    assert (typed.filter_text, typed.typing, typed.quit) == ("qu", False, False)
+    assert "showing: qu" in typed.foot
+    assert pressed("/", "ab").foot.startswith("filter: ab")
+    assert pressed("/", "ab", "\x1b[A").filter_text == ""
+    assert pressed("/", "a\r", "q").quit
