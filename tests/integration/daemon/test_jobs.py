@@ -217,7 +217,11 @@ def test_progress_is_in_the_database_while_the_job_runs(rig: Rig) -> None:
     submission = rig.submit()
     rig.start()
     rig.wait_for(
-        lambda: rig.view(submission).jobs[0].progress == {"phase": "test", "done": 100, "total": 100}, "100 of 100"
+        lambda: (
+            rig.view(submission).jobs[0].progress
+            == {"phase": "test", "done": 100, "total": 100, "slot": rig.slots[0].name}
+        ),
+        "100 of 100",
     )
     shown.set()
     rig.wait_done(submission)
