@@ -624,7 +624,8 @@ def flush_size(stated: int | None, properties: Any) -> int:
     Twice what its GPU type states for all its caches; else twice what the driver says of its L2, and no less than is
     more than most have. Never more than an eighth of its memory.
     """
-    wanted = stated or max(_L2_FLUSH_BYTES, 2 * int(getattr(properties, "L2_cache_size", 0) or 0))
+    known = max(_L2_FLUSH_BYTES, 2 * int(getattr(properties, "L2_cache_size", 0) or 0))
+    wanted = known if stated is None else stated
     return min(wanted, int(properties.total_memory) // 8)
 
 

@@ -14,6 +14,7 @@ from tests.gpu.bench import Machine, Timed, Trial, Verdict, lacking, table, try_
 #: Processes of one trial: judge and worker, both busy importing torch at first.
 _CORES_PER_TRIAL = 2
 _timed: list[Timed] = []
+_audited: list[str] = []
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +27,12 @@ def machine() -> Machine:
 def timed() -> list[Timed]:
     """What the table at the end shows."""
     return _timed
+
+
+@pytest.fixture(scope="session")
+def audited() -> list[str]:
+    """Lines of figures about the audit, printed at the end."""
+    return _audited
 
 
 @pytest.fixture(scope="session")
@@ -50,6 +57,10 @@ def verdict(request: pytest.FixtureRequest, machine: Machine) -> Iterator[Callab
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the times, and write them to the file that KERNEL_RUNNER_GPU_TABLE names."""
+    if _audited:
+        terminalreporter.section("the audit on this device")
+        for line in _audited:
+            terminalreporter.write_line(line)
     if not _timed:
         return
     machine = Machine.here()

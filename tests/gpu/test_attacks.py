@@ -70,6 +70,122 @@ def custom_kernel(data):
 """
 
 
+#: Says that a tenth of the time has passed between two events.
+FORGED_EVENTS = """
+import torch
+
+honest = torch.cuda.Event.elapsed_time
+torch.cuda.Event.elapsed_time = lambda self, other: honest(self, other) / 10
+
+
+def custom_kernel(data):
+    a, b, *rest = data
+    torch.cuda._sleep(5_000_000)
+    return a + b
+"""
+#: Nobody waits for the device any more, and it is said to be idle.
+PATCHED_SYNCHRONIZE = """
+import torch
+
+torch.cuda.synchronize = lambda *_, **__: None
+torch.cuda.Event.synchronize = lambda self: None
+torch.cuda.Event.query = lambda self: True
+side = torch.cuda.Stream()
+
+
+def custom_kernel(data):
+    a, b, *rest = data
+    output = torch.zeros_like(a)
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(50_000_000)
+        torch.add(a, b, out=output)
+    return output
+"""
+#: What the allocator gives it may hold the answer to an earlier call.
+STALE_MEMORY = """
+import torch
+
+
+def custom_kernel(data):
+    a, b, *rest = data
+    return torch.empty_like(a)
+"""
+#: Takes inputs at addresses that it has seen for the same inputs: the allocator gives the same ones again and again.
+REMEMBERS_ADDRESSES = """
+import torch
+
+known = {}
+
+
+def custom_kernel(data):
+    a, b, *rest = data
+    key = a.data_ptr(), b.data_ptr()
+    if key in known:
+        print("seen again", flush=True)
+    else:
+        known[key] = a + b
+    return known[key]
+"""
+#: Returns, and has the device write the output a little later.
+WRITES_LATER = """
+import threading
+import time
+import torch
+
+
+def custom_kernel(data):
+    a, b, *rest = data
+    output = torch.zeros_like(a)
+
+    def later():
+        time.sleep(0.02)
+        torch.add(a, b, out=output)
+
+    threading.Thread(target=later, daemon=True).start()
+    return output
+"""
+#: Computes when somebody looks.
+LAZY = """
+import torch
+
+
+class Lazy(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, function, types, arguments=(), options=None):
+        for item in arguments:
+            if isinstance(item, Lazy) and hasattr(item, "work"):
+                work = item.work
+                del item.work
+                torch.cuda._sleep(20_000_000)
+                item.copy_(work[0] + work[1])
+        return super().__torch_function__(function, types, arguments, options or {})
+
+
+def custom_kernel(data):
+    a, b, *rest = data
+    lazy = torch.zeros_like(a).as_subclass(Lazy)
+    lazy.work = a, b
+    return lazy
+"""
+#: Writes both numbers of every gate that it finds among its mappings: let in, and done.
+LETS_ITSELF_IN = """
+import ctypes
+import torch
+
+
+def custom_kernel(data):
+    a, b, *rest = data
+    for line in open("/proc/self/maps"):
+        if "memfd:arena" in line and " rw-s " in line:
+            first, last = (int(part, 16) for part in line.split()[0].split("-"))
+            if last - first == 4096:
+                words = (ctypes.c_uint64 * 512).from_address(first)
+                words[0] = words[8] = max(words[0], words[8]) + 1
+    return a + b
+"""
+
+
 def evaluate(submission: str, mode: str) -> StepResult:
     """One mode of the vector addition."""
     request = JudgeRequest(
@@ -106,3 +222,45 @@ def test_work_on_another_stream_is_waited_for() -> None:
         assert float(step.result["benchmark.0.mean"]) > 50_000_000 / 3
     else:
         assert step.judged.verdict in ("wrong_answer", "rejected"), step.judged
+
+
+@pytest.mark.parametrize(
+    "submission",
+    [
+        pytest.param(STALE_MEMORY, id="stale memory"),
+        pytest.param(WRITES_LATER, id="written after return"),
+        pytest.param(
+            LETS_ITSELF_IN, id="lets itself in", marks=pytest.mark.skipif(not torch.version.cuda, reason="gate")
+        ),
+    ],
+)
+def test_outputs_that_are_not_there_yet_or_not_any_more_are_wrong(submission: str) -> None:
+    """What the device holds when the call ends is what counts, for the values of this call."""
+    judged = evaluate(submission, "benchmark").judged
+    assert judged is not None
+    assert judged.verdict in ("wrong_answer", "rejected", "runtime_error"), judged
+
+
+def test_addresses_that_come_again_have_other_values() -> None:
+    """Wrong as soon as the allocator repeats itself; else nothing was remembered."""
+    step = evaluate(REMEMBERS_ADDRESSES, "benchmark")
+    assert step.judged is not None
+    assert step.judged.verdict == ("wrong_answer" if "seen again" in step.stdout else "accepted"), step.judged
+
+
+@pytest.mark.parametrize(
+    ("submission", "cycles"),
+    [
+        pytest.param(FORGED_EVENTS, 5_000_000, id="forged events"),
+        pytest.param(PATCHED_SYNCHRONIZE, 50_000_000, id="patched synchronize"),
+        pytest.param(LAZY, 20_000_000, id="lazy tensor"),
+    ],
+)
+def test_a_time_that_is_too_good_is_no_more_than_a_claim(submission: str, cycles: int) -> None:
+    """Accepted with all its work in the time, or found out; a time without it is never called audited."""
+    step = evaluate(submission, "benchmark")
+    assert step.judged is not None
+    if step.judged.verdict == "accepted" and float(step.result["benchmark.0.mean"]) < cycles / 3:
+        assert step.judged.assurance["timing"] == "claimed", step.judged
+    else:
+        assert step.judged.verdict in ("accepted", "wrong_answer", "rejected", "runtime_error"), step.judged

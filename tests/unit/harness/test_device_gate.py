@@ -262,6 +262,7 @@ def _absent() -> Driver:
         (None, 200 * _MIB, 80_000 * _MIB, 400 * _MIB),
         (None, None, 80_000 * _MIB, 256 * _MIB),
         (520 * _MIB, None, 800 * _MIB, 100 * _MIB),
+        (0, 50 * _MIB, 80_000 * _MIB, 0),
     ],
 )
 def test_the_flush_is_as_large_as_the_caches_need(

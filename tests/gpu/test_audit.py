@@ -1,0 +1,291 @@
+"""How far the judge's clock bounds times on a device: events beside the gated bound beside the time from end to end.
+
+Kernels of about 3, 20 and 200 µs in three kinds (torch, Triton, CUDA C++), each with and without a flush before it.
+Against them stand CUDA events around a graph, and triton.testing.do_bench. The figures are printed at the end.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+import torch
+
+from sandbox.protocol import StepResult
+from tasks.harness import local
+from tasks.harness.loading import import_submission
+from tasks.harness.request import JudgeRequest, ModeRequest
+from tests.gpu.bench import Machine, Task, judge, tasks, verdict_of
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator on this machine")
+
+CUDA = torch.version.cuda is not None
+#: Cycles per microsecond are not known beforehand; kernels are told how often to go round.
+ROUNDS = {3: 1, 20: 8, 200: 90}
+REFERENCE = """
+import torch
+
+
+def generate_input(size, rounds, seed):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(size, generator=generator).cuda(), rounds
+
+
+def ref_kernel(data):
+    x, rounds = data
+    return x + 1.0
+
+
+def check_implementation(data, output):
+    good = output.shape == data[0].shape and bool(torch.allclose(output, ref_kernel(data)))
+    return good, "" if good else "the sums are wrong"
+"""
+#: An addition, after as many others as there are rounds, on the same stream.
+TORCH = """
+import torch
+
+
+def custom_kernel(data):
+    x, rounds = data
+    for _ in range(rounds - 1):
+        y = x + 2.0
+    return x + 1.0
+"""
+TRITON = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def busy(x, out, rounds, size, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + at, mask=at < size)
+    burnt = value
+    for _ in range(rounds * 200):
+        burnt = burnt * 0.999 + 0.001
+    # Never so: nothing may be left out, and nothing is added.
+    tl.store(out + at, value + 1.0 + tl.where(burnt > 1e30, 1.0, 0.0), mask=at < size)
+
+
+def custom_kernel(data):
+    x, rounds = data
+    out = torch.empty_like(x)
+    busy[((x.numel() + 255) // 256,)](x, out, rounds, x.numel(), BLOCK=256)
+    return out
+"""
+RAW = '''
+import torch
+from torch.utils.cpp_extension import load_inline
+
+SOURCE = """
+#include <torch/extension.h>
+__global__ void busy(const float* x, float* out, long rounds, long size) {
+    long at = blockIdx.x * (long)blockDim.x + threadIdx.x;
+    float value = at < size ? x[at] : 0.f, burnt = value;
+    for (long i = 0; i < rounds * 200; ++i) burnt = burnt * 0.999f + 0.001f;
+    if (at < size) out[at] = value + 1.f + (burnt > 1e30f ? 1.f : 0.f);
+}
+torch::Tensor run(torch::Tensor x, long rounds) {
+    auto out = torch::empty_like(x);
+    busy<<<(x.numel() + 255) / 256, 256>>>(x.data_ptr<float>(), out.data_ptr<float>(), rounds, x.numel());
+    return out;
+}
+"""
+module = load_inline("busy", cpp_sources="torch::Tensor run(torch::Tensor x, long rounds);", cuda_sources=SOURCE,
+                     functions=["run"])
+
+
+def custom_kernel(data):
+    x, rounds = data
+    return module.run(x, rounds)
+'''
+KINDS = {"torch": TORCH, "triton": TRITON, "cuda": RAW}
+#: The clock of the events goes at half its speed.
+FORGES = """
+import torch
+
+honest = torch.cuda.Event.elapsed_time
+torch.cuda.Event.elapsed_time = lambda self, other: honest(self, other) * 0.3
+
+
+def custom_kernel(data):
+    x, rounds = data
+    torch.cuda._sleep(2_000_000)
+    return x + 1.0
+"""
+SYNCHRONISES = """
+import torch
+
+
+def custom_kernel(data):
+    x, rounds = data
+    total = float(x.sum())
+    torch.cuda._sleep(200_000)
+    return x + (1.0 if total == total else 0.0)
+"""
+#: Looks for its inputs where they will be, on a stream that does not stand still, as soon as it is called.
+LOOKS_EARLY = """
+import torch
+
+side = torch.cuda.Stream()
+
+
+def custom_kernel(data):
+    x, rounds = data
+    with torch.cuda.stream(side):
+        out = x + 1.0
+    torch.cuda.current_stream().wait_stream(side)
+    return out
+"""
+
+
+def timed(
+    submission: str, *, rounds: int, size: int = 4096, flush_bytes: int | None = None, rejects: bool = False
+) -> StepResult:
+    """The benchmark of a submission, of as many calls as it takes."""
+    request = JudgeRequest(
+        modes=(ModeRequest(name="benchmark", cases=(f"size: {size}; rounds: {rounds}; seed: 3",), timeout_s=120.0),),
+        files={"reference.py": REFERENCE},
+        worker_files=(),
+        submission_name="submission.py",
+        submission=submission,
+        device="cuda",
+        build_timeout_s=300,
+        memory_bytes=4 << 30,
+        flush_bytes=flush_bytes,
+        rejects_forged_times=rejects,
+    )
+    return local.evaluate(request).steps[0]
+
+
+def details(step: StepResult) -> dict[str, Any]:
+    """What the report says of the one case; the gate has opened."""
+    assert step.judged is not None
+    if CUDA:
+        assert step.judged.details["gate"] == "open", step.judged.details["gate"]
+    return dict(step.judged.details["cases"][0])
+
+
+def lacking(kind: str) -> str | None:
+    """Why a kind of kernel cannot be made here."""
+    if kind == "triton" and find_spec("triton") is None:
+        return "needs triton"
+    return "needs nvcc on PATH" if kind == "cuda" and shutil.which("nvcc") is None else None
+
+
+def in_a_graph(function: Callable[[], object]) -> float:
+    """Nanoseconds of a function's device work, from events around a hundred replays of a graph."""
+    for _ in range(3):
+        function()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        function()
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]  # torch lacks it
+    spans: list[float] = []
+    for _ in range(5):
+        begin.record()
+        for _ in range(20):
+            graph.replay()
+        end.record()
+        end.synchronize()
+        spans.append(begin.elapsed_time(end) * 1e6 / 20)
+    return median(spans)
+
+
+def loaded(submission: str, folder: Path) -> Callable[[Any], object]:
+    """A submission's function, in this process."""
+    (folder / "submission.py").write_text(submission)
+    found: Callable[[Any], object] = getattr(import_submission(folder, "submission.py"), "custom_kernel")  # noqa: B009 a module's
+    return found
+
+
+@pytest.mark.parametrize("flush_bytes", [None, 0], ids=["flushed", "warm"])
+@pytest.mark.parametrize("about_us", list(ROUNDS))
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_honest_kernels_are_bounded_and_never_contradicted(
+    kind: str, about_us: int, flush_bytes: int | None, tmp_path: Path, audited: list[str]
+) -> None:
+    """The claim is near what a graph says, the bound below it; where the kernel is long enough it is audited."""
+    reason = lacking(kind)
+    if reason is not None:
+        pytest.skip(reason)
+    step = timed(KINDS[kind], rounds=ROUNDS[about_us], flush_bytes=flush_bytes)
+    assert step.judged is not None
+    assert step.judged.verdict == "accepted", step.judged.message
+    case = details(step)
+    kernel = loaded(KINDS[kind], tmp_path)
+    data = (torch.randn(4096, device="cuda"), ROUNDS[about_us])
+    graph_ns = in_a_graph(lambda: kernel(data))
+    bench_ns = None
+    if find_spec("triton") is not None:
+        bench_ns = import_module("triton.testing").do_bench(lambda: kernel(data)) * 1e6
+    audited.append(
+        f"{kind:7} {about_us:4} µs {'flushed' if flush_bytes is None else 'warm':8} events "
+        f"{case['claimed_median_ns'] / 1e3:9.2f}  bound {(case.get('bound_calm_ns') or 0) / 1e3:9.2f}  judge "
+        f"{case.get('judge_median_ns', 0) / 1e3:9.2f}  end to end {case['outside_median_ns'] / 1e3:9.2f}  graph "
+        f"{graph_ns / 1e3:9.2f}  do_bench {(bench_ns or 0) / 1e3:9.2f} µs  {step.judged.assurance['timing']}"
+    )
+    assert case["contradicted"] is False, case
+    assert case["not_believed"] == 0, case
+    assert case["outside_median_ns"] > case["claimed_median_ns"]
+    # Cold caches and the first look at memory make a call longer than a replay, a gap in its launches never shorter.
+    assert case["claimed_median_ns"] > 0.8 * graph_ns
+    if CUDA and about_us == 200 and kind != "torch":
+        assert step.judged.assurance["timing"] == "audited", case
+
+
+def test_a_forged_clock_is_marked_and_rejects_nobody_yet() -> None:
+    """Event times of a third: on a type without recorded runs the verdict stands, and the time is a claim."""
+    step = timed(FORGES, rounds=1)
+    assert step.judged is not None
+    assert step.judged.verdict == "accepted", step.judged.message
+    assert step.judged.assurance["timing"] == "claimed"
+    assert details(step)["contradicted"] is True
+
+
+def test_a_forged_clock_gains_nothing_where_runs_have_been_recorded() -> None:
+    """The judge's own estimate counts, or the submission is rejected."""
+    truth = float(timed(FORGES.replace("* 0.3", "* 1.0"), rounds=1).result["benchmark.0.mean"])
+    step = timed(FORGES, rounds=1, rejects=True)
+    assert step.judged is not None
+    if step.judged.verdict == "accepted":
+        assert float(step.result["benchmark.0.mean"]) > 0.8 * truth
+    else:
+        assert step.judged.verdict == "rejected", step.judged.message
+
+
+def test_a_submission_that_synchronises_is_bounded_from_end_to_end() -> None:
+    """It waits for a stream that stands still, is let in, and its result says whose work is in the span."""
+    step = timed(SYNCHRONISES, rounds=1)
+    assert step.judged is not None
+    assert step.judged.verdict == "accepted", step.judged.message
+    assert step.judged.assurance["timing"] in ("audited_host", "claimed")
+    assert details(step)["contradicted"] is False
+
+
+@pytest.mark.skipif(not CUDA, reason="calls are gated on CUDA alone")
+def test_nothing_can_be_computed_before_there_are_inputs() -> None:
+    """Who does not wait for the gate works on memory that nobody has written."""
+    step = timed(LOOKS_EARLY, rounds=1)
+    assert step.judged is not None
+    assert step.judged.verdict == "wrong_answer", step.judged
+
+
+@pytest.mark.parametrize("task", [task for task in tasks() if task.small_ranks is None], ids=lambda task: task.name)
+def test_right_solutions_are_never_contradicted(task: Task, machine: Machine) -> None:
+    """The honest corpus of a device: no false alarm in any case of any right solution (run it twenty times)."""
+    for path in task.solutions("correct"):
+        steps = judge(task, path.read_text(), {"benchmark": task.small_benchmarks}, machine, ranks=None)
+        assert verdict_of(steps).verdict == "accepted", (path.name, verdict_of(steps).message)
+        for step in steps:
+            assert step.judged is not None
+            for case in step.judged.details["cases"]:
+                assert not case.get("contradicted", False), (path.name, case)

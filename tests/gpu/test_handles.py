@@ -1,0 +1,39 @@
+"""Whose memory of a device can be handed to a process of another user, as judge and worker are in a container."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from tests.gpu.bench import ROOT
+
+pytestmark = pytest.mark.skipif(
+    not torch.cuda.is_available() or torch.version.cuda is None, reason="no CUDA device on this machine"
+)
+
+OTHER_UID = 10002
+
+
+@pytest.mark.parametrize("uid", [None, OTHER_UID], ids=["the same uid", "another uid"])
+def test_exported_descriptors_cross_users_and_legacy_handles_need_not(uid: int | None, audited: list[str]) -> None:
+    """The one must be readable; what becomes of the other is printed, for nothing rests on it."""
+    if uid is not None and os.geteuid() != 0:
+        pytest.skip("only root may become somebody else")
+    found = {}
+    for kind in ("exported", "legacy"):
+        arguments = [kind] if uid is None else [kind, str(uid)]
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.gpu.handles", *arguments],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        found[kind] = done.stdout.strip() or done.stderr.strip()
+        audited.append(f"{kind:8} uid {os.geteuid()} to {os.geteuid() if uid is None else uid}: {found[kind]}")
+    assert found["exported"].startswith("read ("), found
