@@ -21,9 +21,11 @@ import structlog
 
 import tasks
 from runner import __version__
+from runner.advice import advise, installed
 from runner.attempt import Attempt, Commission, Workshop, execute
 from runner.buildplan import worth_building
 from runner.builds import Builds
+from runner.devices import spare_cpus
 from runner.devices.gate import HealthGate
 from runner.errors import (
     CancelledByRequest,
@@ -98,6 +100,9 @@ class Evaluator:
         self._parking = Parking(engine, self._quarantine, settings.parking)
         self._builds = Builds(engine, self._quarantine, directory=settings.state_dir, lanes=settings.build_lanes)
         self._gate = HealthGate(self._quarantine)
+        #: The version of the reader of source code beside this daemon, and where it reads.
+        self._reader = installed()
+        self._spare_cores: tuple[int, ...] = ()
         self._workshop = Workshop(
             engine=engine, parking=self._parking, builds=self._builds, quarantine=self._quarantine, gate=self._gate
         )
@@ -142,6 +147,7 @@ class Evaluator:
         """
         slots = tuple(slots)
         self._builds.arrange(slots)
+        self._spare_cores = spare_cpus(slots)
         self._parking.arrange({slot.name: _rivals(slot, slots) for slot in slots})
         for slot in {slot.gpu_type: slot for slot in slots}.values():
             gpu = self._registry.get(slot.gpu_type)
@@ -232,7 +238,15 @@ class Evaluator:
         attempt = Attempt(commission, plan, self._workshop, cancel=cancel, on_progress=on_progress)
         result = attempt.run(on_free=lambda: self._park(slot, gpu))
         self._builds.done(job, environment.image)
-        return result
+        # After the run, so that reading takes nothing from it.
+        return self._advised(job, result)
+
+    def _advised(self, job: Job, result: JobResult) -> JobResult:
+        """The result with what a reader of source code says, where one is installed; nothing else of it changes."""
+        if self._reader is None:
+            return result
+        advice = advise(job.code, found=self._reader, cores=self._spare_cores)
+        return replace(result, report={**result.report, "advice": advice})
 
     def _park(self, slot: Slot, gpu: GpuType) -> None:
         """Let containers wait for the slot's next submissions; what those will be decides whether they are used."""

@@ -40,6 +40,8 @@ from runner.taskdef.model import HARNESS, SUBMISSION, Harness, TaskFolder
 
 #: Lines of stdout and of stderr shown for a run that failed.
 _TAIL_LINES = 20
+#: Of a reader's remarks.
+_MOST_ADVICE = 10
 #: Seconds after which a host that has not said goodbye is taken for lost.
 SILENT_S = 60.0
 #: Why an evaluation is not made again, in words.
@@ -166,7 +168,22 @@ def job_block(job: ShownJob) -> RenderableType:
         blocks += [Padding.indent(run_block(run), 2) for run in job.runs]
         blocks += [Text(f"  {_artifact(line)}") for line in job.artifacts]
         blocks += _provenance(job.runs)
+    if job.advice is not None:
+        blocks += [Text(f"  {line}", style="dim") for line in _advice(job.advice)]
     return Group(*blocks)
+
+
+def _advice(advice: Mapping[str, object]) -> list[str]:
+    """What a reader of source code says; it decides nothing, and the first line says so."""
+    whose = one_line(f"{advice.get('tool')} {advice.get('version')}, advice from the source alone, no verdict")
+    if "error" in advice:
+        return [one_line(f"{whose}: {advice['error']}")]
+    findings = advice.get("findings")
+    findings = findings if isinstance(findings, list) else []
+    lines = [f"{whose}: {advice.get('count', 0)} remarks"]
+    known = (entry for entry in findings[:_MOST_ADVICE] if isinstance(entry, Mapping))
+    lines += [f"  {entry.get('severity')} {entry.get('pattern')}: {entry.get('evidence')}" for entry in known]
+    return [one_line(line) for line in lines]
 
 
 def _artifact(line: ArtifactLine) -> str:

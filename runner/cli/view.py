@@ -62,6 +62,8 @@ class ShownJob:
     retired_reason: str | None = None
     #: Files that it left, until they expire.
     artifacts: tuple[ArtifactLine, ...] = ()
+    #: What a reader of source code says of the submission; None: nobody was asked, or the caller is no administrator.
+    advice: Json | None = None
     #: Why attempts ended without a result, oldest first; None for everyone but an administrator.
     causes: tuple[Json, ...] | None = None
     #: Details of a secret job were taken out.
@@ -82,6 +84,7 @@ class ShownJob:
             "retired_as": self.retired_as,
             "retired_reason": self.retired_reason,
             "causes": None if self.causes is None else [dict(cause) for cause in self.causes],
+            "advice": None if self.advice is None else dict(self.advice),
             "runs": [run.to_json(redacted=self.redacted) for run in self.runs],
             "artifacts": [
                 {"id": line.id, "name": line.name, "media_type": line.media_type, "size_bytes": line.size_bytes}
@@ -153,10 +156,10 @@ class ShownSubmission:
 def redact(job: ShownJob) -> ShownJob:
     """The job as anyone may see it: without our own faults if public, verdict and scores only if secret."""
     if not job.secret:
-        return replace(job, causes=None)
+        return replace(job, causes=None, advice=None)
     runs = tuple(ShownRun(mode=run.mode, passed=run.passed, score_s=run.score_s) for run in job.runs)
     # The phase of a secret run says how many hidden cases there are and how far the submission got.
-    return replace(job, error=None, progress=None, causes=None, runs=runs, artifacts=(), redacted=True)
+    return replace(job, error=None, progress=None, causes=None, advice=None, runs=runs, artifacts=(), redacted=True)
 
 
 def from_result(job: Job, result: JobResult) -> ShownJob:
@@ -219,6 +222,7 @@ def from_store(view: SubmissionView, *, admin: bool, history: Sequence[EventLine
 
 
 def _from_view(job: JobView) -> ShownJob:
+    advice = (job.report or {}).get("advice")
     return ShownJob(
         id=job.id,
         gpu_type=job.gpu_type,
@@ -246,6 +250,7 @@ def _from_view(job: JobView) -> ShownJob:
         retired_reason=job.retired_reason,
         causes=tuple(job.causes),
         artifacts=job.artifacts,
+        advice=advice if isinstance(advice, Mapping) else None,
     )
 
 

@@ -18,6 +18,7 @@ LAYERS = {
     "runner.durable": 0,
     "runner.errors": 0,
     "runner.model": 0,
+    "runner.advice": 1,
     "runner.gpus": 1,
     "runner.taskdef": 2,
     "runner.light": 3,

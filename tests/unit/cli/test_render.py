@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from runner.cli import documents, render
 from runner.cli.view import from_store
 from runner.model import JobState, Mode, Progress, Verdict
 from runner.store.records import (
+    ArtifactLine,
     BoardLine,
     BoardView,
     EventLine,
@@ -32,9 +35,9 @@ def text_of(renderable: RenderableType) -> str:
     return capture.get()
 
 
-def _page(*jobs: JobView, line: StatusLine | None = None) -> str:
+def _page(*jobs: JobView, line: StatusLine | None = None, admin: bool = False) -> str:
     view = samples.submission(*jobs, line=line)
-    return text_of(render.submission_page(from_store(view, admin=False)))
+    return text_of(render.submission_page(from_store(view, admin=admin)))
 
 
 def test_an_accepted_submission_shows_its_score_times_and_provenance() -> None:
@@ -336,3 +339,37 @@ def test_a_board_shows_its_task_without_the_texts() -> None:
     assert "@SUBMISSION@" in page
     assert "reference.py    2" in page
     assert "templates: Python" in page
+
+
+def test_advice_from_the_source_is_for_administrators_and_says_that_it_is_no_verdict() -> None:
+    """Its remarks one per line, harmless for a terminal; everyone else sees none."""
+    remark = {"pattern": "TIMER", "severity": "critical", "evidence": "a\x1b[2Jb"}
+    advice = {"tool": "kernelguard", "version": "0.3.2", "classification": "hacked", "findings": [remark], "count": 1}
+    job = replace(samples.job(), report={"advice": advice})
+    page = _page(job, admin=True)
+    assert "kernelguard 0.3.2, advice from the source alone, no verdict: 1 remarks" in page
+    assert "critical TIMER: a\\x1b[2Jb" in page
+    shown = from_store(samples.submission(job), admin=False).jobs[0]
+    assert shown.advice is None
+    late = replace(samples.job(), report={"advice": {"tool": "kernelguard", "version": "0.3.2", "error": "late"}})
+    assert "no verdict: late" in _page(late, admin=True)
+
+
+def test_a_profile_is_shown_as_it_was_printed_and_its_files_with_their_numbers() -> None:
+    """The report is text in base64; what is none is shown all the same; control characters are harmless."""
+    run = samples.run(
+        mode="profile.0",
+        result={
+            "benchmark-count": "2",
+            "benchmark.0.spec": "size: 1",
+            "benchmark.0.report": base64.b64encode(b"aten::add 1.5us\x1b[0m").decode(),
+            "benchmark.1.report": "no base64!",
+        },
+    )
+    file = ArtifactLine(
+        id=7, name="profile.0.trace.json.gz", media_type="application/gzip", size_bytes=2048, expires_at=samples.NOW
+    )
+    page = _page(replace(samples.job(), runs=(run,), artifacts=(file,)))
+    assert "aten::add 1.5us\\x1b[0m" in page
+    assert "no base64!" in page
+    assert "file profile.0.trace.json.gz, 2 KiB: kernel-runner artifact 7" in page
