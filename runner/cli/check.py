@@ -24,7 +24,7 @@ from runner.cli import engines
 from runner.cli.app import Session, app, example, out, out_json, session
 from runner.cli.finding import Finding, Mark, render, verdict_of
 from runner.config import Config
-from runner.devices import detect_slots
+from runner.devices import described, detect_slots, list_devices
 from runner.disk import REMEDY, rooms
 from runner.errors import ConfigError, DatabaseUnavailableError, EvaluationError, KernelRunnerError
 from runner.gpus import GpuType, Registry
@@ -76,7 +76,7 @@ def check(
     """Prove that this host is ready to evaluate.
 
     Says what was found and, where something is wrong, what to do. Looks at the configuration, the database, the
-    container engine and its versions, the evaluation environment and the slots; then starts a real container as a
+    container engine and its versions, the evaluation environment, devices and slots; then starts a real container as a
     submission would get it, imports torch in it and compiles a C++ (and, where nvcc is, a CUDA) file. Exits with 0 if
     all is well, 1 if something is not, 3 if database or engine are missing.
     """
@@ -139,6 +139,7 @@ def _examine(current: Session) -> Iterator[Finding]:
     yield Finding(name="configuration", mark=Mark.OK, found=f"host {config.host_name}, state in {config.state_dir}")
     yield from _database(config)
     yield _evaluation_environment(config)
+    yield _devices()
     slots: tuple[Slot, ...] = ()
     try:
         slots = detect_slots(registry, config)
@@ -206,6 +207,16 @@ def _evaluation_environment(config: Config) -> Finding:
         last = (probe.stderr.strip().splitlines() or ["no message"])[-1]
         return Finding(name=name, mark=Mark.FAILED, found=f"{python}: {last}", remedy=remedy)
     return Finding(name=name, mark=Mark.OK, found=f"{python}, torch {probe.stdout.strip()}")
+
+
+def _devices() -> Finding:
+    """What the vendors' libraries say; which type each is, `gpu detect` says."""
+    listing = list_devices()
+    if listing.problems:
+        remedy = "see what the driver says (dmesg, nvidia-smi, amd-smi); a host that shall do without needs no driver"
+        return Finding(name="devices", mark=Mark.FAILED, found="; ".join(listing.problems), remedy=remedy)
+    found = ", ".join(f"{device.vendor} {device.index} {described(device)}" for device in listing.devices)
+    return Finding(name="devices", mark=Mark.OK, found=found or "none here; this host serves processor cores")
 
 
 def _slots(slots: Sequence[Slot]) -> Finding:

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, TypeVar
 
+from runner.devices import processes
 from runner.devices.amd import AmdSmi
 from runner.devices.facts import Details, Reading, UnreachableError
 from runner.devices.health import XID_HOLD_S, Condition, Health, History, is_grave, judge, spoiled
@@ -270,10 +271,12 @@ class HealthGate:
                 watched.residents = frozenset(reading.processes or ())
             if reading.used_bytes is not None:
                 watched.idle_bytes = min(reading.used_bytes, watched.idle_bytes or reading.used_bytes)
+            strangers = [pid for pid in reading.processes or () if pid not in watched.residents]
             return History(
                 idle_bytes=watched.idle_bytes,
                 residents=watched.residents,
                 xids=tuple(xid for _, xid in watched.xids),
+                owners={pid: owner for pid in strangers if (owner := processes.owner_of(pid)) is not None},
             )
 
     def _tell(self, slot: Slot, health: Health) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -64,6 +65,8 @@ class History:
     residents: frozenset[int] = frozenset()
     #: Critical errors of the last XID_HOLD_S.
     xids: tuple[int, ...] = ()
+    #: What is known of processes that are no residents, in words.
+    owners: Mapping[int, str] = field(default_factory=dict)
 
 
 def is_grave(xid: int) -> bool:
@@ -74,13 +77,17 @@ def is_grave(xid: int) -> bool:
 def judge(reading: Reading, history: History) -> Health:
     """What may run on a device that nobody uses right now."""
     grave = [xid for xid in history.xids if is_grave(xid)]
-    left = [pid for pid in reading.processes or () if pid not in history.residents]
+    left = [
+        f"{pid} ({history.owners[pid]})" if pid in history.owners else str(pid)
+        for pid in reading.processes or ()
+        if pid not in history.residents
+    ]
     over = (reading.used_bytes or 0) - (history.idle_bytes or 0)
     out = [
         f"the driver asks to {reading.recovery}" if reading.recovery else "",
         "memory rows could not be remapped: have the device replaced" if reading.remap_failed else "",
         f"Xid {', '.join(map(str, dict.fromkeys(grave)))} within {XID_HOLD_S:g} s" if grave else "",
-        f"processes that nobody owns compute on it: {', '.join(map(str, left))}" if left else "",
+        f"processes that nobody owns compute on it: {', '.join(left)}" if left else "",
         f"{over >> 20} MiB more in use than when it is idle"
         if history.idle_bytes is not None and over > SLACK_BYTES
         else "",

@@ -246,3 +246,27 @@ def test_add_without_a_terminal_says_what_it_lacks(host: Host, monkeypatch: pyte
     assert "found no NAME" in host.gpu("add")[2]
     code, _, err = host.gpu("add", "X")
     assert (code, "found neither --device nor --extends" in err) == (ExitCode.USAGE, True)
+
+
+@pytest.mark.parametrize(
+    ("fails", "mark", "says"),
+    [
+        ("LibraryNotFound", "✓", "devices: none here; this host serves processor cores"),
+        ("LibRmVersionMismatch", "✗", "devices: nvidia devices cannot be listed: NVMLError_LibRmVersionMismatch"),
+        (None, "✓", "devices: nvidia 0 'NVIDIA H100 80GB HBM3', nvidia 1 'NVIDIA GeForce RTX 5090'"),
+    ],
+)
+def test_check_has_one_line_for_the_devices(
+    host: Host, monkeypatch: pytest.MonkeyPatch, fails: str | None, mark: str, says: str
+) -> None:
+    """No driver is a normal host, a broken one is a failure with what to do; neither hides the other lines."""
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml(lambda: host.devices, fails=fails))
+    host.config.write_text("docker_host = 'unix:///nowhere/docker.sock'\n")
+    main(["--config", str(host.config), "check"])
+    lines = host.capsys.readouterr().out.splitlines()
+    (number,) = [number for number, line in enumerate(lines) if " devices: " in line]
+    assert lines[number].startswith(f"{mark} {says}")
+    if fails == "LibRmVersionMismatch":
+        assert "see what the driver says" in lines[number + 1]
+    assert any(line.startswith("✗ engine: ") for line in lines)
+    assert any(line.startswith("✗ database: ") for line in lines)

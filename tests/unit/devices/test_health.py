@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from runner.devices import processes
 from runner.devices.facts import Reading
 from runner.devices.gate import HealthGate
 from runner.devices.health import SLACK_BYTES, XID_HOLD_S, Condition, Health, History, judge, spoiled
@@ -206,7 +207,9 @@ def test_a_critical_error_voids_the_run_and_is_forgotten_after_a_while(rig: Rig)
     rig.wait(lambda: not rig.quarantine.reasons())
 
 
-def test_what_a_run_leaves_behind_keeps_the_slot_out_until_it_is_gone(rig: Rig) -> None:
+def test_what_a_run_leaves_behind_keeps_the_slot_out_until_it_is_gone(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A process and its memory, held against what was there before any run."""
     clean = {**rig.answers[0], "nvmlDeviceGetComputeRunningProcesses": [{"pid": 7, "usedGpuMemory": 1}]}
     rig.answers[0] = clean
@@ -214,7 +217,9 @@ def test_what_a_run_leaves_behind_keeps_the_slot_out_until_it_is_gone(rig: Rig) 
     assert rig.gate.inspect(slot).health.condition is Condition.FIT
     left = [{"pid": 7, "usedGpuMemory": 1}, {"pid": 99, "usedGpuMemory": 1}]
     rig.answers[0] = {**clean, "nvmlDeviceGetComputeRunningProcesses": left}
-    assert "processes that nobody owns compute on it: 99" in rig.gate.inspect(slot).health.reasons[0]
+    monkeypatch.setattr(processes, "owner_of", {99: "python3, uid 10002"}.get)
+    reason = rig.gate.inspect(slot).health.reasons[0]
+    assert reason.endswith("processes that nobody owns compute on it: 99 (python3, uid 10002)")
     rig.answers[0] = clean
     rig.wait(lambda: not rig.quarantine.reasons())
 
