@@ -25,7 +25,7 @@ from runner.devices.health import TROUBLED_CLOCKS, Condition, Health
 from runner.devices.sampler import Sampler
 from runner.errors import CancelledByRequest, EngineUnavailableError, EvaluationError
 from runner.gpus import GpuType
-from runner.model import Artifact, Job, JobResult, Json, Progress, Slot
+from runner.model import Artifact, Job, JobResult, Json, Mode, Progress, Slot
 from runner.parking import Parking, remove
 from runner.plan import Environment, Plan, make_plan
 from runner.quarantine import Quarantine
@@ -161,6 +161,8 @@ class Attempt:
         #: What the health gate saw before the run, and what is told of both.
         self._before = Inspection(readings=(), health=Health(condition=Condition.FIT))
         self._devices: list[Json] | None = None
+        #: How long the devices were left to cool down before the run; None: nobody asked for it.
+        self._cooled_s: float | None = None
 
     def run(self, *, on_free: Callable[[], None]) -> JobResult:
         """The result; `on_free` is called when the slot's container is gone.
@@ -231,10 +233,22 @@ class Attempt:
                 raise EvaluationError(f"slot {name} cannot be used: {stuck}")
             with self._workshop.gate.using(self._commission.slot):
                 try:
+                    self._cool()
                     self._before = self._inspect()
                     yield
                 finally:
                     on_free()
+
+    def _cool(self) -> None:
+        """Let the devices of a run that is timed cool down as far as its GPU type wants them to."""
+        commission = self._commission
+        gpu, slot = commission.gpu, commission.slot
+        if gpu.cool_below_c is None or not slot.devices or commission.job.mode in {Mode.TEST, Mode.PROFILE}:
+            return
+        self._cooled_s = self._workshop.gate.cool(
+            slot, below_c=gpu.cool_below_c, limit_s=gpu.cool_limit_s, cancel=self._cancel
+        )
+        self._waited_ns += round(self._cooled_s * 1e9)
 
     def _inspect(self) -> Inspection:
         """The slot's devices before a run.
@@ -314,7 +328,10 @@ class Attempt:
         )
 
     def _seen(self) -> Json:
-        return {} if self._devices is None else {"devices": self._devices}
+        return {
+            **({} if self._devices is None else {"devices": self._devices}),
+            **({} if self._cooled_s is None else {"cooled_s": round(self._cooled_s, 3)}),
+        }
 
     def _say(self, phase: str) -> None:
         if self._on_progress is not None:

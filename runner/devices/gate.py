@@ -6,6 +6,7 @@ nothing itself (`runner.devices.health`). Called by `runner.attempt`; the daemon
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -30,6 +31,7 @@ LIMIT_S: Final = 5.0
 #: A container that is gone may still be taken off the device by the driver.
 SETTLE_S: Final = 5.0
 _SETTLE_POLL_S: Final = 0.1
+_COOL_POLL_S: Final = 0.5
 
 T = TypeVar("T")
 _Library = Nvml | AmdSmi
@@ -175,6 +177,24 @@ class HealthGate:
             for watched in self._turns(slot):
                 held.enter_context(watched.turn)
             yield
+
+    def cool(self, slot: Slot, *, below_c: float, limit_s: float, cancel: threading.Event) -> float:
+        """Wait until no device of a slot is warmer than this; returns for how long, in seconds.
+
+        No longer than the limit, and not for a device that does not tell: whoever inspects it next finds out why.
+        """
+        began = self._clock()
+        while not cancel.is_set() and self._warmest_c(slot) > below_c and self._clock() - began < limit_s:
+            cancel.wait(_COOL_POLL_S)
+        return self._clock() - began
+
+    def _warmest_c(self, slot: Slot) -> float:
+        found = [-math.inf]
+        for device in slot.devices:
+            with suppress(UnreachableError):
+                reading = self._watch(device).line.ask(lambda library, each: library.sample(each))
+                found.append(-math.inf if reading.temperature_c is None else reading.temperature_c)
+        return max(found)
 
     def spoiled(self, slot: Slot, before: Inspection, after: Inspection) -> str | None:
         """What makes the result of a run between two inspections worthless; None: nothing."""

@@ -102,6 +102,9 @@ class GpuType:
     shm_mib: int = 64
     #: How often devices are sampled while a run goes on; None: not at all.
     sample_every_s: float | None = None
+    #: A run that is timed begins when no device is warmer than this, in °C, or after the limit; None: at once.
+    cool_below_c: float | None = None
+    cool_limit_s: float = 60.0
     #: Whether times on its devices that the judge's clock contradicts are rejected; else they are marked as claims.
     rejects_forged_times: bool = False
     #: Size of each writable tmpfs.

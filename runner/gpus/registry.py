@@ -112,6 +112,8 @@ class _Entry(BaseModel):
     shm_mib: int = Field(default=64, ge=1)
     scratch_mib: int = Field(default=1024, ge=16)
     sample_every_s: float | None = Field(default=None, ge=0.05, le=60)
+    cool_below_c: float | None = Field(default=None, ge=10, le=120)
+    cool_limit_s: float = Field(default=60.0, gt=0, le=600)
     rejects_forged_times: bool = False
     device: _FiguresEntry = Field(default_factory=_FiguresEntry)
     products: tuple[_ProductEntry, ...] = ()

@@ -32,7 +32,7 @@ class _Types:
     """The registry, with a processor that has a device beside it, which is sampled."""
 
     def get(self, name: str) -> GpuType:
-        return replace(Registry.load().get(name), sample_every_s=0.05)
+        return replace(Registry.load().get(name), sample_every_s=0.05, cool_below_c=20, cool_limit_s=0.1)
 
 
 def evaluate(engine: DockerEngine, settings: EvaluationSettings, answers: dict[str, Any]) -> JobResult:
@@ -55,7 +55,7 @@ def evaluate(engine: DockerEngine, settings: EvaluationSettings, answers: dict[s
 
 
 def test_clocks_are_told_to_the_judge_and_shown(docker_engine: DockerEngine, settings: EvaluationSettings) -> None:
-    """A power cap is noted for each case, and no call is set aside for it."""
+    """A power cap is noted for each case, and no call is set aside for it; that the device was left to cool is said."""
     answers = nvidia("NVIDIA H100 80GB HBM3", 0x2330, 79, (9, 0), nvmlDeviceGetCurrentClocksEventReasons=POWER_CAP)
     result = evaluate(docker_engine, settings, answers)
     assert result.verdict is Verdict.ACCEPTED, result.error
@@ -66,6 +66,8 @@ def test_clocks_are_told_to_the_judge_and_shown(docker_engine: DockerEngine, set
         assert case["clocks"]["sm_clock_mhz"] == {"min": 345, "max": 345}
     (run,) = result.runs
     assert run.system_info["runner"]["devices"][0]["during"]["throttle"] == ["sw_power_cap"]
+    # It stays at 31 °C, so the type's limit is waited for, and the run is made all the same.
+    assert run.system_info["runner"]["cooled_s"] >= 0.1
 
 
 def test_a_device_that_is_hot_throughout_is_no_place_to_time_on(
