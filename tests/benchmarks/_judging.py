@@ -1,0 +1,118 @@
+"""What the benchmarks of the judge share: a kernel that takes as long as its case says, and evaluations of it.
+
+Real judge, real worker, real messages and gate; no container, no database. Processes are forked from ones that have
+imported torch, as containers wait with it imported.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sandbox.protocol import StepResult
+from tasks.harness.request import JudgeRequest, ModeRequest
+from tests.acceptance.judging.nursery import Nursery
+
+#: Inputs are a tensor and the nanoseconds to spend; the tensor is wanted back as it is.
+REFERENCE = """
+import torch
+
+
+def generate_input(spin_ns, size, seed):
+    generator = torch.Generator().manual_seed(seed)
+    return {"x": torch.randn(size, generator=generator), "spin_ns": spin_ns}
+
+
+def check_implementation(data, output):
+    return "" if torch.equal(output, data["x"]) else "wrong values"
+"""
+
+#: Looks at a clock until so much has passed since its first line: its time is known, whatever the machine does.
+HONEST = """
+from time import perf_counter_ns
+
+
+def custom_kernel(data):
+    until = perf_counter_ns() + data["spin_ns"]
+    output = data["x"].clone()
+    while perf_counter_ns() < until:
+        pass
+    return output
+"""
+
+#: The same, and the clock that the worker takes its claims from runs at a part of its speed.
+FORGED = """
+import sys
+import time
+
+perf_counter_ns = time.perf_counter_ns
+worker = sys.modules["tasks.harness.worker"]
+began = perf_counter_ns()
+worker.perf_counter_ns = lambda: began + int({part} * (perf_counter_ns() - began))
+""" + HONEST.partition("\n\n")[2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """One benchmark case: the numbers that are reported, and what the judge says of them."""
+
+    result: Mapping[str, str]
+    details: Mapping[str, Any]
+
+    def number(self, name: str) -> float:
+        """One of the reported statistics, in nanoseconds."""
+        return float(self.result[name])
+
+
+def request_of(
+    submission: str, cases: Sequence[str], *, mode: str = "benchmark", reference: str = REFERENCE
+) -> JudgeRequest:
+    """What the judge is asked."""
+    return JudgeRequest(
+        modes=(ModeRequest(name=mode, cases=tuple(cases), timeout_s=600.0),),
+        files={"reference.py": reference},
+        worker_files=(),
+        submission_name="submission.py",
+        submission=submission,
+    )
+
+
+def spin_case(spin_ns: int, *, size: int = 16) -> str:
+    """The line of a case that takes so long, with so many floats to hand over."""
+    return f"spin_ns: {spin_ns}; size: {size}; seed: 1"
+
+
+def judge(processes: Nursery, request: JudgeRequest) -> StepResult:
+    """The one step of a request.
+
+    Raises:
+        RuntimeError: it was not accepted.
+    """
+    step = processes.evaluate(request).steps[0]
+    if step.judged is None or step.judged.verdict != "accepted":
+        raise RuntimeError(f"expected the verdict accepted, found {step.judged}")
+    return step
+
+
+def cases_of(step: StepResult) -> list[Judged]:
+    """The benchmark cases of a step."""
+    if step.judged is None:
+        raise RuntimeError(f"step {step.name} came without a verdict")
+    return [
+        Judged(
+            result={
+                key.removeprefix(f"benchmark.{index}."): value
+                for key, value in step.result.items()
+                if key.startswith(f"benchmark.{index}.")
+            },
+            details=details,
+        )
+        for index, details in enumerate(step.judged.details["cases"])
+    ]
+
+
+def machine() -> str:
+    """Cores and load, for the head of a table."""
+    return f"{len(os.sched_getaffinity(0))} cores, load average {os.getloadavg()[0]:.1f}"
