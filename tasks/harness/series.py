@@ -13,6 +13,7 @@ from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
+from numpy.random import default_rng
 
 #: Resamples of the bootstrap; with a thousand the ends of a 95 % interval move by a few hundredths of its width.
 RESAMPLES = 1_000
@@ -71,7 +72,7 @@ def _mean_interval(samples: _Samples) -> tuple[float, float]:
     squares = float((deviations**2).sum())
     if squares == 0:
         return mean, mean
-    picks = np.random.default_rng(0).integers(count, size=(RESAMPLES, count))
+    picks = default_rng(0).integers(count, size=(RESAMPLES, count))
     means = samples[picks].mean(axis=1)
     below = float((means < mean).mean() + (means <= mean).mean()) / 2
     bias = _NORMAL.inv_cdf(min(max(below, 0.5 / RESAMPLES), 1 - 0.5 / RESAMPLES))
