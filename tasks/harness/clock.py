@@ -9,7 +9,7 @@ is the bound: a claim below it is not believed. Called by the judge.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -28,6 +28,10 @@ CALM = 0.25
 CALM_SLACK = 0.02
 #: What a hand-over at the gate may differ by from call to call, beside what the calibration shows.
 GATE_FLOOR_NS = 2_000
+#: Claims that are all a little too low show in the calmest calls, as a quantile; and what is allowed for there.
+CALMEST = 0.1
+SUSPICION_NS = 1_000
+SUSPICION_SLACK = 0.01
 #: A case is audited if its bound reaches this fraction of the reported time: a claim a fifth too low would be noticed.
 AUDITED_SHARE = 0.8
 #: A calibration under load must not let everything pass: spread counts up to here.
@@ -38,6 +42,8 @@ _MARGIN_SPREAD_NS = 500_000
 class HandOver:
     """What one kind of known kernel cost beside its own time."""
 
+    #: One in ten calls cost no more: this differs least from moment to moment, on a busy machine too.
+    p10_ns: float
     #: One in four calls cost no more: what the hand-over costs when nothing gets in its way.
     p25_ns: float
     median_ns: float
@@ -48,8 +54,12 @@ class HandOver:
     def of(cls, samples_ns: Sequence[float]) -> HandOver:
         """Summarise (outside - claim) of trusted calls."""
         ordered = sorted(samples_ns)
-        quarter, three_quarters = (ordered[int(share * len(ordered))] for share in (0.25, 0.75))
-        return cls(p25_ns=quarter, median_ns=median(ordered), p75_ns=three_quarters)
+        tenth, quarter, three_quarters = (ordered[int(share * len(ordered))] for share in (0.1, 0.25, 0.75))
+        return cls(p10_ns=tenth, p25_ns=quarter, median_ns=median(ordered), p75_ns=three_quarters)
+
+    def at_its_calmest(self, earlier: HandOver) -> HandOver:
+        """The same, with the calmest calls of both."""
+        return replace(self, p10_ns=min(self.p10_ns, earlier.p10_ns))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +109,9 @@ class Costs:
             bound_ns=max(rest - margin, 0.0),
             calm_ns=outside_ns - base.p25_ns - volume,
             calm_margin_ns=self.floor_ns + base.median_ns - base.p25_ns + 0.5 * volume + copy_ns,
+            hand_over_ns=base.p10_ns + volume,
+            volume_ns=volume,
+            spread_ns=base.median_ns - base.p10_ns,
         )
 
     def as_details(self) -> dict[str, float]:
@@ -144,6 +157,10 @@ class Bound:
     #: The same estimate where nothing gets in the way, and by how much it may be wrong for the calm ones of many calls.
     calm_ns: float = 0.0
     calm_margin_ns: float = 0.0
+    #: What the hand-over costs at the least, what of it is for the bytes, and how far the usual one is above the least.
+    hand_over_ns: float = 0.0
+    volume_ns: float = 0.0
+    spread_ns: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,6 +172,8 @@ class Sample:
     bound: Bound | None
     #: How long judge and worker were ready to run and did not; None where the kernel does not tell.
     delayed_ns: int | None = None
+    #: Whether it began and ended at the gate.
+    gated: bool = False
     #: On a device: the host's work is in the outside span.
     by_host: bool = False
 
@@ -192,8 +211,30 @@ class Times:
     bound_ns: float | None
 
 
-def times(samples: Sequence[Sample]) -> Times:
-    """What the calls of a case count as.
+def excess(samples: Sequence[Sample]) -> float | None:
+    """By how many ns the calmest calls of a case went on longer, beside their claims, than a hand-over and a margin.
+
+    Sharper than any single call can be judged: what differs from call to call, the kernel's own time included, is in
+    span and claim alike. A worker whose claims are all too low by more than this tells shows here; so does an honest
+    one on a machine that has become slower since it was calibrated.
+
+    Returns:
+        More than 0 raises suspicion; None where claims are not audited.
+    """
+    rest = sorted(sample.outside_ns - sample.claim_ns - sample.bound.hand_over_ns for sample in samples if sample.bound)
+    if not samples or len(rest) != len(samples):
+        return None
+    bounds = [sample.bound for sample in samples if sample.bound]
+    calmest = quantile(rest, CALMEST)
+    # Calls that differ more among themselves than known ones did say that the machine is not as it was.
+    unrest = max(median(rest) - calmest - median(bound.spread_ns for bound in bounds), 0.0)
+    slack = SUSPICION_SLACK * median(sample.claim_ns for sample in samples)
+    volume = 0.5 * median(bound.volume_ns for bound in bounds)
+    return calmest - SUSPICION_NS - slack - volume - unrest
+
+
+def times(samples: Sequence[Sample], *, suspected: bool = False) -> Times:
+    """What the calls of a case count as; `suspected`: the judge's own estimates count in any case.
 
     One call's outside span is as uncertain as one interrupt. The lower quartile of many is not, on a loaded machine
     neither, so that claims which are all a little too low show there, where each of them passes.
@@ -203,7 +244,7 @@ def times(samples: Sequence[Sample]) -> Times:
         return Times(counted=tuple(sample.time_ns for sample in samples), contradicted=False, bound_ns=None)
     margin_ns = median(bound.calm_margin_ns for bound in bounds)
     bound_ns = max((1 - CALM_SLACK) * quantile(sorted(bound.calm_ns for bound in bounds), CALM) - margin_ns, 0.0)
-    contradicted = quantile(sorted(sample.claim_ns for sample in samples), CALM) < bound_ns
+    contradicted = suspected or quantile(sorted(sample.claim_ns for sample in samples), CALM) < bound_ns
     counted = (
         float(max(bound.kernel_ns if contradicted else sample.time_ns, FLOOR_NS))
         for sample, bound in zip(samples, bounds, strict=True)

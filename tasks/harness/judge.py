@@ -36,7 +36,7 @@ import torch
 from sandbox.protocol import Artifact, Judged, StepResult, encode, to_b64
 
 from .cases import Case, CaseError, Value, parse_cases
-from .clock import Calibration, Sample, Times, audit_details, forged, tight, times
+from .clock import Calibration, Sample, Times, audit_details, excess, forged, tight, times
 from .crew import Crew
 from .emulate import asked, install_if_asked
 from .faults import Fault
@@ -65,6 +65,10 @@ _TOTAL_NS = {"benchmark": 10_000_000_000, "leaderboard": 30_000_000_000}
 #: Calls whose claim the outside clock contradicts are made again, since an interrupt is no cheat: this many per case,
 #: and one more for every call that counts. Beyond that the judge's own estimate counts.
 _MAX_REPEATED = 10
+#: Kernels so short are suspected by their calmest calls; of longer ones every single call shows what is missing.
+_SHORT_NS = 1_000_000
+#: How often who is suspected is looked at again, with how many calls, and how much later.
+_LOOKS_AGAIN, _CALLS_AGAIN, _LATER_S = 4, 20, 0.02
 _CALIBRATION_TIMEOUT_NS = 30_000_000_000
 #: Until the interpreters of several ranks, and of the judge's own processes beside them, have imported torch.
 _START_TIMEOUT_NS = 120_000_000_000
@@ -401,17 +405,40 @@ class Judge:
             spans.append(Span(sample=sample, start_ns=called_ns, end_ns=time.monotonic_ns()))
             so_far.add(sample.time_ns)
             _in_time(run)
+        samples = [span.sample for span in spans]
+        with run.phase("suspicion"):
+            suspicion = self._suspicion(run, timed, samples)
         timed.check_last()
+        known = {"repeated": repeated, "stopped": stopped, **suspicion, **timed.details, **sieve.details}
         with run.phase("statistics"):
-            samples = [span.sample for span in spans]
-            known = {"repeated": repeated, "stopped": stopped, **timed.details, **sieve.details}
             self._report(run, index, samples, stopping, known)
+
+    def _suspicion(self, run: ModeRun, timed: _TimedCase, samples: Sequence[Sample]) -> Mapping[str, Any]:
+        """Whether all claims of a case are a little too low, beyond what the machine of this moment explains.
+
+        Noise goes by, forgery does not: who is suspected is called again, a few times, in calls like all others, and
+        acquitted by any of them. What known kernels cost now is asked last, when no more calls follow.
+        """
+        found = excess(samples) if self._rejects and all(sample.gated for sample in samples) else None
+        if found is None or found <= 0 or median(sample.claim_ns for sample in samples) > _SHORT_NS:
+            return {"excess_ns": found, "suspected": False}
+        for _ in range(_LOOKS_AGAIN):
+            time.sleep(_LATER_S)
+            again = excess([self._sample_of(timed.sample()) for _ in range(_CALLS_AGAIN)])
+            found = min(found, again or 0.0)
+            if found <= 0:
+                return {"excess_ns": found, "suspected": False}
+        # A worker that forges can lie here as well; what it may gain by that is bounded by the wider margin of a call.
+        now_ns = self._team.hand_over_now(deadline_ns=run.deadline_ns)
+        calibrated = self._calibration.gate if self._calibration is not None else None
+        slower_ns = max(now_ns - calibrated.short.p10_ns, 0.0) if now_ns is not None and calibrated else 0.0
+        return {"excess_ns": found, "slower_ns": slower_ns, "suspected": found > slower_ns}
 
     def _report(
         self, run: ModeRun, index: int, samples: Sequence[Sample], stopping: Stopping, known: Mapping[str, Any]
     ) -> None:
         """What a case's samples come to; `known` goes into the details, too."""
-        bounded = times(samples)
+        bounded = times(samples, suspected=known["suspected"])
         # Where no honest runs have been recorded, the judge's clock replaces no claim: it only says what one is worth.
         counted = bounded if self._rejects else times([replace(sample, bound=None) for sample in samples])
         audit = {**audit_details(samples, bounded), **known}
@@ -468,6 +495,7 @@ class Judge:
             outside_ns=call.outside_ns,
             bound=bound,
             delayed_ns=call.delayed_ns,
+            gated=call.gated,
             # On a device a call by message is a conversation with the host.
             by_host=call.by_host or (self._device != "cpu" and not call.gated),
         )

@@ -185,6 +185,14 @@ class Peer:
         self._gate = gate
         return True
 
+    def call_known(self, *, on: bool, deadline_ns: int) -> None:
+        """Have the worker call known kernels instead of the submission, or no longer.
+
+        Raises:
+            Fault: see the class.
+        """
+        self._ask({"op": "known", "on": on}, "known", deadline_ns)
+
     def call(self, packed: Packed, *, room_bytes: int | None, deadline_ns: int, by_message: bool = False) -> Called:
         """One call on fresh memory. `room_bytes` is the size of the output; None: it is not known.
 

@@ -75,6 +75,12 @@ class Team(Protocol):
     def calibrate(self, *, deadline_ns: int) -> Calibration:
         """Measure the hand-over; before the submission is loaded."""
 
+    def hand_over_now(self, *, deadline_ns: int) -> float | None:
+        """What the calmest of some known calls at the gate cost now, in ns; None where that cannot be asked.
+
+        The submission's process says it, so it may only excuse what nothing but suspicion speaks against.
+        """
+
     def load(
         self, files: Mapping[str, str], submission: str, *, deadline_ns: int, compiled: Compiled | None = None
     ) -> None:

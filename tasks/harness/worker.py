@@ -10,6 +10,7 @@ What it answers on the socket in KR_JUDGE_FD:
     load    {files, submission}     -> loaded | failed
     load    {files, submission, compiled} -> loaded | failed              a library of the compiler's, see `compiled`
     gate    {}                      -> gated {pid}                        descriptor: the page of `gate`
+    known   {on}                    -> known                              calls go to a known kernel until it is off
     equip   {flush_bytes}           -> equipped {pid, gate}               descriptor: a page as of `gate`
         the caches of a device are emptied so; gate: why calls on it cannot begin at that page (null: they can)
     queue   {call, device, room, tree, storages, size} -> done | need | failed   descriptors: room, inputs to come
@@ -160,6 +161,8 @@ class Worker:
         self._own_cores = own_cores
         self._channel = channel
         self._kernel: Kernel = known_kernel
+        #: The submission's, while known ones are called.
+        self._other: Kernel = known_kernel
         #: What the kernel takes in place of the inputs as the task made them.
         self._adapt: Callable[[Any], Any] = _as_it_is
         #: What was loaded, by its name in this directory.
@@ -197,6 +200,7 @@ class Worker:
         handlers: Mapping[str, Callable[[dict[str, Any], Sequence[int]], dict[str, Any]]] = {
             "load": self._load,
             "gate": self._watch_gate,
+            "known": self._change_kernel,
             "equip": self._equip,
             "queue": self._queue,
             "arm": self._arm,
@@ -259,6 +263,11 @@ class Worker:
             sys.stderr.write(said)
         self._kernel, self._adapt = load_library(program), flatten
         self._loaded = {"submission": None, "program": compiled["program"]}
+
+    def _change_kernel(self, message: dict[str, Any], _: Sequence[int]) -> dict[str, Any]:
+        """Call what is known instead of the submission for a while, or no longer."""
+        self._other, self._kernel = self._kernel, known_kernel if message["on"] else self._other
+        return {"op": "known"}
 
     def _watch_gate(self, _: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
         self._gate = Gate(_map(descriptors[0], PAGE_BYTES))

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.harness.clock import FLOOR_NS, Bound, Costs, HandOver, Sample, audit_details, forged, tight, times
+from tasks.harness.clock import FLOOR_NS, Bound, Costs, HandOver, Sample, audit_details, excess, forged, tight, times
 
 COSTS = Costs(
-    short=HandOver(p25_ns=99_000, median_ns=100_000, p75_ns=105_000),
-    long=HandOver(p25_ns=199_000, median_ns=200_000, p75_ns=210_000),
+    short=HandOver(p10_ns=98_500, p25_ns=99_000, median_ns=100_000, p75_ns=105_000),
+    long=HandOver(p10_ns=198_500, p25_ns=199_000, median_ns=200_000, p75_ns=210_000),
     long_kernel_ns=20_000_000,
     per_tensor_ns=1_000,
     per_input_byte_ns=0.1,
@@ -118,6 +118,64 @@ def test_noise_in_most_calls_contradicts_nobody() -> None:
     noisy = [_sample(894_000, 1_000_000 + extra) for extra in (0, 0, 300_000, 500_000, 900_000, 40_000)]
 
     assert not times(noisy).contradicted
+
+
+AT_THE_GATE = replace(
+    COSTS,
+    short=HandOver(p10_ns=6_500, p25_ns=7_000, median_ns=7_500, p75_ns=8_500),
+    per_tensor_ns=100,
+    per_input_byte_ns=0.2,
+    floor_ns=2_000,
+)
+
+
+def _gated(kernel_ns: int, hand_over_ns: int, *, part: float = 1.0) -> Sample:
+    """A call of a kernel that takes so long, of which a part is claimed."""
+    outside_ns = kernel_ns + hand_over_ns
+    bound = AT_THE_GATE.bound(outside_ns=outside_ns, tensors=1, input_bytes=64, output_bytes=64)
+    return Sample(claim_ns=round(part * kernel_ns), outside_ns=outside_ns, bound=bound, delayed_ns=0, gated=True)
+
+
+#: Hand-overs as they are on a quiet machine, in ns, with an interrupt.
+QUIET = (6_600, 6_800, 6_900, 7_000, 7_100, 7_300, 7_500, 7_600, 7_900, 8_400, 60_000)
+
+
+@pytest.mark.parametrize("kernel_ns", [20_000, 50_000, 200_000])
+def test_a_tenth_off_every_claim_is_suspected_from_20_us(kernel_ns: int) -> None:
+    """What no single call shows, the calmest of them do; then the judge's estimates count."""
+    honest = [_gated(kernel_ns, hand_over_ns) for hand_over_ns in QUIET]
+    lower = [_gated(kernel_ns, hand_over_ns, part=0.9) for hand_over_ns in QUIET]
+
+    assert all(sample.believed for sample in lower[:-1] if kernel_ns < 50_000)
+    assert (excess(honest) or 0) < 0 < (excess(lower) or 0)
+    assert min(times(lower, suspected=True).counted) >= 0.94 * kernel_ns
+    assert times(lower, suspected=True).contradicted
+
+
+def test_a_tenth_off_10_us_is_within_the_margin() -> None:
+    """Below that nothing is claimed: the margin would catch honest workers."""
+    assert (excess([_gated(9_000, hand_over_ns, part=0.9) for hand_over_ns in QUIET]) or 0) <= 0
+
+
+def test_unrest_excuses() -> None:
+    """Calls that differ among themselves as known ones did not are those of a machine that others use."""
+    restless = (8_700, 9_000, 12_000, 13_000, 14_300, 14_400, 15_000, 15_100, 16_000)
+
+    assert (excess([_gated(20_000, hand_over_ns) for hand_over_ns in restless]) or 0) < 0
+
+
+def test_nothing_is_suspected_of_what_is_not_audited() -> None:
+    """Without a bound there is nothing to hold a claim against."""
+    assert excess([Sample(claim_ns=5_000, outside_ns=10_000, bound=None)]) is None
+    assert excess([]) is None
+
+
+def test_the_calmest_of_two_calibrations_count() -> None:
+    """What was measured at leisure and what is measured now: the calmest calls of both."""
+    now, earlier = (HandOver.of([float(base + i) for i in range(20)]) for base in (8_000, 6_000))
+
+    assert now.at_its_calmest(earlier) == replace(now, p10_ns=6_002)
+    assert earlier.at_its_calmest(now) == earlier
 
 
 def test_without_bounds_claims_stand() -> None:

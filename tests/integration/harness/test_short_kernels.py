@@ -1,0 +1,57 @@
+"""Kernels whose time is known: an honest worker is believed, one that claims a tenth less gains nothing.
+
+From which time on a forgery is noticed on a quiet machine is measured by `make bench ARGS=forging`, and worked out from
+given spans in tests/unit/harness/test_clock.py; here stands what must hold on any machine.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.acceptance.judging.nursery import Nursery, nursery
+from tests.benchmarks._judging import FORGED, HONEST, cases_of, judge, request_of, spin_case
+
+SHORT_NS = (20_000, 100_000)
+LONG_NS = 500_000
+_BUSY = "import os\nos.sched_setaffinity(0, {{{core}}})\nprint(flush=True)\nwhile True:\n    pass\n"
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Nursery]:
+    """Forked judges and workers."""
+    with nursery() as made:
+        yield made
+
+
+@pytest.fixture
+def busy_core() -> Iterator[None]:
+    """Somebody else on the first core, which is one of the worker's."""
+    program = _BUSY.format(core=min(os.sched_getaffinity(0)))
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield
+        process.kill()
+
+
+@pytest.mark.alone
+@pytest.mark.usefixtures("busy_core")
+def test_an_honest_worker_is_not_suspected_beside_a_busy_core(processes: Nursery) -> None:
+    """Its median is what it claims, which is never less than the truth."""
+    step = judge(processes, request_of(HONEST, [spin_case(spin_ns) for spin_ns in SHORT_NS]))
+    for spin_ns, case in zip(SHORT_NS, cases_of(step), strict=True):
+        assert not case.details["suspected"], case
+        assert case.number("median") >= spin_ns
+
+
+@pytest.mark.alone
+def test_a_worker_that_claims_a_tenth_less_gains_nothing(processes: Nursery) -> None:
+    """Its claims do not count: what is reported is the judge's estimate, close to the truth or above it."""
+    (case,) = cases_of(judge(processes, request_of(FORGED.format(part=0.9), [spin_case(LONG_NS)])))
+    assert case.details["claimed_median_ns"] < 0.92 * LONG_NS or case.details["delayed_ns"] > 0
+    assert case.number("median") >= 0.94 * LONG_NS, case
