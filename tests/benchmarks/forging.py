@@ -2,8 +2,8 @@
 
 `make bench ARGS=forging`. A worker whose clock runs at nine tenths of its speed, and an honest one, with kernels from
 5 µs to 2 ms: with the cores to themselves, and while another process keeps one of the worker's cores busy. Caught is
-who has gained nothing: the reported median is no more than a twentieth below the truth. An honest worker is caught
-where its claims are contradicted as a whole, so that the judge's own estimates count; that should never be.
+who has gained nothing: the reported median is no more than a twentieth below what an honest worker would have claimed
+for the same calls. An honest worker is caught where its claims are contradicted as a whole, so that the judge's own estimates count; that should never be.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from tests.acceptance.judging.nursery import Nursery, nursery
 from tests.benchmarks._judging import FORGED, HONEST, cases_of, judge, machine, request_of, spin_case
 
 SESSIONS = 10
+#: The speed of the clock that a forging worker tells its claims from.
+PART = 0.9
 SPINS_NS = tuple(microseconds * 1000 for microseconds in (5, 10, 15, 20, 30, 50, 100, 200, 500, 1_000, 2_000))
 _BUSY = "import os\nos.sched_setaffinity(0, {core})\nwhile True:\n    pass\n"
 
@@ -41,11 +43,11 @@ def main() -> None:
 def _caught(processes: Nursery, *, forged: bool) -> Counter[int]:
     """How often a kernel of each time was caught."""
     found: Counter[int] = Counter()
-    source = FORGED.format(part=0.9) if forged else HONEST
+    source = FORGED.format(part=PART) if forged else HONEST
     request = request_of(source, [spin_case(spin_ns) for spin_ns in SPINS_NS])
     for _ in range(SESSIONS):
         for spin_ns, case in zip(SPINS_NS, cases_of(judge(processes, request)), strict=True):
-            gained_nothing = case.number("median") >= 0.95 * spin_ns
+            gained_nothing = case.number("median") >= 0.95 * case.details["claimed_median_ns"] / PART
             found[spin_ns] += gained_nothing if forged else bool(case.details["contradicted"])
     return found
 
