@@ -3,7 +3,8 @@
 `make bench ARGS=forging`. A worker whose clock runs at nine tenths of its speed, and an honest one, with kernels from
 5 µs to 2 ms: with the cores to themselves, and while another process keeps one of the worker's cores busy. Caught is
 who has gained nothing: the reported median is no more than a twentieth below what an honest worker would have claimed
-for the same calls. An honest worker is caught where its claims are contradicted as a whole, so that the judge's own estimates count; that should never be.
+for the same calls. An honest worker is caught where its claims are contradicted as a whole, so that the judge's own
+estimates count; that should never be.
 """
 
 from __future__ import annotations
