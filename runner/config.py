@@ -4,7 +4,8 @@ Owns every setting's name, default and meaning, and is the only module of the da
 not connect to anything. Called by the command line, which hands the result down; docs/configuration.md says the same in
 prose and a test holds the two together.
 
-Precedence, highest first: `KERNEL_RUNNER_<KEY>`; `DATABASE_URL` and `DOCKER_HOST`; the file; the default.
+Precedence, highest first: `KERNEL_RUNNER_<KEY>`; `DATABASE_URL` and `DOCKER_HOST`; systemd's credential `database_url`;
+the file; what the file's `database_url_file` names; the default.
 A running daemon may read its configuration again: `Settings` holds what is in force, `RELOAD` says what each key needs.
 """
 
@@ -16,6 +17,7 @@ import re
 import socket
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
@@ -32,8 +34,11 @@ PREFIX: Final = "KERNEL_RUNNER_"
 PATH_VARIABLE: Final = "KERNEL_RUNNER_CONFIG"
 #: Settings of the test suite, which a daemon under test inherits.
 _TEST_PREFIX: Final = "KERNEL_RUNNER_TEST_"
+#: Where systemd puts the credentials of a unit.
+_CREDENTIALS: Final = "CREDENTIALS_DIRECTORY"
 #: Names that other tools share with us, and the key each one sets.
 _SHARED_VARIABLES: Final = {"DATABASE_URL": "database_url", "DOCKER_HOST": "docker_host"}
+_EXAMPLE_URL: Final = "postgresql://runner@db.example/kernelbot"
 _SECRET: Final = frozenset({"database_url"})
 
 
@@ -110,6 +115,7 @@ class Config(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     database_url: str | None = Field(default=None, repr=False, min_length=1)
+    database_url_file: Path | None = None
     docker_host: str | None = Field(default=None, min_length=1)
     host_name: str = Field(default_factory=socket.gethostname, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$")
     state_dir: Path = Path("/var/lib/kernel-runner")
@@ -136,7 +142,7 @@ class Config(BaseModel):
     log_format: Literal["auto", "json", "console"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
-    @field_validator("state_dir", "eval_python", "gpus_dir")
+    @field_validator("database_url_file", "state_dir", "eval_python", "gpus_dir")
     @classmethod
     def _absolute(cls, value: Path | None) -> Path | None:
         if value is not None and not value.is_absolute():
@@ -174,10 +180,18 @@ class Config(BaseModel):
             path = path or DEFAULT_PATH
             values = _read(path)
             origin = {key: f"{path}: {key}" for key in values}
+        credential = _credential(environ)
+        if credential is not None:
+            values["database_url"], origin["database_url"] = credential
         for variable, key, text in _overrides(environ):
             values[key] = _parse(key, text)
             origin[key] = f"environment: {variable}"
-        return _validate(values, origin)
+        config = _validate(values, origin)
+        if config.database_url is None and config.database_url_file is not None:
+            with suppress(ConfigError):
+                # Not everybody may read it, and not every command needs it: see `require_database_url`.
+                config = config.model_copy(update={"database_url": _secret_file(config.database_url_file) or None})
+        return config
 
     @property
     def http_address(self) -> HttpAddress | None:
@@ -188,12 +202,16 @@ class Config(BaseModel):
         """The connection string.
 
         Raises:
-            ConfigError: none was given.
+            ConfigError: none was given, or the file that holds it cannot be read.
         """
+        if self.database_url is None and self.database_url_file is not None:
+            found = _secret_file(self.database_url_file)
+            if not found:
+                raise ConfigError(f"{self.database_url_file} is empty: expected one line, e.g. {_EXAMPLE_URL}")
+            return found
         if self.database_url is None:
             raise ConfigError(
-                "no database: set DATABASE_URL or database_url in the configuration, "
-                "e.g. postgresql://runner@db.example/kernelbot"
+                f"no database: set DATABASE_URL or database_url in the configuration, e.g. {_EXAMPLE_URL}"
             )
         return self.database_url
 
@@ -237,7 +255,15 @@ class Reload(StrEnum):
 RELOAD: Final[Mapping[str, Reload]] = {
     **dict.fromkeys(Config.model_fields, Reload.AT_ONCE),
     **dict.fromkeys(
-        ("database_url", "docker_host", "eval_python", "gpus_dir", "slots", "cpu_slots", "reserve_cpus"),
+        (
+            "database_url",
+            "docker_host",
+            "eval_python",
+            "gpus_dir",
+            "slots",
+            "cpu_slots",
+            "reserve_cpus",
+        ),
         Reload.AFTER_RUNS,
     ),
     **dict.fromkeys(("host_name", "state_dir"), Reload.RESTART),
@@ -294,6 +320,31 @@ def _read(path: Path) -> dict[str, Any]:
         if key not in Config.model_fields:
             raise ConfigError(f"{path}: key {key!r} is not known, the nearest valid key is {_nearest(key)!r}")
     return values
+
+
+def _credential(environ: Mapping[str, str]) -> tuple[str, str] | None:
+    """What systemd hands us as the database's address (`LoadCredential=`), and where it is from; None without one."""
+    directory = environ.get(_CREDENTIALS)
+    path = Path(directory) / "database_url" if directory else None
+    if path is None or not path.is_file():
+        return None
+    # The unit has an empty one for hosts that name the database elsewhere.
+    found = _secret_file(path)
+    return (found, f"credential {path}") if found else None
+
+
+def _secret_file(path: Path) -> str:
+    """The one line of a file that holds a secret."""
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: found no text, expected one line with the database's address") from None
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: cannot be read: {error.strerror}; expected the file with the database's address "
+            "(database_url_file). Write it as root, mode 0600; the service gets it from systemd, anybody else needs "
+            "DATABASE_URL"
+        ) from error
 
 
 def _overrides(environ: Mapping[str, str]) -> list[tuple[str, str, str]]:

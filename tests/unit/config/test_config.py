@@ -92,6 +92,7 @@ def test_the_file_overrides_defaults(load: Callable[..., Config]) -> None:
     [
         ("KERNEL_RUNNER_DATABASE_URL", "database_url", "postgresql://h/d", "postgresql://h/d"),
         ("KERNEL_RUNNER_DOCKER_HOST", "docker_host", "unix:///x", "unix:///x"),
+        ("KERNEL_RUNNER_DATABASE_URL_FILE", "database_url_file", "/x", Path("/x")),
         ("DATABASE_URL", "database_url", "postgresql://h/d", "postgresql://h/d"),
         ("DOCKER_HOST", "docker_host", "unix:///x", "unix:///x"),
         ("KERNEL_RUNNER_HOST_NAME", "host_name", "gpu-01", "gpu-01"),
@@ -310,3 +311,38 @@ def test_where_health_is_served(load: Callable[..., Config], text: str, address:
     assert found == address
     if found is not None:
         assert HttpAddress.parse(str(found), directory=Path("/other")) == found
+
+
+def test_the_address_may_come_from_systemd_or_from_a_file_of_its_own(
+    load: Callable[..., Config], tmp_path: Path
+) -> None:
+    """The environment wins over the credential, that over the file's key, and that over the file that a key names."""
+    credentials, secret = tmp_path / "credentials", tmp_path / "secret"
+    credentials.mkdir()
+    secret.write_text("postgresql://file/d\n", encoding="utf-8")
+    (credentials / "database_url").write_text("postgresql://credential/d\n", encoding="utf-8")
+    here, named = {"CREDENTIALS_DIRECTORY": str(credentials)}, f"database_url_file = '{secret}'"
+    assert load(named, **here, DATABASE_URL="postgresql://shared/d").database_url == "postgresql://shared/d"
+    assert load("database_url = 'postgresql://key/d'", **here).database_url == "postgresql://credential/d"
+    assert load(f"database_url = 'postgresql://key/d'\n{named}").database_url == "postgresql://key/d"
+    assert load(named).database_url == "postgresql://file/d"
+    # The unit's placeholder for hosts without the file.
+    (credentials / "database_url").write_text("", encoding="utf-8")
+    assert load(named, **here).database_url == "postgresql://file/d"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "cannot be read: No such file"), (b"", "is empty: expected one line"), (b"\xff", "found no text")],
+)
+def test_a_missing_secret_is_an_error_only_where_it_is_needed(
+    load: Callable[..., Config], tmp_path: Path, content: bytes | None, message: str
+) -> None:
+    """Commands that need no database work for users who may not read the file."""
+    secret = tmp_path / "secret"
+    if content is not None:
+        secret.write_bytes(content)
+    loaded = load(f"database_url_file = '{secret}'")
+    assert loaded.database_url is None
+    with pytest.raises(ConfigError, match=message):
+        loaded.require_database_url()

@@ -83,6 +83,7 @@ def new_values(tmp_path: Path) -> dict[str, object]:
     (tmp_path / "other.d/x.toml").write_text('name = "X"\nvendor = "none"\ndetect = false\n', encoding="ascii")
     return {
         "database_url": "postgresql://127.0.0.1:2/none",
+        "database_url_file": tmp_path / "secret",
         "docker_host": "unix:///elsewhere",
         "host_name": "another-name",
         "state_dir": tmp_path / "elsewhere",
