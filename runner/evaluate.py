@@ -281,7 +281,13 @@ class Evaluator:
             raise EngineUnavailableError(str(error)) from error
         except SandboxError as error:
             raise EvaluationError(str(error)) from error
-        return Environment(image=image, python=python, binds=binds, device_driver=_driver(gpu, facts))
+        return Environment(
+            image=image,
+            python=python,
+            binds=binds,
+            device_driver=_driver(gpu, facts),
+            cgroup_parent=facts.slice,
+        )
 
     def _system(self, gpu: GpuType, slot: Slot) -> Json:
         """KernelBot's system facts for a GPU type, measured once by the probe container.

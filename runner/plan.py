@@ -69,6 +69,8 @@ class Environment:
     binds: tuple[Bind, ...]
     #: CDI, the NVIDIA runtime or plain nodes, whichever this engine offers for the type's vendor.
     device_driver: DeviceDriver = DeviceDriver.NODES
+    #: The slice of all containers; None: where the engine puts them.
+    cgroup_parent: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,6 +200,7 @@ def make_spec(  # noqa: D417 the arguments are records
         binds=environment.binds,
         tmpfs=tuple(tmpfs),
         devices=_devices(slot, environment),
+        cgroup_parent=environment.cgroup_parent,
         environment={
             "HOME": "/work",
             "TMPDIR": "/tmp",  # noqa: S108 the container's own

@@ -41,6 +41,8 @@ READY_TIMEOUT_S = 60.0
 #: One engine call while a container is taken down. A kill can hang when a device fell off the bus.
 REMOVE_TIMEOUT_S = 20.0
 HOST_ROOT_REPOSITORY = "kernel-runner/host-root"
+#: No dash in it: to systemd that would be a slice below another one. `systemd/` has its unit.
+SLICE = "kernelrunner.slice"
 DEFAULT_SOCKET = "unix:///var/run/docker.sock"
 
 T = TypeVar("T")
@@ -64,6 +66,11 @@ class EngineFacts:
     data_root: str = ""
     #: Versions of what it consists of, by lower-case name: runc, containerd, ...
     components: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def slice(self) -> str | None:
+        """The slice that sandboxes lie in, for an engine that leaves cgroups to systemd; None for any other."""
+        return SLICE if self.cgroup_driver == "systemd" else None
 
 
 class DockerEngine:

@@ -426,6 +426,12 @@ RULES: tuple[Rule, ...] = (
         "The runtime the operator chose for this GPU type.",
         lambda spec: spec.runtime,
     ),
+    _rule(
+        "HostConfig.CgroupParent",
+        "All sandboxes of a host lie in one slice of systemd's, which the operator can bound and watch as a whole; left"
+        " to the engine where that keeps cgroups without systemd.",
+        lambda spec: spec.cgroup_parent,
+    ),
 )
 
 

@@ -114,6 +114,8 @@ class SandboxSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     runtime: str = "runc"
+    #: Where the container's cgroup lies (a slice); None: where the engine puts it.
+    cgroup_parent: str | None = None
     hostname: str = "sandbox"
 
 

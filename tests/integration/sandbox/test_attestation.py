@@ -114,6 +114,8 @@ ONLY_SAID: dict[str, Change] = {
     "HostConfig.Privileged": _host(Privileged=True),
     "HostConfig.Init": _host(Init=True),
     "HostConfig.DeviceRequests": _host(DeviceRequests=[{"Driver": "nvidia", "Count": -1, "DeviceIDs": None}]),
+    # An engine without systemd would leave that directory in the host's cgroups.
+    "HostConfig.CgroupParent": _host(CgroupParent="elsewhere.slice"),
     "HostConfig.VolumesFrom": _host(VolumesFrom=["another"]),
 }
 #: Nobody but the engine knows: its own doing, or a list that the kernel does not give out.

@@ -20,4 +20,5 @@ FULL = SandboxSpec(
     environment={"PATH": "/bin"},
     labels={"kernel-runner.job": "7"},
     runtime="runsc",
+    cgroup_parent="kernelrunner.slice",
 )
