@@ -21,7 +21,10 @@ def migrate(
     context: typer.Context,
     *,
     roles: Annotated[
-        bool, typer.Option("--roles", help="Also create the roles runner_daemon, runner_frontend and runner_operator.")
+        bool,
+        typer.Option(
+            "--roles", help="Also create the roles runner_daemon, runner_frontend, runner_operator and runner_readonly."
+        ),
     ] = False,
     print_roles: Annotated[
         bool, typer.Option("--print-roles", help="Print the SQL that creates the roles, and change nothing.")

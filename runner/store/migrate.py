@@ -78,7 +78,7 @@ def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
 
 
 def roles_sql() -> str:
-    """SQL that creates the roles `runner_daemon`, `runner_frontend` and `runner_operator` and grants what they need.
+    """SQL that makes the roles `runner_daemon`, `_frontend`, `_operator` and `_readonly`, and grants them their rights.
 
     For databases where `migrate` may not create roles: an administrator runs it by hand, after `migrate`.
     """

@@ -21,7 +21,7 @@ def database(name: str) -> Iterator[str]:
     shutil.rmtree(directory / "postgres", ignore_errors=True)
     try:
         url = stack.start_postgres()
-        migrate(url)
+        migrate(url, roles=True)
         yield url
     finally:
         stack.stop_all()

@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from psycopg.conninfo import make_conninfo
+
 from runner.model import JobState
 from runner.store import Store
 from runner.store.records import SubmissionView
@@ -133,7 +135,8 @@ def live_runner(database_url: str, **overrides: object) -> Iterator[LiveRunner]:
     (gpus_dir / "CPU.toml").write_text('extends = "CPU"\nname = "CPU"\nmemory_gib = 1.5\nscratch_mib = 512\n')
     settings = {
         "gpus_dir": str(gpus_dir),
-        "database_url": database_url,
+        # The daemon's own rights: whatever it does in any of these tests, it does without being the owner.
+        "database_url": make_conninfo(database_url, options="-c role=runner_daemon"),
         "docker_host": engine,
         "state_dir": str(state_dir),
         "eval_python": eval_python,

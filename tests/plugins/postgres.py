@@ -1,6 +1,7 @@
 """A real PostgreSQL for the tests: one server per session, one fresh migrated database per test.
 
-The server is embedded, unless KERNEL_RUNNER_TEST_DATABASE_URL names one (its user must be allowed to create databases).
+The server is embedded, unless KERNEL_RUNNER_TEST_DATABASE_URL names one (its user must be
+allowed to create databases and roles).
 """
 
 from __future__ import annotations
@@ -106,7 +107,8 @@ def empty_database_url(lend_database: Callable[[str | None], str]) -> str:
 def migrated_template(create_database: Callable[[str | None], str]) -> str:
     """Name of a migrated database that nobody is connected to."""
     url = create_database(None)
-    migrate(url)
+    # With roles: daemons under test have their rights and no more (`tests/plugins/live.py`).
+    migrate(url, roles=True)
     return str(psycopg.conninfo.conninfo_to_dict(url)["dbname"])
 
 

@@ -138,3 +138,24 @@ def test_a_frontends_role_may_not_operate(empty_database_url: str) -> None:
         ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(forbidden.encode())
+
+
+def test_a_readers_role_reads_what_a_frontend_reads_and_calls_nothing(empty_database_url: str) -> None:
+    """For dashboards: no seed, no code, no output of secret runs, no submission in anybody's name."""
+    migrate(empty_database_url, roles=True)
+    url = make_conninfo(empty_database_url, options="-c role=runner_readonly")
+    with psycopg.connect(url, autocommit=True) as connection:
+        for view in ("runner.status", "runner.ranking", "runner.result", "runner.host", "runner.gpu_type"):
+            connection.execute(f"TABLE {view}".encode())
+        connection.execute("SELECT id, name, deadline FROM leaderboard.leaderboard")
+        for forbidden in (
+            "SELECT secret_seed FROM leaderboard.leaderboard",
+            "SELECT code FROM leaderboard.code_files",
+            "SELECT * FROM runner.job",
+            "SELECT * FROM leaderboard.runs",
+            "SELECT runner.submit('identity', 'u', 'x.py', 'x', 'test')",
+            "SELECT runner.cancel(1, 'u')",
+            "SELECT runner.drain('node1', 'x')",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(forbidden.encode())

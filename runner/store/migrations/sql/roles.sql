@@ -10,13 +10,18 @@ BEGIN
     IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'runner_operator') THEN
         CREATE ROLE runner_operator NOLOGIN;
     END IF;
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'runner_readonly') THEN
+        CREATE ROLE runner_readonly NOLOGIN;
+    END IF;
 END
 $roles$;
 
 -- What an earlier release granted and this one does not.
-REVOKE ALL ON ALL TABLES IN SCHEMA leaderboard, runner FROM runner_daemon, runner_frontend, runner_operator;
-REVOKE ALL ON ALL SEQUENCES IN SCHEMA leaderboard, runner FROM runner_daemon, runner_frontend, runner_operator;
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA runner FROM runner_daemon, runner_frontend, runner_operator;
+REVOKE ALL ON ALL TABLES IN SCHEMA leaderboard, runner
+    FROM runner_daemon, runner_frontend, runner_operator, runner_readonly;
+REVOKE ALL ON ALL SEQUENCES IN SCHEMA leaderboard, runner
+    FROM runner_daemon, runner_frontend, runner_operator, runner_readonly;
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA runner FROM runner_daemon, runner_frontend, runner_operator, runner_readonly;
 
 -- A daemon takes jobs and writes what came of them through functions; it reads everything.
 GRANT USAGE ON SCHEMA leaderboard, runner TO runner_daemon;
@@ -46,6 +51,13 @@ GRANT SELECT ON runner.status, runner.ranking, runner.result, runner.gpu_type, r
 GRANT SELECT (id, name, deadline, description, visibility, creator_id, forum_id) ON leaderboard.leaderboard
     TO runner_frontend;
 GRANT SELECT ON leaderboard.gpu_type, leaderboard.templates TO runner_frontend;
+
+-- A dashboard or a website's backup looks, and calls nothing: what a frontend may read, and how leaderboards are made up.
+GRANT USAGE ON SCHEMA leaderboard, runner TO runner_readonly;
+GRANT SELECT ON runner.status, runner.ranking, runner.result, runner.gpu_type, runner.host TO runner_readonly;
+GRANT SELECT (id, name, deadline, description, visibility, creator_id, forum_id) ON leaderboard.leaderboard
+    TO runner_readonly;
+GRANT SELECT ON leaderboard.gpu_type, leaderboard.templates TO runner_readonly;
 
 -- An operator may do what a frontend may, evaluates again, takes out of the ranking, drains hosts, and sees what secret
 -- runs printed; no secret seed, and nobody's code.
