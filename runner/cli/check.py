@@ -252,6 +252,7 @@ def _engine(config: Config, registry: Registry, slots: Sequence[Slot]) -> Iterat
         yield _cgroup(facts)
         yield from _disks(config, facts)
         yield from _runtimes(engine, facts, config, registry, slots)
+        yield from _images(engine, registry, slots)
         yield from _sandbox(engine, config, registry, slots)
 
 
@@ -297,6 +298,23 @@ def _runtimes(
     yield from engines.runtimes(facts, used, starts)
 
 
+def _images(engine: DockerEngine, registry: Registry, slots: Sequence[Slot]) -> Iterator[Finding]:
+    """Whether the engine has the images that the slots' GPU types name; `serve` proves each with a container."""
+    for gpu in (registry.get(name) for name in dict.fromkeys(slot.gpu_type for slot in slots)):
+        if gpu.image == _HOST_IMAGE:
+            continue
+        name = f"image of {gpu.name}"
+        try:
+            found = f"{gpu.image}, {engine.image_id(gpu.image).removeprefix('sha256:')[:12]}"
+        except SandboxError as error:
+            remedy = (
+                f"`kernel-runner image build`, `docker load`, or another `image` in the file of GPU type {gpu.name}"
+            )
+            yield Finding(name=name, mark=Mark.FAILED, found=str(error), remedy=remedy)
+        else:
+            yield Finding(name=name, mark=Mark.OK, found=found)
+
+
 def _host_slot(registry: Registry, slots: Sequence[Slot]) -> Slot | None:
     return next((slot for slot in slots if registry.get(slot.gpu_type).image == _HOST_IMAGE), None)
 
@@ -334,6 +352,7 @@ def prove(
         image=engine.ensure_host_root(root),
         python=root.python,
         binds=(*root.binds(), Bind(source=str(staged), target=STAGE)),
+        cgroup_parent=engine.check().slice,
     )
     steps = (
         _step("python", root.python, "-c", _PYTHON_PROBE),

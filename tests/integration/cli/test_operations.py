@@ -200,6 +200,22 @@ def test_check_goes_through_everything_and_proves_the_sandbox(
     assert by_name["disk"]["found"].startswith("the engine's data in /")
 
 
+def test_check_looks_for_the_images_of_the_slots(
+    cli: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, docker_host: str | None
+) -> None:
+    """One that the engine does not have is a failure that names the GPU type and the way to get it."""
+    (tmp_path / "CPU.toml").write_text('extends = "CPU"\nname = "CPU"\nimage = "kernel-runner-test/absent"\n')
+    monkeypatch.setenv("KERNEL_RUNNER_GPUS_DIR", str(tmp_path))
+    monkeypatch.setenv("KERNEL_RUNNER_STATE_DIR", str(tmp_path / "state"))
+    if docker_host is not None:
+        monkeypatch.setenv("DOCKER_HOST", docker_host)
+    said = cli("check", "--json")
+    assert said.code == 1
+    (found,) = (found for found in said.document["checks"] if found["name"] == "image of CPU")
+    assert (found["mark"], "'kernel-runner-test/absent': the engine at" in found["found"]) == ("failed", True)
+    assert "`kernel-runner image build`" in found["remedy"]
+
+
 def test_check_explains_every_setting_without_looking_at_anything(call: Call) -> None:
     """Each setting with its reason and with who attests it; neither database nor engine are needed."""
     every = (*hardening.RULES, *hardening.LEFT_OUT)
