@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 STACK := $(PY) -m runner.cli.development
 
-.PHONY: help setup demo test chaos lint format bench up down env clean
+.PHONY: help setup demo test chaos lint format bench package up down env clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ format: setup ## let ruff format and fix what it can
 bench: ## the benchmarks; each prints its figures, beside what it compares itself with
 	@.ci/setup bench
 	@$(STACK) run -- $(PY) -m tests.benchmarks $(ARGS)
+
+package: setup ## dist/: the wheel, the wheels it needs, and a script that installs them without a network; PYTHONS="3.11 3.12"
+	@PYTHONS="$(PYTHONS)" .ci/package
 
 up: setup ## PostgreSQL, engine and one daemon in the background, for development
 	@$(STACK) up

@@ -1,0 +1,1 @@
+"""The units, the configuration's template, and what an installation writes."""

@@ -1,0 +1,129 @@
+"""What is shipped for systemd: hardened, and in step with the daemon's own numbers."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from runner.cli.installation import DATABASE_URL, VENDOR, shipped
+from runner.config import Config
+from runner.daemon.loop import ABORT_S, JOIN_S
+from runner.daemon.pulse import STEP_S
+from sandbox.engine import SLICE
+
+FOLDER = Path(__file__).resolve().parents[3] / "systemd"
+#: `systemd-analyze security` counts in tenths: at most 2.0.
+EXPOSURE = 20
+#: Engine and database let go of what waits for them.
+MARGIN_S = 30
+
+
+def unit(name: str) -> dict[str, list[str]]:
+    """The settings of a unit, each with its values in order."""
+    found: dict[str, list[str]] = {}
+    for line in (FOLDER / name).read_text(encoding="utf-8").splitlines():
+        key, sign, value = line.partition("=")
+        if sign and not line.startswith(("#", ";")):
+            found.setdefault(key, []).append(value)
+    return found
+
+
+def seconds(key: str) -> float:
+    """A duration of the service."""
+    (value,) = unit("kernel-runner.service")[key]
+    return float(value.removesuffix("s"))
+
+
+@pytest.fixture
+def verified(tmp_path: Path) -> Path:
+    """The unit under its own name in a folder of its own, as systemd-analyze wants it."""
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed (apt-get install systemd)")
+    for name in ("kernel-runner.service", "kernelrunner.slice"):
+        text = (FOLDER / name).read_text(encoding="utf-8")
+        (tmp_path / name).write_text(re.sub(r"/opt/kernel-runner/bin/kernel-runner", "/bin/true", text), "utf-8")
+    return tmp_path / "kernel-runner.service"
+
+
+def test_the_daemons_exposure_is_low(verified: Path) -> None:
+    """At most 2.0, as systemd itself counts."""
+    analyse = ["systemd-analyze", "security", "--offline=true", "--no-pager", f"--threshold={EXPOSURE}", str(verified)]
+    done = subprocess.run(analyse, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_systemd_understands_every_line(verified: Path) -> None:
+    """A misspelt setting is ignored by systemd, and only said here."""
+    units = [str(verified), str(verified.with_name("kernelrunner.slice"))]
+    done = subprocess.run(["systemd-analyze", "verify", *units], capture_output=True, text=True, check=False)
+    assert not [line for line in done.stderr.splitlines() if str(verified.parent) in line], done.stderr
+
+
+def test_the_unit_waits_as_long_as_the_daemon_does() -> None:
+    """A stop may take the longest wait for current runs and what follows, or systemd would kill the daemon before."""
+    drain_s = float(Config.model_fields["drain_timeout_s"].default)
+    assert seconds("TimeoutStopSec") >= drain_s + ABORT_S + 2 * JOIN_S + MARGIN_S
+
+
+def test_a_daemon_that_hangs_is_back_within_a_minute() -> None:
+    """The main loop's longest silence, the watchdog's period after the last message, the end, and the new start."""
+    watchdog_s = seconds("WatchdogSec")
+    assert STEP_S + watchdog_s + seconds("TimeoutAbortSec") + seconds("RestartSec") <= 60
+
+
+def test_devices_stay_reachable_and_the_engine_too() -> None:
+    """What NVML, AMD SMI and the engine's socket need is not hardened away."""
+    service = unit("kernel-runner.service")
+    assert {"char-nvidia* rw", "char-drm rw", "char-kfd rw"} <= set(service["DeviceAllow"])
+    assert "PrivateDevices" not in service
+    assert "PrivateUsers" not in service
+    assert "AF_UNIX" in service["RestrictAddressFamilies"][0]
+
+
+def test_the_secret_comes_as_a_credential_and_stays_out_of_core_dumps() -> None:
+    """Not by environment, which every process of the user may read."""
+    service = unit("kernel-runner.service")
+    assert service["LoadCredential"] == [f"database_url:{DATABASE_URL}"]
+    assert "EnvironmentFile" not in service
+    assert service["LimitCORE"] == ["0"]
+
+
+def test_the_slice_is_the_one_that_sandboxes_are_put_into() -> None:
+    """A dash in its name would make it a slice below another one."""
+    assert SLICE in VENDOR
+    assert "-" not in SLICE
+
+
+def test_what_an_installation_needs_is_part_of_the_wheel() -> None:
+    """Every file that is shipped stands in pyproject.toml."""
+    project = tomllib.loads((FOLDER.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    (files,) = project["tool"]["setuptools"]["data-files"].values()
+    assert {Path(file).name for file in files} == {*VENDOR, "config.toml", "site.conf"}
+    assert all(shipped(Path(file).name) for file in files)
+
+
+def test_the_configurations_template_shows_every_key_with_its_default(tmp_path: Path) -> None:
+    """As it is it loads; with every line switched on it loads too, and says what the defaults are."""
+    text = (FOLDER / "config.toml").read_text(encoding="utf-8")
+    assert set(tomllib.loads(text)) == {"database_url_file", "eval_python"}
+    everything = re.sub(r"(?m)^#(?=[a-z_]+ = )", "", text)
+    assert set(tomllib.loads(everything)) == set(Config.model_fields) - {"database_url"}
+    (tmp_path / "config.toml").write_text(everything, encoding="utf-8")
+    loaded = Config.load(tmp_path / "config.toml", environ={})
+    for key, field in Config.model_fields.items():
+        default = field.get_default(call_default_factory=False)
+        if default is not None and key != "host_name":
+            assert getattr(loaded, key) == default, key
+
+
+def test_the_sites_drop_in_changes_nothing_as_it_is() -> None:
+    """Every setting in it is an example."""
+    parsed = configparser.ConfigParser()
+    parsed.read(FOLDER / "site.conf", encoding="utf-8")
+    assert {section: dict(parsed[section]) for section in parsed.sections()} == {"Service": {}}
