@@ -24,28 +24,49 @@ SUITE: Final = "bookworm"
 #: What that release calls `python3`.
 PYTHON: Final = "3.11"
 BASE: Final = f"kernel-runner-test/base:{SUITE}"
+#: A host to install on: systemd, an engine of its own, a PostgreSQL of its own.
+MACHINE: Final = f"kernel-runner-test/machine:{SUITE}"
 _MIRROR: Final = "http://deb.debian.org/debian"
 _PACKAGES: Final = "ca-certificates,build-essential,python3,python3-dev,python3-venv"
+_MACHINE_PACKAGES: Final = f"{_PACKAGES},systemd,systemd-sysv,dbus,docker.io,postgresql"
 #: Not part of an image: what was downloaded, and nodes that only root may make.
-_LEFT_OUT: Final = ("./var/cache/apt/archives", "./var/lib/apt/lists", "./dev", "./proc", "./sys")
+_LEFT_OUT: Final = (
+    "./var/cache/apt/archives",
+    "./var/lib/apt/lists",
+    "./dev",
+    "./proc",
+    "./sys",
+    "./usr/share/doc",
+    "./usr/share/locale",
+    "./usr/share/man",
+)
 _MINUTES: Final = 60
 
 
 @pytest.fixture(scope="session")
 def base_image(docker_engine: DockerEngine) -> str:
     """The name of a Debian with compiler and Python on the engine."""
+    return _imported(docker_engine, BASE, CACHE / f"{SUITE}.tar", _PACKAGES)
+
+
+@pytest.fixture(scope="session")
+def machine_image(docker_engine: DockerEngine) -> str:
+    """The name of a Debian with systemd, Docker and PostgreSQL on the engine."""
+    return _imported(docker_engine, MACHINE, CACHE / f"machine-{SUITE}.tar", _MACHINE_PACKAGES)
+
+
+def _imported(engine: DockerEngine, image: str, archive: Path, packages: str) -> str:
     if os.getuid() != 0 or shutil.which("debootstrap") is None:
         pytest.skip("a base image is made with debootstrap, as root: apt-get install debootstrap (.ci/setup does)")
     with _locked():
-        archive = CACHE / f"{SUITE}.tar"
         if not archive.exists():
-            _bootstrap(archive)
-        if not docker_engine._call("images", lambda api: api.images(name=BASE)):
-            name, tag = BASE.split(":")
+            _bootstrap(archive, packages)
+        if not engine._call("images", lambda api: api.images(name=image)):
+            name, tag = image.split(":")
             # Not import_image_from_file: that one waits without bound.
             with archive.open("rb") as source:
-                docker_engine._call("import", lambda api: api.import_image(source, repository=name, tag=tag))
-    return BASE
+                engine._call("import", lambda api: api.import_image(source, repository=name, tag=tag))
+    return image
 
 
 @pytest.fixture(scope="session")
@@ -77,10 +98,13 @@ def _locked() -> Iterator[None]:
         yield
 
 
-def _bootstrap(archive: Path) -> None:
+def _bootstrap(archive: Path, packages: str) -> None:
     root = CACHE / "root"
     shutil.rmtree(root, ignore_errors=True)
-    _run(["debootstrap", "--variant=minbase", f"--include={_PACKAGES}", SUITE, str(root), _MIRROR])
+    debs = CACHE / "debs"
+    debs.mkdir(exist_ok=True)
+    what = ("--variant=minbase", f"--cache-dir={debs}", f"--include={packages}")
+    _run(["debootstrap", *what, SUITE, str(root), _MIRROR])
 
     def wanted(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
         return None if member.name.startswith(tuple(f"{left}/" for left in _LEFT_OUT)) else member

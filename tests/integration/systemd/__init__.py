@@ -1,0 +1,1 @@
+"""The daemon as a service: a booted systemd, installed from packages."""

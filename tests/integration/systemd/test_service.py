@@ -1,0 +1,254 @@
+"""The life of a host: installed from packages under a booted systemd, in service, in trouble, gone without a trace."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from runner.cli.installation import SITE
+from tests.integration.systemd.conftest import FOLDER, PACKAGES, Machine, quoted
+from tests.plugins.live import ROOT
+
+#: Planted as passwords; nobody but the daemon and whoever may read root's files may ever see one.
+CANARIES = ("canary-owner-7f3a", "canary-daemon-91bc")
+OWNER_URL = (
+    f"postgresql://kernelbot:{CANARIES[0]}@localhost/kernelbot"
+    "?sslmode=verify-full&sslrootcert=/etc/postgresql/server.crt"
+)
+SECRET = "/etc/kernel-runner/credentials/database_url"
+DROP_IN = "[Service]\nRestartSec=1s\nEnvironment=KERNEL_RUNNER_CPU_SLOTS=1 KERNEL_RUNNER_PARK_CONTAINERS=0\n"
+#: Also a real upgrade, which takes another half a minute; else `tests/unit/systemd/test_upgrade.py` has its order.
+WHOLE = os.environ.get("KERNEL_RUNNER_TEST_SYSTEMD") == "all"
+#: Makes a release of a wheel whose daemon ends at once.
+BREAK = """
+import glob, zipfile
+(name,) = glob.glob("kernel_runner-*.whl")
+with zipfile.ZipFile(name) as old:
+    files = {entry: old.read(entry) for entry in old.namelist()}
+files["runner/cli/serve.py"] = files["runner/cli/serve.py"].replace(b"run_daemon(lambda", b"7 or run_daemon(lambda")
+with zipfile.ZipFile(name, "w") as new:
+    for entry, content in files.items():
+        new.writestr(entry, content)
+"""
+#: Takes a few seconds, says everything it can find out, and is right.
+SLOW = """
+import os, time, pathlib
+
+def look():
+    for name in ("environ", "cmdline", "mountinfo"):
+        for path in pathlib.Path("/proc").glob(f"[0-9]*/{name}"):
+            try:
+                print(path, path.read_bytes())
+            except OSError as error:
+                print(path, error)
+    for folder in ("/etc", "/run", "/tmp", "/work", "/kernel-runner", "/var", "/opt", "/srv", "/root", "/home"):
+        for path in pathlib.Path(folder).rglob("*"):
+            try:
+                if path.is_file() and b"cana" b"ry-" in path.read_bytes():
+                    print("FOUND" "-A-SECRET", path)
+            except OSError:
+                pass
+
+if not pathlib.Path("/tmp/looked").exists():
+    pathlib.Path("/tmp/looked").touch()
+    look()
+    time.sleep(2)
+
+def custom_kernel(data):
+    a, b = data
+    return a + b
+"""
+
+
+def three_commands() -> list[str]:
+    """What docs/operations.md says brings a fresh host to its first evaluated submission; the machine has no sudo."""
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    block = page.split("## Installing a host\n")[1].split("```sh\n")[1].split("```")[0]
+    commands = [line.removeprefix("sudo ") for line in block.splitlines()]
+    assert len(commands) == 3
+    return commands
+
+
+def prepare(machine: Machine) -> None:
+    """What an administrator of the database does: a server with TLS, an owner, a database."""
+    machine.run(
+        *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
+        *("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-days", "2"),
+        *("-keyout", "/etc/postgresql/server.key", "-out", "/etc/postgresql/server.crt"),
+    )
+    machine.run("chown", "postgres:postgres", "/etc/postgresql/server.key")
+    settings = "ssl_cert_file = '/etc/postgresql/server.crt'\nssl_key_file = '/etc/postgresql/server.key'\n"
+    machine.write("/etc/postgresql/15/main/conf.d/tls.conf", settings)
+    machine.run("systemctl", "restart", "postgresql")
+    postgres = ("runuser", "-u", "postgres", "--", "psql", "-Xq", "-v", "ON_ERROR_STOP=1")
+    machine.run(*postgres, stdin=f"CREATE ROLE kernelbot LOGIN PASSWORD '{CANARIES[0]}';\n")
+    machine.run(*postgres, "-c", "CREATE DATABASE kernelbot OWNER kernelbot TEMPLATE template0 ENCODING 'UTF8'")
+    machine.write(f"{FOLDER}/url", f"{OWNER_URL}\n", mode=0o600)
+
+
+def submit(machine: Machine, *, user: str) -> int:
+    """Put the slow submission into the queue; its id."""
+    return int(
+        machine.run(
+            *("kernel-runner", "submit", "/root/slow.py", "--leaderboard", "vectoradd", "--gpu", "CPU"),
+            *("--mode", "test", "--user", user),
+        )
+    )
+
+
+def state(machine: Machine, submission: int) -> list[str]:
+    """State, verdict, attempt and failures of its job."""
+    query = "SELECT state, verdict, attempt, failures FROM runner.job WHERE submission_id = "
+    return machine.sql(f"{query}{submission}").split("|")
+
+
+def begin(machine: Machine, *, user: str) -> int:
+    """Submit, and wait until its container is there."""
+    submission = submit(machine, user=user)
+    machine.until("the run begins", lambda: "running" in state(machine, submission))
+    machine.until("its container is there", lambda: bool(machine.run("docker", "ps", "-q")))
+    return submission
+
+
+def finish(machine: Machine, submission: int) -> list[str]:
+    """Wait for the end of its job; state, verdict, attempt, failures."""
+    machine.until("the job ends", lambda: state(machine, submission)[0] in ("done", "cancelled"))
+    return state(machine, submission)
+
+
+def runs(machine: Machine, submission: int) -> int:
+    """How many rows its evaluation has left."""
+    return int(machine.sql(f"SELECT count(*) FROM leaderboard.runs WHERE submission_id = {submission}"))  # noqa: S608 ours
+
+
+def snapshot(machine: Machine) -> set[str]:
+    """Every path on the machine where an installation may leave something, and every account."""
+    paths = machine.run("find", "/etc", "/usr", "/opt", "/var/lib", "/root", "/srv", "-xdev", "-not", "-name", "*.pyc")
+    ignored = ("/var/lib/docker", "/var/lib/postgresql", "/var/lib/containerd", "/var/lib/systemd", "/root/slow.py")
+    backups = ("/etc/passwd-", "/etc/shadow-", "/etc/group-", "/etc/gshadow-", "/etc/.pwd.lock")
+    accounts = machine.run("cat", "/etc/passwd", "/etc/group")
+    return {
+        line
+        for line in (*paths.splitlines(), *accounts.splitlines())
+        if not line.startswith(ignored) and line not in backups and not line.endswith("__pycache__")
+    }
+
+
+def leak(text: str) -> list[str]:
+    """The canaries in a text."""
+    return [canary for canary in CANARIES if canary in text]
+
+
+@pytest.mark.timeout(900)
+def test_a_host_from_its_packages_to_its_end(machine: Machine) -> None:
+    """Three commands to a verdict; kill, hang, stop, reload and a new password lose no run; nothing leaks or stays."""
+    prepare(machine)
+    before = snapshot(machine)
+    # What the site wants otherwise is there first, and stays: as little at a time as a busy machine for tests can bear.
+    machine.run("mkdir", "-p", str(Path(SITE).parent))
+    machine.write(SITE, DROP_IN)
+
+    # A fresh host to its first evaluated submission. A submission that is not accepted is an exit code of its own.
+    commands = three_commands()
+    said = "".join(machine.run("sh", "-c", f"cd {FOLDER} && {command}") for command in commands)
+    assert "accepted" in said
+
+    # Installing again changes nothing, and does not restart the daemon.
+    (pid,) = machine.show("MainPID")
+    again = machine.run(f"{PACKAGES}/kernel-runner", "install", "--no-start")
+    assert "✓" not in again
+    assert machine.show("MainPID") == [pid]
+    assert machine.run("cat", SITE) == DROP_IN
+
+    # The score counts what this systemd really enforces.
+    machine.run("systemd-analyze", "security", "--no-pager", "--threshold=20", "kernel-runner.service")
+
+    if WHOLE:
+        # A release that passes its check and does not start is taken back.
+        machine.run("sh", "-c", f"cp -r {PACKAGES} {FOLDER}/broken && cd {FOLDER}/broken && python3 -c {quoted(BREAK)}")
+        ran = machine.ask(f"{FOLDER}/broken/kernel-runner", "upgrade")
+        assert (ran.code, "was put back" in ran.err) == (3, True), ran.out + ran.err
+        machine.until("the release before serves again", lambda: machine.show("ActiveState") == ["active"])
+        machine.run("rm", "-r", f"{FOLDER}/broken")
+
+    # SIGKILL: systemd starts it again, and the job ends once.
+    machine.write("/root/slow.py", SLOW)
+    killed = begin(machine, user="killed")
+    machine.run("systemctl", "kill", "--signal=KILL", "kernel-runner")
+    assert finish(machine, killed) == ["done", "accepted", "2", "0"]
+    assert runs(machine, killed) == 1
+    assert machine.show("NRestarts", "ActiveState") == ["1", "active"]
+
+    # A daemon that hangs: the watchdog ends it, and it comes back.
+    (pid,) = machine.show("MainPID")
+    machine.run("systemctl", "kill", "--signal=STOP", "--kill-who=main", "kernel-runner")
+    machine.until("the watchdog", lambda: machine.show("NRestarts", "ActiveState") == ["2", "active"])
+    assert "Watchdog timeout" in machine.journal()
+    assert machine.show("MainPID") != [pid]
+
+    # A reload changes a setting beside a run, and a stop finishes that run.
+    drained = begin(machine, user="drained")
+    containers = machine.run("sh", "-c", "docker inspect $(docker ps -q)")
+    slices = {box["HostConfig"]["CgroupParent"] for box in json.loads(containers)}
+    assert slices == {"kernelrunner.slice"}
+    machine.run("sed", "-i", "s/^#retention_days = 30$/retention_days = 7/", "/etc/kernel-runner/config.toml")
+    machine.run("systemctl", "reload", "kernel-runner")
+    machine.until("the reload", lambda: "30.0 -> 7.0" in machine.journal())
+    machine.run("systemctl", "stop", "kernel-runner")
+    assert state(machine, drained) == ["done", "accepted", "1", "0"]
+    assert machine.show("Result", "ActiveState") == ["success", "inactive"]
+
+    # A new password, of a user with the daemon's rights only; the old one is shut out.
+    roles = machine.run("kernel-runner", "migrate", "--print-roles")
+    machine.run("runuser", "-u", "postgres", "--", "psql", "-Xq", "-d", "kernelbot", stdin=roles)
+    machine.run(
+        *("runuser", "-u", "postgres", "--", "psql", "-Xq", "-d", "kernelbot"),
+        stdin=f"CREATE ROLE gpu07 LOGIN PASSWORD '{CANARIES[1]}' IN ROLE runner_daemon;\n",
+    )
+    machine.write(SECRET, OWNER_URL.replace(f"kernelbot:{CANARIES[0]}", f"gpu07:{CANARIES[1]}"), mode=0o600)
+    machine.sql("ALTER ROLE kernelbot NOLOGIN")
+    machine.run("systemctl", "start", "kernel-runner")
+    sessions = machine.sql(
+        "SELECT DISTINCT usename, ssl FROM pg_stat_activity JOIN pg_stat_ssl USING (pid)"
+        " WHERE application_name LIKE 'kernel-runner %'"
+    )
+    assert sessions == "gpu07|t"
+    machine.sql("ALTER ROLE kernelbot LOGIN")
+    rotated = machine.sql(
+        "SELECT runner.submit('vectoradd', 'rotated', 'mine.py', convert_to("
+        "'def custom_kernel(data):\n    a, b = data\n    return a + b\n', 'UTF8'), 'test', ARRAY['CPU'])"
+    )
+    assert finish(machine, int(rotated))[:2] == ["done", "accepted"]
+
+    # No secret has left the files that are made for it.
+    dump = machine.run("runuser", "-u", "postgres", "--", "pg_dump", "--inserts", "kernelbot")
+    assert "mountinfo" in dump, "the submission's look around is in the database"
+    state_dir = machine.run("sh", "-c", "find /var/lib/kernel-runner -type f -exec cat {} +")
+    logs = machine.run("journalctl", "--no-pager", "--output=export") + machine.run(
+        "systemctl", "show", "kernel-runner"
+    )
+    processes = machine.run("sh", "-c", "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n'")
+    for where, text in {
+        "the engine": containers,
+        "the database": dump,
+        "the state directory": state_dir,
+        "the logs": logs,
+        "a process's arguments or environment": processes,
+        "the installation's output": said,
+    }.items():
+        assert leak(text) == [], f"found in {where}"
+    assert "FOUND-A-SECRET" not in dump, "a submission has found one"
+    readers = machine.run("grep", "-rlE", "|".join(CANARIES), "/etc", "/opt/kernel-runner", "/var/lib/kernel-runner")
+    assert readers.split() == [SECRET]
+    assert machine.run("stat", "-c", "%U %a", SECRET).split() == ["root", "600"]
+
+    # Nothing stays.
+    machine.run("kernel-runner", "uninstall", "--purge")
+    after = snapshot(machine)
+    assert (sorted(after - before), sorted(before - after)) == ([], [])
+    assert machine.run("docker", "ps", "-aq") == ""
+    assert machine.run("docker", "images", "-q") == ""
+    assert machine.ask("systemctl", "cat", "kernel-runner").code != 0
