@@ -88,7 +88,8 @@ def test_detect_as_json_has_all_that_is_known(host: Host) -> None:
     assert only["details"]["architecture"] == "9.0"
     assert only["reading"]["temperature_c"] == 31
     assert only["types"] == [
-        {"name": "H100", "detect": True, "count": 1, "why": "its name matches 'NVIDIA H100( .*)?'"}
+        {"name": name, "detect": True, "count": count, "why": "its name matches 'NVIDIA H100( .*)?'"}
+        for name, count in (("H100", 1), ("H100x8", 8))
     ]
     assert said["problems"] == ["nvidia device 1 cannot be used: NVMLError_GpuIsLost: GpuIsLost"]
 

@@ -28,7 +28,11 @@ REGISTRY = Registry.load()
 ALL = {**NVIDIA, **AMD}
 STRANGERS = {**recordings.NVIDIA_STRANGERS, **recordings.AMD_STRANGERS}
 #: Types that are ranked apart although their devices are the same: never detected, only named.
-SAME_DEVICES = {"B200": {"B200", "B200_Nebius", "NVIDIA"}, "L4": {"L4", "L4x4"}, "MI300": {"MI300", "MI300x8"}}
+SAME_DEVICES = {
+    "B200": {"B200", "B200_Nebius", "NVIDIA", "B200x8"},
+    **{name: {name, f"{name}x4"} for name in ("T4", "L4")},
+    **{name: {name, f"{name}x8"} for name in ("A100", "H100", "H200", "MI250", "MI300", "MI355X")},
+}
 
 Machine = Callable[..., types.ModuleType]
 
