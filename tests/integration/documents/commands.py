@@ -1,0 +1,101 @@
+"""The shell commands that README.md and docs/ show, and which of them are run where.
+
+Shown are lines of `sh` blocks, and lines after a `$` in indented blocks. A comment behind a command is not part of it.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+_BLOCK: Final = re.compile(r"^```(?:sh|bash|console|shell)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_PROMPT: Final = re.compile(r"^    \$ (.+)$", re.MULTILINE)
+
+#: What an operator types on an installed host: its whole life, in a container with a booted systemd.
+_INSTALLED: Final = (
+    "sudo dist/kernel-runner install --database-url-file url --eval-python /opt/torch/bin/python --migrate",
+    "sudo kernel-runner leaderboard create /opt/kernel-runner/tasks/vectoradd --name vectoradd --gpu H100",
+    "sudo kernel-runner leaderboard create /opt/kernel-runner/tasks/vectoradd --name vectoradd --gpu CPU",
+    (
+        "sudo kernel-runner submit /opt/kernel-runner/tasks/vectoradd/solutions/correct/torch_add.py"
+        " --leaderboard vectoradd --gpu H100 --wait"
+    ),
+    (
+        "sudo kernel-runner submit /opt/kernel-runner/tasks/vectoradd/solutions/correct/torch_add.py"
+        " --leaderboard vectoradd --gpu CPU --mode test --wait"
+    ),
+    'sudo install -m 600 /dev/stdin /etc/kernel-runner/credentials/database_url <<< "$NEW_URL"',
+    "sudo systemctl restart kernel-runner",
+    "sudo dist/kernel-runner upgrade",
+)
+#: Shown commands that `test_commands.py` does not run, and why.
+ELSEWHERE: Final[Mapping[str, str]] = {
+    **dict.fromkeys(_INSTALLED, "tests/integration/systemd/test_service.py"),
+    "make demo": "runs everything, this test too; what it does step by step is tests/unit/cli/test_stack.py",
+    "make test": "is running now",
+    "make up": "a second database, engine and daemon; its parts are tests/unit/cli/test_stack.py",
+    'eval "$(make -s env)"': "names the stack of `make up`, whose place a test's own takes here",
+    'psql "$DATABASE_URL"': "opens a session for a person; the statements are tests/integration/store/test_queries.py",
+    "python -m pytest tests/gpu": "needs an accelerator",
+    "kernel-runner check": "tests/integration/cli/test_operations.py, with what is missing and what is not",
+    "kernel-runner task check their_task --emulate-cuda": "tests/acceptance/test_emulation.py",
+    "kernel-runner task run their_task submission.py --emulate-cuda --mode benchmark": "the same",
+    "kernel-runner invalidate 17 --reason 'reads the clock of the judge'": "tests/integration/cli/test_again.py",
+    "kernel-runner host drain node2 --reason 'new fan' --wait && ssh node2 sudo reboot": "would reboot a host",
+    "kernel-runner gpu add RTX5090 --device 1 --bandwidth 1792 --l2 96 --peak fp16=419 --dry-run": (
+        "tests/unit/cli/test_gpu_devices.py, with that device"
+    ),
+    "kernel-runner gpu validate RTX5090.toml": "tests/unit/cli/test_gpu.py, word for word",
+    "kernel-runner task check tasks/vectoradd": "tests/acceptance/test_tasks.py evaluates the same",
+    "kernel-runner task check tasks/row_max": "tests/integration/cli/test_tasks.py",
+    "kernel-runner task run tasks/row_max tasks/row_max/solutions/correct/sorted.py --mode leaderboard": (
+        "tests/integration/cli/test_tasks.py, by its other name"
+    ),
+    "curl --unix-socket /var/lib/kernel-runner/http.sock http://localhost/readyz": (
+        "tests/integration/outages/test_matrix.py asks the same of a socket"
+    ),
+    "kernel-runner gpu test CPU": "measures a slot for minutes",
+}
+#: Words with which a command begins that needs a booted systemd or its journal.
+SYSTEMD: Final = ("systemctl", "journalctl", "systemd-analyze")
+
+
+@dataclass(frozen=True, order=True)
+class Shown:
+    """A command and where it is shown."""
+
+    page: str
+    command: str
+
+
+def shown() -> Iterator[Shown]:
+    """Every command, page by page in the order of the text."""
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        text = path.read_text(encoding="utf-8")
+        found = [(match.start(), match[1]) for match in _BLOCK.finditer(text)]
+        found += [(match.start(), match[1]) for match in _PROMPT.finditer(text)]
+        for _, block in sorted(found):
+            for line in block.replace("\\\n", " ").splitlines():
+                command = re.sub(r"\s+# .*$", "", line).strip()
+                if command and not command.startswith("#"):
+                    yield Shown(path.relative_to(ROOT).as_posix(), " ".join(command.split()))
+
+
+def words(command: str) -> tuple[list[str], Path | None]:
+    """Arguments of a plain command, and the file that its output goes to.
+
+    Raises:
+        ValueError: it is more than that.
+    """
+    parts = shlex.split(command)
+    target = None
+    if len(parts) > 2 and parts[-2] == ">":
+        target, parts = Path(parts[-1]), parts[:-2]
+    if {"|", "&&", "||", ";", ">", "<", "&"} & set(parts) or "$(" in command:
+        raise ValueError(f"{command!r} is more than one plain command: say in ELSEWHERE where it is run")
+    return parts, target

@@ -1,0 +1,124 @@
+"""Every command that README.md and docs/ show is run as it is shown, or says where it is run.
+
+Against a real queue and a real daemon, whose evaluator accepts everything at once: containers are other tests' subject.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import structlog
+
+from runner import logs
+from runner.cli import main
+from runner.store import HostRecord
+from tests.integration.daemon.rig import Rig
+from tests.integration.documents.commands import ELSEWHERE, ROOT, SYSTEMD, Shown, shown, words
+
+#: What is run, in this order: a board comes before what is submitted to it. The numbers of submissions in the pages are
+#: those of the story told there.
+PLAY: Sequence[str] = (
+    "kernel-runner leaderboard create tasks/vectoradd --gpu CPU --deadline '2031-06-30 18:00'",
+    (
+        "kernel-runner submit tasks/vectoradd/solutions/correct/torch_add.py --leaderboard vectoradd --mode leaderboard"
+        " --wait"
+    ),
+    "kernel-runner leaderboard show vectoradd",
+    "kernel-runner status 1",
+    # operations.md. With one submission nothing is asked.
+    'kernel-runner host drain gpu-07 --reason "fan 3 is loud"',
+    "kernel-runner host undrain gpu-07",
+    'kernel-runner host drain gpu-07 --reason "fan 3 failed" --wait',
+    "kernel-runner rerun --host gpu-07 --since '2 days ago' --gpu H100 --dry-run",
+    "kernel-runner rerun --host node1 --since '2 hours ago' --dry-run",
+    "kernel-runner invalidate --host gpu-07 --since '2 days ago' --reason \"measured on a broken GPU\"",
+    "kernel-runner rerun --host gpu-07 --since '2 days ago' --reason \"measured on a broken GPU\"",
+    "kernel-runner host undrain gpu-07",
+    # cli.md
+    "kernel-runner leaderboard template vectoradd Python > mine.py",
+    "kernel-runner submit mine.py --user alice --wait",
+    "kernel-runner status 2",
+    "kernel-runner status",
+    "kernel-runner logs 2 --database",
+    "kernel-runner watch --once",
+    "kernel-runner leaderboard list",
+    "kernel-runner leaderboard import tasks/nvfp4.yaml --dry-run",
+    "kernel-runner check --explain",
+    "kernel-runner host list",
+    "kernel-runner gpu list",
+    "kernel-runner gpu detect",
+    # adding-a-task.md
+    "kernel-runner task new row_max --directory tasks",
+    "kernel-runner leaderboard create tasks/row_max --name row-max --gpu CPU",
+    "kernel-runner leaderboard template row-max Python > mine.py",
+    "kernel-runner submit mine.py --wait",
+    "kernel-runner leaderboard show row-max",
+    "kernel-runner leaderboard update tasks/row_max --name row-max",
+)
+#: These ask whoever sits at the terminal, who says yes.
+ASKS = ("kernel-runner rerun", "kernel-runner invalidate")
+#: A host may have devices of no type.
+NOT_ALWAYS_0 = ("kernel-runner gpu detect",)
+
+
+@pytest.mark.parametrize("found", sorted(set(shown())), ids=str)
+def test_every_command_is_run_somewhere(found: Shown) -> None:
+    """A new one must be played here, or say in `ELSEWHERE` where it is and why not here."""
+    here = found.command in PLAY
+    there = found.command in ELSEWHERE or found.command.startswith(SYSTEMD)
+    assert here != there, f"{found.page} shows {found.command!r}: put it into PLAY, or into ELSEWHERE with the reason"
+
+
+def test_nothing_is_listed_that_no_page_shows() -> None:
+    """Neither list outlives a change of the pages; files that are named as the place are there."""
+    commands = {found.command for found in shown()}
+    assert set(PLAY) - commands == set()
+    assert set(ELSEWHERE) - commands == set()
+    for reason in ELSEWHERE.values():
+        for word in reason.replace(",", " ").replace(";", " ").split():
+            assert not word.startswith("tests/") or (ROOT / word).exists(), word
+
+
+@pytest.fixture
+def rig(database_url: str) -> Iterator[Rig]:
+    """The host of the pages, which accepts everything at once; and in the list another one."""
+    made = Rig(database_url, host_name="gpu-07")
+    made.start()
+    made.store.register_host(HostRecord(name="node1", version="1", slots=[], instance="i", gpu_types=[]))
+    yield made
+    made.close()
+    # The commands have pointed the log at a stream that ends with the test.
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the tasks, to work in."""
+    shutil.copytree(ROOT / "tasks", tmp_path / "tasks", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_commands_work_in_the_order_of_a_story(
+    rig: Rig, checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the first board to the bad GPU: each ends well, as it is written."""
+    for name in os.environ:
+        if name.startswith("KERNEL_RUNNER_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("DATABASE_URL", rig.url)
+    # The daemon is in this process, and what it logs is no command's output.
+    logs.configure("json", "error")
+    monkeypatch.setenv("KERNEL_RUNNER_GPUS_DIR", str(checkout / "gpus.d"))
+    for command in PLAY:
+        parts, target = words(command)
+        capsys.readouterr()
+        code = main([*parts[1:], *(["--yes"] if command.startswith(ASKS) else [])])
+        said = capsys.readouterr()
+        assert code in ((0, 1) if command in NOT_ALWAYS_0 else (0,)), f"{command}\n{said.out}{said.err}"
+        if target is not None:
+            (checkout / target).write_text(said.out, encoding="utf-8")

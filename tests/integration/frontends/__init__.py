@@ -1,0 +1,1 @@
+"""The examples of docs/examples, as frontends of a daemon."""

