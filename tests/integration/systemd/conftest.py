@@ -33,7 +33,8 @@ FOLDER = "/srv"
 PACKAGES = f"{FOLDER}/dist"
 #: The engine inside leaves cgroups to systemd, as Docker does where cgroups are version 2. Nothing needs its network.
 _DOCKER = '{"exec-opts": ["native.cgroupdriver=systemd"], "bridge": "none", "iptables": false, "ip6tables": false}\n'
-_LOOK_S = 0.1
+#: Each look is a process on the machine.
+_LOOK_S = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -142,7 +142,7 @@ def leak(text: str) -> list[str]:
     return [canary for canary in CANARIES if canary in text]
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_a_host_from_its_packages_to_its_end(machine: Machine) -> None:
     """Three commands to a verdict; kill, hang, stop, reload and a new password lose no run; nothing leaks or stays."""
     prepare(machine)
