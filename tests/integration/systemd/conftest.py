@@ -37,6 +37,11 @@ _DOCKER = '{"exec-opts": ["native.cgroupdriver=systemd"], "bridge": "none", "ipt
 _LOOK_S = 0.5
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest test of all begins first, so that nobody waits for it in the end."""
+    items.sort(key=lambda item: item.path.parent != Path(__file__).parent)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ran:
     """How a command on the machine ended."""
