@@ -132,7 +132,7 @@ def _slots(scene: Scene) -> _Part:
 def _job(line: RunningLine) -> _Row:
     return [
         f"{line.submission_id} {one_line(line.leaderboard)}",
-        one_line(line.user_name),
+        one_line(line.user_id),
         "secret run" if line.secret else f"{line.mode.value}{_phase(line.progress)}",
         age(line.running_s),
     ]
@@ -183,7 +183,7 @@ def _latest(scene: Scene) -> _Part:
         [
             f"{age(line.ago_s)} ago",
             f"{line.submission_id} {one_line(line.leaderboard)}",
-            one_line(line.user_name),
+            one_line(line.user_id),
             f"{line.mode.value}{', secret' if line.secret else ''}",
             one_line(line.gpu_type),
             one_line(line.host),

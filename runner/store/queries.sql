@@ -218,19 +218,18 @@ FROM runner.job j WHERE j.state = 'queued' GROUP BY j.gpu_type ORDER BY j.gpu_ty
 
 -- name: running
 -- What every host holds now.
-SELECT j.id AS job_id, j.submission_id, l.name AS leaderboard, coalesce(u.user_name, s.user_id) AS user_name,
+SELECT j.id AS job_id, j.submission_id, l.name AS leaderboard, s.user_id,
        j.lease_owner AS host, j.gpu_type, j.mode, j.secret, j.progress,
        extract(epoch FROM now() - j.started_at)::float8 AS running_s
 FROM runner.job j
 JOIN leaderboard.submission s ON s.id = j.submission_id
 JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
-LEFT JOIN leaderboard.user_info u ON u.id = s.user_id
 WHERE j.lease_expires_at IS NOT NULL
 ORDER BY j.lease_owner, j.id LIMIT %(limit)s
 
 -- name: latest
 -- The newest verdicts, by host because that is what the index holds.
-SELECT d.id AS job_id, d.submission_id, l.name AS leaderboard, coalesce(u.user_name, s.user_id) AS user_name, h.name AS host,
+SELECT d.id AS job_id, d.submission_id, l.name AS leaderboard, s.user_id, h.name AS host,
        d.gpu_type, d.mode, d.secret, d.verdict, d.finished_at, extract(epoch FROM now() - d.finished_at)::float8 AS ago_s,
        extract(epoch FROM d.finished_at - d.started_at)::float8 AS took_s
 FROM runner.host h
@@ -239,7 +238,6 @@ CROSS JOIN LATERAL (
 ) AS d
 JOIN leaderboard.submission s ON s.id = d.submission_id
 JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
-LEFT JOIN leaderboard.user_info u ON u.id = s.user_id
 ORDER BY d.finished_at DESC, d.id DESC LIMIT %(limit)s
 
 -- name: throughput

@@ -163,7 +163,7 @@ class RunningLine:
     job_id: int
     submission_id: int
     leaderboard: str
-    user_name: str
+    user_id: str
     host: str
     gpu_type: str
     mode: Mode
@@ -181,7 +181,7 @@ class LatestLine:
     job_id: int
     submission_id: int
     leaderboard: str
-    user_name: str
+    user_id: str
     host: str
     gpu_type: str
     mode: Mode

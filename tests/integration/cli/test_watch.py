@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from runner.model import Progress
 from runner.store import HostRecord, Store
@@ -60,6 +61,16 @@ def test_one_frame_of_some_rows(cli: Call, busy: Store) -> None:
     assert busy is not None
     assert "nothing matches" in cli("watch", "--once", "--filter", "H100").out
     assert "alice" in cli("watch", "--once", "--filter", "ALICE node1").out
+
+
+def test_an_operators_role_suffices(call: Call, busy: Store, database_url: str) -> None:
+    """For the screen and for a submission's story: no right to anybody's code is needed."""
+    assert busy is not None
+    url = make_conninfo(database_url, options="-c role=runner_operator")
+    watched = call("watch", "--once", database=url)
+    assert (watched.code, "alice" in watched.out) == (0, True), watched.err
+    told = call("logs", 1, "--database", database=url)
+    assert (told.code, "submitted" in told.out) == (0, True), told.err
 
 
 def test_without_a_terminal_it_names_the_way(cli: Call) -> None:
