@@ -208,9 +208,10 @@ def test_a_host_from_its_packages_to_its_end(machine: Machine) -> None:
         *("runuser", "-u", "postgres", "--", "psql", "-Xq", "-d", "kernelbot"),
         stdin=f"CREATE ROLE gpu07 LOGIN PASSWORD '{CANARIES[1]}' IN ROLE runner_daemon;\n",
     )
-    machine.write(SECRET, OWNER_URL.replace(f"kernelbot:{CANARIES[0]}", f"gpu07:{CANARIES[1]}"), mode=0o600)
+    new = OWNER_URL.replace(f"kernelbot:{CANARIES[0]}", f"gpu07:{CANARIES[1]}")
+    machine.run("bash", "-c", f'install -m 600 /dev/stdin {SECRET} <<< "$NEW_URL"', environment={"NEW_URL": new})
     machine.sql("ALTER ROLE kernelbot NOLOGIN")
-    machine.run("systemctl", "start", "kernel-runner")
+    machine.run("systemctl", "restart", "kernel-runner")
     sessions = machine.sql(
         "SELECT DISTINCT usename, ssl FROM pg_stat_activity JOIN pg_stat_ssl USING (pid)"
         " WHERE application_name LIKE 'kernel-runner %'"
