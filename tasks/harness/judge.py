@@ -250,8 +250,14 @@ class Judge:
         why_not = self._team.equip(self._device, flush_bytes=flush_bytes, deadline_ns=deadline)
         self._extra["gate"] = "open" if why_not is None else why_not
         if self._request.ranks is None:
-            # Calls by message are bounded, too, from end to end.
-            self._calibration = self._team.calibrate(deadline_ns=deadline)
+            try:
+                # Calls by message are bounded, too, from end to end.
+                self._calibration = self._team.calibrate(deadline_ns=deadline)
+            except Fault as fault:
+                if fault.gone:
+                    raise
+                # A known kernel that fails here says that times cannot be audited, not that nothing can be run.
+                self._extra["gate"] = f"a known kernel failed: {fault.message}"
 
     def _parse(self) -> list[ModeRun]:
         runs = []
