@@ -1,7 +1,10 @@
 """Every shipped task, from its competition file to the verdicts of its solutions, by a real daemon on the CPU type.
 
 What a user sees is what counts here: boards are imported by the command line, files are submitted in SQL, and a wrong
-one is told where it is wrong. That each solution is right or wrong on every case is tests/unit/problems' business.
+one is told where it is wrong. A daemon judges one right and one wrong solution of each task, in containers; what it
+would ask of the judge for all others, judges and workers without a container are asked. With
+KERNEL_RUNNER_TEST_EXAMPLES above 1 the daemon judges them all. That each solution is right or wrong on every case is
+tests/unit/problems' business.
 """
 
 from __future__ import annotations
@@ -11,7 +14,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -19,8 +23,14 @@ import pytest
 import yaml
 
 from runner.model import Mode, Verdict
+from runner.plan import make_plan
 from runner.store.records import SubmissionView
+from runner.taskdef import load_folder
+from sandbox.protocol import PairRequest
+from tasks.harness.request import JudgeRequest
+from tests.acceptance.judging.nursery import Nursery, nursery
 from tests.plugins.live import ROOT, LiveRunner, live_runner
+from tests.unit import samples
 
 TASKS = ROOT / "tasks"
 COMPETITIONS = tuple(sorted(path.name for path in TASKS.glob("*.yaml")))
@@ -32,6 +42,8 @@ WHERE = re.compile(
 )
 #: Right the first time that a shape comes: only a benchmark, which calls more than once, can tell.
 REPEATING = ("stale.py", "first_answer.py", "old_rows.py")
+#: How many right and how many wrong solutions of a task go through a daemon.
+BY_THE_DAEMON = 1 if int(os.environ.get("KERNEL_RUNNER_TEST_EXAMPLES", "1")) == 1 else 100
 #: Seconds for all submissions of a task together, on a loaded machine.
 PATIENCE_S = 840.0
 _SUBMIT = "SELECT runner.submit(%s, %s, %s, %s, %s, ARRAY['CPU'])"
@@ -98,18 +110,29 @@ def test_every_task_is_in_a_competition() -> None:
     assert len(BOARDS) == 14
 
 
+@pytest.fixture(scope="module")
+def judges() -> Iterator[Nursery]:
+    """Forked judges and workers."""
+    with nursery() as made:
+        yield made
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("task", sorted(BOARDS))
-def test_right_solutions_are_accepted_and_wrong_ones_told_where(live: LiveRunner, task: str) -> None:
-    """One right solution is ranked, the others are tested; each wrong one gets case, place and both values."""
+def test_a_right_solution_is_ranked_and_a_wrong_one_told_where(live: LiveRunner, task: str) -> None:
+    """By the daemon: the right one has its place in the ranking, the wrong one gets case, place and both values."""
     right, wrong = solutions(task, "correct"), solutions(task, "wrong")
     ranked = submit(live, BOARDS[task], right[:1], Mode.LEADERBOARD)
-    tested = submit(live, BOARDS[task], right[1:], Mode.TEST)
-    refused = submit(live, BOARDS[task], [file for file in wrong if file.name not in REPEATING], Mode.TEST)
-    refused |= submit(live, BOARDS[task], [file for file in wrong if file.name in REPEATING], Mode.BENCHMARK)
+    tested = submit(live, BOARDS[task], right[1:BY_THE_DAEMON], Mode.TEST)
+    refused = {
+        number: file
+        for mode in (Mode.TEST, Mode.BENCHMARK)
+        for number, file in submit(
+            live, BOARDS[task], [file for file in wrong[:BY_THE_DAEMON] if _told_in(file) is mode], mode
+        ).items()
+    }
     assert len(ranked) == 1
-    assert len(tested) >= 1
-    assert len(refused) >= 3
+    assert len(refused) >= 1
     for number, file in (tested | ranked).items():
         view = live.wait(number, patience_s=PATIENCE_S)
         assert view.verdict is Verdict.ACCEPTED, (file.name, [job.error for job in view.jobs])
@@ -120,19 +143,53 @@ def test_right_solutions_are_accepted_and_wrong_ones_told_where(live: LiveRunner
     _check_rank(live.wait(*ranked, patience_s=PATIENCE_S), line.score_s)
 
 
+@pytest.mark.parametrize("task", sorted(BOARDS))
+def test_every_other_solution_gets_its_verdict(judges: Nursery, task: str) -> None:
+    """By the judge, asked what the daemon asks: right ones are accepted, each wrong one gets case, place and values."""
+    right, wrong = solutions(task, "correct"), solutions(task, "wrong")
+    assert len(right) >= 2
+    assert len(wrong) >= 3
+    for file in right[BY_THE_DAEMON:]:
+        (step,) = judges.evaluate(_asked(task, file, Mode.TEST)).steps
+        assert step.judged is not None
+        assert step.judged.verdict == Verdict.ACCEPTED, (file.name, step.judged.message)
+    for file in wrong[BY_THE_DAEMON:]:
+        (step,) = judges.evaluate(_asked(task, file, _told_in(file))).steps
+        assert step.judged is not None
+        assert step.judged.verdict == Verdict.WRONG_ANSWER, (file.name, step.judged.message)
+        _check_sentence(step.judged.message, file, step.name, step.result)
+
+
+def _told_in(file: Path) -> Mode:
+    """The mode that can tell that a wrong solution is one."""
+    return Mode.BENCHMARK if file.name in REPEATING else Mode.TEST
+
+
+def _asked(task: str, file: Path, mode: Mode) -> JudgeRequest:
+    """What a daemon asks the judge for a submission."""
+    job = replace(samples.job(mode=mode, code=file.read_bytes()), leaderboard=BOARDS[task])
+    plan = make_plan(job, load_folder(TASKS / task).task, samples.CPU, samples.SLOT, samples.ENVIRONMENT)
+    assert isinstance(plan.request, PairRequest)
+    return JudgeRequest.from_payload(plan.request.payload)
+
+
 def _check_refusal(view: SubmissionView, file: Path) -> None:
     (job,) = view.jobs
     assert (job.verdict, job.attempt) == (Verdict.WRONG_ANSWER, 1), (file.name, job.error)
-    said = WHERE.match(job.error or "")
-    assert said is not None, (file.name, job.error)
-    assert said["found"] != said["expected"]
-    assert 1 <= int(said["count"]) <= int(said["elements"])
-    assert 1 <= int(said["case"]) <= int(said["cases"])
     (run,) = job.runs
     assert (run.mode, run.passed) == (job.mode.value, False)
     assert run.result is not None
-    assert run.result[f"{run.mode}.{int(said['case']) - 1}.status"] == "fail"
-    assert run.result["check"] == "fail"
+    _check_sentence(job.error, file, run.mode, run.result)
+
+
+def _check_sentence(sentence: str | None, file: Path, mode: str, result: Mapping[str, object]) -> None:
+    said = WHERE.match(sentence or "")
+    assert said is not None, (file.name, sentence)
+    assert said["found"] != said["expected"]
+    assert 1 <= int(said["count"]) <= int(said["elements"])
+    assert 1 <= int(said["case"]) <= int(said["cases"])
+    assert result[f"{mode}.{int(said['case']) - 1}.status"] == "fail"
+    assert result["check"] == "fail"
 
 
 def _check_rank(view: SubmissionView, score_s: float) -> None:

@@ -47,7 +47,7 @@ def _expected(name: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def live(create_database: Callable[[str | None], str], migrated_template: str) -> Iterator[LiveRunner]:
     """One daemon for all cases: none of them may disturb the next, and none leaves a container behind."""
-    with live_runner(create_database(migrated_template)) as runner:
+    with live_runner(create_database(migrated_template), park_containers=1) as runner:
         for board, folder in BOARDS.items():
             runner.board(folder, name=board, timeout_s=TIMEOUT_S)
             runner.board(folder, name=_SHORT + board, timeout_s=SHORT_S)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from sandbox.protocol import StepResult
 from tasks.harness.local import LocalReport, evaluate
 from tasks.harness.request import Floor, JudgeRequest, ModeRequest
+from tests.acceptance.judging.nursery import Nursery, nursery
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "harness"
 
@@ -54,9 +55,26 @@ def make_request(
     )
 
 
+@pytest.fixture(scope="session")
+def processes() -> Iterator[Nursery]:
+    """Judges and workers that are forked, not started: fresh processes without the seconds that importing takes."""
+    with nursery() as made:
+        yield made
+
+
 @pytest.fixture
-def judge() -> Run:
+def judge(processes: Nursery) -> Run:
     """Run a request with two fresh processes."""
+
+    def run(submission: str, task: str = "add", **fields: object) -> LocalReport:
+        return processes.evaluate(make_request(submission, task, **fields))  # type: ignore[arg-type]  # checked by make_request
+
+    return run
+
+
+@pytest.fixture
+def started_judge() -> Run:
+    """Run a request with two interpreters of their own, as a container does."""
 
     def run(submission: str, task: str = "add", **fields: object) -> LocalReport:
         return evaluate(make_request(submission, task, **fields))  # type: ignore[arg-type]  # checked by make_request

@@ -56,9 +56,9 @@ def test_ending(judge: Run, ending: tuple[str, str, dict[str, object], str, str]
     assert step.output_limit == (verdict == "output_limit")
 
 
-def test_right_submission_passes_every_mode(judge: Run) -> None:
+def test_right_submission_passes_every_mode(started_judge: Run) -> None:
     """A right submission is accepted in test, benchmark and leaderboard mode, with every key of the contract."""
-    report = judge(
+    report = started_judge(
         "add_right",
         modes=("test", "benchmark", "leaderboard"),
         benchmarks=("size: 1024; seed: 21", "size: 2048; seed: 22"),
@@ -108,9 +108,9 @@ def _check_benchmark(step: StepResult) -> None:
     assert [case["checked"] >= 4 for case in step.judged.details["cases"]] == [True, True]
 
 
-def test_nothing_secret_in_the_worker(judge: Run) -> None:
+def test_nothing_secret_in_the_worker(started_judge: Run) -> None:
     """Neither seeds nor reference nor expected outputs are in the worker's memory, modules or environment."""
-    report = judge("searches_secrets", tests=("size: 999; seed: 987654321",), seed=1357913579)
+    report = started_judge("searches_secrets", tests=("size: 999; seed: 987654321",), seed=1357913579)
 
     step = report.steps[0]
     assert verdict_of(step) == "accepted", message_of(step)
@@ -222,9 +222,9 @@ def test_views_strides_and_scalars_survive(judge: Run) -> None:
     assert verdict_of(report.steps[0]) == "accepted", message_of(report.steps[0])
 
 
-def test_profile(judge: Run) -> None:
+def test_profile(started_judge: Run) -> None:
     """Each profile mode reports a table and leaves a trace that opens."""
-    report = judge("add_right", modes=("profile.0", "profile.1"))
+    report = started_judge("add_right", modes=("profile.0", "profile.1"))
 
     assert [(step.name, verdict_of(step)) for step in report.steps] == [
         ("profile.0", "accepted"),

@@ -11,6 +11,7 @@ import pytest
 
 from sandbox.protocol import StepResult
 from tasks.harness.local import LocalReport, Pair
+from tests.acceptance.judging.nursery import Nursery
 
 from .conftest import make_request, message_of, verdict_of
 
@@ -44,11 +45,11 @@ ENDINGS: tuple[tuple[str, dict[str, object], str, str], ...] = (
 )
 
 
-def evaluate(submission: str, **fields: object) -> LocalReport:
-    """Run a request on two ranks, and see that nothing is left of it."""
+def evaluate(processes: Nursery | None, submission: str, **fields: object) -> LocalReport:
+    """Run a request on two ranks, forked or (None) started, and see that nothing is left of it."""
     asked: dict[str, object] = {"task": "ring", "tests": TESTS, "benchmarks": BENCHMARKS, "ranks": 2} | fields
     request = make_request(submission, **asked)  # type: ignore[arg-type]  # checked by make_request
-    with Pair(ranks=2) as pair:
+    with Pair(ranks=2, start=None if processes is None else processes.start) as pair:
         report = pair.run(request)
         # The clerks are in their judge's session.
         sessions = {pair._judge.pid, *(worker.pid for worker in pair.workers)}
@@ -64,11 +65,11 @@ def _session(process: Path) -> int | None:
 
 
 @pytest.mark.parametrize("ending", ENDINGS, ids=[f"{ending[0]}-{ending[2]}" for ending in ENDINGS])
-def test_ending(ending: tuple[str, dict[str, object], str, str]) -> None:
+def test_ending(processes: Nursery, ending: tuple[str, dict[str, object], str, str]) -> None:
     """Each bad ending gets its verdict and a sentence that names the rank; all ranks end with it, at once."""
     submission, fields, verdict, sentence = ending
 
-    report = evaluate(submission, **fields)
+    report = evaluate(processes, submission, **fields)
 
     assert [step.name for step in report.steps] == ["test"]
     step = report.steps[0]
@@ -78,9 +79,11 @@ def test_ending(ending: tuple[str, dict[str, object], str, str]) -> None:
     assert "test.1.status" not in step.result
 
 
-def test_what_leaves_the_ranks_alive_leaves_the_next_test_its_chance() -> None:
+def test_what_leaves_the_ranks_alive_leaves_the_next_test_its_chance(processes: Nursery) -> None:
     """Wrong answers and errors of all ranks are told test by test, with their rank; a right one after them passes."""
-    step = evaluate("ring_fails", tests=tuple(f"size: {size}; seed: 5; world_size: 2" for size in range(1, 6))).steps[0]
+    step = evaluate(
+        processes, "ring_fails", tests=tuple(f"size: {size}; seed: 5; world_size: 2" for size in range(1, 6))
+    ).steps[0]
 
     assert verdict_of(step) == "wrong_answer"
     assert message_of(step).startswith("test 1 of 5: rank 1: found [")
@@ -94,7 +97,7 @@ def test_what_leaves_the_ranks_alive_leaves_the_next_test_its_chance() -> None:
 def test_a_right_submission_passes_every_mode() -> None:
     """Classes of the task's own among the inputs, collectives in the reference: accepted, with the contract's keys."""
     modes = ("test", "benchmark", "leaderboard", "profile.0")
-    report = evaluate("ring_right", modes=modes, seed=77)
+    report = evaluate(None, "ring_right", modes=modes, seed=77)
 
     assert [(step.name, verdict_of(step), step.exit_code) for step in report.steps] == [
         (mode, "accepted", 0) for mode in modes
@@ -121,10 +124,9 @@ def test_a_right_submission_passes_every_mode() -> None:
 
 
 @pytest.mark.alone
-@pytest.mark.alone
-def test_the_slowest_rank_is_timed() -> None:
+def test_the_slowest_rank_is_timed(processes: Nursery) -> None:
     """A rank that is done early does not make the call short."""
-    step = evaluate("ring_slow_on_rank_1", modes=("benchmark",), timeout_s=5.0).steps[0]
+    step = evaluate(processes, "ring_slow_on_rank_1", modes=("benchmark",), timeout_s=5.0).steps[0]
 
     assert verdict_of(step) == "accepted", message_of(step)
     first, second = _details(step)["claimed_median_by_rank_ns"]
@@ -133,9 +135,9 @@ def test_the_slowest_rank_is_timed() -> None:
 
 
 @pytest.mark.alone
-def test_forged_clocks_of_all_ranks_are_seen() -> None:
+def test_forged_clocks_of_all_ranks_are_seen(processes: Nursery) -> None:
     """Ranks that agree to claim nothing are contradicted by the judge's clock."""
-    step = evaluate("ring_forges_time", modes=("benchmark",), timeout_s=5.0).steps[0]
+    step = evaluate(processes, "ring_forges_time", modes=("benchmark",), timeout_s=5.0).steps[0]
 
     assert verdict_of(step) == "rejected", message_of(step)
     assert "on the judge's clock" in message_of(step)
