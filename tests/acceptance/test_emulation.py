@@ -29,7 +29,9 @@ def live(
     (overlay / "CPU.toml").write_text('extends = "CPU"\nname = "CPU"\nmemory_gib = 2.0\nemulate_cuda = true\n')
     judged = shutil.copytree(TASK, folder / "cuda_task")
     (judged / "runner.yml").write_text("harness: builtin\n")
-    with live_runner(create_database(migrated_template), gpus_dir=str(overlay), build_timeout_s=60) as runner:
+    with live_runner(
+        create_database(migrated_template), gpus_dir=str(overlay), build_timeout_s=60, park_containers=0
+    ) as runner:
         runner.board(TASK, name="program")
         runner.board(judged, name="builtin")
         yield runner

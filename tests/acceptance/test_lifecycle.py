@@ -32,7 +32,9 @@ def custom_kernel(data):
 @pytest.fixture
 def live(create_database: Callable[[str | None], str], migrated_template: str) -> Iterator[LiveRunner]:
     """A daemon of one slot whose leases are short, so that a dead one is noticed soon."""
-    with live_runner(create_database(migrated_template), lease_s=6, heartbeat_s=1, cpu_slots=1) as runner:
+    with live_runner(
+        create_database(migrated_template), lease_s=6, heartbeat_s=1, cpu_slots=1, park_containers=1
+    ) as runner:
         runner.board(ROOT / "tasks" / "vectoradd", name="vectoradd", timeout_s=30)
         yield runner
 

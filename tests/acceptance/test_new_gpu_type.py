@@ -33,7 +33,7 @@ def test_a_new_gpu_type_goes_from_file_to_ranked_run(
     """`gpu detect` knows no type, `gpu add` writes one, the daemon ranks on it and sees when its device gets worse."""
     machine = Machine(tmp_path / "driver", DEVICE)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(machine.folder), str(ROOT))))
-    with live_runner(create_database(migrated_template), cpu_slots=1, build_timeout_s=60) as runner:
+    with live_runner(create_database(migrated_template), cpu_slots=1, build_timeout_s=60, park_containers=0) as runner:
 
         def kernel_runner(*arguments: str) -> subprocess.CompletedProcess[str]:
             return subprocess.run(
