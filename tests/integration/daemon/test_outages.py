@@ -110,19 +110,25 @@ def test_a_run_survives_the_end_of_every_database_connection(rig: Rig) -> None:
     rig.wait_done(rig.submit())
 
 
+def a_run_with_a_heartbeat(rig: Rig, proxy: Proxy) -> tuple[Gate, int]:
+    """A daemon behind a proxy whose only run has begun and is kept alive; its gate, its submission."""
+    rig.board()
+    proxy.open()
+    gate = rig.evaluator.script = Gate()
+    submission = rig.submit()
+    rig.start()
+    assert gate.begun.wait(PATIENCE_S)
+    rig.wait_for(lambda: rig.sql(CONNECTED, name="daemon heartbeat"), "the run is kept alive")
+    return gate, submission
+
+
 def test_a_heartbeat_that_nobody_answers_is_sent_again_in_time(
     make_rig: Callable[..., Rig], database_url: str, proxy: Proxy
 ) -> None:
     """Its connection alone leads nowhere, and nothing says so: it is given up long before the lease is over."""
     rig = make_rig(database_url, proxy.url, lease_s=10.0, heartbeat_s=0.5)
-    rig.board()
-    proxy.open()
-    gate = rig.evaluator.script = Gate()
-    submission = rig.submit()
     with capture_logs() as logs:
-        rig.start()
-        assert gate.begun.wait(PATIENCE_S)
-        rig.wait_for(lambda: rig.sql(CONNECTED, name="daemon heartbeat"), "its heart beats")
+        gate, submission = a_run_with_a_heartbeat(rig, proxy)
         assert proxy.silence("daemon heartbeat") == 1
         began = rig.sql("SELECT now() AS now")[0]["now"]
         renewed = (
@@ -158,14 +164,8 @@ def test_a_result_waits_for_a_database_that_is_away(
 ) -> None:
     """The run ends while nobody answers, longer than its lease; its result is committed once, when somebody does."""
     rig = make_rig(database_url, proxy.url)
-    rig.board()
-    proxy.open()
-    gate = rig.evaluator.script = Gate()
-    submission = rig.submit()
     with capture_logs() as logs:
-        rig.start()
-        assert gate.begun.wait(PATIENCE_S)
-        rig.wait_for(lambda: rig.sql(CONNECTED, name="daemon heartbeat"), "the run is kept alive")
+        gate, submission = a_run_with_a_heartbeat(rig, proxy)
         proxy.shut()
         gate.go.set()
         rig.wait_for(lambda: said(logs, "database away: the result waits in the spool"), "the commit failed")

@@ -66,16 +66,22 @@ def test_what_was_left_is_dealt_with_before_the_evaluation_environment(
     rig.wait_done(submission)
 
 
-def test_a_spooled_result_of_the_earlier_process_is_delivered_and_not_computed_again(
-    make_rig: Callable[..., Rig], database_url: str
-) -> None:
-    """It counts for the attempt that found it, and while it waits other jobs of that process go back."""
+def one_spooled_and_one_left(make_rig: Callable[..., Rig], database_url: str) -> tuple[Rig, int, int]:
+    """What an earlier process of the host left: a submission whose result is spooled, and one that it was at."""
     rig = make_rig(database_url, lease_s=3600.0)
     rig.board()
     spooled, left = rig.submit(), rig.submit()
     (job,) = rig.store.claim(host="test-host", slots={"CPU": 1}, lease_s=3600.0).jobs
     assert rig.store.claim(host="test-host", slots={"CPU": 1}, lease_s=3600.0).jobs
     assert rig.spool.put(job, accepted(found="before"), slot="cpu0")
+    return rig, spooled, left
+
+
+def test_a_spooled_result_of_the_earlier_process_is_delivered_and_not_computed_again(
+    make_rig: Callable[..., Rig], database_url: str
+) -> None:
+    """It counts for the attempt that found it, and while it waits other jobs of that process go back."""
+    rig, spooled, left = one_spooled_and_one_left(make_rig, database_url)
     rig.start()
     first, second = (view.jobs[0] for view in rig.wait_done(spooled, left))
     assert (first.attempt, first.verdict, first.report) == (1, Verdict.ACCEPTED, {"found": "before"})
@@ -115,12 +121,7 @@ def test_a_spooled_result_is_delivered_while_the_engine_is_down(
     make_rig: Callable[..., Rig], database_url: str
 ) -> None:
     """Nothing of it needs an engine. What else ran is given back meanwhile, and frontends hear of it."""
-    rig = make_rig(database_url, lease_s=3600.0)
-    rig.board()
-    spooled, left = rig.submit(), rig.submit()
-    (job,) = rig.store.claim(host="test-host", slots={"CPU": 1}, lease_s=3600.0).jobs
-    assert rig.store.claim(host="test-host", slots={"CPU": 1}, lease_s=3600.0).jobs
-    assert rig.spool.put(job, accepted(found="before"), slot="cpu0")
+    rig, spooled, left = one_spooled_and_one_left(make_rig, database_url)
     rig.engine.up.clear()
     with psycopg.connect(rig.url, autocommit=True) as connection:
         connection.execute("LISTEN runner_events")
