@@ -128,9 +128,9 @@ def test_nothing_secret_in_the_worker(started_judge: Run) -> None:
 @pytest.mark.alone
 @pytest.mark.alone
 @pytest.mark.parametrize(("submission", "rejected"), [("patches_time", False), ("forges_claim", True)])
-def test_forged_clock_does_not_lower_the_time(judge: Run, submission: str, *, rejected: bool) -> None:
+def test_forged_clock_does_not_lower_the_time(started_judge: Run, submission: str, *, rejected: bool) -> None:
     """A kernel of 5 ms is never reported as less, whatever it does to the clocks of its process."""
-    report = judge(submission, modes=("benchmark",))
+    report = started_judge(submission, modes=("benchmark",))
 
     step = report.steps[0]
     if rejected:
