@@ -16,12 +16,6 @@ from tests.unit.daemon.fakes import Parts
 from tests.unit.spool.samples import job, result
 
 
-@pytest.fixture
-def parts(tmp_path: Path) -> Parts:
-    """Everything around a delivery, nothing spooled."""
-    return Parts(tmp_path)
-
-
 def deliver(parts: Parts) -> int:
     """One round."""
     store: Store = parts.fake("test")

@@ -112,28 +112,11 @@ class Crowd:
 
 
 @pytest.fixture
-def parts(tmp_path: Path) -> Parts:
-    """Everything around a settler."""
-    return Parts(tmp_path)
-
-
-@pytest.fixture
 def crowd(parts: Parts) -> Iterator[Crowd]:
     """A settler that is not started yet."""
     made = Crowd(parts)
     yield made
     made.end()
-
-
-@pytest.fixture
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A back-off of no time that still counts."""
-
-    def next_s(backoff: object) -> float:
-        backoff.failures += 1  # type: ignore[attr-defined]  # stands in for a method
-        return 0.001
-
-    monkeypatch.setattr("runner.backoff.Backoff.next_s", next_s)
 
 
 def test_what_comes_during_a_commit_goes_with_the_next_one(crowd: Crowd) -> None:

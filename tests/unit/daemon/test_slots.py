@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
@@ -112,12 +111,6 @@ class Working:
 
 
 @pytest.fixture
-def parts(tmp_path: Path) -> Parts:
-    """Everything around a slot."""
-    return Parts(tmp_path)
-
-
-@pytest.fixture
 def work(parts: Parts) -> Iterator[Callable[..., Working]]:
     """Starts slots that end with the test."""
     made: list[Working] = []
@@ -130,17 +123,6 @@ def work(parts: Parts) -> Iterator[Callable[..., Working]]:
     for working in made:
         working.parts.store.meanwhile = lambda: None
         working.end()
-
-
-@pytest.fixture
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A back-off of no time that still counts."""
-
-    def next_s(backoff: object) -> float:
-        backoff.failures += 1  # type: ignore[attr-defined]  # stands in for a method
-        return 0.001
-
-    monkeypatch.setattr("runner.backoff.Backoff.next_s", next_s)
 
 
 def test_a_result_is_committed_and_announced_and_the_slot_is_free(parts: Parts, work: Callable[..., Working]) -> None:
