@@ -34,6 +34,8 @@ def test_a_new_gpu_type_goes_from_file_to_ranked_run(
     machine = Machine(tmp_path / "driver", DEVICE)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(machine.folder), str(ROOT))))
     with live_runner(create_database(migrated_template), cpu_slots=1, build_timeout_s=60, park_containers=0) as runner:
+        # The configuration's user is a daemon, which may not make boards.
+        monkeypatch.setenv("DATABASE_URL", runner.database_url)
 
         def kernel_runner(*arguments: str) -> subprocess.CompletedProcess[str]:
             return subprocess.run(
@@ -77,4 +79,16 @@ def test_a_new_gpu_type_goes_from_file_to_ranked_run(
         )
         assert tested.returncode == 0, tested.stdout + tested.stderr
         assert "ranks nothing: " in kernel_runner("host", "list").stdout
+        # What is ranked stays in the queue, and costs the submission nothing.
+        waits = kernel_runner(
+            "submit", str(TASK / "solutions/correct/row_sums.py"), "--leaderboard", "sums", "--gpu", "HYP9000"
+        )
+        assert waits.returncode == 0, waits.stderr
+        again = kernel_runner(
+            "submit",
+            str(TASK / "solutions/correct/row_sums.py"),
+            *("--leaderboard", "sums", "--gpu", "HYP9000", "--mode", "test", "--wait"),
+        )
+        assert again.returncode == 0, again.stdout + again.stderr
+        assert {(job.state, job.attempt, job.failures) for job in runner.store.submission(3).jobs} == {("queued", 0, 0)}
         assert runner.stop() == 0
