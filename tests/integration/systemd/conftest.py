@@ -212,6 +212,8 @@ def machine(docker_engine: DockerEngine, machine_image: str, packages: Path, eva
         yield found
     finally:
         docker_engine._call("remove", lambda api: api.remove_container(container, v=True, force=True), timeout_s=60)
-        for left in Path("/sys/fs/cgroup").glob("*/kernelrunner.slice"):
-            with suppress(OSError):
-                left.rmdir()
+        # Some hierarchies are not systemd's, and the engine that made these is gone.
+        for slice_ in Path("/sys/fs/cgroup").glob("*/kernelrunner.slice"):
+            for left in (*slice_.glob("docker-*.scope"), slice_):
+                with suppress(OSError):
+                    left.rmdir()
