@@ -169,6 +169,15 @@ class Peer:
         """
         self._ask({"op": "flush"}, "flushed", deadline_ns)
 
+    def rest(self, *, deadline_ns: int) -> None:
+        """Nothing is asked of the worker for a long time: it is to wait for a message, and not at the gate.
+
+        Raises:
+            Fault: see the class.
+        """
+        if self._gate is not None:
+            self._stand_down(self._gate, deadline_ns)
+
     def open_gate(self, *, deadline_ns: int) -> bool:
         """Have calls that are small enough begin and end by flags from now on; before a submission is loaded.
 
@@ -442,8 +451,7 @@ class Peer:
     def _ask(
         self, message: Mapping[str, Any], expected: str, deadline_ns: int, descriptors: tuple[int, ...] = ()
     ) -> dict[str, Any]:
-        if self._gate is not None:
-            self._stand_down(self._gate, deadline_ns)
+        self.rest(deadline_ns=deadline_ns)
         self._send(encode(message, descriptors=len(descriptors)), descriptors, deadline_ns)
         answer = self._receive(deadline_ns, min(self._spin_ns, ASK_SPIN_NS))
         expect(answer, expected)

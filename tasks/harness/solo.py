@@ -56,6 +56,7 @@ class Solo:
             Fault: the worker did not answer.
         """
         self._calibration = self._measure(deadline_ns, often=2)
+        self._peer.rest(deadline_ns=deadline_ns)
 
     def limit(self, memory_bytes: int) -> None:
         """Say what the tensors of a case may fill."""

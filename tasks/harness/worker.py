@@ -365,7 +365,10 @@ class Worker:
 
     def _let_in(self, gate: Gate, call: int) -> bool:
         """Wait until the call may begin; False if it is withdrawn."""
-        while not gate.released(call, spin_ns=GATE_SPIN_NS):
+        spin_ns = GATE_SPIN_NS
+        while not gate.released(call, spin_ns=spin_ns):
+            # Who has been kept waiting for so long is not worth a core any more.
+            spin_ns = 0
             # The judge says nothing before it lets in or withdraws: what there is to read otherwise is its end.
             readable = not gate.withdrawn(call) and self._channel.readable(_NAP_MS)
             if gate.withdrawn(call):

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from tasks.harness import peer as module
+from tasks.harness.local import Pair
 from tasks.harness.output import Collector
 from tasks.harness.peer import Called, Peer
 from tasks.harness.values import pack
@@ -41,6 +42,7 @@ def peer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Peer]:
     theirs.close()
     collector = Collector(stdout_fd=pipes[0][0], stderr_fd=pipes[1][0], steward_fd=pipes[2][0])
     made = Peer(ours, collector)
+    monkeypatch.setattr(made, "worker_pid", process.pid, raising=False)
     try:
         assert made.open_gate(deadline_ns=time.monotonic_ns() + _PATIENCE_NS)
         yield made
@@ -112,3 +114,42 @@ def test_nobody_waits_spinning_where_others_need_the_cores(peer: Peer, monkeypat
     for number in range(3):
         assert _returned(_call(peer, torch.full((4096,), number, dtype=torch.uint8))) == bytes([number]) * 4096
         assert peer._armed is None
+
+
+def test_who_waits_for_long_does_not_spin(peer: Peer) -> None:
+    """A worker that was told of a call which does not come leaves its core to others."""
+    for number in range(3):
+        _call(peer, torch.full((4096,), number, dtype=torch.uint8))
+
+    assert peer._armed is not None
+    _wait_until_idle(peer.worker_pid)  # type: ignore[attr-defined]  # the fixture's
+
+
+def test_a_parked_pair_does_not_spin() -> None:
+    """Judge and worker that are ready before there is a request wait for it asleep, and not at the gate."""
+    with Pair() as pair:
+        worker = pair.workers[0].pid
+        deadline_s = time.monotonic() + _PATIENCE_NS / 1e9
+        while "memfd:arena" not in Path(f"/proc/{worker}/maps").read_text(encoding="utf-8"):
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
+        # Now they calibrate.
+        _wait_until_idle(pair._judge.pid, share=0.005)
+        _wait_until_idle(worker, share=0.005, patience_s=0)
+
+
+def _cpu_s(pid: int) -> float:
+    """What a process has computed for so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _wait_until_idle(pid: int, *, share: float = 0.3, patience_s: float = _PATIENCE_NS / 1e9) -> None:
+    """Wait until a process computes for less than this share of some seconds."""
+    deadline_s = time.monotonic() + patience_s
+    while True:
+        began_s, before_s = time.monotonic(), _cpu_s(pid)
+        time.sleep(2)
+        if _cpu_s(pid) - before_s <= share * (time.monotonic() - began_s):
+            return
+        assert time.monotonic() < deadline_s, "it computes all the time"
