@@ -99,7 +99,13 @@ def _shorten(runner_file: Path) -> None:
 def _import(live: LiveRunner, competition: Path) -> None:
     command = [sys.executable, "-m", "runner.cli", "--config", str(live.config_file)]
     done = subprocess.run(
-        [*command, "leaderboard", "import", str(competition)], cwd=ROOT, capture_output=True, text=True, check=False
+        [*command, "leaderboard", "import", str(competition)],
+        cwd=ROOT,
+        # The configuration's user is a daemon, which may not make boards.
+        env=os.environ | {"DATABASE_URL": live.database_url},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
 

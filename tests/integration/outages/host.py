@@ -123,6 +123,8 @@ class Host:
                     *("sh", "-ec", bound, "sh", str(self._hosts), str(self._resolv)),
                     *("env", f"LD_PRELOAD={library}", f"FAKE_CLOCK={self._shift}", *serve),
                 ],
+                # They would come before the configuration's.
+                env={key: value for key, value in os.environ.items() if key not in ("DOCKER_HOST", "DATABASE_URL")},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

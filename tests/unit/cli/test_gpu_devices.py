@@ -262,7 +262,8 @@ def test_check_has_one_line_for_the_devices(
 ) -> None:
     """No driver is a normal host, a broken one is a failure with what to do; neither hides the other lines."""
     monkeypatch.setitem(sys.modules, "pynvml", Nvml(lambda: host.devices, fails=fails))
-    host.config.write_text("docker_host = 'unix:///nowhere/docker.sock'\n")
+    # It would come before the configuration's.
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     main(["--config", str(host.config), "check"])
     lines = host.capsys.readouterr().out.splitlines()
     (number,) = [number for number, line in enumerate(lines) if " devices: " in line]
