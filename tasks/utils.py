@@ -37,7 +37,7 @@ def verbose_allclose(
     if kind is not None:
         return [kind]
     if _same_bits(received, expected):
-        # The common case, and a hundred times as fast as tolerances are; every timed call is checked.
+        # The common case, and some fifty times as fast as tolerances are; every timed call is checked.
         return []
     wide = torch.float32 if expected.dtype in (torch.float16, torch.bfloat16) else torch.float64
     if expected.is_complex():
