@@ -170,13 +170,19 @@ class Peer:
         self._ask({"op": "flush"}, "flushed", deadline_ns)
 
     def rest(self, *, deadline_ns: int) -> None:
-        """Nothing is asked of the worker for a long time: it is to wait for a message, and not at the gate.
+        """Take back the call that the worker was told of: it is to wait for a message, and not at the gate.
+
+        Before anything else is said to it, and where nothing is asked of it for a long time.
 
         Raises:
             Fault: see the class.
         """
-        if self._gate is not None:
-            self._stand_down(self._gate, deadline_ns)
+        if self._gate is None or self._armed is None:
+            return
+        with self._armed as armed:
+            self._armed = None
+            self._gate.withdraw(armed.call)
+            self._hear_armed(deadline_ns)
 
     def open_gate(self, *, deadline_ns: int) -> bool:
         """Have calls that are small enough begin and end by flags from now on; before a submission is loaded.
@@ -299,7 +305,7 @@ class Peer:
         return False
 
     def _call_at_gate(self, gate: Gate, packed: Packed, *, room_bytes: int, deadline_ns: int) -> Called:
-        armed = self._armed_for(gate, packed.sizes, room_bytes, deadline_ns)
+        armed = self._armed_for(packed.sizes, room_bytes, deadline_ns)
         first, staged = packed.staged(armed.placed)
         with armed:
             window = armed.inputs.window(first, len(staged))
@@ -325,12 +331,12 @@ class Peer:
         self._last_end_ns = end
         return replace(called, gated=True, copy_ns=copied - start, delayed_ns=delayed)
 
-    def _armed_for(self, gate: Gate, sizes: tuple[int, ...], room_bytes: int, deadline_ns: int) -> _Armed:
+    def _armed_for(self, sizes: tuple[int, ...], room_bytes: int, deadline_ns: int) -> _Armed:
         """The call that the worker is ready for, of these sizes; whatever else it was ready for is withdrawn."""
         armed = self._armed
         late = armed is not None and time.perf_counter_ns() - self._last_end_ns > _SOON_NS
         if armed is None or late or (armed.sizes, armed.room_bytes) != (sizes, room_bytes):
-            self._stand_down(gate, deadline_ns)
+            self.rest(deadline_ns=deadline_ns)
             armed = self._arm(sizes, room_bytes, deadline_ns)
         self._hear_armed(deadline_ns)
         self._armed = None
@@ -362,15 +368,6 @@ class Peer:
 
     def _hear_armed(self, deadline_ns: int) -> None:
         expect(self._receive(deadline_ns, min(self._spin_ns, ASK_SPIN_NS)), "armed")
-
-    def _stand_down(self, gate: Gate, deadline_ns: int) -> None:
-        """Take back the call that the worker was told of, before anything else is said."""
-        if self._armed is None:
-            return
-        with self._armed as armed:
-            self._armed = None
-            gate.withdraw(armed.call)
-            self._hear_armed(deadline_ns)
 
     def _sleep_until_finished(self, gate: Gate, call: int, deadline_ns: int) -> None:
         """Wait for a call that takes longer than the judge spins."""
