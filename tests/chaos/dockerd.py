@@ -6,7 +6,9 @@ Its containers' cgroups lie below a parent of its own, so that they can be told 
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -35,9 +37,14 @@ class Dockerd:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-        data = self.directory / "data"
+        for process in Path("/proc").glob("[0-9]*"):
+            # Containers and what they were started with outlive an engine that was killed and not started again.
+            with contextlib.suppress(OSError):
+                if str(self.directory).encode() in (process / "cmdline").read_bytes():
+                    os.kill(int(process.name), signal.SIGKILL)
         # The storage driver binds its directory onto itself.
-        subprocess.run(["umount", str(data)], check=False, capture_output=True, timeout=_STOP_S)
+        for target in (*reversed(self.mounts()), str(self.directory / "data")):
+            subprocess.run(["umount", target], check=False, capture_output=True, timeout=_STOP_S)
         for path in self.cgroups():
             with contextlib.suppress(OSError):
                 Path(path).rmdir()
