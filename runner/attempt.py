@@ -42,6 +42,7 @@ from sandbox.spec import Ending
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 OnProgress = Callable[[Progress], None]
+OnResult = Callable[[JobResult], None]
 
 
 class Turnstile:
@@ -163,9 +164,13 @@ class Attempt:
         self._devices: list[Json] | None = None
         #: How long the devices were left to cool down before the run; None: nobody asked for it.
         self._cooled_s: float | None = None
+        #: Containers that have said all they had to say.
+        self._empty: list[Box] = []
 
-    def run(self, *, on_free: Callable[[], None]) -> JobResult:
+    def run(self, *, on_free: Callable[[], None], on_result: OnResult | None = None) -> JobResult:
         """The result; `on_free` is called when the slot's container is gone.
+
+        `on_result` gets a result that stands while its container is still to be removed, which takes a while.
 
         Raises:
             CancelledByRequest: it was stopped and its container is gone.
@@ -183,7 +188,10 @@ class Attempt:
                     build = self._build(beside=False)
                     failed = self._compile_failure(build)
                 if failed is None:
-                    return self._measure(build)
+                    result = self._measure(build)
+                    if on_result is not None:
+                        on_result(result)
+                    return result
         return failed
 
     # -- build ---------------------------------------------------------------------------------------------------
@@ -237,7 +245,13 @@ class Attempt:
                     self._before = self._inspect()
                     yield
                 finally:
+                    self._clear()
                     on_free()
+
+    def _clear(self) -> None:
+        """Remove what is left of the containers that were used."""
+        while self._empty:
+            remove(self._empty.pop(), self._commission.slot.name, self._workshop.quarantine)
 
     def _cool(self) -> None:
         """Let the devices of a run that is timed cool down as far as its GPU type wants them to."""
@@ -275,8 +289,11 @@ class Attempt:
         if bundle is not None and _brought_down(report):
             _log.warning("bundle_not_usable", job=commission.job.id, error=report.message or report.outcome.detail)
             plan, build = self._plan, None
+            self._clear()
             report, begun_ns, sampler = self._watched(plan, None)
         if slot.devices:
+            # What is left on a device is the run's only once its container is gone.
+            self._clear()
             before, after = self._before, gate.inspect(slot)
             metrics.inspected(slot, after.readings)
             spoiled = gate.spoiled(slot, before, after)
@@ -306,6 +323,7 @@ class Attempt:
                 on_progress=self._on_progress,
                 bundle=bundle,
                 outbox=outbox,
+                empty=self._empty,
             )
         return report, begun_ns, sampler
 
@@ -347,8 +365,12 @@ def execute(
     on_progress: OnProgress | None = None,
     bundle: Bundle | None = None,
     outbox: Outbox | None = None,
+    empty: list[Box],
 ) -> tuple[BoxReport, int]:
     """Run a request in a fresh container: one that waits for the slot, if it fits.
+
+    A container whose processes have all ended by themselves is put into `empty`, for the caller to remove: that takes
+    the engine longer than all else after a report. Every other one is gone when this returns or raises.
 
     Returns:
         The report, and when the container was ready for the request, on the monotonic clock in nanoseconds.
@@ -357,24 +379,25 @@ def execute(
         CancelledByRequest, EngineUnavailableError, EvaluationError: as `Attempt.run`.
     """
 
-    def forward(phase: str, done: int, total: int) -> None:
-        if on_progress is not None:
-            on_progress(Progress(phase=phase, done=done, total=total))
-
     def converse(box: Box) -> tuple[BoxReport, int]:
         begun_ns = time.monotonic_ns()
+        later = False
         try:
             report = box.run(
                 replace(plan.request, bundle_bytes=0 if bundle is None else bundle.size_bytes),
-                on_progress=forward,
+                on_progress=_forward(on_progress),
                 cancel=cancel,
                 wall_s=plan.spec.limits.wall_s,
                 bundle=bundle,
                 outbox=outbox,
             )
+            later = _ended_by_itself(report)
             return report, begun_ns
         finally:
-            remove(box, slot.name, workshop.quarantine)
+            if later:
+                empty.append(box)
+            else:
+                remove(box, slot.name, workshop.quarantine)
 
     try:
         parked = workshop.parking.take(slot.name, plan.spec, cancel=cancel)
@@ -395,6 +418,13 @@ def execute(
         raise EvaluationError(str(error)) from error
 
 
+def _forward(on_progress: OnProgress | None) -> Callable[[str, int, int], None] | None:
+    """What a container says of its progress, as the daemon hears it."""
+    if on_progress is None:
+        return None
+    return lambda phase, done, total: on_progress(Progress(phase=phase, done=done, total=total))
+
+
 def told(reading: Reading, *, at_ns: int) -> protocol.Reading:
     """What the judge is told of a reading that was taken at a moment of the host's monotonic clock."""
     return protocol.Reading(
@@ -406,6 +436,11 @@ def told(reading: Reading, *, at_ns: int) -> protocol.Reading:
         temperature_c=reading.temperature_c,
         power_w=reading.power_w,
     )
+
+
+def _ended_by_itself(report: BoxReport) -> bool:
+    """Whether nothing runs in a container any more; how it ended is known of no other."""
+    return report.outcome.ending is Ending.COMPLETED and report.outcome.exit_code is not None
 
 
 def _died_while_parked(report: BoxReport) -> bool:

@@ -35,12 +35,12 @@ from runner.errors import (
 )
 from runner.gpus import GpuType, Registry, Vendor
 from runner.model import Job, JobResult, Json, Progress, Slot
-from runner.parking import Bounds, Parking
+from runner.parking import Bounds, Parking, remove
 from runner.plan import STAGE, Environment, make_probe
 from runner.quarantine import Quarantine
 from runner.taskdef import from_stored
 from runner.verdict import invalid
-from sandbox.engine import DockerEngine, EngineFacts
+from sandbox.engine import Box, DockerEngine, EngineFacts
 from sandbox.errors import EngineUnavailable, SandboxError
 from sandbox.hostroot import HostRoot
 from sandbox.spec import Bind, DeviceDriver
@@ -195,6 +195,7 @@ class Evaluator:
         *,
         cancel: threading.Event,
         on_progress: Callable[[Progress], None] | None = None,
+        on_result: Callable[[JobResult], None] | None = None,
     ) -> JobResult:
         """Evaluate a job in a fresh container on a slot, once the slot is free.
 
@@ -203,6 +204,8 @@ class Evaluator:
             slot: where to run; of those it shares devices or cores with, none is used meanwhile.
             cancel: set by another thread to stop the run.
             on_progress: called from this thread whenever there is progress.
+            on_result: called from this thread, at most once, with what will be returned, if that is known while the
+                slot is still being cleared.
 
         Raises:
             CancelledByRequest: `cancel` was set and the container is gone.
@@ -236,9 +239,10 @@ class Evaluator:
         if cancel.is_set():
             raise CancelledByRequest(f"job {job.id} was cancelled before its container started")
         attempt = Attempt(commission, plan, self._workshop, cancel=cancel, on_progress=on_progress)
-        result = attempt.run(on_free=lambda: self._park(slot, gpu))
+        # What is read of its code is a part of the result, and is read after the run, so that it takes nothing from it.
+        early = on_result if self._reader is None else None
+        result = attempt.run(on_free=lambda: self._park(slot, gpu), on_result=early)
         self._builds.done(job, environment.image)
-        # After the run, so that reading takes nothing from it.
         return self._advised(job, result)
 
     def _advised(self, job: Job, result: JobResult) -> JobResult:
@@ -299,7 +303,12 @@ class Evaluator:
         if known is not None:
             return known
         plan = make_probe(gpu, slot, self._environment(gpu))
-        report, _ = execute(plan, slot, self._workshop, cancel=threading.Event())
+        empty: list[Box] = []
+        try:
+            report, _ = execute(plan, slot, self._workshop, cancel=threading.Event(), empty=empty)
+        finally:
+            for box in empty:
+                remove(box, slot.name, self._quarantine)
         step = next((step for step in report.steps if step.name == "facts"), None)
         system = step.judged.details.get("system") if step is not None and step.judged is not None else None
         if not report.ok or not isinstance(system, Mapping):

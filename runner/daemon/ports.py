@@ -29,9 +29,17 @@ class Evaluates(Protocol):
         ...
 
     def run(
-        self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None]
+        self,
+        job: Job,
+        slot: Slot,
+        *,
+        cancel: threading.Event,
+        on_progress: Callable[[Progress], None],
+        on_result: Callable[[JobResult], None],
     ) -> JobResult:
         """Evaluate one job; of a slot's jobs one after the other, whatever is given beside a run.
+
+        A result that stands before the slot is free again may be given to `on_result`, once; then it is returned, too.
 
         Raises:
             InfrastructureError: our fault; the job is retried.

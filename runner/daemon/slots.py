@@ -128,21 +128,31 @@ class SlotWorker:
         self._announcer.event(events.claimed(job, host=self._host))
         metrics.claimed(job)
         started_s = time.monotonic()
-        found = self._evaluate(lease)
-        self._announcer.forget(job)
-        run_s = round(time.monotonic() - started_s, 3)
-        if isinstance(found, JobResult):
-            _log.info("job evaluated", verdict=found.verdict.value, run_s=run_s)
-            metrics.evaluated(job, found)
-            self._settler.hand(job, found, slot=self.slot.name)
+        handed = False
+
+        def hand(result: JobResult) -> None:
+            nonlocal handed
+            handed = True
+            self._announcer.forget(job)
+            _log.info("job evaluated", verdict=result.verdict.value, run_s=round(time.monotonic() - started_s, 3))
+            metrics.evaluated(job, result)
+            self._settler.hand(job, result, slot=self.slot.name)
+
+        found = self._evaluate(lease, hand)
+        if handed:
+            # Whatever came after it: the job is the settler's.
             return
+        if isinstance(found, JobResult):
+            hand(found)
+            return
+        self._announcer.forget(job)
         what = found.what
-        _log.info(what, run_s=run_s)
+        _log.info(what, run_s=round(time.monotonic() - started_s, 3))
         metrics.ended(job, "failed" if lease.reason is None else lease.reason.value)
         if found.write is not None:
             self._write(job, store, found.write)
 
-    def _evaluate(self, lease: Lease) -> JobResult | _Ending:
+    def _evaluate(self, lease: Lease, on_result: Callable[[JobResult], None]) -> JobResult | _Ending:
         job = lease.job
         try:
             return self._evaluator.run(
@@ -150,6 +160,7 @@ class SlotWorker:
                 self.slot,
                 cancel=lease.cancel,
                 on_progress=lambda progress: self._announcer.post(job, replace(progress, slot=self.slot.name)),
+                on_result=on_result,
             )
         except CancelledByRequest:
             return self._stopped(lease) or self._failed(job, "the evaluation stopped although nothing had asked it to")

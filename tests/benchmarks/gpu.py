@@ -2,18 +2,21 @@
 
 On the devices that are here; on a host without any, on answers of eight H100 that a fake library gives, which says so:
 then it is the cost of our own code, and the driver's share is missing. The run beside the sampler is a process of its
-own on one core, as the judge's container is; rounds with and without the sampler take turns.
+own on one core, as the judge's container is; its pieces of work beside a reading are held against those beside none.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 import subprocess
 import sys
 import time
+from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from runner.devices import list_devices, types_of
@@ -27,20 +30,30 @@ from tests.fakes.recordings import nvidia
 ROUNDS = 50
 #: Samples come this often; a type that asks for them names a period of its own.
 EVERY_S = 0.1
-PAIRS = 100
+#: How long each kind of work is looked at beside the sampler, in turns of so many seconds with and without it.
+WORK_S, TURN_S = 60.0, 2.0
 #: How long the sampler's own time is looked at.
 OWN_S = 5.0
-#: A round of the timed run: hashing, which needs one core and nothing of the host's memory.
+#: The timed run: short pieces of work, one after the other on one core. Says when each began and how long it took, in
+#: ns, as pairs of 64-bit integers: a piece is a call of a kernel to a judge, and as short.
 WORK = """
 import hashlib, os, sys, time
+from array import array
 os.sched_setaffinity(0, {int(sys.argv[1])})
-data = bytes(1 << 20)
-for _ in sys.stdin:
-    began, own = time.perf_counter_ns(), time.process_time_ns()
-    for _ in range(250):
-        hashlib.sha256(data).digest()
-    print(time.perf_counter_ns() - began, time.process_time_ns() - own, flush=True)
+data, room = bytes(1 << 18), bytearray(1 << 22)
+other = bytes(len(room))
+def hashing():
+    hashlib.sha256(data).digest()
+def copying():
+    room[:] = other
+work, clock, found = locals()[sys.argv[2]], time.perf_counter_ns, array("q")
+end = clock() + int(sys.argv[3])
+while (began := clock()) < end:
+    work()
+    found.extend((began, clock() - began))
+sys.stdout.buffer.write(found.tobytes())
 """
+KINDS = {"hashing": "256 KiB hashed", "copying": "4 MiB copied"}
 
 
 def main() -> None:
@@ -90,52 +103,77 @@ def _print(what: str, found: Sequence[float], *, limit_ms: float | None = None) 
 
 
 def _sampler(gate: HealthGate, slots: Sequence[Slot]) -> None:
-    """A run on one core with all devices sampled from the others, and without."""
+    """A run on one core with all devices sampled from the others."""
     cores = sorted(os.sched_getaffinity(0))
     core = cores[-1]
     every = Slot(
         name="all", gpu_type="H100", devices=tuple(device for slot in slots for device in slot.devices), cpus=(core,)
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", WORK, str(core)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        if process.stdin is None or process.stdout is None:
-            raise RuntimeError("a process without pipes")
-
-        def round_ns() -> tuple[int, int]:
-            print(file=process.stdin, flush=True)
-            wall, own = process.stdout.readline().split()  # type: ignore[union-attr]  # checked above
-            return int(wall), int(own)
-
-        round_ns()
-        found: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
-        for number in range(PAIRS):
-            for sampled in (True, False) if number % 2 else (False, True):
-                with gate.sampling(every, EVERY_S) if sampled else nullcontext():
-                    found[sampled].append(round_ns())
-        process.stdin.close()
     print(f"sampler, every {EVERY_S:g} s, {len(every.devices)} devices, beside a run on one of {len(cores)} cores:")
     began_s = time.process_time()
     with gate.sampling(every, EVERY_S) as sampler:
         time.sleep(OWN_S)
     samples = 0 if sampler is None else sum(sampler.summary(number)["samples"] for number in range(len(every.devices)))
-    own = time.process_time() - began_s
-    print(
-        f"  its own: {own / OWN_S:.2%} of another core, {own / max(samples, 1) * 1e3:.3f} ms for a sample of a device"
+    own_s = time.process_time() - began_s
+    each_s = own_s / max(samples, 1)
+    print(f"  its own: {own_s / OWN_S:.2%} of another core, {each_s * 1e3:.3f} ms for a sample of a device")
+    for kind, what in KINDS.items():
+        pieces, read_ns = _beside(gate, every, core, kind)
+        print(f"  {what}: {_cost(pieces, read_ns, each_ns=round(each_s * 1e9))}")
+
+
+def _beside(gate: HealthGate, every: Slot, core: int, kind: str) -> tuple[list[tuple[int, int]], list[int]]:
+    """Pieces of work, each with its beginning and length in ns, and when the devices were read."""
+    read_ns: list[int] = []
+    program = [sys.executable, "-c", WORK, str(core), kind, str(round(WORK_S * 1e9))]
+    with subprocess.Popen(program, stdout=subprocess.PIPE) as process, ThreadPoolExecutor(1) as reader:
+        if process.stdout is None:
+            raise RuntimeError("a process without a pipe")
+        said = reader.submit(process.stdout.read)
+        while not said.done():
+            with gate.sampling(every, EVERY_S, on_reading=lambda _: read_ns.append(time.perf_counter_ns())):
+                time.sleep(TURN_S)
+            time.sleep(TURN_S)
+    numbers = array("q", said.result())
+    return list(zip(numbers[::2], numbers[1::2], strict=True)), read_ns
+
+
+def _cost(pieces: Sequence[tuple[int, int]], read_ns: Sequence[int], *, each_ns: int) -> str:
+    """How much longer the pieces beside a reading took, and what that comes to.
+
+    Both sides lie in the same tenths of a second, so that what the machine does otherwise falls on both alike: whole
+    runs with and without a sampler differ by far more than it costs. A hundredth at either end is left out.
+    """
+    beside: list[int] = []
+    apart: list[int] = []
+    for began, took in pieces:
+        # The first reading that ended after this piece began.
+        at = bisect_left(read_ns, began)
+        overlaps = at < len(read_ns) and read_ns[at] - each_ns < began + took
+        (beside if overlaps else apart).append(took)
+    slower = _trimmed(beside) / _trimmed(apart) - 1
+    spread = 2 * _error(beside, apart)
+    # While a sampler is at work: half of the time.
+    share = 2 * sum(beside) / sum(took for _, took in pieces)
+    low, high = (share * (slower + sign * spread) for sign in (-1, 1))
+    return (
+        f"{slower:+.2%} during {share:.2%} of the time = {share * slower:+.4%} of a run (95 %: {low:+.4%} to {high:+.4%};"
+        f" limit 0.2%); {len(beside)} and {len(apart)} pieces of {statistics.median(apart) / 1e3:.0f} µs"
     )
-    # The core's own time leaves out what other programs took of the core, which is no sampler's doing.
-    for number, kind in enumerate(("from start to end", "the core's own time")):
-        with_it, without = ([pair[number] for pair in found[sampled]] for sampled in (True, False))
-        shares = ", ".join(f"{name} {pick(with_it) / pick(without) - 1:+.3%}" for name, pick in _PICKS.items())
-        print(
-            f"  {kind}: {shares} (limit 0.2%); median {statistics.median(without) / 1e6:.0f} ms, rounds without it "
-            f"differ by {_spread(without):.1%}"
-        )
 
 
-def _spread(found: Sequence[int]) -> float:
-    low, *_, high = statistics.quantiles(found, n=10)
-    return (high - low) / statistics.median(found)
+def _trimmed(found: Sequence[int]) -> float:
+    ordered = sorted(found)
+    cut = len(ordered) // 100
+    return statistics.fmean(ordered[cut : len(ordered) - cut])
 
 
-_PICKS: dict[str, Callable[[Sequence[int]], float]] = {"least": min, "median": statistics.median}
+def _error(beside: Sequence[int], apart: Sequence[int]) -> float:
+    """The standard error of the quotient of two trimmed means."""
+    parts = []
+    for found in (beside, apart):
+        ordered = sorted(found)
+        cut = len(ordered) // 100
+        kept = ordered[cut : len(ordered) - cut]
+        parts.append((statistics.stdev(kept) / statistics.fmean(kept)) ** 2 / len(kept))
+    return math.sqrt(sum(parts))

@@ -126,6 +126,7 @@ class AtOnce:
         *,
         cancel: threading.Event,
         on_progress: Callable[[Progress], None],  # noqa: ARG002 - there is none to report
+        on_result: Callable[[JobResult], None],  # noqa: ARG002 - it is returned at once
     ) -> JobResult:
         """What an evaluation of this mode writes: a row per run, with a result, and a score if ranked."""
         self._notebook.note("start", job.submission_id)

@@ -96,7 +96,13 @@ class Evaluator:
         return self.builds(job)
 
     def run(
-        self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None]
+        self,
+        job: Job,
+        slot: Slot,
+        *,
+        cancel: threading.Event,
+        on_progress: Callable[[Progress], None],
+        on_result: Callable[[JobResult], None],  # noqa: ARG002 - scripts return
     ) -> JobResult:
         """Do as the script says."""
         self.seen.append((job.id, job.attempt, slot.name))

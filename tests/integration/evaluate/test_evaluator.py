@@ -12,7 +12,7 @@ import pytest
 from runner.errors import CancelledByRequest, EngineUnavailableError
 from runner.evaluate import EvaluationSettings, Evaluator
 from runner.gpus import Registry
-from runner.model import Job, Mode, Verdict
+from runner.model import Job, JobResult, Mode, Verdict
 from runner.taskdef import extra_to_stored, load_folder, to_stored
 from sandbox.engine import Box, DockerEngine
 from sandbox.spec import SandboxSpec
@@ -50,6 +50,40 @@ def test_a_parked_container_serves_one_job_and_is_replaced(evaluator: Evaluator,
     assert second != first
     evaluator.close()
     assert docker_engine.reap() == 0
+
+
+def test_a_result_is_known_while_its_container_is_removed_and_the_slot_is_free_after_that(
+    evaluator: Evaluator, docker_engine: DockerEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine takes its time over a removal; one that had to be killed goes first."""
+    order: list[str] = []
+    remove, release = docker_engine._remove, evaluator._parking.release
+
+    def removed(container_id: str) -> None:
+        remove(container_id)
+        order.append("removed")
+
+    def released(slot: str, spec: SandboxSpec) -> None:
+        order.append("free")
+        release(slot, spec)
+
+    monkeypatch.setattr(docker_engine, "_remove", removed)
+    monkeypatch.setattr(evaluator._parking, "release", released)
+    known: list[JobResult] = []
+
+    def hear(result: JobResult) -> None:
+        known.append(result)
+        order.append("known")
+
+    returned = evaluator.run(job(RIGHT), samples.SLOT, cancel=threading.Event(), on_result=hear)
+    assert known == [returned]
+    assert order == ["known", "removed", "free"]
+    waiting(evaluator)
+    order.clear()
+    cancel = threading.Event()
+    with pytest.raises(CancelledByRequest):
+        evaluator.run(job(ENDLESS), samples.SLOT, cancel=cancel, on_progress=lambda _: cancel.set(), on_result=hear)
+    assert order == ["removed", "free"]
 
 
 def test_a_parked_container_that_died_costs_nobody_a_verdict(evaluator: Evaluator, docker_engine: DockerEngine) -> None:

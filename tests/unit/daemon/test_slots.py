@@ -31,6 +31,8 @@ class Working:
         self.give_up = threading.Event()
         self.stop = threading.Event()
         self.leaving = False
+        #: Of the evaluation at hand.
+        self.on_result: Callable[[JobResult], None] = lambda _result: None
         self.settler = Settler(
             parts.fake,
             parts.keeper,
@@ -69,13 +71,20 @@ class Working:
         return False
 
     def run(
-        self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None]
+        self,
+        job: Job,
+        slot: Slot,
+        *,
+        cancel: threading.Event,
+        on_progress: Callable[[Progress], None],
+        on_result: Callable[[JobResult], None],
     ) -> JobResult:
         """Do as the script says."""
         assert slot.name == "cpu0"
         assert self.lease is not None
         assert (job, cancel) == (self.lease.job, self.lease.cancel)
         on_progress(Progress(phase="test", done=1, total=2))
+        self.on_result = on_result
         return self.script(self.lease)
 
     def give(self, job_id: int) -> None:
@@ -133,6 +142,30 @@ def test_a_result_is_committed_and_announced_and_the_slot_is_free(parts: Parts, 
     assert parts.events() == ["claimed", "done"]
     assert parts.announcer._events[0]["host"] == "h"
     assert parts.announcer._progress == {}
+    assert (parts.held(), parts.spool.count) == (set(), 0)
+
+
+def test_a_result_is_committed_while_its_slot_is_still_being_cleared(
+    parts: Parts, work: Callable[..., Working]
+) -> None:
+    """Once, with no progress after it; and what breaks afterwards is no failure of the job's, which is over."""
+
+    def clearing(_lease: Lease) -> JobResult:
+        working.on_result(result())
+        while working.settler.pending:
+            threading.Event().wait(0.01)
+        assert working.worker.busy
+        assert parts.store.completed
+        if len(parts.store.completed) == 2:
+            raise EvaluationError("the container is still there")
+        return result()
+
+    working = work(clearing)
+    working.do(1)
+    working.do(2)
+    assert parts.store.completed == [(1, result()), (2, result())]
+    assert (parts.store.failed, parts.announcer._progress) == ([], {})
+    assert parts.events() == ["claimed", "done"] * 2
     assert (parts.held(), parts.spool.count) == (set(), 0)
 
 
