@@ -164,6 +164,11 @@ class LeaseKeeper:
                     if store is not None:
                         store.close()
                         store = None
+                    if said:
+                        # The next one may be hours away, and of another outage: that one is to be told of again.
+                        _log.info("nothing is held any more: the heartbeat that failed is not needed")
+                        said = False
+                    backoff.reset()
                     continue
                 store = store or self._store_factory()
                 try:

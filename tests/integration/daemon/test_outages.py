@@ -176,7 +176,11 @@ def test_a_result_waits_for_a_database_that_is_away(
         assert rig.spool.count == 1
         proxy.open()
         (view,) = rig.wait_done(submission)
-        rig.wait_for(lambda: said(logs, "heartbeat works again"), "the heartbeat is back")
+        # Whoever is first: the result may be delivered before the next beat, and nothing is left to renew.
+        rig.wait_for(
+            lambda: said(logs, "heartbeat works again") or said(logs, "the heartbeat that failed is not needed"),
+            "the heartbeat is back",
+        )
         rig.wait_for(lambda: said(logs, "listening for new jobs again"), "the listener is back")
         rig.wait_for(lambda: rig.waiting_for is None, "the loop is back")
     assert (view.jobs[0].verdict, view.jobs[0].attempt, len(view.jobs[0].runs)) == (Verdict.ACCEPTED, 1, 1)

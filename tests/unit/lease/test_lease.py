@@ -289,6 +289,28 @@ def test_an_outage_is_survived_and_said_once(run: Run) -> None:
     assert events == ["heartbeat fails; runs go on, their leases may expire", "heartbeat works again"]
 
 
+def test_an_outage_is_over_when_nothing_is_held_any_more(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No beat may come for hours then, and one that fails begins another outage, which is told of like the first."""
+    monkeypatch.setattr("runner.logs.SPARING_S", 0.0)
+    fails, over = "heartbeat fails; runs go on, their leases may expire", "nothing is held any more: the heartbeat"
+
+    def away(_held: Held) -> Sequence[LeaseState]:
+        raise DatabaseUnavailableError("connection refused")
+
+    with capture_logs() as logs:
+        keeper, heart = run(away)
+        for number in (1, 2):
+            lease = keeper.hold(job(number))
+            heart.wait(1)
+            keeper.drop(lease)
+            keeper.nudge()
+            deadline_s = time.monotonic() + 30
+            while sum(line["event"].startswith(over) for line in logs) < number:
+                assert time.monotonic() < deadline_s
+                time.sleep(0.01)
+    assert [line["event"] for line in logs] == [fails, f"{over} that failed is not needed"] * 2
+
+
 def test_a_run_that_does_not_come_back_is_stopped(run: Run) -> None:
     """`max_run_s`, and a grace in which the evaluation may still report by itself."""
     clock = Clock()
