@@ -157,8 +157,9 @@ def _cost(pieces: Sequence[tuple[int, int]], read_ns: Sequence[int], *, each_ns:
     share = 2 * sum(beside) / sum(took for _, took in pieces)
     low, high = (share * (slower + sign * spread) for sign in (-1, 1))
     return (
-        f"{slower:+.2%} during {share:.2%} of the time = {share * slower:+.4%} of a run (95 %: {low:+.4%} to {high:+.4%};"
-        f" limit 0.2%); {len(beside)} and {len(apart)} pieces of {statistics.median(apart) / 1e3:.0f} µs"
+        f"{slower:+.2%} during {share:.2%} of the time = {share * slower:+.4%} of a run"
+        f" (95 %: {low:+.4%} to {high:+.4%}; limit 0.2%);"
+        f" {len(beside)} and {len(apart)} pieces of {statistics.median(apart) / 1e3:.0f} µs"
     )
 
 

@@ -512,9 +512,7 @@ def test_listen_hears_everything_that_is_pending_and_the_stop_event(bench: Bench
         heard = Wakeup(
             gpu_types=heard.gpu_types | more.gpu_types, hosts=heard.hosts | more.hosts, everybody=more.everybody
         )
-    assert heard == Wakeup(
-        gpu_types=frozenset({"CPU", "H100"}), hosts=frozenset({"host-a", "host-b"}), everybody=True
-    )
+    assert heard == Wakeup(gpu_types=frozenset({"CPU", "H100"}), hosts=frozenset({"host-a", "host-b"}), everybody=True)
     threading.Timer(0.05, stop.set).start()
     assert bench.store.listen(stop=stop, timeout_s=60) is None
     assert stop.is_set()
