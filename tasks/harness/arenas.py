@@ -19,6 +19,8 @@ ALIGN_BYTES = 512
 PAGE_BYTES = mmap.PAGESIZE
 #: Arenas are whole pages, and so whole tiles.
 _POISON_TILE_BYTES = PAGE_BYTES
+#: Asking for a page of them would take longer than filling a small arena.
+_SMALL_TILE_BYTES = 512
 #: Up to here Python copies faster than torch begins to.
 _SMALL_BYTES = 1 << 20
 
@@ -81,11 +83,12 @@ class Arena:
 
     def poison(self) -> None:
         """Fill the arena with bytes that nobody can foresee."""
+        if self.size <= _SMALL_BYTES:
+            tile = os.urandom(_SMALL_TILE_BYTES)
+            self.fill(0, memoryview(tile * (self.size // _SMALL_TILE_BYTES)))
+            return
         tile = os.urandom(_POISON_TILE_BYTES)
         tiles = self.size // _POISON_TILE_BYTES
-        if self.size <= _SMALL_BYTES:
-            self.fill(0, memoryview(tile * tiles))
-            return
         whole = self.bytes_at(0, self.size)
         whole.view(tiles, _POISON_TILE_BYTES).copy_(
             torch.frombuffer(bytearray(tile), dtype=torch.uint8).expand(tiles, -1)

@@ -665,7 +665,12 @@ def _one_line(text: str) -> str:
 
 
 def _start_threads() -> None:
-    """Start torch's threads now: later the submission may have left none of the container's processes for them."""
+    """Start torch's threads now: later the submission may have left none of the container's processes for them.
+
+    One less than there are cores: the worker waits for its next call on one of them, and whatever is shared out to that
+    one waits for the scheduler, each time.
+    """
+    torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) - 1))
     torch.ones(1 << 20).add_(1)
 
 

@@ -101,7 +101,8 @@ class Problem:
         except Exception as error:
             raise TaskFault(f"the task's generate_input raised {_sentence(error)} (reference.py)") from error
         finally:
-            scramble()
+            if rng_seed is not None:
+                scramble()
 
     def pack(self, data: object, *, memory_bytes: int) -> Packed:
         """Take a case's inputs apart for the worker.

@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Protocol, TypeGuard
 
 import torch
@@ -62,11 +63,11 @@ class Frozen:
         words = arena.words()
         # Whole pages are whole words.
         probe = [number % len(words) for number in memoryview(os.urandom(4 * _PROBES)).cast("I")]
-        early = [words[place] for place in probe]
+        look = itemgetter(*probe)
+        early = look(words)
         self._copy = arena.copied()
         self.size = arena.size
-        copied = memoryview(self._copy).cast("Q")
-        if [copied[place] for place in probe] != early:
+        if look(memoryview(self._copy).cast("Q")) != early:
             raise _still_written()
 
     def bytes_at(self, offset: int, nbytes: int) -> torch.Tensor:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-import secrets
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -105,10 +105,11 @@ class Packed:
         """The storages as they will lie in their arena: where the first one begins, and the bytes from there on."""
         start = placed[0].offset if placed else 0
         end = max((place.offset + place.nbytes for place in placed), default=start)
-        data = torch.zeros(end - start, dtype=torch.uint8)
+        data = memoryview(bytearray(end - start))
         for storage, place in zip(self.storages, placed, strict=True):
-            data[place.offset - start : place.offset - start + place.nbytes].copy_(storage)
-        return start, data.numpy().data
+            # On this thread alone: torch would share a copy out among its threads, and wait for all of them.
+            data[place.offset - start : place.offset - start + place.nbytes] = storage.cpu().numpy().data
+        return start, data
 
     def write(self, arena: Arena, placed: Sequence[Placed]) -> None:
         """Copy the storages to their places."""
@@ -118,7 +119,7 @@ class Packed:
 
 def place(sizes: Sequence[int]) -> tuple[list[Placed], int]:
     """A layout for storages of so many bytes behind a random number of pages, and the size of the arena it needs."""
-    offset = secrets.randbelow(_MAX_LEADING_PAGES) * PAGE_BYTES
+    offset = os.urandom(1)[0] % _MAX_LEADING_PAGES * PAGE_BYTES
     placed = []
     for nbytes in sizes:
         placed.append(Placed(offset=offset, nbytes=nbytes))
@@ -150,7 +151,9 @@ def pack(value: object, *, modules: frozenset[str] = frozenset()) -> Packed:
     def tensor(item: torch.Tensor) -> dict[str, Any]:
         if item.layout is not torch.strided or item.dtype not in _NAMES:
             raise Unsupported(f"a tensor of layout {item.layout} and dtype {item.dtype} cannot be handed to the worker")
-        plain = item.detach().resolve_conj().resolve_neg()
+        plain = item
+        if item.is_conj() or item.is_neg():
+            plain = item.detach().resolve_conj().resolve_neg()
         storage = plain.untyped_storage()
         key = identity(plain)
         if key not in seen:
@@ -490,23 +493,9 @@ def _nodes(tree: object, *, trusted: bool = True) -> Iterator[dict[str, Any]]:
 def _check_node(node: object) -> None:
     if not isinstance(node, dict):
         raise WireViolation("output part is not an object")
-    kind, value, items = node.get("t"), node.get("v"), node.get("items")
-    sound: Mapping[str, Callable[[], bool]] = {
-        "tensor": lambda: True,
-        "none": lambda: True,
-        "opaque": lambda: isinstance(node.get("type"), str) and len(node["type"]) <= MAX_TEXT,
-        "bool": lambda: isinstance(value, bool),
-        "int": lambda: type(value) is int,
-        "str": lambda: isinstance(value, str) and len(value) <= MAX_TEXT,
-        "float": lambda: _is_hex_float(value),
-        "dtype": lambda: isinstance(value, str) and value in DTYPES,
-        "device": lambda: isinstance(value, str) and value in {"cuda", *_devices()},
-        "tuple": lambda: isinstance(items, list),
-        "list": lambda: isinstance(items, list),
-        "size": lambda: isinstance(items, list) and all(_is_size_node(item) for item in items),
-        "dict": lambda: isinstance(items, list) and all(_is_pair(item) for item in items),
-    }
-    if not isinstance(kind, str) or kind not in sound or not sound[kind]():
+    kind = node.get("t")
+    sound = _SOUND.get(kind) if isinstance(kind, str) else None
+    if sound is None or not sound(node):
         raise WireViolation("output part of an unknown kind")
 
 
@@ -526,3 +515,21 @@ def _is_size_node(item: object) -> bool:
 
 def _is_pair(item: object) -> bool:
     return isinstance(item, list) and len(item) == 2 and isinstance(item[0], str)
+
+
+#: What a part of an output has to look like, by its kind.
+_SOUND: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
+    "tensor": lambda _: True,
+    "none": lambda _: True,
+    "opaque": lambda node: isinstance(node.get("type"), str) and len(node["type"]) <= MAX_TEXT,
+    "bool": lambda node: isinstance(node.get("v"), bool),
+    "int": lambda node: type(node.get("v")) is int,
+    "str": lambda node: isinstance(node.get("v"), str) and len(node["v"]) <= MAX_TEXT,
+    "float": lambda node: _is_hex_float(node.get("v")),
+    "dtype": lambda node: isinstance(node.get("v"), str) and node["v"] in DTYPES,
+    "device": lambda node: isinstance(node.get("v"), str) and node["v"] in {"cuda", *_devices()},
+    "tuple": lambda node: isinstance(node.get("items"), list),
+    "list": lambda node: isinstance(node.get("items"), list),
+    "size": lambda node: isinstance(node.get("items"), list) and all(_is_size_node(item) for item in node["items"]),
+    "dict": lambda node: isinstance(node.get("items"), list) and all(_is_pair(item) for item in node["items"]),
+}

@@ -36,6 +36,8 @@ MAX_DESCRIPTORS = 4
 _MAGIC = b"KRW1"
 _HEADER = struct.Struct("!4sIB")
 _CHUNK_BYTES = 1 << 18
+#: Made once: json.dumps makes one for every message.
+_encoded = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 class WireViolation(Exception):
@@ -52,7 +54,7 @@ class Interrupted(Exception):
 
 def encode(message: Mapping[str, Any], *, descriptors: int = 0) -> bytes:
     """One message, ready to send; encoded ahead of a timed window so that only the system call is inside it."""
-    body = json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
+    body = _encoded(message).encode()
     return _HEADER.pack(_MAGIC, len(body), descriptors) + body
 
 
