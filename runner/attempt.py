@@ -369,8 +369,8 @@ def execute(
 ) -> tuple[BoxReport, int]:
     """Run a request in a fresh container: one that waits for the slot, if it fits.
 
-    A container whose processes have all ended by themselves is put into `empty`, for the caller to remove: that takes
-    the engine longer than all else after a report. Every other one is gone when this returns or raises.
+    A container that has said all it had to say is put into `empty`, for the caller to remove: that takes the engine
+    longer than all else after a report. Every other one is gone when this returns or raises.
 
     Returns:
         The report, and when the container was ready for the request, on the monotonic clock in nanoseconds.
@@ -391,7 +391,7 @@ def execute(
                 bundle=bundle,
                 outbox=outbox,
             )
-            later = _ended_by_itself(report)
+            later = report.outcome.ending is Ending.COMPLETED
             return report, begun_ns
         finally:
             if later:
@@ -436,11 +436,6 @@ def told(reading: Reading, *, at_ns: int) -> protocol.Reading:
         temperature_c=reading.temperature_c,
         power_w=reading.power_w,
     )
-
-
-def _ended_by_itself(report: BoxReport) -> bool:
-    """Whether nothing runs in a container any more; how it ended is known of no other."""
-    return report.outcome.ending is Ending.COMPLETED and report.outcome.exit_code is not None
 
 
 def _died_while_parked(report: BoxReport) -> bool:

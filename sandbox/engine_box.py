@@ -304,7 +304,9 @@ class Box:
             self._attachment.close()
             detail = self._end_by_force(detail)
         wall_ns = time.monotonic_ns() - started_ns
-        end = self._ended(EXIT_PATIENCE_S)
+        # Who has said all, and of whom the kernel has told everything, need not be waited for: its end changes nothing.
+        told = ending is Ending.COMPLETED and counters.oom_kills is not None
+        end = None if told else self._ended(EXIT_PATIENCE_S)
         oom_kills = counters.oom_kills
         if end is not None and end.oom_killed:
             # The kernel may have killed the last process before the counter was read.

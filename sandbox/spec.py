@@ -141,6 +141,7 @@ class Outcome:
     """How the container ended, from the engine and the cgroup, never from what the submission said."""
 
     ending: Ending
+    #: None where the end was not waited for: it was killed in vain, or it had said all.
     exit_code: int | None
     #: Processes the kernel killed for memory, from the cgroup (None where it cannot be read).
     oom_kills: int | None

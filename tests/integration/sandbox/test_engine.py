@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.cgroup import Counters
 from sandbox.engine import DockerEngine
 from sandbox.errors import EngineRefused, EngineUnavailable, ProtocolError, RootFilesystemError
 from sandbox.hostroot import HostRoot
@@ -162,6 +163,19 @@ def test_a_container_killed_from_outside_is_a_death(workshop: Workshop) -> None:
     assert report.outcome.ending is Ending.DIED
     assert report.outcome.exit_code == 137
     assert report.ok is None
+
+
+def test_the_end_of_a_container_that_has_said_all_is_waited_for_where_the_kernel_tells_nothing(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As under gVisor: only the engine can say then that memory ran out."""
+    for readable in (True, False):
+        with workshop.engine.start(workshop.spec()) as box:
+            if not readable:
+                monkeypatch.setattr(box._counters, "read", Counters)
+            report = box.run(_REQUEST, on_progress=None, cancel=threading.Event())
+        assert report.outcome.ending is Ending.COMPLETED
+        assert report.outcome.exit_code == (None if readable else 0)
 
 
 @pytest.mark.parametrize(
