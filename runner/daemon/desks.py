@@ -17,7 +17,7 @@ What has not begun is given back as soon as the host begins no more jobs. Talks 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -59,7 +59,11 @@ class Desk:
     @property
     def busy(self) -> bool:
         """Whether a job was given that is not over."""
-        return any(worker.busy for worker in self._workers)
+        # Asked for every slot, several times with each claim; a generator would be half of what that costs.
+        for worker in self._workers:  # noqa: SIM110
+            if worker.busy:
+                return True
+        return False
 
     @property
     def workers(self) -> Sequence[SlotWorker]:
@@ -123,20 +127,20 @@ class Ahead:
         self._clock = clock
         self._not_before_s = 0.0
 
-    def desk(self, free_types: Sequence[str], barred: Sequence[str]) -> Desk | None:
+    def desk(self, free_types: Collection[str], barred: Callable[[], Collection[str]]) -> Desk | None:
         """The slot to ask a job for beside its run, if any.
 
         Args:
             free_types: GPU types of which a slot is free.
-            barred: names of slots that must not be used.
+            barred: says names of slots that must not be used.
         """
         if self._clock() < self._not_before_s:
             return None
         for desk in self._desks:
-            if desk.slot.gpu_type in free_types or desk.slot.name in barred:
+            if desk.slot.gpu_type in free_types:
                 continue
             running = desk.running()
-            if running is not None and self._can_build(running):
+            if running is not None and desk.slot.name not in barred() and self._can_build(running):
                 self._not_before_s = self._clock() + PAUSE_S
                 return desk
         return None

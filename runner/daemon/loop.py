@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -133,6 +134,8 @@ class Daemon:
         self._registry = registry
         self.readiness = readiness or Readiness()
         self._wake = threading.Event()
+        #: Set when the last busy slot has come free.
+        self._all_free = threading.Event()
         self._give_up = threading.Event()
         #: Set when a run failed through our fault: the engine is asked before the next claim.
         self._suspect = threading.Event()
@@ -162,7 +165,7 @@ class Daemon:
                 keeper=self._keeper,
                 announcer=self._announcer,
                 settler=self._settler,
-                on_free=self._wake.set,
+                on_free=self._hear_of_a_free_slot,
                 on_trouble=self._suspect.set,
                 leaving=self._leaving,
                 give_up=self._give_up,
@@ -186,8 +189,12 @@ class Daemon:
             pulse=self._pulse,
             tell=self._tell_of,
         )
-        #: What the list of hosts says of this one.
+        #: What the list of hosts says of this one, and what that was made of.
         self._told = self._host()
+        self._told_of = self._changing()
+        self._serving = "serving " + ", ".join(
+            f"{count} x {name}" for name, count in sorted(Counter(slot.gpu_type for slot in self._slots).items())
+        )
         #: Hosts that hear of the same work, this one included, as far as claims have said.
         self._rivals = 1
         #: A claim was not answered: it may have been granted all the same.
@@ -271,6 +278,14 @@ class Daemon:
         if self._capacity.free() and takes_part(self._rivals):
             self._wake.set()
 
+    def _hear_of_a_free_slot(self) -> None:
+        self._wake.set()
+        if not self._any_busy():
+            self._all_free.set()
+
+    def _any_busy(self) -> bool:
+        return any(desk.busy for desk in self._desks)
+
     def _hear_of_this_host(self) -> None:
         self._keeper.nudge()
         self._wake.set()
@@ -352,13 +367,20 @@ class Daemon:
 
     def _tell_changes(self, store: Store) -> None:
         """Keep the list of hosts right: which slots wait for a container to go, what a reload has changed."""
+        if (changing := self._changing()) == self._told_of:
+            return
         now = self._host()
         if now != self._told:
             self._startup.announce(store, now)
             self._told = now
+        self._told_of = changing
+
+    def _changing(self) -> tuple[object, ...]:
+        """What of `_host` may change: asked at every look, unlike the whole."""
+        return self._settings.now, self._quarantine.reasons(), self._quarantine.remarks()
 
     def _nothing_runs(self) -> bool:
-        return not self._suspect.is_set() and not any(desk.busy for desk in self._desks)
+        return not self._suspect.is_set() and not self._any_busy()
 
     def _suspect_engine(self) -> None:
         self._suspect.set()
@@ -447,16 +469,16 @@ class Daemon:
 
     def _gather(self) -> None:
         """Shortly after a claim that brought jobs: let slots come free that are about to."""
-        until_s = self._claimed_s + GATHER_S
-        while (left_s := until_s - time.monotonic()) > 0 and any(desk.busy for desk in self._desks):
-            time.sleep(min(left_s, GATHER_S / 5))
+        self._all_free.clear()
+        left_s = self._claimed_s + GATHER_S - time.monotonic()
+        if left_s > 0 and self._any_busy():
+            self._all_free.wait(left_s)
 
     def _next_desk(self, offer: Offer) -> Desk | None:
         """The busy slot that takes a job beside its run, if any; not where one choice takes away another."""
         if offer.at_most is not None:
             return None
-        free = [desk.slot.gpu_type for desk in self._capacity.free()]
-        return self._ahead.desk(free, list(self._quarantine.reasons()))
+        return self._ahead.desk(offer.slots, self._quarantine.reasons)
 
     def _give_ahead(self, store: Store, desk: Desk, jobs: Sequence[Job]) -> Sequence[Job]:
         """Give the job that was claimed for a busy slot to that, or back to the queue; the other jobs."""
@@ -568,14 +590,10 @@ class Daemon:
         return sum(worker.busy for worker in self._workers()) + self._settler.pending
 
     def _status(self) -> str:
-        counts: dict[str, int] = {}
-        for slot in self._slots:
-            counts[slot.gpu_type] = counts.get(slot.gpu_type, 0) + 1
-        serving = "serving " + ", ".join(f"{count} x {name}" for name, count in sorted(counts.items()))
         away, worse = self._quarantine.reasons(), self._quarantine.remarks()
         return "; ".join(
             (
-                serving,
+                self._serving,
                 *(f"{slot} not used: {why}" for slot, why in away.items()),
                 *(f"{slot} ranks nothing: {why}" for slot, why in worse.items() if slot not in away),
             )

@@ -69,6 +69,21 @@ class Capacity:
             one.slot.name: tuple(other for other in workers if other is not one and one.slot.excludes(other.slot))
             for one in workers
         }
+        #: What does not change, because it is asked with every claim: the names a job may use for a slot; whose
+        #: containers and whose devices it shares; and the slots that lie around others.
+        self._names = {
+            one.slot.name: (one.slot.gpu_type, *registry.get(one.slot.gpu_type).aliases) for one in workers
+        }
+        self._sharing = {
+            name: frozenset((name, *(rival.slot.name for rival in rivals))) for name, rivals in self._rivals.items()
+        }
+        self._devices = {
+            one.slot.name: frozenset(
+                (one.slot.name, *(r.slot.name for r in self._rivals[one.slot.name] if _around(one.slot, r.slot)))
+            )
+            for one in workers
+        }
+        self._outer = tuple(one for one in workers if len(self._devices[one.slot.name]) > 1)
         #: Slots that get no job for now, because a bigger one waits for them to come free.
         self._withheld: frozenset[str] = frozenset()
         #: GPU types and aliases in the order in which they last got a slot.
@@ -77,7 +92,7 @@ class Capacity:
     @property
     def gpu_types(self) -> frozenset[str]:
         """Every name that a job may use for one of the slots."""
-        return frozenset(name for worker in self._workers for name in self._names(worker))
+        return frozenset(name for names in self._names.values() for name in names)
 
     def free(self) -> list[Works]:
         """Slots that could start a job now."""
@@ -98,14 +113,14 @@ class Capacity:
 
     def ranks(self, worker: Works) -> bool:
         """Whether what runs there may be ranked: neither its devices nor those of a slot within it are degraded."""
-        names = {worker.slot.name}
-        names |= {rival.slot.name for rival in self._rivals[worker.slot.name] if _around(worker.slot, rival.slot)}
-        return names.isdisjoint(self._degraded())
+        return self._ranks(worker, self._degraded())
+
+    def _ranks(self, worker: Works, degraded: Collection[str]) -> bool:
+        return self._devices[worker.slot.name].isdisjoint(degraded)
 
     def _barred(self, worker: Works, quarantined: Collection[str]) -> bool:
         """Whether a container that will not go holds cores or devices of this slot."""
-        names = {worker.slot.name, *(rival.slot.name for rival in self._rivals[worker.slot.name])}
-        return not names.isdisjoint(quarantined)
+        return not self._sharing[worker.slot.name].isdisjoint(quarantined)
 
     def offer(self) -> Offer:
         """What to ask for now: one job at a time where one choice takes away another.
@@ -113,16 +128,16 @@ class Capacity:
         Slots on which nothing is ranked are offered when no other of their type is free: what they may run is then all
         that is asked for.
         """
-        free = self.free()
-        ranking = [worker for worker in free if self.ranks(worker)]
+        free, degraded = self.free(), self._degraded()
+        ranking = [worker for worker in free if self._ranks(worker, degraded)]
         types = {worker.slot.gpu_type for worker in ranking}
         others = [worker for worker in free if worker.slot.gpu_type not in types]
         slots: dict[str, int] = {}
         for worker in (*ranking, *others):
-            for name in self._names(worker):
+            for name in self._names[worker.slot.name]:
                 slots[name] = slots.get(name, 0) + 1
         names = {worker.slot.name for worker in free}
-        rivalry = any(rival.slot.name in names for worker in free for rival in self._rivals[worker.slot.name])
+        rivalry = any(len(self._sharing[name] & names) > 1 for name in names)
         # Types that share slots take turns, or a user's jobs of one would hold up everybody's of the other.
         served = {name: number for number, name in enumerate(self._served)}
         ordered = dict(sorted(slots.items(), key=lambda entry: served.get(entry[0], -1)))
@@ -134,26 +149,25 @@ class Capacity:
         Jobs that failed on a slot choose first, and another one if there is one. What is not ranked goes where nothing
         else may. Else the slot that leaves the most possible: of eight, one whose neighbours work already.
         """
-        free = self.free()
-        ranks = {worker.slot.name: self.ranks(worker) for worker in free}
+        free, degraded = self.free(), self._degraded()
+        ranks = {worker.slot.name: self._ranks(worker, degraded) for worker in free}
+        names = set(ranks)
         for job in sorted(jobs, key=lambda job: job.avoid_slot is None):
             self._served.pop(job.gpu_type, None)
             self._served[job.gpu_type] = None
-            gpu_type = self._registry.get(job.gpu_type).name
-            names = {worker.slot.name for worker in free}
+            gpu_type, ranked = self._registry.get(job.gpu_type).name, job.mode.ranked
             chosen = min(
-                (worker for worker in free if worker.slot.gpu_type == gpu_type),
-                key=lambda worker, job=job, names=names: (  # type: ignore[misc]  # mypy: default in lambda
+                (worker for worker in free if worker.slot.name in names and worker.slot.gpu_type == gpu_type),
+                key=lambda worker, job=job, ranked=ranked: (  # type: ignore[misc]  # mypy: default in lambda
                     # No slot at all is left for a ranked job if its device was found unfit since the claim.
-                    job.mode.ranked and not ranks[worker.slot.name],
+                    ranked and not ranks[worker.slot.name],
                     worker.slot.name == job.avoid_slot,
                     ranks[worker.slot.name],
-                    sum(rival.slot.name in names for rival in self._rivals[worker.slot.name]),
+                    len(self._sharing[worker.slot.name] & names),
                 ),
             )
             yield job, chosen
-            taken = {chosen.slot.name, *(rival.slot.name for rival in self._rivals[chosen.slot.name])}
-            free = [worker for worker in free if worker.slot.name not in taken]
+            names -= self._sharing[chosen.slot.name]
 
     # -- reservations --------------------------------------------------------------------------------------------
 
@@ -163,11 +177,13 @@ class Capacity:
         Not those of a type that another slot could serve now, nor those on which nothing is ranked: nobody knows
         whether the job that waits is for them.
         """
+        if not self._outer:
+            return []
         served = {worker.slot.gpu_type for worker in self.free()}
         quarantined = self._quarantined()
         return [
             worker
-            for worker in self._workers
+            for worker in self._outer
             if not worker.busy
             and not self._barred(worker, quarantined)
             and worker.slot.gpu_type not in served
@@ -185,7 +201,7 @@ class Capacity:
 
     def names(self, workers: Sequence[Works]) -> list[str]:
         """Every name that a job may use for one of these."""
-        return sorted({name for worker in workers for name in self._names(worker)})
+        return sorted({name for worker in workers for name in self._names[worker.slot.name]})
 
     def cheapest(self, workers: Sequence[Works], gpu_type: str) -> Works | None:
         """The slot of a type, among these, that waits for the fewest runs."""
@@ -203,9 +219,6 @@ class Capacity:
     def withhold_nothing(self) -> None:
         """Every free slot may get jobs again."""
         self._withheld = frozenset()
-
-    def _names(self, worker: Works) -> tuple[str, ...]:
-        return (worker.slot.gpu_type, *self._registry.get(worker.slot.gpu_type).aliases)
 
 
 def _around(outer: Slot, inner: Slot) -> bool:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, Final
 
 from runner.model import Claimed, Job, JobState, Mode
 from runner.store import queries
-from runner.store.base import Base, expect
+from runner.store.base import Base, expect, text_array
 from runner.store.connection import Broken, Row
 from runner.store.records import Claims, LeaseState, Reclaimed, Unreadable
 
 #: A job whose lease expired so often is taken to be what kills its daemons.
 MAX_RECLAIMS: Final = 5
-#: What a claim says of the host; the rest of a row is a job.
+#: What a claim says of the host, in every row, and of a job.
 _STANDING: Final = ("draining", "drain_reason", "registered", "overdue", "rivals", "now_s")
+_JOB: Final = tuple(field.name for field in fields(Job))
 #: A claim waits for no lock. Its connection leads nowhere if it is not answered within this; after a minute of silence
 #: another daemon may take the host's name.
 CLAIM_ANSWER_S: Final = 20.0
@@ -50,12 +52,12 @@ class Claiming(Base):
         """
         parameters = {
             "host": host,
-            "gpu_types": list(slots),
-            "free": list(slots.values()),
+            "gpu_types": text_array(slots),
+            "free": text_array(map(str, slots.values())),
             "lease_s": lease_s,
             "at_most": at_most,
             "instance": instance,
-            "unranked": list(unranked),
+            "unranked": text_array(unranked),
         }
         found = self._link.each(queries.CLAIM, parameters, answer_s=CLAIM_ANSWER_S)
         standing = {name: found[0][name] for name in _STANDING}
@@ -132,11 +134,12 @@ class Claiming(Base):
 def _job(claimed: Row) -> Job | Unreadable:
     if isinstance(claimed, Broken):
         return _unreadable(claimed, claimed.cause)
-    own = {name: value for name, value in claimed.items() if name not in _STANDING}
+    own = {name: claimed[name] for name in _JOB}
     try:
-        return Job(**{**own, "mode": Mode(own["mode"])})
+        own["mode"] = Mode(own["mode"])
     except ValueError as error:
         return _unreadable(own, str(error))
+    return Job(**own)
 
 
 def _unreadable(row: Mapping[str, Any], cause: str) -> Unreadable:

@@ -10,12 +10,18 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
+from typing import Final
 
 from psycopg.types.json import Jsonb
 
 _UNFIT = re.compile("[\x00\ud800-\udfff]")
 _REPLACEMENT = "\ufffd"
+#: Refuses what JSON has no word for: a NaN, a moment.
+_JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+#: A NUL, as JSON writes it.
+_NUL: Final = rb"\u0000"
 
 
 def clean_text(text: str) -> str:
@@ -45,9 +51,19 @@ def clean_json(value: object) -> object:
 
 
 def to_jsonb(value: object) -> Jsonb | None:
-    """A parameter for a jsonb column; None stays NULL."""
-    return None if value is None else Jsonb(clean_json(value), dumps=_dumps)
+    """A parameter for a jsonb column; None stays NULL.
+
+    Raises:
+        TypeError: something that JSON has no word for.
+    """
+    return None if value is None else Jsonb(_written(value), dumps=bytes)
 
 
-def _dumps(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+def _written(value: object) -> bytes:
+    """The value in JSON, cleaned if it must be: walking through every result would cost more than writing it."""
+    with suppress(TypeError, ValueError):
+        # A lone surrogate has no UTF-8.
+        written = _JSON.encode(value).encode()
+        if _NUL not in written:
+            return written
+    return _JSON.encode(clean_json(value)).encode()

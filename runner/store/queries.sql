@@ -9,9 +9,14 @@ SELECT c.*, extract(epoch FROM now())::float8 AS now_s FROM runner.claim(
     %(instance)s::text, %(unranked)s::text[]) AS c
 
 -- name: notify
--- Notifications, of which nobody needs to hear after a power cut.
-SELECT set_config('synchronous_commit', 'off', true), pg_notify(n.channel, n.payload)
-FROM unnest(%(channels)s::text[], %(payloads)s::text[]) AS n (channel, payload)
+-- Tells frontends of events, and daemons of work for GPU types (NULL: of none); nobody needs to hear after a power cut.
+SELECT set_config('synchronous_commit', 'off', true), count(pg_notify(n.channel, n.payload))
+FROM (
+    -- As JSON, not jsonb: each reads as it was written.
+    SELECT 'runner_events' AS channel, e.value::text AS payload FROM json_array_elements(%(events)s::json) AS e
+    UNION ALL
+    SELECT 'runner_queue', %(work)s::text WHERE %(work)s::text IS NOT NULL
+) AS n
 
 -- name: reserve
 -- Keeps devices free for a job that is due.

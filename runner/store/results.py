@@ -19,7 +19,6 @@ from runner.store.clean import clean_text, to_jsonb
 from runner.store.connection import Row, row, rows
 from runner.store.queries import Query
 from runner.store.records import Completion, Ended
-from runner.store.signals import EVENTS
 
 #: Pause after the first infrastructure failure; it doubles with each further one.
 BACKOFF_S: Final = 5.0
@@ -42,7 +41,7 @@ class Results(Base):
                 return False
             if not job.secret:
                 event = {"event": "progress", **job.about, **shown}
-                rows(connection, queries.NOTIFY, {"channels": [EVENTS], "payloads": [json.dumps(event)]})
+                rows(connection, queries.NOTIFY, {"events": json.dumps([event]), "work": None})
         return True
 
     def complete(self, job: Job, result: JobResult) -> Completion:

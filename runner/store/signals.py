@@ -20,8 +20,6 @@ from runner.store.base import Base
 from runner.store.connection import rows
 from runner.store.records import Wakeup
 
-#: Where frontends listen.
-EVENTS: Final = "runner_events"
 _QUEUE: Final = "runner_queue"
 _HOSTS: Final = "runner_hosts"
 #: A payload has at most 7,999 bytes.
@@ -60,13 +58,13 @@ class Signals(Base):
 
         All of it is one transaction, so the cluster's lock is taken once; it does not wait for the disk.
         """
-        told = [(EVENTS, json.dumps(event)) for event in events]
-        if wake:
-            payload = ",".join(sorted(set(wake)))
-            told.append((_QUEUE, payload if len(payload.encode()) <= _MAX_PAYLOAD_BYTES else ""))
-        if told:
-            channels, payloads = zip(*told, strict=True)
-            self._link.all(queries.NOTIFY, {"channels": list(channels), "payloads": list(payloads)})
+        told = ",".join(sorted(set(wake)))
+        if events or wake:
+            parameters = {
+                "events": json.dumps(list(events)),
+                "work": (told if len(told.encode()) <= _MAX_PAYLOAD_BYTES else "") if wake else None,
+            }
+            self._link.all(queries.NOTIFY, parameters)
 
     def listen(self, *, stop: Stop, timeout_s: float) -> Wakeup | None:
         """Wait for a wake-up, on a connection of its own, at most `timeout_s` seconds; all that is pending is one.

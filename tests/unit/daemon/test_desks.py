@@ -60,7 +60,7 @@ class Host:
 
     def chosen(self, *free_types: str, barred: tuple[str, ...] = ()) -> Desk | None:
         """The slot a job is asked for."""
-        return self.ahead.desk(free_types, barred)
+        return self.ahead.desk(free_types, lambda: barred)
 
 
 def other(number: int = 1) -> Job:
