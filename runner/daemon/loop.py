@@ -205,8 +205,6 @@ class Daemon:
         self._reclaim_at_s: float | None = None
         self._orders: Orders | None = None
         self._server_clock = ServerClock()
-        #: When jobs came last.
-        self._claimed_s = 0.0
 
     def run(self, orders: Orders) -> Ending:
         """Work until told to stop, then finish what is running; or until told to make room for new parts."""
@@ -421,7 +419,6 @@ class Daemon:
                 self._reservations.renew(store)
             else:
                 self._reservations.forget()
-            self._gather()
             offer = self._capacity.offer() if claiming else NOTHING
             ahead = self._next_desk(offer) if claiming else None
             if ahead is not None:
@@ -438,13 +435,13 @@ class Daemon:
                 unranked=offer.unranked,
             )
             self._heed_clock(claims, asked_s)
-            if claims.jobs:
-                self._claimed_s = time.monotonic()
             jobs = claims.jobs if ahead is None else self._give_ahead(store, ahead, claims.jobs)
             for job, desk in self._capacity.places(jobs):
                 desk.give(self._keeper.hold(job))
             for unreadable in claims.unreadable:
                 self._refuse(store, unreadable)
+            if claims.jobs:
+                self._gather()
             if claims.draining or not claims.registered:
                 self._reservations.forget()
                 return claims
@@ -468,11 +465,10 @@ class Daemon:
                 )
 
     def _gather(self) -> None:
-        """Shortly after a claim that brought jobs: let slots come free that are about to."""
+        """After a claim that brought jobs: let slots come free that are about to."""
         self._all_free.clear()
-        left_s = self._claimed_s + GATHER_S - time.monotonic()
-        if left_s > 0 and self._any_busy():
-            self._all_free.wait(left_s)
+        if self._any_busy():
+            self._all_free.wait(GATHER_S)
 
     def _next_desk(self, offer: Offer) -> Desk | None:
         """The busy slot that takes a job beside its run, if any; not where one choice takes away another."""

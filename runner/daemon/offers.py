@@ -71,9 +71,7 @@ class Capacity:
         }
         #: What does not change, because it is asked with every claim: the names a job may use for a slot; whose
         #: containers and whose devices it shares; and the slots that lie around others.
-        self._names = {
-            one.slot.name: (one.slot.gpu_type, *registry.get(one.slot.gpu_type).aliases) for one in workers
-        }
+        self._names = {one.slot.name: (one.slot.gpu_type, *registry.get(one.slot.gpu_type).aliases) for one in workers}
         self._sharing = {
             name: frozenset((name, *(rival.slot.name for rival in rivals))) for name, rivals in self._rivals.items()
         }

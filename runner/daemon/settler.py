@@ -1,9 +1,8 @@
 """Writes the results of a host's slots: a slot hands its result over and takes a job while the last is committed.
 
 Owns the results that are not written yet, and two threads with a connection each while it needs one. The first writes:
-what gathers while one commit is under way goes with the next. The second writes what the first leaves: as soon as every
-slot has brought another result meanwhile, which a quick host does, or what has waited for too long, so that a commit
-that hangs holds up nobody. A result is the settler's from `hand` on: its lease stays held until it is
+what gathers while one commit is under way goes with the next. The second writes what has waited too long for the first,
+so that a commit that hangs holds up nobody. A result is the settler's from `hand` on: its lease stays held until it is
 committed, known to be too late, safe in the spool, or given up. How many wait is bounded: a slot that hands over one
 too many waits for room, and gets no job meanwhile. Must not evaluate or claim. Called by the slots, and by the loop on
 the way out.
@@ -13,8 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from runner import metrics
@@ -34,8 +32,10 @@ _log = get_logger(__name__)
 
 #: No more results than this in one transaction.
 MAX_RESULTS: Final = 32
-#: The least time between the beginnings of two commits: what comes meanwhile goes together.
+#: Where one commit follows another within the second of these, results wait for each other: for the first, or until
+#: every slot has brought one. A result that comes alone is committed at once.
 GATHER_S: Final = 0.0025
+BUSY_S: Final = 0.025
 #: A slot waits when so many results for each slot, or bytes of files, are not written yet: all of them die with a
 #: process that is killed.
 WAITING_PER_SLOT: Final = 2
@@ -115,13 +115,15 @@ class Settler:
         #: Guards what follows, and tells that it has changed.
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        #: Tells the second thread alone that there is enough for it; under the same lock.
-        self._enough = threading.Condition(self._lock)
-        self._crowd = max(slots, 2)
+        #: Tells the thread that gathers that every slot has brought a result; under the same lock.
+        self._complete = threading.Condition(self._lock)
+        self._slots = slots
         #: In the order in which they came. An entry leaves when it is settled, so that a thread that breaks and is
         #: started again finds it.
         self._handed: dict[tuple[int, int], _Handed] = {}
         self._size_bytes = 0
+        #: When results were last taken to be written.
+        self._took_s = float("-inf")
         self._closed = False
 
     @property
@@ -137,8 +139,8 @@ class Settler:
             self._handed[job.key] = handed
             self._size_bytes += handed.size_bytes
             self._changed.notify_all()
-            if sum(not one.taken for one in self._handed.values()) >= self._crowd:
-                self._enough.notify_all()
+            if sum(not one.taken for one in self._handed.values()) >= self._slots:
+                self._complete.notify_all()
             while not self._has_room(job) and not self._give_up.is_set() and not self._closed:
                 self._changed.wait(LOOK_S)
             closed = self._closed
@@ -149,7 +151,7 @@ class Settler:
         """Have the thread, and slots that wait for room, look at their events."""
         with self._lock:
             self._changed.notify_all()
-            self._enough.notify_all()
+            self._complete.notify_all()
 
     def close(self) -> None:
         """The threads have ended: what is left, or what a run finds that did not let go in time, goes to the spool."""
@@ -173,7 +175,7 @@ class Settler:
         self._work(stop, self._store_factory("commit"), self._next)
 
     def relieve(self, stop: threading.Event) -> None:
-        """Write what is too much for the first thread, or has waited for TURN_S, until `stop` is set."""
+        """Write what has waited for TURN_S, until `stop` is set."""
         self._work(stop, self._store_factory("late commit"), self._late)
 
     def _save(self, one: _Handed) -> None:
@@ -196,20 +198,18 @@ class Settler:
                 if not batch:
                     store.close()
                     continue
-                began_s = time.monotonic()
                 try:
                     self._settle(store, batch)
                 finally:
                     with self._changed:
                         for one in batch:
                             one.taken = False
-                        # What belongs to the same submissions may be taken now.
+                        # There may be room now for slots that wait.
                         self._changed.notify_all()
                 if any(one.waits_since_s is not None and not one.over for one in batch):
                     backoff.wait(self._give_up)
                 else:
                     backoff.reset()
-                    time.sleep(max(0.0, began_s + GATHER_S - time.monotonic()))
         finally:
             store.close()
 
@@ -217,34 +217,28 @@ class Settler:
         """Take what is due, waited for; empty: nothing came for a while, or `stop` was set."""
         until_s = self._clock() + IDLE_S
         with self._changed:
-            while not (batch := self._take()) and not stop.is_set() and (now_s := self._clock()) < until_s:
-                due_s = [one.due_s for one in self._free()]
+            while not self._due() and not stop.is_set() and (now_s := self._clock()) < until_s:
+                due_s = [one.due_s for one in self._handed.values() if not one.taken]
                 self._changed.wait(max(0.0, min([*due_s, until_s]) - now_s))
-            return batch
+            if 0 < len(self._due()) < self._slots and time.monotonic() < self._took_s + BUSY_S:
+                self._complete.wait(GATHER_S)
+            self._took_s = time.monotonic()
+            return self._take(self._due())
 
     def _late(self, stop: threading.Event) -> Sequence[_Handed]:
-        """Take what is too much for the first thread; after a while, what has been due for too long."""
-        with self._enough:
-            if not stop.is_set() and len(self._free()) < self._crowd:
-                self._enough.wait(TURN_S)
-            if len(self._free()) >= self._crowd:
-                return self._take()
-            now_s = self._clock()
-            # Even where the first thread holds another result of the same submission: it may hang.
-            return self._taken(one for one in self._handed.values() if not one.taken and one.due_s + TURN_S <= now_s)
+        """After a while, take what has been due for too long."""
+        stop.wait(TURN_S)
+        with self._changed:
+            return self._take(self._due(TURN_S))
 
-    def _free(self) -> list[_Handed]:
-        """Results of submissions of which none is being written; the lock is held. Two would meet at their row."""
-        written = {one.job.submission_id for one in self._handed.values() if one.taken}
-        return [one for one in self._handed.values() if not one.taken and one.job.submission_id not in written]
+    def _due(self, age_s: float = 0.0) -> list[_Handed]:
+        """Results that nobody writes and that have been due for so long; the lock is held."""
+        until_s = self._clock() - age_s
+        return [one for one in self._handed.values() if not one.taken and one.due_s <= until_s]
 
-    def _take(self) -> Sequence[_Handed]:
-        """Results that are due, for nobody else to write; the lock is held."""
-        now_s = self._clock()
-        return self._taken(one for one in self._free() if one.due_s <= now_s)
-
-    def _taken(self, due: Iterable[_Handed]) -> Sequence[_Handed]:
-        batch = list(islice(due, MAX_RESULTS))
+    def _take(self, due: Sequence[_Handed]) -> Sequence[_Handed]:
+        """These, or the first of them, for nobody else to write; the lock is held."""
+        batch = due[:MAX_RESULTS]
         for one in batch:
             one.taken = True
         return batch
@@ -361,6 +355,5 @@ class Settler:
             del self._handed[one.job.key]
             self._size_bytes -= one.size_bytes
             empty = not self._handed
-            self._changed.notify_all()
         if empty:
             self._on_empty()

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from runner.store import queries
+from runner.store.base import text_array
 from tests.integration.store.conftest import Bench
 
 PAGE = Path(__file__).parents[3] / "docs" / "frontends.md"
@@ -23,6 +24,13 @@ def test_every_query_has_a_constant_and_every_constant_a_use() -> None:
         assert getattr(queries, name.upper()) is query
         assert f"queries.{name.upper()}" in code, f"{name} is never used"
         assert query.purpose.endswith("."), name
+
+
+def test_names_arrive_as_they_are(db: psycopg.Connection[dict[str, Any]]) -> None:
+    """Whatever is in them that means something to PostgreSQL."""
+    names = ["H100", "", "NULL", 'a "b" \\ c', "{d,e}", " f ", "%s"]
+    query = "SELECT %s::text[] AS some, %s::text[] AS none"
+    assert db.execute(query, (text_array(names), text_array([]))).fetchone() == {"some": names, "none": []}
 
 
 @pytest.mark.parametrize(

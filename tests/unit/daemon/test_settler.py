@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,10 +56,9 @@ class Crowd:
             thread.start()
             self._threads.append(thread)
 
-    def hand(self, job_id: int, found: JobResult | None = None, *, submission_id: int | None = None) -> None:
+    def hand(self, job_id: int, found: JobResult | None = None) -> None:
         """One slot's result."""
-        one = job(job_id) if submission_id is None else replace(job(job_id), submission_id=submission_id)
-        self.settler.hand(one, found or result(), slot="cpu0")
+        self.settler.hand(job(job_id), found or result(), slot="cpu0")
 
     def hand_aside(self, job_id: int, found: JobResult, handed: threading.Event) -> None:
         """One slot's result, in a thread of the slot's own; `handed` is set when the slot may go on."""
@@ -136,6 +134,23 @@ def test_a_single_result_is_committed_at_once_and_announced_afterwards(crowd: Cr
     crowd.hand(1)
     crowd.wait_empty()
     assert (crowd.batches, at_commit, crowd.parts.events()) == ([[1]], [[]], ["done"])
+
+
+def test_on_a_busy_host_results_wait_until_every_slot_has_brought_one(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Right after another commit the first that comes is not committed alone; nobody waits once all have come."""
+    monkeypatch.setattr("runner.daemon.settler.BUSY_S", 1e9)
+    monkeypatch.setattr("runner.daemon.settler.GATHER_S", 1e6)
+    crowd = Crowd(parts, slots=3)
+    crowd.start()
+    crowd.hand(0)
+    crowd.wait_empty()
+    for job_id in (1, 2, 3):
+        crowd.hand(job_id)
+    crowd.wait_empty()
+    assert crowd.batches == [[0], [1, 2, 3]]
+    crowd.end()
 
 
 def test_a_result_is_held_from_hand_to_commit(crowd: Crowd) -> None:
@@ -245,25 +260,6 @@ def test_a_commit_that_does_not_come_back_holds_up_nobody(crowd: Crowd, monkeypa
     crowd.go_on.set()
     crowd.wait_empty()
     assert crowd.batches == [[0]]
-
-
-def test_a_second_commit_begins_beside_the_first_when_every_slot_has_brought_another_result(parts: Parts) -> None:
-    """At once, for all that wait but the twin of what is being committed, which would meet it at its row."""
-    crowd = Crowd(parts, slots=3)
-    crowd.store.meanwhile = crowd.hold
-    crowd.start(crowd.settler.run, crowd.settler.relieve)
-    crowd.hand(0, submission_id=100)
-    assert crowd.under_way.wait(30)
-    for job_id, submission_id in ((1, 100), (2, 102), (3, 103)):
-        crowd.hand(job_id, submission_id=submission_id)
-    assert crowd.late.completed == []
-    crowd.hand(4, submission_id=104)
-    crowd.wait(lambda: crowd.settler.pending == 2)
-    assert [job_id for job_id, _ in crowd.late.completed] == [2, 3, 4]
-    crowd.go_on.set()
-    crowd.wait_empty()
-    assert crowd.batches == [[0], [1]]
-    crowd.end()
 
 
 def test_a_result_whose_commit_hangs_can_be_rescued(crowd: Crowd) -> None:
