@@ -14,8 +14,8 @@ from tests.integration.daemon.rig import Rig
 
 
 @pytest.fixture
-def make_rig() -> Iterator[Callable[..., Rig]]:
-    """Makes rigs that are stopped when the test ends."""
+def make_rig(lend_database: Callable[[str | None], str]) -> Iterator[Callable[..., Rig]]:
+    """Makes rigs that are stopped when the test ends, while their databases are still there."""
     made: list[Rig] = []
 
     def make(database_url: str, daemon_url: str | None = None, **settings: Any) -> Rig:  # noqa: ANN401 - any setting
