@@ -230,6 +230,8 @@ def test_a_dead_database_is_asked_once_a_second_and_mentioned_a_few_times(
         rig.wait_for(lambda: said(logs, "not listening"), "every thread has noticed")
         rig.wait_for(lambda: said(logs, "results wait in the spool"), "every thread has noticed")
         rig.wait_for(lambda: rig.waiting_for == "the database", "every thread has noticed")
+        # A result is in the spool before its slot says so.
+        rig.wait_for(lambda: said(logs, "database away: the result waits in the spool") == 6, "every slot has said so")
         quiet = len(logs)
         knocks = proxy.knocks
         rig.wait_for(lambda: proxy.knocks >= knocks + 2, "it goes on trying")

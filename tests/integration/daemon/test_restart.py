@@ -87,7 +87,8 @@ def test_a_spooled_result_of_the_earlier_process_is_delivered_and_not_computed_a
     assert (first.attempt, first.verdict, first.report) == (1, Verdict.ACCEPTED, {"found": "before"})
     assert second.attempt == 2
     assert [job_id for job_id, _, _ in rig.evaluator.seen] == [second.id]
-    assert rig.spool.count == 0
+    # It goes once it is committed.
+    rig.wait_for(lambda: rig.spool.count == 0, "nothing waits any more")
 
 
 @pytest.mark.parametrize("missing", ["the evaluation environment", "the container engine"])
@@ -146,6 +147,7 @@ def test_two_daemons_do_not_share_a_name(make_rig: Callable[..., Rig], database_
     with capture_logs() as logs:
         second.start(ready=False)
         second.wait_for(lambda: second.waiting_for == "the host name", "it noticed")
+        second.wait_for(lambda: any("reason" in line for line in logs), "it says so")
         (reason,) = [line["reason"] for line in logs if "reason" in line]
         assert "host name 'test-host' belongs to another daemon" in reason
         first.wait_done(first.submit())

@@ -51,9 +51,11 @@ def test_a_slot_takes_the_next_job_while_its_last_result_cannot_be_committed(rig
         gate.go.set()
         rig.wait_done(rig.submit())
         (job,) = rig.view(first).jobs
-        assert (job.state, pending(rig)) == (JobState.RUNNING, 1)
+        assert job.state is JobState.RUNNING
         assert rig.daemon is not None
-        assert [lease.job.id for lease in rig.daemon._keeper.held()] == [job.id]
+        keeper = rig.daemon._keeper
+        rig.wait_for(lambda: pending(rig) == 1, "the second one is settled")
+        rig.wait_for(lambda: [lease.job.id for lease in keeper.held()] == [job.id], "the first one is held on to")
     (view,) = rig.wait_done(first)
     assert (view.jobs[0].verdict, view.jobs[0].attempt, len(view.jobs[0].runs)) == (Verdict.ACCEPTED, 1, 1)
     assert rig.spool.count == 0

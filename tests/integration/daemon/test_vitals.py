@@ -89,6 +89,7 @@ def test_a_fault_of_ours_is_counted_by_its_cause(rig: Rig, vitals: Vitals) -> No
 
     rig.evaluator.script = fail_once
     rig.wait_through_retries(rig.submit())
+    rig.wait_for(lambda: Scrape(vitals)("kernel_runner_leases_held") == 0, "the result is settled")
     after = Scrape(vitals)
     assert after.more(before, "kernel_runner_infrastructure_errors_total", cause="sandbox") == 1
     assert after.more(before, "kernel_runner_attempts_total", gpu_type="CPU", outcome="failed") == 1

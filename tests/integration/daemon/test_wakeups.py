@@ -28,6 +28,10 @@ def settled(rig: Rig, seen: Watch, mark: str) -> int:
     rig.wait_for(lambda: seen.heard, "it listens")
     notify(rig, "runner_queue", mark)
     rig.wait_for(lambda: any(mark in wakeup.gpu_types for wakeup in seen.heard), f"heard {mark}")
+    if seen.gate.is_set():
+        assert rig.daemon is not None
+        wake = rig.daemon._wake
+        rig.wait_for(lambda: not wake.is_set(), "what was heard has been looked at")
     return seen.claims
 
 
