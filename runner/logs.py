@@ -11,8 +11,10 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any, Final, Literal, TextIO, cast
 
 import structlog
@@ -25,6 +27,8 @@ from runner.model import Job
 _FORBIDDEN: Final = frozenset({"code", "password", "request", "secret", "secret_seed", "seed", "task", "token"})
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _MAX_VALUE_CHARS: Final = 8000
+#: What every line of this thread says; one variable, where structlog has one for each word: it is set for every job.
+_ABOUT: Final[ContextVar[Mapping[str, object]]] = ContextVar("about", default=MappingProxyType({}))
 #: How often what goes wrong again and again is said.
 SPARING_S: Final = 60.0
 
@@ -47,7 +51,7 @@ def configure(log_format: Literal["auto", "json", "console"], level: str, stream
     )
     structlog.configure(
         processors=[
-            structlog.contextvars.merge_contextvars,
+            _about_the_job,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="%H:%M:%S" if console else "iso", utc=not console),
             structlog.processors.format_exc_info,
@@ -74,17 +78,25 @@ def get_logger(name: str) -> FilteringBoundLogger:
 @contextmanager
 def job_context(job: Job, **more: str) -> Iterator[None]:
     """Put the ids of a job on every line this thread logs; `run` is job and attempt in one word, to search for."""
-    with structlog.contextvars.bound_contextvars(
-        job=job.id,
-        submission=job.submission_id,
-        attempt=job.attempt,
-        run=f"{job.id}.{job.attempt}",
-        leaderboard=job.leaderboard,
-        gpu_type=job.gpu_type,
-        mode=str(job.mode),
+    about = {
+        "job": job.id,
+        "submission": job.submission_id,
+        "attempt": job.attempt,
+        "run": f"{job.id}.{job.attempt}",
+        "leaderboard": job.leaderboard,
+        "gpu_type": job.gpu_type,
+        "mode": str(job.mode),
         **more,
-    ):
+    }
+    before = _ABOUT.set({**_ABOUT.get(), **about})
+    try:
         yield
+    finally:
+        _ABOUT.reset(before)
+
+
+def _about_the_job(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    return {**_ABOUT.get(), **event}
 
 
 class Sparing:

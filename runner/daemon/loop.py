@@ -63,8 +63,8 @@ JOIN_S: Final = 10.0
 NO_SLOT: Final = "none"
 #: The pause between two looks at the queue, as parts of `poll_s`, which is the longest.
 _POLL_SPREAD: Final = (0.75, 0.97)
-#: The least time between a claim that brought jobs and the next one, unless every slot is free before. Slots that come
-#: free meanwhile are claimed for together: a claim for all of them costs hardly more than one for one.
+#: The time between a claim that brought jobs and the next one, unless every slot is free before. Slots that come free
+#: meanwhile are claimed for together: a claim for all of them costs hardly more than one for one.
 GATHER_S: Final = 0.0025
 #: The part of a lease by which the server's clock may be put forward before leases are spared for that.
 _JUMP: Final = 0.2
