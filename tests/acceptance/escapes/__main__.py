@@ -65,8 +65,8 @@ def _line(case: Case, board: str, played: Played) -> str:
 def _problems(case: Case, board: str, played: Played, *, runtime: str) -> list[str]:
     expected = case.expected(board, runtime=runtime)
     found = []
-    if played.verdict != expected:
-        found.append(f"expected {expected}: {played.error} {played.output[:2000]}")
+    if played.verdict not in expected:
+        found.append(f"expected {' or '.join(sorted(expected))}: {played.error} {played.output[:2000]}")
     if played.honest_verdict != "accepted":
         found.append(f"the honest job after it: {played.honest_verdict}")
     return [*found, *(f"left: {trace}" for trace in played.left)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tests.acceptance.escapes.case import GVISOR, Case
+from tests.acceptance.escapes.case import Case
 
 _HEAD = """\
 | attempt | verdict | why | without its defence | gVisor |
@@ -26,7 +26,4 @@ def _row(case: Case) -> str:
 
 
 def _gvisor(case: Case) -> str:
-    expected = case.expected(case.board, runtime=GVISOR)
-    if case.gvisor is None:
-        return "the same"
-    return f"{expected}: {case.gvisor_why}"
+    return "the same" if case.gvisor is None else f"{' or '.join(case.gvisor)}: {case.gvisor_why}"
