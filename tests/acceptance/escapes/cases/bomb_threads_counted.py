@@ -3,8 +3,10 @@ why: Threads count as processes; whoever takes them all gets no more and harms n
 verdict: accepted
 relax: pids
 relaxed: wrong_answer
-gvisor: internal_error
-gvisor_why: its own kernel needs processes of the host and ends at the limit; the job is retried and given up
+gvisor: [internal_error, wrong_answer]
+gvisor_why: >-
+  its threads are its own kernel's, without a limit; where too many run at once, that kernel ends at the limit on the
+  host's, and the job is retried and given up
 """
 import threading
 
