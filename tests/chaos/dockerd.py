@@ -30,6 +30,7 @@ class Dockerd:
         self.url = f"unix://{self.directory}/docker.sock"
         self._parent = f"/{self.directory.name}"
         self._process: subprocess.Popen[bytes] | None = None
+        self._was_killed = False
 
     def __enter__(self) -> Self:
         self.start()
@@ -42,12 +43,18 @@ class Dockerd:
             with contextlib.suppress(OSError):
                 if str(self.directory).encode() in (process / "cmdline").read_bytes():
                     os.kill(int(process.name), signal.SIGKILL)
+        deadline = time.monotonic() + _STOP_S
+        while (left := self._processes()) and time.monotonic() < deadline:
+            for pid in left:
+                with contextlib.suppress(OSError):
+                    os.kill(int(pid), signal.SIGKILL)
+            time.sleep(0.05)
         # The storage driver binds its directory onto itself.
         for target in (*reversed(self.mounts()), str(self.directory / "data")):
             subprocess.run(["umount", target], check=False, capture_output=True, timeout=_STOP_S)
-        for path in self.cgroups():
+        for path in self._cgroups():
             with contextlib.suppress(OSError):
-                Path(path).rmdir()
+                path.rmdir()
         for parent in Path("/sys/fs/cgroup").glob(f"*{self._parent}"):
             with contextlib.suppress(OSError):
                 parent.rmdir()
@@ -84,6 +91,7 @@ class Dockerd:
         if self._process is None:
             return
         if kill:
+            self._was_killed = True
             self._process.kill()
         else:
             self._process.terminate()
@@ -121,16 +129,43 @@ class Dockerd:
         return self._listed("volume", "ls", "--quiet")
 
     def cgroups(self) -> list[str]:
-        """Cgroups of containers, in every hierarchy."""
-        return [str(path) for path in Path("/sys/fs/cgroup").glob(f"*{self._parent}/*") if path.is_dir()]
+        """Cgroups of containers, in every hierarchy, but for those that the engine has lost."""
+        lost = self.lost()
+        return [str(path) for path in self._cgroups() if path.name not in lost]
 
     def processes(self) -> list[str]:
         """Processes that live in those cgroups."""
-        found = []
+        lost = self.lost()
+        return [pid for pid, container in self._processes().items() if container not in lost]
+
+    def lost(self) -> set[str]:
+        """Containers it was killed while starting and does not know any more, though what started them is still there.
+
+        No client of the engine can remove them, and nothing of the container's own runs in them: at most runc's first
+        process, which waits for the order to go on.
+        """
+        if not self._was_killed:
+            return set()
+        shims = {
+            words[words.index(b"-id") + 1].decode()
+            for process in Path("/proc").glob("[0-9]*")
+            if (words := _words(process)) and b"-id" in words and self.directory.name.encode() in b" ".join(words)
+        }
+        known = set(self._listed("ps", "--all", "--quiet", "--no-trunc"))
+        at_work = {container for pid, container in self._processes().items() if _name(pid) != "runc:[2:INIT]"}
+        return shims - known - at_work
+
+    def _cgroups(self) -> list[Path]:
+        return [path for path in Path("/sys/fs/cgroup").glob(f"*{self._parent}/*") if path.is_dir()]
+
+    def _processes(self) -> dict[str, str]:
+        """Processes in its containers' cgroups, and whose they are."""
+        found = {}
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
-                if f"{self._parent}/" in (process / "cgroup").read_text(encoding="utf-8"):
-                    found.append(process.name)
+                _, parent, below = (process / "cgroup").read_text(encoding="utf-8").partition(f"{self._parent}/")
+                if parent:
+                    found[process.name] = below.splitlines()[0].partition("/")[0]
         return found
 
     def mounts(self) -> list[str]:
@@ -144,6 +179,22 @@ class Dockerd:
             ["docker", "--host", self.url, *arguments], capture_output=True, text=True, check=True, timeout=60
         )
         return done.stdout.split()
+
+
+def _words(process: Path) -> list[bytes]:
+    """A process's command line; empty for one that has ended."""
+    try:
+        return (process / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def _name(pid: str) -> str:
+    """What the kernel calls a process; empty for one that has ended."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
 
 
 def _runs(pid: str) -> bool:
