@@ -14,7 +14,7 @@ import pytest
 from sandbox.engine import DockerEngine
 from tests.acceptance.escapes.case import GVISOR, PROGRAM, Case, all_cases
 from tests.acceptance.escapes.relax import RELAXATIONS
-from tests.acceptance.escapes.rig import Played, Rig
+from tests.acceptance.escapes.rig import INTERNAL_ERROR, Played, Rig
 from tests.acceptance.escapes.table import table
 from tests.plugins.live import ROOT
 
@@ -23,6 +23,8 @@ MUTANTS = tuple(case for case in CASES if case.relax is not None)
 #: A slot that is still busy with somebody else's work is slower than this; a loaded machine is not.
 HARMED = 5.0
 PATIENCE_S = 280
+#: What is nobody's fault is tried again, as a daemon would: gVisor's kernel breaks now and then on a crowded machine.
+ATTEMPTS = 3
 #: Every board of every case, and all of them under gVisor.
 _ALL = os.environ.get("KERNEL_RUNNER_TEST_ESCAPES") == "all"
 UNDER_GVISOR = ("bomb_memory", "device_nodes", "network_away", "ptrace", "survivor_double_fork")
@@ -118,12 +120,17 @@ def test_attempts_get_the_verdicts_of_the_table_under_gvisor(docker_engine: Dock
     chosen = [case for case in CASES if PROGRAM in case.verdicts and (_ALL or case.name in UNDER_GVISOR)]
     assert len(chosen) >= len(UNDER_GVISOR)
     with Rig(engine_url=docker_engine.base_url, eval_python=eval_python, runtime=GVISOR) as rig:
-        queued = [(case, rig.play(case, PROGRAM)) for case in chosen]
-        results = [(case, future.result(PATIENCE_S)) for case, future in queued]
-    wrong = {
-        case.name: result
-        for case, result in results
-        if result.verdict not in case.expected(PROGRAM, runtime=GVISOR)
-        or (result.left, result.honest_verdict) != ((), "accepted")
-    }
+        for _ in range(ATTEMPTS):
+            queued = [(case, rig.play(case, PROGRAM)) for case in chosen]
+            results = [(case, future.result(PATIENCE_S)) for case, future in queued]
+            assert {case.name: (result.left, result.honest_verdict) for case, result in results} == {
+                case.name: ((), "accepted") for case in chosen
+            }
+            wrong = {
+                case.name: result
+                for case, result in results
+                if result.verdict not in case.expected(PROGRAM, runtime=GVISOR)
+            }
+            assert {result.verdict for result in wrong.values()} <= {INTERNAL_ERROR}, wrong
+            chosen = [case for case in chosen if case.name in wrong]
     assert wrong == {}
