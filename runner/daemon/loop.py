@@ -440,6 +440,8 @@ class Daemon:
                 desk.give(self._keeper.hold(job))
             for unreadable in claims.unreadable:
                 self._refuse(store, unreadable)
+            # Asked before slots come free again: however short the jobs are, what else a turn is for gets its turn.
+            full = not self._capacity.free()
             if claims.jobs:
                 self._gather()
             if claims.draining or not claims.registered:
@@ -447,7 +449,7 @@ class Daemon:
                 return claims
             if not claims.jobs and not claims.unreadable and not self._reservations.ended(store):
                 return claims
-            if claims.jobs and not self._capacity.free():
+            if claims.jobs and full:
                 return claims
 
     def _heed_clock(self, claims: Claims, asked_s: float) -> None:

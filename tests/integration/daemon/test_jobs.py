@@ -52,6 +52,16 @@ def test_jobs_are_found_by_polling_when_no_notification_arrives(rig: Rig) -> Non
     rig.wait_done(rig.submit())
 
 
+def test_between_claims_that_fill_the_host_it_looks_after_everything_else(rig: Rig) -> None:
+    """However short the jobs are: disks, expired leases, its place in the list of hosts, the watchdog."""
+    looks: list[None] = []
+    rig.check_disk = lambda: looks.append(None)
+    submissions = [rig.submit() for _ in range(20)]
+    rig.start()
+    rig.wait_done(*submissions)
+    assert len(looks) >= len(submissions)
+
+
 def test_every_job_runs_exactly_once_over_two_slots(rig: Rig) -> None:
     """Twelve jobs, two slots, which are seen to work at the same time."""
     both = threading.Barrier(2)
