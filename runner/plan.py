@@ -32,6 +32,7 @@ from sandbox.spec import (
     Tmpfs,
 )
 from tasks.harness.request import Compiled, JudgeRequest, ModeRequest
+from tasks.harness.stopping import Timing
 
 #: Where the steward and the harness are mounted inside every container.
 STAGE = "/kernel-runner"
@@ -57,6 +58,8 @@ _TENSOR_MEMORY_SHARE = 0.5
 #: What a rank without a device needs beside tensors: two processes with torch, and room to breathe.
 _RANK_GIB = 0.75
 
+#: When a benchmark that only precedes the ranked step has been timed enough: half of what it is given alone.
+_HALF = Timing(width=0.008, max_runs=50, max_kernel_s=5.0)
 _PROCESS = 'import sys; sys.path.insert(0, "{stage}"); from {module} import main; sys.exit(main())'
 
 
@@ -319,7 +322,8 @@ def _modes(job: Job, task: Task, lights: tuple[Light, ...]) -> tuple[ModeRequest
                 for index, line in enumerate(_lines(benchmarks))
             )
         case Mode.LEADERBOARD | Mode.PRIVATE:
-            modes = (test, benchmark, leaderboard)
+            # The step that ranks nothing takes half, unless the task has said what it wants.
+            modes = (test, replace(benchmark, timing=task.extra.timing or _HALF), leaderboard)
     empty = [mode.name for mode in modes if not mode.cases]
     if empty or not modes:
         what = "tests" if empty == ["test"] else "benchmarks"

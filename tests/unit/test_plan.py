@@ -15,7 +15,7 @@ from runner.taskdef.model import HARNESS, CaseSet, Extra, Harness, Ranking, Task
 from sandbox.protocol import PairRequest, Step, StepsRequest
 from sandbox.spec import DeviceDriver
 from tasks.harness.request import JudgeRequest
-from tasks.harness.stopping import Timing
+from tasks.harness.stopping import Stopping, Timing
 from tests.unit import samples
 
 
@@ -333,6 +333,17 @@ def test_the_judge_gets_the_tasks_rule_for_stopping() -> None:
     timing = Timing(max_runs=7)
     request = judge_request(planned(replace(made, extra=replace(made.extra, timing=timing))))
     assert [mode.timing for mode in request.modes] == [None, timing, timing]
+
+
+def test_a_benchmark_before_the_ranked_step_takes_half() -> None:
+    """Alone it takes what its mode gives; so does the step that ranks."""
+    ranked = judge_request(planned(samples.task(), mode=Mode.LEADERBOARD)).modes
+    assert [mode.timing for mode in ranked if mode.name != "benchmark"] == [None, None]
+    (half,) = (mode.timing for mode in ranked if mode.name == "benchmark")
+    rules = [Stopping.of(timing, max_kernel_ns=10e9, max_wall_ns=120e9) for timing in (half, None)]
+    assert [(rule.max_runs, rule.max_kernel_ns, rule.width) for rule in rules] == [(50, 5e9, 0.008), (100, 10e9, 0.004)]
+    (alone,) = judge_request(planned(samples.task(), mode=Mode.BENCHMARK)).modes
+    assert alone.timing is None
 
 
 def test_without_figures_or_work_there_is_no_floor() -> None:
