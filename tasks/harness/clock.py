@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
+from itertools import pairwise
+from statistics import median, median_low
 from typing import Any
 
 from .stats import quantile
@@ -28,10 +29,11 @@ CALM = 0.25
 CALM_SLACK = 0.02
 #: What a hand-over at the gate may differ by from call to call, beside what the calibration shows.
 GATE_FLOOR_NS = 2_000
-#: Claims that are all a little too low show in the calmest calls, as a quantile; and what is allowed for there.
-CALMEST = 0.1
-SUSPICION_NS = 1_000
+#: Claims that are all a little too low show beside known calls of the same moments, at the same quantile; what is
+#: allowed for there, also as a part of the claims, and how many known calls it takes.
+SUSPICION_NS = 400
 SUSPICION_SLACK = 0.01
+FEWEST_KNOWN = 15
 #: A case is audited if its bound reaches this fraction of the reported time: a claim a fifth too low would be noticed.
 AUDITED_SHARE = 0.8
 #: A calibration under load must not let everything pass: spread counts up to here.
@@ -42,8 +44,6 @@ _MARGIN_SPREAD_NS = 500_000
 class HandOver:
     """What one kind of known kernel cost beside its own time."""
 
-    #: One in ten calls cost no more: this differs least from moment to moment, on a busy machine too.
-    p10_ns: float
     #: One in four calls cost no more: what the hand-over costs when nothing gets in its way.
     p25_ns: float
     median_ns: float
@@ -54,12 +54,8 @@ class HandOver:
     def of(cls, samples_ns: Sequence[float]) -> HandOver:
         """Summarise (outside - claim) of trusted calls."""
         ordered = sorted(samples_ns)
-        tenth, quarter, three_quarters = (ordered[int(share * len(ordered))] for share in (0.1, 0.25, 0.75))
-        return cls(p10_ns=tenth, p25_ns=quarter, median_ns=median(ordered), p75_ns=three_quarters)
-
-    def at_its_calmest(self, earlier: HandOver) -> HandOver:
-        """The same, with the calmest calls of both."""
-        return replace(self, p10_ns=min(self.p10_ns, earlier.p10_ns))
+        quarter, three_quarters = (ordered[int(share * len(ordered))] for share in (0.25, 0.75))
+        return cls(p25_ns=quarter, median_ns=median(ordered), p75_ns=three_quarters)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,9 +105,6 @@ class Costs:
             bound_ns=max(rest - margin, 0.0),
             calm_ns=outside_ns - base.p25_ns - volume,
             calm_margin_ns=self.floor_ns + base.median_ns - base.p25_ns + 0.5 * volume + copy_ns,
-            hand_over_ns=base.p10_ns + volume,
-            volume_ns=volume,
-            spread_ns=base.median_ns - base.p10_ns,
         )
 
     def as_details(self) -> dict[str, float]:
@@ -157,10 +150,6 @@ class Bound:
     #: The same estimate where nothing gets in the way, and by how much it may be wrong for the calm ones of many calls.
     calm_ns: float = 0.0
     calm_margin_ns: float = 0.0
-    #: What the hand-over costs at the least, what of it is for the bytes, and how far the usual one is above the least.
-    hand_over_ns: float = 0.0
-    volume_ns: float = 0.0
-    spread_ns: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,26 +200,77 @@ class Times:
     bound_ns: float | None
 
 
-def excess(samples: Sequence[Sample]) -> float | None:
-    """By how many ns the calmest calls of a case went on longer, beside their claims, than a hand-over and a margin.
+@dataclass(frozen=True, kw_only=True)
+class Suspicion:
+    """Whether all claims of a case are a little too low."""
+
+    #: By how many ns the calls went on longer, beside their claims, than known ones, beyond what is allowed for; more
+    #: than 0: all the claims are too low. None: nobody can say.
+    excess_ns: float | None
+    #: What known calls of the same moments cost beside their own time.
+    known_ns: float | None = None
+
+    @property
+    def founded(self) -> bool:
+        """Whether the judge's own estimates count."""
+        return self.excess_ns is not None and self.excess_ns > 0
+
+    def estimates(self, samples: Sequence[Sample]) -> Sequence[Sample]:
+        """The samples with the judge's estimates by the known calls, which are nearer than its calibration."""
+        if self.known_ns is None or not self.founded:
+            return samples
+        return [
+            sample
+            if sample.bound is None
+            else replace(sample, bound=replace(sample.bound, kernel_ns=max(sample.outside_ns - self.known_ns, 0.0)))
+            for sample in samples
+        ]
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """For the report."""
+        return {"excess_ns": self.excess_ns, "known_ns": self.known_ns, "suspected": self.founded}
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownCalls:
+    """Known calls that were made in a row."""
+
+    #: How many calls of the case had been timed before.
+    after: int
+    #: What each cost beside its own time, in ns.
+    costs_ns: Sequence[float]
+
+
+def suspect(samples: Sequence[Sample], known: Sequence[KnownCalls]) -> Suspicion:
+    """Hold calls against known ones that were made between them and moved as many bytes.
 
     Sharper than any single call can be judged: what differs from call to call, the kernel's own time included, is in
-    span and claim alike. A worker whose claims are all too low by more than this tells shows here; so does an honest
-    one on a machine that has become slower since it was calibrated.
+    span and claim alike, and what differs from minute to minute (other people's work beside this machine, above all) is
+    in both kinds of call. Their calm quarters differ by tenths of a microsecond where the claims are true. Each row of
+    known calls is held against the calls around it; the middle row counts, so that a machine which changes in between
+    is seen in one comparison and not in all.
 
-    Returns:
-        More than 0 raises suspicion; None where claims are not audited.
+    Args:
+        samples: the timed calls of a case.
+        known: rows of known calls, in order.
     """
-    rest = sorted(sample.outside_ns - sample.claim_ns - sample.bound.hand_over_ns for sample in samples if sample.bound)
-    if not samples or len(rest) != len(samples):
-        return None
-    bounds = [sample.bound for sample in samples if sample.bound]
-    calmest = quantile(rest, CALMEST)
-    # Calls that differ more among themselves than known ones did say that the machine is not as it was.
-    unrest = max(median(rest) - calmest - median(bound.spread_ns for bound in bounds), 0.0)
-    slack = SUSPICION_SLACK * median(sample.claim_ns for sample in samples)
-    volume = 0.5 * median(bound.volume_ns for bound in bounds)
-    return calmest - SUSPICION_NS - slack - volume - unrest
+    rows = [row for row in known if row.costs_ns]
+    if sum(len(row.costs_ns) for row in rows) < FEWEST_KNOWN or not all(sample.gated for sample in samples):
+        return Suspicion(excess_ns=None)
+    ends = [(row.after + later.after + 1) // 2 for row, later in pairwise(rows)]
+    found: list[tuple[float, float]] = []
+    for row, start, end in zip(rows, [0, *ends], [*ends, len(samples)], strict=True):
+        beside = sorted(sample.outside_ns - sample.claim_ns for sample in samples[start:end])
+        if beside:
+            cost_ns = quantile(sorted(row.costs_ns), CALM)
+            found.append((quantile(beside, CALM) - cost_ns, cost_ns))
+    if not found:
+        return Suspicion(excess_ns=None)
+    slack = SUSPICION_NS + SUSPICION_SLACK * median(sample.claim_ns for sample in samples)
+    return Suspicion(
+        excess_ns=median_low(more for more, _ in found) - slack, known_ns=median(cost_ns for _, cost_ns in found)
+    )
 
 
 def times(samples: Sequence[Sample], *, suspected: bool = False) -> Times:

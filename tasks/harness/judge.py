@@ -36,7 +36,7 @@ import torch
 from sandbox.protocol import Artifact, Judged, StepResult, encode, to_b64
 
 from .cases import Case, CaseError, Value, parse_cases
-from .clock import Calibration, Sample, Times, audit_details, excess, forged, tight, times
+from .clock import Calibration, KnownCalls, Sample, Suspicion, Times, audit_details, forged, suspect, tight, times
 from .crew import Crew
 from .emulate import asked, install_if_asked
 from .faults import Fault
@@ -65,10 +65,11 @@ _TOTAL_NS = {"benchmark": 10_000_000_000, "leaderboard": 30_000_000_000}
 #: Calls whose claim the outside clock contradicts are made again, since an interrupt is no cheat: this many per case,
 #: and one more for every call that counts. Beyond that the judge's own estimate counts.
 _MAX_REPEATED = 10
-#: Kernels so short are suspected by their calmest calls; of longer ones every single call shows what is missing.
+#: Kernels so short are held against known ones; of longer ones every single call shows what is missing.
 _SHORT_NS = 1_000_000
-#: How often who is suspected is looked at again, with how many calls, and how much later.
-_LOOKS_AGAIN, _CALLS_AGAIN, _LATER_S = 4, 20, 0.02
+#: Known kernels are called beside a case: so many times, whenever so many of its calls have been timed, after the first
+#: few; and once more at the end, until there are as many as are compared. Whoever is judged cannot tell anything by it.
+_KNOWN_CALLS, _KNOWN_EVERY, _KNOWN_AFTER, _KNOWN_ENOUGH = 5, 35, 10, 15
 _CALIBRATION_TIMEOUT_NS = 30_000_000_000
 #: Until the interpreters of several ranks, and of the judge's own processes beside them, have imported torch.
 _START_TIMEOUT_NS = 120_000_000_000
@@ -404,50 +405,42 @@ class Judge:
                 so_far = Running.of(span.sample.time_ns for span in spans)
                 continue
             called_ns = time.monotonic_ns()
-            sample = self._sample_of(timed.sample())
+            call = timed.sample()
+            sample = self._sample_of(call)
             if self._rejects and not sample.believed and repeated < _MAX_REPEATED + len(spans):
                 repeated += 1
                 continue
             spans.append(Span(sample=sample, start_ns=called_ns, end_ns=time.monotonic_ns()))
             so_far.add(sample.time_ns)
+            if self._rejects and len(spans) % _KNOWN_EVERY == _KNOWN_AFTER and sample.claim_ns <= _SHORT_NS:
+                timed.call_known(_KNOWN_CALLS, like=call, after=len(spans))
             _in_time(run)
         samples = [span.sample for span in spans]
-        with run.phase("suspicion"):
-            suspicion = self._suspicion(run, timed, samples)
+        if timed.known:
+            missing = _KNOWN_ENOUGH - sum(len(row.costs_ns) for row in timed.known)
+            timed.call_known(missing, like=call, after=len(spans))
         timed.check_last()
-        known = {"repeated": repeated, "stopped": stopped, **suspicion, **timed.details, **sieve.details}
+        known = {"repeated": repeated, "stopped": stopped, **timed.details, **sieve.details}
         with run.phase("statistics"):
-            self._report(run, index, samples, stopping, known)
-
-    def _suspicion(self, run: ModeRun, timed: _TimedCase, samples: Sequence[Sample]) -> Mapping[str, Any]:
-        """Whether all claims of a case are a little too low, beyond what the machine of this moment explains.
-
-        Noise goes by, forgery does not: who is suspected is called again, a few times, in calls like all others, and
-        acquitted by any of them. What known kernels cost now is asked last, when no more calls follow.
-        """
-        found = excess(samples) if self._rejects and all(sample.gated for sample in samples) else None
-        if found is None or found <= 0 or median(sample.claim_ns for sample in samples) > _SHORT_NS:
-            return {"excess_ns": found, "suspected": False}
-        for _ in range(_LOOKS_AGAIN):
-            time.sleep(_LATER_S)
-            again = excess([self._sample_of(timed.sample()) for _ in range(_CALLS_AGAIN)])
-            found = min(found, again or 0.0)
-            if found <= 0:
-                return {"excess_ns": found, "suspected": False}
-        # A worker that forges can lie here as well; what it may gain by that is bounded by the wider margin of a call.
-        now_ns = self._team.hand_over_now(deadline_ns=run.deadline_ns)
-        calibrated = self._calibration.gate if self._calibration is not None else None
-        slower_ns = max(now_ns - calibrated.short.p10_ns, 0.0) if now_ns is not None and calibrated else 0.0
-        return {"excess_ns": found, "slower_ns": slower_ns, "suspected": found > slower_ns}
+            suspicion = suspect(samples, timed.known)
+            self._report(run, index, samples, suspicion=suspicion, stopping=stopping, known=known)
 
     def _report(
-        self, run: ModeRun, index: int, samples: Sequence[Sample], stopping: Stopping, known: Mapping[str, Any]
+        self,
+        run: ModeRun,
+        index: int,
+        samples: Sequence[Sample],
+        *,
+        suspicion: Suspicion,
+        stopping: Stopping,
+        known: Mapping[str, Any],
     ) -> None:
         """What a case's samples come to; `known` goes into the details, too."""
-        bounded = times(samples, suspected=known["suspected"])
+        samples = suspicion.estimates(samples)
+        bounded = times(samples, suspected=suspicion.founded)
         # Where no honest runs have been recorded, the judge's clock replaces no claim: it only says what one is worth.
         counted = bounded if self._rejects else times([replace(sample, bound=None) for sample in samples])
-        audit = {**audit_details(samples, bounded), **known}
+        audit = {**audit_details(samples, bounded), **suspicion.details, **known}
         run.details.setdefault("cases", []).append(audit)
         if self._rejects and forged(samples):
             raise Fault(
@@ -557,6 +550,8 @@ class _TimedCase:
         self._checked = 0
         self._claims_ns: list[tuple[int, ...]] = []
         self._unchecked = False
+        #: Calls of known kernels in between.
+        self.known: list[KnownCalls] = []
         #: The case changes its shapes with its seed, so every call has the same inputs.
         self.fixed = False
 
@@ -585,6 +580,13 @@ class _TimedCase:
         if self._check_ns < _CHECK_BUDGET_NS or secrets.randbelow(_CHECK_SHARE) == 0:
             self._check()
         return call
+
+    def call_known(self, count: int, *, like: Call, after: int) -> None:
+        """Call known kernels that move as much as a call did; the call before is still the one to check."""
+        if count > 0:
+            with self._run.phase("known"):
+                costs_ns = self._team.known(count, like=like, deadline_ns=self._run.deadline_ns)
+            self.known.append(KnownCalls(after=after, costs_ns=costs_ns))
 
     def check_last(self) -> None:
         """Check the last call if it was not."""

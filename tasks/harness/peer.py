@@ -109,6 +109,8 @@ class _Armed:
     call: int
     sizes: tuple[int, ...]
     room_bytes: int
+    #: It is a call of a known kernel.
+    known: bool
     placed: Sequence[Placed]
     inputs: Arena
     room: Arena
@@ -143,8 +145,10 @@ class Peer:
         #: The next call, if the worker has been told of it already.
         self._armed: _Armed | None = None
         self._last_end_ns = 0
-        #: What the last call's inputs were like; the worker knows it too.
-        self._tree: object = None
+        #: Calls follow each other quickly, and nobody else needs the cores.
+        self._calm = False
+        #: What the last call's inputs were like, of the submission's and of known ones; the worker knows it too.
+        self._trees: dict[bool, object] = {}
         #: Time the worker was waited for, by whom it concerns: a mode that ran out of time says where it went.
         self.waited_ns = 0
 
@@ -200,16 +204,20 @@ class Peer:
         self._gate = gate
         return True
 
-    def call_known(self, *, on: bool, deadline_ns: int) -> None:
-        """Have the worker call known kernels instead of the submission, or no longer.
+    def call(
+        self,
+        packed: Packed,
+        *,
+        room_bytes: int | None,
+        deadline_ns: int,
+        by_message: bool = False,
+        known: bool = False,
+        ahead: bool = True,
+    ) -> Called:
+        """One call on fresh memory. `room_bytes` is the size of the output; None: nobody knows it.
 
-        Raises:
-            Fault: see the class.
-        """
-        self._ask({"op": "known", "on": on}, "known", deadline_ns)
-
-    def call(self, packed: Packed, *, room_bytes: int | None, deadline_ns: int, by_message: bool = False) -> Called:
-        """One call on fresh memory. `room_bytes` is the size of the output; None: it is not known.
+        `known`: of a known kernel, also where a submission is loaded; never on a device. `ahead`: another one like it
+        will probably follow.
 
         Raises:
             Fault: see the class.
@@ -218,12 +226,18 @@ class Peer:
         # On a device the worker's tensors are copies, which can only be made of what is there.
         small = small and packed.device == "cpu"
         # The tree holds numbers and texts of the input: only what the worker knows already may stand there before.
-        if self._gate is not None and small and packed.tree == self._tree and not by_message:
-            return self._call_at_gate(self._gate, packed, room_bytes=room_bytes or 0, deadline_ns=deadline_ns)
+        if self._gate is not None and small and packed.tree == self._trees.get(known) and not by_message:
+            call = self._call_at_gate(
+                self._gate, packed, room_bytes=room_bytes or 0, known=known, deadline_ns=deadline_ns
+            )
+            if ahead and self._calm:
+                # Its answer comes while this output is looked at and the next inputs are made.
+                self._arm(packed.sizes, room_bytes or 0, known=known, deadline_ns=deadline_ns)
+            return call
         if not by_message and self._fits_device_gate(packed, room_bytes):
             return self._call_on_device(packed, room_bytes=room_bytes or 0, deadline_ns=deadline_ns)
-        self._tree = packed.tree
-        return self._call_by_message(packed, room_bytes=room_bytes or 0, deadline_ns=deadline_ns)
+        self._trees[known] = packed.tree
+        return self._call_by_message(packed, room_bytes=room_bytes or 0, known=known, deadline_ns=deadline_ns)
 
     def equip(self, *, flush_bytes: int | None, deadline_ns: int) -> str | None:
         """Have a worker with a device begin calls at the gate, too; before a submission is loaded.
@@ -249,7 +263,7 @@ class Peer:
         return None
 
     def _fits_device_gate(self, packed: Packed, room_bytes: int | None) -> bool:
-        known = self._device_gate is not None and packed.tree == self._tree and room_bytes is not None
+        known = self._device_gate is not None and packed.tree == self._trees.get(False) and room_bytes is not None
         return known and packed.device not in {None, "cpu"} and max(packed.nbytes, room_bytes or 0) <= DEVICE_GATE_BYTES
 
     def _call_on_device(self, packed: Packed, *, room_bytes: int, deadline_ns: int) -> Called:
@@ -304,8 +318,8 @@ class Peer:
         self._not_enqueued += 1
         return False
 
-    def _call_at_gate(self, gate: Gate, packed: Packed, *, room_bytes: int, deadline_ns: int) -> Called:
-        armed = self._armed_for(packed.sizes, room_bytes, deadline_ns)
+    def _call_at_gate(self, gate: Gate, packed: Packed, *, room_bytes: int, known: bool, deadline_ns: int) -> Called:
+        armed = self._armed_for(packed.sizes, room_bytes, known=known, deadline_ns=deadline_ns)
         first, staged = packed.staged(armed.placed)
         with armed:
             window = armed.inputs.window(first, len(staged))
@@ -325,24 +339,22 @@ class Peer:
             answer = self._receive(deadline_ns, self._spin_ns)
             given = _Given(inputs=frozen[1], placed=armed.placed, nbytes=packed.nbytes)
             called = self._take(answer, given, frozen[0], start=start, end=end, deadline_ns=deadline_ns)
-        if copied - self._last_end_ns < _SOON_NS and delayed is not None and delayed < _CROWDED_NS:
-            # Its answer comes while this output is looked at and the next inputs are made.
-            self._arm(packed.sizes, room_bytes, deadline_ns)
+        self._calm = copied - self._last_end_ns < _SOON_NS and delayed is not None and delayed < _CROWDED_NS
         self._last_end_ns = end
         return replace(called, gated=True, copy_ns=copied - start, delayed_ns=delayed)
 
-    def _armed_for(self, sizes: tuple[int, ...], room_bytes: int, deadline_ns: int) -> _Armed:
+    def _armed_for(self, sizes: tuple[int, ...], room_bytes: int, *, known: bool, deadline_ns: int) -> _Armed:
         """The call that the worker is ready for, of these sizes; whatever else it was ready for is withdrawn."""
         armed = self._armed
         late = armed is not None and time.perf_counter_ns() - self._last_end_ns > _SOON_NS
-        if armed is None or late or (armed.sizes, armed.room_bytes) != (sizes, room_bytes):
+        if armed is None or late or (armed.sizes, armed.room_bytes, armed.known) != (sizes, room_bytes, known):
             self.rest(deadline_ns=deadline_ns)
-            armed = self._arm(sizes, room_bytes, deadline_ns)
+            armed = self._arm(sizes, room_bytes, known=known, deadline_ns=deadline_ns)
         self._hear_armed(deadline_ns)
         self._armed = None
         return armed
 
-    def _arm(self, sizes: tuple[int, ...], room_bytes: int, deadline_ns: int) -> _Armed:
+    def _arm(self, sizes: tuple[int, ...], room_bytes: int, *, known: bool, deadline_ns: int) -> _Armed:
         """Tell the worker of a call; its answer is not awaited."""
         placed, size = place(sizes)
         self._calls += 1
@@ -353,7 +365,13 @@ class Peer:
             inputs.close()
             raise
         self._armed = _Armed(
-            call=self._calls, sizes=sizes, room_bytes=room_bytes, placed=placed, inputs=inputs, room=room
+            call=self._calls,
+            sizes=sizes,
+            room_bytes=room_bytes,
+            known=known,
+            placed=placed,
+            inputs=inputs,
+            room=room,
         )
         room.poison()
         message = {
@@ -362,6 +380,7 @@ class Peer:
             "call": self._calls,
             "storages": [[each.offset, each.nbytes] for each in placed],
             "inputs": inputs.size,
+            "known": known,
         }
         self._send(encode(message, descriptors=2), (room.fd, inputs.fd), deadline_ns)
         return self._armed
@@ -383,12 +402,12 @@ class Peer:
             self.waited_ns += time.monotonic_ns() - start
         gate.finished(call, spin_ns=0)
 
-    def _call_by_message(self, packed: Packed, *, room_bytes: int, deadline_ns: int) -> Called:
+    def _call_by_message(self, packed: Packed, *, room_bytes: int, known: bool, deadline_ns: int) -> Called:
         placed, size = packed.place()
         with Arena.create(size) as inputs, Arena.create(room_bytes) as room:
             packed.write(inputs, placed)
             room.poison()
-            encoded = encode({"op": "call", **packed.message(placed, inputs.size)}, descriptors=1)
+            encoded = encode({"op": "call", "known": known, **packed.message(placed, inputs.size)}, descriptors=1)
             self._ask({"op": "arm", "size": room.size}, "armed", deadline_ns, (room.fd,))
             # The inputs reach the worker with this message and not before: nothing can be computed early.
             before = self._delays.total_ns()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,9 +20,6 @@ from .problem import CheckRaised, Problem, TaskFault
 from .request import Compiled
 from .team import Call
 from .values import Snapshot, pack, signature, tree_signature
-
-#: Known calls that are made beside a case whose times are suspected.
-_ONCE_MORE = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,19 +90,21 @@ class Solo:
         if known is None:
             return self._measure(deadline_ns, often=1)
         message = replace(known.message, short=hand_over(self._known(deadline_ns, by_message=True), 8))
-        gate = known.gate and replace(
-            known.gate, short=hand_over(self._known(deadline_ns), 24).at_its_calmest(known.gate.short)
-        )
+        gate = known.gate and replace(known.gate, short=hand_over(self._known(deadline_ns), 24))
         return Calibration(message=message, gate=gate)
 
-    def hand_over_now(self, *, deadline_ns: int) -> float | None:
+    def known(self, count: int, *, like: Call, deadline_ns: int) -> Sequence[float]:
         """See Team."""
-        if self._device != "cpu":
-            return None
-        self._peer.call_known(on=True, deadline_ns=deadline_ns)
-        now = hand_over(self._known(deadline_ns), _ONCE_MORE)
-        self._peer.call_known(on=False, deadline_ns=deadline_ns)
-        return now.p10_ns
+        if self._device != "cpu" or not like.gated:
+            return ()
+        room = max(64, *like.rooms)
+        packed = pack((0, torch.zeros(max(like.input_bytes, room), dtype=torch.uint8), room))
+        # The first one is like no other; where the last known calls were of another size, it also goes by message.
+        found = []
+        for left in reversed(range(count + 1)):
+            called = self._peer.call(packed, room_bytes=room, deadline_ns=deadline_ns, known=True, ahead=left > 0)
+            found.append((called.gated, called.outside_ns - called.claim_ns))
+        return [cost_ns for gated, cost_ns in found[1:] if gated]
 
     def _measure(self, deadline_ns: int, *, often: int) -> Calibration:
         most_bytes = self._peer.memory_bytes // 8

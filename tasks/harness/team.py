@@ -6,7 +6,7 @@ decides which calls are made and what their times are worth.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -75,10 +75,11 @@ class Team(Protocol):
     def calibrate(self, *, deadline_ns: int) -> Calibration:
         """Measure the hand-over; before the submission is loaded."""
 
-    def hand_over_now(self, *, deadline_ns: int) -> float | None:
-        """What the calmest of some known calls at the gate cost now, in ns; None where that cannot be asked.
+    def known(self, count: int, *, like: Call, deadline_ns: int) -> Sequence[float]:
+        """What known calls at the gate cost now beside their own time, in ns: `count` that move as much as `like` did.
 
-        The submission's process says it, so it may only excuse what nothing but suspicion speaks against.
+        None where calls do not go through the gate. The submission's process answers them: it can make them look more
+        expensive than its own calls, and so hide a little in those, never the other way round.
         """
 
     def load(

@@ -10,19 +10,19 @@ What it answers on the socket in KR_JUDGE_FD:
     load    {files, submission}     -> loaded | failed
     load    {files, submission, compiled} -> loaded | failed              a library of the compiler's, see `compiled`
     gate    {}                      -> gated {pid}                        descriptor: the page of `gate`
-    known   {on}                    -> known                              calls go to a known kernel until it is off
     equip   {flush_bytes}           -> equipped {pid, gate}               descriptor: a page as of `gate`
         the caches of a device are emptied so; gate: why calls on it cannot begin at that page (null: they can)
     queue   {call, device, room, tree, storages, size} -> done | need | failed   descriptors: room, inputs to come
         one call on the device, enqueued before its inputs exist (see `device_gate`)
     arm     {size}                  -> armed                              descriptor: room for the output
         everything of earlier calls is dropped, the room is mapped, the next message is awaited spinning
-    arm     {size, call, storages, inputs} -> armed, done | need | failed descriptors: room, inputs to come
+    arm     {size, call, storages, inputs, known} -> armed, done | need | failed descriptors: room, inputs to come
         the same, and what the last call's tree describes is put together over inputs that are not there yet; the
         call begins when the gate says so, and its end is said there before the second answer; if the gate says that
         it is withdrawn, there is no second answer
-    call    {tree, storages, size}  -> done | need {bytes} | failed       descriptor: inputs
+    call    {tree, storages, size, known} -> done | need {bytes} | failed       descriptor: inputs
         open, go and deliver in one
+    call and arm with `known` set go to a known kernel instead of the submission, with a last tree of their own
     room    {size}                  -> done | failed                      descriptor: larger room for the same output
     profile {room, limit_s}         -> profiled {table, trace, report, suffix} | failed   descriptor: room; after open
         limit_s: how long a vendor's profiler may take; null: none is used
@@ -154,6 +154,16 @@ class _Inputs:
     cuda: bool
 
 
+@dataclass(kw_only=True)
+class _Habit:
+    """What the next call of a kind will probably be like."""
+
+    #: The last one's inputs.
+    tree: Any = None
+    #: The last one's output, if that was one plain tensor.
+    like: tuple[torch.dtype, torch.Size] | None = None
+
+
 class Worker:
     """The conversation with the judge."""
 
@@ -161,8 +171,6 @@ class Worker:
         self._own_cores = own_cores
         self._channel = channel
         self._kernel: Kernel = known_kernel
-        #: The submission's, while known ones are called.
-        self._other: Kernel = known_kernel
         #: What the kernel takes in place of the inputs as the task made them.
         self._adapt: Callable[[Any], Any] = _as_it_is
         #: What was loaded, by its name in this directory.
@@ -173,12 +181,12 @@ class Worker:
         self._inputs: _Inputs | None = None
         self._output: Arena | None = None
         self._gate: Gate | None = None
-        #: What the last call's inputs were like.
-        self._tree: Any = None
+        #: What is remembered of calls of the submission's kernel and of known ones, and of which kind this one is.
+        self._habits = {False: _Habit(), True: _Habit()}
+        self._habit = self._habits[False]
         #: The call that begins when the gate says so.
         self._awaited: tuple[Gate, int] | None = None
-        #: What the last output was, if it was one plain tensor, and where the next one like it goes.
-        self._like: tuple[torch.dtype, torch.Size] | None = None
+        #: Where an output like the last one of its kind goes.
         self._place_for_it: int | None = None
         self._l2: torch.Tensor | None = None
         #: What empties a device's caches, as the judge says.
@@ -200,7 +208,6 @@ class Worker:
         handlers: Mapping[str, Callable[[dict[str, Any], Sequence[int]], dict[str, Any]]] = {
             "load": self._load,
             "gate": self._watch_gate,
-            "known": self._change_kernel,
             "equip": self._equip,
             "queue": self._queue,
             "arm": self._arm,
@@ -264,10 +271,9 @@ class Worker:
         self._kernel, self._adapt = load_library(program), flatten
         self._loaded = {"submission": None, "program": compiled["program"]}
 
-    def _change_kernel(self, message: dict[str, Any], _: Sequence[int]) -> dict[str, Any]:
-        """Call what is known instead of the submission for a while, or no longer."""
-        self._other, self._kernel = self._kernel, known_kernel if message["on"] else self._other
-        return {"op": "known"}
+    def _called(self) -> Kernel:
+        """The kernel of the call at hand."""
+        return known_kernel if self._habit is self._habits[True] else self._kernel
 
     def _watch_gate(self, _: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
         self._gate = Gate(_map(descriptors[0], PAGE_BYTES))
@@ -322,8 +328,9 @@ class Worker:
         if "call" in message:
             if self._gate is None:
                 raise RuntimeError("the judge asked for a call at a gate that is not there")
+            self._habit = self._habits[message["known"]]
             self._take_in(
-                {"tree": self._tree, "storages": message["storages"], "size": message["inputs"]}, descriptors[1]
+                {"tree": self._habit.tree, "storages": message["storages"], "size": message["inputs"]}, descriptors[1]
             )
             self._awaited = self._gate, message["call"]
             self._place_for_it = self._place_in(self._output)
@@ -331,9 +338,9 @@ class Worker:
 
     def _place_in(self, room: Arena) -> int | None:
         """The address for an output like the last one; None: it has to be described."""
-        if self._like is None:
+        if self._habit.like is None:
             return None
-        dtype, shape = self._like
+        dtype, shape = self._habit.like
         nbytes = shape.numel() * dtype.itemsize
         return room.bytes_at(0, nbytes).data_ptr() if 0 < nbytes <= room.size else None
 
@@ -344,7 +351,7 @@ class Worker:
             not isinstance(output, torch.Tensor)
             or type(output) not in _OWN
             or output.layout is not torch.strided
-            or (output.dtype, output.shape) != self._like
+            or (output.dtype, output.shape) != self._habit.like
             or not output.is_cpu
         ):
             return False
@@ -378,7 +385,7 @@ class Worker:
         return True
 
     def _call_at(self, gate: Gate, call: int) -> dict[str, Any]:
-        inputs, kernel = self._opened(), self._kernel
+        inputs, kernel = self._opened(), self._called()
         value = inputs.value
         try:
             start = perf_counter_ns()
@@ -415,11 +422,11 @@ class Worker:
         arena = _map(descriptor, message["size"])
         views = [arena.bytes_at(offset, nbytes) for offset, nbytes in message["storages"]]
         raw = unpack(message["tree"], views)
-        self._tree = message["tree"]
+        self._habit.tree = message["tree"]
         cuda = any(node["device"] != "cpu" for node in _tensor_nodes(message["tree"]))
         identities = {identity(view): number for number, view in enumerate(views) if view.numel()}
         self._inputs = _Inputs(
-            value=self._adapt(raw),
+            value=raw if self._habit is self._habits[True] else self._adapt(raw),
             raw=raw,
             addresses=arena.addresses,
             storages={} if cuda else identities,
@@ -429,6 +436,7 @@ class Worker:
         return self._inputs
 
     def _open(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
+        self._habit = self._habits[False]
         if self._take_in(message, descriptors[0]).cuda:
             self._reset_l2()
             self._flush_l2()
@@ -453,8 +461,9 @@ class Worker:
         return self._hand_back(output, self._opened())
 
     def _call(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
+        self._habit = self._habits[message["known"]]
         inputs = self._take_in(message, descriptors[0])
-        kernel, value = self._kernel, inputs.value
+        kernel, value = self._called(), inputs.value
         if inputs.cuda:
             output = self._timed_on_device(kernel, value)
         else:
@@ -484,7 +493,8 @@ class Worker:
         return self._handed_back(outgoing)
 
     def _described(self, output: object, inputs: _Inputs) -> Outgoing:
-        self._like = (output.dtype, output.shape) if isinstance(output, torch.Tensor) and _plain(output) else None
+        like = (output.dtype, output.shape) if isinstance(output, torch.Tensor) and _plain(output) else None
+        self._habit.like = like
         return Outgoing.describe(output, inputs.storages)
 
     def _handed_back(self, outgoing: Outgoing) -> dict[str, Any]:

@@ -24,7 +24,7 @@ _PATIENCE_NS = 60_000_000_000
 
 
 @pytest.fixture
-def peer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Peer]:
+def peer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Peer]:
     """A peer whose worker still has the known kernel, with an open gate; the test's own process is pinned nowhere."""
     monkeypatch.setattr(module, "judge_core", lambda: 0)
     monkeypatch.setattr(module, "stay_on", lambda _: None)
@@ -35,8 +35,8 @@ def peer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Peer]:
     pipes = [os.pipe() for _ in range(3)]
     process = subprocess.Popen(
         [sys.executable, "-c", "from tasks.harness.worker import main; main()"],
-        cwd=_ROOT,
-        env=os.environ | {"KR_JUDGE_FD": str(theirs.fileno())},
+        cwd=tmp_path,
+        env=os.environ | {"KR_JUDGE_FD": str(theirs.fileno()), "PYTHONPATH": str(_ROOT)},
         pass_fds=(theirs.fileno(),),
     )
     theirs.close()
@@ -114,6 +114,22 @@ def test_nobody_waits_spinning_where_others_need_the_cores(peer: Peer, monkeypat
     for number in range(3):
         assert _returned(_call(peer, torch.full((4096,), number, dtype=torch.uint8))) == bytes([number]) * 4096
         assert peer._armed is None
+
+
+def test_known_calls_between_those_of_a_submission_disturb_neither(peer: Peer) -> None:
+    """Both kinds go through the gate, each as its last one did, and the known ones never to the submission."""
+    deadline_ns = time.monotonic_ns() + _PATIENCE_NS
+    source = "def custom_kernel(data):\n    return data + 1\n"
+    peer.load({"double.py": source}, "double.py", deadline_ns=deadline_ns)
+    seen = []
+    for number in range(3):
+        for known in (False, False, True, True):
+            sent = torch.full((100,), number, dtype=torch.uint8)
+            value = (0, sent, 100) if known else sent
+            called = peer.call(pack(value), room_bytes=100, deadline_ns=deadline_ns, known=known)
+            seen.append((called.gated, _returned(called) == bytes([number if known else number + 1]) * 100))
+
+    assert seen == [(False, True), (True, True)] * 2 + [(True, True)] * 8
 
 
 def test_who_waits_for_long_does_not_spin(peer: Peer) -> None:

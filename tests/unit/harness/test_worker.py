@@ -150,15 +150,3 @@ def test_what_is_put_off_is_claimed_by_message_too(monkeypatch: pytest.MonkeyPat
         answer = made._hand_back(torch.zeros(4).as_subclass(_Later), inputs)
     assert answer["op"] == "need"
     assert made._claim_ns == 1_000_000
-
-
-def test_known_kernels_take_the_submissions_place_for_a_while() -> None:
-    """Calls go to what is known when the judge wants to see what a hand-over costs now, and back afterwards."""
-    end, other = socket.socketpair()
-    with end, other:
-        made = Worker(Channel(end, max_bytes=64, accept_descriptors=True, wake_fd=None), own_cores=False)
-        made._kernel = submission = len
-        assert made._change_kernel({"on": True}, ()) == {"op": "known"}
-        assert made._kernel is worker.known_kernel
-        made._change_kernel({"on": False}, ())
-    assert made._kernel is submission
