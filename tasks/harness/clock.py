@@ -33,6 +33,7 @@ GATE_FLOOR_NS = 2_000
 #: allowed for there, also as a part of the claims, and how many known calls it takes.
 SUSPICION_NS = 400
 SUSPICION_SLACK = 0.01
+VOLUME_SLACK = 1.0
 FEWEST_KNOWN = 15
 #: A case is audited if its bound reaches this fraction of the reported time: a claim a fifth too low would be noticed.
 AUDITED_SHARE = 0.8
@@ -105,6 +106,7 @@ class Costs:
             bound_ns=max(rest - margin, 0.0),
             calm_ns=outside_ns - base.p25_ns - volume,
             calm_margin_ns=self.floor_ns + base.median_ns - base.p25_ns + 0.5 * volume + copy_ns,
+            volume_ns=volume,
         )
 
     def as_details(self) -> dict[str, float]:
@@ -150,6 +152,8 @@ class Bound:
     #: The same estimate where nothing gets in the way, and by how much it may be wrong for the calm ones of many calls.
     calm_ns: float = 0.0
     calm_margin_ns: float = 0.0
+    #: What of the hand-over is for the bytes.
+    volume_ns: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,7 +271,9 @@ def suspect(samples: Sequence[Sample], known: Sequence[KnownCalls]) -> Suspicion
             found.append((quantile(beside, CALM) - cost_ns, cost_ns))
     if not found:
         return Suspicion(excess_ns=None)
-    slack = SUSPICION_NS + SUSPICION_SLACK * median(sample.claim_ns for sample in samples)
+    # Known kernels leave the caches as they were; what moves bytes back from colder ones takes longer.
+    volume = VOLUME_SLACK * median(sample.bound.volume_ns if sample.bound else 0.0 for sample in samples)
+    slack = SUSPICION_NS + volume + SUSPICION_SLACK * median(sample.claim_ns for sample in samples)
     return Suspicion(
         excess_ns=median_low(more for more, _ in found) - slack, known_ns=median(cost_ns for _, cost_ns in found)
     )

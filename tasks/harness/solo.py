@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from .arenas import ALIGN_BYTES
 from .calibration import KnownCall, calibrate, hand_over
 from .cases import Value
 from .clock import GATE_FLOOR_NS, Calibration
@@ -97,8 +98,8 @@ class Solo:
         """See Team."""
         if self._device != "cpu" or not like.gated:
             return ()
-        room = max(64, *like.rooms)
-        packed = pack((0, torch.zeros(max(like.input_bytes, room), dtype=torch.uint8), room))
+        value, room = _alike(like)
+        packed = pack(value)
         # The first one is like no other; where the last known calls were of another size, it also goes by message.
         found = []
         for left in reversed(range(count + 1)):
@@ -206,6 +207,17 @@ class Solo:
         if expected is None:
             return last.output.has_tensor
         return signature(expected) == last.output.signature
+
+
+def _alike(call: Call) -> tuple[tuple[object, ...], int]:
+    """A known kernel's input that hands over what a call did: as many tensors and bytes each way; and its room."""
+    room = max(ALIGN_BYTES, *call.rooms)
+    others = [torch.zeros(64, dtype=torch.uint8) for _ in range(call.tensors - 1)]
+    payload = torch.zeros(max(call.input_bytes - 64 * len(others), room), dtype=torch.uint8)
+    # Anything but one tensor is described before it is handed back, which takes longer.
+    part = room // max(call.parts, 1) // ALIGN_BYTES * ALIGN_BYTES
+    keep = room if call.parts == 1 else [part or 1] * call.parts
+    return (0, payload, keep, others), max(room, call.parts * ALIGN_BYTES)
 
 
 def _moved(value: object, device: str) -> object:
