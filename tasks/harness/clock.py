@@ -31,7 +31,7 @@ CALM_SLACK = 0.02
 GATE_FLOOR_NS = 2_000
 #: Claims that are all a little too low show beside known calls of the same moments, at the same quantile; what is
 #: allowed for there, also as a part of the claims, and how many known calls it takes.
-SUSPICION_NS = 400
+SUSPICION_NS = 200
 SUSPICION_SLACK = 0.01
 VOLUME_SLACK = 1.0
 FEWEST_KNOWN = 15
