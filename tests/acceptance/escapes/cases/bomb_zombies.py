@@ -2,10 +2,10 @@
 why: Children nobody waits for, and orphans that the steward must collect by the hundred, cost nobody a verdict.
 boards: [program, judge]
 verdict: accepted
-gvisor: [accepted, internal_error]
+gvisor: [accepted, internal_error, time_limit]
 gvisor_why: >-
-  its own kernel needs processes of the host for them; where too many are there at once it ends at the limit, and the
-  job is retried and given up
+  its own kernel needs processes of the host for them, and is slow; where too many are there at once it ends at the
+  limit, and the job is retried and given up
 """
 for _ in range(400):
     try:
