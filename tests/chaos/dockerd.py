@@ -134,26 +134,21 @@ class Dockerd:
         return [str(path) for path in self._cgroups() if path.name not in lost]
 
     def processes(self) -> list[str]:
-        """Processes that live in those cgroups."""
+        """Processes that live in those cgroups, each with its name."""
         lost = self.lost()
-        return [pid for pid, container in self._processes().items() if container not in lost]
+        return [f"{pid} {_name(pid)}" for pid, container in self._processes().items() if container not in lost]
 
     def lost(self) -> set[str]:
-        """Containers it was killed while starting and does not know any more, though what started them is still there.
+        """Containers it was killed while starting, and does not know any more, though their cgroups are still there.
 
         No client of the engine can remove them, and nothing of the container's own runs in them: at most runc's first
         process, which waits for the order to go on.
         """
         if not self._was_killed:
             return set()
-        shims = {
-            words[words.index(b"-id") + 1].decode()
-            for process in Path("/proc").glob("[0-9]*")
-            if (words := _words(process)) and b"-id" in words and self.directory.name.encode() in b" ".join(words)
-        }
         known = set(self._listed("ps", "--all", "--quiet", "--no-trunc"))
         at_work = {container for pid, container in self._processes().items() if _name(pid) != "runc:[2:INIT]"}
-        return shims - known - at_work
+        return {path.name for path in self._cgroups()} - known - at_work
 
     def _cgroups(self) -> list[Path]:
         return [path for path in Path("/sys/fs/cgroup").glob(f"*{self._parent}/*") if path.is_dir()]
@@ -179,14 +174,6 @@ class Dockerd:
             ["docker", "--host", self.url, *arguments], capture_output=True, text=True, check=True, timeout=60
         )
         return done.stdout.split()
-
-
-def _words(process: Path) -> list[bytes]:
-    """A process's command line; empty for one that has ended."""
-    try:
-        return (process / "cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return []
 
 
 def _name(pid: str) -> str:
