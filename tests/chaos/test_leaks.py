@@ -133,11 +133,18 @@ def test_mixed_jobs_kills_and_engine_restarts_leave_nothing(
     assert gone(leaks) == {}, f"KERNEL_RUNNER_TEST_SEED={seed} draws this plan again"
 
 
-def test_hostile_output_does_not_grow_the_daemon(live: LiveRunner) -> None:
+def test_hostile_output_does_not_grow_the_daemon(live: LiveRunner, dockerd: Dockerd) -> None:
     """Gigabytes of stdout and a hundred thousand files later the daemon has its memory and descriptors of before."""
     for _ in range(2):
         assert live.wait(live.submit(PROGRAM, HONEST)).verdict is Verdict.ACCEPTED
-    memory, opened = of_daemon(live, "VmHWM"), descriptors(live)
+    # A result is there before the container that waits for the next job is, and each of those has descriptors.
+    deadline = time.monotonic() + PATIENCE_S
+    before = -1
+    while len(dockerd.containers()) != 2 or (opened := descriptors(live)) != before:
+        assert time.monotonic() < deadline, "no container waits for each of the two slots"
+        before = descriptors(live)
+        time.sleep(0.5)
+    memory = of_daemon(live, "VmHWM")
     wanted = {"flood_stdout": "output_limit", "flood_stderr": "output_limit", "bomb_inodes": "accepted"}
     for name, verdict in wanted.items():
         view = live.wait(live.submit(PROGRAM, code_of(name)))
