@@ -31,6 +31,8 @@ MORE_DESCRIPTORS = 8
 #: Until what a job or a killed process left must be gone.
 GONE_S = 30.0
 PATIENCE_S = 240.0
+#: Half seconds without a change.
+QUIET_LOOKS = 10
 
 
 @pytest.fixture
@@ -133,17 +135,19 @@ def test_mixed_jobs_kills_and_engine_restarts_leave_nothing(
     assert gone(leaks) == {}, f"KERNEL_RUNNER_TEST_SEED={seed} draws this plan again"
 
 
-def test_hostile_output_does_not_grow_the_daemon(live: LiveRunner, dockerd: Dockerd) -> None:
+def test_hostile_output_does_not_grow_the_daemon(live: LiveRunner) -> None:
     """Gigabytes of stdout and a hundred thousand files later the daemon has its memory and descriptors of before."""
     for _ in range(2):
         assert live.wait(live.submit(PROGRAM, HONEST)).verdict is Verdict.ACCEPTED
-    # A result is there before the container that waits for the next job is, and each of those has descriptors.
+    # A result is there before the containers that wait for the next jobs are, and each of those has descriptors. How
+    # many that will be depends on what became of the slots so far: they are there when nothing changes any more.
     deadline = time.monotonic() + PATIENCE_S
-    before = -1
-    while len(dockerd.containers()) != 2 or (opened := descriptors(live)) != before:
-        assert time.monotonic() < deadline, "no container waits for each of the two slots"
-        before = descriptors(live)
+    opened, looks = descriptors(live), 0
+    while looks < QUIET_LOOKS:
+        assert time.monotonic() < deadline, "the daemon goes on opening and closing descriptors"
         time.sleep(0.5)
+        before, opened = opened, descriptors(live)
+        looks = looks + 1 if opened == before else 0
     memory = of_daemon(live, "VmHWM")
     wanted = {"flood_stdout": "output_limit", "flood_stderr": "output_limit", "bomb_inodes": "accepted"}
     for name, verdict in wanted.items():
