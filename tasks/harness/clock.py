@@ -215,9 +215,9 @@ class Suspicion:
     known_ns: float | None = None
 
     @property
-    def founded(self) -> bool:
-        """Whether the judge's own estimates count."""
-        return self.excess_ns is not None and self.excess_ns > 0
+    def founded(self) -> bool | None:
+        """Whether the judge's own estimates count; None: nobody can say."""
+        return None if self.excess_ns is None else self.excess_ns > 0
 
     def estimates(self, samples: Sequence[Sample]) -> Sequence[Sample]:
         """The samples with the judge's estimates by the known calls, which are nearer than its calibration."""
@@ -233,7 +233,7 @@ class Suspicion:
     @property
     def details(self) -> dict[str, Any]:
         """For the report."""
-        return {"excess_ns": self.excess_ns, "known_ns": self.known_ns, "suspected": self.founded}
+        return {"excess_ns": self.excess_ns, "known_ns": self.known_ns, "suspected": bool(self.founded)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,8 +279,8 @@ def suspect(samples: Sequence[Sample], known: Sequence[KnownCalls]) -> Suspicion
     )
 
 
-def times(samples: Sequence[Sample], *, suspected: bool = False) -> Times:
-    """What the calls of a case count as; `suspected`: the judge's own estimates count in any case.
+def times(samples: Sequence[Sample], *, suspected: bool | None = None) -> Times:
+    """What the calls of a case count as; `suspected`: whether the judge's estimates count, where known calls say that.
 
     One call's outside span is as uncertain as one interrupt. The lower quartile of many is not, on a loaded machine
     neither, so that claims which are all a little too low show there, where each of them passes.
@@ -290,7 +290,10 @@ def times(samples: Sequence[Sample], *, suspected: bool = False) -> Times:
         return Times(counted=tuple(sample.time_ns for sample in samples), contradicted=False, bound_ns=None)
     margin_ns = median(bound.calm_margin_ns for bound in bounds)
     bound_ns = max((1 - CALM_SLACK) * quantile(sorted(bound.calm_ns for bound in bounds), CALM) - margin_ns, 0.0)
-    contradicted = suspected or quantile(sorted(sample.claim_ns for sample in samples), CALM) < bound_ns
+    contradicted = suspected
+    if contradicted is None:
+        # A calibration is as good as the moment it was made in; nothing better is there.
+        contradicted = quantile(sorted(sample.claim_ns for sample in samples), CALM) < bound_ns
     counted = (
         float(max(bound.kernel_ns if contradicted else sample.time_ns, FLOOR_NS))
         for sample, bound in zip(samples, bounds, strict=True)

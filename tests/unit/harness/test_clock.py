@@ -204,6 +204,17 @@ def test_a_machine_that_changes_within_a_case_convicts_nobody() -> None:
     assert not suspect(samples, known).founded
 
 
+def test_known_calls_acquit_who_a_calibration_of_another_moment_contradicts() -> None:
+    """A machine that has become slower since: the span leaves more than is claimed, and known calls tell why."""
+    slow = [4 * hand_over_ns for hand_over_ns in QUIET]
+    honest = [_gated(100_000, hand_over_ns) for hand_over_ns in slow]
+
+    assert times(honest).contradicted
+    found = times(honest, suspected=suspect(honest, _known(slow)).founded)
+    assert not found.contradicted
+    assert all(counted >= 100_000 for counted in found.counted)
+
+
 def test_nothing_is_suspected_without_known_calls_or_away_from_the_gate() -> None:
     """A few calls say nothing, and one that went by message is like no known one."""
     lower = [_gated(20_000, hand_over_ns, part=0.5) for hand_over_ns in QUIET]
