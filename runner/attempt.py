@@ -250,8 +250,7 @@ class Attempt:
 
     def _clear(self) -> None:
         """Remove what is left of the containers that were used."""
-        while self._empty:
-            remove(self._empty.pop(), self._commission.slot.name, self._workshop.quarantine)
+        clear(self._empty, self._commission.slot, self._workshop)
 
     def _cool(self) -> None:
         """Let the devices of a run that is timed cool down as far as its GPU type wants them to."""
@@ -369,7 +368,7 @@ def execute(
 ) -> tuple[BoxReport, int]:
     """Run a request in a fresh container: one that waits for the slot, if it fits.
 
-    A container that has said all it had to say is put into `empty`, for the caller to remove: that takes the engine
+    A container that has said all it had to say is put into `empty`, for the caller to `clear`: that takes the engine
     longer than all else after a report. Every other one is gone when this returns or raises.
 
     Returns:
@@ -416,6 +415,12 @@ def execute(
         if isinstance(error, EngineUnavailable):
             raise EngineUnavailableError(str(error)) from error
         raise EvaluationError(str(error)) from error
+
+
+def clear(empty: list[Box], slot: Slot, workshop: Workshop) -> None:
+    """Remove the containers that `execute` has left."""
+    while empty:
+        remove(empty.pop(), slot.name, workshop.quarantine)
 
 
 def _forward(on_progress: OnProgress | None) -> Callable[[str, int, int], None] | None:

@@ -22,7 +22,7 @@ import structlog
 import tasks
 from runner import __version__
 from runner.advice import advise, installed
-from runner.attempt import Attempt, Commission, Workshop, execute
+from runner.attempt import Attempt, Commission, Workshop, clear, execute
 from runner.buildplan import worth_building
 from runner.builds import Builds
 from runner.devices import spare_cpus
@@ -35,7 +35,7 @@ from runner.errors import (
 )
 from runner.gpus import GpuType, Registry, Vendor
 from runner.model import Job, JobResult, Json, Progress, Slot
-from runner.parking import Bounds, Parking, remove
+from runner.parking import Bounds, Parking
 from runner.plan import STAGE, Environment, make_probe
 from runner.quarantine import Quarantine
 from runner.taskdef import from_stored
@@ -307,8 +307,7 @@ class Evaluator:
         try:
             report, _ = execute(plan, slot, self._workshop, cancel=threading.Event(), empty=empty)
         finally:
-            for box in empty:
-                remove(box, slot.name, self._quarantine)
+            clear(empty, slot, self._workshop)
         step = next((step for step in report.steps if step.name == "facts"), None)
         system = step.judged.details.get("system") if step is not None and step.judged is not None else None
         if not report.ok or not isinstance(system, Mapping):

@@ -263,8 +263,8 @@ class Peer:
         return None
 
     def _fits_device_gate(self, packed: Packed, room_bytes: int | None) -> bool:
-        known = self._device_gate is not None and packed.tree == self._trees.get(False) and room_bytes is not None
-        return known and packed.device not in {None, "cpu"} and max(packed.nbytes, room_bytes or 0) <= DEVICE_GATE_BYTES
+        alike = self._device_gate is not None and packed.tree == self._trees.get(False) and room_bytes is not None
+        return alike and packed.device not in {None, "cpu"} and max(packed.nbytes, room_bytes or 0) <= DEVICE_GATE_BYTES
 
     def _call_on_device(self, packed: Packed, *, room_bytes: int, deadline_ns: int) -> Called:
         gate = self._device_gate

@@ -78,7 +78,7 @@ class Team(Protocol):
     def known(self, count: int, *, like: Call, deadline_ns: int) -> Sequence[float]:
         """What known calls at the gate cost now beside their own time, in ns: `count` that move as much as `like` did.
 
-        None where calls do not go through the gate. The submission's process answers them: it can make them look more
+        Empty where calls do not go through the gate. The submission's process answers them: it can make them look more
         expensive than its own calls, and so hide a little in those, never the other way round.
         """
 

@@ -158,6 +158,8 @@ class _Inputs:
 class _Habit:
     """What the next call of a kind will probably be like."""
 
+    #: They go to a known kernel.
+    known: bool
     #: The last one's inputs.
     tree: Any = None
     #: The last one's output, if that was one plain tensor.
@@ -182,7 +184,7 @@ class Worker:
         self._output: Arena | None = None
         self._gate: Gate | None = None
         #: What is remembered of calls of the submission's kernel and of known ones, and of which kind this one is.
-        self._habits = {False: _Habit(), True: _Habit()}
+        self._habits = {known: _Habit(known=known) for known in (False, True)}
         self._habit = self._habits[False]
         #: The call that begins when the gate says so.
         self._awaited: tuple[Gate, int] | None = None
@@ -273,7 +275,7 @@ class Worker:
 
     def _called(self) -> Kernel:
         """The kernel of the call at hand."""
-        return known_kernel if self._habit is self._habits[True] else self._kernel
+        return known_kernel if self._habit.known else self._kernel
 
     def _watch_gate(self, _: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
         self._gate = Gate(_map(descriptors[0], PAGE_BYTES))
@@ -426,7 +428,7 @@ class Worker:
         cuda = any(node["device"] != "cpu" for node in _tensor_nodes(message["tree"]))
         identities = {identity(view): number for number, view in enumerate(views) if view.numel()}
         self._inputs = _Inputs(
-            value=raw if self._habit is self._habits[True] else self._adapt(raw),
+            value=raw if self._habit.known else self._adapt(raw),
             raw=raw,
             addresses=arena.addresses,
             storages={} if cuda else identities,

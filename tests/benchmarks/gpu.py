@@ -164,17 +164,16 @@ def _cost(pieces: Sequence[tuple[int, int]], read_ns: Sequence[int], *, each_ns:
 
 
 def _trimmed(found: Sequence[int]) -> float:
+    return statistics.fmean(_kept(found))
+
+
+def _kept(found: Sequence[int]) -> Sequence[int]:
     ordered = sorted(found)
     cut = len(ordered) // 100
-    return statistics.fmean(ordered[cut : len(ordered) - cut])
+    return ordered[cut : len(ordered) - cut]
 
 
 def _error(beside: Sequence[int], apart: Sequence[int]) -> float:
     """The standard error of the quotient of two trimmed means."""
-    parts = []
-    for found in (beside, apart):
-        ordered = sorted(found)
-        cut = len(ordered) // 100
-        kept = ordered[cut : len(ordered) - cut]
-        parts.append((statistics.stdev(kept) / statistics.fmean(kept)) ** 2 / len(kept))
-    return math.sqrt(sum(parts))
+    sides = [_kept(found) for found in (beside, apart)]
+    return math.sqrt(sum((statistics.stdev(kept) / statistics.fmean(kept)) ** 2 / len(kept) for kept in sides))
