@@ -21,7 +21,7 @@ from runner.buildplan import BuildPlan, make_build_plan, worth_building
 from runner.builds import CANCEL_POLL_S, Build, Builds
 from runner.devices.facts import Reading
 from runner.devices.gate import HealthGate, Inspection
-from runner.devices.health import TROUBLED_CLOCKS, Condition, Health
+from runner.devices.health import Condition, Health, astray
 from runner.devices.sampler import Sampler
 from runner.errors import CancelledByRequest, EngineUnavailableError, EvaluationError
 from runner.gpus import GpuType
@@ -310,7 +310,7 @@ class Attempt:
 
         def tell(reading: Reading) -> None:
             if outbox is not None:
-                outbox.post(told(reading, at_ns=time.monotonic_ns()).to_message())
+                outbox.post(told(reading, self._commission.gpu, at_ns=time.monotonic_ns()).to_message())
 
         slot, every_s = self._commission.slot, self._commission.gpu.sample_every_s
         with self._workshop.gate.sampling(slot, every_s, on_reading=tell) as sampler:
@@ -430,12 +430,16 @@ def _forward(on_progress: OnProgress | None) -> Callable[[str, int, int], None] 
     return lambda phase, done, total: on_progress(Progress(phase=phase, done=done, total=total))
 
 
-def told(reading: Reading, *, at_ns: int) -> protocol.Reading:
-    """What the judge is told of a reading that was taken at a moment of the host's monotonic clock."""
+def told(reading: Reading, gpu: GpuType, *, at_ns: int) -> protocol.Reading:
+    """What the judge is told of a reading that was taken at a moment of the host's monotonic clock, in nanoseconds.
+
+    By the clocks of its GPU type: whether times around it count.
+    """
+    counts = gpu.clocks.set_aside
     return protocol.Reading(
         at_ns=at_ns,
-        held=tuple(name for name in reading.throttle if name in TROUBLED_CLOCKS),
-        noted=tuple(name for name in reading.throttle if name not in TROUBLED_CLOCKS),
+        held=(*(name for name in reading.throttle if name in counts), *astray(reading, gpu)),
+        noted=tuple(name for name in reading.throttle if name not in counts),
         sm_clock_mhz=reading.sm_clock_mhz,
         memory_clock_mhz=reading.memory_clock_mhz,
         temperature_c=reading.temperature_c,

@@ -13,7 +13,7 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +99,7 @@ class Evaluator:
         self._systems: dict[str, Json] = {}
         self._parking = Parking(engine, self._quarantine, settings.parking)
         self._builds = Builds(engine, self._quarantine, directory=settings.state_dir, lanes=settings.build_lanes)
-        self._gate = HealthGate(self._quarantine)
+        self._gate = HealthGate(self._quarantine, type_of=lambda slot: registry.get(slot.gpu_type))
         #: The version of the reader of source code beside this daemon, and where it reads.
         self._reader = installed()
         self._spare_cores: tuple[int, ...] = ()
@@ -327,6 +327,7 @@ class Evaluator:
             "slot": slot.name,
             "gpu_type": slot.gpu_type,
             "devices": [{"uuid": device.uuid, "name": device.name} for device in slot.devices],
+            **({"clocks": asdict(gpu.clocks)} if slot.devices else {}),
             "cpus": list(slot.cpus),
             "image": environment.image,
             "runtime": gpu.runtime,

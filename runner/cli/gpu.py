@@ -13,13 +13,14 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from runner.cli import documents, gpu_add, render
+from runner.cli import documents, gpu_add, gpu_clocks, render
 from runner.cli.app import ExitCode, app, example, note, out, out_json, session
 from runner.cli.evaluate import local_evaluator
 from runner.cli.finding import Finding, Mark, verdict_of
 from runner.cli.finding import render as render_finding
 from runner.cli.gpu_test import slots_to_test, try_slot
-from runner.devices import Details, Look, described, look_at_devices, sysfs, types_of
+from runner.devices import Details, Look, described, detect_slots, look_at_devices, sysfs, types_of
+from runner.devices.locking import set_clocks
 from runner.errors import ConfigError
 from runner.gpus import Found, GpuType, Registry, Vendor, Wish, advise, draft
 from runner.gpus.registry import BUILTIN
@@ -388,6 +389,61 @@ def self_test(
     raise typer.Exit(code)
 
 
+@gpu.command(
+    "clocks",
+    epilog=example("kernel-runner gpu clocks", "sudo kernel-runner gpu clocks --lock"),
+)
+def clocks(
+    context: typer.Context,
+    *,
+    lock: Annotated[bool, typer.Option("--lock", help="Lock them as the GPU types demand; as root.")] = False,
+    release: Annotated[bool, typer.Option("--release", help="Give back what --lock locks; as root.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say at which clocks devices are to measure and how their clocks are, or lock them.
+
+    What is demanded is in `[clocks]` of the GPU types of this host's slots; a device of which nothing is demanded is
+    left alone. The daemon may lock nothing, and sets calls aside that were made at other clocks. Needs no database.
+    Exits with 1 if a device does not answer, cannot reach a clock or refuses it.
+    """
+    if lock and release:
+        raise ConfigError("gpu clocks: found --lock and --release, expected one of them at most")
+    if (lock or release) and os.geteuid() != 0:
+        raise ConfigError(
+            f"gpu clocks: found user {os.geteuid()}, expected root, since drivers let nobody else change clocks: "
+            f"run it as root, or at each start of the daemon by {gpu_clocks.AT_BOOT}"
+        )
+    config = session(context).config
+    registry = Registry.load(config.gpus_dir)
+    demands = gpu_clocks.demands_of(detect_slots(registry, config), registry)
+    wanted = {uuid: demand.clocks for uuid, demand in demands.items() if demand.clocks.locks}
+    refusals = set_clocks(wanted, lock=lock) if lock or release else {}
+    looks, problems = look_at_devices()
+    findings = [
+        Finding(name="devices", mark=Mark.FAILED, found=problem, remedy="see what the driver says: dmesg, nvidia-smi")
+        for problem in problems
+    ]
+    devices = []
+    for look in looks:
+        uuid = look.device.uuid
+        demand = demands.get(uuid, gpu_clocks.Demand())
+        refusal = refusals.get(uuid)
+        findings += (
+            gpu_clocks.outcome_of(look, demand, refusal, lock=lock)
+            if lock or release
+            else gpu_clocks.state_of(look, demand)
+        )
+        devices.append(gpu_clocks.document(look, demand, refusal))
+    if not findings:
+        findings.append(Finding(name="devices", mark=Mark.OK, found="none here, so no clocks"))
+    if as_json:
+        out_json({"devices": devices, "problems": list(problems), "checks": [one.to_json() for one in findings]})
+    else:
+        for finding in findings:
+            out(render_finding(finding))
+    raise typer.Exit(verdict_of(findings))
+
+
 def _is_asked(origin: Path | None, files: Sequence[Path]) -> bool:
     return origin in files if files else origin is not None and origin.parent != BUILTIN
 
@@ -399,6 +455,8 @@ def _findings(entry: GpuType, registry: Registry) -> Iterator[Finding]:
         *([f"{device.memory_gib:g} GiB"] if device.memory_gib is not None else []),
         *([f"{device.bandwidth_gb_s:g} GB/s"] if device.bandwidth_gb_s is not None else []),
         *(f"{dtype} {rate:g}" for dtype, rate in device.peak_tflops.items()),
+        *([f"SM at {entry.clocks.sm_mhz} MHz"] if entry.clocks.sm_mhz is not None else []),
+        *([f"memory at {entry.clocks.memory_mhz} MHz"] if entry.clocks.memory_mhz is not None else []),
     ]
     yield Finding(name=entry.name, mark=Mark.OK, found=f"{', '.join(known)} ({registry.origin(entry.name)})")
     for advice in advise(entry):

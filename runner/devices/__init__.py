@@ -1,7 +1,7 @@
 """What this host can run, and how its devices are: finds accelerators and processor cores and divides them into slots.
 
 Owns the only calls of NVML and AMD SMI. Both are optional and neither may take the daemon down: a host without a driver
-is a normal host. Must not touch the devices' settings.
+is a normal host. Must not touch the devices' settings, but for `locking`, which root alone calls.
 """
 
 from runner.devices.facts import Details, Reading, UnreachableError

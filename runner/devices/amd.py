@@ -8,8 +8,8 @@ from importlib import import_module
 from typing import Any, Final
 
 from runner.devices import sysfs
-from runner.devices.facts import Details, Reading, UnreachableError
-from runner.gpus import Vendor
+from runner.devices.facts import Details, Reading, RefusedError, UnreachableError
+from runner.gpus import ClockPolicy, Vendor
 from runner.model import Device
 
 #: A device that is not divided: its one partition has all dies.
@@ -129,6 +129,35 @@ class AmdSmi:
             UnreachableError: it does not answer.
         """
         return Reading(**self._state(self._handle(device)))
+
+    def lock(self, device: Device, clocks: ClockPolicy) -> None:
+        """Bound the clock as a policy demands (performance determinism mode).
+
+        Raises:
+            RefusedError: device or driver do not take it.
+            UnreachableError: it does not answer.
+        """
+        if clocks.sm_mhz is not None:
+            what = f"at most {clocks.sm_mhz} MHz"
+            self._set(what, "amdsmi_set_gpu_perf_determinism_mode", self._handle(device), clocks.sm_mhz)
+
+    def release(self, device: Device, clocks: ClockPolicy) -> None:
+        """Give the clock that a policy bounds back to the driver.
+
+        Raises:
+            RefusedError: device or driver do not take it.
+            UnreachableError: it does not answer.
+        """
+        if clocks.sm_mhz is not None:
+            level = self._constant("AmdSmiDevPerfLevel", "AUTO")
+            self._set("performance level auto", "amdsmi_set_gpu_perf_level", self._handle(device), level)
+
+    def _set(self, what: str, function: str, *arguments: object) -> None:
+        try:
+            getattr(self._smi, function)(*arguments)
+        except Exception as error:
+            # What the bindings say goes over several lines.
+            raise RefusedError(f"{what}: {' '.join(_said(error).split())}") from error
 
     def _state(self, handle: object) -> dict[str, Any]:
         power = self._answers("amdsmi_get_power_info", handle)

@@ -9,6 +9,10 @@ class UnreachableError(Exception):
     """A device does not answer: it fell off the bus, needs a reset, or its driver is gone or hangs."""
 
 
+class RefusedError(Exception):
+    """A device or its driver does not take a setting; the message says which and why."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Details:
     """How a device is set up; changes only when somebody changes it."""

@@ -13,16 +13,17 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from runner.devices import processes
 from runner.devices.amd import AmdSmi
 from runner.devices.facts import Details, Reading, UnreachableError
-from runner.devices.health import XID_HOLD_S, Condition, Health, History, is_grave, judge, spoiled
+from runner.devices.health import XID_HOLD_S, Condition, Health, History, astray, is_grave, judge, spoiled
 from runner.devices.listing import OPENERS
 from runner.devices.nvidia import Nvml
 from runner.devices.sampler import Sampler
-from runner.gpus import Vendor
+from runner.gpus import GpuType, Vendor
 from runner.model import Device, Json, Slot
 from runner.quarantine import Quarantine
 
@@ -134,12 +135,15 @@ class HealthGate:
         self,
         quarantine: Quarantine,
         *,
+        type_of: Callable[[Slot], GpuType],
         openers: Mapping[Vendor, Callable[[], _Library | None]] = OPENERS,
         limit_s: float = LIMIT_S,
         settle_s: float = SETTLE_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._quarantine = quarantine
+        #: Whose clocks count for the devices of a slot.
+        self._type_of = type_of
         self._openers = openers
         self._limit_s = limit_s
         self._settle_s = settle_s
@@ -219,6 +223,7 @@ class HealthGate:
             every_s=every_s,
             avoid=slot.cpus,
             on_reading=on_reading,
+            astray=partial(astray, gpu=self._type_of(slot)),
         )
         with sampler:
             yield sampler
@@ -276,7 +281,7 @@ class HealthGate:
                 health = Health(condition=Condition.QUARANTINED, reasons=(str(error),))
             else:
                 readings.append(reading)
-                health = judge(reading, self._remember(watched, reading))
+                health = judge(reading, self._remember(watched, reading), self._type_of(slot).clocks)
             reasons += [f"device {device.uuid}: {reason}" for reason in health.reasons]
             worst = max(worst, health.condition, key=order.index)
         return Inspection(readings=tuple(readings), health=Health(condition=worst, reasons=tuple(reasons)))

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from runner.devices.facts import Reading
+from runner.gpus import ClockPolicy, GpuType, Vendor
 
 #: What a device's memory may hold more than when it was idle, before something is left over in it.
 SLACK_BYTES: Final = 256 << 20
@@ -18,19 +19,9 @@ PROGRAM_XIDS: Final = frozenset({8, 13, 31, 32, 43, 45, 68, 69, 94, 109})
 REPORTING_XIDS: Final = frozenset({63, 92, 121})
 #: So long after any other Xid a device is not used, if nothing else is wrong with it.
 XID_HOLD_S: Final = 120.0
-#: Reasons for low clocks that something is wrong outside: heat, power supply.
-TROUBLED_CLOCKS: Final = frozenset(
-    {
-        "hw_slowdown",
-        "hw_thermal_slowdown",
-        "hw_power_brake_slowdown",
-        "sw_thermal_slowdown",
-        "socket_thrm",
-        "vr_thrm",
-        "hbm_thrm",
-        "prochot_thrm",
-    }
-)
+#: A clock may be off what is demanded by the larger of a part of it and NVIDIA's step between two clocks.
+CLOCK_SLACK: Final = 0.01
+CLOCK_SLACK_MHZ: Final = 15.0
 
 
 class Condition(StrEnum):
@@ -74,8 +65,8 @@ def is_grave(xid: int) -> bool:
     return xid not in PROGRAM_XIDS | REPORTING_XIDS
 
 
-def judge(reading: Reading, history: History) -> Health:
-    """What may run on a device that nobody uses right now."""
+def judge(reading: Reading, history: History, clocks: ClockPolicy) -> Health:
+    """What may run on a device that nobody uses right now. Its clocks may be low then: only reasons count."""
     grave = [xid for xid in history.xids if is_grave(xid)]
     left = [
         f"{pid} ({history.owners[pid]})" if pid in history.owners else str(pid)
@@ -95,12 +86,34 @@ def judge(reading: Reading, history: History) -> Health:
     worse = [
         f"{reading.uncorrected} memory errors could not be corrected; reset the device" if reading.uncorrected else "",
         "memory is to be remapped; reset the device" if reading.remap_pending else "",
-        *(f"its clocks are held down: {name}" for name in reading.throttle if name in TROUBLED_CLOCKS),
+        *(f"its clocks are held down: {name}" for name in reading.throttle if name in clocks.set_aside),
     ]
     reasons = tuple(filter(None, (*out, *worse)))
     if any(out):
         return Health(condition=Condition.QUARANTINED, reasons=reasons)
     return Health(condition=Condition.DEGRADED if reasons else Condition.FIT, reasons=reasons)
+
+
+def astray(reading: Reading, gpu: GpuType) -> tuple[str, ...]:
+    """How a reading differs from the clocks that a GPU type demands of a device at work; nothing where it does not.
+
+    `sm_clock_off` and `memory_clock_off`: by more than 1 % and 15 MHz. AMD's demand is an upper limit, and its devices
+    lower their clocks between calls: only what is above is off. `…_unknown`: the device does not tell, so nobody knows.
+    """
+    found: list[str] = []
+    for name, demanded, is_now in (
+        ("sm_clock", gpu.clocks.sm_mhz, reading.sm_clock_mhz),
+        ("memory_clock", gpu.clocks.memory_mhz, reading.memory_clock_mhz),
+    ):
+        if demanded is None:
+            continue
+        if is_now is None:
+            found.append(f"{name}_unknown")
+            continue
+        above = is_now - demanded
+        if (above if gpu.vendor is Vendor.AMD else abs(above)) > max(CLOCK_SLACK * demanded, CLOCK_SLACK_MHZ):
+            found.append(f"{name}_off")
+    return tuple(found)
 
 
 def spoiled(before: Reading, after: Reading) -> str | None:

@@ -41,7 +41,7 @@ class Look:
 
 def look_at_devices() -> tuple[tuple[Look, ...], tuple[str, ...]]:
     """Every accelerator with its settings and state, and what went wrong. Never raises, as `list_devices`."""
-    return _each_library(_looks)
+    return each_library(_looks)
 
 
 def _looks(library: Nvml | AmdSmi, problem: Callable[[str], None]) -> Iterator[Look]:
@@ -55,13 +55,14 @@ def _looks(library: Nvml | AmdSmi, problem: Callable[[str], None]) -> Iterator[L
 
 def list_devices() -> Listing:
     """Every accelerator that a vendor library reports. Never raises: what fails becomes a problem."""
-    devices, problems = _each_library(lambda library, problem: library.devices(problem))
+    devices, problems = each_library(lambda library, problem: library.devices(problem))
     return Listing(devices=devices, problems=problems)
 
 
-def _each_library(
+def each_library(
     ask: Callable[[Nvml | AmdSmi, Callable[[str], None]], Iterable[T]],
 ) -> tuple[tuple[T, ...], tuple[str, ...]]:
+    """What every vendor's library answers, and what went wrong meanwhile. Never raises."""
     found: list[T] = []
     problems: list[str] = []
     for vendor, opener in OPENERS.items():

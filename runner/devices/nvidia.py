@@ -8,21 +8,12 @@ from importlib import import_module
 from typing import Any, Final
 
 from runner.devices import sysfs
-from runner.devices.facts import Details, Reading, UnreachableError
-from runner.gpus import Vendor
+from runner.devices.facts import Details, Reading, RefusedError, UnreachableError
+from runner.gpus import CLOCK_REASONS, ClockPolicy, Vendor
 from runner.model import Device
 
-#: Bits of nvmlDeviceGetCurrentClocksEventReasons (NVML API reference, nvmlClocksEventReasons); idle is no reason.
-_THROTTLE: Final = {
-    0x2: "applications_clocks_setting",
-    0x4: "sw_power_cap",
-    0x8: "hw_slowdown",
-    0x10: "sync_boost",
-    0x20: "sw_thermal_slowdown",
-    0x40: "hw_thermal_slowdown",
-    0x80: "hw_power_brake_slowdown",
-    0x100: "display_clock_setting",
-}
+#: Bits of nvmlDeviceGetCurrentClocksEventReasons.
+_THROTTLE: Final = {0x2 << position: name for position, name in enumerate(CLOCK_REASONS[Vendor.NVIDIA])}
 #: Values of NVML_FI_DEV_GET_GPU_RECOVERY_ACTION (nvml.h, nvmlDeviceGpuRecoveryAction_t).
 _RECOVERY: Final = {
     1: "reset the device",
@@ -41,6 +32,13 @@ _GONE: Final = (
     "NVMLError_GpuNotFound",
     "NVMLError_ResetRequired",
 )
+#: What the refusal of a setting means to an operator.
+_REFUSALS: Final = {
+    "NVMLError_NoPermission": "the driver allows it to root alone",
+    "NVMLError_NotSupported": "the device or its driver cannot",
+    "NVMLError_FunctionNotFound": "the driver is too old",
+    "NVMLError_InvalidArgument": "the device has no such clock",
+}
 
 
 class Nvml:
@@ -157,6 +155,50 @@ class Nvml:
             UnreachableError: it does not answer.
         """
         return Reading(**self._state(self._handle(device)))
+
+    def lock(self, device: Device, clocks: ClockPolicy) -> None:
+        """Lock the clocks that a policy demands; the others stay as they are.
+
+        Raises:
+            RefusedError: device or driver do not take one.
+            UnreachableError: it does not answer.
+        """
+        handle = self._whole(device)
+        for clock, function, mhz in (
+            ("SM clock", "nvmlDeviceSetGpuLockedClocks", clocks.sm_mhz),
+            ("memory clock", "nvmlDeviceSetMemoryLockedClocks", clocks.memory_mhz),
+        ):
+            if mhz is not None:
+                self._set(f"{clock} at {mhz} MHz", function, handle, mhz, mhz)
+
+    def release(self, device: Device, clocks: ClockPolicy) -> None:
+        """Give the clocks that a policy demands back to the driver.
+
+        Raises:
+            RefusedError: device or driver do not give one back.
+            UnreachableError: it does not answer.
+        """
+        handle = self._whole(device)
+        if clocks.sm_mhz is not None:
+            self._set("SM clock", "nvmlDeviceResetGpuLockedClocks", handle)
+        if clocks.memory_mhz is not None:
+            self._set("memory clock", "nvmlDeviceResetMemoryLockedClocks", handle)
+
+    def _whole(self, device: Device) -> object:
+        """The handle of a device that has clocks of its own."""
+        if device.partition is not None:
+            raise RefusedError("its clocks are those of the whole device, which others use as well")
+        return self._handle(device)
+
+    def _set(self, what: str, function: str, *arguments: object) -> None:
+        try:
+            getattr(self._nvml, function)(*arguments)
+        except self._gone as error:
+            raise UnreachableError(_said(error)) from error
+        except Exception as error:
+            why = _REFUSALS.get(type(error).__name__)
+            told = _said(error) if why is None else f"{why} ({_said(error)})"
+            raise RefusedError(f"{what}: {told}") from error
 
     def _state(self, handle: object) -> dict[str, Any]:
         nvml = self._nvml

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -25,10 +26,15 @@ class Sampler:
         every_s: float,
         avoid: Collection[int],
         on_reading: Callable[[Reading], None] = lambda _: None,
+        astray: Callable[[Reading], Sequence[str]] = lambda _: (),
     ) -> None:
-        """`on_reading` is called from the sampler's thread with each reading, as soon as it is there."""
+        """`on_reading` is called from the sampler's thread with each reading, as soon as it is there.
+
+        `astray` says how a reading differs from what is demanded; the summary counts it.
+        """
         self._sample = sample
         self._on_reading = on_reading
+        self._astray = astray
         self._every_s = every_s
         self._avoid = frozenset(avoid)
         self._stop = threading.Event()
@@ -48,7 +54,10 @@ class Sampler:
         self._thread.join()
 
     def summary(self, number: int) -> Json:
-        """Least, mean and most of each figure of a device, and every reason for low clocks that was seen."""
+        """Least, mean and most of each figure of a device, and every reason for low clocks that was seen.
+
+        And how many readings showed clocks off what is demanded, if any did.
+        """
         readings = self._readings[number]
         found: dict[str, object] = {
             "samples": len(readings),
@@ -58,7 +67,8 @@ class Sampler:
             values = [value for reading in readings if (value := getattr(reading, name)) is not None]
             if values:
                 found[name] = {"min": min(values), "mean": round(sum(values) / len(values), 3), "max": max(values)}
-        return found
+        off = Counter(name for reading in readings for name in self._astray(reading))
+        return found | ({"clocks_off": dict(sorted(off.items()))} if off else {})
 
     def _run(self) -> None:
         elsewhere = os.sched_getaffinity(0) - self._avoid

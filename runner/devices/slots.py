@@ -33,7 +33,8 @@ def detect_slots(registry: Registry, config: Config) -> tuple[Slot, ...]:
 
     Raises:
         ConfigError: a slot names an unknown type or device, shares a device or core in another way, has the wrong
-            number of devices, there are more slots than cores, or nothing at all can be run here.
+            number of devices, its GPU type demands another clock of a device than another slot's does, there are
+            more slots than cores, or nothing at all can be run here.
     """
     listing = list_devices()
     for problem in listing.problems:
@@ -54,6 +55,7 @@ def detect_slots(registry: Registry, config: Config) -> tuple[Slot, ...]:
             "set cpu_slots, or name devices in slots"
         )
     _refuse_crossing_devices(drafts)
+    _refuse_two_clocks(drafts)
     return _with_cpus(_told_apart(drafts), cpus)
 
 
@@ -187,6 +189,22 @@ def _refuse_crossing_devices(drafts: Sequence[_Draft]) -> None:
             f"device {min(shared)} is in slots {one.name} and {other.name}; expected the devices of one to lie within "
             "those of the other, and two slots of the same devices to be of different GPU types"
         )
+
+
+def _refuse_two_clocks(drafts: Sequence[_Draft]) -> None:
+    for one, other in combinations(drafts, 2):
+        shared = one.uuids & other.uuids
+        mine, theirs = one.gpu_type.clocks, other.gpu_type.clocks
+        for key, first, second in (
+            ("sm_mhz", mine.sm_mhz, theirs.sm_mhz),
+            ("memory_mhz", mine.memory_mhz, theirs.memory_mhz),
+        ):
+            if shared and None not in (first, second) and first != second:
+                raise ConfigError(
+                    f"device {min(shared)} is in slots of GPU types {one.gpu_type.name} (clocks.{key} = {first}) and "
+                    f"{other.gpu_type.name} (clocks.{key} = {second}), expected one clock: give both types the same, "
+                    "or one of them none"
+                )
 
 
 def _told_apart(drafts: Sequence[_Draft]) -> Sequence[_Draft]:

@@ -5,11 +5,13 @@ One TOML file per type in this folder, overlaid by the operator's directory; a n
 
 from runner.gpus.advice import Advice, advise
 from runner.gpus.draft import Found, Wish, draft
-from runner.gpus.model import Dtype, Figures, GpuType, Product, Vendor
+from runner.gpus.model import CLOCK_REASONS, ClockPolicy, Dtype, Figures, GpuType, Product, Vendor
 from runner.gpus.registry import Registry
 
 __all__ = [
+    "CLOCK_REASONS",
     "Advice",
+    "ClockPolicy",
     "Dtype",
     "Figures",
     "Found",

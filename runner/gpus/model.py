@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 
 class Vendor(StrEnum):
@@ -15,6 +16,24 @@ class Vendor(StrEnum):
     NONE = "none"
     NVIDIA = "nvidia"
     AMD = "amd"
+
+
+#: Reasons for low clocks that a vendor's library can report. NVIDIA's stand in the order of their bits, from 0x2 on
+#: (NVML API reference, nvmlClocksEventReasons; idle, 0x1, is none); AMD's are amdsmi_get_violation_status's `active_*`.
+CLOCK_REASONS: Final[Mapping[Vendor, tuple[str, ...]]] = {
+    Vendor.NONE: (),
+    Vendor.NVIDIA: (
+        "applications_clocks_setting",
+        "sw_power_cap",
+        "hw_slowdown",
+        "sync_boost",
+        "sw_thermal_slowdown",
+        "hw_thermal_slowdown",
+        "hw_power_brake_slowdown",
+        "display_clock_setting",
+    ),
+    Vendor.AMD: ("prochot_thrm", "ppt_pwr", "socket_thrm", "vr_thrm", "hbm_thrm", "gfx_clk_below_host_limit"),
+}
 
 
 class Dtype(StrEnum):
@@ -58,6 +77,33 @@ class Figures:
     def fastest_tflops(self) -> float | None:
         """The rate of its fastest units, whatever they multiply."""
         return max(self.peak_tflops.values(), default=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClockPolicy:
+    """At which clocks devices of a type measure, and when a time counts."""
+
+    #: What the streaming multiprocessors are locked at; AMD: the highest that the device may take. None: not locked.
+    sm_mhz: int | None = None
+    #: What the memory is locked at; NVIDIA alone. None: not locked.
+    memory_mhz: int | None = None
+    #: Reasons for low clocks that set timed calls aside, and that degrade a device which nobody uses. As they are: that
+    #: something is wrong outside, heat or power supply, with any vendor's device.
+    set_aside: tuple[str, ...] = (
+        "hbm_thrm",
+        "hw_power_brake_slowdown",
+        "hw_slowdown",
+        "hw_thermal_slowdown",
+        "prochot_thrm",
+        "socket_thrm",
+        "sw_thermal_slowdown",
+        "vr_thrm",
+    )
+
+    @property
+    def locks(self) -> bool:
+        """Whether any clock is demanded."""
+        return self.sm_mhz is not None or self.memory_mhz is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +151,8 @@ class GpuType:
     #: A run that is timed begins when no device is warmer than this, in °C, or after the limit; None: at once.
     cool_below_c: float | None = None
     cool_limit_s: float = 60.0
+    #: At which clocks its devices measure.
+    clocks: ClockPolicy = field(default_factory=ClockPolicy)
     #: Whether times on its devices that the judge's clock contradicts are rejected; else they are marked as claims.
     rejects_forged_times: bool = False
     #: Size of each writable tmpfs.

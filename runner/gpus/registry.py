@@ -22,7 +22,7 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
 from runner.errors import ConfigError, NotFoundError
-from runner.gpus.model import Dtype, Figures, GpuType, Product, Vendor
+from runner.gpus.model import CLOCK_REASONS, ClockPolicy, Dtype, Figures, GpuType, Product, Vendor
 
 BUILTIN: Final = Path(__file__).parent
 
@@ -46,6 +46,7 @@ def _compiled(patterns: tuple[str, ...]) -> tuple[str, ...]:
 
 _Names = Annotated[tuple[str, ...], AfterValidator(_compiled)]
 _Pattern = Annotated[str, AfterValidator(lambda pattern: _compiled((pattern,))[0])]
+_Megahertz = Annotated[int, Field(ge=50, le=50_000)]
 _Positive = Annotated[float, Field(gt=0, lt=1e9, allow_inf_nan=False)]
 
 
@@ -77,6 +78,26 @@ class _FiguresEntry(BaseModel):
     def record(self) -> Figures:
         """As the registry gives it out."""
         return Figures(**{field: getattr(self, field) for field in type(self).model_fields})
+
+
+class _ClocksEntry(BaseModel):
+    """At which clocks the devices measure. The fields are `ClockPolicy`'s."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sm_mhz: _Megahertz | None = Field(
+        default=None, description="clock that devices are locked at, in MHz; AMD: the highest that they may take"
+    )
+    memory_mhz: _Megahertz | None = Field(
+        default=None, description="memory clock that devices are locked at, in MHz; NVIDIA alone"
+    )
+    set_aside: tuple[str, ...] = Field(
+        default=ClockPolicy().set_aside, description="reasons for low clocks that set timed calls aside"
+    )
+
+    def record(self) -> ClockPolicy:
+        """As the registry gives it out."""
+        return ClockPolicy(**{field: getattr(self, field) for field in type(self).model_fields})
 
 
 class _ProductEntry(BaseModel):
@@ -114,6 +135,7 @@ class _Entry(BaseModel):
     sample_every_s: float | None = Field(default=None, ge=0.05, le=60)
     cool_below_c: float | None = Field(default=None, ge=10, le=120)
     cool_limit_s: float = Field(default=60.0, gt=0, le=600)
+    clocks: _ClocksEntry = Field(default_factory=_ClocksEntry)
     rejects_forged_times: bool = False
     device: _FiguresEntry = Field(default_factory=_FiguresEntry)
     products: tuple[_ProductEntry, ...] = ()
@@ -260,9 +282,46 @@ def _build(
             f'{file.path}: emulate_cuda: found true with vendor {entry.vendor.value!r}, expected vendor "none": a CUDA '
             "device is emulated on processor cores"
         )
-    plain = {field: getattr(entry, field) for field in _Entry.model_fields if field not in ("device", "products")}
+    _refuse_clocks(entry, file.path)
+    tables = ("clocks", "device", "products")
+    plain = {field: getattr(entry, field) for field in _Entry.model_fields if field not in tables}
     products = tuple(Product(device_names=item.device_names, device=item.device.record()) for item in entry.products)
-    return GpuType(**plain, device=entry.device.record(), products=products)
+    return GpuType(**plain, clocks=entry.clocks.record(), device=entry.device.record(), products=products)
+
+
+def _refuse_clocks(entry: _Entry, path: Path) -> None:
+    """Refuse clocks that no device of the vendor can be locked at, and those that nothing would look at.
+
+    Raises:
+        ConfigError: with file, key, what was found and what is expected.
+    """
+    clocks, vendor = entry.clocks, entry.vendor.value
+    known = CLOCK_REASONS[entry.vendor]
+    for name in clocks.set_aside if "set_aside" in clocks.model_fields_set else ():
+        if name not in known:
+            expected = f"reasons that its library reports: {', '.join(known)}" if known else "none: it has no devices"
+            raise ConfigError(f"{path}: clocks.set_aside: found {name!r} with vendor {vendor!r}, expected {expected}")
+    for key, mhz in (("sm_mhz", clocks.sm_mhz), ("memory_mhz", clocks.memory_mhz)):
+        if mhz is None:
+            continue
+        where = f"{path}: clocks.{key}: found {mhz}"
+        if entry.vendor is Vendor.NONE:
+            raise ConfigError(f"{where} with vendor {vendor!r}, expected no clock: it has no devices to lock")
+        if entry.vendor is Vendor.AMD and key == "memory_mhz":
+            raise ConfigError(
+                f"{where} with vendor {vendor!r}, expected no memory clock: AMD SMI bounds the clock of the compute "
+                "units alone; use sm_mhz"
+            )
+        if entry.vendor is Vendor.NVIDIA and entry.partition is not None:
+            raise ConfigError(
+                f"{where} with partition {entry.partition!r}, expected no clock: the driver tells none of an "
+                "instance, so nothing would look whether it keeps to it"
+            )
+        if entry.sample_every_s is None:
+            raise ConfigError(
+                f"{where} without sample_every_s, expected both: nothing would look whether the devices keep to it; "
+                "set sample_every_s = 0.1"
+            )
 
 
 def _resolve(

@@ -2,7 +2,8 @@
 
 The judge cannot ask a driver: it sees its own container. The daemon samples clocks, temperature, power and the reasons
 for low clocks outside, and sends each reading as a frame (`sandbox.protocol.Reading`). A call counts only if no reading
-around it says that the clocks were held down by heat or the power supply; such calls are set aside, counted and shown.
+around it says that the clocks were held down by heat or the power supply, or were not those that the GPU type demands;
+such calls are set aside, counted and shown.
 Where nobody sends readings nothing is set aside, and the report says so. Called by the judge; the decision is pure.
 """
 
@@ -50,7 +51,7 @@ class Span(Generic[S]):
 
 
 def reasons(moments: Sequence[Moment], start_ns: int, end_ns: int) -> tuple[str, ...]:
-    """Why clocks were held down in a span: what the readings within say, the last one before and the first one after.
+    """Why times of a span do not count: what the readings within say, the last one before and the first one after.
 
     Args:
         moments: in order of time.
@@ -125,7 +126,8 @@ class Sieve(Generic[S]):
             calls = self._count + len(self._checked)
             raise Unsteady(
                 f"the device is too unsteady to time on: {self._count} of {calls} calls were made while its clocks "
-                f"were held down ({', '.join(sorted(self._aside))}); see that it is cooled and supplied well"
+                f"were held down or off what its GPU type demands ({', '.join(sorted(self._aside))}); see that it is "
+                "cooled and supplied well, and what `kernel-runner gpu clocks` says"
             )
         return list(self._checked)
 

@@ -70,7 +70,7 @@ def main() -> None:
     detection = _milliseconds(lambda: [types_of(registry, device) for device in list_devices().devices])
     _print("detection, all devices", detection, limit_ms=200)
     _print("reading the GPU types", _milliseconds(Registry.load))
-    gate = HealthGate(Quarantine())
+    gate = HealthGate(Quarantine(), type_of=lambda slot: registry.get(slot.gpu_type))
     try:
         _print("health gate, first look at a device", [_once(partial(gate.inspect, slot)) for slot in slots])
         looks = [took for slot in slots for took in _milliseconds(partial(gate.inspect, slot))]

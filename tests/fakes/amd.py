@@ -16,11 +16,14 @@ class AmdSmi(types.ModuleType):
     AmdSmiClkType = enum.Enum("AmdSmiClkType", ("SYS", "GFX", "DF", "DCEF", "SOC", "MEM"))
     AmdSmiTemperatureType = enum.Enum("AmdSmiTemperatureType", ("EDGE", "HOTSPOT", "JUNCTION", "VRAM"))
     AmdSmiTemperatureMetric = enum.Enum("AmdSmiTemperatureMetric", ("CURRENT", "MAX"))
+    AmdSmiDevPerfLevel = enum.Enum("AmdSmiDevPerfLevel", ("AUTO", "LOW", "HIGH", "DETERMINISM"))
 
     def __init__(self, machine: Callable[[], Sequence[Answers]]) -> None:
         super().__init__("amdsmi")
         self.machine = machine
         self.open = 0
+        #: Device -> the highest clock that it may take, in MHz.
+        self.bounds: dict[int, int] = {}
         self.AmdSmiException = type("AmdSmiException", (Exception,), {})
         self.AmdSmiLibraryException = type("AmdSmiLibraryException", (self.AmdSmiException,), {})
 
@@ -39,6 +42,22 @@ class AmdSmi(types.ModuleType):
     def amdsmi_get_rocm_version(self) -> str:
         """As recent versions have it."""
         return "7.0.2"
+
+    def amdsmi_set_gpu_perf_determinism_mode(self, handle: int, clkvalue: int) -> None:
+        """Bound the clock."""
+        self._may(handle, "amdsmi_set_gpu_perf_determinism_mode")
+        self.bounds[handle] = clkvalue
+
+    def amdsmi_set_gpu_perf_level(self, handle: int, perf_lvl: enum.Enum) -> None:
+        """End that, where the level is the driver's own."""
+        self._may(handle, "amdsmi_set_gpu_perf_level")
+        if perf_lvl is self.AmdSmiDevPerfLevel.AUTO:
+            self.bounds.pop(handle, None)
+
+    def _may(self, handle: int, name: str) -> None:
+        refusal = self.machine()[handle].get(name)
+        if refusal is not None:
+            raise self.AmdSmiLibraryException(refusal["error"])
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - of any kind
         """Every other question to a device."""

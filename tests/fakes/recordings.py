@@ -27,6 +27,8 @@ def nvidia(
     remapping = {"nvmlDeviceGetRemappedRows": [0, 0, 0, 0]} if capability >= (8, 0) else {}
     if capability < (8, 0):
         remapping["nvmlDeviceGetRetiredPagesPendingStatus"] = 0  # type: ignore[assignment]
+    # Memory clocks are locked from Ampere on.
+    fixed = {} if capability >= (8, 0) else {"nvmlDeviceSetMemoryLockedClocks": {"error": "NotSupported"}}
     mig = {"nvmlDeviceGetMigMode": [0, 0]} if capability in {(8, 0), (9, 0), (10, 0)} else {}
     return {
         "nvmlDeviceGetUUID": f"GPU-0f{number:02x}a1b2-{pci_id:04x}-4c5d-8e9f-0123456789ab",
@@ -52,6 +54,7 @@ def nvidia(
         "nvmlDeviceGetFieldValues": {"230": 0},
         **remapping,
         **mig,
+        **fixed,
         **more,
     }
 

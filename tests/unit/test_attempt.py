@@ -1,14 +1,18 @@
-"""The line before a slot: one at a time, in order, and who is cancelled leaves it."""
+"""The line before a slot: one at a time, in order, and who is cancelled leaves it. And what a judge is told."""
 
 from __future__ import annotations
 
 import queue
 import threading
+from dataclasses import replace
 
 import pytest
 
-from runner.attempt import Turnstile
+from runner.attempt import Turnstile, told
+from runner.devices import Reading
 from runner.errors import CancelledByRequest
+from runner.gpus import ClockPolicy
+from tests.unit import samples
 
 
 def test_a_slot_is_used_by_one_at_a_time_in_the_order_they_came() -> None:
@@ -57,3 +61,22 @@ def test_a_run_that_breaks_frees_its_slot() -> None:
         raise ZeroDivisionError
     with turnstile.turn(threading.Event(), on_wait=lambda: pytest.fail("somebody is in")):
         pass
+
+
+@pytest.mark.parametrize(
+    ("clocks", "held", "noted"),
+    [
+        (ClockPolicy(), ("hw_slowdown",), ("sw_power_cap",)),
+        (ClockPolicy(set_aside=("sw_power_cap",)), ("sw_power_cap",), ("hw_slowdown",)),
+        (ClockPolicy(sm_mhz=1980, memory_mhz=2619), ("hw_slowdown", "sm_clock_off"), ("sw_power_cap",)),
+        (ClockPolicy(sm_mhz=1410, memory_mhz=1593), ("hw_slowdown", "memory_clock_off"), ("sw_power_cap",)),
+    ],
+)
+def test_the_clocks_of_the_gpu_type_decide_which_times_count(
+    clocks: ClockPolicy, held: tuple[str, ...], noted: tuple[str, ...]
+) -> None:
+    """The judge hears reasons that count and reasons that do not, and a clock off the lock is one that counts."""
+    reading = Reading(throttle=("sw_power_cap", "hw_slowdown"), sm_clock_mhz=1410, memory_clock_mhz=2619, power_w=700.0)
+    found = told(reading, replace(samples.H100, clocks=clocks), at_ns=17)
+    assert (found.held, found.noted) == (held, noted)
+    assert (found.at_ns, found.sm_clock_mhz, found.memory_clock_mhz, found.power_w) == (17, 1410, 2619, 700.0)

@@ -60,6 +60,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
         "tests/integration/outages/test_matrix.py asks the same of a socket"
     ),
     "kernel-runner gpu test CPU": "measures a slot for minutes",
+    "sudo kernel-runner gpu clocks --lock": "tests/unit/cli/test_gpu_clocks.py, with the devices of the page",
 }
 #: Words with which a command begins that needs a booted systemd or its journal.
 SYSTEMD: Final = ("systemctl", "journalctl", "systemd-analyze")

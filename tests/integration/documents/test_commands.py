@@ -51,6 +51,7 @@ PLAY: Sequence[str] = (
     "kernel-runner host list",
     "kernel-runner gpu list",
     "kernel-runner gpu detect",
+    "kernel-runner gpu clocks",
     # adding-a-task.md
     "kernel-runner task new row_max --directory tasks",
     "kernel-runner leaderboard create tasks/row_max --name row-max --gpu CPU",

@@ -1,4 +1,7 @@
-"""The daemon's readings of a device reach the judge in its container; what a hot device has slowed does not count."""
+"""The daemon's readings of a device reach the judge in its container.
+
+What a hot device has slowed does not count, nor what was timed at other clocks than the GPU type demands.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from runner.devices.gate import HealthGate
 from runner.devices.nvidia import Nvml
 from runner.errors import EvaluationError
 from runner.evaluate import EvaluationSettings, Evaluator
-from runner.gpus import GpuType, Registry, Vendor
+from runner.gpus import ClockPolicy, GpuType, Registry, Vendor
 from runner.model import Device, JobResult, Mode, Verdict
 from runner.taskdef import extra_to_stored, load_folder, to_stored
 from runner.taskdef.model import CaseSet
@@ -29,13 +32,22 @@ POWER_CAP, HW_THERMAL = 0x4, 0x40
 
 
 class _Types:
-    """The registry, with a processor that has a device beside it, which is sampled."""
+    """The registry, with a processor that has a device beside it, which is sampled, and whose clocks are demanded."""
+
+    def __init__(self, clocks: ClockPolicy) -> None:
+        self._clocks = clocks
 
     def get(self, name: str) -> GpuType:
-        return replace(Registry.load().get(name), sample_every_s=0.05, cool_below_c=20, cool_limit_s=0.1)
+        found = Registry.load().get(name)
+        return replace(found, sample_every_s=0.05, cool_below_c=20, cool_limit_s=0.1, clocks=self._clocks)
 
 
-def evaluate(engine: DockerEngine, settings: EvaluationSettings, answers: dict[str, Any]) -> JobResult:
+def evaluate(
+    engine: DockerEngine,
+    settings: EvaluationSettings,
+    answers: dict[str, Any],
+    clocks: ClockPolicy = ClockPolicy(),  # noqa: B008 - frozen
+) -> JobResult:
     """A benchmark on a slot whose device answers so."""
     fake = FakeNvml(lambda: [answers])
     gate_of = {Vendor.NVIDIA: lambda: Nvml(fake)}
@@ -43,10 +55,13 @@ def evaluate(engine: DockerEngine, settings: EvaluationSettings, answers: dict[s
         uuid=answers["nvmlDeviceGetUUID"], name="NVIDIA H100 80GB HBM3", vendor=Vendor.NVIDIA.value, index=0
     )
     fake.nvmlInit()
-    registry: Any = _Types()
+    registry: Any = _Types(clocks)
     made = Evaluator(engine, registry, replace(settings, park_containers=0))
     made._systems["CPU"] = {"hostname": "test-host"}
-    made._workshop = replace(made._workshop, gate=HealthGate(made._quarantine, openers=gate_of))
+    made._workshop = replace(
+        made._workshop,
+        gate=HealthGate(made._quarantine, type_of=lambda slot: registry.get(slot.gpu_type), openers=gate_of),
+    )
     job = replace(samples.job(mode=Mode.BENCHMARK, code=CODE), task=to_stored(TASK), extra=extra_to_stored(TASK.extra))
     try:
         return made.run(job, replace(samples.SLOT, devices=(device,)), cancel=threading.Event())
@@ -77,3 +92,20 @@ def test_a_device_that_is_hot_throughout_is_no_place_to_time_on(
     answers = nvidia("NVIDIA H100 80GB HBM3", 0x2330, 79, (9, 0), nvmlDeviceGetCurrentClocksEventReasons=HW_THERMAL)
     with pytest.raises(EvaluationError, match=r"too unsteady to time on: .*hw_thermal_slowdown"):
         evaluate(docker_engine, settings, answers)
+
+
+def test_times_count_at_the_clocks_that_the_gpu_type_demands(
+    docker_engine: DockerEngine, settings: EvaluationSettings
+) -> None:
+    """The result says what was demanded; off that clock nothing is timed, and the run fails on our side."""
+    answers = nvidia("NVIDIA H100 80GB HBM3", 0x2330, 79, (9, 0), nvmlDeviceGetClockInfo={"1": 1410, "2": 2619})
+    result = evaluate(docker_engine, settings, answers, ClockPolicy(sm_mhz=1410, memory_mhz=2619))
+    assert result.verdict is Verdict.ACCEPTED, result.error
+    (run,) = result.runs
+    runner = run.system_info["runner"]
+    assert (runner["clocks"]["sm_mhz"], runner["clocks"]["memory_mhz"]) == (1410, 2619)
+    assert "clocks_off" not in runner["devices"][0]["during"]
+    with pytest.raises(
+        EvaluationError, match=r"too unsteady to time on: .*off what its GPU type demands \(sm_clock_off"
+    ):
+        evaluate(docker_engine, settings, answers, ClockPolicy(sm_mhz=1980))

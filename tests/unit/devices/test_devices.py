@@ -291,6 +291,21 @@ def test_one_device_may_serve_two_gpu_types(host: Callable[..., FakeNvml], tmp_p
     assert found[0].excludes(found[1])
 
 
+def test_two_types_of_one_device_demand_one_clock(host: Callable[..., FakeNvml], tmp_path: Path) -> None:
+    """It can be locked at one only; a type that demands none takes what the other one demands."""
+    host("NVIDIA H100 80GB HBM3")
+    both = tuple(SlotConfig(gpu_type=name, devices=("0",)) for name in ("H100", "B"))
+    other = 'extends = "H100"\nname = "B"\ndetect = false\n'
+    (tmp_path / "H100.toml").write_text('extends = "H100"\nname = "H100"\nclocks = { sm_mhz = 1410 }\n')
+    (tmp_path / "B.toml").write_text(f"{other}clocks = {{ sm_mhz = 1500 }}\n")
+    with pytest.raises(
+        ConfigError, match=r"types H100 \(clocks\.sm_mhz = 1410\) and B \(clocks\.sm_mhz = 1500\), expected one clock"
+    ):
+        detect_slots(Registry.load(tmp_path), Config(slots=both))
+    (tmp_path / "H100.toml").write_text('extends = "H100"\nname = "H100"\n')
+    assert len(detect_slots(Registry.load(tmp_path), Config(slots=both))) == 2
+
+
 def test_slots_exclude_each_other_by_device_or_core(host: Callable[..., FakeNvml]) -> None:
     """The big one every small one, the small ones nobody else."""
     host(*["NVIDIA L4"] * 4, cores=8)

@@ -12,9 +12,9 @@ import pytest
 from runner.devices import processes
 from runner.devices.facts import Reading
 from runner.devices.gate import HealthGate
-from runner.devices.health import SLACK_BYTES, XID_HOLD_S, Condition, Health, History, judge, spoiled
+from runner.devices.health import SLACK_BYTES, XID_HOLD_S, Condition, Health, History, astray, judge, spoiled
 from runner.devices.nvidia import Nvml
-from runner.gpus import Vendor
+from runner.gpus import ClockPolicy, GpuType, Vendor
 from runner.model import Device, Slot
 from runner.quarantine import Quarantine
 from tests.fakes.nvml import Nvml as FakeNvml
@@ -23,6 +23,7 @@ from tests.fakes.recordings import lost, nvidia
 PATIENCE_S = 20.0
 IDLE = Reading(used_bytes=600 << 20, processes=(7,), uncorrected=0, remap_pending=False, remap_failed=False)
 HISTORY = History(idle_bytes=600 << 20, residents=frozenset({7}))
+L4 = GpuType(name="L4", vendor=Vendor.NVIDIA)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,7 @@ HISTORY = History(idle_bytes=600 << 20, residents=frozenset({7}))
 )
 def test_each_fact_has_its_consequence(changes: dict[str, Any], condition: Condition, reason: str) -> None:
     """What is not known counts as fine; what is wrong says so."""
-    found = judge(replace(IDLE, **changes), HISTORY)
+    found = judge(replace(IDLE, **changes), HISTORY, ClockPolicy())
     assert found.condition is condition
     assert "; ".join(found.reasons).startswith(reason)
     assert bool(found.reasons) == bool(reason)
@@ -51,8 +52,52 @@ def test_each_fact_has_its_consequence(changes: dict[str, Any], condition: Condi
 
 def test_the_gravest_counts_and_everything_is_said() -> None:
     """A device that is both degraded and to be reset is out, with both reasons."""
-    found = judge(replace(IDLE, uncorrected=1, recovery="reboot the host"), HISTORY)
+    found = judge(replace(IDLE, uncorrected=1, recovery="reboot the host"), HISTORY, ClockPolicy())
     assert (found.condition, len(found.reasons)) == (Condition.QUARANTINED, 2)
+
+
+@pytest.mark.parametrize(
+    ("set_aside", "throttle", "condition"),
+    [
+        (("sw_power_cap",), ("sw_power_cap",), Condition.DEGRADED),
+        (("sw_power_cap",), ("hw_thermal_slowdown",), Condition.FIT),
+        ((), ("hw_thermal_slowdown",), Condition.FIT),
+    ],
+)
+def test_a_gpu_type_says_which_reasons_count(
+    set_aside: tuple[str, ...], throttle: tuple[str, ...], condition: Condition
+) -> None:
+    """In place of those that count for every type; a clock that is demanded says nothing of an idle device."""
+    clocks = ClockPolicy(sm_mhz=1410, set_aside=set_aside)
+    assert judge(replace(IDLE, throttle=throttle, sm_clock_mhz=345), HISTORY, clocks).condition is condition
+
+
+@pytest.mark.parametrize(
+    ("vendor", "clocks", "sm_mhz", "memory_mhz", "expected"),
+    [
+        (Vendor.NVIDIA, ClockPolicy(), 345, None, ()),
+        (Vendor.NVIDIA, ClockPolicy(sm_mhz=1410), 1410, 405, ()),
+        (Vendor.NVIDIA, ClockPolicy(sm_mhz=1410), 1395, None, ()),
+        (Vendor.NVIDIA, ClockPolicy(sm_mhz=1410), 1425, None, ()),
+        (Vendor.NVIDIA, ClockPolicy(sm_mhz=1410), 1394, None, ("sm_clock_off",)),
+        (Vendor.NVIDIA, ClockPolicy(sm_mhz=1410), 1426, None, ("sm_clock_off",)),
+        (Vendor.NVIDIA, ClockPolicy(sm_mhz=1410), None, None, ("sm_clock_unknown",)),
+        (Vendor.NVIDIA, ClockPolicy(memory_mhz=6250), 345, 6312, ()),
+        (Vendor.NVIDIA, ClockPolicy(memory_mhz=6250), 345, 6313, ("memory_clock_off",)),
+        (Vendor.NVIDIA, ClockPolicy(memory_mhz=6250), 345, None, ("memory_clock_unknown",)),
+        (Vendor.NVIDIA, ClockPolicy(sm_mhz=1410, memory_mhz=1593), 345, 405, ("sm_clock_off", "memory_clock_off")),
+        (Vendor.AMD, ClockPolicy(sm_mhz=1900), 132, None, ()),
+        (Vendor.AMD, ClockPolicy(sm_mhz=1900), 1919, None, ()),
+        (Vendor.AMD, ClockPolicy(sm_mhz=1900), 1920, None, ("sm_clock_off",)),
+        (Vendor.AMD, ClockPolicy(sm_mhz=1900), None, None, ("sm_clock_unknown",)),
+    ],
+)
+def test_a_lock_is_verified(
+    vendor: Vendor, clocks: ClockPolicy, sm_mhz: int | None, memory_mhz: int | None, expected: tuple[str, ...]
+) -> None:
+    """By 1 % or 15 MHz, whichever is more; AMD's limit from above alone; what is not told is not believed."""
+    reading = Reading(sm_clock_mhz=sm_mhz, memory_clock_mhz=memory_mhz)
+    assert astray(reading, GpuType(name="X", vendor=vendor, clocks=clocks)) == expected
 
 
 def test_a_degraded_device_bars_what_is_ranked_only() -> None:
@@ -71,7 +116,7 @@ def test_a_degraded_device_bars_what_is_ranked_only() -> None:
 @pytest.mark.parametrize(("xid", "grave"), [(79, True), (48, True), (119, True), (13, False), (31, False), (63, False)])
 def test_a_program_that_crashes_is_no_fault_of_the_device(xid: int, *, grave: bool) -> None:
     """Xids of a program's own making neither keep the slot out nor void a result."""
-    assert (judge(IDLE, replace(HISTORY, xids=(xid,))).condition is Condition.QUARANTINED) == grave
+    assert (judge(IDLE, replace(HISTORY, xids=(xid,)), ClockPolicy()).condition is Condition.QUARANTINED) == grave
     assert (spoiled(IDLE, replace(IDLE, xids=(xid,))) is not None) == grave
 
 
@@ -89,11 +134,13 @@ class Rig:
         self.answers = [nvidia("NVIDIA L4", 0x27B8, 23, (8, 9), number=number) for number in range(count)]
         self.fake = FakeNvml(lambda: self.answers)
         self.now_s = 0.0
+        self.gpu = L4
         self.quarantine = Quarantine(retry_s=0.01)
         self.changed = threading.Semaphore(0)
         self.quarantine.on_change(self.changed.release)
         self.gate = HealthGate(
             self.quarantine,
+            type_of=lambda _: self.gpu,
             openers={Vendor.NVIDIA: self._open},
             **{"settle_s": 0.0, "clock": lambda: self.now_s, **how},
         )
@@ -244,8 +291,26 @@ def test_the_metadata_of_a_run_has_settings_and_states(rig: Rig) -> None:
     assert (one["before"]["sm_clock_mhz"], one["after"]["sm_clock_mhz"]) == (345, 1980)
     assert one["during"]["samples"] >= 1
     assert one["during"]["sm_clock_mhz"] == {"min": 1980, "mean": 1980.0, "max": 1980}
+    assert "clocks_off" not in one["during"]
     with rig.gate.sampling(slot, None) as nobody:
         assert nobody is None
+
+
+def test_a_run_off_the_clocks_that_are_demanded_says_so(rig: Rig) -> None:
+    """How many of its readings were; idle, the device is fit, unless its type counts the reason it gives."""
+    slot = rig.slots[0]
+    rig.gpu = replace(L4, clocks=ClockPolicy(sm_mhz=1410, set_aside=("sw_power_cap",)))
+    before = rig.gate.inspect(slot)
+    assert before.health.condition is Condition.FIT
+    sampled = threading.Event()
+    with rig.gate.sampling(slot, 0.05, on_reading=lambda _: sampled.set()) as sampler:
+        assert sampled.wait(PATIENCE_S)
+    (one,) = rig.gate.metadata(slot, before, rig.gate.inspect(slot), sampler)
+    assert one["during"]["clocks_off"] == {"sm_clock_off": one["during"]["samples"]}
+    rig.answers[0] = {**rig.answers[0], "nvmlDeviceGetCurrentClocksEventReasons": 0x4}
+    assert rig.gate.inspect(slot).health.reasons[0].endswith("its clocks are held down: sw_power_cap")
+    rig.gpu = L4
+    rig.wait(lambda: not rig.quarantine.remarks())
 
 
 def test_a_timed_run_waits_for_its_devices_to_cool(rig: Rig) -> None:

@@ -10,6 +10,7 @@ import pytest
 from runner.devices import processes
 from runner.devices.facts import Reading
 from runner.devices.health import History, judge
+from runner.gpus import ClockPolicy
 
 ID = "0123456789abcdef" * 4
 
@@ -33,7 +34,7 @@ def test_a_process_is_told_by_name_user_and_container(
     (tmp_path / "99" / "cgroup").write_text(groups)
     owner = processes.owner_of(99)
     assert owner == f"python3, uid {os.getuid()}{where}"
-    health = judge(Reading(processes=(99,)), History(owners={99: owner}))
+    health = judge(Reading(processes=(99,)), History(owners={99: owner}), ClockPolicy())
     assert health.reasons == (f"processes that nobody owns compute on it: 99 ({owner})",)
 
 
@@ -41,4 +42,6 @@ def test_a_process_that_is_gone_has_a_number_only() -> None:
     """This one is there, the other one never was."""
     assert f"uid {os.getuid()}" in (processes.owner_of(os.getpid()) or "")
     assert processes.owner_of(1 << 30) is None
-    assert judge(Reading(processes=(7,)), History()).reasons == ("processes that nobody owns compute on it: 7",)
+    assert judge(Reading(processes=(7,)), History(), ClockPolicy()).reasons == (
+        "processes that nobody owns compute on it: 7",
+    )

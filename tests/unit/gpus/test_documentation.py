@@ -7,8 +7,8 @@ import tomllib
 from pathlib import Path
 
 from runner.config import Config
-from runner.gpus import Dtype, Registry, Vendor
-from runner.gpus.registry import _Entry, _FiguresEntry
+from runner.gpus import CLOCK_REASONS, ClockPolicy, Dtype, Registry, Vendor
+from runner.gpus.registry import _ClocksEntry, _Entry, _FiguresEntry
 
 TEXT = (Path(__file__).resolve().parents[3] / "docs/adding-a-gpu-type.md").read_text(encoding="utf-8")
 BLOCKS = [
@@ -20,7 +20,7 @@ BLOCKS = [
 def test_every_file_of_the_page_loads_and_does_what_the_page_says(tmp_path: Path) -> None:
     """A newcomer may copy any of them."""
     types = [block for block in BLOCKS if "name = " in block]
-    assert len(types) == 7
+    assert len(types) == 9
     for number, block in enumerate(types):
         (tmp_path / f"{number}.toml").write_text(block, encoding="utf-8")
     registry = Registry.load(tmp_path)
@@ -33,6 +33,9 @@ def test_every_file_of_the_page_loads_and_does_what_the_page_says(tmp_path: Path
     assert registry.get("CUDA_EMULATED").emulate_cuda
     assert registry.get("RTX5090").device.peak_tflops[Dtype.FP8] == 838
     assert registry.get("CPU").device.cache_bytes == 256 << 20
+    assert (registry.get("A100").clocks.sm_mhz, registry.get("A100").clocks.memory_mhz) == (1095, 1593)
+    usual = {name for name in ClockPolicy().set_aside if name in CLOCK_REASONS[Vendor.NVIDIA]}
+    assert set(registry.get("L4").clocks.set_aside) == {*usual, "sw_power_cap"}
 
 
 def test_the_product_shown_is_the_shipped_one() -> None:
@@ -49,6 +52,14 @@ def test_the_table_of_figures_has_every_figure_and_data_type() -> None:
     assert set(re.findall(r"^\| `device\.(\w+)` \|", TEXT, flags=re.MULTILINE)) == set(_FiguresEntry.model_fields)
     (types,) = re.findall(r"rates by data type \(`([^`]*)`\)", TEXT)
     assert types.split() == list(Dtype)
+
+
+def test_the_table_of_clocks_has_every_key_and_the_page_every_reason() -> None:
+    """What may stand in `set_aside` is listed for each vendor as the registry takes it."""
+    assert set(re.findall(r"^\| `clocks\.(\w+)` \|", TEXT, flags=re.MULTILINE)) == set(_ClocksEntry.model_fields)
+    for vendor, name in ((Vendor.NVIDIA, "NVIDIA"), (Vendor.AMD, "AMD")):
+        (listed,) = re.findall(rf"^- {name}: ((?:`\w+`[,\s]*)+)", TEXT, flags=re.MULTILINE)
+        assert tuple(re.findall(r"`(\w+)`", listed)) == CLOCK_REASONS[vendor]
 
 
 def test_the_slots_of_the_page_are_a_configuration() -> None:

@@ -65,6 +65,23 @@ def test_systemd_understands_every_line(verified: Path) -> None:
     assert not [line for line in done.stderr.splitlines() if str(verified.parent) in line], done.stderr
 
 
+def test_systemd_understands_every_example_of_the_sites_drop_in(verified: Path) -> None:
+    """Whoever switches a line on gets what it says; one that is misspelt would be said here."""
+    text = (FOLDER / "site.conf").read_text(encoding="utf-8")
+    everything = re.sub(r"(?m)^#(?=[A-Za-z]+=)", "", text)
+    assert re.findall(r"(?m)^(\w+)=-\+\S+/kernel-runner gpu clocks (\S+)$", everything) == [
+        ("ExecStartPre", "--lock"),
+        ("ExecStopPost", "--release"),
+    ]
+    drop_in = verified.with_name("kernel-runner.service.d") / "site.conf"
+    drop_in.parent.mkdir()
+    for misspelt in ("", "ExecStartPost2=/bin/true\n"):
+        drop_in.write_text(everything.replace("/opt/kernel-runner/bin/kernel-runner", "/bin/true") + misspelt, "utf-8")
+        verify = ["systemd-analyze", "verify", str(verified)]
+        done = subprocess.run(verify, capture_output=True, text=True, check=False)
+        assert any(str(verified.parent) in line for line in done.stderr.splitlines()) == bool(misspelt), done.stderr
+
+
 def test_the_unit_waits_as_long_as_the_daemon_does() -> None:
     """A stop may take the longest wait for current runs and what follows, or systemd would kill the daemon before."""
     drain_s = float(Config.model_fields["drain_timeout_s"].default)

@@ -1,0 +1,44 @@
+"""Locks the clocks of devices as their GPU types demand it, and gives them back.
+
+Nothing else changes a setting of a device. Called by `kernel-runner gpu clocks`, for root alone: the daemon may not,
+and looks whether devices keep to it (`runner.devices.health`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from runner.devices.amd import AmdSmi
+from runner.devices.facts import RefusedError, UnreachableError
+from runner.devices.listing import each_library
+from runner.devices.nvidia import Nvml
+from runner.gpus import ClockPolicy
+from runner.model import Device
+
+
+def set_clocks(demands: Mapping[str, ClockPolicy], *, lock: bool) -> Mapping[str, str | None]:
+    """Lock the clocks that are demanded of devices, or give those clocks back to the driver.
+
+    Args:
+        demands: UUID of a device -> what is demanded of it; devices without a demand stay as they are.
+        lock: False gives them back.
+
+    Returns:
+        UUID of each -> what it or its driver refused; None: nothing.
+    """
+
+    def change(library: Nvml | AmdSmi, problem: Callable[[str], None]) -> Iterator[tuple[str, str | None]]:
+        for device in library.devices(problem):
+            if device.uuid in demands:
+                yield device.uuid, _refusal(library, device, demands[device.uuid], lock=lock)
+
+    changed, _ = each_library(change)
+    return dict.fromkeys(demands, "it is not listed any more") | dict(changed)
+
+
+def _refusal(library: Nvml | AmdSmi, device: Device, clocks: ClockPolicy, *, lock: bool) -> str | None:
+    try:
+        (library.lock if lock else library.release)(device, clocks)
+    except (RefusedError, UnreachableError) as error:
+        return str(error)
+    return None

@@ -1,0 +1,192 @@
+"""`gpu clocks`: on devices whose libraries are replaced at the import boundary."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from runner.cli import main
+from runner.cli.app import ExitCode
+from runner.devices import sysfs
+from tests.fakes.amd import AmdSmi
+from tests.fakes.nvml import Nvml
+from tests.fakes.recordings import AMD, Answers, lost, nvidia
+
+MANUAL = Path(__file__).resolve().parents[3] / "docs" / "cli.md"
+CLOCKS = {"1": 210, "2": 1593}
+HIGHEST = {"1": 1410, "2": 1593}
+SM, MEMORY = 1, 2
+
+
+def a100(**more: Any) -> Answers:  # noqa: ANN401 - of any kind
+    """A device that is idle."""
+    answers = {"nvmlDeviceGetClockInfo": CLOCKS, "nvmlDeviceGetMaxClockInfo": HIGHEST, **more}
+    return nvidia("NVIDIA A100-SXM4-80GB", 0x20B2, 80, (8, 0), **answers)
+
+
+@pytest.fixture(autouse=True)
+def _log_again() -> Iterator[None]:
+    """Undo what `main` does to the log, whose stream ends with the test."""
+    yield
+    structlog.reset_defaults()
+
+
+class Host:
+    """A host's command line, its GPU types and its devices."""
+
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self.types = tmp_path / "gpus.d"
+        self.types.mkdir()
+        self.config = tmp_path / "config.toml"
+        self.config.write_text(f'gpus_dir = "{self.types}"\n')
+        self.devices = [a100(), nvidia("NVIDIA L4", 0x27B8, 23, (8, 9), number=1)]
+        self.nvml = Nvml(lambda: self.devices)
+        self.capsys = capsys
+        monkeypatch.setattr(sysfs, "SYSFS", tmp_path / "sys")
+        monkeypatch.setattr(sysfs, "DEV", tmp_path / "dev")
+        monkeypatch.setitem(sys.modules, "pynvml", self.nvml)
+        monkeypatch.setattr(os, "geteuid", lambda: 0)
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(8)))
+        self.demand("A100", "sm_mhz = 1095\nmemory_mhz = 1593")
+
+    def demand(self, name: str, clocks: str) -> None:
+        """Let a built-in type demand clocks."""
+        (self.types / f"{name}.toml").write_text(f'extends = "{name}"\nname = "{name}"\n[clocks]\n{clocks}\n')
+
+    def clocks(self, *arguments: str) -> tuple[int, str, str]:
+        """Run `kernel-runner gpu clocks`: exit code, stdout, stderr."""
+        code = main(["--config", str(self.config), "gpu", "clocks", *arguments])
+        said = self.capsys.readouterr()
+        return code, said.out, said.err
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Host:
+    """With a device of which clocks are demanded and one of which none are."""
+    return Host(tmp_path, monkeypatch, capsys)
+
+
+def _manual(command: str) -> str:
+    """What the manual shows of a command, up to its next line that is no output."""
+    (_, shown) = MANUAL.read_text(encoding="utf-8").split(f"    $ {command}\n")
+    lines = []
+    for line in shown.splitlines():
+        if (line and not line.startswith("    ")) or line.startswith("    $"):
+            break
+        lines.append(line[4:])
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def test_clocks_are_shown_and_locked_as_in_the_manual(host: Host) -> None:
+    """What is demanded, what is, what can be; then the demand is met, and the other device left alone."""
+    assert host.clocks() == (ExitCode.OK, _manual("kernel-runner gpu clocks"), "")
+    assert host.nvml.locked == {}
+    assert host.clocks("--lock") == (ExitCode.OK, _manual("sudo kernel-runner gpu clocks --lock"), "")
+    assert host.nvml.locked == {(0, SM): 1095, (0, MEMORY): 1593}
+    code, text, _ = host.clocks("--release")
+    assert (code, host.nvml.locked) == (ExitCode.OK, {})
+    assert text.splitlines()[0] == "✓ nvidia 0: 'NVIDIA A100-SXM4-80GB' is released"
+
+
+def test_clocks_as_json_have_all_that_is_known(host: Host) -> None:
+    """For each device what is demanded, what is, what can be and what it refused."""
+    host.devices[0] = a100(nvmlDeviceSetMemoryLockedClocks={"error": "NotSupported"})
+    code, text, _ = host.clocks("--lock", "--json")
+    said = json.loads(text)
+    assert code == ExitCode.NOT_ACCEPTED
+    first, second = said["devices"]
+    assert (first["types"], first["demanded"]) == (["A100"], {"sm_mhz": 1095, "memory_mhz": 1593})
+    assert (first["now"], first["highest"]) == (
+        {"sm_mhz": 210, "memory_mhz": 1593},
+        {"sm_mhz": 1410, "memory_mhz": 1593},
+    )
+    assert first["refused"].startswith("memory clock at 1593 MHz: the device or its driver cannot")
+    assert (second["types"], second["demanded"], second["refused"]) == (
+        ["L4"],
+        {"sm_mhz": None, "memory_mhz": None},
+        None,
+    )
+    assert [check["mark"] for check in said["checks"]] == ["failed", "note"]
+    assert first["refused"] in said["checks"][0]["found"]
+
+
+def test_the_demand_is_shown_wherever_a_type_is(host: Host) -> None:
+    """With the other keys of its file."""
+    command = ["--config", str(host.config), "gpu"]
+    assert main([*command, "list", "--here", "--json"]) == ExitCode.OK
+    shown = {entry["name"]: entry["clocks"] for entry in json.loads(host.capsys.readouterr().out)}
+    assert (shown["A100"]["sm_mhz"], shown["A100"]["memory_mhz"], shown["L4"]["sm_mhz"]) == (1095, 1593, None)
+    assert "hw_slowdown" in shown["A100"]["set_aside"]
+    assert main([*command, "validate"]) == ExitCode.OK
+    assert "SM at 1095 MHz, memory at 1593 MHz" in host.capsys.readouterr().out
+
+
+def test_only_root_locks(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever else tries hears who may, and how it is done for good; to look is everybody's."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    for flag in ("--lock", "--release"):
+        code, out, err = host.clocks(flag)
+        assert (code, out) == (ExitCode.USAGE, "")
+        assert "found user 1000, expected root" in err
+        assert "run it as root, or at each start of the daemon by the lines" in err
+    assert host.nvml.locked == {}
+    assert host.clocks()[0] == ExitCode.OK
+    assert "found --lock and --release, expected one of them" in host.clocks("--lock", "--release")[2]
+
+
+def test_a_clock_that_a_device_never_reaches_is_said(host: Host) -> None:
+    """Before anybody waits for runs that are refused one by one."""
+    host.demand("A100", "sm_mhz = 1980")
+    code, text, _ = host.clocks()
+    assert code == ExitCode.NOT_ACCEPTED
+    assert "clocks.sm_mhz: found 1980, expected 1410 at most: correct the GPU type" in text
+
+
+def test_a_driver_that_forgets_is_warned_of(host: Host) -> None:
+    """Without persistence mode a lock ends with the last program that has the device open."""
+    host.devices[0] = a100(nvmlDeviceGetPersistenceMode=0)
+    code, text, _ = host.clocks("--lock")
+    assert code == ExitCode.OK
+    assert "! nvidia 0: persistence mode is off" in text
+
+
+def test_amds_clock_is_bounded(host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It is the highest that the device may take, so one beyond its own does no harm."""
+    amdsmi = AmdSmi(lambda: [AMD["MI300X"][1]])
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/kfd").touch()
+    monkeypatch.setitem(sys.modules, "amdsmi", amdsmi)
+    host.devices = []
+    host.demand("MI300", "sm_mhz = 1900")
+    assert "is MI300, which demands SM 1900 MHz at most; now: SM 132 MHz of at most 2100" in host.clocks()[1]
+    assert host.clocks("--lock")[0] == ExitCode.OK
+    assert amdsmi.bounds == {0: 1900}
+    assert host.clocks("--release")[0] == ExitCode.OK
+    assert amdsmi.bounds == {}
+    host.demand("MI300", "sm_mhz = 2200")
+    assert host.clocks()[0] == ExitCode.OK
+
+
+def test_a_device_that_does_not_answer_is_a_failure(host: Host) -> None:
+    """And a host without any is fine."""
+    host.devices[0] = lost(host.devices[0])
+    code, text, _ = host.clocks("--lock")
+    assert code == ExitCode.NOT_ACCEPTED
+    assert "✗ devices: nvidia device 0 cannot be used: NVMLError_GpuIsLost" in text
+    host.devices = []
+    assert host.clocks()[:2] == (ExitCode.OK, "✓ devices: none here, so no clocks\n")
+
+
+def test_a_device_in_no_slot_is_left_alone(host: Host) -> None:
+    """Where the configuration names the slots."""
+    host.config.write_text(host.config.read_text() + 'slots = [{ gpu_type = "L4", devices = [1] }]\n')
+    assert "'NVIDIA A100-SXM4-80GB' is in no slot; now: SM 210 MHz" in host.clocks()[1]
+    assert "'NVIDIA A100-SXM4-80GB' is left as it is: it is in no slot" in host.clocks("--lock")[1]
+    assert host.nvml.locked == {}
