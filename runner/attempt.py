@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -305,15 +305,16 @@ class Attempt:
         return decide(commission.job, commission.task, plan, self._evidence(report, build, begun_ns))
 
     def _watched(self, plan: Plan, bundle: Bundle | None) -> tuple[BoxReport, int, Sampler | None]:
-        """Run while the slot's devices are sampled; a judge is told of each reading as it comes."""
+        """Run while the slot's devices are sampled; a judge is told of their readings as they come."""
         outbox = Outbox() if isinstance(plan.request, PairRequest) else None
 
-        def tell(reading: Reading) -> None:
+        def tell(readings: Sequence[Reading]) -> None:
             if outbox is not None:
-                outbox.post(told(reading, self._commission.gpu, at_ns=time.monotonic_ns()).to_message())
+                for reading in told(readings, self._commission.gpu, at_ns=time.monotonic_ns()):
+                    outbox.post(reading.to_message())
 
         slot, every_s = self._commission.slot, self._commission.gpu.sample_every_s
-        with self._workshop.gate.sampling(slot, every_s, on_reading=tell) as sampler:
+        with self._workshop.gate.sampling(slot, every_s, on_round=tell) as sampler:
             report, begun_ns = execute(
                 plan,
                 slot,
@@ -430,21 +431,30 @@ def _forward(on_progress: OnProgress | None) -> Callable[[str, int, int], None] 
     return lambda phase, done, total: on_progress(Progress(phase=phase, done=done, total=total))
 
 
-def told(reading: Reading, gpu: GpuType, *, at_ns: int) -> protocol.Reading:
-    """What the judge is told of a reading that was taken at a moment of the host's monotonic clock, in nanoseconds.
+def told(readings: Sequence[Reading], gpu: GpuType, *, at_ns: int) -> Iterator[protocol.Reading]:
+    """What the judge is told of a slot's devices, read one after the other up to a moment of the host's clock.
 
-    By the clocks of its GPU type: whether times around it count.
+    The moment is in nanoseconds of the monotonic one. Whether times around it count, the clocks of the GPU type say. A
+    call is as slow as the slowest of its devices, and the judge looks at the readings next to it, whichever device's
+    these are: so each has what holds any of them.
     """
     counts = gpu.clocks.set_aside
-    return protocol.Reading(
-        at_ns=at_ns,
-        held=(*(name for name in reading.throttle if name in counts), *astray(reading, gpu)),
-        noted=tuple(name for name in reading.throttle if name not in counts),
-        sm_clock_mhz=reading.sm_clock_mhz,
-        memory_clock_mhz=reading.memory_clock_mhz,
-        temperature_c=reading.temperature_c,
-        power_w=reading.power_w,
+    reasons = (
+        name
+        for reading in readings
+        for name in (*(name for name in reading.throttle if name in counts), *astray(reading, gpu))
     )
+    held = tuple(dict.fromkeys(reasons))
+    for reading in readings:
+        yield protocol.Reading(
+            at_ns=at_ns,
+            held=held,
+            noted=tuple(name for name in reading.throttle if name not in counts),
+            sm_clock_mhz=reading.sm_clock_mhz,
+            memory_clock_mhz=reading.memory_clock_mhz,
+            temperature_c=reading.temperature_c,
+            power_w=reading.power_w,
+        )
 
 
 def _died_while_parked(report: BoxReport) -> bool:

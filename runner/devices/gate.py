@@ -10,7 +10,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -212,9 +212,9 @@ class HealthGate:
 
     @contextmanager
     def sampling(
-        self, slot: Slot, every_s: float | None, *, on_reading: Callable[[Reading], None] = lambda _: None
+        self, slot: Slot, every_s: float | None, *, on_round: Callable[[Sequence[Reading]], None] = lambda _: None
     ) -> Iterator[Sampler | None]:
-        """Sample the slot's devices while the block runs; None: nobody asked for it. `on_reading`: as the sampler's."""
+        """Sample the slot's devices while the block runs; None: nobody asked for it. `on_round`: as the sampler's."""
         if every_s is None or not slot.devices:
             yield None
             return
@@ -222,7 +222,7 @@ class HealthGate:
             [self._sampling(device) for device in slot.devices],
             every_s=every_s,
             avoid=slot.cpus,
-            on_reading=on_reading,
+            on_round=on_round,
             astray=partial(astray, gpu=self._type_of(slot)),
         )
         with sampler:

@@ -25,15 +25,15 @@ class Sampler:
         *,
         every_s: float,
         avoid: Collection[int],
-        on_reading: Callable[[Reading], None] = lambda _: None,
+        on_round: Callable[[Sequence[Reading]], None] = lambda _: None,
         astray: Callable[[Reading], Sequence[str]] = lambda _: (),
     ) -> None:
-        """`on_reading` is called from the sampler's thread with each reading, as soon as it is there.
+        """`on_round` is called from the sampler's thread, each time with the readings of all devices that answered.
 
         `astray` says how a reading differs from what is demanded; the summary counts it.
         """
         self._sample = sample
-        self._on_reading = on_reading
+        self._on_round = on_round
         self._astray = astray
         self._every_s = every_s
         self._avoid = frozenset(avoid)
@@ -77,10 +77,12 @@ class Sampler:
             with suppress(OSError):
                 os.sched_setaffinity(0, elsewhere)
         while True:
+            found: list[Reading] = []
             for number, sample in enumerate(self._sample):
                 with suppress(UnreachableError):
-                    reading = sample()
-                    self._readings[number].append(reading)
-                    self._on_reading(reading)
+                    found.append(sample())
+                    self._readings[number].append(found[-1])
+            if found:
+                self._on_round(found)
             if self._stop.wait(self._every_s):
                 return

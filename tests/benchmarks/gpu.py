@@ -119,11 +119,12 @@ def _sampler(gate: HealthGate, slots: Sequence[Slot]) -> None:
     print(f"  its own: {own_s / OWN_S:.2%} of another core, {each_s * 1e3:.3f} ms for a sample of a device")
     for kind, what in KINDS.items():
         pieces, read_ns = _beside(gate, every, core, kind)
-        print(f"  {what}: {_cost(pieces, read_ns, each_ns=round(each_s * 1e9))}")
+        round_ns = round(each_s * 1e9 * len(every.devices))
+        print(f"  {what}: {_cost(pieces, read_ns, each_ns=round_ns)}")
 
 
 def _beside(gate: HealthGate, every: Slot, core: int, kind: str) -> tuple[list[tuple[int, int]], list[int]]:
-    """Pieces of work, each with its beginning and length in ns, and when the devices were read."""
+    """Pieces of work, each with its beginning and length in ns, and when all devices had been read."""
     read_ns: list[int] = []
     program = [sys.executable, "-c", WORK, str(core), kind, str(round(WORK_S * 1e9))]
     with subprocess.Popen(program, stdout=subprocess.PIPE) as process, ThreadPoolExecutor(1) as reader:
@@ -131,7 +132,7 @@ def _beside(gate: HealthGate, every: Slot, core: int, kind: str) -> tuple[list[t
             raise RuntimeError("a process without a pipe")
         said = reader.submit(process.stdout.read)
         while not said.done():
-            with gate.sampling(every, EVERY_S, on_reading=lambda _: read_ns.append(time.perf_counter_ns())):
+            with gate.sampling(every, EVERY_S, on_round=lambda _: read_ns.append(time.perf_counter_ns())):
                 time.sleep(TURN_S)
             time.sleep(TURN_S)
     numbers = array("q", said.result())

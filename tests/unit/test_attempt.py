@@ -77,6 +77,19 @@ def test_the_clocks_of_the_gpu_type_decide_which_times_count(
 ) -> None:
     """The judge hears reasons that count and reasons that do not, and a clock off the lock is one that counts."""
     reading = Reading(throttle=("sw_power_cap", "hw_slowdown"), sm_clock_mhz=1410, memory_clock_mhz=2619, power_w=700.0)
-    found = told(reading, replace(samples.H100, clocks=clocks), at_ns=17)
+    (found,) = told([reading], replace(samples.H100, clocks=clocks), at_ns=17)
     assert (found.held, found.noted) == (held, noted)
     assert (found.at_ns, found.sm_clock_mhz, found.memory_clock_mhz, found.power_w) == (17, 1410, 2619, 700.0)
+
+
+def test_what_slows_one_device_of_a_slot_spoils_the_times_of_all() -> None:
+    """Whichever device's reading is the last one before a call, or the first one after it, says so."""
+    gpu = replace(samples.H100, count=4, clocks=ClockPolicy(sm_mhz=1410))
+    good, noted = Reading(sm_clock_mhz=1410), Reading(sm_clock_mhz=1410, throttle=("sw_power_cap",))
+    hot = Reading(sm_clock_mhz=1410, throttle=("hw_thermal_slowdown",))
+    found = list(told([good, hot, Reading(sm_clock_mhz=1980), noted], gpu, at_ns=17))
+    assert [reading.held for reading in found] == [("hw_thermal_slowdown", "sm_clock_off")] * 4
+    assert [reading.noted for reading in found] == [(), (), (), ("sw_power_cap",)]
+    assert [reading.sm_clock_mhz for reading in found] == [1410, 1410, 1980, 1410]
+    assert {reading.at_ns for reading in found} == {17}
+    assert [reading.held for reading in told([good, noted], gpu, at_ns=18)] == [(), ()]

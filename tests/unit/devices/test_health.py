@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -303,7 +304,7 @@ def test_a_run_off_the_clocks_that_are_demanded_says_so(rig: Rig) -> None:
     before = rig.gate.inspect(slot)
     assert before.health.condition is Condition.FIT
     sampled = threading.Event()
-    with rig.gate.sampling(slot, 0.05, on_reading=lambda _: sampled.set()) as sampler:
+    with rig.gate.sampling(slot, 0.05, on_round=lambda _: sampled.set()) as sampler:
         assert sampled.wait(PATIENCE_S)
     (one,) = rig.gate.metadata(slot, before, rig.gate.inspect(slot), sampler)
     assert one["during"]["clocks_off"] == {"sm_clock_off": one["during"]["samples"]}
@@ -311,6 +312,23 @@ def test_a_run_off_the_clocks_that_are_demanded_says_so(rig: Rig) -> None:
     assert rig.gate.inspect(slot).health.reasons[0].endswith("its clocks are held down: sw_power_cap")
     rig.gpu = L4
     rig.wait(lambda: not rig.quarantine.remarks())
+
+
+def test_devices_of_a_slot_are_told_of_together(rig: Rig) -> None:
+    """Who hears of one hears of the others that answer, since a run is as slow as the slowest."""
+    slot = replace(rig.slots[0], devices=(*rig.slots[0].devices, *rig.slots[1].devices))
+    rig.answers[1] = {**rig.answers[1], "nvmlDeviceGetTemperature": 80}
+    heard: queue.SimpleQueue[list[int | None]] = queue.SimpleQueue()
+    with rig.gate.sampling(
+        slot, 0.05, on_round=lambda found: heard.put([reading.temperature_c for reading in found])
+    ) as sampler:
+        assert heard.get(timeout=PATIENCE_S) == [31, 80]
+        rig.answers[0] = lost(rig.answers[0])
+        while (found := heard.get(timeout=PATIENCE_S)) == [31, 80]:
+            pass
+        assert found == [80]
+    assert sampler is not None
+    assert sampler.summary(1)["samples"] > sampler.summary(0)["samples"]
 
 
 def test_a_timed_run_waits_for_its_devices_to_cool(rig: Rig) -> None:
