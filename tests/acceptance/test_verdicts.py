@@ -3,7 +3,7 @@
 `expect.yml`: mode; verdict (one, or a list of those that are right); third_party, when a program of the task's own can
 only see less; error, a pattern for the sentence; stdout, text that must have been kept; stdout_without, text that must
 not appear; builtin_only; endless, the boards where nothing but the time limit ends it: they get a short one for it, and
-all else a generous one.
+all else a generous one; alone: its times are the judge's own, which are refused as noise where others have the cores.
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ SHORT_S = 5
 _SHORT = "short_"
 
 
-def _cases() -> list[tuple[str, str]]:
+def _cases() -> list[Any]:
     found = []
     for folder in sorted(CASES.iterdir()):
         expected = _expected(folder.name)
-        found += [(board, folder.name) for board in BOARDS if board == "builtin" or not expected.get("builtin_only")]
+        marks = [pytest.mark.alone] if expected.get("alone") else []
+        boards = [board for board in BOARDS if board == "builtin" or not expected.get("builtin_only")]
+        found += [pytest.param(board, folder.name, marks=marks) for board in boards]
     assert len(found) > 25
     return found
 
