@@ -145,8 +145,6 @@ class Peer:
         #: The next call, if the worker has been told of it already.
         self._armed: _Armed | None = None
         self._last_end_ns = 0
-        #: Calls follow each other quickly, and nobody else needs the cores.
-        self._calm = False
         #: What the last call's inputs were like, of the submission's and of known ones; the worker knows it too.
         self._trees: dict[bool, object] = {}
         #: Time the worker was waited for, by whom it concerns: a mode that ran out of time says where it went.
@@ -227,13 +225,9 @@ class Peer:
         small = small and packed.device == "cpu"
         # The tree holds numbers and texts of the input: only what the worker knows already may stand there before.
         if self._gate is not None and small and packed.tree == self._trees.get(known) and not by_message:
-            call = self._call_at_gate(
-                self._gate, packed, room_bytes=room_bytes or 0, known=known, deadline_ns=deadline_ns
+            return self._call_at_gate(
+                self._gate, packed, room_bytes=room_bytes or 0, known=known, ahead=ahead, deadline_ns=deadline_ns
             )
-            if ahead and self._calm:
-                # Its answer comes while this output is looked at and the next inputs are made.
-                self._arm(packed.sizes, room_bytes or 0, known=known, deadline_ns=deadline_ns)
-            return call
         if not by_message and self._fits_device_gate(packed, room_bytes):
             return self._call_on_device(packed, room_bytes=room_bytes or 0, deadline_ns=deadline_ns)
         self._trees[known] = packed.tree
@@ -318,7 +312,9 @@ class Peer:
         self._not_enqueued += 1
         return False
 
-    def _call_at_gate(self, gate: Gate, packed: Packed, *, room_bytes: int, known: bool, deadline_ns: int) -> Called:
+    def _call_at_gate(
+        self, gate: Gate, packed: Packed, *, room_bytes: int, known: bool, ahead: bool, deadline_ns: int
+    ) -> Called:
         armed = self._armed_for(packed.sizes, room_bytes, known=known, deadline_ns=deadline_ns)
         first, staged = packed.staged(armed.placed)
         with armed:
@@ -336,11 +332,16 @@ class Peer:
             frozen = Frozen(armed.room), Frozen(armed.inputs)
             delayed = self._delays.since(before)
             self.waited_ns += end - copied
+            # Calls follow each other quickly, and nobody else needs the cores.
+            calm = copied - self._last_end_ns < _SOON_NS and delayed is not None and delayed < _CROWDED_NS
+            self._last_end_ns = end
+            if ahead and calm:
+                # While the worker says what it returned; its answer to this comes while the output is looked at and the
+                # next inputs are made.
+                self._arm(packed.sizes, room_bytes, known=known, deadline_ns=deadline_ns)
             answer = self._receive(deadline_ns, self._spin_ns)
             given = _Given(inputs=frozen[1], placed=armed.placed, nbytes=packed.nbytes)
             called = self._take(answer, given, frozen[0], start=start, end=end, deadline_ns=deadline_ns)
-        self._calm = copied - self._last_end_ns < _SOON_NS and delayed is not None and delayed < _CROWDED_NS
-        self._last_end_ns = end
         return replace(called, gated=True, copy_ns=copied - start, delayed_ns=delayed)
 
     def _armed_for(self, sizes: tuple[int, ...], room_bytes: int, *, known: bool, deadline_ns: int) -> _Armed:
@@ -427,6 +428,7 @@ class Peer:
         with contextlib.ExitStack() as stack:
             if answer["op"] == "need":
                 nbytes = needed(answer, input_bytes=given.nbytes, memory_bytes=self.memory_bytes)
+                self.rest(deadline_ns=deadline_ns)
                 made = stack.enter_context(Arena.create(nbytes))
                 made.poison()
                 self._send(encode({"op": "room", "size": made.size}, descriptors=1), (made.fd,), deadline_ns)

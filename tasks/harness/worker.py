@@ -325,7 +325,8 @@ class Worker:
         return {"op": "done", "tree": made.outgoing.tree, "claim_ns": self._claim_ns}
 
     def _arm(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
-        self._pending = self._inputs = self._output = self._returned = None
+        # What waits for room goes on waiting: a call that is told of ahead may be withdrawn.
+        self._inputs = self._output = self._returned = None
         self._output = _map(descriptors[0], message["size"])
         if "call" in message:
             if self._gate is None:
@@ -389,6 +390,7 @@ class Worker:
     def _call_at(self, gate: Gate, call: int) -> dict[str, Any]:
         inputs, kernel = self._opened(), self._called()
         value = inputs.value
+        self._pending = None
         try:
             start = perf_counter_ns()
             output = kernel(value)
@@ -463,7 +465,7 @@ class Worker:
         return self._hand_back(output, self._opened())
 
     def _call(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
-        self._habit = self._habits[message["known"]]
+        self._habit, self._pending = self._habits[message["known"]], None
         inputs = self._take_in(message, descriptors[0])
         kernel, value = self._called(), inputs.value
         if inputs.cuda:
