@@ -70,6 +70,8 @@ class Channel:
         self._max_bytes = max_bytes
         self._accept = accept_descriptors
         self._buffer = bytearray()
+        #: Where the socket is read to: memory of this size that is asked for anew each time costs more than the call.
+        self._chunk = bytearray(_CHUNK_BYTES)
         self._descriptors: deque[int] = deque()
         self._poll = select.poll()
         self._poll.register(sock.fileno(), select.POLLIN)
@@ -154,7 +156,7 @@ class Channel:
         try:
             if self._accept:
                 space = socket.CMSG_SPACE(MAX_DESCRIPTORS * array.array("i").itemsize)
-                data, ancillary, _, _ = self._sock.recvmsg(_CHUNK_BYTES, space, socket.MSG_CMSG_CLOEXEC)
+                size, ancillary, _, _ = self._sock.recvmsg_into([self._chunk], space, socket.MSG_CMSG_CLOEXEC)
                 for level, kind, raw in ancillary:
                     if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                         received = array.array("i")
@@ -162,14 +164,14 @@ class Channel:
                         self._descriptors.extend(received)
             else:
                 # A plain recv makes the kernel close whatever descriptors were sent along.
-                data = self._sock.recv(_CHUNK_BYTES)
+                size = self._sock.recv_into(self._chunk)
         except BlockingIOError:
             return False
         except ConnectionResetError as error:
             raise PeerClosed("the other side is gone") from error
-        if not data:
+        if not size:
             raise PeerClosed("the other side closed its end")
-        self._buffer += data
+        self._buffer += memoryview(self._chunk)[:size]
         return True
 
     def _take(self) -> tuple[dict[str, Any], list[int]] | None:
