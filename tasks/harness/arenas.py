@@ -37,7 +37,7 @@ class Arena:
     @classmethod
     def create(cls, size: int) -> Self:
         """A new arena of at least `size` bytes, rounded up to pages, sealed against any change of its size."""
-        size = max(PAGE_BYTES, -(-size // PAGE_BYTES) * PAGE_BYTES)
+        size = whole_pages(size)
         fd = os.memfd_create("arena", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
         try:
             os.ftruncate(fd, size)
@@ -81,15 +81,16 @@ class Arena:
         """All its bytes, copied by this thread alone."""
         return bytearray(self._map)
 
-    def poison(self) -> None:
-        """Fill the arena with bytes that nobody can foresee."""
-        if self.size <= _SMALL_BYTES:
+    def poison(self, nbytes: int | None = None) -> None:
+        """Fill the arena with bytes that nobody can foresee; `nbytes`: its first ones alone, as whole pages."""
+        size = self.size if nbytes is None else nbytes
+        if size <= _SMALL_BYTES:
             tile = os.urandom(_SMALL_TILE_BYTES)
-            self.fill(0, memoryview(tile * (self.size // _SMALL_TILE_BYTES)))
+            self.fill(0, memoryview(tile * (size // _SMALL_TILE_BYTES)))
             return
         tile = os.urandom(_POISON_TILE_BYTES)
-        tiles = self.size // _POISON_TILE_BYTES
-        whole = self.bytes_at(0, self.size)
+        tiles = size // _POISON_TILE_BYTES
+        whole = self.bytes_at(0, size)
         whole.view(tiles, _POISON_TILE_BYTES).copy_(
             torch.frombuffer(bytearray(tile), dtype=torch.uint8).expand(tiles, -1)
         )
@@ -109,6 +110,11 @@ class Arena:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def whole_pages(nbytes: int) -> int:
+    """The size of an arena for so many bytes: whole pages, and one at least."""
+    return max(PAGE_BYTES, -(-nbytes // PAGE_BYTES) * PAGE_BYTES)
 
 
 def bytes_at(buffer: mmap.mmap | bytearray, offset: int, nbytes: int) -> torch.Tensor:

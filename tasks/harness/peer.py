@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
-from .arenas import Arena
+from .arenas import Arena, whole_pages
 from .cores import judge_core, stay_on
 from .delays import Delays
 from .faults import died, expect, flooded, tampered, too_late
@@ -111,16 +111,15 @@ class _Armed:
     room_bytes: int
     #: It is a call of a known kernel.
     known: bool
+    #: Room for the output, in whole pages, and behind it the inputs in their places.
+    arena: Arena
     placed: Sequence[Placed]
-    inputs: Arena
-    room: Arena
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.room.close()
-        self.inputs.close()
+        self.arena.close()
 
 
 class Peer:
@@ -318,7 +317,7 @@ class Peer:
         armed = self._armed_for(packed.sizes, room_bytes, known=known, deadline_ns=deadline_ns)
         first, staged = packed.staged(armed.placed)
         with armed:
-            window = armed.inputs.window(first, len(staged))
+            window = armed.arena.window(first, len(staged))
             before = self._delays.total_ns()
             start = time.perf_counter_ns()
             # Until here the inputs are nowhere the worker can see.
@@ -329,7 +328,7 @@ class Peer:
                 self._sleep_until_finished(gate, armed.call, deadline_ns)
             end = time.perf_counter_ns()
             # What the worker will say of them changes nothing any more.
-            frozen = Frozen(armed.room), Frozen(armed.inputs)
+            frozen = Frozen(armed.arena, room_bytes=whole_pages(room_bytes))
             delayed = self._delays.since(before)
             self.waited_ns += end - copied
             # Calls follow each other quickly, and nobody else needs the cores.
@@ -340,8 +339,8 @@ class Peer:
                 # next inputs are made.
                 self._arm(packed.sizes, room_bytes, known=known, deadline_ns=deadline_ns)
             answer = self._receive(deadline_ns, self._spin_ns)
-            given = _Given(inputs=frozen[1], placed=armed.placed, nbytes=packed.nbytes)
-            called = self._take(answer, given, frozen[0], start=start, end=end, deadline_ns=deadline_ns)
+            given = _Given(inputs=frozen, placed=armed.placed, nbytes=packed.nbytes)
+            called = self._take(answer, given, frozen, start=start, end=end, deadline_ns=deadline_ns)
         return replace(called, gated=True, copy_ns=copied - start, delayed_ns=delayed)
 
     def _armed_for(self, sizes: tuple[int, ...], room_bytes: int, *, known: bool, deadline_ns: int) -> _Armed:
@@ -357,33 +356,23 @@ class Peer:
 
     def _arm(self, sizes: tuple[int, ...], room_bytes: int, *, known: bool, deadline_ns: int) -> _Armed:
         """Tell the worker of a call; its answer is not awaited."""
-        placed, size = place(sizes)
+        room = whole_pages(room_bytes)
+        placed, size = place(sizes, start=room)
         self._calls += 1
-        inputs = Arena.create(size)
-        try:
-            room = Arena.create(room_bytes)
-        except BaseException:
-            inputs.close()
-            raise
+        arena = Arena.create(size)
         self._armed = _Armed(
-            call=self._calls,
-            sizes=sizes,
-            room_bytes=room_bytes,
-            known=known,
-            placed=placed,
-            inputs=inputs,
-            room=room,
+            call=self._calls, sizes=sizes, room_bytes=room_bytes, known=known, arena=arena, placed=placed
         )
-        room.poison()
+        arena.poison(room)
         message = {
             "op": "arm",
-            "size": room.size,
+            "size": arena.size,
+            "room": room,
             "call": self._calls,
             "storages": [[each.offset, each.nbytes] for each in placed],
-            "inputs": inputs.size,
             "known": known,
         }
-        self._send(encode(message, descriptors=2), (room.fd, inputs.fd), deadline_ns)
+        self._send(encode(message, descriptors=1), (arena.fd,), deadline_ns)
         return self._armed
 
     def _hear_armed(self, deadline_ns: int) -> None:

@@ -54,8 +54,8 @@ class Frozen:
     Its tensors are no copies of their own.
     """
 
-    def __init__(self, arena: Arena) -> None:
-        """Copy it.
+    def __init__(self, arena: Arena, *, room_bytes: int | None = None) -> None:
+        """Copy it; `room_bytes`: how much of it, from its beginning, is for outputs, if not all.
 
         Raises:
             Fault: it was still being written.
@@ -66,7 +66,7 @@ class Frozen:
         look = itemgetter(*probe)
         early = look(words)
         self._copy = arena.copied()
-        self.size = arena.size
+        self.size = arena.size if room_bytes is None else room_bytes
         if look(memoryview(self._copy).cast("Q")) != early:
             raise _still_written()
 

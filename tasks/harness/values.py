@@ -117,9 +117,12 @@ class Packed:
             arena.bytes_at(place.offset, place.nbytes).copy_(storage)
 
 
-def place(sizes: Sequence[int]) -> tuple[list[Placed], int]:
-    """A layout for storages of so many bytes behind a random number of pages, and the size of the arena it needs."""
-    offset = os.urandom(1)[0] % _MAX_LEADING_PAGES * PAGE_BYTES
+def place(sizes: Sequence[int], *, start: int = 0) -> tuple[list[Placed], int]:
+    """A layout for storages of so many bytes behind a random number of pages, and the size of the arena it needs.
+
+    `start`: bytes at its beginning that are for something else, as whole pages.
+    """
+    offset = start + os.urandom(1)[0] % _MAX_LEADING_PAGES * PAGE_BYTES
     placed = []
     for nbytes in sizes:
         placed.append(Placed(offset=offset, nbytes=nbytes))

@@ -16,9 +16,9 @@ What it answers on the socket in KR_JUDGE_FD:
         one call on the device, enqueued before its inputs exist (see `device_gate`)
     arm     {size}                  -> armed                              descriptor: room for the output
         everything of earlier calls is dropped, the room is mapped, the next message is awaited spinning
-    arm     {size, call, storages, inputs, known} -> armed, done | need | failed descriptors: room, inputs to come
-        the same, and what the last call's tree describes is put together over inputs that are not there yet; the
-        call begins when the gate says so, and its end is said there before the second answer; if the gate says that
+    arm     {size, room, call, storages, known} -> armed, done | need | failed   descriptor: room, and inputs to come
+        the same, and what the last call's tree describes is put together over inputs that are not there yet, behind
+        the room in the same memory; the call begins when the gate says so, and its end is said there before the second answer; if the gate says that
         it is withdrawn, there is no second answer
     call    {tree, storages, size, known} -> done | need {bytes} | failed       descriptor: inputs
         open, go and deliver in one
@@ -182,6 +182,8 @@ class Worker:
         #: The last call's inputs; unmapped when the next call is armed, outside the time that is clocked.
         self._inputs: _Inputs | None = None
         self._output: Arena | None = None
+        #: How much of that is for outputs, from its beginning.
+        self._room_bytes = 0
         self._gate: Gate | None = None
         #: What is remembered of calls of the submission's kernel and of known ones, and of which kind this one is.
         self._habits = {known: _Habit(known=known) for known in (False, True)}
@@ -328,13 +330,12 @@ class Worker:
         # What waits for room goes on waiting: a call that is told of ahead may be withdrawn.
         self._inputs = self._output = self._returned = None
         self._output = _map(descriptors[0], message["size"])
+        self._room_bytes = message.get("room", self._output.size)
         if "call" in message:
             if self._gate is None:
                 raise RuntimeError("the judge asked for a call at a gate that is not there")
             self._habit = self._habits[message["known"]]
-            self._take_in(
-                {"tree": self._habit.tree, "storages": message["storages"], "size": message["inputs"]}, descriptors[1]
-            )
+            self._put_together(self._output, message["storages"], self._habit.tree)
             self._awaited = self._gate, message["call"]
             self._place_for_it = self._place_in(self._output)
         return {"op": "armed"}
@@ -345,7 +346,7 @@ class Worker:
             return None
         dtype, shape = self._habit.like
         nbytes = shape.numel() * dtype.itemsize
-        return room.bytes_at(0, nbytes).data_ptr() if 0 < nbytes <= room.size else None
+        return room.bytes_at(0, nbytes).data_ptr() if 0 < nbytes <= self._room_bytes else None
 
     def _put_in_place(self, output: object, inputs: _Inputs, start: int) -> bool:
         """Deliver one tensor like the last one without describing it, which takes ten times as long."""
@@ -423,11 +424,13 @@ class Worker:
         return {"op": "joined"}
 
     def _take_in(self, message: dict[str, Any], descriptor: int) -> _Inputs:
-        arena = _map(descriptor, message["size"])
-        views = [arena.bytes_at(offset, nbytes) for offset, nbytes in message["storages"]]
-        raw = unpack(message["tree"], views)
-        self._habit.tree = message["tree"]
-        cuda = any(node["device"] != "cpu" for node in _tensor_nodes(message["tree"]))
+        return self._put_together(_map(descriptor, message["size"]), message["storages"], message["tree"])
+
+    def _put_together(self, arena: Arena, storages: Sequence[tuple[int, int]], tree: Any) -> _Inputs:
+        views = [arena.bytes_at(offset, nbytes) for offset, nbytes in storages]
+        raw = unpack(tree, views)
+        self._habit.tree = tree
+        cuda = any(node["device"] != "cpu" for node in _tensor_nodes(tree))
         identities = {identity(view): number for number, view in enumerate(views) if view.numel()}
         self._inputs = _Inputs(
             value=raw if self._habit.known else self._adapt(raw),
@@ -502,7 +505,7 @@ class Worker:
         return Outgoing.describe(output, inputs.storages)
 
     def _handed_back(self, outgoing: Outgoing) -> dict[str, Any]:
-        if self._output is None or outgoing.nbytes > self._output.size:
+        if self._output is None or outgoing.nbytes > self._room_bytes:
             self._pending = outgoing
             return {"op": "need", "bytes": outgoing.nbytes}
         return self._deliver(outgoing, self._output)

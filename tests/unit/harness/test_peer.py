@@ -85,12 +85,28 @@ def test_what_the_worker_was_told_of_is_taken_back(peer: Peer) -> None:
 
     peer.flush(deadline_ns=time.monotonic_ns() + _PATIENCE_NS)
     assert peer._armed is None
-    assert announced.inputs.fd == announced.room.fd == -1
+    assert announced.arena.fd == -1
 
     assert _returned(_call(peer, torch.full((512,), 7, dtype=torch.uint8))) == b"\x07" * 512
     for size in (512, 512, 4096, 4096, 512):
         called = _call(peer, torch.full((size,), 9, dtype=torch.uint8))
         assert _returned(called) == b"\x09" * size
+
+
+def test_an_output_that_outgrows_its_room_waits_for_a_larger_one(peer: Peer) -> None:
+    """The next call has been announced by then: it is taken back, and the output is still there to be delivered."""
+    deadline_ns = time.monotonic_ns() + _PATIENCE_NS
+    source = "def custom_kernel(data):\n    return data.repeat(int(data[0])) + 1\n"
+    peer.load({"grow.py": source}, "grow.py", deadline_ns=deadline_ns)
+    seen = []
+    for times in (1, 1, 1, 40, 1, 1, 40, 40, 1):
+        sent = torch.full((512,), times, dtype=torch.uint8)
+        called = peer.call(pack(sent), room_bytes=512, deadline_ns=deadline_ns)
+        seen.append((times, _returned(called)))
+        assert called.output_bytes == 512 * times
+
+    assert seen == [(times, bytes([times + 1]) * (512 * times)) for times, _ in seen]
+    assert peer._armed is not None
 
 
 def test_a_call_after_a_pause_is_announced_anew(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
