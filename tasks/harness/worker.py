@@ -18,8 +18,8 @@ What it answers on the socket in KR_JUDGE_FD:
         everything of earlier calls is dropped, the room is mapped, the next message is awaited spinning
     arm     {size, room, call, storages, known} -> armed, done | need | failed   descriptor: room, and inputs to come
         the same, and what the last call's tree describes is put together over inputs that are not there yet, behind
-        the room in the same memory; the call begins when the gate says so, and its end is said there before the second answer; if the gate says that
-        it is withdrawn, there is no second answer
+        the room in the same memory; the call begins when the gate says so, and its end is said there before the
+        second answer; if the gate says that it is withdrawn, there is no second answer
     call    {tree, storages, size, known} -> done | need {bytes} | failed       descriptor: inputs
         open, go and deliver in one
     call and arm with `known` set go to a known kernel instead of the submission, with a last tree of their own

@@ -58,7 +58,7 @@ def _secret() -> None:
 def _poison() -> None:
     """Outputs begin as zeros."""
 
-    def poison(self: Arena) -> None:
+    def poison(self: Arena, nbytes: int | None = None) -> None:
         """Leave it as it is."""
 
     _replace(Arena, "poison", poison)
@@ -69,9 +69,9 @@ def _steady() -> None:
     poison, warm_up = Arena.poison, judge._TimedCase.warm_up
     warm: list[bool] = []
 
-    def poison_at_first(self: Arena) -> None:
+    def poison_at_first(self: Arena, nbytes: int | None = None) -> None:
         if not warm:
-            poison(self)
+            poison(self, nbytes)
 
     def warm_up_once(self: judge._TimedCase) -> None:
         warm_up(self)
@@ -103,9 +103,9 @@ def _frozen() -> None:
     """Outputs are read when everything has been said about them, not when the call is over."""
 
     class Live:
-        def __init__(self, arena: Arena) -> None:
+        def __init__(self, arena: Arena, *, room_bytes: int | None = None) -> None:
             self._arena = arena
-            self.size = arena.size
+            self.size = arena.size if room_bytes is None else room_bytes
 
         def bytes_at(self, offset: int, nbytes: int) -> torch.Tensor:
             return self._arena.bytes_at(offset, nbytes)
