@@ -67,9 +67,9 @@ _TOTAL_NS = {"benchmark": 10_000_000_000, "leaderboard": 30_000_000_000}
 _MAX_REPEATED = 10
 #: Kernels so short are held against known ones; of longer ones every single call shows what is missing.
 _SHORT_NS = 1_000_000
-#: Known kernels are called beside a case: so many times, when so many of its calls have been timed, and then after every
-#: so many more; and once more at the end, until there are as many as are compared. Three rows in the fewest calls that
-#: a case has, since the middle one counts. Whoever is judged cannot tell anything by it.
+#: Known kernels are called beside a case: so many times, when so many of its calls have been timed, and then after
+#: every so many more; and once more at the end, until there are as many as are compared. Three rows in the fewest calls
+#: that a case has, since the middle one counts. Whoever is judged cannot tell anything by it.
 _KNOWN_CALLS, _KNOWN_AT, _KNOWN_EVERY, _KNOWN_ENOUGH = 5, (5, 25, 45), 40, 15
 _CALIBRATION_TIMEOUT_NS = 30_000_000_000
 #: Until the interpreters of several ranks, and of the judge's own processes beside them, have imported torch.
