@@ -61,6 +61,15 @@ def test_long_calls_have_a_hand_over_of_their_own() -> None:
     bound = COSTS.bound(outside_ns=50_000_000, tensors=0, input_bytes=0, output_bytes=0)
 
     assert bound.kernel_ns == 50_000_000 - 200_000
+    assert bound.margin_ns == 10_000 + 40_000 + 1_000_000
+
+
+def test_a_judge_that_was_woken_late_believes_true_claims() -> None:
+    """A core that has slept for long wakes up later than in the calibration; a claim a tenth too low shows all the same."""
+    outside_ns = 50_000_000 + 200_000 + 800_000
+
+    assert _sample(50_000_000, outside_ns).believed
+    assert not _sample(45_000_000, outside_ns).believed
 
 
 def test_honest_claim_is_believed() -> None:
