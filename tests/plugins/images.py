@@ -23,12 +23,13 @@ CACHE: Final = Path("/var/tmp/kernel-runner-test-images")
 SUITE: Final = "bookworm"
 #: What that release calls `python3`.
 PYTHON: Final = "3.11"
-BASE: Final = f"kernel-runner-test/base:{SUITE}"
-#: A host to install on: systemd, an engine of its own, a PostgreSQL of its own.
-MACHINE: Final = f"kernel-runner-test/machine:{SUITE}"
+#: A base for images, with compiler and Python; and a host to install on, with systemd, an engine and a PostgreSQL of
+#: its own. One for both: making it takes a minute.
+DEBIAN: Final = f"kernel-runner-test/debian:{SUITE}"
 _MIRROR: Final = "http://deb.debian.org/debian"
-_PACKAGES: Final = "ca-certificates,build-essential,python3,python3-dev,python3-venv"
-_MACHINE_PACKAGES: Final = f"{_PACKAGES},systemd,systemd-sysv,dbus,docker.io,postgresql"
+_PACKAGES: Final = (
+    "ca-certificates,build-essential,python3,python3-dev,python3-venv,systemd,systemd-sysv,dbus,docker.io,postgresql"
+)
 #: Not part of an image: what was downloaded, and nodes that only root may make.
 _LEFT_OUT: Final = (
     "./var/cache/apt/archives",
@@ -44,29 +45,20 @@ _MINUTES: Final = 60
 
 
 @pytest.fixture(scope="session")
-def base_image(docker_engine: DockerEngine) -> str:
-    """The name of a Debian with compiler and Python on the engine."""
-    return _imported(docker_engine, BASE, CACHE / f"{SUITE}.tar", _PACKAGES)
-
-
-@pytest.fixture(scope="session")
-def machine_image(docker_engine: DockerEngine) -> str:
-    """The name of a Debian with systemd, Docker and PostgreSQL on the engine."""
-    return _imported(docker_engine, MACHINE, CACHE / f"machine-{SUITE}.tar", _MACHINE_PACKAGES)
-
-
-def _imported(engine: DockerEngine, image: str, archive: Path, packages: str) -> str:
+def debian_image(docker_engine: DockerEngine) -> str:
+    """The name of a Debian on the engine."""
+    archive = CACHE / f"debian-{SUITE}.tar"
     if os.getuid() != 0 or shutil.which("debootstrap") is None:
         pytest.skip("a base image is made with debootstrap, as root: apt-get install debootstrap (.ci/setup does)")
     with _locked():
         if not archive.exists():
-            _bootstrap(archive, packages)
-        if not engine._call("images", lambda api: api.images(name=image)):
-            name, tag = image.split(":")
+            _bootstrap(archive)
+        if not docker_engine._call("images", lambda api: api.images(name=DEBIAN)):
+            name, tag = DEBIAN.split(":")
             # Not import_image_from_file: that one waits without bound.
             with archive.open("rb") as source:
-                engine._call("import", lambda api: api.import_image(source, repository=name, tag=tag))
-    return image
+                docker_engine._call("import", lambda api: api.import_image(source, repository=name, tag=tag))
+    return DEBIAN
 
 
 @pytest.fixture(scope="session")
@@ -98,12 +90,12 @@ def _locked() -> Iterator[None]:
         yield
 
 
-def _bootstrap(archive: Path, packages: str) -> None:
+def _bootstrap(archive: Path) -> None:
     root = CACHE / "root"
     shutil.rmtree(root, ignore_errors=True)
     debs = CACHE / "debs"
     debs.mkdir(exist_ok=True)
-    what = ("--variant=minbase", f"--cache-dir={debs}", f"--include={packages}")
+    what = ("--variant=minbase", f"--cache-dir={debs}", f"--include={_PACKAGES}")
     _run(["debootstrap", *what, SUITE, str(root), _MIRROR])
 
     def wanted(member: tarfile.TarInfo) -> tarfile.TarInfo | None:

@@ -66,7 +66,7 @@ def test_an_image_is_built_used_listed_and_pruned(  # noqa: PLR0917 fixtures
     monkeypatch: pytest.MonkeyPatch,
     docker_engine: DockerEngine,
     images: Images,
-    base_image: str,
+    debian_image: str,
     wheels: Path,
     state_dir: Path,
     eval_python: Path,
@@ -80,7 +80,7 @@ def test_an_image_is_built_used_listed_and_pruned(  # noqa: PLR0917 fixtures
     monkeypatch.setenv("KERNEL_RUNNER_GPUS_DIR", str(gpus))
     monkeypatch.setenv("KERNEL_RUNNER_HOST_NAME", "nobody-else")
     torch = ["--wheels", download("torch", "torch==2.13.0", "numpy>=2", "ninja", "setuptools")] if WHOLE else []
-    build = ["image", "build", "cpu", "--base", base_image, "--tag", tag, "--network", "none", "--json"]
+    build = ["image", "build", "cpu", "--base", debian_image, "--tag", tag, "--network", "none", "--json"]
     said = call(*build, *(torch or ["--wheels", wheels, "--torch", ""]))
     assert said.code == 0, said.err
     image_id = said.document["id"]
@@ -94,14 +94,14 @@ def test_an_image_is_built_used_listed_and_pruned(  # noqa: PLR0917 fixtures
     listed = {one["id"]: one for one in call("image", "list", "--json").document}
     assert tag in listed[image_id]["tags"]
     assert listed[image_id]["gpu_types"] == ["CPU"]
-    assert base_image not in {name for one in listed.values() for name in one["tags"]}
+    assert debian_image not in {name for one in listed.values() for name in one["tags"]}
 
     derived = _derive(images, tag)
     assert derived not in {one["id"] for one in call("image", "list", "--json").document}
     images._call("remove", lambda api: api.remove_image(derived))
 
     # The name goes to another image, as it does when a build replaces it.
-    images._call("tag", lambda api: api.tag(base_image, tag.removesuffix(":latest"), "latest"))
+    images._call("tag", lambda api: api.tag(debian_image, tag.removesuffix(":latest"), "latest"))
     kept = call("image", "prune", "--dry-run", "--json").document["found"]
     assert image_id not in kept, "a GPU type names it"
     (gpus / "CPU.toml").unlink()
@@ -109,7 +109,7 @@ def test_an_image_is_built_used_listed_and_pruned(  # noqa: PLR0917 fixtures
     assert image_id in {one.id for one in images.ours()}, "a dry run removes nothing"
     assert image_id in call("image", "prune", "--json").document["removed"]
     assert image_id not in {one.id for one in images.ours()}
-    assert images.image_id(base_image), "what is somebody else's stays"
+    assert images.image_id(debian_image), "what is somebody else's stays"
 
 
 def _evaluate(engine: DockerEngine, state_dir: Path, eval_python: Path) -> tuple[Verdict, str]:

@@ -167,7 +167,7 @@ def evaluation() -> Iterator[Path]:
 
 
 @pytest.fixture
-def machine(docker_engine: DockerEngine, machine_image: str, packages: Path, evaluation: Path) -> Iterator[Machine]:
+def machine(docker_engine: DockerEngine, debian_image: str, packages: Path, evaluation: Path) -> Iterator[Machine]:
     """A host that has booted: systemd as process 1, Docker and PostgreSQL running, no network but its own."""
     legacy = not Path("/sys/fs/cgroup/cgroup.controllers").exists()
 
@@ -188,7 +188,7 @@ def machine(docker_engine: DockerEngine, machine_image: str, packages: Path, eva
         config["CgroupnsMode"] = "host" if legacy else "private"
         config["Mounts"] = [{"Type": "volume", "Target": "/var/lib/docker"}]
         made = api.create_container(  # type: ignore[attr-defined]  # as above
-            machine_image,
+            debian_image,
             ["sh", "-c", "mount --make-rshared / && exec /lib/systemd/systemd"],
             name=f"kernel-runner-test-machine-{uuid.uuid4().hex[:8]}",
             hostname="machine",

@@ -65,7 +65,7 @@ def test_long_calls_have_a_hand_over_of_their_own() -> None:
 
 
 def test_a_judge_that_was_woken_late_believes_true_claims() -> None:
-    """A core that has slept for long wakes up later than in the calibration; a claim a tenth too low shows all the same."""
+    """A core that has slept for long wakes up later than in the calibration; a tenth too little shows all the same."""
     outside_ns = 50_000_000 + 200_000 + 800_000
 
     assert _sample(50_000_000, outside_ns).believed
