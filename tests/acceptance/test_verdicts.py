@@ -3,7 +3,8 @@
 `expect.yml`: mode; verdict (one, or a list of those that are right); third_party, when a program of the task's own can
 only see less; error, a pattern for the sentence; stdout, text that must have been kept; stdout_without, text that must
 not appear; builtin_only; endless, the boards where nothing but the time limit ends it: they get a short one for it, and
-all else a generous one; alone: its times are the judge's own, which are refused as noise where others have the cores.
+all else a generous one; limits_s, boards where the limit ends it, too, but something has to happen before; alone: its
+times are the judge's own, which are refused as noise where others have the cores.
 """
 
 from __future__ import annotations
@@ -26,8 +27,6 @@ BOARDS = {"builtin": ROOT / "tasks" / "vectoradd", "third_party": ROOT / "tests"
 TIMEOUT_S = 90
 #: What the endless cases wait for.
 SHORT_S = 5
-#: Begins the name of a board for them.
-_SHORT = "short_"
 
 
 def _cases() -> list[Any]:
@@ -41,6 +40,12 @@ def _cases() -> list[Any]:
     return found
 
 
+def _limit_s(board: str, name: str) -> int:
+    expected = _expected(name)
+    limit: int = expected.get("limits_s", {}).get(board, TIMEOUT_S)
+    return SHORT_S if board in expected.get("endless", ()) else limit
+
+
 def _expected(name: str) -> dict[str, Any]:
     loaded: dict[str, Any] = yaml.safe_load((CASES / name / "expect.yml").read_text(encoding="utf-8"))
     return loaded
@@ -50,9 +55,9 @@ def _expected(name: str) -> dict[str, Any]:
 def live(create_database: Callable[[str | None], str], migrated_template: str) -> Iterator[LiveRunner]:
     """One daemon for all cases: none of them may disturb the next, and none leaves a container behind."""
     with live_runner(create_database(migrated_template), park_containers=1) as runner:
-        for board, folder in BOARDS.items():
-            runner.board(folder, name=board, timeout_s=TIMEOUT_S)
-            runner.board(folder, name=_SHORT + board, timeout_s=SHORT_S)
+        names = [folder.name for folder in CASES.iterdir()]
+        for board, limit_s in sorted({(board, _limit_s(board, name)) for board in BOARDS for name in names}):
+            runner.board(BOARDS[board], name=f"{board}_{limit_s}", timeout_s=limit_s)
         yield runner
         assert runner.stop() == 0
         assert runner.containers() == 0
@@ -63,8 +68,8 @@ def test_the_submission_gets_its_verdict(live: LiveRunner, board: str, name: str
     """The verdict, its sentence and the kept output are those the case names, and the daemon lives on."""
     expected = _expected(name)
     code = (CASES / name / "submission.py").read_bytes()
-    short = _SHORT if board in expected.get("endless", ()) else ""
-    view = live.wait(live.submit(short + board, code, mode=expected["mode"], user_id=name))
+    leaderboard = f"{board}_{_limit_s(board, name)}"
+    view = live.wait(live.submit(leaderboard, code, mode=expected["mode"], user_id=name))
     verdicts = expected.get(board, expected["verdict"]) if board == "third_party" else expected["verdict"]
     allowed = [Verdict(word) for word in ([verdicts] if isinstance(verdicts, str) else verdicts)]
     story = [(job.verdict, job.error, [(run.mode, run.result, run.meta) for run in job.runs]) for job in view.jobs]
