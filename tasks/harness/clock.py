@@ -36,6 +36,9 @@ SUSPICION_NS = 200
 SUSPICION_SLACK = 0.01
 VOLUME_SLACK = 1.0
 FEWEST_KNOWN = 15
+#: After how many calls of a case known ones are made, and then after every so many more. Three rows in fifty calls, as
+#: the middle one counts; a case that is settled after twenty has two.
+_KNOWN_AT, _KNOWN_EVERY = (5, 25, 45), 40
 #: A case is audited if its bound reaches this fraction of the reported time: a claim a fifth too low would be noticed.
 AUDITED_SHARE = 0.8
 #: A calibration under load must not let everything pass: spread counts up to here.
@@ -247,6 +250,11 @@ class KnownCalls:
     after: int
     #: What each cost beside its own time, in ns.
     costs_ns: Sequence[float]
+
+
+def known_due(count: int) -> bool:
+    """Whether known calls are made after so many calls of a case."""
+    return count in _KNOWN_AT or (count > _KNOWN_AT[-1] and (count - _KNOWN_AT[-1]) % _KNOWN_EVERY == 0)
 
 
 def suspect(samples: Sequence[Sample], known: Sequence[KnownCalls]) -> Suspicion:

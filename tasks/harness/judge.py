@@ -36,7 +36,20 @@ import torch
 from sandbox.protocol import Artifact, Judged, StepResult, encode, to_b64
 
 from .cases import Case, CaseError, Value, parse_cases
-from .clock import Calibration, KnownCalls, Sample, Suspicion, Times, audit_details, forged, suspect, tight, times
+from .clock import (
+    FEWEST_KNOWN,
+    Calibration,
+    KnownCalls,
+    Sample,
+    Suspicion,
+    Times,
+    audit_details,
+    forged,
+    known_due,
+    suspect,
+    tight,
+    times,
+)
 from .crew import Crew
 from .emulate import asked, install_if_asked
 from .faults import Fault
@@ -67,10 +80,9 @@ _TOTAL_NS = {"benchmark": 10_000_000_000, "leaderboard": 30_000_000_000}
 _MAX_REPEATED = 10
 #: Kernels so short are held against known ones; of longer ones every single call shows what is missing.
 _SHORT_NS = 1_000_000
-#: Known kernels are called beside a case: so many times, when so many of its calls have been timed, and then after
-#: every so many more; and once more at the end, until there are as many as are compared. Three rows in the fewest calls
-#: that a case has, since the middle one counts. Whoever is judged cannot tell anything by it.
-_KNOWN_CALLS, _KNOWN_AT, _KNOWN_EVERY, _KNOWN_ENOUGH = 5, (5, 25, 45), 40, 15
+#: Known kernels are called beside a case: so many times in a row, and once more at the end, until there are as many as
+#: are compared. Whoever is judged cannot tell anything by it.
+_KNOWN_CALLS = 5
 _CALIBRATION_TIMEOUT_NS = 30_000_000_000
 #: Until the interpreters of several ranks, and of the judge's own processes beside them, have imported torch.
 _START_TIMEOUT_NS = 120_000_000_000
@@ -413,12 +425,12 @@ class Judge:
                 continue
             spans.append(Span(sample=sample, start_ns=called_ns, end_ns=time.monotonic_ns()))
             so_far.add(sample.time_ns)
-            if self._rejects and _known_due(len(spans)) and sample.claim_ns <= _SHORT_NS:
+            if self._rejects and known_due(len(spans)) and sample.claim_ns <= _SHORT_NS:
                 timed.call_known(_KNOWN_CALLS, like=call, after=len(spans))
             _in_time(run)
         samples = [span.sample for span in spans]
         if timed.known:
-            missing = _KNOWN_ENOUGH - sum(len(row.costs_ns) for row in timed.known)
+            missing = FEWEST_KNOWN - sum(len(row.costs_ns) for row in timed.known)
             timed.call_known(missing, like=call, after=len(spans))
         timed.check_last()
         known = {"repeated": repeated, "stopped": stopped, **timed.details, **sieve.details}
@@ -619,11 +631,6 @@ class _TimedCase:
         self._run.spend("check", spent_ns)
         self._checked += 1
         self._unchecked = False
-
-
-def _known_due(count: int) -> bool:
-    """Whether known kernels are called after so many calls of a case."""
-    return count in _KNOWN_AT or (count > _KNOWN_AT[-1] and (count - _KNOWN_AT[-1]) % _KNOWN_EVERY == 0)
 
 
 def _fresh_seed(case: Case) -> int:

@@ -17,6 +17,7 @@ from tasks.harness.clock import (
     Sample,
     audit_details,
     forged,
+    known_due,
     suspect,
     tight,
     times,
@@ -70,6 +71,11 @@ def test_a_judge_that_was_woken_late_believes_true_claims() -> None:
 
     assert _sample(50_000_000, outside_ns).believed
     assert not _sample(45_000_000, outside_ns).believed
+
+
+def test_known_calls_are_made_in_three_rows_within_fifty_calls() -> None:
+    """So that the middle one counts also where a case has no more calls than that; later ones watch for changes."""
+    assert [count for count in range(1, 200) if known_due(count)] == [5, 25, 45, 85, 125, 165]
 
 
 def test_honest_claim_is_believed() -> None:
