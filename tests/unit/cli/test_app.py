@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 import typer
 from rich.padding import Padding
 from rich.text import Text
@@ -25,13 +24,6 @@ from sandbox.errors import EngineUnavailable
 from tests.unit.cli import samples
 
 MANUAL = Path(__file__).resolve().parents[3] / "docs" / "cli.md"
-
-
-@pytest.fixture(autouse=True)
-def _log_again() -> Iterator[None]:
-    """Undo what `main` does to the log, whose stream ends with the test."""
-    yield
-    structlog.reset_defaults()
 
 
 def _commands() -> Mapping[str, Any]:

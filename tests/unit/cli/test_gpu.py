@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import structlog
 
 from runner.cli import main
 from runner.cli.app import ExitCode
@@ -28,13 +26,6 @@ l2_mib = "b"
 bandwidth_gb_s = "c"
 peak_tflops = "d"
 """
-
-
-@pytest.fixture(autouse=True)
-def _log_again() -> Iterator[None]:
-    """Undo what `main` does to the log, whose stream ends with the test."""
-    yield
-    structlog.reset_defaults()
 
 
 @pytest.fixture

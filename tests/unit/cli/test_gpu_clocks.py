@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 
 from runner.cli import main
 from runner.cli.app import ExitCode
-from runner.devices import sysfs
 from tests.fakes.amd import AmdSmi
-from tests.fakes.nvml import Nvml
 from tests.fakes.recordings import AMD, Answers, lost, nvidia
+from tests.unit.cli.gpu_host import GpuHost, manual
 
 MANUAL = Path(__file__).resolve().parents[3] / "docs" / "cli.md"
 CLOCKS = {"1": 210, "2": 1593}
@@ -31,27 +28,13 @@ def a100(**more: Any) -> Answers:  # noqa: ANN401 - of any kind
     return nvidia("NVIDIA A100-SXM4-80GB", 0x20B2, 80, (8, 0), **answers)
 
 
-@pytest.fixture(autouse=True)
-def _log_again() -> Iterator[None]:
-    """Undo what `main` does to the log, whose stream ends with the test."""
-    yield
-    structlog.reset_defaults()
-
-
-class Host:
-    """A host's command line, its GPU types and its devices."""
+class Host(GpuHost):
+    """A host of eight cores, as root sees it, with a device of which clocks are demanded and one of which none are."""
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        self.types = tmp_path / "gpus.d"
+        devices = [a100(), nvidia("NVIDIA L4", 0x27B8, 23, (8, 9), number=1)]
+        super().__init__(tmp_path, monkeypatch, capsys, devices)
         self.types.mkdir()
-        self.config = tmp_path / "config.toml"
-        self.config.write_text(f'gpus_dir = "{self.types}"\n')
-        self.devices = [a100(), nvidia("NVIDIA L4", 0x27B8, 23, (8, 9), number=1)]
-        self.nvml = Nvml(lambda: self.devices)
-        self.capsys = capsys
-        monkeypatch.setattr(sysfs, "SYSFS", tmp_path / "sys")
-        monkeypatch.setattr(sysfs, "DEV", tmp_path / "dev")
-        monkeypatch.setitem(sys.modules, "pynvml", self.nvml)
         monkeypatch.setattr(os, "geteuid", lambda: 0)
         monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(8)))
         self.demand("A100", "sm_mhz = 1095\nmemory_mhz = 1593")
@@ -62,9 +45,7 @@ class Host:
 
     def clocks(self, *arguments: str) -> tuple[int, str, str]:
         """Run `kernel-runner gpu clocks`: exit code, stdout, stderr."""
-        code = main(["--config", str(self.config), "gpu", "clocks", *arguments])
-        said = self.capsys.readouterr()
-        return code, said.out, said.err
+        return self.gpu("clocks", *arguments)
 
 
 @pytest.fixture
@@ -73,22 +54,11 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     return Host(tmp_path, monkeypatch, capsys)
 
 
-def _manual(command: str) -> str:
-    """What the manual shows of a command, up to its next line that is no output."""
-    (_, shown) = MANUAL.read_text(encoding="utf-8").split(f"    $ {command}\n")
-    lines = []
-    for line in shown.splitlines():
-        if (line and not line.startswith("    ")) or line.startswith("    $"):
-            break
-        lines.append(line[4:])
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def test_clocks_are_shown_and_locked_as_in_the_manual(host: Host) -> None:
+def test_clocks_are_shown_and_locked_as_in_themanual(host: Host) -> None:
     """What is demanded, what is, what can be; then the demand is met, and the other device left alone."""
-    assert host.clocks() == (ExitCode.OK, _manual("kernel-runner gpu clocks"), "")
+    assert host.clocks() == (ExitCode.OK, manual("kernel-runner gpu clocks"), "")
     assert host.nvml.locked == {}
-    assert host.clocks("--lock") == (ExitCode.OK, _manual("sudo kernel-runner gpu clocks --lock"), "")
+    assert host.clocks("--lock") == (ExitCode.OK, manual("sudo kernel-runner gpu clocks --lock"), "")
     assert host.nvml.locked == {(0, SM): 1095, (0, MEMORY): 1593}
     code, text, _ = host.clocks("--release")
     assert (code, host.nvml.locked) == (ExitCode.OK, {})

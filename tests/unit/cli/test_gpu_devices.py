@@ -6,79 +6,39 @@ import io
 import json
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import structlog
 
 from runner.cli import main
 from runner.cli.app import ExitCode
-from runner.devices import sysfs
 from runner.gpus import Registry
 from tests.fakes.amd import AmdSmi
 from tests.fakes.nvml import Nvml
-from tests.fakes.recordings import AMD, Answers, lost, nvidia
+from tests.fakes.recordings import AMD, lost, nvidia
+from tests.unit.cli.gpu_host import GpuHost, manual
 
 MANUAL = Path(__file__).resolve().parents[3] / "docs" / "cli.md"
 H100 = nvidia("NVIDIA H100 80GB HBM3", 0x2330, 79, (9, 0))
 RTX5090 = nvidia("NVIDIA GeForce RTX 5090", 0x2B85, 31, (12, 0), number=1)
 
 
-@pytest.fixture(autouse=True)
-def _log_again() -> Iterator[None]:
-    """Undo what `main` does to the log, whose stream ends with the test."""
-    yield
-    structlog.reset_defaults()
-
-
-class Host:
-    """A host's command line, the directory of its types, and its devices."""
-
-    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        self.types = tmp_path / "gpus.d"
-        self.config = tmp_path / "config.toml"
-        self.config.write_text(f'gpus_dir = "{self.types}"\n')
-        self.devices: list[Answers] = [H100, RTX5090]
-        self.capsys = capsys
-        monkeypatch.setattr(sysfs, "SYSFS", tmp_path / "sys")
-        monkeypatch.setattr(sysfs, "DEV", tmp_path / "dev")
-        monkeypatch.setitem(sys.modules, "pynvml", Nvml(lambda: self.devices))
-
-    def gpu(self, *arguments: str) -> tuple[int, str, str]:
-        """Run `kernel-runner gpu`: exit code, stdout, stderr."""
-        code = main(["--config", str(self.config), "gpu", *arguments])
-        said = self.capsys.readouterr()
-        return code, said.out, said.err
-
-
 @pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Host:
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> GpuHost:
     """With a known device and an unknown one."""
-    return Host(tmp_path, monkeypatch, capsys)
+    return GpuHost(tmp_path, monkeypatch, capsys, [H100, RTX5090])
 
 
-def _manual(command: str) -> str:
-    """What the manual shows of a command, up to where its text goes on."""
-    (_, shown) = MANUAL.read_text(encoding="utf-8").split(f"    $ kernel-runner {command}\n")
-    lines = []
-    for line in shown.splitlines():
-        if line and not line.startswith("    "):
-            break
-        lines.append(line[4:])
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def test_detect_says_what_is_here_and_why(host: Host) -> None:
+def test_detect_says_what_is_here_and_why(host: GpuHost) -> None:
     """As the manual shows it; a device without type makes it fail."""
-    assert host.gpu("detect") == (ExitCode.NOT_ACCEPTED, _manual("gpu detect"), "")
+    assert host.gpu("detect") == (ExitCode.NOT_ACCEPTED, manual("kernel-runner gpu detect"), "")
     host.devices = [H100]
     assert host.gpu("detect")[0] == ExitCode.OK
     host.devices = []
     assert host.gpu("detect")[:2] == (ExitCode.OK, "✓ devices: none here; this host serves processor cores\n")
 
 
-def test_detect_as_json_has_all_that_is_known(host: Host) -> None:
+def test_detect_as_json_has_all_that_is_known(host: GpuHost) -> None:
     """Settings, state, types with the reason for each, and what went wrong."""
     host.devices = [H100, lost(RTX5090)]
     code, text, _ = host.gpu("detect", "--json")
@@ -94,10 +54,10 @@ def test_detect_as_json_has_all_that_is_known(host: Host) -> None:
     assert said["problems"] == ["nvidia device 1 cannot be used: NVMLError_GpuIsLost: GpuIsLost"]
 
 
-def test_a_type_is_added_from_a_device(host: Host) -> None:
+def test_a_type_is_added_from_a_device(host: GpuHost) -> None:
     """The manual's example is what is printed, and what is then written; the device is of that type from then on."""
     arguments = ["add", "RTX5090", "--device", "1", "--bandwidth", "1792", "--l2", "96", "--peak", "fp16=419"]
-    shown = _manual("gpu " + " ".join([*arguments, "--dry-run"]))
+    shown = manual("kernel-runner gpu " + " ".join([*arguments, "--dry-run"]))
     assert host.gpu(*arguments, "--dry-run") == (ExitCode.OK, shown, "")
     assert not host.types.exists()
     code, out, err = host.gpu(*arguments)
@@ -112,7 +72,7 @@ def test_a_type_is_added_from_a_device(host: Host) -> None:
     assert "RTX5090" in host.gpu("list", "--here")[1]
 
 
-def test_nothing_is_overwritten_unasked(host: Host) -> None:
+def test_nothing_is_overwritten_unasked(host: GpuHost) -> None:
     """A second file of the name needs --force."""
     assert host.gpu("add", "MINE", "--device", "1")[0] == ExitCode.OK
     before = (host.types / "MINE.toml").read_text()
@@ -123,7 +83,7 @@ def test_nothing_is_overwritten_unasked(host: Host) -> None:
     assert Registry.load(host.types).get("MINE").count == 2
 
 
-def test_a_type_is_added_from_another(host: Host) -> None:
+def test_a_type_is_added_from_another(host: GpuHost) -> None:
     """Its devices are that type's, so it must not be detected; with a device, it has that one's name."""
     code, _, err = host.gpu("add", "H100_B", "--extends", "H100")
     assert code == ExitCode.USAGE
@@ -148,7 +108,7 @@ def test_a_type_is_added_from_another(host: Host) -> None:
         (["X", "--device", "1", "--peak", "fp9=1"], "device.peak_tflops.fp9"),
     ],
 )
-def test_what_is_wrong_is_not_written(host: Host, arguments: list[str], message: str) -> None:
+def test_what_is_wrong_is_not_written(host: GpuHost, arguments: list[str], message: str) -> None:
     """The message says what was found and what is expected, and the directory stays as it was."""
     code, out, err = host.gpu("add", *arguments)
     assert (code, out) == (ExitCode.USAGE, "")
@@ -157,7 +117,7 @@ def test_what_is_wrong_is_not_written(host: Host, arguments: list[str], message:
 
 
 def test_a_device_without_a_name_is_known_by_its_number(
-    host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    host: GpuHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """AMD's generic name is many devices', so the type has the PCI id, and the gfx target for compilers."""
     (tmp_path / "dev").mkdir()
@@ -189,7 +149,7 @@ def typing(monkeypatch: pytest.MonkeyPatch, *answers: str) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
 
 
-def test_add_asks_on_a_terminal(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_add_asks_on_a_terminal(host: GpuHost, monkeypatch: pytest.MonkeyPatch) -> None:
     """It shows what is here, asks again for what makes no sense, and writes the file after a look at it."""
     typing(
         monkeypatch,
@@ -228,7 +188,7 @@ def test_add_asks_on_a_terminal(host: Host, monkeypatch: pytest.MonkeyPatch) -> 
     assert Registry.load(host.types).get("RTX5090").device.l2_mib == 96
 
 
-def test_add_asks_once_more_where_the_answers_make_no_type(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_add_asks_once_more_where_the_answers_make_no_type(host: GpuHost, monkeypatch: pytest.MonkeyPatch) -> None:
     """A device would be of two types: earlier answers stand as they were, and `no` at the end writes nothing."""
     first = ("H100", "H100_SITE", "", "", "", "", "", "", "", "y")
     again = ("", "", "", "", "", "", "", "", "", "n", "n")
@@ -241,7 +201,7 @@ def test_add_asks_once_more_where_the_answers_make_no_type(host: Host, monkeypat
     assert not host.types.exists()
 
 
-def test_add_without_a_terminal_says_what_it_lacks(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_add_without_a_terminal_says_what_it_lacks(host: GpuHost, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is asked where nobody answers."""
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     assert "found no NAME" in host.gpu("add")[2]
@@ -258,7 +218,7 @@ def test_add_without_a_terminal_says_what_it_lacks(host: Host, monkeypatch: pyte
     ],
 )
 def test_check_has_one_line_for_the_devices(
-    host: Host, monkeypatch: pytest.MonkeyPatch, fails: str | None, mark: str, says: str
+    host: GpuHost, monkeypatch: pytest.MonkeyPatch, fails: str | None, mark: str, says: str
 ) -> None:
     """No driver is a normal host, a broken one is a failure with what to do; neither hides the other lines."""
     monkeypatch.setitem(sys.modules, "pynvml", Nvml(lambda: host.devices, fails=fails))
