@@ -57,6 +57,9 @@ def custom_kernel(data):
 #: Until the last trace of a removed container is gone.
 GONE_S: Final = 5.0
 INTERNAL_ERROR: Final = "internal_error"
+#: A slot that is still busy with somebody else's work is slower than this, however often one looks.
+HARMED: Final = 5.0
+_LOOKS: Final = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +75,7 @@ class Played:
     left: tuple[str, ...]
     #: The honest job right after it; None after one whose defence was off.
     honest_verdict: str | None
-    #: Its median over that of the honest jobs before any attempt.
+    #: Its median over that of the honest jobs before any attempt; of several, if the first one was slow, the least.
     slowdown: float
 
 
@@ -198,7 +201,7 @@ class Rig:
             seconds = time.monotonic() - started
             left = self._left(label)
             # Whoever gets through without a defence may well do harm.
-            honest_verdict, median_ns = (None, self._normal_ns) if relaxed else self._honest(slot)
+            honest_verdict, median_ns = (None, self._normal_ns) if relaxed else self._honest_after(slot)
         return Played(
             verdict=verdict,
             error=error,
@@ -223,6 +226,16 @@ class Rig:
         except EvaluationError as error:
             return INTERNAL_ERROR, str(error), ""
         return result.verdict.value, result.error, _output(result)
+
+    def _honest_after(self, slot: Slot) -> tuple[str, float]:
+        """As `_honest`; once more where it was slow: harm stays, what else this machine had to do does not."""
+        verdict, median_ns = self._honest(slot)
+        for _ in range(_LOOKS - 1):
+            if verdict != "accepted" or median_ns < HARMED * self._normal_ns:
+                break
+            verdict, again_ns = self._honest(slot)
+            median_ns = min(median_ns, again_ns)
+        return verdict, median_ns
 
     def _honest(self, slot: Slot) -> tuple[str, float]:
         """Verdict and median, in nanoseconds, of an honest job on a slot."""

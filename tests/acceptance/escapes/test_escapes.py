@@ -14,14 +14,12 @@ import pytest
 from sandbox.engine import DockerEngine
 from tests.acceptance.escapes.case import GVISOR, PROGRAM, Case, all_cases
 from tests.acceptance.escapes.relax import RELAXATIONS
-from tests.acceptance.escapes.rig import INTERNAL_ERROR, Played, Rig
+from tests.acceptance.escapes.rig import HARMED, INTERNAL_ERROR, Played, Rig
 from tests.acceptance.escapes.table import table
 from tests.plugins.live import ROOT
 
 CASES = all_cases()
 MUTANTS = tuple(case for case in CASES if case.relax is not None)
-#: A slot that is still busy with somebody else's work is slower than this; a loaded machine is not.
-HARMED = 5.0
 PATIENCE_S = 280
 #: What is nobody's fault is tried again, as a daemon would: gVisor's kernel breaks now and then on a crowded machine.
 ATTEMPTS = 3
