@@ -25,7 +25,7 @@ FORGERY_FRACTION = 0.5
 #: ... in more than this fraction of the calls, beside all the time in which others had the cores.
 FORGERY_SHARE = 0.5
 #: The calls that a case's claims are compared by, as a quantile, and the part of it allowed for beside its margin; also
-#: for single calls during which the judge slept.
+#: for single calls so long that the judge may have slept.
 CALM = 0.25
 CALM_SLACK = 0.02
 #: What a hand-over at the gate may differ by from call to call, beside what the calibration shows.
@@ -102,7 +102,7 @@ class Costs:
         )
         # Moving bytes varies by half under memory pressure; the fixed part by what the calibration itself showed.
         spread = min(4 * (base.p75_ns - base.median_ns), _MARGIN_SPREAD_NS)
-        # A core that has slept for longer than in the calibration wakes up later.
+        # If it slept at all: a core that has slept for longer than in the calibration wakes up later.
         slept = CALM_SLACK * outside_ns if base is self.long else 0.0
         margin = self.floor_ns + spread + 0.5 * volume + slept
         rest = outside_ns - base.median_ns - volume

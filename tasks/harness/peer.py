@@ -108,10 +108,11 @@ class _Armed:
 
     call: int
     sizes: tuple[int, ...]
+    #: In whole pages.
     room_bytes: int
     #: It is a call of a known kernel.
     known: bool
-    #: Room for the output, in whole pages, and behind it the inputs in their places.
+    #: Room for the output, and behind it the inputs in their places.
     arena: Arena
     placed: Sequence[Placed]
 
@@ -224,8 +225,9 @@ class Peer:
         small = small and packed.device == "cpu"
         # The tree holds numbers and texts of the input: only what the worker knows already may stand there before.
         if self._gate is not None and small and packed.tree == self._trees.get(known) and not by_message:
+            room = whole_pages(room_bytes or 0)
             return self._call_at_gate(
-                self._gate, packed, room_bytes=room_bytes or 0, known=known, ahead=ahead, deadline_ns=deadline_ns
+                self._gate, packed, room_bytes=room, known=known, ahead=ahead, deadline_ns=deadline_ns
             )
         if not by_message and self._fits_device_gate(packed, room_bytes):
             return self._call_on_device(packed, room_bytes=room_bytes or 0, deadline_ns=deadline_ns)
@@ -328,7 +330,7 @@ class Peer:
                 self._sleep_until_finished(gate, armed.call, deadline_ns)
             end = time.perf_counter_ns()
             # What the worker will say of them changes nothing any more.
-            frozen = Frozen(armed.arena, room_bytes=whole_pages(room_bytes))
+            frozen = Frozen(armed.arena, room_bytes=room_bytes)
             delayed = self._delays.since(before)
             self.waited_ns += end - copied
             # Calls follow each other quickly, and nobody else needs the cores.
@@ -356,18 +358,17 @@ class Peer:
 
     def _arm(self, sizes: tuple[int, ...], room_bytes: int, *, known: bool, deadline_ns: int) -> _Armed:
         """Tell the worker of a call; its answer is not awaited."""
-        room = whole_pages(room_bytes)
-        placed, size = place(sizes, start=room)
+        placed, size = place(sizes, start=room_bytes)
         self._calls += 1
         arena = Arena.create(size)
         self._armed = _Armed(
             call=self._calls, sizes=sizes, room_bytes=room_bytes, known=known, arena=arena, placed=placed
         )
-        arena.poison(room)
+        arena.poison(room_bytes)
         message = {
             "op": "arm",
             "size": arena.size,
-            "room": room,
+            "room": room_bytes,
             "call": self._calls,
             "storages": [[each.offset, each.nbytes] for each in placed],
             "known": known,

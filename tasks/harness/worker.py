@@ -391,7 +391,6 @@ class Worker:
     def _call_at(self, gate: Gate, call: int) -> dict[str, Any]:
         inputs, kernel = self._opened(), self._called()
         value = inputs.value
-        self._pending = None
         try:
             start = perf_counter_ns()
             output = kernel(value)
@@ -468,7 +467,7 @@ class Worker:
         return self._hand_back(output, self._opened())
 
     def _call(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
-        self._habit, self._pending = self._habits[message["known"]], None
+        self._habit = self._habits[message["known"]]
         inputs = self._take_in(message, descriptors[0])
         kernel, value = self._called(), inputs.value
         if inputs.cuda:

@@ -2,9 +2,9 @@
 
 `expect.yml`: mode; verdict (one, or a list of those that are right); third_party, when a program of the task's own can
 only see less; error, a pattern for the sentence; stdout, text that must have been kept; stdout_without, text that must
-not appear; builtin_only; endless, the boards where nothing but the time limit ends it: they get a short one for it, and
-all else a generous one; limits_s, boards where the limit ends it, too, but something has to happen before; alone: its
-times are the judge's own, which are refused as noise where others have the cores.
+not appear; builtin_only; limits_s, the boards where only a time limit ends it, with a short one for each, in seconds:
+all else gets a generous one; alone: its times are the judge's own, which are refused as noise where others have the
+cores.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ CASES = Path(__file__).parent / "cases"
 BOARDS = {"builtin": ROOT / "tasks" / "vectoradd", "third_party": ROOT / "tests" / "fixtures" / "kernelbot_vectoradd"}
 #: Far more than any takes on a loaded machine: no verdict here is a matter of speed.
 TIMEOUT_S = 90
-#: What the endless cases wait for.
-SHORT_S = 5
 
 
 def _cases() -> list[Any]:
@@ -41,9 +39,8 @@ def _cases() -> list[Any]:
 
 
 def _limit_s(board: str, name: str) -> int:
-    expected = _expected(name)
-    limit: int = expected.get("limits_s", {}).get(board, TIMEOUT_S)
-    return SHORT_S if board in expected.get("endless", ()) else limit
+    limit: int = _expected(name).get("limits_s", {}).get(board, TIMEOUT_S)
+    return limit
 
 
 def _expected(name: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""A base image made on this machine, for tests of images: no registry is asked.
+"""A Debian made on this machine, for tests of images and of the service: no registry is asked.
 
-A minimal Debian from its package archive, kept for the next time in a folder of its own below /var/tmp.
+It comes from the package archive and is kept for the next time in a folder of its own below /var/tmp.
 """
 
 from __future__ import annotations
