@@ -90,6 +90,8 @@ class JudgeRequest:
     flush_bytes: int | None = None
     #: Whether times on a device that the judge's clock contradicts are rejected; else they are marked as claims.
     rejects_forged_times: bool = False
+    #: A claimed time counts where the judge's clock bounds it to within this part of it; else the judge's measure does.
+    tolerance: float = 0.1
     #: None: the submission is Python.
     compiled: Compiled | None = None
 
