@@ -7,6 +7,7 @@ mapping sees nothing of later calls. Both sides use this module.
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import mmap
 import os
@@ -17,6 +18,10 @@ import torch
 #: Distance between storages in an arena; what CUDA's allocator gives, and a multiple of every cache line.
 ALIGN_BYTES = 512
 PAGE_BYTES = mmap.PAGESIZE
+#: Arenas of at least so many bytes are worth huge pages: mapping 64 MiB is then 32 entries, not 16,384.
+HUGE_FROM_BYTES = 128 << 10
+#: A huge page of x86-64, and of aarch64 with pages of 4 KiB.
+HUGE_PAGE_BYTES = 2 << 20
 #: Arenas are whole pages, and so whole tiles.
 _POISON_TILE_BYTES = PAGE_BYTES
 #: Asking for a page of them would take longer than filling a small arena.
@@ -25,27 +30,79 @@ _SMALL_TILE_BYTES = 512
 _SMALL_BYTES = 1 << 20
 
 
+_MADV_COLLAPSE = 25  # include/uapi/asm-generic/mman-common.h; Linux 6.1 and later
+#: Equal inputs do not lie at equal addresses.
+_MAX_LEADING_PAGES = 16
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
+_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_READ_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
+_MAP_FIXED = 0x10
+_MAP_NORESERVE = 0x4000
+
+
 class Arena:
     """A shared memory region of fixed size. Close it, or use it as a context manager."""
 
-    def __init__(self, fd: int, size: int) -> None:
+    def __init__(self, fd: int, size: int, *, reserved: mmap.mmap | None = None, start: int = 0) -> None:
+        """Map a memory file. `reserved`: addresses for one that comes later, and where among them it is to begin."""
         self.fd = fd
         self.size = size
         # Populated at once: page faults belong to the hand-over, not to the kernel that is timed.
-        self._map = mmap.mmap(fd, size, mmap.MAP_SHARED | mmap.MAP_POPULATE)
+        self._map = reserved or mmap.mmap(fd, size, mmap.MAP_SHARED | mmap.MAP_POPULATE)
+        self._start = start
 
     @classmethod
     def create(cls, size: int) -> Self:
         """A new arena of at least `size` bytes, rounded up to pages, sealed against any change of its size."""
         size = whole_pages(size)
-        fd = os.memfd_create("arena", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
+        fd = _memory_file(size)
         try:
-            os.ftruncate(fd, size)
-            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
             return cls(fd, size)
         except BaseException:
             os.close(fd)
             raise
+
+    @classmethod
+    def reserve(cls, size: int) -> Self:
+        """Addresses for an arena that comes later (`enter`), where huge pages fit; random ones.
+
+        Tensors may be laid out over them at once. Until `enter` they read as zeros.
+        """
+        unit = HUGE_PAGE_BYTES if size % HUGE_PAGE_BYTES == 0 else PAGE_BYTES
+        spare = (1 + os.urandom(1)[0] % _MAX_LEADING_PAGES) * unit
+        reserved = mmap.mmap(-1, size + spare, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE)
+        return cls(-1, size, reserved=reserved, start=spare - unit + -_address(reserved) % unit)
+
+    @classmethod
+    def create_for_later(cls, size: int) -> Self:
+        """A new arena that another process maps in microseconds once it is filled and `collapse`d."""
+        size = size_for_later(size)
+        arena = cls.reserve(size)
+        arena.fd = _memory_file(size)
+        try:
+            arena.enter(arena.fd, populate=False)
+        except BaseException:
+            arena.close()
+            raise
+        return arena
+
+    def enter(self, fd: int, *, populate: bool = True) -> None:
+        """Map a memory file over reserved addresses; the descriptor stays the caller's.
+
+        Raises:
+            OSError: the kernel refused.
+        """
+        flags = mmap.MAP_SHARED | _MAP_FIXED | (mmap.MAP_POPULATE if populate else 0)
+        address = self.addresses.start
+        if _libc.mmap(address, self.size, _READ_WRITE, flags, fd, 0) != address:
+            number = ctypes.get_errno()
+            raise OSError(number, f"inputs cannot be mapped: {os.strerror(number)}")
+
+    def collapse(self) -> bool:
+        """Gather the arena, whose bytes must be there, in huge pages; whether the kernel did."""
+        return self.size >= HUGE_PAGE_BYTES and _libc.madvise(self.addresses.start, self.size, _MADV_COLLAPSE) == 0
 
     def bytes_at(self, offset: int, nbytes: int) -> torch.Tensor:
         """A uint8 tensor with a storage of its own over `nbytes` bytes of the arena; empty ones lie elsewhere.
@@ -53,11 +110,13 @@ class Arena:
         Raises:
             ValueError: the range is not inside the arena.
         """
-        return bytes_at(self._map, offset, nbytes)
+        if offset < 0 or nbytes < 0 or offset + nbytes > self.size:
+            raise ValueError(f"bytes {offset} to {offset + nbytes} are not inside an arena of {self.size}")
+        return bytes_at(self._map, self._start + offset, nbytes)
 
     def words(self) -> memoryview:
         """The arena as unsigned numbers of 8 bytes, to look at without torch."""
-        return memoryview(self._map).cast("Q")
+        return self._view().cast("Q")
 
     def fill(self, offset: int, data: memoryview) -> None:
         """Copy bytes to a place in one go.
@@ -69,17 +128,17 @@ class Arena:
 
     def window(self, offset: int, nbytes: int) -> memoryview:
         """A place in the arena, to be written later in one go."""
-        return memoryview(self._map)[offset : offset + nbytes]
+        return self._view()[offset : offset + nbytes]
 
     @property
     def addresses(self) -> range:
         """Where it is mapped."""
-        start = self.bytes_at(0, 1).data_ptr()
+        start = _address(self._map) + self._start
         return range(start, start + self.size)
 
     def copied(self) -> bytearray:
         """All its bytes, copied by this thread alone."""
-        return bytearray(self._map)
+        return bytearray(self._view())
 
     def poison(self, nbytes: int | None = None) -> None:
         """Fill the arena with bytes that nobody can foresee; `nbytes`: its first ones alone, as whole pages."""
@@ -94,6 +153,9 @@ class Arena:
         whole.view(tiles, _POISON_TILE_BYTES).copy_(
             torch.frombuffer(bytearray(tile), dtype=torch.uint8).expand(tiles, -1)
         )
+
+    def _view(self) -> memoryview:
+        return memoryview(self._map)[self._start : self._start + self.size]
 
     def forget(self) -> None:
         """Leave the descriptor to someone else to close."""
@@ -112,9 +174,31 @@ class Arena:
         self.close()
 
 
+def _address(mapping: mmap.mmap) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(mapping))
+
+
+def _memory_file(size: int) -> int:
+    """An anonymous file of whole pages that keeps its size."""
+    fd = os.memfd_create("arena", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
+    try:
+        os.ftruncate(fd, size)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
 def whole_pages(nbytes: int) -> int:
     """The size of an arena for so many bytes: whole pages, and one at least."""
     return max(PAGE_BYTES, -(-nbytes // PAGE_BYTES) * PAGE_BYTES)
+
+
+def size_for_later(nbytes: int) -> int:
+    """The size of an arena that is handed over in one go: whole huge pages from where they pay, else whole pages."""
+    unit = HUGE_PAGE_BYTES if nbytes >= HUGE_FROM_BYTES else PAGE_BYTES
+    return max(PAGE_BYTES, -(-nbytes // unit) * unit)
 
 
 def bytes_at(buffer: mmap.mmap | bytearray, offset: int, nbytes: int) -> torch.Tensor:

@@ -6,11 +6,12 @@ Only meaningful before any byte of a submission is in a worker. Called by solo a
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 
 from .arenas import ALIGN_BYTES
-from .clock import Costs, HandOver
+from .hand_over import Costs, HandOver
 
 #: Longer than the judge spins.
 _LONG_KERNEL_NS = 6_000_000
@@ -26,8 +27,6 @@ def calibrate(
     *,
     most_bytes: int,
     ranks: int = 1,
-    floor_ns: float = 10_000,
-    often: int = 1,
 ) -> Costs:
     """Measure one way of handing over.
 
@@ -35,17 +34,13 @@ def calibrate(
         call: makes a call on every rank.
         most_bytes: of the largest tensor that is handed over.
         ranks: how many ranks one call hands tensors to.
-        floor_ns: what is always allowed for; see Costs.
-        often: how many times the usual number of calls to make.
     """
     volume = max(4096, min(_VOLUME_BYTES, most_bytes))
     small, large = torch.zeros(64, dtype=torch.uint8), torch.zeros(volume, dtype=torch.uint8)
     many = [torch.zeros(64, dtype=torch.uint8) for _ in range(_CROWD)]
 
-    def measure(count: int, value: tuple[object, ...], room: int) -> HandOver:
-        return _measure(call, count * often, value, room)
-
-    short = hand_over(call, 24 * often)
+    measure = partial(_measure, call)
+    short = measure(24, (0, small, 64), 64)
     long = measure(6, (_LONG_KERNEL_NS, small, 64), 64)
     crowd = measure(8, (0, small, 64, many), 64)
     inward = measure(6, (0, large, 64), 64)
@@ -59,13 +54,7 @@ def calibrate(
         per_input_byte_ns=max(inward.p25_ns - short.p25_ns, 0.0) / (volume * ranks),
         per_output_byte_ns=max(both.p25_ns - inward.p25_ns, 0.0) / (volume * ranks),
         per_part_ns=max(parts.p25_ns - short.p25_ns, 0.0) / (_CROWD * ranks),
-        floor_ns=floor_ns,
     )
-
-
-def hand_over(call: KnownCall, count: int) -> HandOver:
-    """The cost of handing over next to nothing, from so many calls."""
-    return _measure(call, count, (0, torch.zeros(64, dtype=torch.uint8), 64), 64)
 
 
 def _measure(call: KnownCall, count: int, value: tuple[object, ...], room: int) -> HandOver:

@@ -29,11 +29,11 @@ from .arenas import Arena
 from .calibration import calibrate
 from .cases import Value
 from .clerk import start_clerk
-from .clock import Calibration
 from .cores import judge_core, on_core
 from .delays import Delays
 from .faults import Fault, died, ending_of, expect, flooded, tampered, too_late
 from .gather import Heard, gather
+from .hand_over import Calibration
 from .output import Collector
 from .peer import LOOK_NS, PROFILE_BYTES, SPIN_NS, Profiled, profile_of
 from .problem import Problem, TaskFault
@@ -153,9 +153,8 @@ class Crew:
         self._listen("equipped", deadline_ns)
         return "calls of several ranks begin together, by the clock"
 
-    def known(self, count: int, *, like: Call, deadline_ns: int) -> Sequence[float]:  # noqa: ARG002 nobody is asked
-        """See Team: ranks are called by message, whose margin is wide."""
-        return ()
+    def control(self, cases: object, count: int, *, like: Call, deadline_ns: int) -> None:
+        """See Team."""
 
     def load(
         self, files: Mapping[str, str], submission: str, *, deadline_ns: int, compiled: Compiled | None = None

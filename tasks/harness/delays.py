@@ -23,6 +23,11 @@ class Delays:
         with suppress(OSError):
             self._files.append(os.open(f"/proc/{pid}/schedstat", os.O_RDONLY | os.O_CLOEXEC))
 
+    def close(self) -> None:
+        """Count nobody any more."""
+        while self._files:
+            os.close(self._files.pop())
+
     def total_ns(self) -> int | None:
         """Nanoseconds they have waited for a core so far, all together; None where nobody counts them."""
         total = 0

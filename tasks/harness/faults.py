@@ -9,7 +9,7 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
-from .output import Collector, WorkerExit
+from .output import Watcher, WorkerExit
 from .wire import MAX_FAILURE_CHARS
 
 
@@ -67,7 +67,7 @@ def flooded() -> Fault:
     return Fault("output_limit", "the submission wrote more than 64 MiB to stdout and stderr", gone=True)
 
 
-def died(collector: Collector) -> Fault:
+def died(collector: Watcher) -> Fault:
     """What to say of a worker whose channel ended; waits a moment for the steward's word."""
     ended = None if collector.flooded else collector.wait_exit(2.0)
     return flooded() if collector.flooded else ending_of(ended)

@@ -11,11 +11,15 @@ system calls between arming and release, and the message that follows the end, o
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
-from .arenas import PAGE_BYTES, Arena
+from .arenas import Arena
 
 # places of 8 bytes; in cache lines of their own
-_RELEASED, _FINISHED, _WITHDRAWN, _ENQUEUED = 0, 8, 16, 24
+_RELEASED, _FINISHED, _WITHDRAWN, _ENQUEUED, _PARTS = 0, 8, 16, 24, 32
+#: Bytes of the shared memory, and the tensors that an output may have: each is two numbers there.
+GATE_BYTES = 64 << 10
+MAX_PARTS = (GATE_BYTES // 8 - _PARTS - 1) // 2
 #: Where a device looks and writes: the lower half of a number, in bytes from the page's beginning.
 RELEASED_AT, FINISHED_AT = 8 * _RELEASED, 8 * _FINISHED
 #: Looks between two looks at the clock.
@@ -23,7 +27,7 @@ _LOOKS = 32
 
 
 class Gate:
-    """One shared page. Calls are numbered from 1, each number is used once."""
+    """Shared numbers. Calls are numbered from 1, each number is used once."""
 
     def __init__(self, arena: Arena) -> None:
         self._arena = arena
@@ -31,13 +35,17 @@ class Gate:
 
     @classmethod
     def create(cls) -> Gate:
-        """A new page; its descriptor is `fd`."""
-        return cls(Arena.create(PAGE_BYTES))
+        """New ones; their descriptor is `fd`."""
+        return cls(Arena.create(GATE_BYTES))
 
     @property
     def fd(self) -> int:
         """What the worker maps."""
         return self._arena.fd
+
+    def close(self) -> None:
+        """Close the descriptor; what is mapped stays."""
+        self._arena.close()
 
     def release(self, call: int) -> None:
         """The judge's: the call may begin, its inputs are there."""
@@ -54,6 +62,26 @@ class Gate:
     def finish(self, call: int) -> None:
         """The worker's: the output is where it belongs, or there is none."""
         self._words[_FINISHED] = call
+
+    def deliver(self, parts: Sequence[tuple[int, int]]) -> None:
+        """The worker's, before it finishes: address and bytes of each tensor of the output, in its own memory.
+
+        Raises:
+            ValueError: there are too many.
+        """
+        if len(parts) > MAX_PARTS:
+            raise ValueError(f"custom_kernel returned {len(parts)} tensors, at most {MAX_PARTS} can be handed back")
+        words, at = self._words, _PARTS + 1
+        for address, nbytes in parts:
+            words[at], words[at + 1] = address, nbytes
+            at += 2
+        words[_PARTS] = len(parts)
+
+    def delivered(self) -> list[tuple[int, int]]:
+        """The judge's: what the worker says there; numbers to be checked."""
+        count = min(self._words[_PARTS], MAX_PARTS)
+        numbers = self._words[_PARTS + 1 : _PARTS + 1 + 2 * count].tolist()
+        return list(zip(numbers[::2], numbers[1::2], strict=True))
 
     def enqueue(self, call: int) -> None:
         """The worker's, on a device: all that the call is has been enqueued."""

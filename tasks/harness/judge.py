@@ -23,7 +23,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -35,24 +35,13 @@ import torch
 
 from sandbox.protocol import Artifact, Judged, StepResult, encode, to_b64
 
+from .audit import Audit, ControlCosts, Sample, audit, details
 from .cases import Case, CaseError, Value, parse_cases
-from .clock import (
-    FEWEST_KNOWN,
-    Calibration,
-    KnownCalls,
-    Sample,
-    Suspicion,
-    Times,
-    audit_details,
-    forged,
-    known_due,
-    suspect,
-    tight,
-    times,
-)
+from .control import Control
 from .crew import Crew
 from .emulate import asked, install_if_asked
 from .faults import Fault
+from .hand_over import Calibration
 from .output import Collector, read_request
 from .problem import TaskFault, guard_heap, rng_seed_of, scramble
 from .request import JudgeRequest, ModeRequest
@@ -75,19 +64,19 @@ _CHECK_BUDGET_NS = 20_000_000_000
 _CHECK_SHARE = 8
 _CASE_WALL_NS = 120_000_000_000
 _TOTAL_NS = {"benchmark": 10_000_000_000, "leaderboard": 30_000_000_000}
-#: Calls whose claim the outside clock contradicts are made again, since an interrupt is no cheat: this many per case,
-#: and one more for every call that counts. Beyond that the judge's own estimate counts.
+#: Calls whose claim the outside clock contradicts, or that others have disturbed, are made again, since an interrupt is
+#: no cheat: this many per case, and one more for every call that counts. Beyond that the judge's own measure counts.
 _MAX_REPEATED = 10
-#: Kernels so short are held against known ones; of longer ones every single call shows what is missing.
-_SHORT_NS = 1_000_000
-#: Known kernels are called beside a case: so many times in a row, and once more at the end, until there are as many as
-#: are compared. Whoever is judged cannot tell anything by it.
-_KNOWN_CALLS = 5
+#: Control calls beside a case: before its first timed call, and in rows between them, which drift as they do. At the
+#: end, for short kernels over few bytes, more of them until the noise is this part of the claims, or there are so many.
+_FIRST_CONTROLS, _CONTROLS, _CONTROLS_EVERY = 8, 5, 20
+_WANTED_NOISE, _MOST_CONTROLS, _MORE_CONTROLS = 0.04, 60, 10
+_MORE_FROM_NS, _MORE_UP_TO_BYTES = 5_000, 4 << 20
 _CALIBRATION_TIMEOUT_NS = 30_000_000_000
 #: Until the interpreters of several ranks, and of the judge's own processes beside them, have imported torch.
 _START_TIMEOUT_NS = 120_000_000_000
 #: What a time can be worth, from the least.
-_WORTH = ("claimed", "audited_host", "audited")
+_WORTH = ("claimed", "audited_host", "measured", "audited")
 
 
 class Frames:
@@ -415,53 +404,68 @@ class Judge:
                 spans, before = sieve.sift(spans), len(spans)
                 if len(spans) == before:
                     break
-                so_far = Running.of(span.sample.time_ns for span in spans)
+                so_far = Running.of(span.sample.claimed_ns for span in spans)
                 continue
             called_ns = time.monotonic_ns()
             call = timed.sample()
             sample = self._sample_of(call)
-            if self._rejects and not sample.believed and repeated < _MAX_REPEATED + len(spans):
+            if repeated < _MAX_REPEATED + len(spans) and not self._believes(sample, timed.controls):
                 repeated += 1
                 continue
             spans.append(Span(sample=sample, start_ns=called_ns, end_ns=time.monotonic_ns()))
-            so_far.add(sample.time_ns)
-            if self._rejects and known_due(len(spans)) and sample.claim_ns <= _SHORT_NS:
-                timed.call_known(_KNOWN_CALLS, like=call, after=len(spans))
+            so_far.add(sample.claimed_ns)
+            if len(spans) % _CONTROLS_EVERY == 0:
+                timed.call_controls(_CONTROLS)
             _in_time(run)
         samples = [span.sample for span in spans]
-        if timed.known:
-            missing = FEWEST_KNOWN - sum(len(row.costs_ns) for row in timed.known)
-            timed.call_known(missing, like=call, after=len(spans))
+        self._sharpen(timed, samples)
         timed.check_last()
         known = {"repeated": repeated, "stopped": stopped, **timed.details, **sieve.details}
         with run.phase("statistics"):
-            suspicion = suspect(samples, timed.known)
-            self._report(run, index, samples, suspicion=suspicion, stopping=stopping, known=known)
+            found = audit(samples, controls_ns=timed.controls_ns, tolerance=self._request.tolerance)
+            self._report(run, index, samples, found, stopping=stopping, known=known)
+
+    def _believes(self, sample: Sample, controls: ControlCosts | None) -> bool:
+        """Whether a call counts as it is, as far as is known yet."""
+        if controls is not None:
+            return controls.believes(sample)
+        return not self._rejects or sample.bound is None or sample.claim_ns >= sample.bound.bound_ns
+
+    def _sharpen(self, timed: _TimedCase, samples: Sequence[Sample]) -> None:
+        """Make more control calls where the hand-over is not known closely enough for kernels so short."""
+        claim_ns = median(sample.claim_ns for sample in samples)
+        if claim_ns < _MORE_FROM_NS or timed.input_bytes > _MORE_UP_TO_BYTES:
+            return
+        while timed.controls is not None and timed.controls.count < _MOST_CONTROLS:
+            controls = timed.controls
+            noise_ns = controls.noise_ns(calls=len(samples), sd_ns=controls.sd_ns, claim_ns=claim_ns)
+            if noise_ns <= _WANTED_NOISE * claim_ns:
+                return
+            before = controls.count
+            timed.call_controls(_MORE_CONTROLS)
+            if timed.controls.count == before:
+                return
 
     def _report(
         self,
         run: ModeRun,
         index: int,
         samples: Sequence[Sample],
+        found: Audit,
         *,
-        suspicion: Suspicion,
         stopping: Stopping,
         known: Mapping[str, Any],
     ) -> None:
         """What a case's samples come to; `known` goes into the details, too."""
-        samples = suspicion.estimates(samples)
-        bounded = times(samples, suspected=suspicion.founded)
-        # Where no honest runs have been recorded, the judge's clock replaces no claim: it only says what one is worth.
-        counted = bounded if self._rejects else times([replace(sample, bound=None) for sample in samples])
-        audit = {**audit_details(samples, bounded), **suspicion.details, **known}
-        run.details.setdefault("cases", []).append(audit)
-        if self._rejects and forged(samples):
+        told = {**details(samples, found), **known}
+        run.details.setdefault("cases", []).append(told)
+        if self._rejects and found.forged:
             raise Fault(
                 "rejected",
-                f"the submission claims {audit['claimed_median_ns'] / 1e6:.3f} ms per call, but at least "
-                f"{audit['bound_median_ns'] / 1e6:.3f} ms passed on the judge's clock",
+                f"the submission claims {told['claimed_median_ns'] / 1e6:.3f} ms per call, but at least "
+                f"{found.least_ns / 1e6:.3f} ms passed on the judge's clock",
             )
-        summary, findings = summarise(counted.counted), examine(counted.counted)
+        summary, findings = summarise(found.counted), examine(found.counted)
         floor = run.request.floors[index] if run.request.floors else None
         impossible = None if floor is None else floor.refusal(summary.mean)
         if impossible is not None:
@@ -473,22 +477,21 @@ class Judge:
             mean_ci95=findings.mean_ci95,
             median=summary.median,
             ci95=summary.ci95,
-            disturbed=audit["delayed_ns"] / max(sum(sample.outside_ns for sample in samples), 1),
+            disturbed=told["delayed_ns"] / max(sum(sample.outside_ns for sample in samples), 1),
         )
         if noise.refusal is not None:
             raise Unsteady(noise.refusal)
         # One case whose time stands on the worker's word alone makes the mode's score stand on it.
-        worth = "claimed" if known["fixed_inputs"] else self._worth(samples, bounded)
+        worth = "claimed" if known["fixed_inputs"] else found.timing
+        if worth == "audited" and any(sample.by_host for sample in samples):
+            worth = "audited_host"
         run.timing = worth if index == 0 else min(worth, run.timing, key=_WORTH.index)
         _write_summary(run.result, index, summary)
         _write_findings(run.result, index, findings, noise, stopped=known["stopped"])
-
-    def _worth(self, samples: Sequence[Sample], bounded: Times) -> str:
-        """What a case's time stands on."""
-        contradicted = not self._rejects and (bounded.contradicted or forged(samples))
-        if contradicted or not tight(bounded):
-            return "claimed"
-        return "audited_host" if any(sample.by_host for sample in samples) else "audited"
+        run.result[f"benchmark.{index}.runner.timing"] = worth
+        if found.interval is not None:
+            low, high = found.interval
+            run.result[f"benchmark.{index}.runner.interval"] = str([round(low, 1), round(high, 1)])
 
     def _sample_of(self, call: Call) -> Sample:
         """One timed call beside its outside bound."""
@@ -500,14 +503,12 @@ class Judge:
                 input_bytes=call.input_bytes,
                 output_bytes=call.output_bytes,
                 parts=call.parts,
-                copy_ns=call.copy_ns,
             )
         return Sample(
             claim_ns=call.claim_ns,
             outside_ns=call.outside_ns,
             bound=bound,
             delayed_ns=call.delayed_ns,
-            gated=call.gated,
             # On a device a call by message is a conversation with the host.
             by_host=call.by_host or (self._device != "cpu" and not call.gated),
         )
@@ -563,8 +564,10 @@ class _TimedCase:
         self._checked = 0
         self._claims_ns: list[tuple[int, ...]] = []
         self._unchecked = False
-        #: Calls of known kernels in between.
-        self.known: list[KnownCalls] = []
+        #: What control calls in between cost; None where none can be made.
+        self.controls_ns: list[float] | None = None
+        self.controls: ControlCosts | None = None
+        self._last: Call | None = None
         #: The case changes its shapes with its seed, so every call has the same inputs.
         self.fixed = False
 
@@ -576,6 +579,7 @@ class _TimedCase:
             "calls": len(self._claims_ns),
             "checked": self._checked,
             "fixed_inputs": self.fixed,
+            "controls": len(self.controls_ns or ()),
             **({"claimed_median_by_rank_ns": by_rank} if len(by_rank) > 1 else {}),
         }
 
@@ -584,31 +588,49 @@ class _TimedCase:
         call = self._call(self._case.arguments, rng_seed=self._rng_seed)
         self._rooms, self._shape = call.rooms, call.shape
         self._check()
+        # A second one goes the way that timed calls go, and control calls like it.
+        self._last = self._fresh()
+        self._check()
+        self.call_controls(_FIRST_CONTROLS)
 
     def sample(self) -> Call:
         """One timed call."""
         call = self._fresh()
         self._claims_ns.append(call.claims_ns)
+        self._last = call
         self._unchecked = True
         if self._check_ns < _CHECK_BUDGET_NS or secrets.randbelow(_CHECK_SHARE) == 0:
             self._check()
         return call
 
-    def call_known(self, count: int, *, like: Call, after: int) -> None:
-        """Call known kernels that move as much as a call did; the call before is still the one to check."""
-        if count > 0:
-            with self._run.phase("known"):
-                costs_ns = self._team.known(count, like=like, deadline_ns=self._run.deadline_ns)
-            self.known.append(KnownCalls(after=after, costs_ns=costs_ns))
+    @property
+    def input_bytes(self) -> int:
+        """Of one call."""
+        return 0 if self._last is None else self._last.input_bytes
+
+    def call_controls(self, count: int) -> None:
+        """Make control calls that hand over as much as the last call, which is checked before if it was not."""
+        if self._last is None:
+            raise RuntimeError("nothing has been called that control calls could be like")
+        self.check_last()
+        fresh = iter(self._fresh_arguments, None)
+        with self._run.phase("controls"):
+            costs_ns = self._team.control(fresh, count, like=self._last, deadline_ns=self._run.deadline_ns)
+        if costs_ns is not None:
+            self.controls_ns = [*(self.controls_ns or ()), *costs_ns]
+            self.controls = ControlCosts.of(self.controls_ns)
 
     def check_last(self) -> None:
         """Check the last call if it was not."""
         if self._unchecked:
             self._check()
 
+    def _fresh_arguments(self) -> Mapping[str, Value]:
+        return self._case.arguments if self.fixed else self._case.with_seed(_fresh_seed(self._case))
+
     def _fresh(self) -> Call:
         if not self.fixed:
-            call = self._call(self._case.with_seed(_fresh_seed(self._case)), rng_seed=None)
+            call = self._call(self._fresh_arguments(), rng_seed=None)
             if call.shape == self._shape:
                 return call
             # Another problem size would be timed; the outcome of this call is dropped, its output was never wanted.
@@ -707,6 +729,7 @@ def _team(request: JudgeRequest, device: str, collector: Collector, line: socket
     if request.ranks is None:
         solo.limit(request.memory_bytes)
         return solo
+    solo.close()
     return Crew([line, *further], collector, device=device, memory_bytes=request.memory_bytes)
 
 
@@ -717,6 +740,8 @@ def _sees_devices() -> bool:
 
 def main() -> int:
     """Entry point: wait for a request on stdin, judge it, leave. Exit code 0 unless the harness itself broke."""
+    # Before anything else: it is to have no threads, no descriptors and no secrets of this process.
+    control = Control.start()
     guard_heap()
     _start_threads()
     install_if_asked()
@@ -729,7 +754,7 @@ def main() -> int:
             steward_fd=0,
         )
         line = socket.socket(fileno=int(os.environ.pop("KR_WORKER_FD")))
-        solo = Solo(line, collector)
+        solo = Solo(line, collector, control=control)
         if not _sees_devices() and not select.select([0], [], [], 0)[0]:
             # Nobody waits for this yet, as a rule; on a device times are not audited by what is measured here.
             solo.warm_up(deadline_ns=time.monotonic_ns() + _START_TIMEOUT_NS)

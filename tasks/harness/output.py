@@ -10,7 +10,7 @@ import os
 import select
 import threading
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from sandbox.protocol import Decoder, FrameError, Reading
 
@@ -70,6 +70,21 @@ class _Stream:
         return text, count
 
 
+class Watcher(Protocol):
+    """What is known of a worker beside what it answers."""
+
+    @property
+    def wake_fd(self) -> int | None:
+        """Readable once something happened that should end any wait for the worker."""
+
+    @property
+    def flooded(self) -> bool:
+        """Whether it has written more than anybody reads."""
+
+    def wait_exit(self, timeout_s: float) -> WorkerExit | None:
+        """How it ended, if that is known in time."""
+
+
 class Collector:
     """Drains the worker's streams and the steward's messages until closed."""
 
@@ -108,9 +123,12 @@ class Collector:
         return self.worker_exit
 
     def close(self) -> None:
-        """Stop draining."""
-        os.eventfd_write(self._stop_fd, 1)
-        self._thread.join(timeout=5)
+        """Stop draining, if that has begun."""
+        if self._thread.ident is not None:
+            os.eventfd_write(self._stop_fd, 1)
+            self._thread.join(timeout=5)
+        os.close(self._stop_fd)
+        os.close(self.wake_fd)
 
     def _read(self, stream: _Stream) -> int | None:
         count = stream.read()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Protocol, TypeGuard
@@ -21,6 +21,9 @@ from .wire import WireViolation
 
 #: Positions that are read the moment a call is done and compared with the full copy made after it.
 _PROBES = 64
+#: Fewer bytes are copied as fast as a position is read; of more, one position in so many bytes is read first.
+_AT_ONCE_BYTES = 4096
+_BYTES_A_PROBE = 1024
 _CLAIM_LIMIT_NS = 1 << 62
 
 
@@ -49,13 +52,18 @@ class Readable(Protocol):
 
 
 class Frozen:
-    """A copy of an arena made the moment a call was over, before anybody has said what is in it.
+    """A copy made the moment a call was over, before anybody has said what is in it.
 
     Its tensors are no copies of their own.
     """
 
-    def __init__(self, arena: Arena, *, room_bytes: int | None = None) -> None:
-        """Copy it; `room_bytes`: how much of it, from its beginning, is for outputs, if not all.
+    def __init__(self, copy: bytearray) -> None:
+        self._copy = copy
+        self.size = len(copy)
+
+    @classmethod
+    def of_arena(cls, arena: Arena) -> Frozen:
+        """Copy an arena.
 
         Raises:
             Fault: it was still being written.
@@ -65,15 +73,89 @@ class Frozen:
         probe = [number % len(words) for number in memoryview(os.urandom(4 * _PROBES)).cast("I")]
         look = itemgetter(*probe)
         early = look(words)
-        self._copy = arena.copied()
-        self.size = arena.size if room_bytes is None else room_bytes
-        if look(memoryview(self._copy).cast("Q")) != early:
+        copy = arena.copied()
+        if look(memoryview(copy).cast("Q")) != early:
             raise _still_written()
+        return cls(copy)
 
     def bytes_at(self, offset: int, nbytes: int) -> torch.Tensor:
         """See Arena; where no number could begin, a copy where one can."""
         view = bytes_at(self._copy, offset, nbytes)
         return view if offset % ALIGN_BYTES == 0 else view.clone()
+
+
+class Unreadable(Exception):
+    """The worker has no memory at an address that it named, or is gone."""
+
+
+class WorkerMemory:
+    """The worker's memory, read through a descriptor that it opened before a submission was loaded.
+
+    Nothing that the worker maps, protects or puts off changes how it is read, and reading takes no action of its own.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        os.close(self._fd)
+
+    def freeze(self, parts: Sequence[tuple[int, int]], *, input_bytes: int, memory_bytes: int) -> Frozen:
+        """Copy the tensors of an output, each at its place in a layout like that of `values.Outgoing`.
+
+        Args:
+            parts: address and bytes of each, as the worker says.
+            input_bytes: of the call's inputs.
+            memory_bytes: what the case may hold.
+
+        Raises:
+            Fault: there is too much of it, or it was still being written.
+            Unreadable: see there.
+        """
+        size = sum(map(_aligned, (nbytes for _, nbytes in parts)))
+        if held(input_bytes, size) > memory_bytes:
+            raise Fault("memory_limit", "custom_kernel returned more bytes than this case may hold", gone=True)
+        places, offset = [], 0
+        for address, nbytes in parts:
+            places.append((address, offset, nbytes))
+            offset += _aligned(nbytes)
+        probes = list(self._probes(places))
+        copy = bytearray(size)
+        view = memoryview(copy)
+        for address, offset, nbytes in places:
+            self._read(view[offset : offset + nbytes], address)
+        for offset, early in probes:
+            if copy[offset : offset + len(early)] != early:
+                raise _still_written()
+        return Frozen(copy)
+
+    def _probes(self, places: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, bytearray]]:
+        """Bytes at secret positions, read before all others: the later they were written, the likelier they differ."""
+        total = sum(nbytes for _, _, nbytes in places)
+        if total <= _AT_ONCE_BYTES:
+            return
+        count = min(_PROBES, total // _BYTES_A_PROBE)
+        for number in memoryview(os.urandom(8 * count)).cast("Q"):
+            position = number % total
+            for address, offset, nbytes in places:
+                if position < nbytes:
+                    early = bytearray(min(8, nbytes - position))
+                    self._read(memoryview(early), address + position)
+                    yield offset + position, early
+                    break
+                position -= nbytes
+
+    def _read(self, into: memoryview, address: int) -> None:
+        done = 0
+        while done < len(into):
+            try:
+                count = os.preadv(self._fd, [into[done:]], address + done)
+            except (OSError, OverflowError) as error:
+                raise Unreadable from error
+            if not count:
+                raise Unreadable
+            done += count
 
 
 def take(

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from .arenas import ALIGN_BYTES
-from .calibration import KnownCall, calibrate, hand_over
+from .calibration import KnownCall, calibrate
 from .cases import Value
-from .clock import GATE_FLOOR_NS, Calibration
+from .control import Control
 from .faults import Fault
+from .hand_over import Calibration
 from .output import Collector
-from .peer import DEVICE_GATE_BYTES, GATE_BYTES, Peer, Profiled
+from .peer import DEVICE_GATE_BYTES, UNASKED_BYTES, Peer, Profiled
 from .problem import CheckRaised, Problem, TaskFault
 from .request import Compiled
 from .team import Call
-from .values import Snapshot, pack, signature, tree_signature
+from .values import Packed, Snapshot, pack, signature, tree_signature
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,25 +36,45 @@ class _Last:
 class Solo:
     """A team of one; see `team.Team`."""
 
-    def __init__(self, sock: socket.socket, collector: Collector) -> None:
+    def __init__(self, sock: socket.socket, collector: Collector, *, control: Control | None = None) -> None:
         self._peer = Peer(sock, collector)
+        self._control = control
         self._problem: Problem
         self._last: _Last | None = None
         #: Where known kernels run.
         self._device = "cpu"
         #: Whether calls on a device begin at the gate.
         self._gated = False
-        #: Made before there was a request.
-        self._calibration: Calibration | None = None
+        #: Whether the gates of worker and control process have been tried.
+        self._warm = False
 
     def warm_up(self, *, deadline_ns: int) -> None:
-        """Calibrate at leisure, before any request is there; what changes from moment to moment is measured again then.
+        """Open the gates and make first calls, which are like no others; at leisure, before any request is there.
 
         Raises:
             Fault: the worker did not answer.
         """
-        self._calibration = self._measure(deadline_ns, often=2)
+        if self._warm:
+            return
+        self._warm = True
+        if self._control is None or not self._peer.open_gate(deadline_ns=deadline_ns):
+            self._end_control()
+            return
+        # Whatever the cases of a request may hold.
+        asked, self._peer.memory_bytes = self._peer.memory_bytes, UNASKED_BYTES
+        for nbytes in (64, 64 << 10, 512 << 10):
+            payload = torch.ones(nbytes, dtype=torch.uint8)
+            for _ in range(4):
+                self._peer.call(pack((0, payload, 64)), room_bytes=64, deadline_ns=deadline_ns)
         self._peer.rest(deadline_ns=deadline_ns)
+        self._peer.memory_bytes = asked
+        if not self._control.open(deadline_ns=deadline_ns):
+            self._end_control()
+
+    def _end_control(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
 
     def limit(self, memory_bytes: int) -> None:
         """Say what the tensors of a case may fill."""
@@ -85,42 +105,35 @@ class Solo:
             raise RuntimeError("the worker's answer to a known kernel is not what it was given")
         return called.outside_ns
 
-    def calibrate(self, *, deadline_ns: int) -> Calibration:
+    def calibrate(self, *, deadline_ns: int) -> Calibration | None:
         """See Team."""
-        known = self._calibration
-        if known is None:
-            return self._measure(deadline_ns, often=1)
-        message = replace(known.message, short=hand_over(self._known(deadline_ns, by_message=True), 8))
-        gate = known.gate and replace(known.gate, short=hand_over(self._known(deadline_ns), 24))
-        return Calibration(message=message, gate=gate)
-
-    def known(self, count: int, *, like: Call, deadline_ns: int) -> Sequence[float]:
-        """See Team."""
-        if self._device != "cpu" or not like.gated:
-            return ()
-        value, room = _alike(like)
-        packed = pack(value)
-        # The first one is like no other; where the last known calls were of another size, it also goes by message.
-        found = []
-        for left in reversed(range(count + 1)):
-            called = self._peer.call(packed, room_bytes=room, deadline_ns=deadline_ns, known=True, ahead=left > 0)
-            found.append((called.gated, called.outside_ns - called.claim_ns))
-        return [cost_ns for gated, cost_ns in found[1:] if gated]
-
-    def _measure(self, deadline_ns: int, *, often: int) -> Calibration:
+        if self._device == "cpu":
+            self.warm_up(deadline_ns=deadline_ns)
+            if self._control is not None:
+                return None
         most_bytes = self._peer.memory_bytes // 8
-        if self._device != "cpu":
-            # Both ways, as far as they are open: a call that does not go through the gate goes by message.
-            message = calibrate(self._known(deadline_ns, by_message=True), most_bytes=most_bytes, often=often)
-            most_bytes = min(DEVICE_GATE_BYTES, most_bytes)
-            gate = calibrate(self._known(deadline_ns), most_bytes=most_bytes) if self._gated else None
-            return Calibration(message=message, gate=gate)
-        message = calibrate(self._known(deadline_ns, by_message=True), most_bytes=most_bytes, often=often)
-        if not self._peer.open_gate(deadline_ns=deadline_ns):
-            return Calibration(message=message)
-        most_bytes = min(GATE_BYTES, most_bytes)
-        gate = calibrate(self._known(deadline_ns), most_bytes=most_bytes, floor_ns=GATE_FLOOR_NS, often=2 * often)
+        # Both ways, as far as they are open: a call that does not go through the gate goes by message.
+        message = calibrate(self._known(deadline_ns, by_message=True), most_bytes=most_bytes)
+        most_bytes = min(DEVICE_GATE_BYTES, most_bytes)
+        gate = calibrate(self._known(deadline_ns), most_bytes=most_bytes) if self._gated else None
         return Calibration(message=message, gate=gate)
+
+    def control(
+        self, cases: Iterator[Mapping[str, Value]], count: int, *, like: Call, deadline_ns: int
+    ) -> Sequence[float] | None:
+        """See Team."""
+        if self._control is None or self._device != "cpu":
+            return None
+        self._last = None
+        self._peer.rest(deadline_ns=deadline_ns)
+
+        def make() -> Packed:
+            data = self._problem.generate(next(cases), rng_seed=None)
+            return self._problem.pack(data, memory_bytes=self._peer.memory_bytes)
+
+        return self._control.calls(
+            make, count, parts=like.parts, gated=like.gated, deadline_ns=deadline_ns, beside=self._peer.pid
+        )
 
     def _known(self, deadline_ns: int, *, by_message: bool = False) -> KnownCall:
         def call(value: tuple[object, ...], room: int) -> tuple[int, int]:
@@ -164,7 +177,6 @@ class Solo:
             made_ns=made_ns,
             gated=called.gated,
             parts=called.parts,
-            copy_ns=called.copy_ns,
             delayed_ns=called.delayed_ns,
             by_host=called.by_host,
             tensors=packed.tensors,
@@ -199,7 +211,9 @@ class Solo:
         return (self._peer.profile(packed, deadline_ns=deadline_ns),)
 
     def close(self) -> None:
-        """Nothing to do."""
+        """End the control process."""
+        self._peer.close()
+        self._end_control()
 
     def _same_structure(self, last: _Last) -> bool:
         """Whether the output looks like the reference's; without a reference, whether it holds tensors at all."""
@@ -207,17 +221,6 @@ class Solo:
         if expected is None:
             return last.output.has_tensor
         return signature(expected) == last.output.signature
-
-
-def _alike(call: Call) -> tuple[tuple[object, ...], int]:
-    """A known kernel's input that hands over what a call did: as many tensors and bytes each way; and its room."""
-    room = max(ALIGN_BYTES, *call.rooms)
-    others = [torch.zeros(64, dtype=torch.uint8) for _ in range(call.tensors - 1)]
-    payload = torch.zeros(max(call.input_bytes - 64 * len(others), room), dtype=torch.uint8)
-    # Anything but one tensor is described before it is handed back, which takes longer.
-    part = room // max(call.parts, 1) // ALIGN_BYTES * ALIGN_BYTES
-    keep = room if call.parts == 1 else [part or 1] * call.parts
-    return (0, payload, keep, others), max(room, call.parts * ALIGN_BYTES)
 
 
 def _moved(value: object, device: str) -> object:

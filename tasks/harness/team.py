@@ -6,13 +6,13 @@ decides which calls are made and what their times are worth.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from .cases import Value
-from .clock import Calibration
+from .hand_over import Calibration
 from .peer import Profiled
 from .request import Compiled
 
@@ -27,12 +27,11 @@ class Call:
     claims_ns: tuple[int, ...]
     rooms: tuple[int, ...]
     outside_ns: int
-    #: Whether it began and ended by flags, what the judge's copy of its inputs took of the outside span, and how long
-    #: judge and worker were kept from running meanwhile, as far as that is known.
+    #: Whether it began and ended by flags, and how long judge and worker were kept from running meanwhile; None where
+    #: the kernel does not tell.
     gated: bool = False
     #: Tensors in the output of one rank.
     parts: int = 1
-    copy_ns: int = 0
     delayed_ns: int | None = None
     #: On a device: the host's work is in the outside span.
     by_host: bool = False
@@ -72,14 +71,16 @@ class Team(Protocol):
     def equip(self, device: str, *, flush_bytes: int | None, deadline_ns: int) -> str | None:
         """Make workers with a device ready to be timed; why their calls cannot be gated, None if they can."""
 
-    def calibrate(self, *, deadline_ns: int) -> Calibration:
-        """Measure the hand-over; before the submission is loaded."""
+    def calibrate(self, *, deadline_ns: int) -> Calibration | None:
+        """Measure the hand-over, before the submission is loaded; None where control calls do that beside the case."""
 
-    def known(self, count: int, *, like: Call, deadline_ns: int) -> Sequence[float]:
-        """What known calls at the gate cost now beside their own time, in ns: `count` that move as much as `like` did.
+    def control(
+        self, cases: Iterator[Mapping[str, Value]], count: int, *, like: Call, deadline_ns: int
+    ) -> Sequence[float] | None:
+        """What calls like this one cost now beside their kernel, in nanoseconds; None where no such calls can be made.
 
-        Empty where calls do not go through the gate. The submission's process answers them: it can make them look more
-        expensive than its own calls, and so hide a little in those, never the other way round.
+        Their inputs are made as those of other calls, and no submission runs in the process that answers them. Up to
+        `count` of them: those that others have disturbed say nothing. The last call cannot be checked any more.
         """
 
     def load(

@@ -117,17 +117,22 @@ class Packed:
             arena.bytes_at(place.offset, place.nbytes).copy_(storage)
 
 
-def place(sizes: Sequence[int], *, start: int = 0) -> tuple[list[Placed], int]:
-    """A layout for storages of so many bytes behind a random number of pages, and the size of the arena it needs.
+def place(sizes: Sequence[int], *, lead: bool = True) -> tuple[list[Placed], int]:
+    """A layout for storages of so many bytes, and the size of the arena it needs.
 
-    `start`: bytes at its beginning that are for something else, as whole pages.
+    `lead`: behind a random number of pages, where the arena's own address is none that differs from call to call.
     """
-    offset = start + os.urandom(1)[0] % _MAX_LEADING_PAGES * PAGE_BYTES
+    offset = 0 if not lead else os.urandom(1)[0] % _MAX_LEADING_PAGES * PAGE_BYTES
     placed = []
     for nbytes in sizes:
         placed.append(Placed(offset=offset, nbytes=nbytes))
         offset += -(-nbytes // ALIGN_BYTES) * ALIGN_BYTES
     return placed, offset
+
+
+def size_of(placed: Sequence[Placed]) -> int:
+    """The bytes of an arena with such a layout."""
+    return max((each.offset + -(-each.nbytes // ALIGN_BYTES) * ALIGN_BYTES for each in placed), default=0)
 
 
 def identity(item: torch.Tensor) -> int:
@@ -249,6 +254,11 @@ class Outgoing:
         nbytes = plain.numel() * plain.element_size()
         self.nbytes += -(-nbytes // ALIGN_BYTES) * ALIGN_BYTES
         return node
+
+    @property
+    def parts(self) -> list[tuple[int, int]]:
+        """Address and bytes of each tensor that is to be copied, in the order of their places."""
+        return [(item.data_ptr(), item.numel() * item.element_size()) for _, item in self._copies]
 
     def copy_to(self, arena: Arena, *, wait: bool = True) -> None:
         """Copy the described tensors into the judge's arena, which has room for `nbytes`.

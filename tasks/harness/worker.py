@@ -9,20 +9,21 @@ What it answers on the socket in KR_JUDGE_FD:
 
     load    {files, submission}     -> loaded | failed
     load    {files, submission, compiled} -> loaded | failed              a library of the compiler's, see `compiled`
-    gate    {}                      -> gated {pid}                        descriptor: the page of `gate`
+    gate    {}                      -> gated {pid}                        descriptors: memory of `gate`, a line
+        on the line the worker sends a descriptor of its own memory, once, and gets those of inputs
     equip   {flush_bytes}           -> equipped {pid, gate}               descriptor: a page as of `gate`
         the caches of a device are emptied so; gate: why calls on it cannot begin at that page (null: they can)
     queue   {call, device, room, tree, storages, size} -> done | need | failed   descriptors: room, inputs to come
         one call on the device, enqueued before its inputs exist (see `device_gate`)
     arm     {size}                  -> armed                              descriptor: room for the output
         everything of earlier calls is dropped, the room is mapped, the next message is awaited spinning
-    arm     {size, room, call, storages, known} -> armed, done | need | failed   descriptor: room, and inputs to come
-        the same, and what the last call's tree describes is put together over inputs that are not there yet, behind
-        the room in the same memory; the call begins when the gate says so, and its end is said there before the
-        second answer; if the gate says that it is withdrawn, there is no second answer
-    call    {tree, storages, size, known} -> done | need {bytes} | failed       descriptor: inputs
+    arm     {size, call, storages}  -> armed, done | failed               descriptor, or none: inputs to come
+        what the last call's tree describes is put together over inputs that are not there yet: in the memory of the
+        descriptor, or, without one, at addresses where the worker maps what it gets on the line; the call begins when
+        the gate says so; where its output lies, and that it has ended, is said there before the second answer; if the
+        gate says that the call is withdrawn, there is no second answer
+    call    {tree, storages, size}  -> done | need {bytes} | failed       descriptor: inputs
         open, go and deliver in one
-    call and arm with `known` set go to a known kernel instead of the submission, with a last tree of their own
     room    {size}                  -> done | failed                      descriptor: larger room for the same output
     profile {room, limit_s}         -> profiled {table, trace, report, suffix} | failed   descriptor: room; after open
         limit_s: how long a vendor's profiler may take; null: none is used
@@ -66,12 +67,12 @@ _OWN_CORES = "KR_JUDGE_FD" in os.environ and leave_judge_core()
 
 import torch  # noqa: E402 see above
 
-from .arenas import PAGE_BYTES, Arena  # noqa: E402 see above
+from .arenas import Arena  # noqa: E402 see above
 from .compiled import CompileFailed, KernelFailed, compile_sources, flatten, load_library  # noqa: E402 see above
 from .cuda_driver import Driver, DriverError, try_out  # noqa: E402 see above
 from .device_gate import IDLE_NS, DeviceGate, Made, Order  # noqa: E402 see above
 from .emulate import asked, install_if_asked  # noqa: E402 see above
-from .gate import Gate  # noqa: E402 see above
+from .gate import GATE_BYTES, Gate  # noqa: E402 see above
 from .groups import become_rank, join_group, leave_group  # noqa: E402 see above
 from .loading import import_submission  # noqa: E402 see above
 from .profiled import write as write_call  # noqa: E402 see above
@@ -112,8 +113,8 @@ Kernel = Callable[[Any], Any]
 
 #: Tensors that are nothing else besides.
 _OWN = (torch.Tensor, torch.nn.Parameter)
-_memmove = ctypes.CDLL(None).memmove
-_memmove.argtypes, _memmove.restype = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t), None
+#: Room for one descriptor beside a message.
+_RIGHTS_BYTES = socket.CMSG_SPACE(4)
 
 
 def known_kernel(data: tuple[Any, ...]) -> Any:
@@ -154,25 +155,13 @@ class _Inputs:
     cuda: bool
 
 
-@dataclass(kw_only=True)
-class _Habit:
-    """What the next call of a kind will probably be like."""
-
-    #: They go to a known kernel.
-    known: bool
-    #: The last one's inputs.
-    tree: Any = None
-    #: The last one's output, if that was one plain tensor.
-    like: tuple[torch.dtype, torch.Size] | None = None
-
-
 class Worker:
     """The conversation with the judge."""
 
-    def __init__(self, channel: Channel, *, own_cores: bool) -> None:
+    def __init__(self, channel: Channel, *, own_cores: bool, kernel: Kernel | None = None) -> None:
         self._own_cores = own_cores
         self._channel = channel
-        self._kernel: Kernel = known_kernel
+        self._kernel: Kernel = kernel or known_kernel
         #: What the kernel takes in place of the inputs as the task made them.
         self._adapt: Callable[[Any], Any] = _as_it_is
         #: What was loaded, by its name in this directory.
@@ -182,16 +171,17 @@ class Worker:
         #: The last call's inputs; unmapped when the next call is armed, outside the time that is clocked.
         self._inputs: _Inputs | None = None
         self._output: Arena | None = None
-        #: How much of that is for outputs, from its beginning.
-        self._room_bytes = 0
         self._gate: Gate | None = None
-        #: What is remembered of calls of the submission's kernel and of known ones, and of which kind this one is.
-        self._habits = {known: _Habit(known=known) for known in (False, True)}
-        self._habit = self._habits[False]
-        #: The call that begins when the gate says so.
+        #: Where descriptors of inputs come from.
+        self._line: socket.socket | None = None
+        #: What the last call's inputs looked like, and its output, if that was plain tensors: container, then each.
+        self._tree: Any = None
+        self._like: tuple[type, tuple[tuple[torch.dtype, torch.Size], ...]] | None = None
+        #: The call that begins when the gate says so, and what inputs that come on the line are to be mapped to.
         self._awaited: tuple[Gate, int] | None = None
-        #: Where an output like the last one of its kind goes.
-        self._place_for_it: int | None = None
+        self._reserved: Arena | None = None
+        #: The descriptor of the last inputs that came there.
+        self._handed: int | None = None
         self._l2: torch.Tensor | None = None
         #: What empties a device's caches, as the judge says.
         self._flush_bytes: int | None = None
@@ -275,12 +265,12 @@ class Worker:
         self._kernel, self._adapt = load_library(program), flatten
         self._loaded = {"submission": None, "program": compiled["program"]}
 
-    def _called(self) -> Kernel:
-        """The kernel of the call at hand."""
-        return known_kernel if self._habit.known else self._kernel
-
     def _watch_gate(self, _: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
-        self._gate = Gate(_map(descriptors[0], PAGE_BYTES))
+        self._gate = Gate(_map(descriptors[0], GATE_BYTES))
+        self._line = socket.socket(fileno=os.dup(descriptors[1]))
+        # Where another process may not read this one's memory, this one may pass it on.
+        with suppress(OSError), open("/proc/self/mem", "rb", buffering=0) as memory:  # noqa: PTH123 no path is made
+            socket.send_fds(self._line, [b"m"], [memory.fileno()])
         return {"op": "gated", "pid": os.getpid()}
 
     def _equip(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
@@ -300,7 +290,7 @@ class Worker:
             # Makes the context current in this thread.
             torch.cuda.synchronize()
             self._driver = Driver.open()
-            self._device_gate = DeviceGate(self._driver, _map(descriptors[0], PAGE_BYTES))
+            self._device_gate = DeviceGate(self._driver, _map(descriptors[0], GATE_BYTES))
         except (DriverError, RuntimeError) as error:
             return str(error)
         return None
@@ -328,51 +318,47 @@ class Worker:
 
     def _arm(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
         # What waits for room goes on waiting: a call that is told of ahead may be withdrawn.
-        self._inputs = self._output = self._returned = None
-        self._output = _map(descriptors[0], message["size"])
-        self._room_bytes = message.get("room", self._output.size)
-        if "call" in message:
-            if self._gate is None:
-                raise RuntimeError("the judge asked for a call at a gate that is not there")
-            self._habit = self._habits[message["known"]]
-            self._put_together(self._output, message["storages"], self._habit.tree)
-            self._awaited = self._gate, message["call"]
-            self._place_for_it = self._place_in(self._output)
+        self._inputs = self._output = self._returned = self._reserved = None
+        if self._handed is not None:
+            os.close(self._handed)
+            self._handed = None
+        if "call" not in message:
+            self._output = _map(descriptors[0], message["size"])
+            return {"op": "armed"}
+        if self._gate is None:
+            raise RuntimeError("the judge asked for a call at a gate that is not there")
+        if descriptors:
+            arena = _map(descriptors[0], message["size"])
+        else:
+            arena = self._reserved = Arena.reserve(message["size"])
+        self._put_together(arena, message["storages"], self._tree)
+        self._awaited = self._gate, message["call"]
         return {"op": "armed"}
 
-    def _place_in(self, room: Arena) -> int | None:
-        """The address for an output like the last one; None: it has to be described."""
-        if self._habit.like is None:
-            return None
-        dtype, shape = self._habit.like
-        nbytes = shape.numel() * dtype.itemsize
-        return room.bytes_at(0, nbytes).data_ptr() if 0 < nbytes <= self._room_bytes else None
+    def _parts_like_last(self, output: object) -> list[tuple[int, int]] | None:
+        """Address and bytes of each tensor of an output that looks like the last one, without describing it.
 
-    def _put_in_place(self, output: object, inputs: _Inputs, start: int) -> bool:
-        """Deliver one tensor like the last one without describing it, which takes ten times as long."""
-        # Few questions, each asked once: this code is as cold as the kernel leaves it, and all of it is clocked.
-        if (
-            not isinstance(output, torch.Tensor)
-            or type(output) not in _OWN
-            or output.layout is not torch.strided
-            or (output.dtype, output.shape) != self._habit.like
-            or not output.is_cpu
-        ):
-            return False
-        plain = output
-        if output.is_conj() or output.is_neg():
-            plain = output.detach().resolve_conj().resolve_neg()
-            # What was put off until somebody looks is the kernel's own work.
-            self._claim_ns = perf_counter_ns() - start
-        plain = plain if plain.is_contiguous() else plain.contiguous()
-        pointer = plain.data_ptr()
-        if pointer in inputs.addresses and identity(plain) in inputs.storages:
-            return True
-        if self._place_for_it is None:
-            return False
-        # On this thread alone: torch would share a copy of this size out among its threads, and wait for all of them.
-        _memmove(self._place_for_it, pointer, plain.nbytes)
-        return True
+        Few questions, each asked once: this code is as cold as the kernel leaves it, and all of it is clocked.
+        """
+        if self._like is None or type(output) is not self._like[0]:
+            return None
+        items: Sequence[Any] = output if isinstance(output, (tuple, list)) else (output,)
+        if len(items) != len(self._like[1]):
+            return None
+        parts = []
+        for item, like in zip(items, self._like[1], strict=True):
+            if (
+                type(item) not in _OWN
+                or item.layout is not torch.strided
+                or (item.dtype, item.shape) != like
+                or not item.is_cpu
+                or item.is_conj()
+                or item.is_neg()
+                or not item.is_contiguous()
+            ):
+                return None
+            parts.append((item.data_ptr(), item.nbytes))
+        return parts
 
     def _let_in(self, gate: Gate, call: int) -> bool:
         """Wait until the call may begin; False if it is withdrawn."""
@@ -389,25 +375,39 @@ class Worker:
         return True
 
     def _call_at(self, gate: Gate, call: int) -> dict[str, Any]:
-        inputs, kernel = self._opened(), self._called()
-        value = inputs.value
+        inputs, kernel = self._opened(), self._kernel
+        value, reserved = inputs.value, self._reserved
         try:
+            if reserved is not None:
+                self._enter(reserved)
             start = perf_counter_ns()
             output = kernel(value)
             self._claim_ns = perf_counter_ns() - start
-            if self._put_in_place(output, inputs, start):
-                gate.finish(call)
-                # What it is called is told in a message; its bytes are where that will say they are.
-                tree = Outgoing.describe(output, inputs.storages).tree
-                return {"op": "done", "tree": tree, "claim_ns": self._claim_ns}
-            outgoing = self._described(output, inputs)
-            if outgoing.put_off:
-                self._claim_ns = perf_counter_ns() - start
-            answer = self._handed_back(outgoing)
+            outgoing, parts = None, self._parts_like_last(output)
+            if parts is None:
+                outgoing = self._described(output, {})
+                if outgoing.put_off:
+                    # What was put off until somebody looks is the kernel's own work.
+                    self._claim_ns = perf_counter_ns() - start
+                parts = outgoing.parts
+            gate.deliver(parts)
         except BaseException as error:  # noqa: BLE001 the harness boundary, as in serve
-            answer = describe_failure(error)
+            gate.deliver(())
+            gate.finish(call)
+            return describe_failure(error)
         gate.finish(call)
-        return answer
+        # What it is called is told in a message; its bytes are where the gate has said, and stay there.
+        outgoing = outgoing or Outgoing.describe(output, {})
+        self._returned = output, outgoing
+        return {"op": "done", "tree": outgoing.tree, "claim_ns": self._claim_ns}
+
+    def _enter(self, reserved: Arena) -> None:
+        """Map the inputs that have been sent."""
+        if self._line is None:
+            raise RuntimeError("the judge sends inputs on a line that is not there")
+        _, found, _, _ = self._line.recvmsg(1, _RIGHTS_BYTES, socket.MSG_CMSG_CLOEXEC)
+        self._handed = int.from_bytes(found[0][2], sys.byteorder)
+        reserved.enter(self._handed)
 
     def _enroll(self, message: dict[str, Any], _: Sequence[int]) -> dict[str, Any]:
         self._place = {key: message[key] for key in ("rank", "world_size", "device")}
@@ -428,11 +428,11 @@ class Worker:
     def _put_together(self, arena: Arena, storages: Sequence[tuple[int, int]], tree: Any) -> _Inputs:
         views = [arena.bytes_at(offset, nbytes) for offset, nbytes in storages]
         raw = unpack(tree, views)
-        self._habit.tree = tree
+        self._tree = tree
         cuda = any(node["device"] != "cpu" for node in _tensor_nodes(tree))
         identities = {identity(view): number for number, view in enumerate(views) if view.numel()}
         self._inputs = _Inputs(
-            value=raw if self._habit.known else self._adapt(raw),
+            value=self._adapt(raw),
             raw=raw,
             addresses=arena.addresses,
             storages={} if cuda else identities,
@@ -442,7 +442,6 @@ class Worker:
         return self._inputs
 
     def _open(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
-        self._habit = self._habits[False]
         if self._take_in(message, descriptors[0]).cuda:
             self._reset_l2()
             self._flush_l2()
@@ -467,9 +466,8 @@ class Worker:
         return self._hand_back(output, self._opened())
 
     def _call(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
-        self._habit = self._habits[message["known"]]
         inputs = self._take_in(message, descriptors[0])
-        kernel, value = self._called(), inputs.value
+        kernel, value = self._kernel, inputs.value
         if inputs.cuda:
             output = self._timed_on_device(kernel, value)
         else:
@@ -490,7 +488,7 @@ class Worker:
 
     def _hand_back(self, output: object, inputs: _Inputs) -> dict[str, Any]:
         start = perf_counter_ns()
-        outgoing = self._described(output, inputs)
+        outgoing = self._described(output, inputs.storages)
         if outgoing.put_off:
             if inputs.cuda:
                 torch.cuda.synchronize()
@@ -498,13 +496,14 @@ class Worker:
             self._claim_ns += perf_counter_ns() - start
         return self._handed_back(outgoing)
 
-    def _described(self, output: object, inputs: _Inputs) -> Outgoing:
-        like = (output.dtype, output.shape) if isinstance(output, torch.Tensor) and _plain(output) else None
-        self._habit.like = like
-        return Outgoing.describe(output, inputs.storages)
+    def _described(self, output: object, storages: Mapping[int, int]) -> Outgoing:
+        items = output if isinstance(output, (tuple, list)) else (output,)
+        like = tuple((item.dtype, item.shape) for item in items if isinstance(item, torch.Tensor) and _plain(item))
+        self._like = (type(output), like) if len(like) == len(items) else None
+        return Outgoing.describe(output, storages)
 
     def _handed_back(self, outgoing: Outgoing) -> dict[str, Any]:
-        if self._output is None or outgoing.nbytes > self._room_bytes:
+        if self._output is None or outgoing.nbytes > self._output.size:
             self._pending = outgoing
             return {"op": "need", "bytes": outgoing.nbytes}
         return self._deliver(outgoing, self._output)

@@ -27,7 +27,6 @@ DEFENCES: Final[Mapping[str, tuple[str, str]]] = {
     "fresh": ("F", "every timed call has values that it has not had before"),
     "secret": ("F", "and that nobody can foresee"),
     "poison": ("P", "outputs begin as random bytes"),
-    "steady": ("P", "in calls that are checked and in those that are not"),
     "heap": ("P", "memory that the judge frees is overwritten"),
     "clock": ("W", "claims are held against the judge's own clock"),
     "held": ("W", "inputs are nowhere to be seen until that clock runs"),

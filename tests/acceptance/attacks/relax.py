@@ -14,11 +14,12 @@ from typing import Any, Final
 
 import torch
 
-from tasks.harness import judge, peer, solo, values
-from tasks.harness.arenas import Arena
+from tasks.harness import judge, peer, snapshots, solo, values
+from tasks.harness.arenas import ALIGN_BYTES, Arena
+from tasks.harness.audit import Sample
 from tasks.harness.cases import Case
-from tasks.harness.clock import Sample
 from tasks.harness.request import Floor
+from tasks.harness.snapshots import Frozen
 from tasks.harness.stopping import Stopping, Timing
 from tasks.harness.team import Call
 
@@ -64,23 +65,6 @@ def _poison() -> None:
     _replace(Arena, "poison", poison)
 
 
-def _steady() -> None:
-    """Outputs begin as random bytes in the first call of a case only."""
-    poison, warm_up = Arena.poison, judge._TimedCase.warm_up
-    warm: list[bool] = []
-
-    def poison_at_first(self: Arena, nbytes: int | None = None) -> None:
-        if not warm:
-            poison(self, nbytes)
-
-    def warm_up_once(self: judge._TimedCase) -> None:
-        warm_up(self)
-        warm.append(True)
-
-    _replace(Arena, "poison", poison_at_first)
-    _replace(judge._TimedCase, "warm_up", warm_up_once)
-
-
 def _heap() -> None:
     """Memory that the judge frees keeps what stood there."""
 
@@ -91,26 +75,37 @@ def _heap() -> None:
 
 
 def _clock() -> None:
-    """Claims are believed."""
+    """Claims are believed: nothing is known of spans."""
 
     def sample_of(self: judge.Judge, call: Call) -> Sample:
-        return Sample(claim_ns=call.claim_ns, outside_ns=call.outside_ns, bound=None)
+        return Sample(claim_ns=call.claim_ns, outside_ns=call.outside_ns)
+
+    def call_controls(self: judge._TimedCase, count: int) -> None:
+        """Make none."""
 
     _replace(judge.Judge, "_sample_of", sample_of)
+    _replace(judge._TimedCase, "call_controls", call_controls)
 
 
 def _frozen() -> None:
     """Outputs are read when everything has been said about them, not when the call is over."""
 
     class Live:
-        def __init__(self, arena: Arena, *, room_bytes: int | None = None) -> None:
-            self._arena = arena
-            self.size = arena.size if room_bytes is None else room_bytes
+        def __init__(self, parts: Sequence[tuple[int, int]], freeze: Callable[[], Frozen]) -> None:
+            self._freeze = freeze
+            self.size = sum(-(-nbytes // ALIGN_BYTES) * ALIGN_BYTES for _, nbytes in parts)
 
         def bytes_at(self, offset: int, nbytes: int) -> torch.Tensor:
-            return self._arena.bytes_at(offset, nbytes)
+            return self._freeze().bytes_at(offset, nbytes)
 
-    _replace(peer, "Frozen", Live)
+    freeze = snapshots.WorkerMemory.freeze
+
+    def live(self: snapshots.WorkerMemory, parts: Sequence[tuple[int, int]], **limits: int) -> Live:
+        return Live(parts, lambda: freeze(self, parts, **limits))
+
+    _replace(snapshots.WorkerMemory, "freeze", live)
+    # A worker that is told of its next call forgets what it returned.
+    _replace(peer, "_SOON_NS", 0)
 
 
 def _every() -> None:
@@ -135,23 +130,22 @@ def _floor() -> None:
 
 def _held() -> None:
     """Inputs lie in shared memory before the clock runs."""
-    staged, window = values.Packed.staged, Arena.window
-    ready: list[memoryview] = []
+    armed_for = peer.Peer._armed_for
+    ready: list[tuple[int, memoryview]] = []
 
-    def keep(self: values.Packed, placed: Sequence[values.Placed]) -> tuple[int, memoryview]:
-        first, data = staged(self, placed)
-        ready[:] = [data]
-        return first, data
+    def keep(self: peer.Peer, packed: values.Packed, placed: Sequence[values.Placed]) -> Callable[[object], None]:
+        ready[:] = [packed.staged(placed)]
+        return lambda _: None
 
-    def fill_early(self: Arena, offset: int, nbytes: int) -> memoryview:
-        found = window(self, offset, nbytes)
-        if ready and len(ready[0]) == nbytes:
-            found[:] = ready.pop()
+    def fill_early(self: peer.Peer, *given: Any, **settings: Any) -> peer._Armed:  # noqa: ANN401 handed through
+        armed = armed_for(self, *given, **settings)
+        if armed.arena is not None:
+            armed.arena.fill(*ready.pop())
             time.sleep(_DAWDLES_S)
-        return found
+        return armed
 
-    _replace(values.Packed, "staged", keep)
-    _replace(Arena, "window", fill_early)
+    _replace(peer.Peer, "_copier", keep)
+    _replace(peer.Peer, "_armed_for", fill_early)
 
 
 def _own_copy() -> None:
@@ -163,6 +157,9 @@ def _own_copy() -> None:
             return super().call(packed, **settings)
 
         def _take(self, answer: Any, given: Any, room: Any, **times: Any) -> peer.Called:  # noqa: ANN401 handed through
+            # Calls at the gate have no input region: there the worker has the only copy besides the judge's.
+            if not given.placed:
+                return super()._take(answer, given, room, **times)
             for storage, place in zip(self.packed.storages, given.placed, strict=True):
                 storage.copy_(given.inputs.bytes_at(place.offset, place.nbytes))
             return super()._take(answer, given, room, **times)
@@ -185,7 +182,6 @@ CHANGES: Final[Mapping[str, Callable[[], None]]] = {
     "fresh": _fresh,
     "secret": _secret,
     "poison": _poison,
-    "steady": _steady,
     "heap": _heap,
     "clock": _clock,
     "frozen": _frozen,

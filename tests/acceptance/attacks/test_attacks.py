@@ -44,9 +44,7 @@ def test_it_is_caught_or_gains_nothing(processes: Nursery, attack: Attack) -> No
         if outcome.verdict == attack.verdict and attack.error is not None:
             assert re.search(attack.error, outcome.message or ""), outcome
         if attack.work_ns is not None and outcome.verdict == "accepted":
-            # Where the hand-over was calibrated while the machine did other things, the judge's estimate is the lower.
-            estimates = [case["judge_median_ns"] for case in outcome.details["cases"] if "judge_median_ns" in case]
-            assert (outcome.time_ns or 0) >= attack.holds * min(attack.work_ns, *estimates, attack.work_ns), outcome
+            assert (outcome.time_ns or 0) >= attack.holds * attack.work_ns, outcome
 
 
 @pytest.mark.parametrize(

@@ -90,8 +90,8 @@ def test_right_submission_passes_every_mode(started_judge: Run) -> None:
 
 def _check_benchmark(step: StepResult) -> None:
     assert step.judged is not None
-    # Additions of microseconds lie inside the margin: their times are claims, and are called so.
-    assert step.judged.assurance == {"correctness": "judge", "timing": "claimed"}
+    # Additions of microseconds are less than what the hand-over differs by: their times are the judge's.
+    assert step.judged.assurance == {"correctness": "judge", "timing": "measured"}
     assert step.result["benchmark-count"] == "2"
     assert step.result["check"] == "pass"
     for index in range(2):
@@ -105,6 +105,9 @@ def _check_benchmark(step: StepResult) -> None:
         low, high = json.loads(values["ci95"])
         assert low <= float(values["median"]) <= high
         assert f"benchmark.{index}.status" not in step.result
+        assert step.result[f"benchmark.{index}.runner.timing"] == "measured"
+        low, high = json.loads(step.result[f"benchmark.{index}.runner.interval"])
+        assert 0 <= low <= float(values["mean"]) <= high
     assert [case["checked"] >= 4 for case in step.judged.details["cases"]] == [True, True]
 
 
@@ -140,10 +143,8 @@ def test_forged_clock_does_not_lower_the_time(started_judge: Run, submission: st
         assert verdict_of(step) == "accepted", message_of(step)
         assert float(step.result["benchmark.0.best"]) >= 5_000_000
         assert step.judged is not None
-        bounds = [case["bound_calm_ns"] for case in step.judged.details["cases"]]
-        medians = [float(step.result[f"benchmark.{index}.median"]) for index in range(len(bounds))]
-        tight = all(bound >= 0.8 * median for bound, median in zip(bounds, medians, strict=True))
-        assert step.judged.assurance["timing"] == ("audited" if tight else "claimed")
+        narrow = all(case["noise_ns"] <= 500_000 for case in step.judged.details["cases"])
+        assert step.judged.assurance["timing"] == ("audited" if narrow else "measured")
 
 
 def test_a_time_below_its_floor_is_rejected(judge: Run) -> None:

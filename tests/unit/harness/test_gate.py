@@ -67,7 +67,7 @@ def test_a_frozen_arena_does_not_change() -> None:
     """What is written afterwards is not in the copy."""
     with Arena.create(5000) as arena:
         arena.fill(10, memoryview(b"before"))
-        frozen = Frozen(arena)
+        frozen = Frozen.of_arena(arena)
         arena.fill(10, memoryview(b"after!"))
 
         assert frozen.size == arena.size
@@ -82,7 +82,7 @@ def test_an_arena_that_is_being_written_is_not_frozen(monkeypatch: pytest.Monkey
         monkeypatch.setattr(Arena, "copied", lambda self: bytearray(b"\xff" * self.size))
 
         with pytest.raises(Fault, match="still being written") as caught:
-            Frozen(arena)
+            Frozen.of_arena(arena)
     assert caught.value.verdict == "rejected"
 
 

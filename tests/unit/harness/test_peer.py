@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
 from tasks.harness import peer as module
+from tasks.harness.faults import Fault
+from tasks.harness.gate import GATE_BYTES
 from tasks.harness.local import Pair
 from tasks.harness.output import Collector
-from tasks.harness.peer import Called, Peer
+from tasks.harness.peer import COPY_BYTES, Called, Peer
 from tasks.harness.values import pack
 
 _ROOT = Path(__file__).resolve().parents[3]
@@ -47,6 +50,8 @@ def peer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Peer]:
         assert made.open_gate(deadline_ns=time.monotonic_ns() + _PATIENCE_NS)
         yield made
     finally:
+        made.close()
+        collector.close()
         ours.close()
         process.wait(timeout=60)
         for pipe in pipes:
@@ -59,6 +64,24 @@ def _call(peer: Peer, payload: torch.Tensor) -> Called:
     deadline_ns = time.monotonic_ns() + _PATIENCE_NS
     size = payload.numel()
     return peer.call(pack((0, payload, size)), room_bytes=size, deadline_ns=deadline_ns)
+
+
+def assert_equal(found: object, expected: object) -> None:
+    """Structure and values are the same."""
+    if isinstance(expected, torch.Tensor):
+        assert isinstance(found, torch.Tensor)
+        assert torch.equal(found, expected)
+    elif isinstance(expected, dict):
+        assert isinstance(found, dict)
+        assert list(found) == list(expected)
+        for key, value in expected.items():
+            assert_equal(found[key], value)
+    elif isinstance(expected, (list, tuple)):
+        assert type(found) is type(expected)
+        for one, other in zip(found, expected, strict=True):
+            assert_equal(one, other)
+    else:
+        assert found == expected
 
 
 def _returned(called: Called) -> bytes:
@@ -85,6 +108,7 @@ def test_what_the_worker_was_told_of_is_taken_back(peer: Peer) -> None:
 
     peer.flush(deadline_ns=time.monotonic_ns() + _PATIENCE_NS)
     assert peer._armed is None
+    assert announced.arena is not None
     assert announced.arena.fd == -1
 
     assert _returned(_call(peer, torch.full((512,), 7, dtype=torch.uint8))) == b"\x07" * 512
@@ -94,7 +118,7 @@ def test_what_the_worker_was_told_of_is_taken_back(peer: Peer) -> None:
 
 
 def test_an_output_that_outgrows_its_room_waits_for_a_larger_one(peer: Peer) -> None:
-    """The next call has been announced by then: it is taken back, and the output is still there to be delivered."""
+    """In a call by message it waits; at the gate it is read where it lies, whatever its size."""
     deadline_ns = time.monotonic_ns() + _PATIENCE_NS
     source = "def custom_kernel(data):\n    return data.repeat(int(data[0])) + 1\n"
     peer.load({"grow.py": source}, "grow.py", deadline_ns=deadline_ns)
@@ -132,20 +156,81 @@ def test_nobody_waits_spinning_where_others_need_the_cores(peer: Peer, monkeypat
         assert peer._armed is None
 
 
-def test_known_calls_between_those_of_a_submission_disturb_neither(peer: Peer) -> None:
-    """Both kinds go through the gate, each as its last one did, and the known ones never to the submission."""
+def test_inputs_of_every_size_arrive_and_outputs_are_read_where_they_lie(peer: Peer) -> None:
+    """Copied at the gate or handed over as a descriptor, in huge pages or not: each call has its own bytes."""
     deadline_ns = time.monotonic_ns() + _PATIENCE_NS
-    source = "def custom_kernel(data):\n    return data + 1\n"
-    peer.load({"double.py": source}, "double.py", deadline_ns=deadline_ns)
-    seen = []
-    for number in range(3):
-        for known in (False, False, True, True):
-            sent = torch.full((100,), number, dtype=torch.uint8)
-            value = (0, sent, 100) if known else sent
-            called = peer.call(pack(value), room_bytes=100, deadline_ns=deadline_ns, known=known)
-            seen.append((called.gated, _returned(called) == bytes([number if known else number + 1]) * 100))
+    source = "def custom_kernel(data):\n    return data + 1, data[:7]\n"
+    peer.memory_bytes = 1 << 30
+    peer.load({"add.py": source}, "add.py", deadline_ns=deadline_ns)
+    for size in (64, COPY_BYTES, COPY_BYTES + 1, 100_000, 300_000, 5 << 20):
+        for number in range(4):
+            sent = torch.full((size,), number, dtype=torch.uint8)
+            called = peer.call(pack(sent), room_bytes=size, deadline_ns=deadline_ns)
+            assert called.gated == (number > 0)
+            assert_equal(called.output.value(), (sent + 1, sent[:7]))
 
-    assert seen == [(False, True), (True, True)] * 2 + [(True, True)] * 8
+
+KINDS: dict[str, Callable[[torch.Tensor], object]] = {
+    "data.view(4, 16).t()": lambda x: x.view(4, 16).t(),
+    "data": lambda x: x,
+    "{'a': data * 2, 'b': [data[::2]], 'n': 3}": lambda x: {"a": x * 2, "b": [x[::2]], "n": 3},
+    "data.to(__import__('torch').complex64).conj()": lambda x: x.to(torch.complex64).conj(),
+    "data[:0]": lambda x: x[:0],
+    "data if data[0] % 2 else (data, data[:3])": lambda x: x if x[0] % 2 else (x, x[:3]),
+}
+
+
+def test_outputs_of_every_kind_are_read_where_they_lie(peer: Peer) -> None:
+    """Views, inputs, containers, values that are put off, and outputs unlike the last one."""
+    deadline_ns = time.monotonic_ns() + _PATIENCE_NS
+    for number, (returned, expected) in enumerate(KINDS.items()):
+        source = f"def custom_kernel(data):\n    return {returned}\n"
+        peer.load({f"kind{number}.py": source}, f"kind{number}.py", deadline_ns=deadline_ns)
+        for first in range(4):
+            sent = (torch.arange(64) + first).to(torch.float32)
+            output = peer.call(pack(sent), room_bytes=None, deadline_ns=deadline_ns).output.value()
+            assert_equal(output, expected(sent))
+
+
+def test_inputs_are_nowhere_before_the_release(peer: Peer) -> None:
+    """What a worker that waits at the gate has of inputs to be mapped is zeros and no descriptor."""
+    payload = torch.full((100_000,), 255, dtype=torch.uint8)
+    for _ in range(3):
+        _call(peer, payload)
+
+    assert peer._armed is not None
+    # By then it has closed the last ones; the memory of the gate stays.
+    peer._hear_armed(time.monotonic_ns() + _PATIENCE_NS)
+    open_files = Path(f"/proc/{peer.worker_pid}/fd").iterdir()  # type: ignore[attr-defined]  # the fixture's
+    assert [file.stat().st_size for file in open_files if "memfd:arena" in str(file.readlink())] == [GATE_BYTES]
+
+
+def test_a_worker_that_names_memory_it_has_not_is_rejected(peer: Peer) -> None:
+    """An address of nothing, a size of everything, and more tensors than there are numbers for."""
+    deadline_ns = time.monotonic_ns() + _PATIENCE_NS
+    for size, (parts, error) in enumerate(
+        (
+            ("[(4096, 64)]", "not where"),
+            ("[(id(self), 1 << 62)]", "more bytes"),
+            ("[((1 << 64) - 8, 64)]", "not where"),
+            ("[(64, 64)] * 5000", "at most"),
+        ),
+        99,
+    ):
+        source = (
+            "import sys\n"
+            "worker = sys.modules['tasks.harness.worker'].Worker\n"
+            f"worker._parts_like_last = lambda self, output: {parts}\n"
+            "def custom_kernel(data):\n    return data\n"
+        )
+        peer.load({"lies.py": source}, "lies.py", deadline_ns=deadline_ns)
+        # The first one goes by message.
+        _call(peer, torch.ones(size, dtype=torch.uint8))
+        with pytest.raises(Fault, match=error):
+            _call(peer, torch.ones(size, dtype=torch.uint8))
+        # Where the judge reads nothing, it ends the worker; here the conversation goes on.
+        with contextlib.suppress(Fault):
+            peer._receive(deadline_ns)
 
 
 def test_who_waits_for_long_does_not_spin(peer: Peer) -> None:

@@ -3,7 +3,7 @@ import threading
 import time
 
 worker = sys.modules["tasks.harness.worker"]
-place_in = worker.Worker._place_in
+put_together = worker.Worker._put_together
 sys.setswitchinterval(1e-4)
 early = []
 
@@ -15,18 +15,16 @@ def watch(a, b):
     early.append(a + b)
 
 
-def place_and_watch(self, room):
+def put_together_and_watch(self, *given):
     """The last thing that an armed worker does."""
-    if len(self._inputs.value) != 2:
-        # A known kernel, which the judge holds others against.
-        return place_in(self, room)
-    watcher = threading.Thread(target=watch, args=self._inputs.value, daemon=True)
+    inputs = put_together(self, *given)
+    watcher = threading.Thread(target=watch, args=inputs.value, daemon=True)
     early[:] = [watcher]
     watcher.start()
-    return place_in(self, room)
+    return inputs
 
 
-worker.Worker._place_in = place_and_watch
+worker.Worker._put_together = put_together_and_watch
 
 
 def custom_kernel(data):

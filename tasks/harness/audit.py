@@ -1,0 +1,237 @@
+"""What the calls of a case count as: claims that the judge's clock bounds, or else the judge's own measure; pure.
+
+Every call has two times: what the worker claims, and the span on the judge's clock from the release of the inputs to
+the end. What a span holds beside the kernel is the hand-over. Control calls measure it: they hand over as many bytes in
+the same way, at the same moments, in a process of the judge's own, which no submission can slow or recognise. Where
+there is no such process (devices, several ranks), a calibration made before the submission was loaded stands in for it.
+
+The rule: claims count where the hand-over is known to within `tolerance` of them, and they leave no more of the spans
+unexplained than that. Everything else is measured: span less hand-over, at the upper end of what that may be.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median, pstdev
+from typing import Any
+
+from .hand_over import Bound
+from .stats import quantile
+
+#: No Python callable takes tensors and returns one faster; keeps a time from driving a mean to nothing.
+FLOOR_NS = 1_000
+#: Fewer control calls say nothing.
+FEWEST_CONTROLS = 6
+#: Standard errors that a difference must exceed to be one.
+_SIGMAS = 2.5
+#: The same on one side, for a hand-over that is to be no more than it was.
+_SIGMAS_LOW = 1.65
+#: A kernel leaves colder caches than a control call, and a judge that has slept wakes up late: what is allowed for
+#: beside the noise, fixed and as a part of the claim.
+_COLD_NS, _COLD_SHARE = 300.0, 0.02
+#: One call is not believed if its hand-over seems longer than expected by so many times what three in four control
+#: calls stay within, and this much, and this part of the claim.
+_SPREADS, _SINGLE_NS, _SINGLE_SHARE = 4.0, 3_000.0, 0.02
+#: A call during which judge or worker waited for a core for longer is disturbed.
+CROWDED_NS = 20_000
+#: Where more of the calls than this are not believed, none is.
+_MOST_DOUBTED = 0.25
+#: A case is rejected where more than this share of its calls claims less than half of what must have passed, and more
+#: time than this is missing, beside all the time in which others had the cores.
+_FORGED_SHARE, _FORGED_PART, _FORGED_GAP_NS = 0.5, 0.5, 300_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """One timed call."""
+
+    claim_ns: int
+    outside_ns: int
+    #: From a calibration; None where control calls are made, or nothing is known.
+    bound: Bound | None = None
+    #: How long judge and worker were ready to run and did not; None where the kernel does not tell.
+    delayed_ns: int | None = None
+    #: On a device: the host's work is in the outside span.
+    by_host: bool = False
+
+    @property
+    def claimed_ns(self) -> float:
+        """The claim; never more than what passed outside."""
+        return float(max(min(self.claim_ns, self.outside_ns), FLOOR_NS))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlCosts:
+    """What control calls cost beside their kernel, in nanoseconds."""
+
+    mean_ns: float
+    #: Of single calls, and how many there were.
+    sd_ns: float
+    count: int
+    #: A single call may cost so much more than the mean.
+    single_ns: float
+
+    @classmethod
+    def of(cls, costs_ns: Sequence[float]) -> ControlCosts | None:
+        """Summarise control calls; None if there are too few. Interrupts count up to what a single call may cost."""
+        if len(costs_ns) < FEWEST_CONTROLS:
+            return None
+        ordered = sorted(costs_ns)
+        middle = median(ordered)
+        single = _SPREADS * (quantile(ordered, 0.75) - middle) + _SINGLE_NS
+        clipped = [min(cost, middle + single) for cost in ordered]
+        return cls(mean_ns=fmean(clipped), sd_ns=pstdev(clipped), count=len(ordered), single_ns=single)
+
+    @property
+    def low_ns(self) -> float:
+        """What the mean is at least."""
+        return max(self.mean_ns - _SIGMAS_LOW * self.sd_ns / math.sqrt(self.count), 0.0)
+
+    def excess_ns(self, sample: Sample) -> float:
+        """What a call leaves unexplained."""
+        return sample.outside_ns - sample.claim_ns - self.mean_ns
+
+    def believes(self, sample: Sample) -> bool:
+        """Whether one call was undisturbed, and leaves no more unexplained than a control call may."""
+        disturbed = (sample.delayed_ns or 0) > max(CROWDED_NS, _SINGLE_SHARE * sample.outside_ns)
+        return not disturbed and self.excess_ns(sample) <= self.single_ns + _SINGLE_SHARE * sample.claim_ns
+
+    def noise_ns(self, *, calls: int, sd_ns: float, claim_ns: float) -> float:
+        """How far a mean hand-over of so many calls may honestly be from that of the control calls."""
+        error = math.sqrt(min(sd_ns, 2 * self.sd_ns) ** 2 / calls + self.sd_ns**2 / self.count)
+        return _SIGMAS * error + _COLD_NS + _COLD_SHARE * claim_ns
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """What a case's calls count as, and why."""
+
+    counted: tuple[float, ...]
+    #: audited: the claims; measured: the judge's clock; claimed: the claims, and nothing bounds them.
+    timing: str
+    #: How far the mean may be off; None: nothing is known.
+    noise_ns: float | None = None
+    #: By how much the spans exceed claims and hand-over, on average.
+    excess_ns: float | None = None
+    hand_over_ns: float | None = None
+    not_believed: int = 0
+    #: What the middle call must at least have taken.
+    least_ns: float = 0.0
+    forged: bool = False
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether the claims as a whole are lower than the judge's clock allows."""
+        return self.noise_ns is not None and self.excess_ns is not None and self.excess_ns > self.noise_ns
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Where the mean lies, as far as the judge's clock can tell."""
+        if self.noise_ns is None or not self.counted:
+            return None
+        mean = fmean(self.counted)
+        return max(mean - self.noise_ns, 0.0), mean + self.noise_ns
+
+
+def audit(samples: Sequence[Sample], *, controls_ns: Sequence[float] | None, tolerance: float) -> Audit:
+    """What the calls of a case count as.
+
+    Args:
+        samples: its timed calls.
+        controls_ns: what control calls cost beside their kernel; None: none can be made.
+        tolerance: how closely a claim has to be bounded to count, as a part of it.
+    """
+    if not samples:
+        return Audit(counted=(), timing="claimed")
+    if controls_ns is not None:
+        hand_over = ControlCosts.of(controls_ns)
+        return _by_outside(samples) if hand_over is None else _by_controls(samples, hand_over, tolerance)
+    if any(sample.bound is None for sample in samples):
+        return Audit(counted=tuple(sample.claimed_ns for sample in samples), timing="claimed")
+    return _by_calibration(samples, tolerance)
+
+
+def _by_outside(samples: Sequence[Sample]) -> Audit:
+    """Nothing is known of the hand-over: all that passed counts."""
+    spans = tuple(float(max(sample.outside_ns, FLOOR_NS)) for sample in samples)
+    return Audit(counted=spans, timing="measured", noise_ns=fmean(spans), not_believed=len(samples))
+
+
+def _by_controls(samples: Sequence[Sample], hand_over: ControlCosts, tolerance: float) -> Audit:
+    believed = [hand_over.believes(sample) for sample in samples]
+    excesses = [hand_over.excess_ns(sample) for sample, good in zip(samples, believed, strict=True) if good]
+    doubted = len(samples) - len(excesses)
+    claim = fmean(sample.claim_ns for sample in samples)
+    measured = [max(sample.outside_ns - hand_over.low_ns, FLOOR_NS) for sample in samples]
+    noise = hand_over.noise_ns(calls=len(samples), sd_ns=pstdev(excesses) if excesses else 0.0, claim_ns=claim)
+    excess = fmean(excesses) if excesses else fmean(map(hand_over.excess_ns, samples))
+    counts = noise <= tolerance * claim and excess <= noise and doubted <= _MOST_DOUBTED * len(samples)
+    counted = (
+        sample.claimed_ns if counts and good else time
+        for sample, good, time in zip(samples, believed, measured, strict=True)
+    )
+    least = [sample.outside_ns - hand_over.mean_ns - hand_over.single_ns for sample in samples]
+    return Audit(
+        counted=tuple(counted),
+        timing="audited" if counts else "measured",
+        noise_ns=noise,
+        excess_ns=excess,
+        hand_over_ns=hand_over.mean_ns,
+        not_believed=doubted,
+        least_ns=median(least),
+        forged=_forged(samples, least),
+    )
+
+
+def _by_calibration(samples: Sequence[Sample], tolerance: float) -> Audit:
+    bounds = [sample.bound for sample in samples if sample.bound is not None]
+    noise = median(bound.margin_ns for bound in bounds)
+    gaps = [bound.kernel_ns - sample.claim_ns for sample, bound in zip(samples, bounds, strict=True)]
+    doubted = sum(sample.claim_ns < bound.bound_ns for sample, bound in zip(samples, bounds, strict=True))
+    excess = median(gaps)
+    claim = fmean(sample.claim_ns for sample in samples)
+    counts = noise <= tolerance * claim and excess <= noise and doubted <= _MOST_DOUBTED * len(samples)
+    # Never less than was claimed: what is subtracted is what known kernels cost before, not beside this case.
+    counted = (
+        sample.claimed_ns if counts and sample.claim_ns >= bound.bound_ns else max(sample.claimed_ns, bound.kernel_ns)
+        for sample, bound in zip(samples, bounds, strict=True)
+    )
+    return Audit(
+        counted=tuple(counted),
+        timing="audited" if counts else "measured",
+        noise_ns=noise,
+        excess_ns=excess,
+        hand_over_ns=median(sample.outside_ns - bound.kernel_ns for sample, bound in zip(samples, bounds, strict=True)),
+        not_believed=doubted,
+        least_ns=median(bound.bound_ns for bound in bounds),
+        forged=_forged(samples, [bound.bound_ns for bound in bounds]),
+    )
+
+
+def _forged(samples: Sequence[Sample], least_ns: Sequence[float]) -> bool:
+    """Whether most calls claim far less than must have passed, although nobody else had the cores meanwhile."""
+
+    def is_forged(sample: Sample, least: float) -> bool:
+        if sample.delayed_ns is None:
+            return False
+        least -= sample.delayed_ns
+        return sample.claim_ns < _FORGED_PART * least and least - sample.claim_ns > _FORGED_GAP_NS
+
+    return sum(map(is_forged, samples, least_ns)) > _FORGED_SHARE * len(samples)
+
+
+def details(samples: Sequence[Sample], found: Audit) -> Mapping[str, Any]:
+    """Claims, spans and what became of them, for the report; times in nanoseconds."""
+    return {
+        "timing": found.timing,
+        "claimed_median_ns": median(sample.claim_ns for sample in samples),
+        "outside_median_ns": median(sample.outside_ns for sample in samples),
+        "hand_over_ns": found.hand_over_ns,
+        "excess_ns": found.excess_ns,
+        "noise_ns": found.noise_ns,
+        "not_believed": found.not_believed,
+        "contradicted": found.contradicted,
+        "delayed_ns": sum(sample.delayed_ns or 0 for sample in samples),
+    }

@@ -1,0 +1,196 @@
+"""A process of the judge's own that is called as the worker is, to know what a call costs beside its kernel.
+
+It is forked from the judge before anything of a task or a submission is there, runs the worker's code with a kernel of
+ours, and has the judge's user. A submission can neither reach nor recognise it; it can only keep the cores busy, which
+the judge sees.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from .audit import CROWDED_NS
+from .cores import judge_core, leave_judge_core
+from .faults import Fault
+from .output import WorkerExit
+from .peer import Peer
+from .values import Packed, pack
+from .wire import MAX_FROM_JUDGE_BYTES, Channel, PeerClosed
+
+_PR_SET_PDEATHSIG = 1
+#: Any case fits; what bounds it is the case that it is to be like.
+_MEMORY_BYTES = 1 << 62
+#: The worker is busy beside control calls if it had a core for more than this part of their time.
+_BUSY_SHARE = 0.1
+
+
+class Control:
+    """The control process, as the judge sees it. Close it."""
+
+    def __init__(self, pid: int, sock: socket.socket, core: int) -> None:
+        self._pid = pid
+        self._core = core
+        self._sock = sock
+        self._peer: Peer | None = None
+
+    @classmethod
+    def start(cls) -> Control | None:
+        """Fork it, before this process has threads; None where judge and worker share their only core."""
+        core = judge_core()
+        if core is None:
+            return None
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        pid = os.fork()
+        if pid == 0:
+            _serve(theirs)
+        theirs.close()
+        return cls(pid, ours, core)
+
+    def open(self, *, deadline_ns: int) -> bool:
+        """Open its gate, and call it until its code is warm; whether calls can go by the gate.
+
+        Raises:
+            RuntimeError: it does not answer.
+        """
+        self._peer = Peer(self._sock, _Unwatched(), core=self._core)
+        self._peer.memory_bytes = _MEMORY_BYTES
+        try:
+            if not self._peer.open_gate(deadline_ns=deadline_ns):
+                return False
+            for nbytes in (64, 64 << 10, 512 << 10):
+                self.calls(partial(_ones, nbytes), 4, parts=1, gated=True, deadline_ns=deadline_ns)
+        except Fault as fault:
+            raise RuntimeError(f"the control process failed: {fault.message}") from fault
+        return True
+
+    def calls(
+        self,
+        make: Callable[[], Packed],
+        count: int,
+        *,
+        parts: int,
+        gated: bool,
+        deadline_ns: int,
+        beside: int | None = None,
+    ) -> list[float]:
+        """What up to `count` calls cost beside their kernel, in nanoseconds; fewer where others had the cores.
+
+        Args:
+            make: makes the inputs of one call, as those of the submission's calls are made.
+            count: how many are made; one more goes before them, as the first is like no other.
+            parts: tensors that each returns.
+            gated: whether they go by the gate.
+            deadline_ns: on the monotonic clock.
+            beside: a process that is to be idle meanwhile; if it is not, nothing is known.
+
+        Raises:
+            Fault: time is up.
+        """
+        peer = self._peer
+        if peer is None:
+            raise RuntimeError("the control process has not been opened")
+        costs = []
+        busy_ns = start_ns = 0
+        for left in reversed(range(count + 1)):
+            packed = make()
+            packed.tree = {"t": "tuple", "items": [packed.tree, {"t": "int", "v": parts}]}
+            called = peer.call(packed, room_bytes=64, deadline_ns=deadline_ns, by_message=not gated, ahead=left > 0)
+            if left == count:
+                busy_ns, start_ns = cpu_ns(beside), time.perf_counter_ns()
+            elif called.gated == gated and (called.delayed_ns or 0) <= CROWDED_NS:
+                costs.append(float(called.outside_ns - called.claim_ns))
+        peer.rest(deadline_ns=deadline_ns)
+        idle = cpu_ns(beside) - busy_ns <= _BUSY_SHARE * (time.perf_counter_ns() - start_ns)
+        return costs if idle else []
+
+    def close(self) -> None:
+        """End it."""
+        if self._peer is not None:
+            self._peer.close()
+        self._sock.close()
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self._pid, 0)
+
+
+class _Unwatched:
+    """Where a worker has a collector: the control process writes nothing."""
+
+    wake_fd = None
+    flooded = False
+
+    def wait_exit(self, timeout_s: float) -> WorkerExit | None:  # noqa: ARG002 it is not waited for
+        """Nothing is known."""
+        return None
+
+
+def read_all(data: tuple[Any, int]) -> Any:
+    """The control kernel: read all of data[0], return data[1] small tensors; one alone, or a tuple of several."""
+    value, parts = data
+    read = sum(map(_read, _tensors(value)))
+    found = tuple(torch.tensor([read]) for _ in range(max(parts, 1)))
+    return found[0] if len(found) == 1 else found
+
+
+def _ones(nbytes: int) -> Packed:
+    return pack(torch.ones(nbytes, dtype=torch.uint8))
+
+
+def _read(item: torch.Tensor) -> int:
+    whole = torch.empty(0, dtype=torch.uint8).set_(item.untyped_storage())
+    return int(whole[: whole.numel() // 8 * 8].view(torch.int64).sum()) & 0xFF
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    """All tensors of an input."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, SimpleNamespace):
+        yield from _tensors(vars(value))
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _tensors(item)
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _tensors(item)
+
+
+def cpu_ns(pid: int | None) -> int:
+    """Processor time that all threads of a process have had, in nanoseconds; 0 where nobody tells."""
+    if pid is None:
+        return 0
+    with contextlib.suppress(OSError):
+        # The clock of another process: include/linux/posix-timers_types.h, CPUCLOCK_SCHED.
+        return time.clock_gettime_ns(~pid << 3 | 2)
+    return 0
+
+
+def _serve(sock: socket.socket) -> None:
+    """The forked process; does not return."""
+    try:
+        keep = sock.fileno()
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        os.closerange(0, keep)
+        os.closerange(keep + 1, os.sysconf("SC_OPEN_MAX"))
+        for _ in range(3):
+            os.open(os.devnull, os.O_RDWR)
+        leave_judge_core()
+        torch.set_num_threads(1)
+        from .worker import Worker
+
+        channel = Channel(sock, max_bytes=MAX_FROM_JUDGE_BYTES, accept_descriptors=True, wake_fd=None)
+        Worker(channel, own_cores=True, kernel=read_all).serve()
+    except PeerClosed:
+        pass
+    finally:
+        os._exit(0)

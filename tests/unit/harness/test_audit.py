@@ -1,0 +1,199 @@
+"""What the calls of a case count as."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from statistics import fmean
+
+import pytest
+
+from tasks.harness.audit import FLOOR_NS, Audit, ControlCosts, Sample, audit, details
+from tasks.harness.hand_over import Bound
+
+#: Hand-overs as they are on a quiet machine, in ns, with an interrupt; and such of inputs that are mapped.
+COPIED = (*(6_600, 6_800, 6_900, 7_000, 7_100, 7_300, 7_500, 7_600, 7_900, 8_400) * 3, 60_000)
+MAPPED = (32_000, 33_000, 33_400, 34_000, 35_500, 36_000, 38_000, 42_000, 46_000, 56_000, 74_800)
+CALLS = 100
+CONTROLS = 55
+
+
+def _costs(like: Sequence[int], count: int, seed: int) -> list[float]:
+    return [float(cost) for cost in random.Random(seed).choices(like, k=count)]  # noqa: S311 no secret
+
+
+def _case(
+    kernel_ns: int, like: Sequence[int], *, claims: Callable[[int], float] = lambda _: 1.0, seed: int = 1
+) -> Audit:
+    """A case of a kernel that takes so long, of which call number n claims so much of its time."""
+    spans = [kernel_ns + round(cost) for cost in _costs(like, CALLS, seed)]
+    samples = [
+        Sample(claim_ns=round(claims(number) * kernel_ns), outside_ns=span, delayed_ns=0)
+        for number, span in enumerate(spans)
+    ]
+    return audit(samples, controls_ns=_costs(like, CONTROLS, seed + 1000), tolerance=0.1)
+
+
+FORGERIES: dict[str, Callable[[int], float]] = {
+    "all / 50": lambda _: 0.02,
+    "all x 0.5": lambda _: 0.5,
+    "all x 0.8": lambda _: 0.8,
+    "all x 0.9": lambda _: 0.9,
+    "a tenth / 50": lambda number: 0.02 if number % 10 == 3 else 1.0,
+    "a quarter / 3": lambda number: 1 / 3 if number % 4 == 1 else 1.0,
+    "nine in ten x 0.7": lambda number: 0.7 if number % 10 else 1.0,
+    "at random": lambda number: random.Random(number).uniform(0.4, 1.0),  # noqa: S311 no secret
+    "growing slowly": lambda number: 1.0 - 0.5 * number / CALLS,
+}
+
+
+@pytest.mark.parametrize(
+    ("kernel_ns", "like"), [(40_000, COPIED), *itertools.product([100_000, 250_000, 3_000_000], [COPIED, MAPPED])]
+)
+def test_true_claims_count_as_they_are(kernel_ns: int, like: Sequence[int]) -> None:
+    """An honest case is audited where its hand-over is known closely enough, and off by less than that everywhere."""
+    found = _case(kernel_ns, like)
+
+    assert found.timing == "audited"
+    assert not found.contradicted
+    assert not found.forged
+    assert abs(fmean(found.counted) - kernel_ns) <= max(0.03 * kernel_ns, 3_000)
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+@pytest.mark.parametrize("like", [COPIED, MAPPED])
+@pytest.mark.parametrize("kernel_ns", [20_000, 40_000, 250_000, 3_000_000, 20_000_000])
+def test_a_forged_case_gains_less_than_a_tenth(kernel_ns: int, like: Sequence[int], name: str) -> None:
+    """However the claims are lowered: what counts is not a tenth below what the kernel takes, in any of 20 cases."""
+    for seed in range(20):
+        found = _case(kernel_ns, like, claims=FORGERIES[name], seed=seed)
+        assert fmean(found.counted) >= 0.9 * kernel_ns - 300, (seed, found.timing)
+
+
+def test_a_hand_over_longer_than_the_kernel_bounds_nothing() -> None:
+    """A claim of nothing beside a hand-over of 800 µs that is not known closely does not count."""
+    like = (700_000, 760_000, 800_000, 840_000, 880_000)
+    found = _case(40_000, like, claims=lambda _: 0.02)
+
+    assert found.timing == "measured"
+    assert fmean(found.counted) >= 0.5 * 40_000
+
+
+def test_a_time_whose_hand_over_is_not_known_closely_is_measured() -> None:
+    """It says so, has an interval that holds the truth, and true claims do not count either."""
+    found = _case(20_000, MAPPED)
+
+    assert found.timing == "measured"
+    assert found.interval is not None
+    low, high = found.interval
+    assert low <= 20_000 <= high
+    assert found.noise_ns is not None
+    assert found.noise_ns > 0.1 * 20_000
+
+
+def test_a_board_may_ask_for_less_or_allow_more() -> None:
+    """The tolerance decides which claims count."""
+    samples = [Sample(claim_ns=40_000, outside_ns=40_000 + round(cost)) for cost in _costs(MAPPED, CALLS, 1)]
+    controls = _costs(MAPPED, CONTROLS, 2)
+
+    assert audit(samples, controls_ns=controls, tolerance=0.5).timing == "audited"
+    assert audit(samples, controls_ns=controls, tolerance=0.01).timing == "measured"
+
+
+def test_one_interrupt_between_kernel_and_end_does_not_count_as_the_kernels() -> None:
+    """A call that is not believed counts as the judge measured it; the others keep their claims."""
+    samples = [Sample(claim_ns=100_000, outside_ns=107_000) for _ in range(49)]
+    samples.append(Sample(claim_ns=100_000, outside_ns=150_000))
+    found = audit(samples, controls_ns=_costs(COPIED, CONTROLS, 3), tolerance=0.1)
+
+    assert found.timing == "audited"
+    assert found.not_believed == 1
+    assert found.counted[:49] == (100_000.0,) * 49
+    assert 140_000 < found.counted[49] < 150_000
+
+
+def test_few_control_calls_say_nothing() -> None:
+    """Where others had the cores all the time, all that passed counts, and the interval begins at nothing."""
+    found = audit([Sample(claim_ns=10_000, outside_ns=50_000)] * 20, controls_ns=[7_000.0] * 3, tolerance=0.1)
+
+    assert (found.timing, found.counted[0]) == ("measured", 50_000.0)
+    assert found.interval == (0.0, 100_000.0)
+
+
+def test_most_calls_far_too_low_are_forged_and_single_ones_not() -> None:
+    """Half of the time and 0.3 ms must be missing in most calls; time in which others had the cores is no evidence."""
+    honest, low = (
+        Sample(claim_ns=2_000_000, outside_ns=2_007_000, delayed_ns=0),
+        Sample(claim_ns=900_000, outside_ns=2_007_000, delayed_ns=0),
+    )
+    delayed = Sample(claim_ns=900_000, outside_ns=2_007_000, delayed_ns=1_000_000)
+    unknown = Sample(claim_ns=900_000, outside_ns=2_007_000)
+    controls = _costs(COPIED, CONTROLS, 4)
+
+    def forged(*samples: Sample) -> bool:
+        return audit(samples, controls_ns=controls, tolerance=0.1).forged
+
+    assert forged(*[low] * 6, *[honest] * 5)
+    assert not forged(*[low] * 5, *[honest] * 5)
+    assert not forged(*[delayed] * 10)
+    assert not forged(*[unknown] * 10)
+
+
+def test_claims_beside_a_calibration_count_where_its_margin_is_narrow() -> None:
+    """Devices and several ranks: a close bound, or the judge's measure, and never less than the claim."""
+
+    def sample(claim_ns: int, margin_ns: float) -> Sample:
+        bound = Bound(kernel_ns=1_000_000, margin_ns=margin_ns, bound_ns=1_000_000 - margin_ns)
+        return Sample(claim_ns=claim_ns, outside_ns=1_200_000, bound=bound, delayed_ns=0)
+
+    true, wide, low, high = (
+        audit([sample(claim, margin)] * 10, controls_ns=None, tolerance=0.1)
+        for claim, margin in ((980_000, 50_000), (980_000, 300_000), (500_000, 50_000), (1_100_000, 300_000))
+    )
+    assert (true.timing, true.counted[0]) == ("audited", 980_000)
+    assert (wide.timing, wide.counted[0]) == ("measured", 1_000_000)
+    assert (low.timing, low.counted[0]) == ("measured", 1_000_000)
+    assert (high.timing, high.counted[0]) == ("measured", 1_100_000)
+
+
+def test_without_any_bound_claims_are_called_claims() -> None:
+    """Nothing is replaced, and nothing is said of the noise."""
+    found = audit([Sample(claim_ns=5_000, outside_ns=10_000)] * 3, controls_ns=None, tolerance=0.1)
+
+    assert (found.timing, found.counted, found.interval) == ("claimed", (5_000.0,) * 3, None)
+    assert audit([], controls_ns=None, tolerance=0.1).counted == ()
+
+
+def test_no_claim_counts_as_more_than_passed_outside_or_less_than_the_floor() -> None:
+    """A forged claim of years must not make a report that contradicts its own duration; nothing takes no time."""
+    assert Sample(claim_ns=1 << 61, outside_ns=50_000).claimed_ns == 50_000
+    assert Sample(claim_ns=0, outside_ns=50_000).claimed_ns == FLOOR_NS
+
+
+def test_interrupts_in_control_calls_do_not_hide_a_forgery() -> None:
+    """A few control calls of milliseconds count up to what a single call may cost."""
+    costs = ControlCosts.of([7_000.0] * 20 + [4_000_000.0] * 2)
+
+    assert ControlCosts.of([7_000.0] * 5) is None
+    assert costs is not None
+    assert costs.mean_ns < 8_000
+    assert 0 <= costs.low_ns <= costs.mean_ns
+
+
+def test_the_report_has_what_was_claimed_and_what_the_judge_saw() -> None:
+    """Medians, hand-over, what is left unexplained, and its noise."""
+    samples = [Sample(claim_ns=100_000, outside_ns=107_000, delayed_ns=5)] * 10
+    told = details(samples, audit(samples, controls_ns=[7_000.0] * 10, tolerance=0.1))
+
+    assert told == {
+        "timing": "audited",
+        "claimed_median_ns": 100_000,
+        "outside_median_ns": 107_000,
+        "hand_over_ns": 7_000,
+        "excess_ns": 0,
+        "noise_ns": 2_300,
+        "not_believed": 0,
+        "contradicted": False,
+        "delayed_ns": 50,
+    }

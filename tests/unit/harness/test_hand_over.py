@@ -1,0 +1,50 @@
+"""What a calibration says of a call."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tasks.harness.hand_over import Costs, HandOver
+
+COSTS = Costs(
+    short=HandOver(p25_ns=99_000, median_ns=100_000, p75_ns=105_000),
+    long=HandOver(p25_ns=199_000, median_ns=200_000, p75_ns=210_000),
+    long_kernel_ns=20_000_000,
+    per_tensor_ns=1_000,
+    per_input_byte_ns=0.1,
+    per_output_byte_ns=0.2,
+)
+
+
+def test_bound_takes_off_the_hand_over_and_a_margin() -> None:
+    """Outside span, less the fixed part, less what tensors and bytes cost, less a margin that grows with both."""
+    bound = COSTS.bound(outside_ns=1_000_000, tensors=3, input_bytes=10_000, output_bytes=10_000)
+
+    assert bound.kernel_ns == 1_000_000 - 100_000 - 6_000
+    assert bound.margin_ns == 10_000 + 20_000 + 3_000
+    assert bound.bound_ns == bound.kernel_ns - bound.margin_ns
+
+
+def test_calibration_under_load_keeps_its_teeth() -> None:
+    """However wild the calibration, its spread widens the margin only so far."""
+    wild = HandOver.of([100_000.0] * 5 + [50_000_000.0] * 4)
+    costs = replace(COSTS, short=wild)
+
+    assert (wild.p25_ns, wild.median_ns, wild.p75_ns) == (100_000, 100_000, 50_000_000)
+    bound = costs.bound(outside_ns=1_000_000, tensors=0, input_bytes=0, output_bytes=0)
+    assert bound.margin_ns == 510_000
+
+
+def test_long_calls_have_a_hand_over_of_their_own() -> None:
+    """A judge that sleeps has to be woken up, which costs more than spinning."""
+    bound = COSTS.bound(outside_ns=50_000_000, tensors=0, input_bytes=0, output_bytes=0)
+
+    assert bound.kernel_ns == 50_000_000 - 200_000
+    assert bound.margin_ns == 10_000 + 40_000 + 1_000_000
+
+
+def test_a_judge_that_was_woken_late_contradicts_nobody() -> None:
+    """A core that has slept for long wakes up later than in the calibration; a tenth too little shows all the same."""
+    bound = COSTS.bound(outside_ns=50_000_000 + 200_000 + 800_000, tensors=3, input_bytes=10_000, output_bytes=10_000)
+
+    assert 45_000_000 < bound.bound_ns < 50_000_000
