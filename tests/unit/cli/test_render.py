@@ -177,6 +177,8 @@ def test_a_ranking_has_a_table_per_gpu_type_and_says_when_one_is_empty() -> None
         file_name="fast.py",
         score_s=2.5e-6,
         submission_time=samples.NOW,
+        timing="measured",
+        correctness="judge",
     )
     page = text_of(render.ranking_page("vectoradd", ("CPU", "H100"), [line]))
     assert "vectoradd on CPU" in page
