@@ -364,7 +364,7 @@ def _run(
     score = score_s(scored_by, step.result) if scored and scored_by is not None else None
     detail = None if score is None else _unranked(demand, assurance, step)
     if detail is not None:
-        # The board's demand may change: then the score is put back (runner.set_demand).
+        # runner.set_demand puts the score back when the board demands less.
         runner, score = {**runner, "unranked": {"score_s": score, "detail": detail}}, None
     return RunRecord(
         mode=step.name,
@@ -407,14 +407,14 @@ def _judge_system(step: StepResult) -> dict[str, Any]:
 
 
 def _own_words(step: StepResult) -> Mapping[str, str]:
-    """The result without what its writer has no say in: an eval program cannot vouch for its own times."""
+    """The result without the assurance keys of an eval program, which cannot vouch for its own times."""
     if step.judged is not None:
         return step.result
     return {key: value for key, value in step.result.items() if not _ASSURANCE_KEY.fullmatch(key)}
 
 
 def _assurance(value: Mapping[str, str], result: Mapping[str, str]) -> dict[str, str]:
-    """What a judged mode is worth: its times as little as the one that is worth least."""
+    """What a judged mode is worth: its timing is that of its least trusted case."""
     cases = (_case(result, index, "timing") for index in range(_count(result, "benchmark") or 0))
     words = (value.get("timing", ""), *(word for word in cases if word is not None))
     least = min(map(_timing, words), key=tuple(TimingAssurance).index)
@@ -422,7 +422,7 @@ def _assurance(value: Mapping[str, str], result: Mapping[str, str]) -> dict[str,
 
 
 def _timing(word: str) -> TimingAssurance:
-    """An assurance as the judge writes it; a word that is none vouches for nothing."""
+    """An assurance as the judge writes it; an unknown word counts as claimed."""
     return TimingAssurance(word) if word in set(TimingAssurance) else TimingAssurance.CLAIMED
 
 

@@ -331,7 +331,7 @@ def test_a_time_below_the_demand_passes_without_a_score(
 
 
 def test_a_row_is_worth_as_little_as_its_least_case() -> None:
-    """Also in the report; a word that nobody knows vouches for nothing."""
+    """In the row and in the report; an unknown word counts as claimed."""
     result = decided(judged_chain("audited", MEASURED), task=samples.task())
     assert result.runs[2].system_info["runner"]["assurance"] == {"correctness": "judge", "timing": "measured"}
     assert result.runs[1].system_info["runner"]["assurance"]["timing"] == "audited"

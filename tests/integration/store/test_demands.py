@@ -110,7 +110,7 @@ def test_a_board_that_demands_nothing_ranks_every_time_and_says_what_each_is_wor
 def test_what_is_below_the_demand_passes_and_does_not_rank(
     bench: Bench, db: Db, demanded: str, ranking: set[str]
 ) -> None:
-    """It is accepted and stored, has no score that anybody ranks, and says why; host times satisfy no demand."""
+    """The run is accepted and stored without a score, and says why; audited_host satisfies no demand."""
     bench.board(timing=TimingAssurance(demanded))
     for timing in TimingAssurance:
         submission_id = evaluate(bench, timing, user_id=f"user-{timing}")

@@ -1,7 +1,7 @@
 -- What a leaderboard demands of a time before it ranks, and what each time that is shown is worth.
 
--- From the least to the most trusted: claimed, audited_host, measured, audited. No board can demand audited_host: with the
--- host's work in the span such a time says less about a device than what the judge has measured.
+-- From the least to the most trusted: claimed, audited_host, measured, audited. No board can demand audited_host: the judge's
+-- clock has seen the host's work and the device's as one span, so such a time says less about the device.
 ALTER TABLE runner.board
     ADD COLUMN timing text NOT NULL DEFAULT 'claimed'
         CONSTRAINT board_timing CHECK (timing IN ('claimed', 'measured', 'audited')),
@@ -21,9 +21,9 @@ SELECT l.name AS leaderboard, coalesce(b.timing, 'claimed') AS timing, coalesce(
 FROM leaderboard.leaderboard l LEFT JOIN runner.board b ON b.leaderboard_id = l.id;
 COMMENT ON VIEW runner.demand IS 'What each leaderboard demands of a time before it ranks.';
 
--- Sets what a leaderboard demands; NULL leaves a setting as it is. Applies `timing` to the public scores that are there: what is
--- below it loses its score to system_info.runner.unranked, what no longer is gets it back. Returns how many rows that
--- changed. A tolerance holds for runs that are claimed from now on.
+-- Sets what a leaderboard demands; NULL leaves a setting as it is. `timing` applies to the public scores that are there: a
+-- score below it moves to system_info.runner.unranked of its row, and back when the demand is milder. Returns how many
+-- rows changed. `tolerance` applies to runs that are claimed from now on.
 CREATE FUNCTION runner.set_demand(
     leaderboard text, timing text DEFAULT NULL, tolerance double precision DEFAULT NULL
 ) RETURNS integer
@@ -93,7 +93,7 @@ $$;
 CREATE OR REPLACE VIEW runner.valid_score AS
 SELECT r.id AS run_id, s.id AS submission_id, s.leaderboard_id, r.runner AS gpu_type, s.user_id, r.score,
        s.submission_time,
-       -- Whoever else writes rows has nobody who vouches for them.
+       -- Rows that other programs write carry no assurance.
        coalesce(r.system_info #>> '{runner,assurance,timing}', 'claimed') AS timing,
        coalesce(r.system_info #>> '{runner,assurance,correctness}', 'in_process') AS correctness
 FROM leaderboard.runs r
@@ -258,8 +258,8 @@ CROSS JOIN LATERAL (
     ) AS j
     HAVING count(*) > 0
 ) AS jobs
--- What its public runs are worth. By way of the jobs: leaderboard.runs has no index on the submission. Aggregates, so that
--- no order is a way to the rows.
+-- What its public runs are worth. By way of the jobs: leaderboard.runs has no index on the submission. Aggregates: an ORDER
+-- BY with a LIMIT would let the planner walk an index of all runs.
 LEFT JOIN LATERAL (
     SELECT min(r.score) FILTER (WHERE r.counts) AS score,
            -- Of the score where there is one; else of the ranked run, or of the benchmark before it.
