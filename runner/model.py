@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 #: JSON object as it is stored in a jsonb column.
 Json = Mapping[str, Any]
@@ -48,6 +48,39 @@ class Verdict(StrEnum):
     INVALID = "invalid"
     #: Our fault; the only verdict that is retried.
     INTERNAL_ERROR = "internal_error"
+
+
+class TimingAssurance(StrEnum):
+    """How far a time can be trusted, from the least to the most."""
+
+    #: On the word of the submission's own process alone.
+    CLAIMED = "claimed"
+    #: A claim that the judge's clock bounds, with the host's work in its span: it says less about the device.
+    AUDITED_HOST = "audited_host"
+    #: By the judge's own clock.
+    MEASURED = "measured"
+    #: A claim that the judge's clock bounds to within the tolerance that the leaderboard asks for.
+    AUDITED = "audited"
+
+    def satisfies(self, demanded: TimingAssurance) -> bool:
+        """Whether it is at least what is demanded."""
+        order = tuple(TimingAssurance)
+        return order.index(self) >= order.index(demanded)
+
+
+#: What a leaderboard can demand. AUDITED_HOST lies between these, and satisfies only the first.
+DEMANDABLE: Final = (TimingAssurance.CLAIMED, TimingAssurance.MEASURED, TimingAssurance.AUDITED)
+#: The tolerances that a leaderboard can ask for, as parts of the time.
+TOLERANCES: Final = (0.01, 0.5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demand:
+    """What a leaderboard demands of a time before it ranks; the defaults are those of a board that says nothing."""
+
+    timing: TimingAssurance = TimingAssurance.CLAIMED
+    #: A claim is audited where the judge's clock bounds it to within this part of it.
+    tolerance: float = 0.1
 
 
 class JobState(StrEnum):
@@ -108,6 +141,8 @@ class Job(Claimed):
     started_at: datetime
     #: A slot of this host that has just failed it, to be avoided if there is another.
     avoid_slot: str | None = None
+    #: What its leaderboard demanded when it was claimed.
+    demand: Demand = field(default_factory=Demand)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +207,7 @@ class RunRecord:
     start_offset_ns: int
     end_offset_ns: int
     passed: bool
-    #: Seconds; set exactly for a passed `leaderboard` run of a leaderboard job (public and secret alike).
+    #: Seconds; only of a passed `leaderboard` run of a leaderboard job, and not of a public one that may not rank.
     score_s: float | None
     compilation: Json | None
     meta: Json

@@ -435,6 +435,7 @@ def _pair_request(  # noqa: PLR0917 records, each of another type
         memory_bytes=tensor_bytes(gpu),
         flush_bytes=_flush_bytes(gpu, slot),
         rejects_forged_times=gpu.rejects_forged_times,
+        tolerance=job.demand.tolerance,
         compiled=_compiled(task, compiler),
     )
     return PairRequest(payload=request.to_payload(), ranks=ranks or 1)

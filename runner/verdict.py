@@ -7,6 +7,7 @@ result lines, joined with what the engine and the cgroup say; never from an exit
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from typing import Any
 
 from runner.errors import EvaluationError
 from runner.light import Light
-from runner.model import Artifact, Job, JobResult, Json, Mode, RunRecord, Verdict
+from runner.model import Artifact, Demand, Job, JobResult, Json, Mode, RunRecord, TimingAssurance, Verdict
 from runner.plan import Plan
 from runner.taskdef.model import CuConfig, Harness, Ranking, Task
 from sandbox.protocol import StepResult
@@ -41,10 +42,11 @@ _AFTER_A_KILL: Mapping[Harness, frozenset[Verdict]] = {
     Harness.PROGRAM: frozenset({Verdict.RUNTIME_ERROR, Verdict.TIME_LIMIT}),
 }
 
-#: What is written here alone.
+#: What is written here alone, and what only the judge may write.
 _SOL_KEY = re.compile(r"benchmark\.\d+\.sol(_limit)?")
+_ASSURANCE_KEY = re.compile(r"benchmark\.\d+\.runner\.(timing|interval)")
 
-IN_PROCESS: Mapping[str, str] = {"correctness": "in_process", "timing": "claimed"}
+IN_PROCESS: Mapping[str, str] = {"correctness": "in_process", "timing": TimingAssurance.CLAIMED.value}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +107,7 @@ def decide(job: Job, task: Task, plan: Plan, evidence: Evidence) -> JobResult:
                 break
             step_finding = _step_finding(job, task, plan, step, evidence.outcome)
             if step.judged is not None:
-                assurance = _assurance(step.judged.assurance)
+                assurance = _assurance(step.judged.assurance, step.result)
             runs.append(
                 _run(
                     step,
@@ -114,6 +116,8 @@ def decide(job: Job, task: Task, plan: Plan, evidence: Evidence) -> JobResult:
                     compilation=compilation,
                     assurance=assurance,
                     scored_by=task if job.mode is Mode.LEADERBOARD else None,
+                    # Public times rank. Of the secret twin only the verdict counts, so it keeps its score.
+                    demand=Demand() if job.secret else job.demand,
                     lights=plan.lights.get(name, ()),
                 )
             )
@@ -346,6 +350,7 @@ def _run(
     compilation: Json | None,
     assurance: Mapping[str, str],
     scored_by: Task | None,
+    demand: Demand,
     lights: Sequence[Light],
 ) -> RunRecord:
     passed = finding.verdict is Verdict.ACCEPTED and step.result.get("check") == "pass"
@@ -355,12 +360,18 @@ def _run(
     # What the judge saw at this run, but for the name: every container is called the same.
     named = {key: value for key, value in evidence.system.items() if key == "hostname"}
     system = {**evidence.system, **_judge_system(step), **named}
+    runner = {**evidence.runner, "assurance": dict(assurance)}
+    score = score_s(scored_by, step.result) if scored and scored_by is not None else None
+    detail = None if score is None else _unranked(demand, assurance, step)
+    if detail is not None:
+        # runner.set_demand puts the score back when the board demands less.
+        runner, score = {**runner, "unranked": {"score_s": score, "detail": detail}}, None
     return RunRecord(
         mode=step.name,
         start_offset_ns=start,
         end_offset_ns=start + max(0, step.duration_ns),
         passed=passed,
-        score_s=score_s(scored_by, step.result) if scored and scored_by is not None else None,
+        score_s=score,
         compilation=compilation,
         meta={
             "stdout": limit_lines(step.stdout),
@@ -372,8 +383,8 @@ def _run(
             "duration": step.duration_ns / 1e9,
         },
         # Lines that arrived before a timeout say nothing about a whole mode; KernelBot stores none either.
-        result={} if step.timed_out else _with_light(step.result, lights),
-        system_info={**system, "runner": {**evidence.runner, "assurance": dict(assurance)}},
+        result={} if step.timed_out else _with_light(_own_words(step), lights),
+        system_info={**system, "runner": runner},
     )
 
 
@@ -395,8 +406,70 @@ def _judge_system(step: StepResult) -> dict[str, Any]:
     return dict(system) if isinstance(system, Mapping) else {}
 
 
-def _assurance(value: Mapping[str, str]) -> dict[str, str]:
-    return {"correctness": value.get("correctness", "judge"), "timing": value.get("timing", "claimed")}
+def _own_words(step: StepResult) -> Mapping[str, str]:
+    """The result without the assurance keys of an eval program, which cannot vouch for its own times."""
+    if step.judged is not None:
+        return step.result
+    return {key: value for key, value in step.result.items() if not _ASSURANCE_KEY.fullmatch(key)}
+
+
+def _assurance(value: Mapping[str, str], result: Mapping[str, str]) -> dict[str, str]:
+    """What a judged mode is worth: its timing is that of its least trusted case."""
+    cases = (_case(result, index, "timing") for index in range(_count(result, "benchmark") or 0))
+    words = (value.get("timing", ""), *(word for word in cases if word is not None))
+    least = min(map(_timing, words), key=tuple(TimingAssurance).index)
+    return {"correctness": value.get("correctness", "judge"), "timing": least.value}
+
+
+def _timing(word: str) -> TimingAssurance:
+    """An assurance as the judge writes it; an unknown word counts as claimed."""
+    return TimingAssurance(word) if word in set(TimingAssurance) else TimingAssurance.CLAIMED
+
+
+def _case(result: Mapping[str, str], index: int, key: str) -> str | None:
+    return result.get(f"benchmark.{index}.runner.{key}")
+
+
+def _unranked(demand: Demand, assurance: Mapping[str, str], step: StepResult) -> str | None:
+    """Why a time that passed is less than its board demands, as the end of a sentence; None if it ranks."""
+    timing = TimingAssurance(assurance["timing"])
+    if timing.satisfies(demand.timing):
+        return None
+    if assurance["correctness"] != "judge":
+        return "the task's own eval program took it, in one process with the submission"
+    match timing:
+        case TimingAssurance.CLAIMED:
+            return "the judge's clock cannot vouch for it"
+        case TimingAssurance.AUDITED_HOST:
+            return "the host's work is part of what the judge's clock has seen"
+        case _:
+            where = _widest(step.result)
+            found = "cannot bound it more closely" if where is None else f"puts {where}"
+            return f"the judge's clock {found}, and the board asks for {100 * demand.tolerance:.3g} %"
+
+
+def _widest(result: Mapping[str, str]) -> str | None:
+    """The case whose interval is the widest for its size, as words; None where none is given."""
+    found = [
+        (high / low, index, low, high)
+        for index in range(_count(result, "benchmark") or 0)
+        if (pair := _interval(_case(result, index, "interval"))) is not None
+        for low, high in (pair,)
+    ]
+    if not found:
+        return None
+    _, index, low, high = max(found)
+    return f"benchmark {index} between {low / 1e3:.4g} and {high / 1e3:.4g} µs"
+
+
+def _interval(text: str | None) -> tuple[float, float] | None:
+    """Two positive numbers in a JSON list, the lower first."""
+    try:
+        low, high = json.loads(text or "")
+        pair = float(low), float(high)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return None
+    return pair if all(map(math.isfinite, pair)) and 0 < pair[0] <= pair[1] else None
 
 
 def limit_lines(text: str) -> str:

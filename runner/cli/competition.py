@@ -14,6 +14,7 @@ from typing import Any
 
 from runner.cli.safe import one_line
 from runner.cli.units import moment
+from runner.model import Demand
 from runner.store.boards import RUNNER_YML, incomparable
 from runner.store.clean import clean_json
 from runner.store.records import BoardView
@@ -118,12 +119,22 @@ def plan_board(
 
 
 def plan_update(
-    name: str, folder: TaskFolder, *, present: BoardView, deadline: datetime, gpus: Sequence[str]
+    name: str,
+    folder: TaskFolder,
+    *,
+    present: BoardView,
+    deadline: datetime,
+    gpus: Sequence[str],
+    demand: Demand,
 ) -> BoardPlan:
-    """What an update does to a leaderboard, whose GPU types become those given."""
+    """What an update does to a leaderboard, whose GPU types and demand become those given."""
     changes = tuple(_changes(folder, deadline, present))
     if set(gpus) != set(present.gpus):
         changes += (Change(key="gpus", text=f"{', '.join(present.gpus)} → {', '.join(gpus)}"),)
+    for key in ("timing", "tolerance"):
+        before, after = getattr(present.demand, key), getattr(demand, key)
+        if before != after:
+            changes += (Change(key=key, text=f"{before} → {after}"),)
     return BoardPlan(
         name=name,
         action=Action.UPDATE if changes else Action.UNCHANGED,

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from runner.cli.render import host_state, slots_per_type
+from runner.model import Demand
 from runner.store.records import BoardLine, BoardView, GpuTypeLine, HostLine, MatchLine, RankingLine, StatusLine
 from runner.taskdef.model import TaskFolder
 
@@ -22,7 +23,7 @@ def queue(lines: Sequence[StatusLine]) -> list[dict[str, Any]]:
 
 def boards(lines: Sequence[BoardLine]) -> list[dict[str, Any]]:
     """Leaderboards, one object each."""
-    return [_plain(asdict(line)) for line in lines]
+    return [_plain({**_without_demand(asdict(line)), **_demand(line.demand)}) for line in lines]
 
 
 def board(view: BoardView) -> dict[str, Any]:
@@ -36,6 +37,7 @@ def board(view: BoardView) -> dict[str, Any]:
             "gpus": list(view.gpus),
             "visibility": view.visibility,
             "submissions": view.submissions,
+            **_demand(view.demand),
             "task": dict(view.task),
             "extra": None if view.extra is None else dict(view.extra),
             "templates": dict(view.templates),
@@ -91,6 +93,15 @@ def task(folder: TaskFolder) -> dict[str, Any]:
             for gpu, found in cases.items()
         },
     }
+
+
+def _demand(demand: Demand) -> dict[str, Any]:
+    """What a leaderboard demands of a time, under the names of its options."""
+    return {"timing": demand.timing.value, "tolerance": demand.tolerance}
+
+
+def _without_demand(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key != "demand"}
 
 
 def _with_score(values: dict[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Reads task folders through `runner.taskdef`, which refuses what is wrong before 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,10 +19,11 @@ from runner.cli.competition import Action, BoardPlan, plan_board, plan_update
 from runner.cli.units import moment
 from runner.errors import BoardError, NotFoundError, TaskError
 from runner.gpus import Registry
+from runner.model import DEMANDABLE, TOLERANCES, Demand, TimingAssurance
 from runner.store import Store
 from runner.store.records import BoardView
 from runner.taskdef import extra_to_stored, load, load_competition, to_stored
-from runner.taskdef.model import Lang, Problem, TaskFolder
+from runner.taskdef.model import Harness, Lang, Problem, TaskFolder
 
 #: A board without a deadline gets this long (KernelBot's rule).
 DEFAULT_LIFETIME = timedelta(days=365)
@@ -37,6 +39,20 @@ SourceArgument = Annotated[Path, typer.Argument(metavar="DIR_OR_ZIP", help="Task
 GpuOption = Annotated[list[str] | None, typer.Option("--gpu", metavar="T", help="GPU type; may be given repeatedly.")]
 DeadlineOption = Annotated[
     str | None, typer.Option("--deadline", metavar="D", help="Last moment of submission, YYYY-MM-DD[ HH:MM] in UTC.")
+]
+TimingOption = Annotated[
+    str | None,
+    typer.Option(
+        "--timing", metavar="A", help="What a time needs to rank: claimed (any will do), measured or audited."
+    ),
+]
+ToleranceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--tolerance",
+        metavar="F",
+        help="How closely the judge's clock bounds an audited time, as a part of it: 0.01 to 0.5.",
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -57,6 +73,36 @@ def parse_deadline(text: str) -> datetime:
     )
 
 
+def parse_timing(text: str) -> TimingAssurance:
+    """What a leaderboard is to demand.
+
+    Raises:
+        typer.BadParameter: no leaderboard can demand that.
+    """
+    found = next((timing for timing in DEMANDABLE if timing.value == text.strip()), None)
+    if found is None:
+        raise typer.BadParameter(f"found {text!r}, expected {', '.join(DEMANDABLE)}", param_hint="--timing")
+    return found
+
+
+def parse_tolerance(text: str) -> float:
+    """How closely a time is to be bounded, as a part of it.
+
+    Raises:
+        typer.BadParameter: no number, or none that a leaderboard can ask for.
+    """
+    low, high = TOLERANCES
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not low <= found <= high:
+        raise typer.BadParameter(
+            f"found {text!r}, expected a number from {low} to {high} (0.1 is 10 %)", param_hint="--tolerance"
+        )
+    return found
+
+
 @leaderboard.command(
     epilog=example(
         "kernel-runner leaderboard create tasks/vectoradd --name vectoradd --gpu CPU",
@@ -70,18 +116,24 @@ def create(
     name: Annotated[str | None, typer.Option("--name", metavar="N", help="Default: the folder's name.")] = None,
     gpu: GpuOption = None,
     deadline: DeadlineOption = None,
+    timing: TimingOption = None,
+    tolerance: ToleranceOption = None,
 ) -> None:
     """Publish a task as a new leaderboard.
 
     The folder (or .zip) is read and checked as a whole; if anything in it is wrong, nothing is stored. Without --gpu
-    the types named in its task.yml are offered. Without --deadline the board stays open for a year.
+    the types named in its task.yml are offered. Without --deadline the board stays open for a year. Without --timing
+    every time ranks, and shows what it is worth.
     """
     ends = parse_deadline(deadline) if deadline is not None else datetime.now(UTC) + DEFAULT_LIFETIME
+    demanded = None if timing is None else parse_timing(timing)
+    within = None if tolerance is None else parse_tolerance(tolerance)
     folder = load(source)
     board = name or folder.name
     with session(context).store() as store:
         gpus = _offered(context, store, gpu or folder.gpus, board)
-        _create(store, board, folder, ends, gpus)
+        _create(store, board, folder, ends, gpus, timing=demanded, tolerance=within)
+    _warn(folder, demanded)
     for emulating in _emulating(context, gpus):
         note(f"{emulating} emulates CUDA: submissions are tested and timed there, and not ranked")
     note(f"leaderboard {board} {_state(gpus, ends)}")
@@ -91,6 +143,7 @@ def create(
     epilog=example(
         "kernel-runner leaderboard update tasks/vectoradd --name vectoradd --dry-run",
         "kernel-runner leaderboard update tasks/vectoradd --name vectoradd --deadline 2031-01-01 --force",
+        "kernel-runner leaderboard update tasks/vectoradd --name vectoradd --timing audited --tolerance 0.05",
     )
 )
 def update(
@@ -100,6 +153,8 @@ def update(
     name: Annotated[str | None, typer.Option("--name", metavar="N", help="Default: the folder's name.")] = None,
     gpu: GpuOption = None,
     deadline: DeadlineOption = None,
+    timing: TimingOption = None,
+    tolerance: ToleranceOption = None,
     force: Annotated[
         bool, typer.Option("--force", help="Also change what makes earlier results incomparable.")
     ] = False,
@@ -108,20 +163,27 @@ def update(
 ) -> None:
     """Replace a leaderboard's task.
 
-    It becomes what the folder (or .zip) says now. Deadline and GPU types stay as they are unless given. Changed files,
-    config, language, benchmarks or harness make earlier results incomparable, so they need --force. Shows every change.
+    It becomes what the folder (or .zip) says now. Deadline, GPU types, timing and tolerance stay as they are unless
+    given. Changed files, config, language, benchmarks or harness make earlier results incomparable, so they need
+    --force. Shows every change. --timing applies to earlier results too, --tolerance only to runs that begin later.
     """
     ends = None if deadline is None else parse_deadline(deadline)
+    demanded = None if timing is None else parse_timing(timing)
+    within = None if tolerance is None else parse_tolerance(tolerance)
     folder = load(source)
     board = name or folder.name
     with session(context).store() as store:
         present = store.board(board)
         gpus = _offered(context, store, gpu or present.gpus, board)
-        plan = plan_update(board, folder, present=present, deadline=ends or present.deadline, gpus=gpus)
+        demand = Demand(
+            timing=demanded or present.demand.timing,
+            tolerance=present.demand.tolerance if within is None else within,
+        )
+        plan = plan_update(board, folder, present=present, deadline=ends or present.deadline, gpus=gpus, demand=demand)
         stored = not dry_run and (force or not plan.needs_force)
         if stored:
             # Also if nothing would change: the store is asked whether that is so still.
-            _update(store, board, folder, plan.deadline, gpus, force=force)
+            _update(store, board, folder, plan.deadline, gpus, force=force, timing=demanded, tolerance=within)
     if as_json:
         out_json(plan.to_json())
     else:
@@ -133,6 +195,7 @@ def update(
             "would not compare; give --force, or create another leaderboard"
         )
     if stored:
+        _warn(folder, demand.timing)
         note(f"leaderboard {board} is updated: it {_state(gpus, plan.deadline)}")
 
 
@@ -214,7 +277,7 @@ def show(
     if as_json:
         out_json(documents.ranking(lines))
     else:
-        out(render.ranking_page(name, (chosen,) if chosen else board.gpus, lines))
+        out(render.ranking_page(name, (chosen,) if chosen else board.gpus, lines, demand=board.demand))
 
 
 @leaderboard.command(epilog=example("kernel-runner leaderboard personal vectoradd --user alice"))
@@ -378,7 +441,25 @@ def _carry_out(store: Store, plan: BoardPlan, *, force: bool) -> None:
             _update(store, plan.name, plan.folder, plan.deadline, plan.gpus, force=force)
 
 
-def _create(store: Store, name: str, folder: TaskFolder, deadline: datetime, gpus: Sequence[str]) -> None:
+def _warn(folder: TaskFolder, demanded: TimingAssurance | None) -> None:
+    """Say so where nothing can rank."""
+    if folder.task.harness is Harness.PROGRAM and demanded not in (None, TimingAssurance.CLAIMED):
+        note(
+            f"{folder.name} is evaluated by its own eval program, whose times are claimed: nothing will rank, since "
+            f"--timing is {demanded}"
+        )
+
+
+def _create(
+    store: Store,
+    name: str,
+    folder: TaskFolder,
+    deadline: datetime,
+    gpus: Sequence[str],
+    *,
+    timing: TimingAssurance | None = None,
+    tolerance: float | None = None,
+) -> None:
     if len(name.split()) != 1:
         raise TaskError(
             f"leaderboard name is {name!r}, expected no white space: a file names it in `#!POPCORN leaderboard NAME`"
@@ -391,11 +472,21 @@ def _create(store: Store, name: str, folder: TaskFolder, deadline: datetime, gpu
         gpus=gpus,
         templates=folder.templates,
         extra=extra_to_stored(folder.task.extra),
+        timing=timing,
+        tolerance=tolerance,
     )
 
 
 def _update(
-    store: Store, name: str, folder: TaskFolder, deadline: datetime, gpus: Sequence[str], *, force: bool
+    store: Store,
+    name: str,
+    folder: TaskFolder,
+    deadline: datetime,
+    gpus: Sequence[str],
+    *,
+    force: bool,
+    timing: TimingAssurance | None = None,
+    tolerance: float | None = None,
 ) -> None:
     store.update_board(
         name=name,
@@ -406,6 +497,8 @@ def _update(
         templates=folder.templates,
         extra=extra_to_stored(folder.task.extra),
         force=force,
+        timing=timing,
+        tolerance=tolerance,
     )
 
 

@@ -7,7 +7,7 @@ is made in `runner.cli.view`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from rich import box
@@ -23,7 +23,7 @@ from runner.cli.task_check import MeasuredCase
 from runner.cli.units import age, duration, moment, score, size, spread
 from runner.cli.view import ShownJob, ShownRun, ShownSubmission
 from runner.gpus import GpuType
-from runner.model import JobState, Progress, Verdict
+from runner.model import Demand, JobState, Progress, TimingAssurance, Verdict
 from runner.store.records import (
     POSITION_LIMIT,
     ArtifactLine,
@@ -51,6 +51,19 @@ OBSTACLES: Mapping[str, str] = {
     "hacked": "left alone: marked hacked by somebody else",
     "not offered": "left alone: the leaderboard no longer offers the GPU type",
 }
+#: What stands behind times.
+_TIMINGS: Mapping[TimingAssurance, str] = {
+    TimingAssurance.CLAIMED: "on the submission's word alone",
+    TimingAssurance.AUDITED_HOST: "the submission's word, bounded by the judge's clock together with the host's work",
+    TimingAssurance.MEASURED: "by the judge's own clock",
+    TimingAssurance.AUDITED: "the submission's word, confirmed by the judge's clock",
+}
+#: What ranks where so much is demanded.
+_RANKED: Mapping[TimingAssurance, str] = {
+    TimingAssurance.CLAIMED: "every time",
+    TimingAssurance.MEASURED: "measured and audited times only",
+    TimingAssurance.AUDITED: "audited times only",
+}
 _SENTENCE: Mapping[Verdict, str] = {
     Verdict.ACCEPTED: "accepted",
     Verdict.WRONG_ANSWER: "wrong answer: a result differs from the reference",
@@ -63,6 +76,32 @@ _SENTENCE: Mapping[Verdict, str] = {
     Verdict.INVALID: "invalid: submission or task cannot be evaluated, nothing ran",
     Verdict.INTERNAL_ERROR: "internal error: not the submission's fault",
 }
+
+
+def worth(time: str, timing: object) -> str:
+    """A time with what it is worth behind it, e.g. `1.23 ms (measured)`; alone where that is not known."""
+    return f"{time} ({one_line(timing)})" if isinstance(timing, str) else time
+
+
+def _timing(system_info: Mapping[str, object]) -> object:
+    """What a run's times are worth, by its system info; None where nobody has said it."""
+    runner = system_info.get("runner")
+    assurance = runner.get("assurance") if isinstance(runner, Mapping) else None
+    return assurance.get("timing") if isinstance(assurance, Mapping) else None
+
+
+def _withheld_s(system_info: Mapping[str, object]) -> float | None:
+    """The score that a run would have if its leaderboard demanded less; None if it has one, or no time."""
+    runner = system_info.get("runner")
+    unranked = runner.get("unranked") if isinstance(runner, Mapping) else None
+    found = unranked.get("score_s") if isinstance(unranked, Mapping) else None
+    return float(found) if isinstance(found, (int, float)) else None
+
+
+def _legend(words: Iterable[str]) -> list[RenderableType]:
+    """What the words behind times mean, a line each, the least trusted first."""
+    used = set(words)
+    return [Text(f"{word.value}: {_TIMINGS[word]}", style="dim") for word in TimingAssurance if word.value in used]
 
 
 def verdict_text(verdict: Verdict | None, state: JobState | None = None) -> Text:
@@ -102,7 +141,7 @@ def submission_page(submission: ShownSubmission) -> RenderableType:
         "verdict: ",
         verdict_text(submission.verdict, submission.state),
         f", {_position(submission.position)} in the queue" if submission.position else "",
-        f"   score: {score(submission.score_s)}",
+        f"   score: {worth(score(submission.score_s), None if submission.score_s is None else submission.timing)}",
         *(f"\n{one_line(remark)}" for remark in _remarks(submission)),
     )
     blocks: list[RenderableType] = [head, *(job_block(job) for job in submission.jobs)]
@@ -119,6 +158,8 @@ def _remarks(submission: ShownSubmission) -> list[str]:
     if submission.retry_reason is not None:
         when = "" if submission.retry_at is None else f", not before {moment(submission.retry_at)} UTC"
         remarks.append(f"tried again because of {submission.retry_reason}{when}")
+    if submission.unranked is not None:
+        remarks.append(f"does not rank: {submission.unranked}")
     if submission.rerunning:
         remarks.append("evaluated again; until that is over, the earlier results count")
     elif submission.error is not None and any(job.retired_as == "invalidated" for job in submission.jobs):
@@ -200,7 +241,10 @@ def _cause(cause: Mapping[str, object]) -> str:
 
 def run_block(run: ShownRun) -> RenderableType:
     """One run: passed or not, its cases, and the end of its output if it failed."""
-    ending = f"   score {score(run.score_s)}" if run.score_s is not None else ""
+    ending = "" if run.score_s is None else f"   score {worth(score(run.score_s), _timing(run.system_info))}"
+    withheld = _withheld_s(run.system_info)
+    if withheld is not None:
+        ending = f"   {worth(score(withheld), _timing(run.system_info))}, does not rank"
     blocks: list[RenderableType] = [Text.assemble(f"{run.mode}: ", _passed(passed=run.passed), ending)]
     checked, timed = checked_cases(run.result), timed_cases(run.result)
     if checked:
@@ -224,15 +268,18 @@ def checked_table(cases: Sequence[CheckedCase]) -> Table:
 
 
 def timed_table(cases: Sequence[TimedCase]) -> Table:
-    """Benchmark cases: mean with its 95 % confidence interval, median, extremes, number of samples, remarks."""
+    """Benchmark cases: mean with its 95 % confidence interval, median, extremes, samples, what the times are worth."""
     with_sol = any(case.sol is not None for case in cases)
     with_error = any(case.error is not None for case in cases)
+    with_timing = any(case.timing is not None for case in cases)
     with_remarks = any(case.remarks for case in cases)
     with_median = any(case.median_ns is not None for case in cases)
     middle = ("median",) if with_median else ()
     table = _table("benchmark", "mean ± ci95", *middle, "best", "worst", "runs", numbers=4 + len(middle))
     if with_sol:
         table.add_column("speed of light", justify="right")
+    if with_timing:
+        table.add_column("timing")
     if with_remarks:
         table.add_column("remarks")
     if with_error:
@@ -248,12 +295,21 @@ def timed_table(cases: Sequence[TimedCase]) -> Table:
         ]
         if with_sol:
             cells.append(_speed_of_light(case))
+        if with_timing:
+            cells.append(Text(_case_timing(case)))
         if with_remarks:
             cells.append(Text(one_line("; ".join(case.remarks)), style="yellow"))
         if with_error:
             cells.append(Text(one_line(case.error or "")))
         table.add_row(*cells)
     return table
+
+
+def _case_timing(case: TimedCase) -> str:
+    """What a case's times are worth, e.g. `measured, 11.2 µs to 12.9 µs`."""
+    between = case.interval_ns
+    where = [] if between is None else [f"{duration(between[0])} to {duration(between[1])}"]
+    return one_line(", ".join((case.timing or "-", *where)))
 
 
 def _speed_of_light(case: TimedCase) -> Text:
@@ -334,7 +390,7 @@ def queue_table(lines: Sequence[StatusLine]) -> RenderableType:
             Text(one_line(", ".join(line.gpu_types))),
             Text(_state(line)),
             verdict_text(line.verdict),
-            score(line.score_s),
+            worth(score(line.score_s), None if line.score_s is None else line.timing),
             moment(line.submission_time),
         )
     return table
@@ -351,11 +407,16 @@ def _position(position: int) -> str:
     return f"position {position}" if position < POSITION_LIMIT else f"position {POSITION_LIMIT} or later"
 
 
+def demand_text(demand: Demand) -> str:
+    """What ranks on a leaderboard, e.g. `audited times only (tolerance 5 %)`."""
+    return f"{_RANKED[demand.timing]} (tolerance {100 * demand.tolerance:.3g} %)"
+
+
 def boards_table(boards: Sequence[BoardLine]) -> RenderableType:
     """Leaderboards, one per line, in the order given."""
     if not boards:
         return Text("no leaderboards yet")
-    table = _table("name", "gpu types", "deadline (UTC)", "submissions", "visibility")
+    table = _table("name", "gpu types", "deadline (UTC)", "submissions", "visibility", "ranks")
     for board in boards:
         table.add_row(
             Text(one_line(board.name)),
@@ -363,13 +424,18 @@ def boards_table(boards: Sequence[BoardLine]) -> RenderableType:
             moment(board.deadline),
             str(board.submissions),
             Text(one_line(board.visibility)),
+            demand_text(board.demand),
         )
     return table
 
 
-def ranking_page(title: str, gpus: Sequence[str], lines: Sequence[RankingLine]) -> RenderableType:
-    """A ranking, one table per GPU type; a type without scores says so."""
+def ranking_page(
+    title: str, gpus: Sequence[str], lines: Sequence[RankingLine], *, demand: Demand | None = None
+) -> RenderableType:
+    """A ranking, one table per GPU type; a type without scores says so. With `demand` it says what ranks."""
     blocks: list[RenderableType] = []
+    if demand is not None:
+        blocks += [Text(f"ranks {demand_text(demand)}", style="dim")]
     for gpu in dict.fromkeys((*gpus, *(line.gpu_type for line in lines))):
         places = [line for line in lines if line.gpu_type == gpu]
         if blocks:
@@ -383,13 +449,20 @@ def ranking_page(title: str, gpus: Sequence[str], lines: Sequence[RankingLine]) 
             table.add_row(
                 str(place.rank),
                 Text(one_line(place.user_name or place.user_id)),
-                score(place.score_s),
+                worth(score(place.score_s), _ranked_as(place)),
                 str(place.submission_id),
                 Text(one_line(place.file_name)),
                 moment(place.submission_time),
             )
         blocks.append(table)
+    if lines:
+        blocks += [Text(""), *_legend(line.timing for line in lines)]
     return Group(*blocks)
+
+
+def _ranked_as(place: RankingLine) -> str:
+    """What a ranked time is worth; also that nobody but the task's own program has checked the results."""
+    return place.timing if place.correctness == "judge" else f"{place.timing}, {place.correctness}"
 
 
 def board_page(board: BoardView) -> RenderableType:
@@ -399,7 +472,8 @@ def board_page(board: BoardView) -> RenderableType:
     text = Text.assemble(
         (one_line(board.name), "bold"),
         f"  on {one_line(', '.join(board.gpus))}, until {moment(board.deadline)} UTC, ",
-        f"{board.submissions} submissions\n\n{printable(board.description).rstrip()}\n\n",
+        f"{board.submissions} submissions\nranks {demand_text(board.demand)}\n\n",
+        f"{printable(board.description).rstrip()}\n\n",
         f"language {task.get('lang')}, ranked by the {task.get('ranking_by')} of ",
         f"{len(task.get('benchmarks', ()))} benchmarks, {len(task.get('tests', ()))} tests\n",
         f"templates: {one_line(', '.join(sorted(board.templates)) or 'none')}",

@@ -51,6 +51,9 @@ class TimedCase:
     sol_limit: str | None
     #: Why the case failed; None when it did not.
     error: str | None
+    #: What the times are worth (`TimingAssurance`), and where the judge measured, between what; None: not said.
+    timing: str | None
+    interval_ns: tuple[float, float] | None
     #: What a reader should know of the times: noise, drift, samples far out, a ceiling that came before the interval.
     remarks: tuple[str, ...]
 
@@ -121,6 +124,8 @@ def _timed_case(result: Mapping[str, str], index: int) -> TimedCase:
         sol=_number(result, prefix + "sol"),
         sol_limit=result.get(prefix + "sol_limit"),
         error=result.get(prefix + "error") or ("failed" if failed else None),
+        timing=result.get(prefix + "runner.timing"),
+        interval_ns=_pair(result, prefix + "runner.interval"),
         remarks=tuple(_remarks(result, prefix + "runner.")),
     )
 
@@ -144,7 +149,7 @@ def _pair(result: Mapping[str, str], key: str) -> tuple[float, float] | None:
     try:
         low, high = json.loads(result[key])
         pair = float(low), float(high)
-    except (KeyError, TypeError, ValueError, RecursionError):
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
         return None
     return pair if all(map(math.isfinite, pair)) else None
 

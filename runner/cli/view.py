@@ -110,6 +110,11 @@ class ShownSubmission:
     verdict: Verdict | None
     #: The public score that counts in the ranking, in seconds.
     score_s: float | None
+    #: What that time is worth, or without a score that of the public run; and who says that the results are right.
+    timing: str | None
+    correctness: str | None
+    #: Why a time that passed does not rank, a sentence.
+    unranked: str | None
     #: KernelBot's sentence on why it did not succeed, also that its result was taken out.
     error: str | None
     #: What happens now, in words; None when all is over.
@@ -142,6 +147,9 @@ class ShownSubmission:
             "position": self.position,
             "verdict": None if self.verdict is None else self.verdict.value,
             "score": self.score_s,
+            "timing": self.timing,
+            "correctness": self.correctness,
+            "unranked": self.unranked,
             "error": self.error,
             "phase": self.phase,
             "retry_reason": self.retry_reason,
@@ -210,6 +218,9 @@ def from_store(view: SubmissionView, *, admin: bool, history: Sequence[EventLine
         position=view.status.position,
         verdict=view.verdict,
         score_s=view.score_s,
+        timing=view.status.timing,
+        correctness=view.status.correctness,
+        unranked=view.status.unranked,
         error=view.status.error,
         phase=view.status.phase,
         retry_reason=view.status.retry_reason,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import psycopg
 
 from runner.errors import BoardError
-from runner.model import Json
+from runner.model import Demand, Json, TimingAssurance
 from runner.store import queries
-from runner.store.base import Base, no_board
+from runner.store.base import Base, expect, no_board
 from runner.store.clean import clean_json, clean_text, to_jsonb
 from runner.store.connection import Row, row, rows
 from runner.store.records import BoardLine, BoardView
@@ -38,8 +38,10 @@ class Boards(Base):
         extra: Json | None,
         creator_id: int = -1,
         forum_id: int = 0,
+        timing: TimingAssurance | None = None,
+        tolerance: float | None = None,
     ) -> int:
-        """Publish a task; returns the leaderboard's id.
+        """Publish a task; returns the leaderboard's id. `timing` and `tolerance`: see `set_demand`.
 
         Raises:
             BoardError: the name is taken or empty, or there is no GPU type.
@@ -60,6 +62,7 @@ class Boards(Base):
                     f"leaderboard {name!r} exists already; update it, delete it first, or choose another name"
                 )
             _write_board_parts(connection, created["id"], gpus=gpus, templates=templates, extra=extra)
+            _set_demand(connection, name, timing, tolerance)
         return int(created["id"])
 
     def update_board(
@@ -73,8 +76,12 @@ class Boards(Base):
         templates: Mapping[str, str],
         extra: Json | None,
         force: bool = False,
+        timing: TimingAssurance | None = None,
+        tolerance: float | None = None,
     ) -> int:
         """Publish a task anew under an existing name; returns the leaderboard's id.
+
+        `timing` and `tolerance`: see `set_demand`.
 
         Raises:
             NotFoundError: no such leaderboard.
@@ -97,7 +104,22 @@ class Boards(Base):
             }
             rows(connection, queries.UPDATE_BOARD, parameters)
             _write_board_parts(connection, board["id"], gpus=gpus, templates=templates, extra=extra)
+            _set_demand(connection, name, timing, tolerance)
         return int(board["id"])
+
+    def set_demand(self, name: str, *, timing: TimingAssurance | None = None, tolerance: float | None = None) -> int:
+        """Say what a leaderboard demands of a time before it ranks; None leaves a setting as it is.
+
+        The timing holds at once, for the scores that are there as well; the tolerance for runs that begin later.
+
+        Returns:
+            How many public scores began or ceased to count.
+
+        Raises:
+            SubmissionError: no such leaderboard, or a value that none can demand.
+        """
+        with self._link.transaction() as connection:
+            return _set_demand(connection, name, timing, tolerance)
 
     def delete_board(self, name: str, *, force: bool = False) -> None:
         """Remove a leaderboard with everything on it.
@@ -122,7 +144,7 @@ class Boards(Base):
 
     def boards(self) -> Sequence[BoardLine]:
         """All leaderboards, open ones first."""
-        return [BoardLine(**{**found, "gpus": tuple(found["gpus"])}) for found in self._link.all(queries.BOARDS)]
+        return [BoardLine(**_board(found)) for found in self._link.all(queries.BOARDS)]
 
     def board(self, name: str) -> BoardView:
         """A leaderboard with its task.
@@ -136,7 +158,7 @@ class Boards(Base):
                 raise no_board(name)
             templates = rows(connection, queries.BOARD_TEMPLATES, {"id": found["id"]})
         return BoardView(
-            **{**found, "gpus": tuple(found["gpus"])},
+            **_board(found),
             templates={template["lang"]: template["code"] for template in templates},
         )
 
@@ -194,6 +216,22 @@ def _check_board(name: str, deadline: datetime, gpus: Sequence[str]) -> None:
         raise BoardError(f"leaderboard {name!r}: no GPU type; name at least one it is ranked on")
     if len(set(gpus)) != len(gpus):
         raise BoardError(f"leaderboard {name!r}: a GPU type is named twice in {', '.join(gpus)}")
+
+
+def _board(found: Row) -> dict[str, Any]:
+    """The columns of a leaderboard as its record has them."""
+    own = {key: value for key, value in found.items() if key not in ("timing", "tolerance")}
+    demand = Demand(timing=TimingAssurance(found["timing"]), tolerance=found["tolerance"])
+    return {**own, "gpus": tuple(found["gpus"]), "demand": demand}
+
+
+def _set_demand(
+    connection: psycopg.Connection[Row], name: str, timing: TimingAssurance | None, tolerance: float | None
+) -> int:
+    if timing is None and tolerance is None:
+        return 0
+    parameters = {"name": name, "timing": timing, "tolerance": tolerance}
+    return int(expect(row(connection, queries.SET_DEMAND, parameters))["changed"])
 
 
 def _lock_board(connection: psycopg.Connection[Row], name: str) -> Row:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final
 
-from runner.model import Claimed, Job, JobState, Mode
+from runner.model import Claimed, Demand, Job, JobState, Mode, TimingAssurance
 from runner.store import queries
 from runner.store.base import Base, expect, text_array
 from runner.store.connection import Broken, Row
@@ -16,7 +16,7 @@ from runner.store.records import Claims, LeaseState, Reclaimed, Unreadable
 MAX_RECLAIMS: Final = 5
 #: What a claim says of the host, in every row, and of a job.
 _STANDING: Final = ("draining", "drain_reason", "registered", "overdue", "rivals", "now_s")
-_JOB: Final = tuple(field.name for field in fields(Job))
+_JOB: Final = tuple(field.name for field in fields(Job) if field.name != "demand")
 #: A claim waits for no lock. Its connection leads nowhere if it is not answered within this; after a minute of silence
 #: another daemon may take the host's name.
 CLAIM_ANSWER_S: Final = 20.0
@@ -137,6 +137,7 @@ def _job(claimed: Row) -> Job | Unreadable:
     own = {name: claimed[name] for name in _JOB}
     try:
         own["mode"] = Mode(own["mode"])
+        own["demand"] = Demand(timing=TimingAssurance(claimed["timing"]), tolerance=claimed["tolerance"])
     except ValueError as error:
         return _unreadable(own, str(error))
     return Job(**own)

@@ -3,10 +3,14 @@
 SELECT 1 AS one
 
 -- name: claim
--- Takes jobs and says how the host stands, and by which clock; always a row.
-SELECT c.*, extract(epoch FROM now())::float8 AS now_s FROM runner.claim(
+-- Takes jobs and says how the host stands, and by which clock, and what the leaderboard demands; always a row.
+SELECT c.*, extract(epoch FROM now())::float8 AS now_s, d.timing, d.tolerance
+FROM runner.claim(
     %(host)s::text, %(gpu_types)s::text[], %(free)s::integer[], %(lease_s)s::float8, %(at_most)s::integer,
-    %(instance)s::text, %(unranked)s::text[]) AS c
+    %(instance)s::text, %(unranked)s::text[]) WITH ORDINALITY AS c
+-- OFFSET: looked up for each job by the name, whatever the planner thinks how many jobs a claim brings.
+LEFT JOIN LATERAL (SELECT o.timing, o.tolerance FROM runner.demand o WHERE o.leaderboard = c.leaderboard OFFSET 0) AS d ON true
+ORDER BY c.ordinality
 
 -- name: notify
 -- Tells frontends of events, and daemons of work for GPU types (NULL: of none); nobody needs to hear after a power cut.
@@ -126,7 +130,7 @@ SELECT runner.cancel(%(submission_id)s::bigint, %(user_id)s::text) AS asked
 -- One submission's line.
 SELECT submission_id, leaderboard, user_id, user_name, file_name, submission_time, modes, gpu_types, priority, state,
        verdict, done, job_status, error, position, progress, score, queue_ms, build_ms, eval_ms, started_at, finished_at,
-       phase, attempts, retry_reason, retry_at, reruns, rerunning
+       phase, attempts, retry_reason, retry_at, reruns, rerunning, timing, correctness, unranked
 FROM runner.status WHERE submission_id = %(submission_id)s
 
 -- name: queue
@@ -146,7 +150,7 @@ WITH running AS MATERIALIZED (
 )
 SELECT submission_id, leaderboard, user_id, user_name, file_name, submission_time, modes, gpu_types, priority, state,
        verdict, done, job_status, error, position, progress, score, queue_ms, build_ms, eval_ms, started_at, finished_at,
-       phase, attempts, retry_reason, retry_at, reruns, rerunning
+       phase, attempts, retry_reason, retry_at, reruns, rerunning, timing, correctness, unranked
 FROM runner.status
 WHERE submission_id IN (
     SELECT f.submission_id FROM (
@@ -187,7 +191,8 @@ SELECT name, media_type, data FROM runner.artifact WHERE id = %(id)s
 
 -- name: ranking
 -- The places on a leaderboard.
-SELECT rank, leaderboard, gpu_type, user_id, user_name, submission_id, file_name, score, submission_time
+SELECT rank, leaderboard, gpu_type, user_id, user_name, submission_id, file_name, score, submission_time, timing,
+       correctness
 FROM runner.ranking
 WHERE leaderboard = %(leaderboard)s AND gpu_type = coalesce(%(gpu_type)s::text, gpu_type)
 ORDER BY gpu_type, rank
@@ -195,7 +200,8 @@ ORDER BY gpu_type, rank
 -- name: personal
 -- All scores of a user that count, best first per GPU type.
 SELECT row_number() OVER (PARTITION BY v.gpu_type ORDER BY v.score, v.submission_id) AS rank, l.name AS leaderboard,
-       v.gpu_type, v.user_id, u.user_name, v.submission_id, s.file_name, v.score, v.submission_time
+       v.gpu_type, v.user_id, u.user_name, v.submission_id, s.file_name, v.score, v.submission_time, v.timing,
+       v.correctness
 FROM runner.valid_score v
 JOIN leaderboard.leaderboard l ON l.id = v.leaderboard_id
 JOIN leaderboard.submission s ON s.id = v.submission_id
@@ -258,17 +264,20 @@ GROUP BY h.name ORDER BY h.name
 
 -- name: boards
 -- All leaderboards, open ones first.
-SELECT l.id, l.name, l.deadline, l.visibility,
+SELECT l.id, l.name, l.deadline, l.visibility, d.timing, d.tolerance,
        ARRAY(SELECT g.gpu_type FROM leaderboard.gpu_type g WHERE g.leaderboard_id = l.id ORDER BY 1) AS gpus,
        (SELECT count(*) FROM leaderboard.submission s WHERE s.leaderboard_id = l.id) AS submissions
-FROM leaderboard.leaderboard l ORDER BY l.deadline < now(), l.name
+FROM leaderboard.leaderboard l JOIN runner.demand d ON d.leaderboard = l.name ORDER BY l.deadline < now(), l.name
 
 -- name: board
 -- One leaderboard with its task.
-SELECT l.id, l.name, l.deadline, l.description, l.visibility, l.creator_id, l.forum_id, l.task, b.extra,
+SELECT l.id, l.name, l.deadline, l.description, l.visibility, l.creator_id, l.forum_id, l.task, b.extra, d.timing,
+       d.tolerance,
        ARRAY(SELECT g.gpu_type FROM leaderboard.gpu_type g WHERE g.leaderboard_id = l.id ORDER BY 1) AS gpus,
        (SELECT count(*) FROM leaderboard.submission s WHERE s.leaderboard_id = l.id) AS submissions
-FROM leaderboard.leaderboard l LEFT JOIN runner.board b ON b.leaderboard_id = l.id
+FROM leaderboard.leaderboard l
+JOIN runner.demand d ON d.leaderboard = l.name
+LEFT JOIN runner.board b ON b.leaderboard_id = l.id
 WHERE l.name = %(name)s
 
 -- name: board_templates
@@ -315,6 +324,10 @@ INSERT INTO leaderboard.templates (leaderboard_id, lang, code) VALUES (%(id)s, %
 -- What only we know of a leaderboard.
 INSERT INTO runner.board (leaderboard_id, extra, harness) VALUES (%(id)s, %(extra)s, %(harness)s)
 ON CONFLICT (leaderboard_id) DO UPDATE SET extra = EXCLUDED.extra, harness = EXCLUDED.harness
+
+-- name: set_demand
+-- What a leaderboard demands of a time before it ranks; NULL leaves a setting as it is.
+SELECT runner.set_demand(%(name)s::text, %(timing)s::text, %(tolerance)s::float8) AS changed
 
 -- name: delete_board_runs
 -- The results on a leaderboard (KernelBot's key does not cascade).

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from runner.model import Claimed, Job, JobState, Json, Mode, Verdict
+from runner.model import Claimed, Demand, Job, JobState, Json, Mode, Verdict
 
 #: `runner.status` counts no further: a position of this means that at least so many are ahead, itself included.
 POSITION_LIMIT: Final = 1001
@@ -308,6 +308,12 @@ class StatusLine:
     reruns: int = 0
     #: It is being evaluated again; score and ranking are those of the earlier evaluation.
     rerunning: bool = False
+    #: What the score's time is worth, or without a score that of its public run; None: nothing was timed in public.
+    timing: str | None = None
+    #: Who says that the results are right: judge or in_process.
+    correctness: str | None = None
+    #: Why a time that passed does not rank, a sentence; None where it ranks, or is not there.
+    unranked: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -407,6 +413,9 @@ class RankingLine:
     file_name: str
     score_s: float
     submission_time: datetime
+    #: What the time is worth, and who says that the results are right.
+    timing: str
+    correctness: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -419,6 +428,7 @@ class BoardLine:
     gpus: tuple[str, ...]
     visibility: str
     submissions: int
+    demand: Demand = field(default_factory=Demand)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -440,3 +450,4 @@ class BoardView:
     extra: Json | None
     #: Language key -> full text.
     templates: Mapping[str, str] = field(default_factory=dict)
+    demand: Demand = field(default_factory=Demand)

@@ -9,7 +9,7 @@ import pytest
 from runner.errors import TaskError
 from runner.gpus import Registry
 from runner.gpus.model import Figures, Vendor
-from runner.model import Device, Mode
+from runner.model import Demand, Device, Mode, TimingAssurance
 from runner.plan import CASES_FILE, Plan, derived_seed, make_plan, make_probe, tensor_bytes
 from runner.taskdef.model import HARNESS, CaseSet, Extra, Harness, Ranking, Task
 from sandbox.protocol import PairRequest, Step, StepsRequest
@@ -333,6 +333,16 @@ def test_the_judge_gets_the_tasks_rule_for_stopping() -> None:
     timing = Timing(max_runs=7)
     request = judge_request(planned(replace(made, extra=replace(made.extra, timing=timing))))
     assert [mode.timing for mode in request.modes] == [None, timing, timing]
+
+
+def test_the_judge_gets_the_boards_tolerance() -> None:
+    """What the board asks for reaches the request; a board that says nothing asks for a tenth."""
+    strict = replace(samples.job(), demand=Demand(timing=TimingAssurance.AUDITED, tolerance=0.02))
+    plans = (
+        make_plan(job, samples.task(), samples.CPU, samples.SLOT, samples.ENVIRONMENT)
+        for job in (strict, samples.job())
+    )
+    assert [judge_request(plan).tolerance for plan in plans] == [0.02, 0.1]
 
 
 def test_a_benchmark_before_the_ranked_step_takes_half() -> None:

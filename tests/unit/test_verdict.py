@@ -11,7 +11,7 @@ import pytest
 
 from runner.errors import EvaluationError
 from runner.gpus import Dtype, Figures, GpuType
-from runner.model import JobResult, Mode, Verdict
+from runner.model import Demand, JobResult, Mode, TimingAssurance, Verdict
 from runner.plan import make_plan
 from runner.taskdef.model import Extra, Harness, Ranking, Task
 from runner.verdict import Evidence, decide, limit_lines
@@ -23,12 +23,12 @@ TEST_PASS = {"test-count": "2", "test.0.spec": "a", "test.0.status": "pass", "te
 BENCH_PASS = {"benchmark-count": "2", "benchmark.0.mean": "1000", "benchmark.1.mean": "4000", "check": "pass"}
 
 
-def judged(verdict: str = "accepted", message: str | None = None) -> Judged:
+def judged(verdict: str = "accepted", message: str | None = None, timing: str = "audited") -> Judged:
     """The judge's word."""
     return Judged(
         verdict=verdict,
         message=message,
-        assurance={"correctness": "judge", "timing": "audited"},
+        assurance={"correctness": "judge", "timing": timing},
         details={"system": {"gpu": "CPU", "torch": "2", "hostname": "sandbox"}, "bound_ns": 5},
     )
 
@@ -42,10 +42,12 @@ def decided(
     ok: bool | None = True,
     message: str | None = None,
     gpu: GpuType = samples.CPU,
+    demand: Demand | None = None,
+    secret: bool = False,
 ) -> JobResult:
     """The result of a job that reported these steps; the task's harness is its own program unless given."""
     task = task or samples.task(harness=Harness.PROGRAM)
-    job = samples.job(mode=mode)
+    job = replace(samples.job(mode=mode, secret=secret), demand=demand or Demand())
     plan = make_plan(job, task, gpu, samples.SLOT, samples.ENVIRONMENT)
     evidence = Evidence(
         steps=steps,
@@ -258,6 +260,107 @@ def test_a_judge_that_contradicts_itself_is_our_fault(step: StepResult) -> None:
     """No verdict, an unknown one, a pass without check or with too few cases: the harness is broken."""
     with pytest.raises(EvaluationError):
         decided((step,), task=samples.task(), mode=Mode.TEST)
+
+
+def judged_chain(
+    timing: str, leaderboard: Mapping[str, str] | None = None, *, benchmark: Mapping[str, str] = BENCH_PASS
+) -> tuple[StepResult, ...]:
+    """A passed leaderboard chain of the built-in harness, whose ranked times are worth so much."""
+    return (
+        samples.step("test", TEST_PASS, judged=judged()),
+        samples.step("benchmark", benchmark, judged=judged()),
+        samples.step("leaderboard", {**BENCH_PASS, **(leaderboard or {})}, judged=judged(timing=timing)),
+    )
+
+
+MEASURED = {
+    "benchmark.0.runner.timing": "audited",
+    "benchmark.0.runner.interval": "[990, 1010]",
+    "benchmark.1.runner.timing": "measured",
+    "benchmark.1.runner.interval": "[3600, 4500.4]",
+}
+
+
+@pytest.mark.parametrize(
+    ("timing", "leaderboard", "demanded", "detail"),
+    [
+        ("audited", {}, "audited", None),
+        ("measured", {}, "measured", None),
+        ("audited", {}, "measured", None),
+        ("claimed", {}, "claimed", None),
+        ("claimed", {}, "measured", "the judge's clock cannot vouch for it"),
+        ("splendid", {}, "measured", "the judge's clock cannot vouch for it"),
+        ("audited_host", {}, "measured", "the host's work is part of what the judge's clock has seen"),
+        ("audited_host", {}, "audited", "the host's work is part of what the judge's clock has seen"),
+        ("measured", {}, "audited", "the judge's clock cannot bound it more closely, and the board asks for 5 %"),
+        (
+            "measured",
+            MEASURED,
+            "audited",
+            "the judge's clock puts benchmark 1 between 3.6 and 4.5 µs, and the board asks for 5 %",
+        ),
+        # The word on the whole is held against the word on each case.
+        ("audited", MEASURED, "measured", None),
+        ("audited", {"benchmark.0.runner.timing": "claimed"}, "measured", "the judge's clock cannot vouch for it"),
+        (
+            "measured",
+            {"benchmark.0.runner.interval": "[1e999, 2]"},
+            "audited",
+            "the judge's clock cannot bound it more",
+        ),
+    ],
+)
+def test_a_time_below_the_demand_passes_without_a_score(
+    timing: str, leaderboard: dict[str, str], demanded: str, detail: str | None
+) -> None:
+    """It is accepted and stored; what the score would be, and why it is none, goes with the row."""
+    demand = Demand(timing=TimingAssurance(demanded), tolerance=0.05)
+    result = decided(judged_chain(timing, leaderboard), task=samples.task(), demand=demand)
+    assert result.verdict is Verdict.ACCEPTED
+    run = result.runs[2]
+    assert run.passed
+    assert run.result["benchmark.0.mean"] == "1000"
+    withheld = run.system_info["runner"].get("unranked")
+    if detail is None:
+        assert run.score_s == pytest.approx(2000e-9)
+        assert withheld is None
+    else:
+        assert run.score_s is None
+        assert withheld["score_s"] == pytest.approx(2000e-9)
+        assert withheld["detail"].startswith(detail)
+
+
+def test_a_row_is_worth_as_little_as_its_least_case() -> None:
+    """In the row and in the report; an unknown word counts as claimed."""
+    result = decided(judged_chain("audited", MEASURED), task=samples.task())
+    assert result.runs[2].system_info["runner"]["assurance"] == {"correctness": "judge", "timing": "measured"}
+    assert result.runs[1].system_info["runner"]["assurance"]["timing"] == "audited"
+    assert result.report["assurance"]["timing"] == "measured"
+    odd = decided(judged_chain("audited", {"benchmark.1.runner.timing": "notarised"}), task=samples.task())
+    assert odd.runs[2].system_info["runner"]["assurance"]["timing"] == "claimed"
+
+
+def test_a_third_party_program_does_not_rank_where_times_must_be_measured() -> None:
+    """Whatever it writes of its own times; on a board that demands nothing it ranks, as claimed."""
+    forged = {**BENCH_PASS, **{f"benchmark.{index}.runner.timing": "audited" for index in range(2)}}
+    for demanded in (TimingAssurance.MEASURED, TimingAssurance.AUDITED):
+        run = decided(chain(forged), demand=Demand(timing=demanded)).runs[2]
+        assert (run.passed, run.score_s) == (True, None)
+        said = run.system_info["runner"]["unranked"]["detail"]
+        assert said == "the task's own eval program took it, in one process with the submission"
+    run = decided(chain(forged)).runs[2]
+    assert run.score_s == pytest.approx(2000e-9)
+    assert run.system_info["runner"]["assurance"]["timing"] == "claimed"
+    assert dict(run.result) == BENCH_PASS
+
+
+def test_a_secret_run_keeps_its_score() -> None:
+    """Public times rank, so nothing is held back of the secret twin, whose row shows no system info of its own."""
+    run = decided(
+        judged_chain("claimed"), task=samples.task(), demand=Demand(timing=TimingAssurance.AUDITED), secret=True
+    ).runs[2]
+    assert run.score_s == pytest.approx(2000e-9)
+    assert "unranked" not in run.system_info["runner"]
 
 
 def test_a_step_reported_twice_is_our_fault() -> None:

@@ -78,6 +78,58 @@ def test_an_update_keeps_what_is_not_given(cli: Call, board: str, tmp_path: Path
     assert last["deadline"].startswith("2033-01-01")
 
 
+def test_a_board_says_what_a_time_needs_to_rank(cli: Call, task_folder: Path) -> None:
+    """Set when it is made or later, shown by list, show and task, kept by an update that does not name it."""
+    made = ("leaderboard", "create", task_folder, "--name", "strict", "--timing", "audited", "--tolerance", "0.05")
+    assert cli(*made).code == 0
+    (listed,) = cli("leaderboard", "list", "--json").document
+    assert (listed["timing"], listed["tolerance"]) == ("audited", 0.05)
+    assert "audited times only (tolerance 5 %)" in cli("leaderboard", "list").out
+    assert cli("leaderboard", "show", "strict").out.startswith("ranks audited times only (tolerance 5 %)\n")
+    assert cli("leaderboard", "update", task_folder, "--name", "strict").code == 0
+    assert cli("leaderboard", "task", "strict", "--json").document["tolerance"] == 0.05
+    changes = ("--timing", "measured", "--tolerance", "0.2")
+    dry = cli("leaderboard", "update", task_folder, "--name", "strict", *changes, "--dry-run")
+    assert ("timing: audited → measured" in dry.out, "tolerance: 0.05 → 0.2" in dry.out) == (True, True)
+    assert "audited times only" in cli("leaderboard", "task", "strict").out
+    assert cli("leaderboard", "update", task_folder, "--name", "strict", *changes).code == 0
+    assert "ranks measured and audited times only (tolerance 20 %)" in cli("leaderboard", "task", "strict").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--timing", "audited_host"), "found 'audited_host', expected claimed, measured, audited"),
+        (("--tolerance", "0.7"), "found '0.7', expected a number from 0.01 to 0.5"),
+        (("--tolerance", "5%"), "found '5%', expected a number"),
+        (("--tolerance", "nan"), "found 'nan', expected a number"),
+    ],
+)
+def test_a_demand_that_makes_no_sense_is_named(
+    cli: Call, board: str, task_folder: Path, arguments: tuple[str, ...], says: str
+) -> None:
+    """What was found and what is expected, for create and update alike; nothing is stored."""
+    for command, name in (("create", "other"), ("update", board)):
+        said = cli("leaderboard", command, task_folder, "--name", name, *arguments)
+        assert said.code == 2
+        assert says in said.err
+    (listed,) = cli("leaderboard", "list", "--json").document
+    assert (listed["name"], listed["timing"], listed["tolerance"]) == (board, "claimed", 0.1)
+
+
+def test_a_board_on_which_nothing_can_rank_says_so(cli: Call, tmp_path: Path) -> None:
+    """An eval program of the task's own takes its times itself, and no clock of ours vouches for them."""
+    folder = write_task(
+        tmp_path / "own",
+        files=[
+            {"name": "submission.py", "source": "@SUBMISSION@"},
+            {"name": "eval.py", "source": "reference.py"},
+        ],
+    )
+    assert "nothing will rank" not in cli("leaderboard", "create", folder).err
+    assert "nothing will rank" in cli("leaderboard", "update", folder, "--timing", "measured").err
+
+
 def test_an_update_that_breaks_comparability_needs_force(
     cli: Call, board: str, tmp_path: Path, submission_file: Path
 ) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.model import Job, JobResult, Mode, Progress, RunRecord, Verdict
+from runner.model import Job, JobResult, Mode, Progress, RunRecord, TimingAssurance, Verdict
 from runner.store import Store
 from tests.integration.cli.conftest import Call
 
@@ -23,12 +23,15 @@ def _result(job: Job, verdict: Verdict) -> JobResult:
     passed = verdict is Verdict.ACCEPTED
     ranked = job.mode is Mode.LEADERBOARD
     text = SECRET_MARK if job.secret else "n: 16; seed: 3"
+    demanded = TimingAssurance.CLAIMED if job.secret else job.demand.timing
+    withheld = {"unranked": {"score_s": 2.5e-6, "detail": "the judge's clock cannot vouch for it"}}
+    unranked = {} if TimingAssurance.CLAIMED.satisfies(demanded) else withheld
     run = RunRecord(
         mode="leaderboard" if ranked else str(job.mode),
         start_offset_ns=0,
         end_offset_ns=10**9,
         passed=passed,
-        score_s=2.5e-6 if ranked and passed else None,
+        score_s=2.5e-6 if ranked and passed and not unranked else None,
         compilation=None,
         meta={"stdout": text, "stderr": text, "exit_code": 0 if passed else 112},
         result={
@@ -39,7 +42,7 @@ def _result(job: Job, verdict: Verdict) -> JobResult:
         },
         system_info={
             "cpu": "test",
-            "runner": {"host": "h", "assurance": {"correctness": "judge", "timing": "claimed"}},
+            "runner": {"host": "h", "assurance": {"correctness": "judge", "timing": "claimed"}, **unranked},
         },
     )
     error = None if passed else f"case 0 is wrong {text}"
@@ -78,6 +81,28 @@ def serve(database_url: str) -> Iterator[Serve]:
     stop.set()
     for thread in threads:
         thread.join(10)
+
+
+@pytest.mark.parametrize("demanded", ["claimed", "audited"])
+def test_a_time_is_shown_with_what_it_is_worth_and_why_it_does_not_rank(
+    cli: Call, task_folder: Path, submission_file: Path, serve: Serve, demanded: str
+) -> None:
+    """`submit --wait`, `status` and `leaderboard show`; a time that is too little passes and stands in no ranking."""
+    assert cli("leaderboard", "create", task_folder, "--name", "echo", "--timing", demanded).code == 0
+    serve(lambda _: Verdict.ACCEPTED)
+    said = cli("submit", submission_file, "--leaderboard", "echo", "--user", "alice", "--wait", "--timeout", "60")
+    assert said.code == 0
+    ranking = cli("leaderboard", "show", "echo", "--json").document
+    if demanded == "claimed":
+        assert "score: 2.50 µs (claimed)" in said.out
+        assert "2.50 µs (claimed)" in cli("status").out
+        assert "2.50 µs (claimed)" in cli("leaderboard", "show", "echo").out
+        assert [(line["timing"], line["correctness"]) for line in ranking] == [("claimed", "judge")]
+    else:
+        why = "this board ranks audited times only; this time is claimed: the judge's clock cannot vouch for it"
+        assert f"does not rank: {why}\n" in said.out
+        assert "leaderboard: pass   2.50 µs (claimed), does not rank" in said.out
+        assert (cli("status", 1, "--json").document["unranked"], ranking) == (why, [])
 
 
 def test_submit_prints_the_number_and_returns(cli: Call, board: str, submission_file: Path) -> None:

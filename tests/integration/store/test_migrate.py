@@ -33,6 +33,7 @@ VERSIONS = (
     "0009_settling",
     "0010_unranked",
     "0011_batches",
+    "0012_demands",
 )
 
 INT, BIG, TEXT, BOOL, JSON = "integer", "bigint", "text", "boolean", "jsonb"
@@ -401,7 +402,7 @@ def test_a_frontends_role_has_what_it_needs_and_no_more(empty_database_url: str)
     with psycopg.connect(empty_database_url, autocommit=True) as connection:
         connection.execute("SET ROLE runner_frontend")
         connection.execute("SELECT runner.submit('b', 'u', 'x.py', 'x', 'leaderboard')")
-        for view in ("status", "ranking", "result", "gpu_type", "host"):
+        for view in ("status", "ranking", "result", "demand", "gpu_type", "host"):
             connection.execute(sql.SQL("SELECT * FROM runner.{}").format(sql.Identifier(view)))
         connection.execute("SELECT id, name, deadline, description FROM leaderboard.leaderboard")
         for forbidden in (

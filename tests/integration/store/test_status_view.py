@@ -38,8 +38,9 @@ def test_the_released_columns_are_there_as_they_were(db: Db) -> None:
     """New ones are only appended."""
     cursor = db.execute("SELECT * FROM runner.status")
     names = [column.name for column in cursor.description or ()]
-    assert names[:-6] == COLUMNS.split()
-    assert names[-6:] == ["phase", "attempts", "retry_reason", "retry_at", "reruns", "rerunning"]
+    assert names[:-9] == COLUMNS.split()
+    assert names[-9:-3] == ["phase", "attempts", "retry_reason", "retry_at", "reruns", "rerunning"]
+    assert names[-3:] == ["timing", "correctness", "unranked"]
 
 
 PHASES = [

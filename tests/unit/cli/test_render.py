@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 
 from runner.cli import documents, render
 from runner.cli.view import from_store
-from runner.model import JobState, Mode, Progress, Verdict
+from runner.model import Demand, JobState, Mode, Progress, TimingAssurance, Verdict
 from runner.store.records import (
     ArtifactLine,
     BoardLine,
@@ -177,12 +177,77 @@ def test_a_ranking_has_a_table_per_gpu_type_and_says_when_one_is_empty() -> None
         file_name="fast.py",
         score_s=2.5e-6,
         submission_time=samples.NOW,
+        timing="measured",
+        correctness="judge",
     )
     page = text_of(render.ranking_page("vectoradd", ("CPU", "H100"), [line]))
     assert "vectoradd on CPU" in page
-    for cell in ("alice", "2.50 µs", "fast.py", "2030-01-02 03:04:05"):
+    for cell in ("alice", "2.50 µs (measured)", "fast.py", "2030-01-02 03:04:05"):
         assert cell in page
     assert page.index("vectoradd on H100") < page.index("no ranked submissions yet")
+
+
+def test_a_ranking_says_what_ranks_and_what_its_words_mean() -> None:
+    """The demand above, each time with its worth and who checked it, each word explained once below."""
+    line: dict[str, Any] = {
+        "leaderboard": "vectoradd",
+        "gpu_type": "CPU",
+        "user_name": None,
+        "submission_id": 9,
+        "file_name": "fast.py",
+        "submission_time": samples.NOW,
+    }
+    lines = [
+        RankingLine(rank=1, user_id="a", score_s=1e-6, timing="claimed", correctness="in_process", **line),
+        RankingLine(rank=2, user_id="b", score_s=2e-6, timing="audited", correctness="judge", **line),
+    ]
+    page = text_of(render.ranking_page("vectoradd", ("CPU",), lines, demand=Demand()))
+    assert page.startswith("ranks every time (tolerance 10 %)\n")
+    assert "1.00 µs (claimed, in_process)" in page
+    assert "2.00 µs (audited)" in page
+    assert page.count("claimed: on the submission's word alone") == 1
+    assert "by the judge's own clock" not in page
+    strict = Demand(timing=TimingAssurance.AUDITED, tolerance=0.05)
+    assert "ranks audited times only (tolerance 5 %)" in text_of(render.ranking_page("v", (), [], demand=strict))
+
+
+def test_every_time_is_shown_with_what_it_is_worth() -> None:
+    """Beside the score, the run's score and each case, with the judge's interval where there is one."""
+    result = {
+        "benchmark-count": "2",
+        "benchmark.0.mean": "12345.6",
+        "benchmark.0.runner.timing": "measured",
+        "benchmark.0.runner.interval": "[11200, 12900]",
+        "benchmark.1.mean": "2000",
+    }
+    run = samples.run(mode="leaderboard", score_s=12.3456e-6, result=result)
+    page = _page(
+        samples.job(mode=Mode.LEADERBOARD, runs=(run,)), line=samples.status(score_s=12.3456e-6, timing="audited")
+    )
+    assert "score: 12.3 µs (audited)\n" in page
+    assert "leaderboard: pass   score 12.3 µs (audited)" in page
+    assert "measured, 11.2 µs to 12.9 µs" in page
+    assert "12.3 µs (measured)" in text_of(render.queue_table([samples.status(score_s=12.3e-6, timing="measured")]))
+
+
+def test_a_time_that_does_not_rank_says_why() -> None:
+    """In the head of the page, as in JSON; the time itself is shown with its run."""
+    why = "this board ranks audited times only; this time is claimed"
+    run = samples.run(mode="leaderboard")
+    run = replace(
+        run,
+        system_info={
+            "runner": {"assurance": {"timing": "claimed"}, "unranked": {"score_s": 12.3e-6, "detail": "no clock"}}
+        },
+    )
+    job = samples.job(mode=Mode.LEADERBOARD, runs=(run,))
+    line = samples.status(timing="claimed", correctness="judge", unranked=why)
+    page = _page(job, line=line)
+    assert f"does not rank: {why}\n" in page
+    assert "score: -\n" in page
+    assert "leaderboard: pass   12.3 µs (claimed), does not rank" in page
+    document = from_store(samples.submission(job, line=line), admin=False).to_json()
+    assert (document["timing"], document["correctness"], document["unranked"]) == ("claimed", "judge", why)
 
 
 def _host(**facts: Any) -> HostLine:  # noqa: ANN401 whatever a line has

@@ -47,25 +47,28 @@ GRANT EXECUTE ON FUNCTION
     runner.submit(text, text, text, bytea, text, text[], text, integer, text),
     runner.enqueue(bigint, text, text[], integer),
     runner.cancel(bigint, text) TO runner_frontend;
-GRANT SELECT ON runner.status, runner.ranking, runner.result, runner.gpu_type, runner.host TO runner_frontend;
+GRANT SELECT ON runner.status, runner.ranking, runner.result, runner.demand, runner.gpu_type, runner.host
+    TO runner_frontend;
 GRANT SELECT (id, name, deadline, description, visibility, creator_id, forum_id) ON leaderboard.leaderboard
     TO runner_frontend;
 GRANT SELECT ON leaderboard.gpu_type, leaderboard.templates TO runner_frontend;
 
 -- A dashboard or a website's backup looks, and calls nothing: what a frontend may read, and how leaderboards are made up.
 GRANT USAGE ON SCHEMA leaderboard, runner TO runner_readonly;
-GRANT SELECT ON runner.status, runner.ranking, runner.result, runner.gpu_type, runner.host TO runner_readonly;
+GRANT SELECT ON runner.status, runner.ranking, runner.result, runner.demand, runner.gpu_type, runner.host
+    TO runner_readonly;
 GRANT SELECT (id, name, deadline, description, visibility, creator_id, forum_id) ON leaderboard.leaderboard
     TO runner_readonly;
 GRANT SELECT ON leaderboard.gpu_type, leaderboard.templates TO runner_readonly;
 
--- An operator may do what a frontend may, evaluates again, takes out of the ranking, drains hosts, and sees what secret
+-- An operator may do what a frontend may, evaluates again, takes out of the ranking, says what ranks, drains hosts, and sees what secret
 -- runs printed; no secret seed, and nobody's code.
 GRANT runner_frontend TO runner_operator;
 GRANT EXECUTE ON FUNCTION
     runner.matching(bigint, text, text, timestamptz, timestamptz, text[]),
     runner.rerun(bigint, text, text, timestamptz, timestamptz, text[], text, integer),
     runner.invalidate(bigint, text, text, timestamptz, timestamptz, text[], text),
+    runner.set_demand(text, text, double precision),
     runner.drain(text, text),
     runner.undrain(text) TO runner_operator;
 GRANT SELECT ON ALL TABLES IN SCHEMA runner TO runner_operator;
