@@ -153,7 +153,7 @@ class GpuType:
     cool_limit_s: float = 60.0
     #: At which clocks its devices measure.
     clocks: ClockPolicy = field(default_factory=ClockPolicy)
-    #: Whether times on its devices that the judge's clock contradicts are rejected; else they are marked as claims.
+    #: Whether times on its devices that the judge's clock contradicts are rejected; else its measure counts.
     rejects_forged_times: bool = False
     #: Size of each writable tmpfs.
     scratch_mib: int = 1024

@@ -182,6 +182,7 @@ class Peer:
         for opened in (self._gate, self._device_gate, self._line, self._memory, self._delays):
             if opened is not None:
                 opened.close()
+        self._gate = self._device_gate = self._line = self._memory = None
 
     def rest(self, *, deadline_ns: int) -> None:
         """Take back the call that the worker was told of: it is to wait for a message, and not at the gate.

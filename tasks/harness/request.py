@@ -88,7 +88,7 @@ class JudgeRequest:
     memory_bytes: int = 1 << 30
     #: What is written between two timed calls so that a device's caches hold nothing of the inputs; None: not known.
     flush_bytes: int | None = None
-    #: Whether times on a device that the judge's clock contradicts are rejected; else they are marked as claims.
+    #: Whether times on a device that the judge's clock contradicts are rejected; else its measure counts.
     rejects_forged_times: bool = False
     #: A claimed time counts where the judge's clock bounds it to within this part of it; else the judge's measure does.
     tolerance: float = 0.1

@@ -13,6 +13,7 @@ from typing import Any
 
 from sandbox.protocol import StepResult
 from tasks.harness.request import JudgeRequest, ModeRequest
+from tasks.harness.stopping import Timing
 from tests.acceptance.judging.nursery import Nursery
 
 #: Inputs are a tensor and the nanoseconds to spend; the tensor is wanted back as it is.
@@ -66,12 +67,76 @@ class Judged:
         return float(self.result[name])
 
 
+#: Inputs of any size, outputs of a few numbers: sums of rows.
+ROWS_REFERENCE = """
+import torch
+
+
+def generate_input(spin_ns, size, seed):
+    generator = torch.Generator().manual_seed(seed)
+    return {"x": torch.rand(size, generator=generator), "spin_ns": spin_ns}
+
+
+def check_implementation(data, output):
+    return "" if torch.allclose(output, data["x"].view(8, -1).sum(1), rtol=1e-3) else "wrong values"
+"""
+
+#: Takes as long as its case says, from its first line on, or as long as reading the input takes.
+ROWS = """
+import sys
+import time
+
+import torch
+
+perf_counter_ns = time.perf_counter_ns
+random = __import__("random").Random(1)
+worker = sys.modules["tasks.harness.worker"]
+calls = 0
+claim = None
+
+
+def clock():
+    # The worker's clock: after a kernel whose claim is to be lowered it says less.
+    global claim
+    now = perf_counter_ns()
+    if claim is not None:
+        (start, part), claim = claim, None
+        now = start + int(part * (now - start))
+    return now
+
+
+def part_of(call):
+    return {part}
+
+
+if {forged}:
+    worker.perf_counter_ns = clock
+
+
+def custom_kernel(data):
+    global calls, claim
+    start = perf_counter_ns()
+    output = data["x"].view(8, -1).sum(1)
+    while perf_counter_ns() < start + data["spin_ns"]:
+        pass
+    calls += 1
+    if {forged}:
+        claim = start, part_of(calls)
+    return output
+"""
+
+
 def request_of(
-    submission: str, cases: Sequence[str], *, mode: str = "benchmark", reference: str = REFERENCE
+    submission: str,
+    cases: Sequence[str],
+    *,
+    mode: str = "benchmark",
+    reference: str = REFERENCE,
+    timing: Timing | None = None,
 ) -> JudgeRequest:
     """What the judge is asked."""
     return JudgeRequest(
-        modes=(ModeRequest(name=mode, cases=tuple(cases), timeout_s=600.0),),
+        modes=(ModeRequest(name=mode, cases=tuple(cases), timeout_s=1800.0, timing=timing),),
         files={"reference.py": reference},
         worker_files=(),
         submission_name="submission.py",

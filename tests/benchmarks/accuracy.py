@@ -3,8 +3,8 @@
 `make bench ARGS=accuracy`. The kernel looks at the clock until its time is over, 20 µs to 100 ms, so the truth is known
 whatever else the machine does. Real judge and worker, several sessions, each with processes of its own; in the same
 minutes the same kernel is timed by a plain loop in one process, as most projects do. What is asked for is a median
-within 1 % or 2 µs of the truth. Inputs are 64 bytes, so that calls go by the gate, then a megabyte, by message; there
-the shortest kernels are left out, since reading a megabyte that has just been handed over takes longer than they do.
+within 1 % or 2 µs of the truth. Inputs are 64 bytes, which are copied at the gate, then a megabyte, which is mapped;
+there the shortest kernels are left out, since reading a megabyte that is new takes longer than they do.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main() -> None:
     """Measure and print."""
     print(f"{machine()}; {SESSIONS} sessions; deviations from the truth, in µs")
     with nursery() as processes:
-        for size, way in ((SMALL, "at the gate (64 bytes)"), (LARGE, "by message (1 MiB)")):
+        for size, way in ((SMALL, "copied (64 bytes)"), (LARGE, "mapped (1 MiB)")):
             reported: list[list[float]] = []
             plain: list[list[float]] = []
             spins_ns = [spin_ns for spin_ns in SPINS_NS if size == SMALL or spin_ns > READ_NS]

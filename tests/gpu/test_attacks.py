@@ -256,11 +256,11 @@ def test_addresses_that_come_again_have_other_values() -> None:
         pytest.param(LAZY, 20_000_000, id="lazy tensor"),
     ],
 )
-def test_a_time_that_is_too_good_is_no_more_than_a_claim(submission: str, cycles: int) -> None:
+def test_a_time_that_is_too_good_is_never_audited(submission: str, cycles: int) -> None:
     """Accepted with all its work in the time, or found out; a time without it is never called audited."""
     step = evaluate(submission, "benchmark")
     assert step.judged is not None
     if step.judged.verdict == "accepted" and float(step.result["benchmark.0.mean"]) < cycles / 3:
-        assert step.judged.assurance["timing"] == "claimed", step.judged
+        assert not step.judged.assurance["timing"].startswith("audited"), step.judged
     else:
         assert step.judged.verdict in ("accepted", "wrong_answer", "rejected", "runtime_error"), step.judged

@@ -63,12 +63,12 @@ def verdicts(steps: tuple[StepResult, ...]) -> list[tuple[str, str]]:
     ],
 )
 def test_right_submissions_are_accepted(task: str, submission: str) -> None:
-    """Test, benchmark and leaderboard pass on the device; times are claims, and say so."""
+    """Test, benchmark and leaderboard pass on the device; the judge's clock bounds none of so short times."""
     steps = evaluate(task, submission, "test", "benchmark", "leaderboard")
     assert verdicts(steps) == [(mode, "accepted") for mode in ("test", "benchmark", "leaderboard")], steps
     for step in steps[1:]:
         assert step.judged is not None
-        assert step.judged.assurance["timing"] == "claimed"
+        assert step.judged.assurance["timing"] in ("claimed", "measured")
         assert float(step.result["benchmark.0.mean"]) > 0
 
 

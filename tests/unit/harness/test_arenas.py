@@ -1,0 +1,73 @@
+"""Shared memory that is handed over in one go."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+
+from tasks.harness.arenas import HUGE_FROM_BYTES, HUGE_PAGE_BYTES, PAGE_BYTES, Arena, size_for_later
+
+
+@pytest.mark.parametrize("nbytes", [1, PAGE_BYTES + 1, HUGE_FROM_BYTES, 3 << 20])
+def test_an_arena_is_mapped_where_addresses_were_reserved(nbytes: int) -> None:
+    """Tensors laid out before the bytes were there see them once the descriptor has come, and not before."""
+    reserved = Arena.reserve(size_for_later(nbytes))
+    early = reserved.bytes_at(nbytes - 1, 1)
+    assert early.item() == 0
+    with Arena.create_for_later(nbytes) as arena:
+        arena.fill(nbytes - 1, memoryview(b"\x07"))
+        arena.collapse()
+        assert early.item() == 0
+        reserved.enter(arena.fd)
+
+        assert arena.size == reserved.size
+        assert early.item() == 7
+        early[0] = 9
+        assert arena.bytes_at(nbytes - 1, 1).item() == 9
+
+
+def test_sizes_are_whole_pages_and_huge_ones_from_where_they_pay() -> None:
+    """So that a huge page can be mapped whole."""
+    assert size_for_later(1) == PAGE_BYTES
+    assert size_for_later(HUGE_FROM_BYTES - 1) == HUGE_FROM_BYTES
+    assert size_for_later(HUGE_FROM_BYTES) == HUGE_PAGE_BYTES
+    assert size_for_later(HUGE_PAGE_BYTES + 1) == 2 * HUGE_PAGE_BYTES
+
+
+def test_huge_pages_lie_at_whole_huge_addresses() -> None:
+    """Elsewhere the kernel would map them page by page; and no two reservations need be at one address."""
+    arenas = [Arena.reserve(HUGE_PAGE_BYTES) for _ in range(8)]
+    assert {arena.addresses.start % HUGE_PAGE_BYTES for arena in arenas} == {0}
+
+
+def test_small_arenas_and_old_kernels_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is gathered where it cannot be, and the arena is as good as before."""
+    with Arena.create_for_later(100) as arena:
+        assert not arena.collapse()
+    monkeypatch.setattr("tasks.harness.arenas._MADV_COLLAPSE", 9999)
+    with Arena.create_for_later(HUGE_PAGE_BYTES) as arena:
+        arena.fill(5, memoryview(b"x"))
+        assert not arena.collapse()
+        assert arena.bytes_at(5, 1).item() == ord("x")
+
+
+def test_what_is_no_memory_file_is_not_mapped() -> None:
+    """The error says why; the reserved addresses stay as they were."""
+    reserved = Arena.reserve(PAGE_BYTES)
+    read, write = os.pipe()
+    try:
+        with pytest.raises(OSError, match="inputs cannot be mapped") as caught:
+            reserved.enter(read)
+        assert caught.value.errno in (errno.ENODEV, errno.EACCES)
+        assert reserved.bytes_at(0, 1).item() == 0
+    finally:
+        os.close(read)
+        os.close(write)
+
+
+def test_an_arena_for_later_cannot_be_made_smaller() -> None:
+    """A worker that truncates it would kill the judge."""
+    with Arena.create_for_later(1 << 20) as arena, pytest.raises(PermissionError):
+        os.ftruncate(arena.fd, 0)

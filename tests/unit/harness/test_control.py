@@ -1,0 +1,107 @@
+"""The process that is called to know what a call costs beside its kernel."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from tasks.harness import control as module
+from tasks.harness.control import Control, cpu_ns, read_all
+from tasks.harness.values import Packed, pack
+
+_PATIENCE_NS = 60_000_000_000
+
+
+@pytest.fixture
+def control(monkeypatch: pytest.MonkeyPatch) -> Iterator[Control]:
+    """One that is warm; the test's own thread stays where it is, however many cores there are."""
+    monkeypatch.setattr(module, "judge_core", lambda: min(os.sched_getaffinity(0)))
+    monkeypatch.setattr(module, "leave_judge_core", lambda: True)
+    monkeypatch.setattr(module, "CROWDED_NS", _PATIENCE_NS)
+    before = os.sched_getaffinity(0)
+    monkeypatch.setattr("tasks.harness.peer.stay_on", lambda _: None)
+    started = Control.start()
+    assert started is not None
+    try:
+        assert started.open(deadline_ns=time.monotonic_ns() + _PATIENCE_NS)
+        yield started
+    finally:
+        started.close()
+        os.sched_setaffinity(0, before)
+
+
+def _calls(
+    control: Control, value: object, count: int, *, gated: bool = True, beside: int | None = None
+) -> list[float]:
+    def make() -> Packed:
+        return pack(value)
+
+    deadline_ns = time.monotonic_ns() + _PATIENCE_NS
+    return control.calls(make, count, parts=1, gated=gated, deadline_ns=deadline_ns, beside=beside)
+
+
+@pytest.mark.parametrize("gated", [True, False])
+def test_a_call_costs_something_beside_its_kernel(control: Control, *, gated: bool) -> None:
+    """Copied, mapped in small pages or in huge ones, by the gate and by message: as many costs as calls."""
+    for nbytes in (64, 100_000, 300_000):
+        costs = _calls(control, {"x": torch.ones(nbytes, dtype=torch.uint8), "n": 3}, 5, gated=gated)
+        assert len(costs) == 5
+        assert all(0 < cost < 1e9 for cost in costs), costs
+
+
+def test_nothing_is_known_beside_a_busy_process(control: Control) -> None:
+    """A submission that computes while control calls are made spoils them, to its own cost."""
+    pid = os.fork()
+    if pid == 0:
+        while True:
+            pass
+    try:
+        assert _calls(control, torch.ones(8), 20, beside=pid) == []
+    finally:
+        os.kill(pid, 9)
+        os.waitpid(pid, 0)
+    assert len(_calls(control, torch.ones(8), 5, beside=os.getppid())) == 5
+
+
+def test_it_has_no_descriptor_of_the_judges(control: Control) -> None:
+    """Its standard streams lead nowhere, and files that the judge has open are not open in it."""
+    with Path(__file__).open("rb") as ours:
+        files = [file.readlink() for file in Path(f"/proc/{control._pid}/fd").iterdir()]
+        assert Path(ours.name) not in files
+    names = {str(file).partition(":")[0] for file in files}
+    assert names <= {"/dev/null", "socket", "anon_inode", "/memfd"}, names
+
+
+def test_it_ends_with_the_judge(control: Control) -> None:
+    """Closing the line ends it; nothing stays behind."""
+    control.close()
+
+    assert not Path(f"/proc/{control._pid}").exists()
+
+
+def test_the_control_kernel_reads_whatever_a_task_makes() -> None:
+    """Tensors in tuples, lists, dicts and records, strided and empty ones; it returns as many as it is told to."""
+    value = (
+        torch.ones(4, 4).t(),
+        [torch.empty(0), {"a": torch.ones(3, dtype=torch.uint8)}],
+        SimpleNamespace(b=torch.ones(2)[::2], n=4, s="text", none=None),
+    )
+    assert isinstance(read_all((value, 1)), torch.Tensor)
+    assert isinstance(read_all((value, 0)), torch.Tensor)
+    assert len(read_all((value, 3))) == 3
+    assert len(list(module._tensors(value))) == 4
+
+
+def test_processor_time_of_a_process_grows_while_it_computes() -> None:
+    """Of this one it does; of one that is not there nothing is known."""
+    before = cpu_ns(os.getpid())
+    sum(range(200_000))
+    assert cpu_ns(os.getpid()) > before > 0
+    assert cpu_ns(None) == 0
+    assert cpu_ns(1 << 22) == 0
