@@ -6,7 +6,13 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-pytest_plugins = ["tests.plugins.engine", "tests.plugins.images", "tests.plugins.postgres", "tests.plugins.turns"]
+pytest_plugins = [
+    "tests.plugins.engine",
+    "tests.plugins.failures",
+    "tests.plugins.images",
+    "tests.plugins.postgres",
+    "tests.plugins.turns",
+]
 
 
 def pytest_configure() -> None:
