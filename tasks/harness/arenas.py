@@ -22,17 +22,9 @@ PAGE_BYTES = mmap.PAGESIZE
 HUGE_FROM_BYTES = 128 << 10
 #: A huge page of x86-64, and of aarch64 with pages of 4 KiB.
 HUGE_PAGE_BYTES = 2 << 20
-#: Arenas are whole pages, and so whole tiles.
-_POISON_TILE_BYTES = PAGE_BYTES
-#: Asking for a page of them would take longer than filling a small arena.
-_SMALL_TILE_BYTES = 512
-#: Up to here Python copies faster than torch begins to.
-_SMALL_BYTES = 1 << 20
-
-
-_MADV_COLLAPSE = 25  # include/uapi/asm-generic/mman-common.h; Linux 6.1 and later
 #: Equal inputs do not lie at equal addresses.
 _MAX_LEADING_PAGES = 16
+_MADV_COLLAPSE = 25  # include/uapi/asm-generic/mman-common.h; Linux 6.1 and later
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
@@ -140,19 +132,11 @@ class Arena:
         """All its bytes, copied by this thread alone."""
         return bytearray(self._view())
 
-    def poison(self, nbytes: int | None = None) -> None:
-        """Fill the arena with bytes that nobody can foresee; `nbytes`: its first ones alone, as whole pages."""
-        size = self.size if nbytes is None else nbytes
-        if size <= _SMALL_BYTES:
-            tile = os.urandom(_SMALL_TILE_BYTES)
-            self.fill(0, memoryview(tile * (size // _SMALL_TILE_BYTES)))
-            return
-        tile = os.urandom(_POISON_TILE_BYTES)
-        tiles = size // _POISON_TILE_BYTES
-        whole = self.bytes_at(0, size)
-        whole.view(tiles, _POISON_TILE_BYTES).copy_(
-            torch.frombuffer(bytearray(tile), dtype=torch.uint8).expand(tiles, -1)
-        )
+    def poison(self) -> None:
+        """Fill the arena with bytes that nobody can foresee."""
+        # Arenas are whole pages.
+        tile = torch.frombuffer(bytearray(os.urandom(PAGE_BYTES)), dtype=torch.uint8)
+        self.bytes_at(0, self.size).view(-1, PAGE_BYTES).copy_(tile.expand(self.size // PAGE_BYTES, -1))
 
     def _view(self) -> memoryview:
         return memoryview(self._map)[self._start : self._start + self.size]

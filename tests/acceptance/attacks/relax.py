@@ -59,7 +59,7 @@ def _secret() -> None:
 def _poison() -> None:
     """Outputs begin as zeros."""
 
-    def poison(self: Arena, nbytes: int | None = None) -> None:
+    def poison(self: Arena) -> None:
         """Leave it as it is."""
 
     _replace(Arena, "poison", poison)
