@@ -25,7 +25,7 @@ FLOOR_NS = 1_000
 #: Fewer control calls say nothing.
 FEWEST_CONTROLS = 6
 #: Standard errors that a difference must exceed to be one.
-_SIGMAS = 2.5
+_SIGMAS = 2.0
 #: The same on one side, for a hand-over that is to be no more than it was.
 _SIGMAS_LOW = 1.65
 #: A kernel leaves colder caches than a control call, and a judge that has slept wakes up late: what is allowed for

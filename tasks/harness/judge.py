@@ -70,8 +70,8 @@ _MAX_REPEATED = 10
 #: Control calls beside a case: before its first timed call, and in rows between them, which drift as they do. At the
 #: end, for short kernels over few bytes, more of them until the noise is this part of the claims, or there are so many.
 _FIRST_CONTROLS, _CONTROLS, _CONTROLS_EVERY = 8, 5, 20
-_WANTED_NOISE, _MOST_CONTROLS, _MORE_CONTROLS = 0.04, 60, 10
-_MORE_FROM_NS, _MORE_UP_TO_BYTES = 5_000, 4 << 20
+_WANTED_NOISE, _MOST_CONTROLS, _MORE_CONTROLS = 0.04, 100, 20
+_MORE_FROM_NS, _MORE_UP_TO_BYTES = 20_000, 4 << 20
 _CALIBRATION_TIMEOUT_NS = 30_000_000_000
 #: Until the interpreters of several ranks, and of the judge's own processes beside them, have imported torch.
 _START_TIMEOUT_NS = 120_000_000_000

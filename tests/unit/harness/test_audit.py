@@ -16,7 +16,7 @@ from tasks.harness.hand_over import Bound
 COPIED = (*(6_600, 6_800, 6_900, 7_000, 7_100, 7_300, 7_500, 7_600, 7_900, 8_400) * 3, 60_000)
 MAPPED = (32_000, 33_000, 33_400, 34_000, 35_500, 36_000, 38_000, 42_000, 46_000, 56_000, 74_800)
 CALLS = 100
-CONTROLS = 55
+CONTROLS = 100
 
 
 def _costs(like: Sequence[int], count: int, seed: int) -> list[float]:
