@@ -45,8 +45,9 @@ class Solo:
         self._device = "cpu"
         #: Whether calls on a device begin at the gate.
         self._gated = False
-        #: Whether the gates of worker and control process have been tried.
+        #: Whether the gates of worker and control process have been tried, and whether control calls bound the times.
         self._warm = False
+        self._controlled = False
 
     def warm_up(self, *, deadline_ns: int) -> None:
         """Open the gates and make first calls, which are like no others; at leisure, before any request is there.
@@ -109,7 +110,8 @@ class Solo:
         """See Team."""
         if self._device == "cpu":
             self.warm_up(deadline_ns=deadline_ns)
-            if self._control is not None:
+            self._controlled = self._control is not None
+            if self._controlled:
                 return None
         most_bytes = self._peer.memory_bytes // 8
         # Both ways, as far as they are open: a call that does not go through the gate goes by message.
@@ -122,7 +124,7 @@ class Solo:
         self, cases: Iterator[Mapping[str, Value]], count: int, *, like: Call, deadline_ns: int
     ) -> Sequence[float] | None:
         """See Team."""
-        if self._control is None or self._device != "cpu":
+        if self._control is None or not self._controlled:
             return None
         self._last = None
         self._peer.rest(deadline_ns=deadline_ns)

@@ -66,7 +66,7 @@ def _measure(processes: Nursery, nbytes: int, spins_ns: tuple[int, ...]) -> None
         for name, part in FORGERIES.items()
     }
     for index, spin_ns in enumerate(spins_ns):
-        errors = [(row[index][0] or 0.0) / spin_ns - 1 for row in honest]
+        errors = [row[index][2] - 1 for row in honest]
         audited = sum(row[index][1] == "audited" for row in honest)
         least = [_least([row[index][0] for row in rows], spin_ns) for rows in forged.values()]
         print(
@@ -84,11 +84,11 @@ def _least(means_ns: list[float | None], spin_ns: int) -> str:
 
 def _reported(
     processes: Nursery, nbytes: int, spins_ns: tuple[int, ...], part: str | None
-) -> list[tuple[float | None, str]]:
-    """Mean in ns and assurance of each case; no mean where it was rejected, which ends the step's later cases too."""
+) -> list[tuple[float | None, str, float]]:
+    """Of each case: mean in ns, None where it was rejected; assurance; median as a part of what the worker claims."""
     timing = Timing(max_runs=LARGE_RUNS) if nbytes > LARGE_BYTES else None
     source = ROWS.replace("{part}", part or "1.0").replace("{forged}", str(part is not None))
-    found: list[tuple[float | None, str]] = []
+    found: list[tuple[float | None, str, float]] = []
     for spin_ns in spins_ns:
         request = request_of(source, [spin_case(spin_ns, size=nbytes // 4)], reference=ROWS_REFERENCE, timing=timing)
         step = processes.evaluate(request).steps[0]
@@ -97,10 +97,11 @@ def _reported(
         if step.judged.verdict == "rejected":
             if part is None:
                 raise RuntimeError(f"an honest submission was rejected: {step.judged.message}")
-            found.append((None, "rejected"))
+            found.append((None, "rejected", 0.0))
             continue
         (case,) = cases_of(step)
-        found.append((case.number("mean"), case.details["timing"]))
+        of_claim = case.number("median") / case.details["claimed_median_ns"]
+        found.append((case.number("mean"), case.details["timing"], of_claim))
     return found
 
 
