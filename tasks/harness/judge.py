@@ -72,6 +72,8 @@ _MAX_REPEATED = 10
 _FIRST_CONTROLS, _CONTROLS, _CONTROLS_EVERY = 8, 5, 20
 _WANTED_NOISE, _MOST_CONTROLS, _MORE_CONTROLS = 0.04, 100, 20
 _MORE_FROM_NS, _MORE_UP_TO_BYTES = 20_000, 4 << 20
+#: Rows that are made at most before it is known what a hand-over costs: those that others disturb say nothing.
+_CONTROL_TRIES = 5
 _CALIBRATION_TIMEOUT_NS = 30_000_000_000
 #: Until the interpreters of several ranks, and of the judge's own processes beside them, have imported torch.
 _START_TIMEOUT_NS = 120_000_000_000
@@ -617,10 +619,14 @@ class _TimedCase:
         self.check_last()
         fresh = iter(self._fresh_arguments, None)
         with self._run.phase("controls"):
-            costs_ns = self._team.control(fresh, count, like=self._last, deadline_ns=self._run.deadline_ns)
-        if costs_ns is not None:
-            self.controls_ns = [*(self.controls_ns or ()), *costs_ns]
-            self.controls = ControlCosts.of(self.controls_ns)
+            for _ in range(_CONTROL_TRIES):
+                costs_ns = self._team.control(fresh, count, like=self._last, deadline_ns=self._run.deadline_ns)
+                if costs_ns is None:
+                    return
+                self.controls_ns = [*(self.controls_ns or ()), *costs_ns]
+                self.controls = ControlCosts.of(self.controls_ns)
+                if self.controls is not None:
+                    return
 
     def check_last(self) -> None:
         """Check the last call if it was not."""
