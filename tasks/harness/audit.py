@@ -30,7 +30,7 @@ _SIGMAS = 2.0
 _SIGMAS_LOW = 1.65
 #: A kernel leaves colder caches than a control call, and a judge that has slept wakes up late: what is allowed for
 #: beside the noise, fixed and as a part of the claim.
-_COLD_NS, _COLD_SHARE = 300.0, 0.02
+_COLD_NS, _COLD_SHARE = 1_000.0, 0.02
 #: One call is not believed if its hand-over seems longer than expected by so many times what three in four control
 #: calls stay within, and this much, and this part of the claim.
 _SPREADS, _SINGLE_NS, _SINGLE_SHARE = 4.0, 3_000.0, 0.02
