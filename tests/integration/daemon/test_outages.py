@@ -118,7 +118,9 @@ def a_run_with_a_heartbeat(rig: Rig, proxy: Proxy) -> tuple[Gate, int]:
     submission = rig.submit()
     rig.start()
     assert gate.begun.wait(PATIENCE_S)
-    rig.wait_for(lambda: rig.sql(CONNECTED, name="daemon heartbeat"), "the run is kept alive")
+    # Not only connected: a connection that is cut off while it is being made fails in another way.
+    beaten = CONNECTED + " AND state = 'idle' AND query LIKE '%%runner.heartbeat(%%'"
+    rig.wait_for(lambda: rig.sql(beaten, name="daemon heartbeat"), "the run is kept alive")
     return gate, submission
 
 
