@@ -70,6 +70,8 @@ _MAX_REPEATED = 10
 #: Control calls beside a case: before its first timed call, and in rows between them, which drift as they do. At the
 #: end, for short kernels over few bytes, more of them until the noise is this part of the claims, or there are so many.
 _FIRST_CONTROLS, _CONTROLS, _CONTROLS_EVERY = 8, 5, 20
+#: Kernels shorter than `_MORE_FROM_NS` are measured anyway, and their rows are fewer.
+_CONTROLS_SELDOM = 50
 _WANTED_NOISE, _MOST_CONTROLS, _MORE_CONTROLS = 0.04, 100, 20
 _MORE_FROM_NS, _MORE_UP_TO_BYTES = 20_000, 4 << 20
 #: Rows that are made at most before it is known what a hand-over costs: those that others disturb say nothing.
@@ -416,7 +418,7 @@ class Judge:
                 continue
             spans.append(Span(sample=sample, start_ns=called_ns, end_ns=time.monotonic_ns()))
             so_far.add(sample.claimed_ns)
-            if len(spans) % _CONTROLS_EVERY == 0:
+            if len(spans) % (_CONTROLS_EVERY if sample.claim_ns >= _MORE_FROM_NS else _CONTROLS_SELDOM) == 0:
                 timed.call_controls(_CONTROLS)
             _in_time(run)
         samples = [span.sample for span in spans]

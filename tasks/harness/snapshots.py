@@ -20,10 +20,10 @@ from .values import Placed, Snapshot, regions
 from .wire import WireViolation
 
 #: Positions that are read the moment a call is done and compared with the full copy made after it.
-_PROBES = 64
+_PROBES = 32
 #: Fewer bytes are copied as fast as a position is read; of more, one position in so many bytes is read first.
 _AT_ONCE_BYTES = 4096
-_BYTES_A_PROBE = 1024
+_BYTES_A_PROBE = 2048
 _CLAIM_LIMIT_NS = 1 << 62
 
 
