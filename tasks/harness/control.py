@@ -65,13 +65,11 @@ class Control:
         """
         self._peer = Peer(self._sock, _Unwatched(), core=self._core)
         self._peer.memory_bytes = _MEMORY_BYTES
-        try:
+        with _our_fault():
             if not self._peer.open_gate(deadline_ns=deadline_ns):
                 return False
-            for nbytes in (64, 64 << 10, 512 << 10):
-                self.calls(partial(_ones, nbytes), 4, parts=1, gated=True, deadline_ns=deadline_ns)
-        except Fault as fault:
-            raise RuntimeError(f"the control process failed: {fault.message}") from fault
+        for nbytes in (64, 64 << 10, 512 << 10):
+            self.calls(partial(_ones, nbytes), 4, parts=1, gated=True, deadline_ns=deadline_ns)
         return True
 
     def calls(
@@ -96,6 +94,7 @@ class Control:
 
         Raises:
             Fault: time is up.
+            RuntimeError: the control process failed, which is no submission's fault.
         """
         peer = self._peer
         if peer is None:
@@ -105,12 +104,14 @@ class Control:
         for left in reversed(range(count + 1)):
             packed = make()
             packed.tree = {"t": "tuple", "items": [packed.tree, {"t": "int", "v": parts}]}
-            called = peer.call(packed, room_bytes=64, deadline_ns=deadline_ns, by_message=not gated, ahead=left > 0)
+            with _our_fault():
+                called = peer.call(packed, room_bytes=64, deadline_ns=deadline_ns, by_message=not gated, ahead=left > 0)
             if left == count:
                 busy_ns, start_ns = cpu_ns(beside), time.perf_counter_ns()
             elif called.gated == gated and (called.delayed_ns or 0) <= CROWDED_NS:
                 costs.append(float(called.outside_ns - called.claim_ns))
-        peer.rest(deadline_ns=deadline_ns)
+        with _our_fault():
+            peer.rest(deadline_ns=deadline_ns)
         idle = cpu_ns(beside) - busy_ns <= _BUSY_SHARE * (time.perf_counter_ns() - start_ns)
         return costs if idle else []
 
@@ -121,6 +122,17 @@ class Control:
         self._sock.close()
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self._pid, 0)
+
+
+@contextlib.contextmanager
+def _our_fault() -> Iterator[None]:
+    """What goes wrong with the control process is no submission's doing; a time limit that passes stays one."""
+    try:
+        yield
+    except Fault as fault:
+        if fault.timed_out:
+            raise
+        raise RuntimeError(f"the control process failed: {fault.message}") from fault
 
 
 class _Unwatched:

@@ -78,6 +78,14 @@ def test_it_has_no_descriptor_of_the_judges(control: Control) -> None:
     assert names <= {"/dev/null", "socket", "anon_inode", "/memfd"}, names
 
 
+def test_its_death_is_no_submissions_fault(control: Control) -> None:
+    """A control process that was killed breaks the judge, whose evaluation is made again."""
+    os.kill(control._pid, 9)
+
+    with pytest.raises(RuntimeError, match="the control process failed"):
+        _calls(control, torch.ones(8), 5)
+
+
 def test_it_ends_with_the_judge(control: Control) -> None:
     """Closing the line ends it; nothing stays behind."""
     control.close()
