@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -55,18 +57,26 @@ def test_a_call_costs_something_beside_its_kernel(control: Control, *, gated: bo
         assert all(0 < cost < 1e9 for cost in costs), costs
 
 
-def test_nothing_is_known_beside_a_busy_process(control: Control) -> None:
-    """A submission that computes while control calls are made spoils them, to its own cost."""
+@contextmanager
+def _process(run: Callable[[], object]) -> Iterator[int]:
+    """A process that does this for ever."""
     pid = os.fork()
     if pid == 0:
         while True:
-            pass
+            run()
     try:
-        assert _calls(control, torch.ones(8), 20, beside=pid) == []
+        yield pid
     finally:
-        os.kill(pid, 9)
+        os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-    assert len(_calls(control, torch.ones(8), 5, beside=os.getppid())) == 5
+
+
+def test_nothing_is_known_beside_a_busy_process(control: Control) -> None:
+    """A submission that computes while control calls are made spoils them, to its own cost; one that waits does not."""
+    with _process(lambda: None) as pid:
+        assert _calls(control, torch.ones(8), 20, beside=pid) == []
+    with _process(signal.pause) as pid:
+        assert len(_calls(control, torch.ones(8), 5, beside=pid)) == 5
 
 
 def test_it_has_no_descriptor_of_the_judges(control: Control) -> None:
