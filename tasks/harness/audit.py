@@ -100,8 +100,11 @@ class ControlCosts:
 
     def noise_ns(self, *, calls: int, sd_ns: float, claim_ns: float) -> float:
         """How far a mean hand-over of so many calls may honestly be from that of the control calls."""
-        error = math.sqrt(min(sd_ns, 2 * self.sd_ns) ** 2 / calls + self.sd_ns**2 / self.count)
-        return _SIGMAS * error + _COLD_NS + _COLD_SHARE * claim_ns
+        return self.error_ns(calls=calls, sd_ns=sd_ns) + _COLD_NS + _COLD_SHARE * claim_ns
+
+    def error_ns(self, *, calls: int, sd_ns: float) -> float:
+        """The part of the noise that more control calls make smaller."""
+        return _SIGMAS * math.sqrt(min(sd_ns, 2 * self.sd_ns) ** 2 / calls + self.sd_ns**2 / self.count)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -67,12 +67,11 @@ _TOTAL_NS = {"benchmark": 10_000_000_000, "leaderboard": 30_000_000_000}
 #: Calls whose claim the outside clock contradicts, or that others have disturbed, are made again, since an interrupt is
 #: no cheat: this many per case, and one more for every call that counts. Beyond that the judge's own measure counts.
 _MAX_REPEATED = 10
-#: Control calls beside a case: before its first timed call, and in rows between them, which drift as they do. At the
-#: end, for short kernels over few bytes, more of them until the noise is this part of the claims, or there are so many.
+#: Control calls beside a case: before its first timed call, and in rows between them, which drift as they do; kernels
+#: shorter than `_MORE_FROM_NS`, which are measured anyway, have one row at the end. For longer ones over few bytes more
+#: of them are made there until two standard errors of the hand-over are this part of the claims, or there are so many.
 _FIRST_CONTROLS, _CONTROLS, _CONTROLS_EVERY = 8, 5, 20
-#: Kernels shorter than `_MORE_FROM_NS` are measured anyway, and their rows are fewer.
-_CONTROLS_SELDOM = 50
-_WANTED_NOISE, _MOST_CONTROLS, _MORE_CONTROLS = 0.04, 100, 20
+_WANTED_ERROR, _MOST_CONTROLS, _MORE_CONTROLS = 0.03, 100, 20
 _MORE_FROM_NS, _MORE_UP_TO_BYTES = 20_000, 4 << 20
 #: Rows that are made at most before it is known what a hand-over costs: those that others disturb say nothing.
 _CONTROL_TRIES = 5
@@ -418,7 +417,7 @@ class Judge:
                 continue
             spans.append(Span(sample=sample, start_ns=called_ns, end_ns=time.monotonic_ns()))
             so_far.add(sample.claimed_ns)
-            if len(spans) % (_CONTROLS_EVERY if sample.claim_ns >= _MORE_FROM_NS else _CONTROLS_SELDOM) == 0:
+            if sample.claim_ns >= _MORE_FROM_NS and len(spans) % _CONTROLS_EVERY == 0:
                 timed.call_controls(_CONTROLS)
             _in_time(run)
         samples = [span.sample for span in spans]
@@ -438,12 +437,14 @@ class Judge:
     def _sharpen(self, timed: _TimedCase, samples: Sequence[Sample]) -> None:
         """Make more control calls where the hand-over is not known closely enough for kernels so short."""
         claim_ns = median(sample.claim_ns for sample in samples)
-        if claim_ns < _MORE_FROM_NS or timed.input_bytes > _MORE_UP_TO_BYTES:
+        if claim_ns < _MORE_FROM_NS:
+            timed.call_controls(_CONTROLS)
+            return
+        if timed.input_bytes > _MORE_UP_TO_BYTES:
             return
         while timed.controls is not None and timed.controls.count < _MOST_CONTROLS:
             controls = timed.controls
-            noise_ns = controls.noise_ns(calls=len(samples), sd_ns=controls.sd_ns, claim_ns=claim_ns)
-            if noise_ns <= _WANTED_NOISE * claim_ns:
+            if controls.error_ns(calls=len(samples), sd_ns=controls.sd_ns) <= _WANTED_ERROR * claim_ns:
                 return
             before = controls.count
             timed.call_controls(_MORE_CONTROLS)

@@ -20,7 +20,7 @@ from .values import Placed, Snapshot, regions
 from .wire import WireViolation
 
 #: Positions that are read the moment a call is done and compared with the full copy made after it.
-_PROBES = 32
+_PROBES = 16
 #: Fewer bytes are copied as fast as a position is read; of more, one position in so many bytes is read first.
 _AT_ONCE_BYTES = 4096
 _BYTES_A_PROBE = 2048
