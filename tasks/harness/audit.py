@@ -6,7 +6,8 @@ the same way, at the same moments, in a process of the judge's own, which no sub
 there is no such process (devices, several ranks), a calibration made before the submission was loaded stands in for it.
 
 The rule: claims count where the hand-over is known to within `tolerance` of them, and they leave no more of the spans
-unexplained than that. Everything else is measured: span less hand-over, at the upper end of what that may be.
+unexplained than that. Everything else is measured: span less hand-over, at the upper end of what that may be, and
+never less than what was claimed.
 """
 
 from __future__ import annotations
@@ -171,10 +172,12 @@ def _by_controls(samples: Sequence[Sample], hand_over: ControlCosts, tolerance: 
     noise = hand_over.noise_ns(calls=len(samples), sd_ns=pstdev(excesses) if excesses else 0.0, claim_ns=claim)
     excess = fmean(excesses) if excesses else fmean(map(hand_over.excess_ns, samples))
     counts = noise <= tolerance * claim and excess <= noise and doubted <= _MOST_DOUBTED * len(samples)
-    counted = (
-        sample.claimed_ns if counts and good else time
-        for sample, good, time in zip(samples, believed, measured, strict=True)
-    )
+    claimed = [sample.claimed_ns for sample in samples]
+    if counts:
+        counted = [claim if good else time for claim, good, time in zip(claimed, believed, measured, strict=True)]
+    else:
+        # A claim that is higher than the measure needs no proof.
+        counted = max(claimed, measured, key=fmean)
     least = [sample.outside_ns - hand_over.mean_ns - hand_over.single_ns for sample in samples]
     return Audit(
         counted=tuple(counted),

@@ -92,6 +92,18 @@ def test_a_time_whose_hand_over_is_not_known_closely_is_measured() -> None:
     assert found.noise_ns > 0.1 * 20_000
 
 
+def test_a_claim_above_the_measure_counts() -> None:
+    """Control calls that cost more than the hand-over of the calls make no honest time shorter than it was claimed."""
+    found = audit(
+        [Sample(claim_ns=40_000, outside_ns=75_000, delayed_ns=0) for _ in range(CALLS)],
+        controls_ns=_costs(range(40_000, 60_000, 1_000), 8, seed=1),
+        tolerance=0.01,
+    )
+
+    assert found.timing == "measured"
+    assert set(found.counted) == {40_000.0}
+
+
 def test_a_board_may_ask_for_less_or_allow_more() -> None:
     """The tolerance decides which claims count."""
     samples = [Sample(claim_ns=40_000, outside_ns=40_000 + round(cost)) for cost in _costs(MAPPED, CALLS, 1)]
