@@ -1,10 +1,11 @@
 """What a forged time gains, by size of the inputs and time of the kernel; CPU, without a container.
 
-`make bench ARGS=forging` (hours; KERNEL_RUNNER_TEST_EXAMPLES=2 for a tenth of it). The kernel's time is known, whatever
-else the machine does: it looks at the clock until its time is over. Submissions lower their claims, all of them or
-some. Each is evaluated several times, and the luckiest counts: the least time that was reported, as a part of the
-truth. Honest ones stand beside them: how far off their times are, and how many are audited. First with the cores to
-themselves, then while another process keeps the worker's core busy.
+`make bench ARGS=forging` (an hour and a half; KERNEL_RUNNER_TEST_EXAMPLES=2 for a tenth of it). The kernel's time is
+known, whatever else the machine does: it looks at the clock until its time is over. Submissions lower their claims, all
+of them or some. Each is evaluated several times at every size of the inputs, in turn with each of that size's kernel
+times, and the luckiest counts: the least time that was reported, as a part of the truth. Honest ones stand beside them:
+how far off their times are, and how many are audited. First with the cores to themselves, then while another process
+keeps the worker's core busy.
 """
 
 from __future__ import annotations
@@ -12,14 +13,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from statistics import median
 
 from tasks.harness.stopping import Timing
 from tests.acceptance.judging.nursery import Nursery, nursery
 from tests.benchmarks._judging import ROWS, ROWS_REFERENCE, cases_of, machine, request_of, spin_case
 
+#: Evaluations of each submission at each size, shared among the size's kernel times.
 SESSIONS = int(os.environ.get("KERNEL_RUNNER_TEST_EXAMPLES", "20"))
 #: How a submission lowers its claims: the part of the truth that it claims in call number `call`.
 FORGERIES = {
@@ -43,8 +47,10 @@ CASES = {
     16 << 20: (4_000_000, 20_000_000),
     64 << 20: (20_000_000,),
 }
-#: Of larger inputs fewer calls are made: what takes the time is making them.
-LARGE_BYTES, LARGE_RUNS = 8 << 20, 30
+#: Timed calls of a case: of larger inputs fewer, as what takes the time is making them.
+RUNS = {16 << 20: 20, 64 << 20: 10}
+#: Evaluations that are made again, as a daemon does, where the machine was too noisy for one.
+TRIES = 5
 _BUSY = "import os\nos.sched_setaffinity(0, {core})\nwhile True:\n    pass\n"
 
 
@@ -60,15 +66,18 @@ def main() -> None:
 
 
 def _measure(processes: Nursery, nbytes: int, spins_ns: tuple[int, ...]) -> None:
-    honest = [_reported(processes, nbytes, spins_ns, None) for _ in range(SESSIONS)]
-    forged = {
-        name: [_reported(processes, nbytes, spins_ns, part) for _ in range(SESSIONS)]
-        for name, part in FORGERIES.items()
-    }
-    for index, spin_ns in enumerate(spins_ns):
-        errors = [row[index][2] - 1 for row in honest]
-        audited = sum(row[index][1] == "audited" for row in honest)
-        least = [_least([row[index][0] for row in rows], spin_ns) for rows in forged.values()]
+    found: dict[tuple[str | None, int], list[_Reported]] = defaultdict(list)
+    for session in range(SESSIONS):
+        spin_ns = spins_ns[session % len(spins_ns)]
+        for name, part in ((None, None), *FORGERIES.items()):
+            found[name, spin_ns].append(_reported(processes, nbytes, spin_ns, part))
+    for spin_ns in spins_ns:
+        honest = found[None, spin_ns]
+        if not honest:
+            continue
+        errors = [reported.of_claim - 1 for reported in honest]
+        audited = sum(reported.timing == "audited" for reported in honest)
+        least = [_least([reported.mean_ns for reported in found[name, spin_ns]], spin_ns) for name in FORGERIES]
         print(
             f"| {nbytes / 1024:g} KiB | {spin_ns / 1e3:g} µs | {median(errors):+.1%}, {max(errors, key=abs):+.1%} "
             f"| {audited} of {len(honest)} | {' | '.join(least)} |",
@@ -82,27 +91,37 @@ def _least(means_ns: list[float | None], spin_ns: int) -> str:
     return f"{min(ranked):.2f}" if ranked else "rejected"
 
 
-def _reported(
-    processes: Nursery, nbytes: int, spins_ns: tuple[int, ...], part: str | None
-) -> list[tuple[float | None, str, float]]:
-    """Of each case: mean in ns, None where it was rejected; assurance; median as a part of what the worker claims."""
-    timing = Timing(max_runs=LARGE_RUNS) if nbytes > LARGE_BYTES else None
+@dataclass(frozen=True, kw_only=True)
+class _Reported:
+    """What one evaluation came to."""
+
+    #: None: rejected.
+    mean_ns: float | None
+    timing: str
+    #: The median, as a part of what the worker claims.
+    of_claim: float
+
+
+def _reported(processes: Nursery, nbytes: int, spin_ns: int, part: str | None) -> _Reported:
+    timing = Timing(max_runs=RUNS[nbytes]) if nbytes in RUNS else None
     source = ROWS.replace("{part}", part or "1.0").replace("{forged}", str(part is not None))
-    found: list[tuple[float | None, str, float]] = []
-    for spin_ns in spins_ns:
-        request = request_of(source, [spin_case(spin_ns, size=nbytes // 4)], reference=ROWS_REFERENCE, timing=timing)
+    request = request_of(source, [spin_case(spin_ns, size=nbytes // 4)], reference=ROWS_REFERENCE, timing=timing)
+    for _ in range(TRIES):
         step = processes.evaluate(request).steps[0]
-        if step.judged is None or step.judged.verdict not in ("accepted", "rejected"):
-            raise RuntimeError(f"expected accepted or rejected, found {step.judged}")
-        if step.judged.verdict == "rejected":
-            if part is None:
-                raise RuntimeError(f"an honest submission was rejected: {step.judged.message}")
-            found.append((None, "rejected", 0.0))
-            continue
-        (case,) = cases_of(step)
-        of_claim = case.number("median") / case.details["claimed_median_ns"]
-        found.append((case.number("mean"), case.details["timing"], of_claim))
-    return found
+        if step.judged is None or step.judged.verdict != "internal_error":
+            break
+    if step.judged is None or step.judged.verdict not in ("accepted", "rejected"):
+        raise RuntimeError(f"expected accepted or rejected, found {step.judged}")
+    if step.judged.verdict == "rejected":
+        if part is None:
+            raise RuntimeError(f"an honest submission was rejected: {step.judged.message}")
+        return _Reported(mean_ns=None, timing="rejected", of_claim=0.0)
+    (case,) = cases_of(step)
+    return _Reported(
+        mean_ns=case.number("mean"),
+        timing=case.details["timing"],
+        of_claim=case.number("median") / case.details["claimed_median_ns"],
+    )
 
 
 @contextmanager
