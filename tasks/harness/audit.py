@@ -68,27 +68,45 @@ class ControlCosts:
     """What control calls cost beside their kernel, in nanoseconds."""
 
     mean_ns: float
+    #: What three in four cost at least.
+    quartile_ns: float
     #: Of single calls, and how many there were.
     sd_ns: float
     count: int
+    #: Standard error of the mean. Calls of one row are alike, as the machine drifts: rows that differ by more than
+    #: their calls explain make it larger.
+    error_ns: float
     #: A single call may cost so much more than the mean.
     single_ns: float
 
     @classmethod
-    def of(cls, costs_ns: Sequence[float]) -> ControlCosts | None:
-        """Summarise control calls; None if there are too few. Interrupts count up to what a single call may cost."""
-        if len(costs_ns) < FEWEST_CONTROLS:
+    def of(cls, rows_ns: Sequence[Sequence[float]]) -> ControlCosts | None:
+        """Summarise rows of control calls; None if there are too few. Interrupts count up to what one call may cost."""
+        ordered = sorted(cost for row in rows_ns for cost in row)
+        if len(ordered) < FEWEST_CONTROLS:
             return None
-        ordered = sorted(costs_ns)
         middle = median(ordered)
         single = _SPREADS * (quantile(ordered, 0.75) - middle) + _SINGLE_NS
-        clipped = [min(cost, middle + single) for cost in ordered]
-        return cls(mean_ns=fmean(clipped), sd_ns=pstdev(clipped), count=len(ordered), single_ns=single)
+        clipped = [[min(cost, middle + single) for cost in row] for row in rows_ns if row]
+        costs = [cost for row in clipped for cost in row]
+        mean, sd, count = fmean(costs), pstdev(costs), len(costs)
+        error = sd / math.sqrt(count)
+        if len(clipped) > 1:
+            between = sum((len(row) / count * (fmean(row) - mean)) ** 2 for row in clipped)
+            error = max(error, math.sqrt(between * len(clipped) / (len(clipped) - 1)))
+        return cls(
+            mean_ns=mean,
+            quartile_ns=quantile(ordered, 0.25),
+            sd_ns=sd,
+            count=count,
+            error_ns=error,
+            single_ns=single,
+        )
 
     @property
     def low_ns(self) -> float:
-        """What the mean is at least."""
-        return max(self.mean_ns - _SIGMAS_LOW * self.sd_ns / math.sqrt(self.count), 0.0)
+        """What the hand-over of a case's calls is taken for where claims do not count: at the lower end."""
+        return max(min(self.mean_ns - _SIGMAS_LOW * self.error_ns, self.quartile_ns), 0.0)
 
     def excess_ns(self, sample: Sample) -> float:
         """What a call leaves unexplained."""
@@ -101,11 +119,11 @@ class ControlCosts:
 
     def noise_ns(self, *, calls: int, sd_ns: float, claim_ns: float) -> float:
         """How far a mean hand-over of so many calls may honestly be from that of the control calls."""
-        return self.error_ns(calls=calls, sd_ns=sd_ns) + _COLD_NS + _COLD_SHARE * claim_ns
+        return self.statistical_ns(calls=calls, sd_ns=sd_ns) + _COLD_NS + _COLD_SHARE * claim_ns
 
-    def error_ns(self, *, calls: int, sd_ns: float) -> float:
+    def statistical_ns(self, *, calls: int, sd_ns: float) -> float:
         """The part of the noise that more control calls make smaller."""
-        return _SIGMAS * math.sqrt(min(sd_ns, 2 * self.sd_ns) ** 2 / calls + self.sd_ns**2 / self.count)
+        return _SIGMAS * math.sqrt(min(sd_ns, 2 * self.sd_ns) ** 2 / calls + self.error_ns**2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +142,8 @@ class Audit:
     #: What the middle call must at least have taken.
     least_ns: float = 0.0
     forged: bool = False
+    #: The mean by the judge's clock, where that is what counts.
+    measured_ns: float | None = None
 
     @property
     def contradicted(self) -> bool:
@@ -136,15 +156,16 @@ class Audit:
         if self.noise_ns is None or not self.counted:
             return None
         mean = fmean(self.counted)
-        return max(mean - self.noise_ns, 0.0), mean + self.noise_ns
+        middle = mean if self.measured_ns is None else self.measured_ns
+        return max(middle - self.noise_ns, 0.0), max(middle + self.noise_ns, mean)
 
 
-def audit(samples: Sequence[Sample], *, controls_ns: Sequence[float] | None, tolerance: float) -> Audit:
+def audit(samples: Sequence[Sample], *, controls_ns: Sequence[Sequence[float]] | None, tolerance: float) -> Audit:
     """What the calls of a case count as.
 
     Args:
         samples: its timed calls.
-        controls_ns: what control calls cost beside their kernel; None: none can be made.
+        controls_ns: what control calls cost beside their kernel, in the rows they were made in; None: none can be made.
         tolerance: how closely a claim has to be bounded to count, as a part of it.
     """
     if not samples:
@@ -187,6 +208,7 @@ def _by_controls(samples: Sequence[Sample], hand_over: ControlCosts, tolerance: 
         hand_over_ns=hand_over.mean_ns,
         not_believed=doubted,
         least_ns=median(least),
+        measured_ns=None if counts else fmean(sample.outside_ns for sample in samples) - hand_over.mean_ns,
         forged=_forged(samples, least),
     )
 

@@ -444,7 +444,7 @@ class Judge:
             return
         while timed.controls is not None and timed.controls.count < _MOST_CONTROLS:
             controls = timed.controls
-            if controls.error_ns(calls=len(samples), sd_ns=controls.sd_ns) <= _WANTED_ERROR * claim_ns:
+            if controls.statistical_ns(calls=len(samples), sd_ns=controls.sd_ns) <= _WANTED_ERROR * claim_ns:
                 return
             before = controls.count
             timed.call_controls(_MORE_CONTROLS)
@@ -571,8 +571,8 @@ class _TimedCase:
         self._checked = 0
         self._claims_ns: list[tuple[int, ...]] = []
         self._unchecked = False
-        #: What control calls in between cost; None where none can be made.
-        self.controls_ns: list[float] | None = None
+        #: What control calls in between cost, row by row; None where none can be made.
+        self.controls_ns: list[Sequence[float]] | None = None
         self.controls: ControlCosts | None = None
         self._last: Call | None = None
         #: The case changes its shapes with its seed, so every call has the same inputs.
@@ -586,7 +586,7 @@ class _TimedCase:
             "calls": len(self._claims_ns),
             "checked": self._checked,
             "fixed_inputs": self.fixed,
-            "controls": len(self.controls_ns or ()),
+            "controls": sum(map(len, self.controls_ns or ())),
             **({"claimed_median_by_rank_ns": by_rank} if len(by_rank) > 1 else {}),
         }
 
@@ -626,7 +626,7 @@ class _TimedCase:
                 costs_ns = self._team.control(fresh, count, like=self._last, deadline_ns=self._run.deadline_ns)
                 if costs_ns is None:
                     return
-                self.controls_ns = [*(self.controls_ns or ()), *costs_ns]
+                self.controls_ns = [*(self.controls_ns or ()), costs_ns]
                 self.controls = ControlCosts.of(self.controls_ns)
                 if self.controls is not None:
                     return

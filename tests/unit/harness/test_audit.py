@@ -17,10 +17,16 @@ COPIED = (*(6_600, 6_800, 6_900, 7_000, 7_100, 7_300, 7_500, 7_600, 7_900, 8_400
 MAPPED = (32_000, 33_000, 33_400, 34_000, 35_500, 36_000, 38_000, 42_000, 46_000, 56_000, 74_800)
 CALLS = 100
 CONTROLS = 100
+ROW = 10
 
 
 def _costs(like: Sequence[int], count: int, seed: int) -> list[float]:
     return [float(cost) for cost in random.Random(seed).choices(like, k=count)]  # noqa: S311 no secret
+
+
+def _rows(like: Sequence[int], count: int, seed: int) -> list[list[float]]:
+    costs = _costs(like, count, seed)
+    return [costs[at : at + ROW] for at in range(0, count, ROW)]
 
 
 def _case(
@@ -32,7 +38,7 @@ def _case(
         Sample(claim_ns=round(claims(number) * kernel_ns), outside_ns=span, delayed_ns=0)
         for number, span in enumerate(spans)
     ]
-    return audit(samples, controls_ns=_costs(like, CONTROLS, seed + 1000), tolerance=0.1)
+    return audit(samples, controls_ns=_rows(like, CONTROLS, seed + 1000), tolerance=0.1)
 
 
 FORGERIES: dict[str, Callable[[int], float]] = {
@@ -96,7 +102,7 @@ def test_a_claim_above_the_measure_counts() -> None:
     """Control calls that cost more than the hand-over of the calls make no honest time shorter than it was claimed."""
     found = audit(
         [Sample(claim_ns=40_000, outside_ns=75_000, delayed_ns=0) for _ in range(CALLS)],
-        controls_ns=_costs(range(40_000, 60_000, 1_000), 8, seed=1),
+        controls_ns=_rows(range(40_000, 60_000, 1_000), 8, seed=1),
         tolerance=0.01,
     )
 
@@ -107,7 +113,7 @@ def test_a_claim_above_the_measure_counts() -> None:
 def test_a_board_may_ask_for_less_or_allow_more() -> None:
     """The tolerance decides which claims count."""
     samples = [Sample(claim_ns=40_000, outside_ns=40_000 + round(cost)) for cost in _costs(MAPPED, CALLS, 1)]
-    controls = _costs(MAPPED, CONTROLS, 2)
+    controls = _rows(MAPPED, CONTROLS, 2)
 
     assert audit(samples, controls_ns=controls, tolerance=0.5).timing == "audited"
     assert audit(samples, controls_ns=controls, tolerance=0.01).timing == "measured"
@@ -117,7 +123,7 @@ def test_one_interrupt_between_kernel_and_end_does_not_count_as_the_kernels() ->
     """A call that is not believed counts as the judge measured it; the others keep their claims."""
     samples = [Sample(claim_ns=100_000, outside_ns=107_000) for _ in range(49)]
     samples.append(Sample(claim_ns=100_000, outside_ns=150_000))
-    found = audit(samples, controls_ns=_costs(COPIED, CONTROLS, 3), tolerance=0.1)
+    found = audit(samples, controls_ns=_rows(COPIED, CONTROLS, 3), tolerance=0.1)
 
     assert found.timing == "audited"
     assert found.not_believed == 1
@@ -127,7 +133,7 @@ def test_one_interrupt_between_kernel_and_end_does_not_count_as_the_kernels() ->
 
 def test_few_control_calls_say_nothing() -> None:
     """Where others had the cores all the time, all that passed counts, and the interval begins at nothing."""
-    found = audit([Sample(claim_ns=10_000, outside_ns=50_000)] * 20, controls_ns=[7_000.0] * 3, tolerance=0.1)
+    found = audit([Sample(claim_ns=10_000, outside_ns=50_000)] * 20, controls_ns=[[7_000.0] * 3], tolerance=0.1)
 
     assert (found.timing, found.counted[0]) == ("measured", 50_000.0)
     assert found.interval == (0.0, 100_000.0)
@@ -141,7 +147,7 @@ def test_most_calls_far_too_low_are_forged_and_single_ones_not() -> None:
     )
     delayed = Sample(claim_ns=900_000, outside_ns=2_007_000, delayed_ns=1_000_000)
     unknown = Sample(claim_ns=900_000, outside_ns=2_007_000)
-    controls = _costs(COPIED, CONTROLS, 4)
+    controls = _rows(COPIED, CONTROLS, 4)
 
     def forged(*samples: Sample) -> bool:
         return audit(samples, controls_ns=controls, tolerance=0.1).forged
@@ -185,18 +191,31 @@ def test_no_claim_counts_as_more_than_passed_outside_or_less_than_the_floor() ->
 
 def test_interrupts_in_control_calls_do_not_hide_a_forgery() -> None:
     """A few control calls of milliseconds count up to what a single call may cost."""
-    costs = ControlCosts.of([7_000.0] * 20 + [4_000_000.0] * 2)
+    costs = ControlCosts.of([[7_000.0] * 20 + [4_000_000.0] * 2])
 
-    assert ControlCosts.of([7_000.0] * 5) is None
+    assert ControlCosts.of([[7_000.0] * 3, [7_000.0] * 2]) is None
     assert costs is not None
     assert costs.mean_ns < 8_000
     assert 0 <= costs.low_ns <= costs.mean_ns
 
 
+def test_rows_that_differ_are_known_less_closely_than_their_calls() -> None:
+    """While the machine drifts, many control calls in few rows say less than as many in a steady machine."""
+    steady = ControlCosts.of([[7_000.0, 9_000.0] * 10] * 4)
+    drifting = ControlCosts.of([[7_000.0] * 20, [9_000.0] * 20] * 2)
+
+    assert steady is not None
+    assert drifting is not None
+    assert steady.mean_ns == drifting.mean_ns == 8_000
+    assert steady.sd_ns == drifting.sd_ns
+    assert drifting.error_ns > 3 * steady.error_ns
+    assert drifting.low_ns <= 7_000
+
+
 def test_the_report_has_what_was_claimed_and_what_the_judge_saw() -> None:
     """Medians, hand-over, what is left unexplained, and its noise."""
     samples = [Sample(claim_ns=100_000, outside_ns=107_000, delayed_ns=5)] * 10
-    told = details(samples, audit(samples, controls_ns=[7_000.0] * 10, tolerance=0.1))
+    told = details(samples, audit(samples, controls_ns=[[7_000.0] * 10], tolerance=0.1))
 
     assert told == {
         "timing": "audited",
