@@ -4,10 +4,10 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 STACK := $(PY) -m runner.cli.development
 
-.PHONY: help setup demo test chaos lint format bench package up down env clean
+.PHONY: help setup demo test test-unit test-stress chaos lint format bench package up down env clean
 
 help: ## what can be made
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 setup: ## the two virtual environments (daemon and evaluation); every other target does this first
 	@.ci/setup
@@ -18,6 +18,12 @@ demo: setup ## real submissions through real containers to a leaderboard; leaves
 # Without ARGS everything, in four processes: most tests wait for a time limit, a lease or a container, not for a core.
 test: setup ## every test that needs no GPU; ARGS="path -k word" runs some, one after the other (-n 4: four at a time)
 	@$(STACK) run -- $(PY) -m pytest $(or $(ARGS),-n 4 --dist worksteal)
+
+test-unit: setup ## the tests that need no engine, no database and no process of their own; under a minute on two cores
+	@$(PY) -m pytest -n 2 tests/unit
+
+test-stress: setup ## every test three times in random order, all cores kept busy; which fail how often; ARGS="--runs 5 path"
+	@$(STACK) run -- $(PY) -m tests.stress $(ARGS)
 
 chaos: setup ## minutes of everything that can break, over real daemons; prints what broke, what happened, what is wrong
 	@KERNEL_RUNNER_TEST_EXAMPLES=$${KERNEL_RUNNER_TEST_EXAMPLES:-1000} $(PY) -m pytest -q -o timeout=3600 \

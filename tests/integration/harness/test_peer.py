@@ -6,7 +6,6 @@ import contextlib
 import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,13 +20,13 @@ from tasks.harness.local import Pair
 from tasks.harness.output import Collector
 from tasks.harness.peer import COPY_BYTES, Called, Peer
 from tasks.harness.values import pack
+from tests.acceptance.judging.nursery import Nursery
 
-_ROOT = Path(__file__).resolve().parents[3]
 _PATIENCE_NS = 60_000_000_000
 
 
 @pytest.fixture
-def peer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Peer]:
+def peer(processes: Nursery, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Peer]:
     """A peer whose worker still has the known kernel, with an open gate; the test's own process is pinned nowhere."""
     monkeypatch.setattr(module, "judge_core", lambda: 0)
     monkeypatch.setattr(module, "stay_on", lambda _: None)
@@ -36,11 +35,14 @@ def peer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Peer]:
     monkeypatch.setattr(module, "_CROWDED_NS", _PATIENCE_NS)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     pipes = [os.pipe() for _ in range(3)]
-    process = subprocess.Popen(
-        [sys.executable, "-c", "from tasks.harness.worker import main; main()"],
+    process = processes.start(
+        "worker",
         cwd=tmp_path,
-        env=os.environ | {"KR_JUDGE_FD": str(theirs.fileno()), "PYTHONPATH": str(_ROOT)},
-        pass_fds=(theirs.fileno(),),
+        env=os.environ | {"KR_JUDGE_FD": str(theirs.fileno())},
+        stdin=subprocess.DEVNULL,
+        stdout=pipes[0][1],
+        stderr=pipes[1][1],
+        keep=(theirs.fileno(),),
     )
     theirs.close()
     collector = Collector(stdout_fd=pipes[0][0], stderr_fd=pipes[1][0], steward_fd=pipes[2][0])
