@@ -23,6 +23,7 @@ from runner.store import Store
 from runner.store.records import SubmissionView
 from runner.taskdef import extra_to_stored, load, to_stored
 from sandbox.engine import DockerEngine
+from tasks.harness.stopping import Timing
 
 ROOT = Path(__file__).resolve().parents[2]
 #: A run that takes longer than this is stuck, however loaded the machine is.
@@ -80,10 +81,21 @@ class LiveRunner:
             filters = {"label": f"kernel-runner.owner={engine.owner}"}
             return len(engine._call("list", lambda api: api.containers(all=True, quiet=True, filters=filters)))
 
-    def board(self, folder: Path, *, name: str, timeout_s: int | None = None, gpus: tuple[str, ...] = ("CPU",)) -> None:
-        """Publish a task folder, with its time limits shortened where tests wait for them to pass."""
+    def board(
+        self,
+        folder: Path,
+        *,
+        name: str,
+        timeout_s: int | None = None,
+        timed_calls: int | None = None,
+        gpus: tuple[str, ...] = ("CPU",),
+    ) -> None:
+        """Publish a task folder: time limits shortened where tests wait for them, calls where times are no subject."""
         loaded = load(folder)
         task = loaded.task
+        if timed_calls is not None:
+            timing = Timing(min_runs=timed_calls, max_runs=timed_calls)
+            task = replace(task, extra=replace(task.extra, timing=timing))
         if timeout_s is not None:
             task = replace(task, test_timeout_s=timeout_s, benchmark_timeout_s=timeout_s, ranked_timeout_s=timeout_s)
         self.store.create_board(

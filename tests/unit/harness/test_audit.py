@@ -212,6 +212,18 @@ def test_rows_that_differ_are_known_less_closely_than_their_calls() -> None:
     assert drifting.low_ns <= 7_000
 
 
+def test_disturbed_control_calls_do_not_hide_claims_that_are_all_lowered() -> None:
+    """Half of the control calls cost thrice as much, none of the case's do: its lower quarter tells."""
+    samples = [Sample(claim_ns=160_000, outside_ns=235_000 + number % 3, delayed_ns=0) for number in range(CALLS)]
+    controls = [[35_000.0, 36_000.0, 115_000.0, 34_000.0, 110_000.0, 112_000.0, 35_500.0, 113_000.0]] * 12
+    found = audit(samples, controls_ns=controls, tolerance=0.2)
+
+    assert found.noise_ns is not None
+    assert found.noise_ns < 0.2 * 160_000
+    assert found.timing == "measured"
+    assert fmean(found.counted) >= 0.95 * 200_000
+
+
 def test_the_report_has_what_was_claimed_and_what_the_judge_saw() -> None:
     """Medians, hand-over, what is left unexplained, and its noise."""
     samples = [Sample(claim_ns=100_000, outside_ns=107_000, delayed_ns=5)] * 10
