@@ -5,11 +5,16 @@ A module of its own because the package imports `runner.cli.stack`, which theref
 
 from __future__ import annotations
 
+import ctypes
+import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from shlex import quote
 
 from runner.cli.stack import REPOSITORY, STACKS, Stack, orderly, own_environment, say, state_directory
@@ -19,6 +24,9 @@ from runner.store import Store
 
 _START_S = 120.0
 _LOOK_S = 0.25
+#: An interrupted command, and what it leaves running, may take so long to end.
+_END_S = 60.0
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def up(stack: Stack) -> None:
@@ -58,10 +66,64 @@ def clean() -> None:
 
 
 def run(stack: Stack, command: Sequence[str]) -> int:
-    """Run a command with a container engine at hand; one that had to be started for it is stopped afterwards."""
+    """Run a command with a container engine at hand; one that had to be started for it is stopped afterwards.
+
+    An interrupt reaches the command once, which then has `_END_S` to end in order; a second one kills it. Processes that
+    it leaves behind are ended.
+    """
     with orderly(), stack.use() as engine:
         environment = {**process_environment(), "DOCKER_HOST": engine.url}
-        return subprocess.run(command, env=environment, check=False).returncode
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        before = set(_children())
+        try:
+            return _wait(subprocess.Popen(command, env=environment, process_group=0))
+        finally:
+            _end_orphans(before)
+
+
+def _wait(process: subprocess.Popen[bytes]) -> int:
+    """The exit code of a process in a group of its own, so that a terminal's Ctrl-C is passed on from here alone."""
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(timeout=_END_S)
+        except (KeyboardInterrupt, subprocess.TimeoutExpired):
+            process.kill()
+            process.wait()
+        raise
+
+
+def _end_orphans(before: Collection[int]) -> None:
+    """End the processes that were handed to this one because their parents ended."""
+    ended: set[int] = set()
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        asked: set[int] = set()
+        deadline = time.monotonic() + _END_S
+        while time.monotonic() < deadline and (left := [pid for pid in _children() if pid not in before]):
+            for pid in left:
+                with suppress(ProcessLookupError, ChildProcessError):
+                    if pid not in asked:
+                        os.kill(pid, number)
+                        asked.add(pid)
+                    os.waitpid(pid, os.WNOHANG)
+            time.sleep(_LOOK_S)
+        ended |= asked
+    if ended:
+        say(f"ended {len(ended)} processes that the command had left running")
+
+
+def _children() -> list[int]:
+    """This process's children, but for those that keep the engine's containers: they end with the engine."""
+    found = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split()
+    return [int(pid) for pid in found if not _command_of(pid).startswith("containerd-shim")]
+
+
+def _command_of(pid: str) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace")
+    return ""
 
 
 def _await_daemon(stack: Stack, url: str, began: datetime) -> None:

@@ -1,0 +1,83 @@
+"""`make test` and `make bench` through the development stack: however a command ends, nothing of it goes on running."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+PATIENCE_S = 60.0
+#: The stack's command with an engine that somebody else runs.
+RUN = """
+import sys
+from pathlib import Path
+from runner.cli import development
+from runner.cli.stack import Engine, Stack
+
+Stack.start_engine = lambda self: Engine(url="unix:///theirs.sock", ours=False)
+Stack.stop_engine = lambda self: None
+development.state_directory = lambda name: (Path(sys.argv[1]) / name)
+Path(sys.argv[1], "run").mkdir()
+sys.exit(development.main(["run", "--", *sys.argv[2:]]))
+"""
+#: Leaves a process in a session of its own, writes its number, and says how it ended itself.
+COMMAND = """
+import pathlib, subprocess, sys, time
+left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+pathlib.Path("left").write_text(str(left.pid))
+if sys.argv[1] == "waits":
+    try:
+        time.sleep(600)
+    except KeyboardInterrupt:
+        pathlib.Path("ended").write_text("in order")
+        sys.exit(2)
+sys.exit(7)
+"""
+
+
+def _start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", RUN, str(directory), sys.executable, "-c", COMMAND, *arguments],
+        cwd=directory,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _left(directory: Path) -> int:
+    """The process that the command left running."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (directory / "left").exists() or not (directory / "left").read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return int((directory / "left").read_text())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_the_command_in_order_and_what_it_left(tmp_path: Path, number: signal.Signals) -> None:
+    """The command hears one interrupt and ends by itself; its orphan is ended; the exit code is an interrupt's."""
+    with _start(tmp_path, "waits") as process:
+        left = _left(tmp_path)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=PATIENCE_S)
+
+    assert process.returncode == 130, said
+    assert (tmp_path / "ended").read_text() == "in order"
+    assert "ended 1 processes that the command had left running" in said
+    assert not Path(f"/proc/{left}").exists()
+
+
+def test_a_command_that_ends_by_itself_leaves_nothing_either(tmp_path: Path) -> None:
+    """Its exit code is passed on."""
+    with _start(tmp_path, "ends") as process:
+        _, said = process.communicate(timeout=PATIENCE_S)
+
+    assert process.returncode == 7, said
+    assert not Path(f"/proc/{_left(tmp_path)}").exists()
