@@ -274,8 +274,9 @@ class Config(BaseModel):
     reserve_after_s: Annotated[float, Reload.AT_ONCE] = Field(default=60.0, ge=0.0, examples=[300.0])
     """
     For a slot of several devices that it shares with smaller slots. When its oldest job has waited this long, the host
-    gives the devices to no smaller job, so that they come free together. A job whose priority is above that of every
-    smaller one does not wait.
+    gives the devices to no smaller job, so that they come free together. One host at a time does so for a job; any
+    other may still run it sooner. A job whose priority is above that of every smaller one does not wait. Smaller jobs
+    of higher priority go first.
     """
     spool_max_mib: Annotated[int, Reload.AT_ONCE] = Field(default=1024, ge=1, examples=[4096])
     """
@@ -295,7 +296,7 @@ class Config(BaseModel):
     """
     http_listen: Annotated[str, Reload.AT_ONCE] = Field(default="unix:http.sock", examples=["127.0.0.1:9469"])
     """
-    Where the daemon answers `/healthz`, `/readyz` and `/metrics` ([monitoring.md](monitoring.md)).
+    Where the daemon answers `/healthz`, `/readyz` and `/metrics` ([Monitoring](operations.md#monitoring)).
     `"unix:PATH"` is a socket for the daemon's user and group; a relative path is below `state_dir`. `"HOST:PORT"` (for
     IPv6 `"[::1]:PORT"`) has neither encryption nor a password, so put any address but `127.0.0.1` and `::1` behind a
     firewall. `"off"` turns it off. If the address cannot be had, the daemon logs that and tries again; jobs do not

@@ -57,7 +57,8 @@ systemctl reload kernel-runner
 ```
 
 The daemon reads the file again (SIGHUP does the same). It loses no run. If the file is wrong, the daemon logs one
-error and keeps the whole old configuration. Behind `Reload:` each key below says when its new value counts:
+error and keeps the whole old configuration. `systemctl reload` returns as soon as the daemon has read the file. Behind
+`Reload:` each key below says when its new value counts:
 
 - *{Reload.AT_ONCE}*: from the next time that the daemon uses it.
 - *{Reload.AFTER_RUNS}*: the daemon claims nothing more, finishes its runs, builds its parts anew and goes on.
@@ -67,7 +68,8 @@ error and keeps the whole old configuration. Behind `Reload:` each key below say
 - *{Reload.RESTART}*: the daemon logs the new value and keeps the old one.
 
 A process keeps the environment of its start, and those variables still override the file. So a change of the unit
-(`Environment=`, the credential) needs a restart.
+(`Environment=`, the credential) needs a restart. A unit of your own may have `Type=notify-reload`, which needs no
+`ExecReload=`.
 
 This page is made from `runner/config.py` (`python -m tests.unit.config.page`), and a test compares the two.
 
