@@ -1,8 +1,8 @@
 """The configuration of a host: one TOML file, overridden by the environment, validated once.
 
-Owns every setting's name, default and meaning, and is the only module of the daemon that reads the environment. Must
-not connect to anything. Called by the command line, which hands the result down; docs/configuration.md says the same in
-prose and a test holds the two together.
+Owns every setting's name, default, meaning and example, and how a running daemon takes a new value. The string below a
+field of `Config` is its description. docs/configuration.md is made of all that (`python -m tests.unit.config.page`).
+The only module of the daemon that reads the environment. Must not connect to anything.
 
 Precedence, highest first: `KERNEL_RUNNER_<KEY>`; `DATABASE_URL` and `DOCKER_HOST`; systemd's credential `database_url`;
 the file; what the file's `database_url_file` names; the default.
@@ -42,16 +42,28 @@ _EXAMPLE_URL: Final = "postgresql://runner@db.example/kernelbot"
 _SECRET: Final = frozenset({"database_url"})
 
 
+class Reload(StrEnum):
+    """What a running daemon needs for a key's new value. Stands in the annotation of each field of `Config`."""
+
+    #: Counts from the next time it is used.
+    AT_ONCE = "at once"
+    #: Needs new parts, which are made when the current runs are over.
+    AFTER_RUNS = "after the current runs"
+    #: Is the daemon's identity; the value stays until its process ends.
+    RESTART = "by a restart"
+
+
 class SlotConfig(BaseModel):
     """One slot as the operator writes it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     gpu_type: str = Field(min_length=1)
-    #: UUIDs, PCI addresses or indices; as many as the type's `count`.
+    """Name or alias of the GPU type."""
     devices: tuple[str, ...] = ()
-    #: Logical processors; empty: a fair share of those no other slot names.
+    """UUIDs, PCI addresses or indices, as many as the type's `count`. The CPU type has none."""
     cpus: tuple[Annotated[int, Field(ge=0)], ...] = ()
+    """Logical processors of its containers. Without it, an equal share of those that no slot names."""
 
     @field_validator("devices", mode="before")
     @classmethod
@@ -114,33 +126,191 @@ class Config(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    database_url: str | None = Field(default=None, repr=False, min_length=1)
-    database_url_file: Path | None = None
-    docker_host: str | None = Field(default=None, min_length=1)
-    host_name: str = Field(default_factory=socket.gethostname, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$")
-    state_dir: Path = Path("/var/lib/kernel-runner")
-    eval_python: Path | None = None
-    gpus_dir: Path = Path("/etc/kernel-runner/gpus.d")
-    slots: _Slots = "auto"
-    cpu_slots: _Count = "auto"
-    reserve_cpus: int = Field(default=0, ge=0)
-    lease_s: float = Field(default=25.0, ge=1.0, le=3600.0)
-    heartbeat_s: float = Field(default=5.0, gt=0.0)
-    poll_s: float = Field(default=2.0, gt=0.0, le=300.0)
-    drain_timeout_s: float = Field(default=1800.0, ge=0.0)
-    build_timeout_s: float = Field(default=120.0, gt=0.0)
-    max_run_s: float = Field(default=7200.0, gt=0.0)
-    park_containers: int = Field(default=2, ge=0, le=16)
-    build_lanes: _Count = "auto"
-    park_max_age_s: float = Field(default=3600.0, gt=0.0)
-    park_memory_mib: int = Field(default=8192, ge=0)
-    reserve_after_s: float = Field(default=60.0, ge=0.0)
-    spool_max_mib: int = Field(default=1024, ge=1)
-    min_free_gib: float = Field(default=2.0, ge=0.0)
-    retention_days: float = Field(default=30.0, gt=0.0, le=36500.0)
-    http_listen: str = "unix:http.sock"
-    log_format: Literal["auto", "json", "console"] = "auto"
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    database_url: Annotated[str | None, Reload.AFTER_RUNS] = Field(
+        default=None,
+        repr=False,
+        min_length=1,
+        examples=["postgresql://runner@db.example/kernelbot?sslmode=verify-full&sslrootcert=/etc/kernel-runner/ca.crt"],
+    )
+    """
+    Connection string of PostgreSQL: a `postgresql://` URL or `key=value` words. It must lead to the server itself or to
+    a pooler in session mode, because a daemon listens for notifications. Over a network, ask for encryption as in the
+    example ([security.md](security.md#the-database)). With two servers, name both:
+    `postgresql://runner@db1,db2/kernelbot`. No output and no log shows its password. Usually the credential,
+    `database_url_file` or `DATABASE_URL` sets it.
+    """
+    database_url_file: Annotated[Path | None, Reload.AT_ONCE] = Field(
+        default=None, examples=["/etc/kernel-runner/credentials/database_url"]
+    )
+    """
+    A file whose one line is `database_url`, so that the configuration holds no secret. Its owner is root, its mode
+    0600. It counts where nothing else gives `database_url`. The service cannot read it: systemd reads it at each start
+    and hands it over as a credential. So a new password needs a [restart](operations.md#a-new-password).
+    """
+    docker_host: Annotated[str | None, Reload.AFTER_RUNS] = Field(
+        default=None, min_length=1, examples=["unix:///run/docker.sock"]
+    )
+    """
+    Where the container engine listens. Without it, at the engine's own default socket. `DOCKER_HOST` sets it, too.
+    """
+    host_name: Annotated[str, Reload.RESTART] = Field(
+        default_factory=socket.gethostname, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$", examples=["gpu-07"]
+    )
+    """
+    The host's name in the database: it owns leases and appears in `kernel-runner host list`. Letters, digits, `.`, `_`
+    and `-`. Two daemons must not share it: the second one waits until the first has stopped.
+    """
+    state_dir: Annotated[Path, Reload.RESTART] = Field(
+        default=Path("/var/lib/kernel-runner"), examples=["/data/kernel-runner"]
+    )
+    """
+    Where the daemon keeps what survives a job: the staged harness, results that wait for the database (`spool/`), and
+    the host's id (`instance`). It must be on a disk that survives a restart. One daemon per directory.
+    """
+    eval_python: Annotated[Path | None, Reload.AFTER_RUNS] = Field(
+        default=None, examples=["/opt/kernel-runner/eval/bin/python"]
+    )
+    """
+    The interpreter of the evaluation environment, in which submissions run: torch, numpy and what your tasks import.
+    `kernel-runner serve` needs it. It must not be the daemon's own environment, since submissions can import everything
+    in it.
+    """
+    gpus_dir: Annotated[Path, Reload.AFTER_RUNS] = Field(
+        default=Path("/etc/kernel-runner/gpus.d"), examples=["/srv/gpu-types"]
+    )
+    """Directory with your own [GPU types](adding-a-gpu-type.md). It need not exist."""
+    slots: Annotated[_Slots, Reload.AFTER_RUNS] = Field(
+        default="auto",
+        examples=[
+            [
+                {"gpu_type": "H100", "devices": ["GPU-5f1b2c3d-0000-0000-0000-000000000001"]},
+                {"gpu_type": "MY_H100", "devices": [1], "cpus": [32, 33, 34, 35]},
+            ],
+            [
+                {"gpu_type": "L4x4", "devices": [0, 1, 2, 3]},
+                {"gpu_type": "L4", "devices": [0]},
+                {"gpu_type": "L4", "devices": [1]},
+                {"gpu_type": "L4", "devices": [2]},
+                {"gpu_type": "L4", "devices": [3]},
+            ],
+        ],
+    )
+    """
+    What runs here at the same time. `"auto"` makes one slot per accelerator whose name belongs to a GPU type, plus
+    `cpu_slots`. A list makes exactly its slots. The first example below has two H100, one under another board's name
+    for it. In the second one, four L4 serve boards of one device and a board of four devices.
+
+    Only a list makes slots of types with several devices (`L4x4`, `MI300x8`) and of types with `detect = false`. Two
+    slots may share devices if the devices of one lie within the other's, or if both have the same devices and different
+    types. Slots that share a device never run at the same time; `reserve_after_s` says which one waits. A slot around
+    others has their cores, unless it names its own; slots within one that names its cores share those. Otherwise no
+    device and no core can be in two slots. The variable `KERNEL_RUNNER_SLOTS` takes `auto` or the list as JSON.
+    """
+    cpu_slots: Annotated[_Count, Reload.AFTER_RUNS] = Field(default="auto", examples=[4])
+    """
+    Slots of the CPU type where `slots` is `"auto"`; a list in `slots` overrides it. `"auto"` is half the cores (at
+    least one) on a host without accelerator. Beside accelerators it is none, because CPU slots would disturb their
+    timings. Each slot takes two cores, if there are as many.
+    """
+    reserve_cpus: Annotated[int, Reload.AFTER_RUNS] = Field(default=0, ge=0, examples=[8])
+    """
+    So many of the lowest-numbered cores belong to no slot, unless a slot names them. They serve the daemon, the engine,
+    compilers (`build_lanes`) and the rest of the system. On a GPU host leave some.
+    """
+    lease_s: Annotated[float, Reload.AT_ONCE] = Field(default=25.0, ge=1.0, le=3600.0, examples=[60.0])
+    """
+    How long a claimed job stays this host's without a sign of life. After that any daemon puts it back in the queue. So
+    jobs of a dead host wait for about `lease_s` plus `poll_s`.
+    """
+    heartbeat_s: Annotated[float, Reload.AT_ONCE] = Field(default=5.0, gt=0.0, examples=[2.0])
+    """
+    How often the daemon renews leases while jobs run; at most a third of `lease_s`. It also bounds how late the daemon
+    hears of a cancellation whose announcement was lost. If the database does not answer a heartbeat within a fifth of
+    `lease_s` (at least 1, at most 15 seconds), the daemon sends it again on another connection.
+    """
+    poll_s: Annotated[float, Reload.AT_ONCE] = Field(default=2.0, gt=0.0, le=300.0, examples=[5.0])
+    """
+    The longest time between two looks at the queue. The database announces new jobs at once; polling finds those whose
+    announcement was lost. Pauses vary at random between 75 % and 97 % of this value.
+    """
+    drain_timeout_s: Annotated[float, Reload.AT_ONCE] = Field(default=1800.0, ge=0.0, examples=[600.0])
+    """
+    How long a stopping daemon waits for its current runs. Then it gives them back to the queue, at no cost to the
+    submissions. The service manager must wait longer than this.
+    """
+    build_timeout_s: Annotated[float, Reload.AT_ONCE] = Field(default=120.0, gt=0.0, examples=[300.0])
+    """
+    How long nvcc may take, or a submission's first import, which compiles its extensions. It applies once to the build
+    and once more to the run. The task's own time limits begin after that.
+    """
+    max_run_s: Annotated[float, Reload.AT_ONCE] = Field(default=7200.0, gt=0.0, examples=[3600.0])
+    """
+    The longest evaluation of one job, whatever limits its task has. If a run has not ended two minutes after that, the
+    daemon stops it and counts a failure of the host. If it has not let go five minutes later, the daemon leaves the job
+    to another host. The slot stays out of use until the run ends or the daemon restarts.
+    """
+    park_containers: Annotated[int, Reload.AT_ONCE] = Field(default=2, ge=0, le=16, examples=[1])
+    """
+    How many started containers wait per slot, with torch imported, so that submissions start at once. Two serve the
+    public and the secret job of a ranked submission; 0 turns it off. Each waiting container takes about half a GiB of
+    memory. It serves one job and is never reused. It fits jobs of the GPU type, image, limits and programs that it was
+    started with. The daemon starts one only while its slot is free. `kernel-runner host list --json` shows this bound
+    and the next two (`slots[].parking`).
+    """
+    park_max_age_s: Annotated[float, Reload.AT_ONCE] = Field(default=3600.0, gt=0.0, examples=[900.0])
+    """How long a container waits at most. Then the daemon replaces it while its slot is free."""
+    park_memory_mib: Annotated[int, Reload.AT_ONCE] = Field(default=8192, ge=0, examples=[16384])
+    """
+    How much memory the waiting containers of all slots may take together, as their cgroups count it. Each slot gets its
+    first container before any slot gets its second. Where the memory does not suffice, jobs start their own.
+    """
+    build_lanes: Annotated[_Count, Reload.AT_ONCE] = Field(default="auto", examples=[2])
+    """
+    How many submissions compile at the same time on cores that no slot uses (`reserve_cpus`). They hold no slot: the
+    slots' next jobs compile there while the current ones run. `"auto"` is one. Where every core belongs to a slot, a
+    submission compiles on its own slot's cores before its run. With 0 it compiles in its run. Each lane needs as much
+    memory as a run on the host's largest GPU type.
+    """
+    reserve_after_s: Annotated[float, Reload.AT_ONCE] = Field(default=60.0, ge=0.0, examples=[300.0])
+    """
+    For a slot of several devices that it shares with smaller slots. When its oldest job has waited this long, the host
+    gives the devices to no smaller job, so that they come free together. One host at a time does so for a job; any
+    other may still run it sooner. A job whose priority is above that of every smaller one does not wait. Smaller jobs
+    of higher priority go first.
+    """
+    spool_max_mib: Annotated[int, Reload.AT_ONCE] = Field(default=1024, ge=1, examples=[4096])
+    """
+    How much of `state_dir` results may take while the database is away. When it is full, results lose their artifacts
+    first. Further results then wait in memory, for half an hour at most.
+    """
+    min_free_gib: Annotated[float, Reload.AT_ONCE] = Field(default=2.0, ge=0.0, examples=[10.0])
+    """
+    How much must be free on the disks of `state_dir` and of the engine's data (`docker info`: Docker Root Dir). With
+    less, the daemon is not ready and claims nothing; runs go on. It claims again by itself when there is room.
+    `kernel-runner check` shows both places. 0 turns it off.
+    """
+    retention_days: Annotated[float, Reload.AT_ONCE] = Field(default=30.0, gt=0.0, le=36500.0, examples=[90.0])
+    """
+    How long the database keeps evidence of late results, and events. The daemons remove what is older about once an
+    hour. Artifacts have an expiry of their own; results and rankings are never removed.
+    """
+    http_listen: Annotated[str, Reload.AT_ONCE] = Field(default="unix:http.sock", examples=["127.0.0.1:9469"])
+    """
+    Where the daemon answers `/healthz`, `/readyz` and `/metrics` ([Monitoring](operations.md#monitoring)).
+    `"unix:PATH"` is a socket for the daemon's user and group; a relative path is below `state_dir`. `"HOST:PORT"` (for
+    IPv6 `"[::1]:PORT"`) has neither encryption nor a password, so put any address but `127.0.0.1` and `::1` behind a
+    firewall. `"off"` turns it off. If the address cannot be had, the daemon logs that and tries again; jobs do not
+    wait.
+    """
+    log_format: Annotated[Literal["auto", "json", "console"], Reload.AT_ONCE] = Field(default="auto", examples=["json"])
+    """
+    `"json"` is one object per line, for the journal. `"console"` is for people. `"auto"` is console on a terminal and
+    JSON elsewhere.
+    """
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], Reload.AT_ONCE] = Field(
+        default="info", examples=["debug"]
+    )
+    """The least severe lines to log: `"debug"`, `"info"`, `"warning"` or `"error"`."""
 
     @field_validator("database_url_file", "state_dir", "eval_python", "gpus_dir")
     @classmethod
@@ -241,32 +411,10 @@ class Config(BaseModel):
         return shown
 
 
-class Reload(StrEnum):
-    """What a running daemon needs for a key's new value; docs/configuration.md has the same words."""
-
-    #: Counts from the next time it is used.
-    AT_ONCE = "at once"
-    #: Needs new parts, which are made when the current runs are over.
-    AFTER_RUNS = "after the current runs"
-    #: Is the daemon's identity; the value stays until its process ends.
-    RESTART = "by a restart"
-
-
+#: What each key's annotation says.
 RELOAD: Final[Mapping[str, Reload]] = {
-    **dict.fromkeys(Config.model_fields, Reload.AT_ONCE),
-    **dict.fromkeys(
-        (
-            "database_url",
-            "docker_host",
-            "eval_python",
-            "gpus_dir",
-            "slots",
-            "cpu_slots",
-            "reserve_cpus",
-        ),
-        Reload.AFTER_RUNS,
-    ),
-    **dict.fromkeys(("host_name", "state_dir"), Reload.RESTART),
+    key: next(entry for entry in field.metadata if isinstance(entry, Reload))
+    for key, field in Config.model_fields.items()
 }
 
 

@@ -1,6 +1,6 @@
 """What this process has counted and measured since it started, in Prometheus' terms.
 
-Owns the names, meanings and buckets of everything that is counted where it happens; docs/monitoring.md has the same
+Owns the names, meanings and buckets of everything that is counted where it happens; docs/operations.md has the same
 list and a test holds the two together. What is only looked at when somebody asks (slots, spool, disks) is
 `runner.daemon.vitals`. Costs a lock and an addition per event, and can fail nothing. Called by whoever makes the event.
 """

@@ -117,7 +117,7 @@ class _Snapshot(Collector):
         self._vitals = vitals
 
     def collect(self) -> Iterable[Metric]:
-        """The families, in the order of docs/monitoring.md."""
+        """The families, in the order of docs/operations.md."""
         parts = self._vitals.parts
         yield from self._daemon(parts)
         if parts is None:

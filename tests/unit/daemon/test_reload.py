@@ -113,8 +113,8 @@ def new_values(tmp_path: Path) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("key", sorted(Config.model_fields))
-def test_every_key_reloads_as_the_table_says(host: Host, tmp_path: Path, key: str) -> None:
-    """At once, after the current runs, or not; docs/configuration.md is held to the same table."""
+def test_every_key_reloads_as_it_says(host: Host, tmp_path: Path, key: str) -> None:
+    """At once, after the current runs, or not: as the annotation of each key says."""
     value = new_values(tmp_path)[key]
     with capture_logs() as logs:
         host.reload(**{key: value})

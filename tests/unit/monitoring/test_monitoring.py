@@ -24,8 +24,7 @@ from runner.spool import Spool
 from runner.store import QueueDepth
 
 DOCS: Final = Path(__file__).resolve().parents[3] / "docs"
-PAGE: Final = DOCS / "monitoring.md"
-OPERATIONS: Final = DOCS / "operations.md"
+PAGE: Final = DOCS / "operations.md"
 #: What a family of each type has in the text format, after its name.
 SUFFIXES: Final[Mapping[str, Sequence[str]]] = {
     "counter": ("_total",),
@@ -85,7 +84,7 @@ def test_the_page_lists_every_metric(known: Mapping[str, Metric]) -> None:
         f"| `{shown_name(family)}` | {family.type} | {', '.join(labels(family)) or '-'} | {family.documentation} |"
         for family in known.values()
     }
-    table = PAGE.read_text(encoding="utf-8").partition("## Metrics")[2].partition("\n## ")[0]
+    table = PAGE.read_text(encoding="utf-8").partition("\n## Metrics\n")[2].partition("\n## ")[0]
     written = [line for line in table.splitlines() if line.startswith("| `kernel_runner")]
     assert len(known) > 25
     assert sorted(written) == sorted(rows)
@@ -158,7 +157,7 @@ def test_labels_that_have_a_few_values_are_asked_for_those(known: Mapping[str, M
 def test_every_alert_has_its_paragraph() -> None:
     """docs/operations.md says what each means and what to do, in the file's order, and of no other."""
     names = [str(rule["alert"]) for rule in alerts()]
-    section = OPERATIONS.read_text(encoding="utf-8").partition("\n## Alerts\n")[2].partition("\n## ")[0]
+    section = PAGE.read_text(encoding="utf-8").partition("\n## Alerts\n")[2].partition("\n## ")[0]
     entries = re.findall(r"^\*\*(KernelRunner\w+)\*\*: (.+?)(?=\n\n|\Z)", section, flags=re.MULTILINE | re.DOTALL)
     assert [name for name, _ in entries] == names
     for name, text in entries:
