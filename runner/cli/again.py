@@ -13,18 +13,20 @@ from runner.cli import documents, render
 from runner.cli.app import ExitCode, app, console, example, note, out, out_json, session
 from runner.store import MatchLine, Selection, Store
 
-_SubmissionId = Annotated[int | None, typer.Argument(metavar="ID", help="Number of a submission.")]
-_Leaderboard = Annotated[str | None, typer.Option("--leaderboard", metavar="L", help="All submissions to it.")]
-_Host = Annotated[str | None, typer.Option("--host", metavar="H", help="All that this host evaluated.")]
+_SubmissionId = Annotated[int | None, typer.Argument(metavar="ID")]
+_Leaderboard = Annotated[str | None, typer.Option("--leaderboard", metavar="L", help="Submitted to L.")]
+_Host = Annotated[str | None, typer.Option("--host", metavar="H", help="Evaluated on host H.")]
 _Since = Annotated[
     str | None,
-    typer.Option("--since", metavar="T", help="Evaluated at T or later: ISO 8601 with a time zone, or '2 hours ago'."),
+    typer.Option(
+        "--since",
+        metavar="T",
+        help="Evaluated at T or later: `2026-05-01T14:00+02:00` or `'2 hours ago'`.",
+    ),
 ]
 _Until = Annotated[str | None, typer.Option("--until", metavar="T", help="Evaluated before T.")]
-_Gpu = Annotated[
-    list[str] | None, typer.Option("--gpu", metavar="T", help="GPU type, by any of its names; may be repeated.")
-]
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")]
+_Gpu = Annotated[list[str] | None, typer.Option("--gpu", metavar="T", help="GPU type; repeatable.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
 _Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 _AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -32,8 +34,12 @@ _AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 @app.command(
     epilog=example(
         "kernel-runner rerun 17",
-        "kernel-runner rerun --host node7 --since '2 days ago' --reason 'a fan was broken' --dry-run",
-        "kernel-runner rerun --leaderboard vectoradd --gpu H100 --reason 'mended task' --yes",
+        "kernel-runner rerun --host node1 --since '2 hours ago' --dry-run\n"
+        "leaderboard   gpu type   mode          submissions   jobs\n"
+        "────────────────────────────────────────────────────────────────────────────────────\n"
+        "vectoradd     CPU        leaderboard   12            24\n"
+        "vectoradd     CPU        test          1             1      left alone: waits or runs\n"
+        "24 jobs; nothing was done",
     )
 )
 def rerun(
@@ -45,17 +51,22 @@ def rerun(
     since: _Since = None,
     until: _Until = None,
     gpu: _Gpu = None,
-    reason: Annotated[str | None, typer.Option("--reason", metavar="R", help="Kept with what is replaced.")] = None,
-    priority: Annotated[int, typer.Option("--priority", help="Higher goes first; new submissions have 0.")] = -1,
+    reason: Annotated[str | None, typer.Option("--reason", metavar="R", help="Kept with the old results.")] = None,
+    priority: Annotated[
+        int, typer.Option("--priority", metavar="N", help="Higher goes first; new submissions have 0.")
+    ] = -1,
     dry_run: _DryRun = False,
     yes: _Yes = False,
     as_json: _AsJson = False,
 ) -> None:
     """Evaluate submissions again.
 
-    Named by number, or chosen by leaderboard, host, time and GPU type, all of which must hold. The old results count
-    until the new ones are there; a rerun that fails on our side or is cancelled changes nothing. What waits or runs is
-    left alone. Prints how many jobs that makes. More than one submission is asked about first.
+    Selects ID, or all finished evaluations that match every option given; at least one is required. Prints the number
+    of new jobs. For more than one submission it asks first, and without a terminal requires --yes.
+
+    Old results count until the new ones are there. A rerun that is cancelled, or fails without the submission's fault,
+    changes nothing. Public and secret job run again together. Left alone: jobs that wait or run, those that the user
+    cancelled (unless named by ID), submissions marked hacked by others, and GPU types no longer offered.
     """
     with session(context).store() as store:
         selection = _selection(
@@ -77,7 +88,6 @@ def rerun(
 @app.command(
     epilog=example(
         "kernel-runner invalidate 17 --reason 'reads the clock of the judge'",
-        "kernel-runner invalidate --host node7 --since 2026-05-01T00:00Z --reason 'a fan was broken' --dry-run",
     )
 )
 def invalidate(
@@ -89,16 +99,15 @@ def invalidate(
     since: _Since = None,
     until: _Until = None,
     gpu: _Gpu = None,
-    reason: Annotated[str, typer.Option("--reason", metavar="R", help="Shown to the submissions' authors.")],
+    reason: Annotated[str, typer.Option("--reason", metavar="R", help="The authors read it.")],
     dry_run: _DryRun = False,
     yes: _Yes = False,
     as_json: _AsJson = False,
 ) -> None:
     """Take results out of the ranking.
 
-    Chosen as for `rerun`. Nothing is deleted: the results are kept aside with the reason, and `rerun` brings a
-    submission back. What waits or runs is left alone. Prints how many jobs lost their results. More than one submission
-    is asked about first.
+    Selects and asks as `rerun` does, and prints the number of jobs. The submission then has no verdict and no score,
+    and its author reads the reason. Nothing is deleted; `rerun` brings it back. Jobs that wait or run are left alone.
     """
     with session(context).store() as store:
         selection = _selection(

@@ -175,9 +175,14 @@ def console(*, stderr: bool) -> Console:
     )
 
 
-def example(*lines: str) -> str:
-    """The epilog of a command: examples, kept line by line."""
-    return "\b\n" + "\n".join(("Example:" if len(lines) == 1 else "Examples:", *(f"  {line}" for line in lines)))
+def example(*texts: str) -> str:
+    """The epilog of a command: examples, kept line by line. Below the first line of a text stands what it prints."""
+    lines = ["Example:" if len(texts) == 1 else "Examples:"]
+    for text in texts:
+        command, *printed = text.splitlines()
+        lines += [f"  {command}", *(f"    {line}".rstrip() for line in printed)]
+    # Each paragraph needs the mark that keeps its lines apart.
+    return "\b\n" + "\n".join(lines).replace("\n\n", "\n\n\b\n")
 
 
 __all__ = [

@@ -11,19 +11,21 @@ from runner.cli.app import app, example, note, session
 from runner.cli.safe import one_line
 
 
-@app.command(epilog=example("kernel-runner artifact 3", "kernel-runner artifact 3 --output trace.json.gz"))
+@app.command(epilog=example("kernel-runner artifact 3 --output trace.json.gz"))
 def artifact(
     context: typer.Context,
-    artifact_id: Annotated[int, typer.Argument(metavar="ID", help="Number of a file, as `status` shows it.")],
+    artifact_id: Annotated[int, typer.Argument(metavar="ID")],
     *,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Where to write it; the file's own name here if absent.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Where to write it.", show_default="the file's own name"),
     ] = None,
 ) -> None:
-    """Save a file that a run left.
+    """Save a file that a run left; `status` shows its ID.
 
-    Profiles leave traces: open `*.trace.json.gz` in Perfetto or chrome://tracing, `*.ncu-rep` in Nsight Compute. Files
-    are kept for 30 days. An existing file is not overwritten.
+    Mode `profile` leaves a trace per benchmark (`*.trace.json.gz`, for Perfetto or chrome://tracing) and, on devices,
+    the vendor profiler's file (`*.ncu-rep`, `*.kernel_trace.csv`). Files are kept for 30 days. An existing file is not
+    overwritten.
     """
     with session(context).store() as store:
         found = store.artifact(artifact_id)

@@ -55,30 +55,34 @@ _CUDA_PROBE = b"__global__ void nothing() {}\nint main() { return 0; }\n"
 
 @app.command(
     epilog=example(
-        "kernel-runner check",
-        "kernel-runner check --strict --json",
+        "kernel-runner check\n"
+        "✓ python: 3.11.7 at /opt/kernel-runner/bin/python3\n"
+        "✗ schema: not there; missing 0001_leaderboard, 0002_queue, 0003_functions, 0004_views\n"
+        "    run `kernel-runner migrate`",
         "kernel-runner check --explain",
     )
 )
 def check(
     context: typer.Context,
     *,
-    strict: Annotated[bool, typer.Option("--strict", help="Warnings count as failures.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Count warnings as failures; notes not.")] = False,
     explain: Annotated[
         bool,
         typer.Option(
             "--explain",
-            help="Look at nothing; list every setting of a sandbox, why it is there, and how it is attested.",
+            help="Only list each sandbox setting, its reason and its proof (docs/security.md#container-settings).",
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Prove that this host is ready to evaluate.
+    """Check that this host is ready to evaluate.
 
-    Says what was found and, where something is wrong, what to do. Looks at the configuration, the database, the
-    container engine and its versions, the evaluation environment, devices and slots; then starts a real container as a
-    submission would get it, imports torch in it and compiles a C++ (and, where nvcc is, a CUDA) file. Exits with 0 if
-    all is well, 1 if something is not, 3 if database or engine are missing.
+    Looks at configuration, database (notifications do not arrive through a pooler in transaction mode), engines and
+    their versions, cgroups, disks, runtimes, evaluation environment, devices and slots. Then starts a container as for
+    a submission, imports torch, and compiles C++ and, if nvcc is there, CUDA.
+
+    `✓` is well, `·` a note, `!` a warning, `✗` a failure, with the remedy below. Exits with 1 if something fails, 3 if
+    database or engine are missing.
     """
     if explain:
         if as_json:

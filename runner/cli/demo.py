@@ -79,11 +79,10 @@ ENTRIES = tuple(
 
 @app.command(epilog=example("kernel-runner demo"))
 def demo() -> None:
-    """Evaluate real submissions on this machine, from a queue in PostgreSQL to leaderboards, in a minute or two.
+    """Evaluate real submissions on this machine, from queue to rankings, in a minute or two.
 
-    Starts an embedded PostgreSQL, a container engine when none answers, and one daemon; publishes the starter problems;
-    submits right, wrong, crashing, endless and cheating solutions; prints the ranking per leaderboard and one full
-    result. Stops what it started. Needs the evaluation environment that `make setup` makes.
+    Starts an embedded PostgreSQL, a daemon and, if none answers, an engine, and stops them at the end. Touches no
+    configured database. Needs `make setup`.
     """
     directory = state_directory("demo")
     with (

@@ -37,7 +37,7 @@ from sandbox.errors import NotReaped
 
 EmulateOption = Annotated[
     bool,
-    typer.Option("--emulate-cuda", help="Let the CPU type have a CUDA device that is emulated; nothing is ranked."),
+    typer.Option("--emulate-cuda", help="Give a type without devices one emulated CUDA device."),
 ]
 
 
@@ -52,28 +52,27 @@ class LocalMode(StrEnum):
 
 @app.command(
     "eval",
-    epilog=example(
-        "kernel-runner eval tasks/vectoradd my_kernel.py",
-        "kernel-runner eval tasks/vectoradd my_kernel.py --mode leaderboard --gpu H100 --json",
-    ),
+    epilog=example("kernel-runner eval tasks/vectoradd mine.py --mode benchmark"),
 )
 def evaluate(
     context: typer.Context,
     *,
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Task folder or .zip.", exists=True)],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The submission.", exists=True, dir_okay=False)],
-    gpu: Annotated[str, typer.Option("--gpu", metavar="T", help="GPU type to evaluate on.")] = "CPU",
-    mode: Annotated[LocalMode, typer.Option("--mode", help="What to do with it.")] = LocalMode.TEST,
+    directory: Annotated[Path, typer.Argument(metavar="DIR_OR_ZIP", exists=True)],
+    file: Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False)],
+    gpu: Annotated[str, typer.Option("--gpu", metavar="T", help="GPU type.")] = "CPU",
+    mode: Annotated[LocalMode, typer.Option("--mode", help="What to run.")] = LocalMode.TEST,
     emulate_cuda: EmulateOption = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print an object as in `jobs` of `status --json`; its `id` is null.")
+    ] = False,
 ) -> None:
     """Evaluate a file on this host, without a database.
 
-    The file runs exactly as a submission would: same container, same limits, same harness. No leaderboard is involved,
-    so seeds are public and nothing is ranked. Exits with 0 if accepted, 1 if not.
+    The file runs as a submission does: same container, limits and harness. There is no secret run, and seeds are the
+    task's own.
 
-    With --emulate-cuda, programs that name a CUDA device run on a host without one, all in host memory. What they
-    compute is tried, times mean little, and compiled device code (Triton, CUDA) is refused.
+    With --emulate-cuda, programs that name a CUDA device run in host memory (docs/adding-a-task.md#without-a-gpu).
+    Times mean little; compiled device code (Triton, CUDA) and mode `leaderboard` are refused.
     """
     config = session(context).config
     registry = Registry.load(config.gpus_dir)

@@ -29,20 +29,19 @@ gpu = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="GPU types: 
 app.add_typer(gpu, name="gpu")
 
 
-@gpu.command("list", epilog=example("kernel-runner gpu list", "kernel-runner gpu list --here --json"))
+@gpu.command("list", epilog=example("kernel-runner gpu list"))
 def list_types(
     context: typer.Context,
     *,
     here: Annotated[
-        bool, typer.Option("--here", help="This host's own types, with their files; needs no database.")
+        bool,
+        typer.Option("--here", help="List built-in types and `gpus_dir` of this host, with their files; no database."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the GPU types.
+    """List the GPU types that daemons have announced.
 
-    Those that daemons have announced, with their aliases and the number of slots there are for each. This is what the
-    database knows, so what a frontend may offer. A type that no host has announced can be put on a leaderboard, but
-    submissions to it wait. With --here, those of this host's registry: the built-in files and those of gpus_dir.
+    Shows slots on hosts that are up, and waiting jobs. Submissions to a type that no host has announced wait.
     """
     if here:
         registry = Registry.load(session(context).config.gpus_dir)
@@ -59,16 +58,24 @@ def list_types(
         out(render.gpu_types_table(types, hosts))
 
 
-@gpu.command("detect", epilog=example("kernel-runner gpu detect", "kernel-runner gpu detect --json"))
+@gpu.command(
+    "detect",
+    epilog=example(
+        "kernel-runner gpu detect\n"
+        "✓ nvidia 0: 'NVIDIA H100 80GB HBM3' is H100: its name matches 'NVIDIA H100( .*)?'\n"
+        "✗ nvidia 1: 'NVIDIA GeForce RTX 5090' is of no GPU type (PCI id 10de:2b85)\n"
+        "    kernel-runner gpu add NAME --device GPU-0f01a1b2-2b85-4c5d-8e9f-0123456789ab"
+    ),
+)
 def detect(
     context: typer.Context,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say which devices are here, of which GPU type each is and why, and what is missing.
+    """Show this host's devices, the GPU type of each and why, and what is missing.
 
-    Looks at the devices through the vendors' libraries and at the registry; at no database, and it changes nothing.
-    Exits with 1 if a device cannot be used as it is.
+    Asks NVML (package nvidia-ml-py) and AMD SMI (package amdsmi); needs no database. Exits with 1 if a device cannot be
+    used as it is. In JSON, values that a library does not tell are null.
     """
     registry = Registry.load(session(context).config.gpus_dir)
     looks, problems = look_at_devices()
@@ -97,42 +104,41 @@ def detect(
 @gpu.command(
     "add",
     epilog=example(
-        "kernel-runner gpu add RTX5090 --device 0 --bandwidth 1792 --peak fp16=419 --peak fp8=838",
-        "kernel-runner gpu add H100_SITE_B --extends H100 --no-detect",
+        "kernel-runner gpu add RTX5090 --device 1 --bandwidth 1792 --l2 96 --peak fp16=419 --dry-run",
     ),
 )
 def add(
     context: typer.Context,
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="What boards and submissions call it.", show_default=False)
-    ] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", show_default=False)] = None,
     *,
     device: Annotated[
-        str | None, typer.Option("--device", metavar="D", help="A device that is here: index, UUID or PCI address.")
+        str | None,
+        typer.Option("--device", metavar="D", help="Device of this host: index, UUID or PCI address."),
     ] = None,
-    extends: Annotated[str | None, typer.Option("--extends", metavar="T", help="The GPU type to start from.")] = None,
+    extends: Annotated[str | None, typer.Option("--extends", metavar="T", help="Type to start from.")] = None,
     description: Annotated[str | None, typer.Option("--description", metavar="TEXT", help="One line.")] = None,
-    alias: Annotated[list[str] | None, typer.Option("--alias", metavar="A", help="Another name for it.")] = None,
+    alias: Annotated[list[str] | None, typer.Option("--alias", metavar="A", help="Another name; repeatable.")] = None,
     count: Annotated[int | None, typer.Option("--count", metavar="N", help="Devices per slot.")] = None,
     image: Annotated[str | None, typer.Option("--image", metavar="I", help="`host` or an OCI image.")] = None,
     bandwidth: Annotated[
-        float | None, typer.Option("--bandwidth", metavar="GB_S", help="Of its memory, 1e9 bytes per second.")
+        float | None, typer.Option("--bandwidth", metavar="GB_S", help="Memory bandwidth, 1e9 bytes per second.")
     ] = None,
-    l2: Annotated[float | None, typer.Option("--l2", metavar="MIB", help="Its L2 cache.")] = None,
+    l2: Annotated[float | None, typer.Option("--l2", metavar="MIB", help="L2 cache.")] = None,
     peak: Annotated[
-        list[str] | None, typer.Option("--peak", metavar="DTYPE=TFLOPS", help="A dense rate; can be repeated.")
+        list[str] | None, typer.Option("--peak", metavar="DTYPE=TFLOPS", help="Dense rate; repeatable.")
     ] = None,
     no_detect: Annotated[
-        bool, typer.Option("--no-detect", help="Only where `slots` names it; its devices are another type's as well.")
+        bool,
+        typer.Option("--no-detect", help="Use it only where `slots` names it."),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a file of that name.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the file instead of writing it.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the file.")] = False,
 ) -> None:
-    """Write the file of a new GPU type.
+    """Write the file of a new GPU type into `gpus_dir`.
 
-    It starts from a device that is here, from another type, or from both: then it has that type's settings and this
-    device's name. On a terminal, without --device and --extends, it asks for everything. The file is validated before
-    it is put into gpus_dir, and must not make any device that is here match two types. A daemon takes it on reload.
+    It starts from --device, --extends, or both: that type's settings with this device's name. On a terminal, with
+    neither, it asks for everything. Nothing is written if the file is wrong or exists, or if a device of this host
+    would match two types. The daemon reads it on reload.
     """
     asks = device is None and extends is None and gpu_add.on_terminal()
     if not asks and (name is None or (device is None and extends is None)):
@@ -322,24 +328,19 @@ def _refuse_two_types(looks: Sequence[Look], registry: Registry) -> None:
 
 @gpu.command(
     "validate",
-    epilog=example(
-        "kernel-runner gpu validate RTX5090.toml",
-        "kernel-runner gpu validate --json",
-    ),
+    epilog=example("kernel-runner gpu validate RTX5090.toml"),
 )
 def validate(
     context: typer.Context,
-    files: Annotated[
-        list[Path] | None, typer.Argument(metavar="[FILE]...", help="Files, before they are installed.")
-    ] = None,
+    files: Annotated[list[Path] | None, typer.Argument(metavar="FILE")] = None,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check files of GPU types.
 
-    Each FILE as if it lay in the operator's directory (gpus_dir); without one, the files that do. A mistake is an error
-    that names the file, the key, what was found and what is expected. What is valid but incomplete or implausible is a
-    warning. Looks at no device and no database. Exits with 0 if there are warnings at most, 2 if a file has a mistake.
+    Each FILE is checked as if it lay in `gpus_dir`, in place of that type's file; without FILE, those in `gpus_dir`. A
+    mistake is an error (exit code 2); what is incomplete or implausible is a warning. Needs neither device nor
+    database.
     """
     given = files or ()
     directory = session(context).config.gpus_dir
@@ -356,20 +357,36 @@ def validate(
     raise typer.Exit(verdict_of(findings))
 
 
-@gpu.command("test", epilog=example("kernel-runner gpu test", "kernel-runner gpu test H100 --every-slot --json"))
+@gpu.command(
+    "test",
+    epilog=example("kernel-runner gpu test CPU"),
+)
 def self_test(
     context: typer.Context,
-    name: Annotated[str | None, typer.Argument(metavar="[T]", help="A GPU type of this host; default: each.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="T", help="GPU type of this host.", show_default="each")] = None,
     *,
-    every_slot: Annotated[bool, typer.Option("--every-slot", help="Not only one slot of a type.")] = False,
+    every_slot: Annotated[bool, typer.Option("--every-slot", help="Test all slots of a type.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Find out whether this host can measure, by running something known the way a submission goes.
+    """Test whether this host can measure.
 
-    In a real sandbox, on a real slot: the sandbox must see exactly the slot's devices and cores; a copy and products of
-    matrices are timed by the judge and compared with what the GPU type states; then how far times of the same thing
-    differ. Needs no database. Run it while no daemon uses the slot. Exits with 0 if there are warnings at most, 1 if
-    something is wrong, 3 if there is no engine or the device does not answer.
+    Runs a task of its own as a submission, in a real sandbox, on one slot of each GPU type. Run it only while no daemon
+    uses the slot: nothing else keeps the two apart. Lines (exit code 1 if one fails, 3 without engine or device):
+
+    - `sandbox sees`: exactly the slot's devices and cores; the number of attested settings.
+
+    - `copy`: GB/s of a copy of 512 MiB. Below 0.6 of the type's bandwidth warns; above 1.2 fails, because the type's
+    figure is wrong and right results would be refused.
+
+    - `matmul`: TFLOP/s of 8192 by 8192 matrices in torch, in fp16, bf16 and fp32 as far as the type states them. Below
+    0.35 warns; above 1.5 fails.
+
+    - `noise`: half the distance from the tenth to the ninetieth percentile of an operation's times. Above 5 % of the
+    median warns.
+
+    - a device: clocks, temperature, power and throttling afterwards.
+
+    Without devices the operations are small (4 MiB, 256 by 256) and lie in caches.
     """
     config = session(context).config
     registry = Registry.load(config.gpus_dir)
@@ -391,20 +408,31 @@ def self_test(
 
 @gpu.command(
     "clocks",
-    epilog=example("kernel-runner gpu clocks", "sudo kernel-runner gpu clocks --lock"),
+    epilog=example(
+        "kernel-runner gpu clocks",
+        "sudo kernel-runner gpu clocks --lock",
+    ),
 )
 def clocks(
     context: typer.Context,
     *,
-    lock: Annotated[bool, typer.Option("--lock", help="Lock them as the GPU types demand; as root.")] = False,
-    release: Annotated[bool, typer.Option("--release", help="Give back what --lock locks; as root.")] = False,
+    lock: Annotated[
+        bool,
+        typer.Option("--lock", help="Lock NVIDIA's clocks there; cap AMD's (performance determinism)."),
+    ] = False,
+    release: Annotated[bool, typer.Option("--release", help="Return them to the driver.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say at which clocks devices are to measure and how their clocks are, or lock them.
+    """Show or lock the clocks at which devices are measured.
 
-    What is demanded is in `[clocks]` of the GPU types of this host's slots; a device of which nothing is demanded is
-    left alone. The daemon may lock nothing, and sets calls aside that were made at other clocks. Needs no database.
-    Exits with 1 if a device does not answer, cannot reach a clock or refuses it.
+    Shows the clocks that the slots' GPU types demand (docs/adding-a-gpu-type.md#clocks), the clocks now, and the
+    highest. An idle device lowers its clocks, which is no fault. The daemon cannot lock clocks; calls at other clocks
+    do not count.
+
+    --lock and --release need root and skip devices without a demand. Release before you remove a demand. A lock lasts
+    until the driver is reloaded, or without persistence mode until no process has the device open; the service can
+    renew it (docs/operations.md#clocks-that-are-locked). Exits with 1 if a device does not answer, or refuses or never
+    reaches a clock.
     """
     if lock and release:
         raise ConfigError("gpu clocks: found --lock and --release, expected one of them at most")

@@ -16,10 +16,10 @@ from runner.store import HostLine, Store
 host = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Hosts: where the daemons run.")
 app.add_typer(host, name="host")
 
-_Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the host, as `host list` shows it.")]
+_Name = Annotated[str, typer.Argument(metavar="NAME")]
 
 
-@host.command("list", epilog=example("kernel-runner host list", "kernel-runner host list --json"))
+@host.command("list", epilog=example("kernel-runner host list"))
 def list_hosts(
     context: typer.Context,
     *,
@@ -27,8 +27,9 @@ def list_hosts(
 ) -> None:
     """List the hosts.
 
-    With their state, version, slots and when each was last heard of. A host is up, draining (it finishes what runs and
-    claims nothing), silent (not heard of for a minute: it is down, or cannot reach the database) or stopped.
+    A host is `up`, `draining`, `silent` (not heard of for a minute: down, or cut off from the database) or `stopped`.
+    It is forgotten after a week's absence, unless it drains. A slot that is out of use is named with the reason
+    (docs/operations.md#slots-whose-container-does-not-go, docs/operations.md#devices-that-are-not-fit).
     """
     with session(context).store() as store:
         hosts = store.hosts()
@@ -38,22 +39,17 @@ def list_hosts(
         out(render.hosts_table(hosts))
 
 
-@host.command(
-    epilog=example(
-        "kernel-runner host drain node7 --reason 'new fan'", "kernel-runner host drain node7 --wait && ssh node7 reboot"
-    )
-)
+@host.command(epilog=example("kernel-runner host drain node2 --reason 'new fan' --wait && ssh node2 sudo reboot"))
 def drain(
     context: typer.Context,
     *,
     name: _Name,
-    reason: Annotated[str | None, typer.Option("--reason", metavar="R", help="Shown in the list of hosts.")] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until nothing runs there any more.")] = False,
+    reason: Annotated[str | None, typer.Option("--reason", metavar="R", help="Shown by `host list`.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until nothing runs there.")] = False,
 ) -> None:
-    """Let a host finish what runs and claim nothing more.
+    """Let a host finish its runs and claim nothing more.
 
-    It stays so, through restarts of its daemon too, until `host undrain`. With --wait, the command ends when nothing
-    runs there. Ctrl-C ends the waiting, not the draining.
+    It lasts until `host undrain`, through restarts too. Ctrl-C ends the waiting, not the draining.
     """
     with session(context).store() as store:
         changed = store.drain(name, reason=reason)
@@ -76,11 +72,11 @@ def drain(
         note(f"nothing runs on host {name}")
 
 
-@host.command(epilog=example("kernel-runner host undrain node7"))
+@host.command(epilog=example("kernel-runner host undrain gpu-07"))
 def undrain(context: typer.Context, *, name: _Name) -> None:
     """Let a drained host claim again.
 
-    Its daemon is called and looks at the queue at once.
+    Its daemon looks at the queue at once.
     """
     with session(context).store() as store:
         changed = store.undrain(name)

@@ -38,37 +38,51 @@ _HOST = "host"
 @image.command(
     "build",
     epilog=example(
-        "kernel-runner image build cpu",
         "kernel-runner image build cuda --base nvidia/cuda:13.0.1-devel-ubuntu24.04 --tag kernels/cuda:13",
-        "kernel-runner image build cpu --base my/python --wheels /srv/wheels --network none",
+        "kernel-runner image build cpu --base my/python:3.11 --wheels wheels --network none",
     ),
 )
 def build(
     context: typer.Context,
-    kind: Annotated[str, typer.Argument(metavar="cpu|cuda|rocm", help="Which recipe.")] = "cpu",
+    kind: Annotated[str, typer.Argument(metavar="cpu|cuda|rocm")] = "cpu",
     *,
-    base: Annotated[str | None, typer.Option("--base", help="Image to start from, instead of the recipe's.")] = None,
-    tag: Annotated[str | None, typer.Option("--tag", help="Name of the result.  [default: kernel-runner/KIND]")] = None,
+    base: Annotated[
+        str | None, typer.Option("--base", metavar="REF", help="Image to start from.", show_default="the recipe's")
+    ] = None,
+    tag: Annotated[
+        str | None, typer.Option("--tag", metavar="NAME", help="Name of the result.", show_default="kernel-runner/KIND")
+    ] = None,
     wheels: Annotated[
         Path | None,
         typer.Option(
-            "--wheels", exists=True, file_okay=False, help="Folder of wheels to install from; no index is asked then."
+            "--wheels",
+            metavar="FOLDER",
+            exists=True,
+            file_okay=False,
+            help="Install these wheels; ask no index.",
         ),
     ] = None,
-    index: Annotated[str | None, typer.Option("--index", help="URL of the package index.")] = None,
+    index: Annotated[str | None, typer.Option("--index", metavar="URL", help="Package index.")] = None,
     torch: Annotated[
-        str | None, typer.Option("--torch", help="Version of torch, instead of the recipe's; '' leaves it out.")
+        str | None,
+        typer.Option(
+            "--torch", metavar="VERSION", help="Version of torch; '' leaves it out.", show_default="the recipe's"
+        ),
     ] = None,
     network: Annotated[
         str | None,
-        typer.Option("--network", help="Network of the build's steps: none, host or another."),
+        typer.Option("--network", metavar="NAME", help="Network of the build: none, host or another."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Build an evaluation image from a recipe of this release.
+    """Build an evaluation image from a recipe of this release (`sandbox/image`).
 
-    The id that is printed names exactly this image in `image` of a GPU type, whatever becomes of the tag. Without a
-    network: a base that has compiler and Python already, which is then left as it is, and --wheels.
+    Prints the image's id. As `image` of a GPU type (docs/adding-a-gpu-type.md) it names this image even when the tag
+    moves.
+
+    Without a network: a base with compiler, Python, its headers and venv is used as it is. Fill the folder elsewhere,
+    for the base's Python: `pip download --dest wheels --only-binary=:all: --python-version 3.11 torch numpy ninja
+    setuptools`.
     """
     if kind not in kinds():
         raise typer.BadParameter(f"{kind!r}, expected {', '.join(kinds())}", param_hint="cpu|cuda|rocm")
@@ -98,16 +112,15 @@ def build(
         out(f"{tag} is {found}")
 
 
-@image.command("list", epilog=example("kernel-runner image list", "kernel-runner image list --json"))
+@image.command("list", epilog=example("kernel-runner image list"))
 def list_images(
     context: typer.Context,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the engine's images of ours, newest first.
+    """List the engine's images that kernel-runner made, newest first.
 
-    Those that `image build` made, and the root file systems made of this host's own files (GPU types with image
-    "host"); with the GPU types and the number of containers that use each.
+    Kind `host` is a root file system of this host's own files. Shows the GPU types and containers that use each.
     """
     config = session(context).config
     with _engine(config) as engine:
@@ -126,18 +139,18 @@ def list_images(
     out(table)
 
 
-@image.command("prune", epilog=example("kernel-runner image prune --dry-run", "kernel-runner image prune"))
+@image.command("prune", epilog=example("kernel-runner image prune --dry-run"))
 def prune(
     context: typer.Context,
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed, and remove nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Remove images of ours that nothing refers to.
+    """Remove images that kernel-runner made and nothing refers to.
 
-    Builds that lost their tag to a newer one, what the steps of a build left, and root file systems that this host's
-    files no longer make. What a GPU type names or a container uses stays, and so does everything that somebody else
-    made. Not while a daemon serves: it may hold an image that no container shows.
+    These are builds whose name went to a newer one, remains of build steps, and root file systems of changed host
+    files. An image that a GPU type names or a container uses stays, and so do images of others. Refused while a daemon
+    serves with the same `state_dir`: it may hold an image that no container shows.
     """
     config = session(context).config
     with _engine(config) as engine, _no_daemon(config, needed=not dry_run):

@@ -49,18 +49,14 @@ _LOOK_S: Final = 0.2
 #: What an evaluation environment has at the least.
 _EVALUATION: Final = ("torch", "numpy", "ninja", "setuptools")
 
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")]
-_NoStart = Annotated[bool, typer.Option("--no-start", help="Neither check the host nor start the daemon.")]
-_Migrate = Annotated[
-    bool, typer.Option("--migrate", help="Also create or update the database's schema and roles, as `migrate` does.")
-]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print the steps.")]
+_NoStart = Annotated[bool, typer.Option("--no-start", help="Neither check nor start.")]
+_Migrate = Annotated[bool, typer.Option("--migrate", help="Also create or update the schema, as its owner.")]
 
 
 @app.command(
     epilog=example(
-        "kernel-runner install --dry-run",
-        "kernel-runner install --database-url-file ./url --eval-wheels ./torch-wheels",
-        "kernel-runner install --database-url-file ./url --eval-python /opt/torch/bin/python --migrate",
+        "sudo dist/kernel-runner install --database-url-file url --eval-python /opt/torch/bin/python --migrate"
     )
 )
 def install(
@@ -70,29 +66,37 @@ def install(
         typer.Option(
             "--database-url-file",
             metavar="FILE",
-            help="A file whose one line is the database's address; - reads standard input.",
+            help="File with one line, the database's address; `-` is stdin. As an argument, every user could read it.",
         ),
     ] = None,
     eval_python: Annotated[
-        Path | None, typer.Option("--eval-python", metavar="PATH", help="Interpreter of an evaluation environment.")
+        Path | None,
+        typer.Option(
+            "--eval-python",
+            metavar="PATH",
+            help="Evaluation environment for a new configuration.",
+        ),
     ] = None,
     eval_wheels: Annotated[
         Path | None,
         typer.Option(
             "--eval-wheels",
             metavar="FOLDER",
-            help="Wheels of torch, numpy, ninja and setuptools, to make an evaluation environment of.",
+            help="Make `/opt/kernel-runner/eval` from wheels (torch, numpy, ninja, setuptools).",
         ),
     ] = None,
     migrate: _Migrate = False,
     no_start: _NoStart = False,
     dry_run: _DryRun = False,
 ) -> None:
-    """Make this host one that evaluates: user, units, configuration, a check, and the daemon.
+    """Install the release on this host and start the daemon.
 
-    Run it from a folder that `make package` has made. It may be repeated: what is there already stays, and a file of
-    yours is never written over. Ends with `check`, run as the daemon's user under systemd; the daemon is started if
-    that finds no failure. Exit code 1: something is wrong that the check names; correct it and install again.
+    Run as root from the folder that `make package` made. Makes user, groups, units, configuration and credential
+    (docs/operations.md#installing-a-host), runs `check` as the daemon's user under systemd, and starts the service. It
+    can be repeated and never overwrites your files.
+
+    Exits with 1 if the check fails: correct it and install again; 2 if another release is installed or the host is not
+    suitable; 3 if the service does not start.
     """
     host = _host(dry_run=dry_run)
     if host.release not in (None, str(own_release())):
@@ -118,14 +122,14 @@ def install(
     raise typer.Exit(_check_and_start(host))
 
 
-@app.command(epilog=example("kernel-runner upgrade --dry-run", "kernel-runner upgrade"))
+@app.command(epilog=example("sudo dist/kernel-runner upgrade"))
 def upgrade(*, migrate: _Migrate = False, no_start: _NoStart = False, dry_run: _DryRun = False) -> None:
     """Replace the release on this host by this one.
 
-    Run it from the folder of the new release. The new release checks the host first, and if it finds a failure nothing
-    is changed. Then the daemon finishes its runs and is started anew; if the new one does not start, the release before
-    is put back. With --migrate the daemon is stopped before the schema is updated, and there is no way back. The
-    release before the one replaced is removed.
+    Run as root from the folder of the new release. If its check of the host fails, nothing is changed. The daemon
+    restarts after its current runs. The release before is kept, and put back if the new one does not start; older ones
+    are removed. With --migrate the daemon stops before the schema is updated, and there is no way back
+    (docs/operations.md#upgrading).
     """
     host = _host(dry_run=dry_run)
     before = host.release
@@ -160,22 +164,22 @@ def upgrade(*, migrate: _Migrate = False, no_start: _NoStart = False, dry_run: _
     raise InfrastructureError(f"{own_release()} does not start: {trouble} (journalctl -u {UNIT})")
 
 
-@app.command(epilog=example("kernel-runner uninstall --dry-run", "kernel-runner uninstall --purge"))
+@app.command(epilog=example("kernel-runner uninstall --dry-run"))
 def uninstall(
     *,
     purge: Annotated[
         bool,
-        typer.Option("--purge", help="Also remove configuration, credentials, state, evaluation environment and user."),
+        typer.Option("--purge", help="Remove these too; refused while results wait for the database."),
     ] = False,
     discard_results: Annotated[
-        bool, typer.Option("--discard-results", help="With --purge: results that wait for the database too.")
+        bool, typer.Option("--discard-results", help="With --purge: remove waiting results too.")
     ] = False,
     dry_run: _DryRun = False,
 ) -> None:
-    """Take kernel-runner off this host.
+    """Remove the release from this host.
 
-    The daemon finishes its runs first. What is yours stays, unless --purge is given: configuration, drop-ins, state and
-    user. Images and containers of this daemon are removed from the engine.
+    The daemon finishes its runs; its images and containers are removed. Configuration, credentials, drop-ins, state,
+    evaluation environment and user stay, unless --purge is given.
     """
     host = _host(dry_run=dry_run)
     waiting = _waiting_results(host)

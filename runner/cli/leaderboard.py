@@ -34,24 +34,22 @@ leaderboard = typer.Typer(
 )
 app.add_typer(leaderboard, name="leaderboard")
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Leaderboard.")]
-SourceArgument = Annotated[Path, typer.Argument(metavar="DIR_OR_ZIP", help="Task folder or .zip of one.", exists=True)]
-GpuOption = Annotated[list[str] | None, typer.Option("--gpu", metavar="T", help="GPU type; may be given repeatedly.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME")]
+SourceArgument = Annotated[Path, typer.Argument(metavar="DIR_OR_ZIP", exists=True)]
+GpuOption = Annotated[list[str] | None, typer.Option("--gpu", metavar="T", help="GPU type; repeatable.")]
 DeadlineOption = Annotated[
-    str | None, typer.Option("--deadline", metavar="D", help="Last moment of submission, YYYY-MM-DD[ HH:MM] in UTC.")
+    str | None, typer.Option("--deadline", metavar="D", help="`YYYY-MM-DD` or `'YYYY-MM-DD HH:MM'`, UTC.")
 ]
 TimingOption = Annotated[
     str | None,
-    typer.Option(
-        "--timing", metavar="A", help="What a time needs to rank: claimed (any will do), measured or audited."
-    ),
+    typer.Option("--timing", metavar="A", help="What a time needs to rank: `claimed`, `measured` or `audited`."),
 ]
 ToleranceOption = Annotated[
     str | None,
     typer.Option(
         "--tolerance",
         metavar="F",
-        help="How closely the judge's clock bounds an audited time, as a part of it: 0.01 to 0.5.",
+        help="How closely the judge's clock bounds an audited time: 0.01 to 0.5 of it.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -104,16 +102,15 @@ def parse_tolerance(text: str) -> float:
 
 
 @leaderboard.command(
-    epilog=example(
-        "kernel-runner leaderboard create tasks/vectoradd --name vectoradd --gpu CPU",
-        "kernel-runner leaderboard create sort.zip --name sort --gpu H100 --gpu B200 --deadline '2030-06-30 18:00'",
-    )
+    epilog=example("kernel-runner leaderboard create tasks/vectoradd --gpu CPU --deadline '2031-06-30 18:00'")
 )
 def create(
     context: typer.Context,
     *,
     source: SourceArgument,
-    name: Annotated[str | None, typer.Option("--name", metavar="N", help="Default: the folder's name.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="N", help="Leaderboard.", show_default="the folder's name")
+    ] = None,
     gpu: GpuOption = None,
     deadline: DeadlineOption = None,
     timing: TimingOption = None,
@@ -121,9 +118,11 @@ def create(
 ) -> None:
     """Publish a task as a new leaderboard.
 
-    The folder (or .zip) is read and checked as a whole; if anything in it is wrong, nothing is stored. Without --gpu
-    the types named in its task.yml are offered. Without --deadline the board stays open for a year. Without --timing
-    every time ranks, and shows what it is worth.
+    Nothing is stored unless the whole folder is right. Without options it has the GPU types of task.yml, is open for a
+    year, and ranks every time (`claimed`, tolerance 0.1). Its name has no white space.
+
+    A time worth less than --timing passes and does not rank (docs/frontends.md#what-a-time-is-worth). A task with its
+    own eval program has `claimed` times only: if more is demanded, nothing ranks.
     """
     ends = parse_deadline(deadline) if deadline is not None else datetime.now(UTC) + DEFAULT_LIFETIME
     demanded = None if timing is None else parse_timing(timing)
@@ -141,31 +140,32 @@ def create(
 
 @leaderboard.command(
     epilog=example(
-        "kernel-runner leaderboard update tasks/vectoradd --name vectoradd --dry-run",
-        "kernel-runner leaderboard update tasks/vectoradd --name vectoradd --deadline 2031-01-01 --force",
-        "kernel-runner leaderboard update tasks/vectoradd --name vectoradd --timing audited --tolerance 0.05",
+        "kernel-runner leaderboard update tasks/vectoradd --timing audited --tolerance 0.05 --dry-run",
     )
 )
 def update(
     context: typer.Context,
     *,
     source: SourceArgument,
-    name: Annotated[str | None, typer.Option("--name", metavar="N", help="Default: the folder's name.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="N", help="Leaderboard.", show_default="the folder's name")
+    ] = None,
     gpu: GpuOption = None,
     deadline: DeadlineOption = None,
     timing: TimingOption = None,
     tolerance: ToleranceOption = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Also change what makes earlier results incomparable.")
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Store incomparable changes too.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Replace a leaderboard's task.
+    """Replace a leaderboard's task, and show what changed.
 
-    It becomes what the folder (or .zip) says now. Deadline, GPU types, timing and tolerance stay as they are unless
-    given. Changed files, config, language, benchmarks or harness make earlier results incomparable, so they need
-    --force. Shows every change. --timing applies to earlier results too, --tolerance only to runs that begin later.
+    Options that are not given stay as they are. A new --timing applies to earlier results at once, a new --tolerance to
+    runs that are claimed later.
+
+    If there are submissions, changes that make scores incomparable need --force; without it nothing is stored. They
+    are, in task.yml, `files`, `config`, `lang` and `benchmarks`, as in KernelBot; in runner.yml, `harness` (if another
+    one then evaluates), `private`, and `benchmarks` in `cases` of the leaderboard's GPU types.
     """
     ends = None if deadline is None else parse_deadline(deadline)
     demanded = None if timing is None else parse_timing(timing)
@@ -202,8 +202,12 @@ def update(
 @leaderboard.command(
     "import",
     epilog=example(
-        "kernel-runner leaderboard import problems/pmpp.yaml --dry-run",
-        "kernel-runner leaderboard import problems/pmpp.yaml",
+        "kernel-runner leaderboard import tasks/nvfp4.yaml --dry-run\n"
+        "= nvfp4_gemv: unchanged\n"
+        "~ nvfp4_gemm: would be updated\n"
+        "    files.reference.py: +3 -1 lines   needs --force (12 submissions)\n"
+        "    test_timeout: 180 → 240\n"
+        "+ nvfp4_dual_gemm: would be created on B200 until 2030-06-30 18:00:00 UTC",
     ),
 )
 def import_competition(
@@ -211,19 +215,17 @@ def import_competition(
     *,
     file: Annotated[
         Path,
-        typer.Argument(metavar="COMPETITION.yaml", help="KernelBot competition file.", exists=True, dir_okay=False),
+        typer.Argument(metavar="COMPETITION.yaml", exists=True, dir_okay=False),
     ],
-    force: Annotated[
-        bool, typer.Option("--force", help="Also change what makes earlier results incomparable.")
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Store incomparable changes too.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Create or update all boards of a competition.
+    """Create or update all leaderboards of a KernelBot competition file.
 
-    All task folders and GPU types are checked first; if one is wrong, or a change needs --force, nothing is stored. A
-    board that exists keeps its GPU types, and its deadline unless the file names one. A problem for which neither the
-    file nor its task.yml names a GPU type is skipped.
+    If a change needs --force, as for `leaderboard update`, nothing is stored on any leaderboard (exit code 2, in a dry
+    run too). An existing leaderboard keeps its GPU types, as in KernelBot, and its deadline if the file names none; a
+    new one is open for a year. A problem is skipped if neither the file nor task.yml names a GPU type.
     """
     competition = load_competition(file)
     for sentence in competition.notes:
@@ -246,7 +248,7 @@ def import_competition(
 def list_boards(context: typer.Context, *, as_json: JsonOption = False) -> None:
     """List the leaderboards.
 
-    With their GPU types and deadlines, the open ones first.
+    Open ones come first; `ranks` says which times rank.
     """
     with session(context).store() as store:
         boards = store.boards()
@@ -256,19 +258,18 @@ def list_boards(context: typer.Context, *, as_json: JsonOption = False) -> None:
         out(render.boards_table(boards))
 
 
-@leaderboard.command(
-    epilog=example("kernel-runner leaderboard show vectoradd", "kernel-runner leaderboard show vectoradd --gpu H100")
-)
+@leaderboard.command(epilog=example("kernel-runner leaderboard show vectoradd"))
 def show(
     context: typer.Context,
     *,
     name: NameArgument,
-    gpu: Annotated[str | None, typer.Option("--gpu", metavar="T", help="This GPU type only.")] = None,
+    gpu: Annotated[str | None, typer.Option("--gpu", metavar="T", help="Only this GPU type; aliases work.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the ranking of a leaderboard, one table per GPU type.
 
-    A user's best score counts, and only if the secret run of the same submission passed as well.
+    A user's best score counts, if the secret run of the same submission passed. The first line says which times rank;
+    each score shows what it is worth (docs/frontends.md#what-a-time-is-worth).
     """
     with session(context).store() as store:
         board = store.board(name)
@@ -290,7 +291,7 @@ def personal(
 ) -> None:
     """Show one user's ranked submissions.
 
-    All of them that count, not only the best, per GPU type and the fastest first.
+    All that count, per GPU type, the fastest first.
     """
     with session(context).store() as store:
         board = store.board(name)
@@ -301,19 +302,17 @@ def personal(
         out(render.ranking_page(f"{name}, {user}", board.gpus, lines))
 
 
-@leaderboard.command(
-    epilog=example("kernel-runner leaderboard task vectoradd", "kernel-runner leaderboard task vectoradd reference.py")
-)
+@leaderboard.command(epilog=example("kernel-runner leaderboard task vectoradd reference.py"))
 def task(
     context: typer.Context,
     *,
     name: NameArgument,
-    file: Annotated[str | None, typer.Argument(metavar="FILE", help="Print this file of the task.")] = None,
+    file: Annotated[str | None, typer.Argument(metavar="FILE", help="A file of the task to print.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a leaderboard's task, or one of its files.
+    """Show a leaderboard's task, or print one of its files.
 
-    The secret seed is not part of a task and is never shown.
+    The secret seed is never shown.
     """
     with session(context).store() as store:
         board = store.board(name)
@@ -325,17 +324,18 @@ def task(
         out(render.board_page(board))
 
 
-@leaderboard.command(epilog=example("kernel-runner leaderboard template vectoradd Python > my_kernel.py"))
+@leaderboard.command(epilog=example("kernel-runner leaderboard template vectoradd Python > mine.py"))
 def template(
     context: typer.Context,
     *,
     name: NameArgument,
-    language: Annotated[str, typer.Argument(metavar="LANG", help="Python, Triton, CUDA, HIP or CuteDSL.")],
+    language: Annotated[
+        str, typer.Argument(metavar="LANG", help="Python, Triton, CUDA, HIP or CuteDSL, if the task has it.")
+    ],
 ) -> None:
     """Print a leaderboard's template.
 
-    It is ready to be filled in and submitted. Its first line is a directive that names the leaderboard, so that
-    `submit` needs no --leaderboard.
+    Its first line names the leaderboard, so `submit` needs no --leaderboard.
     """
     with session(context).store() as store:
         board = store.board(name)
@@ -366,13 +366,11 @@ def delete(
     context: typer.Context,
     *,
     name: NameArgument,
-    force: Annotated[
-        bool, typer.Option("--force", help="Also if there are submissions: they and their runs are deleted too.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Delete submissions and results too.")] = False,
 ) -> None:
     """Delete a leaderboard.
 
-    One that has submissions is deleted with --force only, and they go with it.
+    If it has submissions, --force is required.
     """
     with session(context).store() as store:
         store.delete_board(name, force=force)

@@ -66,22 +66,21 @@ class Line:
         }
 
 
-@app.command(epilog=example("kernel-runner logs 17", "kernel-runner logs 17 --database --json"))
+@app.command(epilog=example("kernel-runner logs 2 --database"))
 def logs(
     context: typer.Context,
     *,
-    submission_id: Annotated[int, typer.Argument(metavar="ID", help="Number of a submission.")],
-    journal: Annotated[bool, typer.Option("--journal", help="From this host's journal, or not at all.")] = False,
-    database: Annotated[bool, typer.Option("--database", help="From the database.")] = False,
-    unit: Annotated[str, typer.Option("--unit", metavar="NAME", help="The daemon's unit.")] = UNIT,
-    admin: Annotated[bool, typer.Option("--admin", help="Show why secret runs failed, too.")] = False,
+    submission_id: Annotated[int, typer.Argument(metavar="ID")],
+    journal: Annotated[bool, typer.Option("--journal", help="Only this host's journal.")] = False,
+    database: Annotated[bool, typer.Option("--database", help="Only the database.")] = False,
+    unit: Annotated[str, typer.Option("--unit", metavar="NAME", help="The daemon's systemd unit.")] = UNIT,
+    admin: Annotated[bool, typer.Option("--admin", help="Also show why secret runs failed.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
-    """Tell the story of a submission.
+    """Show the history of one submission, oldest line first.
 
-    From this host's journal if it has lines of the daemon about it: every claim, build, failure and verdict with its
-    fields. Else from the database, which knows of all hosts when its jobs were queued, claimed and ended, and why
-    attempts ended without a result. Output of the submission is not shown; see `status`.
+    Reads the daemon's lines in this host's journal, with all fields; if there are none, the database, which knows the
+    jobs' steps on all hosts. The output of the submission is in `status`.
     """
     if journal and database:
         fail("--journal and --database exclude each other; without either the journal is looked at first")

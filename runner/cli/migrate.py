@@ -13,8 +13,7 @@ from runner.store.migrate import roles_sql
 
 @app.command(
     epilog=example(
-        "kernel-runner migrate",
-        "kernel-runner migrate --print-roles | psql postgresql://admin@db.example/kernelbot",
+        "kernel-runner migrate", "kernel-runner migrate --print-roles | psql postgresql://admin@db.example/kernelbot"
     )
 )
 def migrate(
@@ -23,18 +22,17 @@ def migrate(
     roles: Annotated[
         bool,
         typer.Option(
-            "--roles", help="Also create the roles runner_daemon, runner_frontend, runner_operator and runner_readonly."
+            "--roles",
+            help="Also create `runner_daemon`, `runner_frontend`, `runner_operator`, `runner_readonly` "
+            "(docs/security.md#the-database).",
         ),
     ] = False,
-    print_roles: Annotated[
-        bool, typer.Option("--print-roles", help="Print the SQL that creates the roles, and change nothing.")
-    ] = False,
+    print_roles: Annotated[bool, typer.Option("--print-roles", help="Only print the SQL for the roles.")] = False,
 ) -> None:
     """Create or update the database schema.
 
-    Everything happens in one transaction, so it is safe to repeat and safe to start in several places at once. Tables
-    that KernelBot has made are used as they are and never changed; if they are not what this release expects, nothing
-    is done and the differences are listed. Prints the versions applied.
+    It can be repeated, and started in several places at once. Prints the versions applied. Tables of KernelBot are used
+    as they are; if they differ from what is expected, nothing is done and the differences are listed.
     """
     if print_roles:
         typer.echo(roles_sql(), nl=False)

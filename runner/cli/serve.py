@@ -12,14 +12,13 @@ from runner.config import Config
 from runner.daemon import serve as run_daemon
 
 
-@app.command(epilog=example("kernel-runner serve", "kernel-runner --config ./runner.toml serve"))
+@app.command(epilog=example("kernel-runner serve"))
 def serve(context: typer.Context) -> None:
-    """Run the daemon.
+    """Run the daemon in the foreground.
 
-    It claims jobs from the database and evaluates them on this host's slots. Needs a migrated database, a container
-    engine and the evaluation environment; `check` tells what is missing. Waits for a database or an engine that is
-    away. SIGTERM or Ctrl-C finishes the current runs and exits with 0; a second one gives them back to the queue and
-    stops at once. SIGHUP reads the configuration again; no run is lost by it.
+    It waits for a database or an engine that is away. SIGTERM or Ctrl-C finishes the current runs and exits with 0; a
+    second one returns them to the queue and stops at once. SIGHUP reloads the configuration without losing a run
+    (docs/operations.md).
     """
     path = session(context).config_path
     with suppress(OSError):

@@ -12,23 +12,45 @@ from runner.cli.view import from_store
 
 
 @app.command(
-    epilog=example("kernel-runner status", "kernel-runner status 17", "kernel-runner status 17 --json | jq .verdict")
+    epilog=example(
+        "kernel-runner status",
+        "kernel-runner status 2\n"
+        "submission 2  slow.py by bob to vectoradd, 2026-11-20 20:56:27 UTC\n"
+        "verdict: wrong_answer   score: -\n\n"
+        "CPU, test  wrong_answer   job 3, attempt 1\n"
+        "  wrong answer: a result differs from the reference\n"
+        "  test                      message\n"
+        "  ──────────────────────────────────────────────────────────────────────────────────\n"
+        "  n: 1024; seed: 1   pass\n"
+        "  n: 4096; seed: 2   fail   12 of 4096 values differ, first at 17: 1.5, expected 2.5\n"
+        "  assurance: correctness judge, timing audited",
+    )
 )
 def status(
     context: typer.Context,
     *,
-    submission_id: Annotated[int | None, typer.Argument(metavar="ID", help="Number of a submission.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="Without ID: how many to list.")] = 20,
+    submission_id: Annotated[int | None, typer.Argument(metavar="ID")] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="Submissions to list.")] = 20,
     admin: Annotated[
-        bool, typer.Option("--admin", help="Show the details of secret runs, failures of ours and the history.")
+        bool,
+        typer.Option(
+            "--admin",
+            help="Also show secret runs, why attempts ended without a result, and the history.",
+        ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show a submission, or the queue.
 
-    Without a number: what runs, what waits, and the latest submissions. For a submission: per job the verdict and why,
-    its tests and benchmarks, the end of its output if it failed, where it ran and what the result is worth. Of secret
-    runs only verdict and score are shown. Results that were replaced or taken out are listed with the reason.
+    Without ID: what runs, what waits, and the latest submissions. With ID: each job's verdict, reason, tests,
+    benchmarks and host, and results that no longer count.
+
+    `assurance` says who decided correctness, a process apart from the submission (`judge`) or inside it (`in_process`),
+    and what the times are worth (docs/frontends.md#what-a-time-is-worth).
+
+    In JSON, `verdict` is the gravest of `jobs`, null after a cancellation; `score` is the public one that counts. A job
+    with `retired_as` does not count. Withheld values are null: details of secret runs, and without --admin `causes`,
+    `history` and `advice` (docs/attacks.md#not-in-the-table). Other keys: docs/frontends.md#wait.
     """
     with session(context).store() as store:
         if submission_id is None:

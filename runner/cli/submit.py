@@ -19,48 +19,62 @@ from runner.model import Mode, Verdict
 
 @app.command(
     epilog=example(
-        "kernel-runner submit my_kernel.py --leaderboard vectoradd --gpu CPU --mode test --wait",
-        "kernel-runner submit my_kernel.py --mode leaderboard --wait --json   # board named by a #!POPCORN line",
+        "kernel-runner submit mine.py --user alice --wait",
+        "kernel-runner submit mine.py --leaderboard vectoradd --gpu CPU --mode test --wait",
     )
 )
 def submit(
     context: typer.Context,
     *,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The submission.", exists=True, dir_okay=False)],
+    file: Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False)],
     leaderboard: Annotated[
         str | None,
-        typer.Option("--leaderboard", metavar="L", help="Default: the file's `#!POPCORN leaderboard NAME` line."),
+        typer.Option(
+            "--leaderboard",
+            metavar="L",
+            help="Leaderboard.",
+            show_default="`#!POPCORN leaderboard L` in the file",
+        ),
     ] = None,
     gpu: Annotated[
         list[str] | None,
         typer.Option(
             "--gpu",
             metavar="T",
-            help="GPU type; may be repeated. Default: the file's `#!POPCORN gpus` line, else the board's only type.",
+            help="GPU type; repeatable.",
+            show_default="`#!POPCORN gpus T T…` in the file, or the only type",
         ),
     ] = None,
-    mode: Annotated[Mode, typer.Option("--mode", help="What to do with it.")] = Mode.LEADERBOARD,
-    user: Annotated[str | None, typer.Option("--user", metavar="U", help="User id. Default: your login name.")] = None,
+    mode: Annotated[
+        Mode,
+        typer.Option(
+            "--mode",
+            help="`leaderboard` adds a secret run; `private` is only that, unscored.",
+        ),
+    ] = Mode.LEADERBOARD,
+    user: Annotated[
+        str | None, typer.Option("--user", metavar="U", help="User id.", show_default="your login name")
+    ] = None,
     user_name: Annotated[
         str | None, typer.Option("--user-name", metavar="NAME", help="Name shown in rankings.")
     ] = None,
-    priority: Annotated[int, typer.Option("--priority", help="Higher goes first.")] = 0,
+    priority: Annotated[int, typer.Option("--priority", metavar="N", help="-1000 to 1000; higher goes first.")] = 0,
     idempotency_key: Annotated[
         str | None,
-        typer.Option("--idempotency-key", metavar="KEY", help="The same key gives the same submission, not a second."),
+        typer.Option("--idempotency-key", metavar="KEY", help="The same key gives the same submission again."),
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the verdict and show the results.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the verdict.")] = False,
     timeout: Annotated[
-        float | None, typer.Option("--timeout", metavar="S", min=0, help="Stop waiting after so many seconds.")
+        float | None,
+        typer.Option("--timeout", metavar="S", min=0, help="Stop waiting after S seconds; exit code 3."),
     ] = None,
-    admin: Annotated[bool, typer.Option("--admin", help="Show the details of secret runs.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    admin: Annotated[bool, typer.Option("--admin", help="As for `status`.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON; without --wait `{submission_id}`.")] = False,
 ) -> None:
     """Submit a file to a leaderboard.
 
-    Prints the submission's number and returns; with --wait, stays until the verdict is there, shows the progress on
-    stderr and exits with 0 if it was accepted and 1 if not. Mode `leaderboard` also makes a secret run, and a score is
-    ranked only if both pass. Ctrl-C ends the waiting, not the submission.
+    Prints the submission's number. With --wait, shows progress on stderr, then the results as `status` does; the exit
+    code tells the verdict. Ctrl-C and --timeout end the waiting, not the submission.
     """
     current = session(context)
     code = read_submission(file)
@@ -113,24 +127,23 @@ def exit_code_of(view: ShownSubmission) -> ExitCode:
     return ExitCode.INFRASTRUCTURE if view.verdict is Verdict.INTERNAL_ERROR else ExitCode.NOT_ACCEPTED
 
 
-@app.command(epilog=example("kernel-runner cancel 17", "kernel-runner cancel 17 --user alice"))
+@app.command(epilog=example("kernel-runner cancel 17 --user alice"))
 def cancel(
     context: typer.Context,
     *,
-    submission_id: Annotated[int, typer.Argument(metavar="ID", help="Number of the submission.")],
+    submission_id: Annotated[int, typer.Argument(metavar="ID")],
     user: Annotated[
         str | None,
         typer.Option(
             "--user",
             metavar="U",
-            help="Act for this user: only their submission, and no rerun that an operator ordered.",
+            help="Act for user U: only their submission, no rerun by an operator.",
         ),
     ] = None,
 ) -> None:
     """Cancel a submission.
 
-    Takes its queued jobs out of the queue, asks the running ones to stop, and prints how many jobs that were; 0 means
-    that everything was over already.
+    Prints the number of jobs that leave the queue or are asked to stop; 0 means that all were over.
     """
     with session(context).store() as store:
         count = store.cancel(submission_id, user)

@@ -27,40 +27,58 @@ task = typer.Typer(
 app.add_typer(task, name="task")
 
 
-@task.command(epilog=example("kernel-runner task new row_max", "kernel-runner task new row_max --directory tasks"))
+@task.command(epilog=example("kernel-runner task new row_max --directory tasks"))
 def new(
     *,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the folder, and of the leaderboard by default.")],
+    name: Annotated[str, typer.Argument(metavar="NAME")],
     directory: Annotated[
-        Path, typer.Option("--directory", metavar="D", help="Make the folder here.", exists=True, file_okay=False)
+        Path, typer.Option("--directory", metavar="D", help="Make it here.", exists=True, file_okay=False)
     ] = Path(),
     lang: Annotated[Lang, typer.Option("--lang", help="py, or cu for CUDA C++.")] = Lang.PY,
 ) -> None:
     """Start a task: a complete folder that passes `task check` as it is.
 
-    Every file says in comments what it is for. The example is small; replace it piece by piece and check in between.
+    If `eval.py` and `utils.py` lie in the directory, as in `tasks/`, the task uses them; else it stands alone. An
+    existing folder is not touched.
     """
     folder = make_folder(directory, name, lang)
     note(f"{folder} is a whole task; change it, then: kernel-runner task check {folder}")
 
 
-@task.command(
-    epilog=example("kernel-runner task check tasks/vectoradd", "kernel-runner task check tasks/vectoradd --gpu H100")
-)
+@task.command(epilog=example("kernel-runner task check tasks/vectoradd"))
 def check(  # noqa: C901 a list of questions, one after the other
     context: typer.Context,
     *,
-    source: Annotated[Path, typer.Argument(metavar="DIR", help="Task folder or .zip of one.", exists=True)],
-    gpu: Annotated[str, typer.Option("--gpu", metavar="T", help="Run the cases of this GPU type.")] = "CPU",
+    source: Annotated[Path, typer.Argument(metavar="DIR_OR_ZIP", exists=True)],
+    gpu: Annotated[str, typer.Option("--gpu", metavar="T", help="GPU type whose cases run.")] = "CPU",
     emulate_cuda: evaluate.EmulateOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check a task folder before it is published.
 
-    First every key of task.yml and runner.yml and every file; an error names the file, the key, what was found and what
-    is expected. Then the code, in the evaluation environment: every case generates, the reference passes its own check,
-    wrong outputs fail it, solutions/correct are accepted and solutions/wrong refused, templates import. Nothing is
-    stored. Exits with 0 if all is well, 1 if the code is not, 2 if the files are not.
+    First reads it as `leaderboard create` does; an error names file, key, what was found and what is expected (exit
+    code 2). Then runs its code in the evaluation environment on this host's devices, without a container. Lines (exit
+    code 1 if one fails):
+
+    - a GPU type: its memory holds the cases, by `bytes` in runner.yml; `world_size` is one number, at most the type's
+    devices. Shows a perfect kernel's times.
+
+    - `cases`: each generates and fits the memory as the judge counts it.
+
+    - `seed`: the same seed gives the same inputs, another gives others.
+
+    - `reference`: `check_implementation` accepts `ref_kernel`, computed from copies of the inputs.
+
+    - `check of`: outputs with one NaN, shifted by one, or of zeros are refused. Accepted on all cases fails, on some
+    warns.
+
+    - `solutions/`: `correct/*.py` are accepted, `wrong/*.py` refused; each case runs twice, first with another seed.
+
+    - `template`: parses, imports, defines `custom_kernel`. A stand-in replaces a missing compiler, device or package;
+    names, imports and arguments of `load_inline` are checked all the same.
+
+    A table shows each case's bytes and times. Without `eval_python`, or with an eval program of its own, the code does
+    not run; a warning says so.
     """
     config = session(context).config
     registry = Registry.load(config.gpus_dir)
@@ -101,8 +119,5 @@ def check(  # noqa: C901 a list of questions, one after the other
 
 task.command(
     "run",
-    epilog=example(
-        "kernel-runner task run tasks/vectoradd my_kernel.py",
-        "kernel-runner task run tasks/vectoradd my_kernel.py --mode benchmark",
-    ),
+    epilog=example("kernel-runner task run tasks/row_max tasks/row_max/solutions/correct/sorted.py --mode leaderboard"),
 )(evaluate.evaluate)

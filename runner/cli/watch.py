@@ -31,23 +31,23 @@ _LIMIT: Final = 500
 _KEYS: Final = "q quit   / filter   Esc no filter"
 
 
-@app.command(epilog=example("kernel-runner watch", "kernel-runner watch --filter H100", "kernel-runner watch --once"))
+@app.command(epilog=example("kernel-runner watch --once"))
 def watch(
     context: typer.Context,
     *,
-    once: Annotated[bool, typer.Option("--once", help="Print one frame and end; for pipes and scripts.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print one frame, for pipes and scripts.")] = False,
     every_s: Annotated[
-        float, typer.Option("--every", metavar="S", min=0.2, max=3600.0, help="Seconds between two looks.")
+        float, typer.Option("--every", metavar="S", min=0.2, max=3600.0, help="Refresh every S seconds.")
     ] = 2.0,
     filter_text: Annotated[
-        str, typer.Option("--filter", metavar="WORDS", help="Show only rows that have all of these words.")
+        str, typer.Option("--filter", metavar="WORDS", help="Show only rows with all of these words.")
     ] = "",
 ) -> None:
     """Watch hosts, slots, queue and verdicts.
 
-    A live screen: which hosts are up and how much they do, what runs on each slot, what waits and since when, the
-    newest verdicts. Press / and type to see only rows with these words, q or Ctrl-C to end. Of secret runs no progress
-    is shown. An outage of the database is said, and waited for.
+    `/` and words filter the rows, Esc ends the filter, `q` or Ctrl-C ends. Secret runs show no progress. A slot that is
+    not used or ranks nothing says why; `?` is a job that has not reported yet. While the database is away, the first
+    line says so. `watch` and `logs` need only role `runner_operator`.
     """
     with session(context).store() as store:
         if once:

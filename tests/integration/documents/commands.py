@@ -43,6 +43,29 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     'psql "$DATABASE_URL"': "opens a session for a person; the statements are tests/integration/store/test_queries.py",
     "python -m pytest tests/gpu": "needs an accelerator",
     "kernel-runner check": "tests/integration/cli/test_operations.py, with what is missing and what is not",
+    "kernel-runner migrate": "tests/integration/cli/test_operations.py, on an empty database",
+    "kernel-runner migrate --print-roles | psql postgresql://admin@db.example/kernelbot": (
+        "tests/integration/systemd/test_service.py makes the roles of it"
+    ),
+    "kernel-runner serve": "tests/integration/outages/host.py starts it",
+    "kernel-runner demo": "as `make demo`",
+    "kernel-runner uninstall --dry-run": "tests/integration/systemd/test_service.py uninstalls, with --purge",
+    "kernel-runner artifact 3 --output trace.json.gz": "tests/acceptance/test_lifecycle.py, where a run leaves a file",
+    "kernel-runner cancel 17 --user alice": "tests/integration/cli/test_submissions.py",
+    "kernel-runner leaderboard delete vectoradd --force": "tests/integration/cli/test_leaderboards.py",
+    "kernel-runner rerun 17": "tests/integration/cli/test_again.py",
+    "kernel-runner eval tasks/vectoradd mine.py --mode benchmark": (
+        "tests/integration/cli/test_operations.py evaluates in a container"
+    ),
+    "kernel-runner image build cuda --base nvidia/cuda:13.0.1-devel-ubuntu24.04 --tag kernels/cuda:13": (
+        "downloads gigabytes; tests/integration/cli/test_images.py builds cpu"
+    ),
+    "kernel-runner image build cpu --base my/python:3.11 --wheels wheels --network none": (
+        "tests/integration/cli/test_images.py, with a base of its own"
+    ),
+    **dict.fromkeys(
+        ("kernel-runner image list", "kernel-runner image prune --dry-run"), "tests/integration/cli/test_images.py"
+    ),
     "kernel-runner task check their_task --emulate-cuda": "tests/acceptance/test_emulation.py",
     "kernel-runner task run their_task submission.py --emulate-cuda --mode benchmark": "the same",
     "kernel-runner invalidate 17 --reason 'reads the clock of the judge'": "tests/integration/cli/test_again.py",
@@ -50,7 +73,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "kernel-runner gpu add RTX5090 --device 1 --bandwidth 1792 --l2 96 --peak fp16=419 --dry-run": (
         "tests/unit/cli/test_gpu_devices.py, with that device"
     ),
-    "kernel-runner gpu validate RTX5090.toml": "tests/unit/cli/test_gpu.py, word for word",
+    "kernel-runner gpu validate RTX5090.toml": "tests/unit/cli/test_gpu.py",
     "kernel-runner task check tasks/vectoradd": "tests/acceptance/test_tasks.py evaluates the same",
     "kernel-runner task check tasks/row_max": "tests/integration/cli/test_tasks.py",
     "kernel-runner task run tasks/row_max tasks/row_max/solutions/correct/sorted.py --mode leaderboard": (
@@ -60,7 +83,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
         "tests/integration/outages/test_matrix.py asks the same of a socket"
     ),
     "kernel-runner gpu test CPU": "measures a slot for minutes",
-    "sudo kernel-runner gpu clocks --lock": "tests/unit/cli/test_gpu_clocks.py, with the devices of the page",
+    "sudo kernel-runner gpu clocks --lock": "tests/unit/cli/test_gpu_clocks.py",
 }
 #: Words with which a command begins that needs a booted systemd or its journal.
 SYSTEMD: Final = ("systemctl", "journalctl", "systemd-analyze")

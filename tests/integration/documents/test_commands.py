@@ -28,7 +28,6 @@ PLAY: Sequence[str] = (
         " --wait"
     ),
     "kernel-runner leaderboard show vectoradd",
-    "kernel-runner status 1",
     # operations.md. With one submission nothing is asked.
     'kernel-runner host drain gpu-07 --reason "fan 3 is loud"',
     "kernel-runner host undrain gpu-07",
@@ -41,11 +40,15 @@ PLAY: Sequence[str] = (
     # cli.md
     "kernel-runner leaderboard template vectoradd Python > mine.py",
     "kernel-runner submit mine.py --user alice --wait",
+    "kernel-runner submit mine.py --leaderboard vectoradd --gpu CPU --mode test --wait",
     "kernel-runner status 2",
     "kernel-runner status",
     "kernel-runner logs 2 --database",
     "kernel-runner watch --once",
     "kernel-runner leaderboard list",
+    "kernel-runner leaderboard personal vectoradd --user alice",
+    "kernel-runner leaderboard task vectoradd reference.py",
+    "kernel-runner leaderboard update tasks/vectoradd --timing audited --tolerance 0.05 --dry-run",
     "kernel-runner leaderboard import tasks/nvfp4.yaml --dry-run",
     "kernel-runner check --explain",
     "kernel-runner host list",
