@@ -70,8 +70,8 @@ _MAX_REPEATED = 10
 #: Control calls beside a case: before its first timed call, and in rows between them, which drift as they do; kernels
 #: shorter than `_MORE_FROM_NS`, which are measured anyway, have one row at the end. For longer ones over few bytes more
 #: of them are made there until two standard errors of the hand-over are this part of the claims, or there are so many.
-_FIRST_CONTROLS, _CONTROLS, _CONTROLS_EVERY, _LAST_CONTROLS = 8, 8, 40, 5
-_WANTED_ERROR, _MOST_CONTROLS, _MORE_CONTROLS = 0.03, 100, 20
+_FIRST_CONTROLS, _CONTROLS, _CONTROLS_EVERY, _LAST_CONTROLS = 8, 4, 20, 5
+_WANTED_ERROR, _MOST_CONTROLS, _MORE_CONTROLS = 0.03, 100, 10
 _MORE_FROM_NS, _MORE_UP_TO_BYTES = 20_000, 4 << 20
 #: Rows that are made at most before it is known what a hand-over costs: those that others disturb say nothing.
 _CONTROL_TRIES = 5
