@@ -37,8 +37,8 @@ _COLD_NS, _COLD_SHARE = 1_000.0, 0.02
 _SPREADS, _SINGLE_NS, _SINGLE_SHARE = 4.0, 3_000.0, 0.02
 #: A call during which judge or worker waited for a core for longer is disturbed.
 CROWDED_NS = 20_000
-#: Where more of the calls than this are not believed, none is.
-_MOST_DOUBTED = 0.25
+#: Calls that are not believed count as measured, each by itself; where they are more than this, none is believed.
+_MOST_DOUBTED = 0.5
 #: A case is rejected where more than this share of its calls claims less than half of what must have passed, and more
 #: time than this is missing, beside all the time in which others had the cores.
 _FORGED_SHARE, _FORGED_PART, _FORGED_GAP_NS = 0.5, 0.5, 300_000
