@@ -19,7 +19,7 @@ demo: setup ## real submissions through real containers to a leaderboard; leaves
 test: setup ## every test that needs no GPU; ARGS="path -k word" runs some, one after the other (-n 4: four at a time)
 	@$(STACK) run -- $(PY) -m pytest $(or $(ARGS),-n 4 --dist worksteal)
 
-test-unit: setup ## the tests that need no engine, no database and no process of their own; under a minute on two cores
+test-unit: setup ## the tests that need no engine, no database and no process of their own; about a minute on two cores
 	@$(PY) -m pytest -n 2 tests/unit
 
 test-stress: setup ## every test three times in random order, all cores kept busy; which fail how often; ARGS="--runs 5 path"
