@@ -68,8 +68,8 @@ def clean() -> None:
 def run(stack: Stack, command: Sequence[str]) -> int:
     """Run a command with a container engine at hand; one that had to be started for it is stopped afterwards.
 
-    An interrupt reaches the command once, which then has `_END_S` to end in order; a second one kills it. Processes that
-    it leaves behind are ended.
+    An interrupt reaches the command once, which then has `_END_S` to end in order; a second one kills it. What it leaves
+    running is ended.
     """
     with orderly(), stack.use() as engine:
         environment = {**process_environment(), "DOCKER_HOST": engine.url}
@@ -97,32 +97,31 @@ def _wait(process: subprocess.Popen[bytes]) -> int:
 
 def _end_orphans(before: Collection[int]) -> None:
     """End the processes that were handed to this one because their parents ended."""
-    ended: set[int] = set()
+    ended: dict[int, str] = {}
     for number in (signal.SIGTERM, signal.SIGKILL):
         asked: set[int] = set()
         deadline = time.monotonic() + _END_S
         while time.monotonic() < deadline and (left := [pid for pid in _children() if pid not in before]):
             for pid in left:
                 with suppress(ProcessLookupError, ChildProcessError):
-                    if pid not in asked:
+                    if os.waitpid(pid, os.WNOHANG)[0] == 0 and pid not in asked:
+                        ended[pid] = _command_of(pid)
                         os.kill(pid, number)
                         asked.add(pid)
-                    os.waitpid(pid, os.WNOHANG)
             time.sleep(_LOOK_S)
-        ended |= asked
     if ended:
-        say(f"ended {len(ended)} processes that the command had left running")
+        say(f"ended what the command had left running: {', '.join(sorted(ended.values()))}")
 
 
 def _children() -> list[int]:
     """This process's children, but for those that keep the engine's containers: they end with the engine."""
     found = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split()
-    return [int(pid) for pid in found if not _command_of(pid).startswith("containerd-shim")]
+    return [int(pid) for pid in found if not _command_of(int(pid)).startswith("containerd-shim")]
 
 
-def _command_of(pid: str) -> str:
+def _command_of(pid: int) -> str:
     with suppress(OSError):
-        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace")
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
     return ""
 
 

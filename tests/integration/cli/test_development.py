@@ -70,7 +70,7 @@ def test_an_interrupt_ends_the_command_in_order_and_what_it_left(tmp_path: Path,
 
     assert process.returncode == 130, said
     assert (tmp_path / "ended").read_text() == "in order"
-    assert "ended 1 processes that the command had left running" in said
+    assert "ended what the command had left running: python" in said
     assert not Path(f"/proc/{left}").exists()
 
 
