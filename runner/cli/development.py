@@ -68,8 +68,8 @@ def clean() -> None:
 def run(stack: Stack, command: Sequence[str]) -> int:
     """Run a command with a container engine at hand; one that had to be started for it is stopped afterwards.
 
-    An interrupt reaches the command once, which then has `_END_S` to end in order; a second one kills it. What it leaves
-    running is ended.
+    An interrupt reaches the command once, which then has `_END_S` to end in order; a second one kills it. What it
+    leaves running is ended.
     """
     with orderly(), stack.use() as engine:
         environment = {**process_environment(), "DOCKER_HOST": engine.url}
