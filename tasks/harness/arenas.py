@@ -185,6 +185,13 @@ def size_for_later(nbytes: int) -> int:
     return max(PAGE_BYTES, -(-nbytes // unit) * unit)
 
 
+def gathers() -> bool:
+    """Whether arenas can be gathered in huge pages here."""
+    with Arena.create_for_later(HUGE_PAGE_BYTES) as arena:
+        arena.poison()
+        return arena.collapse()
+
+
 def bytes_at(buffer: mmap.mmap | bytearray, offset: int, nbytes: int) -> torch.Tensor:
     """A uint8 tensor with a storage of its own over `nbytes` bytes of a buffer; empty ones lie elsewhere.
 

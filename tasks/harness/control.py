@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from .arenas import gathers
 from .audit import CROWDED_NS
 from .cores import judge_core, leave_judge_core
 from .faults import Fault
@@ -46,6 +47,9 @@ class Control:
         self._core = core
         self._sock = sock
         self._peer: Peer | None = None
+        #: Whether inputs are handed over in huge pages here. Calls for which there was no room for those say nothing:
+        #: a submission may have filled the memory, to make room again for its own calls.
+        self._gathers = False
 
     @classmethod
     def start(cls) -> Control | None:
@@ -71,6 +75,7 @@ class Control:
         with _our_fault():
             if not self._peer.open_gate(deadline_ns=deadline_ns):
                 return False
+        self._gathers = gathers()
         for nbytes in (64, 64 << 10, 512 << 10):
             self.calls(partial(_ones, nbytes), 4, parts=1, gated=True, deadline_ns=deadline_ns)
         return True
@@ -111,7 +116,8 @@ class Control:
                 called = peer.call(packed, room_bytes=64, deadline_ns=deadline_ns, by_message=not gated, ahead=left > 0)
             if left == count:
                 busy_ns, start_ns = cpu_ns(beside), time.perf_counter_ns()
-            if left < count and called.gated == gated and (called.delayed_ns or 0) <= CROWDED_NS:
+            alike = called.gated == gated and called.gathered >= self._gathers
+            if left < count and alike and (called.delayed_ns or 0) <= CROWDED_NS:
                 costs.append(float(called.outside_ns - called.claim_ns))
             if left:
                 packed = make()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
-from .arenas import Arena, size_for_later
+from .arenas import HUGE_PAGE_BYTES, Arena, size_for_later
 from .cores import judge_core, stay_on
 from .delays import Delays
 from .faults import Fault, died, expect, flooded, tampered, too_late
@@ -41,9 +41,9 @@ from .wire import (
 SPIN_NS = 25_000_000
 #: Being armed takes a worker less; being woken up takes the judge as long again.
 ASK_SPIN_NS = 1_000_000
-#: What the judge may take to understand an answer before it reads the output; what it takes beyond this counts as the
-#: call's time, or a description of thousands of parts would buy time to compute in.
-LOOK_NS = 1_000_000
+#: What may pass between the judge's first look at an output and the end of its copy, beside so much for every byte.
+#: What passes beyond this counts as the call's time, or keeping the judge from copying would buy time to compute in.
+LOOK_NS, COPY_NS_A_BYTE = 1_000_000, 2
 #: Inputs of at most so many bytes are copied to where the worker sees them while the clock runs, and could be read as
 #: they come: the copy must be short (1 µs). Of larger ones the worker is handed a descriptor, and maps it.
 COPY_BYTES = 16 << 10
@@ -76,6 +76,8 @@ class Called:
     parts: int
     #: Whether it began and ended at the gate.
     gated: bool = False
+    #: Whether inputs that fill huge pages were handed over in such.
+    gathered: bool = True
     #: On a device: it was let in before all of it was enqueued, so that the host's work is in its span.
     by_host: bool = False
     #: How long judge and worker were kept from running by others.
@@ -308,10 +310,9 @@ class Peer:
             gate.release(call)
             if not gate.finished(call, spin_ns=self._spin_ns):
                 self._sleep_until_finished(gate, call, deadline_ns)
-            end = time.perf_counter_ns()
             # The device wrote the output before it said so; what is written later is not looked at.
             frozen = Frozen.of_arena(room)
-            delayed = self._delays.since(before)
+            end, delayed = frozen.ended_ns, self._delays.since(before)
             self.waited_ns += end - copied
             answer = self._receive(deadline_ns, self._spin_ns)
             given = _Given(inputs=inputs, placed=placed, nbytes=packed.nbytes)
@@ -336,7 +337,7 @@ class Peer:
         sizes = packed.sizes
         placed = self._armed.placed if self._armed is not None and self._armed.sizes == sizes else _placed(sizes)
         with contextlib.ExitStack() as stack:
-            release = (
+            release, gathered = (
                 self._copier(packed, placed) if packed.nbytes <= COPY_BYTES else self._sender(packed, placed, stack)
             )
             armed = stack.enter_context(self._armed_for(sizes, placed, deadline_ns=deadline_ns))
@@ -347,9 +348,10 @@ class Peer:
             gate.release(armed.call)
             if not gate.finished(armed.call, spin_ns=self._spin_ns):
                 self._sleep_until_finished(gate, armed.call, deadline_ns)
-            end = time.perf_counter_ns()
+            # A call ends with the first look at its output: who keeps the judge from looking has no time to work in.
+            frozen = self._frozen(gate, packed)
+            end, delayed = frozen.ended_ns, self._delays.since(before)
             self.waited_ns += end - start
-            delayed, frozen = self._delays.since(before), self._frozen(gate, packed)
             # Calls follow each other quickly, and nobody else needs the cores.
             calm = start - self._last_end_ns < _SOON_NS and delayed is not None and delayed < _CROWDED_NS
             self._last_end_ns = end
@@ -360,9 +362,9 @@ class Peer:
             answer = self._receive(deadline_ns, self._spin_ns)
             given = _Given(inputs=frozen, placed=(), nbytes=packed.nbytes)
             called = self._take(answer, given, frozen, start=start, end=end, deadline_ns=deadline_ns)
-        return replace(called, gated=True, delayed_ns=delayed)
+        return replace(called, gated=True, gathered=gathered, delayed_ns=delayed)
 
-    def _copier(self, packed: Packed, placed: Sequence[Placed]) -> Callable[[_Armed], None]:
+    def _copier(self, packed: Packed, placed: Sequence[Placed]) -> tuple[Callable[[_Armed], None], bool]:
         """Hands inputs over by copying them to where the worker waits for them."""
         first, staged = packed.staged(placed)
 
@@ -371,18 +373,18 @@ class Peer:
                 raise RuntimeError("the worker has no memory to copy inputs to")
             armed.arena.fill(first, staged)
 
-        return release
+        return release, True
 
     def _sender(
         self, packed: Packed, placed: Sequence[Placed], stack: contextlib.ExitStack
-    ) -> Callable[[_Armed], None]:
-        """Hands inputs over as a descriptor of memory where they are in place, in huge pages where there are any."""
+    ) -> tuple[Callable[[_Armed], None], bool]:
+        """Hands inputs over as a descriptor of memory where they are in place; whether in huge pages."""
         line = self._line
         if line is None:
             raise RuntimeError("there is no line to send descriptors on")
         inputs = stack.enter_context(Arena.create_for_later(size_of(placed)))
         packed.write(inputs, placed)
-        inputs.collapse()
+        gathered = inputs.collapse() or inputs.size < HUGE_PAGE_BYTES
         message, rights = [b"i"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [inputs.fd]))]
 
         def release(_: _Armed) -> None:
@@ -393,7 +395,7 @@ class Peer:
             except BlockingIOError as error:
                 raise tampered("inputs that it was handed are not fetched") from error
 
-        return release
+        return release, gathered
 
     def _frozen(self, gate: Gate, packed: Packed) -> Frozen:
         """The output as it is now; what the worker says of it later changes nothing any more."""
@@ -491,11 +493,14 @@ class Peer:
                 input_bytes=given.nbytes,
                 memory_bytes=self.memory_bytes,
             )
-        late = 0 if isinstance(room, Frozen) else max(0, taken.looked_ns - end - LOOK_NS)
+        if isinstance(room, Frozen):
+            late = room.copied_ns - end - LOOK_NS - COPY_NS_A_BYTE * room.size
+        else:
+            late = taken.looked_ns - end
         return Called(
             output=taken.output,
             claim_ns=claimed(answer),
-            outside_ns=end - start + late,
+            outside_ns=end - start + max(0, late),
             output_bytes=taken.output_bytes,
             parts=taken.parts,
         )

@@ -19,9 +19,9 @@ from .faults import Fault, tampered
 from .values import Placed, Snapshot, regions
 from .wire import WireViolation
 
-#: Positions that are read the moment a call is done and compared with the full copy made after it.
+#: Positions that are read, beside one of every tensor, before the full copy is made, and compared with it.
 _PROBES = 16
-#: Fewer bytes are copied as fast as a position is read; of more, one position in so many bytes is read first.
+#: Fewer bytes are copied as fast as a position is read; of more, at most one position in so many bytes is read first.
 _AT_ONCE_BYTES = 4096
 _BYTES_A_PROBE = 2048
 _CLAIM_LIMIT_NS = 1 << 62
@@ -57,9 +57,12 @@ class Frozen:
     Its tensors are no copies of their own.
     """
 
-    def __init__(self, copy: bytearray) -> None:
+    def __init__(self, copy: bytearray, *, ended_ns: int, copied_ns: int) -> None:
         self._copy = copy
         self.size = len(copy)
+        #: When the first look at every tensor was over, and when the copy was; on time.perf_counter_ns.
+        self.ended_ns = ended_ns
+        self.copied_ns = copied_ns
 
     @classmethod
     def of_arena(cls, arena: Arena) -> Frozen:
@@ -73,10 +76,12 @@ class Frozen:
         probe = [number % len(words) for number in memoryview(os.urandom(4 * _PROBES)).cast("I")]
         look = itemgetter(*probe)
         early = look(words)
+        ended = time.perf_counter_ns()
         copy = arena.copied()
+        copied = time.perf_counter_ns()
         if look(memoryview(copy).cast("Q")) != early:
             raise _still_written()
-        return cls(copy)
+        return cls(copy, ended_ns=ended, copied_ns=copied)
 
     def bytes_at(self, offset: int, nbytes: int) -> torch.Tensor:
         """See Arena; where no number could begin, a copy where one can."""
@@ -91,7 +96,8 @@ class Unreadable(Exception):
 class WorkerMemory:
     """The worker's memory, read through a descriptor that it opened before a submission was loaded.
 
-    Nothing that the worker maps, protects or puts off changes how it is read, and reading takes no action of its own.
+    Nothing that the worker maps, protects or puts off changes what is read, and reading takes no action of its own. It
+    can make the reading wait: while a thread of its own changes mappings, nobody else may read them.
     """
 
     def __init__(self, fd: int) -> None:
@@ -120,21 +126,36 @@ class WorkerMemory:
         for address, nbytes in parts:
             places.append((address, offset, nbytes))
             offset += _aligned(nbytes)
-        probes = list(self._probes(places))
+        small = sum(nbytes for _, _, nbytes in places) <= _AT_ONCE_BYTES
+        probes = self._first_look(places, whole=small)
+        ended = time.perf_counter_ns()
+        if not small:
+            probes += self._probes(places)
         copy = bytearray(size)
         view = memoryview(copy)
         for address, offset, nbytes in places:
             self._read(view[offset : offset + nbytes], address)
+        copied = time.perf_counter_ns()
         for offset, early in probes:
             if copy[offset : offset + len(early)] != early:
                 raise _still_written()
-        return Frozen(copy)
+        return Frozen(copy, ended_ns=ended, copied_ns=copied)
+
+    def _first_look(self, places: Sequence[tuple[int, int, int]], *, whole: bool) -> list[tuple[int, bytearray]]:
+        """One read of every tensor: all of it, or what stands at a secret position."""
+        found = []
+        numbers = memoryview(os.urandom(8 * len(places))).cast("Q")
+        for (address, offset, nbytes), number in zip(places, numbers, strict=True):
+            if nbytes:
+                position = 0 if whole else number % nbytes
+                early = bytearray(nbytes if whole else min(8, nbytes - position))
+                self._read(memoryview(early), address + position)
+                found.append((offset + position, early))
+        return found
 
     def _probes(self, places: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, bytearray]]:
         """Bytes at secret positions, read before all others: the later they were written, the likelier they differ."""
         total = sum(nbytes for _, _, nbytes in places)
-        if total <= _AT_ONCE_BYTES:
-            return
         count = min(_PROBES, total // _BYTES_A_PROBE)
         for number in memoryview(os.urandom(8 * count)).cast("Q"):
             position = number % total

@@ -414,6 +414,12 @@ def _signature(tree: Any) -> object:
     return (tree["t"],)
 
 
+def tensors_in(value: object) -> int:
+    """How many tensors a value has; none where it is of a kind that cannot travel."""
+    tree = _describe(value, lambda _: {"t": "tensor"}, lambda _: {"t": "none"})
+    return sum(1 for _ in tensor_nodes(tree))
+
+
 def tree_signature(packed: Packed) -> object:
     """Structure, dtypes and shapes of a packed input."""
     return _signature(packed.tree)
@@ -526,8 +532,10 @@ def _is_size_node(item: object) -> bool:
     return isinstance(item, dict) and item.get("t") == "int" and _is_size(item.get("v"))
 
 
-def _is_pair(item: object) -> bool:
-    return isinstance(item, list) and len(item) == 2 and isinstance(item[0], str)
+def _are_pairs(items: Sequence[object]) -> bool:
+    """Whether each has a text and a value, and each text is there once."""
+    keys = [item[0] for item in items if isinstance(item, list) and len(item) == 2 and isinstance(item[0], str)]
+    return len(keys) == len(items) == len(set(keys))
 
 
 #: What a part of an output has to look like, by its kind.
@@ -544,5 +552,5 @@ _SOUND: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     "tuple": lambda node: isinstance(node.get("items"), list),
     "list": lambda node: isinstance(node.get("items"), list),
     "size": lambda node: isinstance(node.get("items"), list) and all(_is_size_node(item) for item in node["items"]),
-    "dict": lambda node: isinstance(node.get("items"), list) and all(_is_pair(item) for item in node["items"]),
+    "dict": lambda node: isinstance(node.get("items"), list) and _are_pairs(node["items"]),
 }

@@ -31,6 +31,7 @@ DEFENCES: Final[Mapping[str, tuple[str, str]]] = {
     "clock": ("W", "claims are held against the judge's own clock"),
     "held": ("W", "inputs are nowhere to be seen until that clock runs"),
     "frozen": ("Z", "outputs are copied the moment a call ends, and must not change meanwhile"),
+    "looked": ("Z", "a call ends with the judge's first look at them"),
     "own_copy": ("T", "the checker's inputs are not those that the submission had"),
     "every": ("E", "every timed call is checked by itself, as is its time"),
     "teeth": ("C", "cases, tolerances and oracles that a wrong kernel fails"),

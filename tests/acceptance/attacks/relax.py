@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import torch
 
-from tasks.harness import judge, peer, snapshots, solo, values
+from tasks.harness import control, judge, peer, snapshots, solo, values
 from tasks.harness.arenas import ALIGN_BYTES, Arena
 from tasks.harness.audit import Sample
 from tasks.harness.cases import Case
@@ -23,8 +23,8 @@ from tasks.harness.snapshots import Frozen
 from tasks.harness.stopping import Stopping, Timing
 from tasks.harness.team import Call
 
-#: How long a judge that hands its inputs out early is busy with other things.
-_DAWDLES_S: Final = 0.02
+#: How long a judge that hands its inputs out early is busy with other things, and one that looks at outputs late.
+_DAWDLES_S: Final = 0.05
 #: No defence: spares the corpus most of the calls. And how many are left.
 SHORT: Final = "short"
 _RUNS: Final = 12
@@ -93,6 +93,7 @@ def _frozen() -> None:
     class Live:
         def __init__(self, parts: Sequence[tuple[int, int]], freeze: Callable[[], Frozen]) -> None:
             self._freeze = freeze
+            self.ended_ns = time.perf_counter_ns()
             self.size = sum(-(-nbytes // ALIGN_BYTES) * ALIGN_BYTES for _, nbytes in parts)
 
         def bytes_at(self, offset: int, nbytes: int) -> torch.Tensor:
@@ -106,6 +107,20 @@ def _frozen() -> None:
     _replace(snapshots.WorkerMemory, "freeze", live)
     # A worker that is told of its next call forgets what it returned.
     _replace(peer, "_SOON_NS", 0)
+
+
+def _looked() -> None:
+    """A call ends when the worker says so, and the judge looks at the output when it has time to."""
+    freeze = snapshots.WorkerMemory.freeze
+
+    def freeze_at_leisure(self: snapshots.WorkerMemory, parts: Sequence[tuple[int, int]], **limits: int) -> Frozen:
+        told_ns = time.perf_counter_ns()
+        time.sleep(_DAWDLES_S)
+        frozen = freeze(self, parts, **limits)
+        frozen.ended_ns = frozen.copied_ns = told_ns
+        return frozen
+
+    _replace(snapshots.WorkerMemory, "freeze", freeze_at_leisure)
 
 
 def _every() -> None:
@@ -129,23 +144,42 @@ def _floor() -> None:
 
 
 def _held() -> None:
-    """Inputs lie in shared memory before the clock runs."""
+    """Inputs are where the worker can see them before the clock runs."""
     armed_for = peer.Peer._armed_for
-    ready: list[tuple[int, memoryview]] = []
+    ready: list[Callable[[peer._Armed], None]] = []
 
-    def keep(self: peer.Peer, packed: values.Packed, placed: Sequence[values.Placed]) -> Callable[[object], None]:
-        ready[:] = [packed.staged(placed)]
-        return lambda _: None
+    def keeping(hands_over: Callable[..., tuple[Callable[[peer._Armed], None], bool]]) -> Callable[..., object]:
+        def keep(*given: Any) -> tuple[Callable[[object], None], bool]:  # noqa: ANN401 handed through
+            release, gathered = hands_over(*given)
+            ready[:] = [release]
+            return lambda _: None, gathered
 
-    def fill_early(self: peer.Peer, *given: Any, **settings: Any) -> peer._Armed:  # noqa: ANN401 handed through
+        return keep
+
+    def hand_over_early(self: peer.Peer, *given: Any, **settings: Any) -> peer._Armed:  # noqa: ANN401 handed through
         armed = armed_for(self, *given, **settings)
-        if armed.arena is not None:
-            armed.arena.fill(*ready.pop())
-            time.sleep(_DAWDLES_S)
+        ready.pop()(armed)
+        time.sleep(_DAWDLES_S)
         return armed
 
-    _replace(peer.Peer, "_copier", keep)
-    _replace(peer.Peer, "_armed_for", fill_early)
+    for name in ("_copier", "_sender"):
+        _replace(peer.Peer, name, keeping(getattr(peer.Peer, name)))
+    _replace(peer.Peer, "_armed_for", hand_over_early)
+
+
+def _calm() -> None:
+    """Control calls count, whoever had the cores."""
+    _replace(control, "CROWDED_NS", 1 << 62)
+    _replace(control, "_BUSY_SHARE", 1 << 62)
+
+
+def _asked() -> None:
+    """Control calls return as many tensors as the submission says that it does."""
+
+    def most_parts(self: solo.Solo, like: Call, cases: object) -> int:
+        return like.parts
+
+    _replace(solo.Solo, "_most_parts", most_parts)
 
 
 def _own_copy() -> None:
@@ -185,9 +219,12 @@ CHANGES: Final[Mapping[str, Callable[[], None]]] = {
     "heap": _heap,
     "clock": _clock,
     "frozen": _frozen,
+    "looked": _looked,
     "every": _every,
     "floor": _floor,
     "held": _held,
+    "calm": _calm,
+    "asked": _asked,
     "own_copy": _own_copy,
 }
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from tasks.harness import control as module
+from tasks.harness.arenas import Arena
 from tasks.harness.control import Control, cpu_ns, read_all
 from tasks.harness.values import Packed, pack
 
@@ -77,6 +78,20 @@ def test_nothing_is_known_beside_a_busy_process(control: Control) -> None:
         assert _calls(control, torch.ones(8), 20, beside=pid) == []
     with _process(signal.pause) as pid:
         assert len(_calls(control, torch.ones(8), 5, beside=pid)) == 5
+
+
+def test_calls_in_small_pages_do_not_count_where_there_are_huge_ones(
+    control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A submission that fills the memory has nothing to subtract for it; smaller inputs lie in small pages anyway."""
+    monkeypatch.setattr(Arena, "collapse", lambda _: False)
+    large, small = (torch.ones(nbytes, dtype=torch.uint8) for nbytes in (300_000, 100_000))
+
+    control._gathers = True
+    assert _calls(control, large, 5) == []
+    assert len(_calls(control, small, 5)) == 5
+    control._gathers = False
+    assert len(_calls(control, large, 5)) == 5
 
 
 def test_it_has_no_descriptor_of_the_judges(control: Control) -> None:

@@ -18,7 +18,8 @@ from tasks.harness.faults import Fault
 from tasks.harness.gate import GATE_BYTES
 from tasks.harness.local import Pair
 from tasks.harness.output import Collector
-from tasks.harness.peer import COPY_BYTES, Called, Peer
+from tasks.harness.peer import COPY_BYTES, COPY_NS_A_BYTE, LOOK_NS, Called, Peer
+from tasks.harness.snapshots import WorkerMemory
 from tasks.harness.values import pack
 from tests.acceptance.judging.nursery import Nursery
 
@@ -205,6 +206,28 @@ def test_inputs_are_nowhere_before_the_release(peer: Peer) -> None:
     peer._hear_armed(time.monotonic_ns() + _PATIENCE_NS)
     open_files = Path(f"/proc/{peer.worker_pid}/fd").iterdir()  # type: ignore[attr-defined]  # the fixture's
     assert [file.stat().st_size for file in open_files if "memfd:arena" in str(file.readlink())] == [GATE_BYTES]
+
+
+def test_a_call_ends_when_the_judge_has_looked_at_its_output(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What keeps the judge from reading is the call's time: from the first look at each tensor, or from the copy."""
+    deadline_ns = time.monotonic_ns() + _PATIENCE_NS
+    source = "def custom_kernel(data):\n    return data[1], data[1][:9]\n"
+    peer.load({"two.py": source}, "two.py", deadline_ns=deadline_ns)
+    reads, wait_s = WorkerMemory._read, 0.01
+
+    def late(self: WorkerMemory, into: memoryview, address: int) -> None:
+        time.sleep(wait_s)
+        reads(self, into, address)
+
+    for size, count in ((64, 4), (64 << 10, 20)):
+        payload = torch.full((size,), 7, dtype=torch.uint8)
+        _call(peer, payload)
+        with monkeypatch.context() as patch:
+            patch.setattr(WorkerMemory, "_read", late)
+            called = _call(peer, payload)
+        allowed_ns = LOOK_NS + COPY_NS_A_BYTE * (size + 1024)
+        assert called.gated
+        assert called.outside_ns >= count * wait_s * 1e9 - allowed_ns
 
 
 def test_a_worker_that_names_memory_it_has_not_is_rejected(peer: Peer) -> None:

@@ -239,6 +239,7 @@ def _deep() -> object:
         {"t": "list", "items": [{"t": "none"}] * 20_000},
         {"t": "dict", "items": [["a"]]},
         {"t": "dict", "items": [[1, {"t": "none"}]]},
+        {"t": "dict", "items": [["a", {"t": "none"}], ["a", {"t": "none"}]]},
         {"t": "int", "v": True},
         {"t": "int", "v": "1"},
         {"t": "float", "v": 1.0},
