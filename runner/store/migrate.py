@@ -114,8 +114,8 @@ def _refuse_unknown_version(connection: sqlalchemy.Connection) -> None:
         )
     raise ConfigError(
         f"cannot migrate: the database is at version {found!r}, and this release starts at {known[0]!r}; nothing was "
-        f"changed. Migrate it to {known[0]!r} with an older kernel-runner first. Or drop schema runner, which loses the "
-        "queue and its history but no table of KernelBot, and migrate again"
+        f"changed. Migrate it to {known[0]!r} with an older kernel-runner first. Or drop schema runner, which loses "
+        "the queue and its history but no table of KernelBot, and migrate again"
     )
 
 

@@ -55,7 +55,11 @@ def probe(dsn: str) -> DatabaseFacts:
             row_factory=dict_row,
         ) as connection:
             server = connection.execute(queries.SERVER_FACTS.sql).fetchone()
-            row = connection.execute(queries.APPLIED_VERSION.sql).fetchone() if server and server["has_versions"] else None
+            row = (
+                connection.execute(queries.APPLIED_VERSION.sql).fetchone()
+                if server and server["has_versions"]
+                else None
+            )
             direct = _notifications_arrive(connection, dsn)
     except psycopg.Error as error:
         raise DatabaseUnavailableError(str(error).strip()) from error

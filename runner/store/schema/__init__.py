@@ -33,7 +33,8 @@ def in_order(files: Mapping[str, str]) -> Sequence[str]:
         graphlib.CycleError: two files mention each other.
     """
     mentions = {
-        name: sorted(set(_NAME.findall(_COMMENT.sub("", files[name]))) & files.keys() - {name}) for name in sorted(files)
+        name: sorted(set(_NAME.findall(_COMMENT.sub("", files[name]))) & files.keys() - {name})
+        for name in sorted(files)
     }
     return tuple(TopologicalSorter(mentions).static_order())
 

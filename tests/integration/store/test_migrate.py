@@ -458,8 +458,8 @@ def test_a_daemons_role_has_what_it_needs_and_no_more(empty_database_url: str) -
 @pytest.mark.parametrize(
     ("version", "message", "pending", "newer"),
     [
-        ("0004_views", r"'0004_views', and this release starts at '0012_demands'.* drop schema runner", VERSIONS, False),
-        ("9999_future", r"'9999_future', which this release does not know.* Update kernel-runner", (), True),
+        ("0004_views", "and this release starts at '0012_demands'.* drop schema runner", VERSIONS, False),
+        ("9999_future", "which this release does not know.* Update kernel-runner", (), True),
     ],
 )
 def test_an_unknown_version_is_refused_with_the_way_out(
@@ -468,10 +468,11 @@ def test_an_unknown_version_is_refused_with_the_way_out(
     """One from before the baseline, and one of a later release: nothing is done, and `check` tells them apart."""
     fetch(
         empty_database_url,
-        "CREATE SCHEMA runner; CREATE TABLE runner.migration (version_num varchar(32) PRIMARY KEY);"
-        f"INSERT INTO runner.migration VALUES ('{version}')",
+        "CREATE SCHEMA runner; CREATE TABLE runner.migration (version_num varchar(32) PRIMARY KEY)",
     )
-    with pytest.raises(ConfigError, match=rf"(?s)version {message}"):
+    with psycopg.connect(empty_database_url) as connection:
+        connection.execute("INSERT INTO runner.migration VALUES (%s)", [version])
+    with pytest.raises(ConfigError, match=rf"at version '{version}', {message}"):
         migrate(empty_database_url)
     assert fetch(empty_database_url, "SELECT to_regnamespace('leaderboard')") == [(None,)]
     facts = probe(empty_database_url)

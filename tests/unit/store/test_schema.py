@@ -19,9 +19,7 @@ FILES = sorted(path for path in (STORE / "schema").rglob("*.sql") if path.parent
 def test_no_function_or_view_is_made_in_two_places() -> None:
     """All SQL of the store taken together: migrations make none, and each is made by one file."""
     made = Counter(
-        (path, *found)
-        for path in STORE.rglob("*.sql")
-        for found in set(MADE.findall(path.read_text(encoding="utf-8")))
+        (path, *found) for path in STORE.rglob("*.sql") for found in set(MADE.findall(path.read_text(encoding="utf-8")))
     )
     places = Counter((kind, name) for _, kind, name in made)
     assert len(places) > 40
