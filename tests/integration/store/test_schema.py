@@ -14,7 +14,7 @@ import pytest
 from psycopg.rows import tuple_row
 
 from runner.model import Verdict
-from runner.store import Store, migrate, schema
+from runner.store import Store, migrate, migrations, schema
 from tests.integration.store.conftest import Bench, result, run_record
 
 OLD = Path(__file__).parents[2] / "fixtures" / "schema_0012.sql"
@@ -99,26 +99,14 @@ def old_url(empty_database_url: str) -> str:
 def test_an_old_database_becomes_what_a_fresh_one_is(old_url: str, lend_database: Callable[[str | None], str]) -> None:
     """Object by object: functions, views, tables, columns, keys, indexes, sequences, types, comments and grants."""
     fresh_url = lend_database(None)
-    assert migrate(fresh_url) == ("0012_demands",)
-    before = inventory(old_url)
-    assert migrate(old_url) == ()
-    fresh, old = inventory(fresh_url), inventory(old_url)
-    assert {kind for kind, _ in fresh} == {kind for kind, _ in before}
-    assert len(fresh) > 300
-    assert old == fresh
+    assert migrate(fresh_url) == migrations.versions()
+    assert migrate(old_url) == migrations.versions()[1:]
+    fresh = inventory(fresh_url)
+    assert len(fresh) > 800
+    assert inventory(old_url) == fresh
     for url in (fresh_url, old_url):
         migrate(url, roles=True)
     assert inventory(old_url) == inventory(fresh_url) != fresh
-
-
-def test_only_functions_and_views_of_an_old_database_are_touched(old_url: str) -> None:
-    """Tables, columns, keys, indexes, sequences, types and bookkeeping stay as they were found."""
-    before = inventory(old_url)
-    migrate(old_url)
-    after = inventory(old_url)
-    assert after.keys() == before.keys()
-    changed = {kind for (kind, name), what in after.items() if before[kind, name] != what}
-    assert changed <= {"function", "view", "rule"}
 
 
 def test_a_function_or_view_that_was_changed_is_put_right(
