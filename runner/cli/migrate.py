@@ -8,7 +8,7 @@ import typer
 
 from runner.cli.app import app, example, note, session
 from runner.store import migrate as apply_migrations
-from runner.store.migrate import roles_sql
+from runner.store import roles_sql
 
 
 @app.command(

@@ -1,11 +1,12 @@
 """The database: the queue, results, leaderboards, migrations. The only place that knows psycopg, alembic and SQL.
 
 `Store` is one connection in one thread; `migrate` brings a database to this release's version; `records` is what they
-hand out. The rules of the queue (locks, fencing, final status) live in `queries.sql` and `migrations/sql`.
+hand out. The rules of the queue (locks, fencing, final status) lie in `schema/functions`, its tables in
+`migrations/sql`, and the statements that Python sends in `queries.sql`.
 """
 
 from runner.errors import BoardError, SchemaDriftError
-from runner.store.migrate import migrate, roles_sql
+from runner.store.migrate import migrate
 from runner.store.pacer import ConnectPacer
 from runner.store.records import (
     POSITION_LIMIT,
@@ -36,6 +37,7 @@ from runner.store.records import (
     Unreadable,
     Wakeup,
 )
+from runner.store.schema import roles_sql
 from runner.store.signals import Stop
 from runner.store.store import Store
 

@@ -1,25 +1,22 @@
 """What operators do to what is over, and to hosts: evaluate again, take out of the ranking, drain; and the reaper.
 
-The rules live in `migrations/sql/0007_again.sql`. Called by the command line, the reaper also by the daemon.
+The rules lie in the functions of the same names in `schema/functions`. Knows no rule itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from importlib import resources
-from typing import Any, Final
+from typing import Any
 
 import psycopg
 
 from runner.errors import SubmissionError
 from runner.model import Mode
+from runner.store import queries
 from runner.store.base import Base, expect, text
 from runner.store.clean import clean_text
-from runner.store.queries import parse
 from runner.store.records import EventLine, MatchLine, Reaped, Selection
-
-_QUERIES: Final = parse(resources.files("runner.store").joinpath("again.sql").read_text(encoding="utf-8"))
 
 
 class Again(Base):
@@ -32,7 +29,7 @@ class Again(Base):
             SubmissionError: nothing is selected, or a leaderboard, host or GPU type is unknown.
             NotFoundError: no such submission.
         """
-        found = self._link.all(_QUERIES["matching"], _parameters(selection))
+        found = self._link.all(queries.MATCHING, _parameters(selection))
         return [MatchLine(**{**line, "mode": Mode(line["mode"])}) for line in found]
 
     def rerun(self, selection: Selection, *, reason: str | None = None, priority: int = -1) -> int:
@@ -45,7 +42,7 @@ class Again(Base):
             NotFoundError: no such submission.
         """
         parameters = {**_parameters(selection), "reason": text(reason), "priority": priority}
-        return int(expect(self._link.one(_QUERIES["rerun"], parameters))["jobs"])
+        return int(expect(self._link.one(queries.RERUN, parameters))["jobs"])
 
     def invalidate(self, selection: Selection, *, reason: str) -> int:
         """Take what is selected out of the ranking; returns how many jobs that concerned.
@@ -57,7 +54,7 @@ class Again(Base):
             NotFoundError: no such submission.
         """
         parameters = {**_parameters(selection), "reason": text(reason)}
-        return int(expect(self._link.one(_QUERIES["invalidate"], parameters))["jobs"])
+        return int(expect(self._link.one(queries.INVALIDATE, parameters))["jobs"])
 
     def drain(self, host: str, *, reason: str | None = None) -> bool:
         """Let a host finish what runs and claim nothing, until undrained. False: it was draining already.
@@ -65,7 +62,7 @@ class Again(Base):
         Raises:
             SubmissionError: no such host.
         """
-        found = self._link.one(_QUERIES["drain"], {"host": clean_text(host), "reason": text(reason)})
+        found = self._link.one(queries.DRAIN, {"host": clean_text(host), "reason": text(reason)})
         return bool(expect(found)["changed"])
 
     def undrain(self, host: str) -> bool:
@@ -74,7 +71,7 @@ class Again(Base):
         Raises:
             SubmissionError: no such host.
         """
-        return bool(expect(self._link.one(_QUERIES["undrain"], {"host": clean_text(host)}))["changed"])
+        return bool(expect(self._link.one(queries.UNDRAIN, {"host": clean_text(host)}))["changed"])
 
     def reap(self, *, keep_s: float, limit: int = 500) -> Reaped:
         """Forget a batch of what is old: artifacts, hosts and turns, evidence and events older than `keep_s` seconds.
@@ -82,11 +79,11 @@ class Again(Base):
         At most `limit` rows of each kind, of artifacts also at most about 256 MiB; call it again until nothing goes.
         Several daemons may do so at once: while one works, the others get zeros.
         """
-        return Reaped(**expect(self._link.one(_QUERIES["reap"], {"keep_s": keep_s, "limit": limit})))
+        return Reaped(**expect(self._link.one(queries.REAP, {"keep_s": keep_s, "limit": limit})))
 
     def events(self, submission_id: int) -> Sequence[EventLine]:
         """What happened to a submission out of the ordinary, oldest first; empty for an unknown one."""
-        return [EventLine(**found) for found in self._link.all(_QUERIES["events"], {"submission_id": submission_id})]
+        return [EventLine(**found) for found in self._link.all(queries.EVENTS, {"submission_id": submission_id})]
 
     def moment(self, span: str) -> datetime:
         """The point in time that is a span from now, as PostgreSQL reads intervals: `2 hours ago`, `90 min ago`.
@@ -95,7 +92,7 @@ class Again(Base):
             SubmissionError: that is no span.
         """
         try:
-            found = self._link.one(_QUERIES["moment"], {"span": clean_text(span)})
+            found = self._link.one(queries.MOMENT, {"span": clean_text(span)})
         except psycopg.DataError as error:
             raise SubmissionError(
                 f"{span!r} is no span of time; write for example '2 hours ago' or '3 days ago'"

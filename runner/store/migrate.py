@@ -1,25 +1,23 @@
 """Brings a database to the version this release needs; called by `kernel-runner migrate`, `make up` and the tests.
 
-Owns the one transaction in which everything happens: lock, drift check, revisions, roles. Either all of it is
-committed or nothing.
+Owns the one transaction in which everything happens: lock, drift check, versions of the tables, functions and views,
+roles. Either all of it is committed or nothing.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import psycopg
 import sqlalchemy
 from alembic import command
-from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
 from sqlalchemy.pool import NullPool
 
 from runner.errors import ConfigError, DatabaseUnavailableError, SchemaDriftError
-from runner.store import queries
+from runner.store import migrations, queries, schema
 from runner.store.connection import checked
 from runner.store.drift import Column, differences
 from runner.store.queries import Query
@@ -30,17 +28,19 @@ _APPLICATION_NAME = "kernel-runner migrate"
 
 
 def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
-    """Apply what is missing, in one transaction; safe to call twice and from several places at once.
+    """Apply the versions that are missing, then all functions and views, in one transaction.
 
-    `roles` also creates the roles of `roles_sql` and grants them their rights, which needs CREATEROLE.
+    It is safe to call twice and from several places at once. `roles` also creates the roles of `schema.roles_sql` and
+    grants them their rights, which needs CREATEROLE.
 
     Returns:
         The names of the versions applied by this call, oldest first.
 
     Raises:
         SchemaDriftError: schema `leaderboard` is there, but is not what we rely on; nothing was changed.
-        DatabaseUnavailableError: no connection, or a lock that somebody else holds for minutes.
-        ConfigError: the database user lacks a right, or the address cannot be parsed; nothing was changed.
+        DatabaseUnavailableError: no connection, or a lock that another session holds for minutes.
+        ConfigError: the database user lacks a right, the database is at a version that this release does not know, or
+            the address cannot be parsed; nothing was changed.
     """
     checked(dsn)
     applied: list[str] = []
@@ -58,10 +58,13 @@ def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
             _run(connection, queries.MIGRATION_SETTINGS)
             _run(connection, queries.MIGRATION_LOCK)
             _refuse_drift(connection)
+            _refuse_unknown_version(connection)
             _run(connection, queries.CREATE_RUNNER_SCHEMA)
             _upgrade(connection, remember)
+            for text in (*schema.objects(), schema.rights_sql()):
+                _execute(connection, text)
             if roles:
-                connection.execution_options(no_parameters=True).exec_driver_sql(roles_sql())
+                _execute(connection, schema.roles_sql())
     except sqlalchemy.exc.OperationalError as error:
         raise DatabaseUnavailableError(f"cannot migrate: {error.orig}") from error
     except sqlalchemy.exc.ProgrammingError as error:
@@ -77,18 +80,8 @@ def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
     return tuple(applied)
 
 
-def roles_sql() -> str:
-    """SQL that makes the roles `runner_daemon`, `_frontend`, `_operator` and `_readonly`, and grants them their rights.
-
-    For databases where `migrate` may not create roles: an administrator runs it by hand, after `migrate`.
-    """
-    return resources.files("runner.store.migrations").joinpath("sql", "roles.sql").read_text(encoding="utf-8")
-
-
 def _upgrade(connection: sqlalchemy.Connection, on_version_apply: object) -> None:
-    config = Config()
-    # A percent sign in the path would be read as an interpolation.
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config = migrations.config()
     config.attributes["connection"] = connection
     config.attributes["on_version_apply"] = on_version_apply
     with _ALEMBIC_LOCK:
@@ -109,6 +102,28 @@ def _refuse_drift(connection: sqlalchemy.Connection) -> None:
         raise SchemaDriftError(found)
 
 
+def _refuse_unknown_version(connection: sqlalchemy.Connection) -> None:
+    found = MigrationContext.configure(connection, opts=dict(migrations.VERSION_TABLE)).get_current_revision()
+    known = migrations.versions()
+    if found is None or found in known:
+        return
+    if found > known[-1]:
+        raise ConfigError(
+            f"cannot migrate: the database is at version {found!r}, which this release does not know; nothing was "
+            "changed. Update kernel-runner on this host"
+        )
+    raise ConfigError(
+        f"cannot migrate: the database is at version {found!r}, and this release starts at {known[0]!r}; nothing was "
+        f"changed. Migrate it to {known[0]!r} with an older kernel-runner first. Or drop schema runner, which loses "
+        "the queue and its history but no table of KernelBot, and migrate again"
+    )
+
+
 def _run(connection: sqlalchemy.Connection, query: Query) -> Sequence[sqlalchemy.Row[Any]]:
-    result = connection.execution_options(no_parameters=True).exec_driver_sql(query.sql.decode())
+    result = _execute(connection, query.sql.decode())
     return result.all() if result.returns_rows else ()
+
+
+def _execute(connection: sqlalchemy.Connection, text: str) -> sqlalchemy.CursorResult[Any]:
+    # `no_parameters` hands the text to the driver as it is: several statements, and `%` means `%`.
+    return connection.execution_options(no_parameters=True).exec_driver_sql(text)

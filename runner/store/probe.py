@@ -9,20 +9,14 @@ from __future__ import annotations
 import secrets
 import time
 from dataclasses import dataclass
-from importlib import resources
-from pathlib import Path
-from typing import Final
 
 import psycopg
-from alembic.config import Config
-from alembic.script import ScriptDirectory
 from psycopg.rows import DictRow, dict_row
 
 from runner.errors import DatabaseUnavailableError
+from runner.store import migrations, queries
 from runner.store.connection import checked
-from runner.store.queries import parse
 
-_QUERIES: Final = parse(resources.files("runner.store").joinpath("probe.sql").read_text(encoding="utf-8"))
 _CONNECT_TIMEOUT_S = 10
 #: A notification between two sessions of one server takes a millisecond.
 _NOTIFY_TIMEOUT_S = 3.0
@@ -60,17 +54,21 @@ def probe(dsn: str) -> DatabaseFacts:
             connect_timeout=_CONNECT_TIMEOUT_S,
             row_factory=dict_row,
         ) as connection:
-            server = connection.execute(_QUERIES["server"].sql).fetchone()
-            row = connection.execute(_QUERIES["version"].sql).fetchone() if server and server["has_versions"] else None
+            server = connection.execute(queries.SERVER_FACTS.sql).fetchone()
+            row = (
+                connection.execute(queries.APPLIED_VERSION.sql).fetchone()
+                if server and server["has_versions"]
+                else None
+            )
             direct = _notifications_arrive(connection, dsn)
     except psycopg.Error as error:
         raise DatabaseUnavailableError(str(error).strip()) from error
     if server is None:
         raise DatabaseUnavailableError("the server answered nothing")
     version: str | None = None if row is None else row["version"]
-    known = _known_versions()
+    known = migrations.versions()
     applied = known.index(version) + 1 if version in known else 0
-    newer = version is not None and version not in known
+    newer = version is not None and version > known[-1]
     return DatabaseFacts(
         server_version=server["version"],
         database=server["database"],
@@ -81,19 +79,12 @@ def probe(dsn: str) -> DatabaseFacts:
     )
 
 
-def _known_versions() -> tuple[str, ...]:
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
-    script = ScriptDirectory.from_config(config)
-    return tuple(reversed([revision.revision for revision in script.walk_revisions()]))
-
-
 def _notifications_arrive(connection: psycopg.Connection[DictRow], dsn: str) -> bool:
     """Call from a second session, as every submitter does, and see whether the first one hears it."""
     payload = secrets.token_hex(8)
-    connection.execute(_QUERIES["hear"].sql)
+    connection.execute(queries.LISTEN_CHECK.sql)
     with psycopg.connect(dsn, autocommit=True, connect_timeout=_CONNECT_TIMEOUT_S) as caller:
-        caller.execute(_QUERIES["call"].sql, {"payload": payload})
+        caller.execute(queries.NOTIFY_CHECK.sql, {"payload": payload})
     deadline = time.monotonic() + _NOTIFY_TIMEOUT_S
     while (left_s := deadline - time.monotonic()) > 0:
         # Another check may be calling at the same time; only our own call counts.

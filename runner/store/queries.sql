@@ -1,19 +1,19 @@
 -- name: ping
--- A round trip, to find out whether the database is there.
+-- A round trip that shows whether the database answers.
 SELECT 1 AS one
 
 -- name: claim
--- Takes jobs and says how the host stands, and by which clock, and what the leaderboard demands; always a row.
+-- Takes jobs; returns the host's state, the server's time and each leaderboard's demand. Always returns a row.
 SELECT c.*, extract(epoch FROM now())::float8 AS now_s, d.timing, d.tolerance
 FROM runner.claim(
     %(host)s::text, %(gpu_types)s::text[], %(free)s::integer[], %(lease_s)s::float8, %(at_most)s::integer,
     %(instance)s::text, %(unranked)s::text[]) WITH ORDINALITY AS c
--- OFFSET: looked up for each job by the name, whatever the planner thinks how many jobs a claim brings.
+-- OFFSET: looked up by name for each job, however many jobs the planner expects from a claim.
 LEFT JOIN LATERAL (SELECT o.timing, o.tolerance FROM runner.demand o WHERE o.leaderboard = c.leaderboard OFFSET 0) AS d ON true
 ORDER BY c.ordinality
 
 -- name: notify
--- Tells frontends of events, and daemons of work for GPU types (NULL: of none); nobody needs to hear after a power cut.
+-- Notifies frontends of events, and daemons of work for GPU types (NULL: none). A power cut may lose it.
 SELECT set_config('synchronous_commit', 'off', true), count(pg_notify(n.channel, n.payload))
 FROM (
     -- As JSON, not jsonb: each reads as it was written.
@@ -28,12 +28,12 @@ SELECT runner.reserve(%(host)s::text, %(gpu_types)s::text[], %(smaller)s::text[]
     AS gpu_type
 
 -- name: heartbeat
--- Renews the leases that are still ours and says which are not.
+-- Renews the leases that the host still holds and says which it has lost.
 SELECT * FROM runner.heartbeat(
     %(host)s::text, %(lease_s)s::float8, %(ids)s::bigint[], %(attempts)s::integer[], %(instance)s::text)
 
 -- name: save_progress
--- How far a job is, as long as it is ours. `held`: it is, but somebody is writing it, and nothing was saved.
+-- Saves a job's progress while its attempt runs. `held`: it runs, but another transaction holds it; nothing was saved.
 WITH free AS MATERIALIZED (
     SELECT j.id FROM runner.job j WHERE j.id = %(id)s AND j.attempt = %(attempt)s AND j.state = 'running'
     FOR NO KEY UPDATE SKIP LOCKED
@@ -44,39 +44,39 @@ SELECT NOT EXISTS (SELECT FROM saved) AND EXISTS (
     SELECT FROM runner.job j WHERE j.id = %(id)s AND j.attempt = %(attempt)s AND j.state = 'running') AS held
 
 -- name: insert_artifact
--- Keeps a file; the last of a name wins.
+-- Stores an artifact; a later one of the same name replaces it.
 INSERT INTO runner.artifact (job_id, name, media_type, data) VALUES (%(job_id)s, %(name)s, %(media_type)s, %(data)s)
 ON CONFLICT (job_id, name) DO UPDATE SET media_type = EXCLUDED.media_type, data = EXCLUDED.data
 
 -- name: complete
--- Commits what attempts found.
+-- Commits the results of attempts.
 SELECT * FROM runner.complete(%(results)s::jsonb)
 
 -- name: fail
--- An infrastructure failure; state NULL if the attempt was over before.
+-- Records an infrastructure failure; state NULL if the attempt was over before.
 SELECT * FROM runner.fail(
     %(id)s::bigint, %(attempt)s::integer, %(submission_id)s::integer, %(slot)s::text, %(error)s::text, %(report)s::jsonb,
     %(backoff_s)s::float8, %(backoff_max_s)s::float8)
 
 -- name: release
--- Back to the queue at no cost; state NULL if the attempt was over before.
+-- Puts a job back into the queue at no cost; state NULL if the attempt was over before.
 SELECT * FROM runner.release(%(id)s::bigint, %(attempt)s::integer, %(submission_id)s::integer, %(reason)s::text)
 
 -- name: stopped
--- A running job has stopped because that was asked for; state NULL if the attempt was over before.
+-- Ends a running job that was asked to stop; state NULL if the attempt was over before.
 SELECT * FROM runner.stopped(%(id)s::bigint, %(attempt)s::integer, %(submission_id)s::integer)
 
 -- name: reclaim
--- Takes expired leases back.
+-- Takes jobs back whose lease has expired.
 SELECT * FROM runner.reclaim(%(max_reclaims)s::integer)
 
 -- name: recover
--- Takes back what runs in a host's name but what it knows of.
+-- Takes back the jobs that run in a host's name, except those that it names.
 SELECT * FROM runner.recover(
     %(host)s::text, %(ids)s::bigint[], %(attempts)s::integer[], %(max_reclaims)s::integer, %(instance)s::text)
 
 -- name: register_host
--- A daemon announces itself, unless another one of that name is alive.
+-- Registers a daemon, unless another one of that name is alive.
 INSERT INTO runner.host AS h (name, version, slots, instance, gpu_types)
 VALUES (%(name)s, %(version)s, %(slots)s, %(instance)s, %(gpu_types)s)
 ON CONFLICT (name) DO UPDATE
@@ -87,15 +87,15 @@ WHERE h.instance IS NULL OR h.instance = EXCLUDED.instance OR h.stopped_at IS NO
 RETURNING name
 
 -- name: host_now
--- Who goes by a name.
+-- Returns which daemon has a name.
 SELECT instance, extract(epoch FROM now() - last_seen)::float8 AS silent_s FROM runner.host WHERE name = %(name)s
 
 -- name: unregister_host
--- A daemon says goodbye, unless the name is another one's by now.
+-- Marks a daemon as stopped, unless another one has taken the name.
 UPDATE runner.host SET stopped_at = now(), last_seen = now() WHERE name = %(name)s AND instance = %(instance)s
 
 -- name: sync_gpu_type
--- What a daemon's registry says of a GPU type; untouched if nothing changed.
+-- Stores a GPU type of a daemon's registry; writes nothing if nothing changed.
 INSERT INTO runner.gpu_type AS g (name, vendor, aliases, description)
 VALUES (%(name)s, %(vendor)s, %(aliases)s, %(description)s)
 ON CONFLICT (name) DO UPDATE
@@ -107,11 +107,11 @@ WHERE (g.vendor, g.aliases, g.description) IS DISTINCT FROM (EXCLUDED.vendor, EX
 LISTEN runner_queue
 
 -- name: listen_hosts
--- Subscribes to calls to single hosts.
+-- Subscribes to notifications for single hosts.
 LISTEN runner_hosts
 
 -- name: submit
--- The one way in.
+-- Stores a submission and its jobs.
 SELECT runner.submit(
     leaderboard => %(leaderboard)s::text, user_id => %(user_id)s::text, file_name => %(file_name)s::text,
     code => %(code)s::bytea, mode => %(mode)s::text, gpu_types => %(gpu_types)s::text[],
@@ -119,22 +119,22 @@ SELECT runner.submit(
 ) AS submission_id
 
 -- name: enqueue
--- Jobs for a submission that is already stored.
+-- Adds jobs to a submission that is already stored.
 SELECT runner.enqueue(%(submission_id)s::bigint, %(mode)s::text, %(gpu_types)s::text[], %(priority)s::integer) AS added
 
 -- name: cancel
--- Cancels what waits, asks what runs to stop.
+-- Cancels the jobs that wait, asks those that run to stop.
 SELECT runner.cancel(%(submission_id)s::bigint, %(user_id)s::text) AS asked
 
 -- name: status
--- One submission's line.
+-- The status of one submission.
 SELECT submission_id, leaderboard, user_id, user_name, file_name, submission_time, modes, gpu_types, priority, state,
        verdict, done, job_status, error, position, progress, score, queue_ms, build_ms, eval_ms, started_at, finished_at,
        phase, attempts, retry_reason, retry_at, reruns, rerunning, timing, correctness, unranked
 FROM runner.status WHERE submission_id = %(submission_id)s
 
 -- name: queue
--- What runs and waits, then the newest of what is over. Each part is the end of an index, whatever else there is.
+-- The submissions that run and wait, then the newest finished ones. Each part is the end of an index, however long that is.
 WITH running AS MATERIALIZED (
     SELECT DISTINCT j.submission_id FROM runner.job j WHERE j.lease_expires_at IS NOT NULL
     ORDER BY 1 DESC LIMIT %(limit)s
@@ -169,7 +169,7 @@ SELECT id, gpu_type, mode, secret, state, verdict, attempt, failures, priority, 
 FROM runner.job WHERE submission_id = %(submission_id)s ORDER BY id
 
 -- name: runs
--- The rows of results of a submission, with the job that wrote each; by way of the jobs, because leaderboard.runs has no
+-- The results of a submission, with the job that wrote each. Found through the jobs, because leaderboard.runs has no
 -- index on the submission.
 SELECT x.job_id, r.id, r.mode, r.secret, r.passed, r.score, r.start_time, r.end_time, r.result, r.compilation, r.meta,
        r.system_info
@@ -180,13 +180,13 @@ CROSS JOIN LATERAL (SELECT * FROM leaderboard.runs o WHERE o.id = x.run_id OFFSE
 WHERE s.id = %(submission_id)s ORDER BY r.id
 
 -- name: artifacts
--- The kept files of a submission, without their bytes.
+-- The artifacts of a submission, without their bytes.
 SELECT a.job_id, a.id, a.name, a.media_type, octet_length(a.data) AS size_bytes, a.expires_at
 FROM runner.artifact a JOIN runner.job j ON j.id = a.job_id
 WHERE j.submission_id = %(submission_id)s ORDER BY a.id
 
 -- name: artifact
--- One kept file.
+-- One artifact.
 SELECT name, media_type, data FROM runner.artifact WHERE id = %(id)s
 
 -- name: ranking
@@ -198,7 +198,7 @@ WHERE leaderboard = %(leaderboard)s AND gpu_type = coalesce(%(gpu_type)s::text, 
 ORDER BY gpu_type, rank
 
 -- name: personal
--- All scores of a user that count, best first per GPU type.
+-- All valid scores of a user, best first per GPU type.
 SELECT row_number() OVER (PARTITION BY v.gpu_type ORDER BY v.score, v.submission_id) AS rank, l.name AS leaderboard,
        v.gpu_type, v.user_id, u.user_name, v.submission_id, s.file_name, v.score, v.submission_time, v.timing,
        v.correctness
@@ -210,7 +210,7 @@ WHERE l.name = %(leaderboard)s AND v.user_id = %(user_id)s
 ORDER BY v.gpu_type, rank
 
 -- name: hosts
--- The daemons and what they hold.
+-- The daemons and the jobs they hold.
 SELECT h.name, h.version, h.slots, h.gpu_types, h.draining, h.drain_reason, h.registered_at, h.last_seen, h.stopped_at,
        extract(epoch FROM now() - h.last_seen)::float8 AS silent_s,
        (SELECT count(*) FROM runner.job j WHERE j.lease_expires_at IS NOT NULL AND j.lease_owner = h.name) AS running
@@ -223,12 +223,12 @@ SELECT g.name, g.vendor, g.aliases, g.description,
 FROM runner.gpu_type g ORDER BY g.name
 
 -- name: queue_depths
--- What waits for each GPU type, and since when.
+-- How many jobs wait for each GPU type, and since when.
 SELECT j.gpu_type, count(*) AS jobs, extract(epoch FROM now() - min(j.created_at))::float8 AS oldest_s
 FROM runner.job j WHERE j.state = 'queued' GROUP BY j.gpu_type ORDER BY j.gpu_type
 
 -- name: running
--- What every host holds now.
+-- The jobs that each host holds now.
 SELECT j.id AS job_id, j.submission_id, l.name AS leaderboard, s.user_id,
        j.lease_owner AS host, j.gpu_type, j.mode, j.secret, j.progress,
        extract(epoch FROM now() - j.started_at)::float8 AS running_s
@@ -239,7 +239,7 @@ WHERE j.lease_expires_at IS NOT NULL
 ORDER BY j.lease_owner, j.id LIMIT %(limit)s
 
 -- name: latest
--- The newest verdicts, by host because that is what the index holds.
+-- The newest verdicts, by host, because the index is ordered by host.
 SELECT d.id AS job_id, d.submission_id, l.name AS leaderboard, s.user_id, h.name AS host,
        d.gpu_type, d.mode, d.secret, d.verdict, d.finished_at, extract(epoch FROM now() - d.finished_at)::float8 AS ago_s,
        extract(epoch FROM d.finished_at - d.started_at)::float8 AS took_s
@@ -281,7 +281,7 @@ LEFT JOIN runner.board b ON b.leaderboard_id = l.id
 WHERE l.name = %(name)s
 
 -- name: board_templates
--- A leaderboard's templates; the newest of a language.
+-- A leaderboard's templates, the newest of each language.
 SELECT DISTINCT ON (lang) lang, code FROM leaderboard.templates WHERE leaderboard_id = %(id)s ORDER BY lang, id DESC
 
 -- name: lock_board
@@ -293,72 +293,137 @@ FROM leaderboard.leaderboard l LEFT JOIN runner.board b ON b.leaderboard_id = l.
 WHERE l.name = %(name)s FOR UPDATE OF l
 
 -- name: insert_board
--- A new leaderboard; nothing if the name is taken.
+-- Makes a leaderboard; returns no row if the name is taken.
 INSERT INTO leaderboard.leaderboard (name, deadline, task, creator_id, forum_id, description)
 VALUES (%(name)s, %(deadline)s, %(task)s, %(creator_id)s, %(forum_id)s, %(description)s)
 ON CONFLICT (name) DO NOTHING RETURNING id
 
 -- name: update_board
--- A leaderboard's own columns.
+-- Changes a leaderboard's own columns.
 UPDATE leaderboard.leaderboard SET deadline = %(deadline)s, task = %(task)s, description = %(description)s
 WHERE id = %(id)s
 
 -- name: drop_board_gpus
--- GPU types a leaderboard no longer offers.
+-- Removes the GPU types that a leaderboard no longer offers.
 DELETE FROM leaderboard.gpu_type WHERE leaderboard_id = %(id)s AND NOT gpu_type = ANY (%(gpus)s::text[])
 
 -- name: insert_board_gpus
--- GPU types a leaderboard offers.
+-- Adds the GPU types that a leaderboard offers.
 INSERT INTO leaderboard.gpu_type (leaderboard_id, gpu_type)
 SELECT %(id)s, g FROM unnest(%(gpus)s::text[]) AS g ON CONFLICT DO NOTHING
 
 -- name: drop_board_templates
--- Makes room for a leaderboard's new templates.
+-- Removes a leaderboard's templates, before new ones are added.
 DELETE FROM leaderboard.templates WHERE leaderboard_id = %(id)s
 
 -- name: insert_board_template
--- One template of a leaderboard.
+-- Adds one template to a leaderboard.
 INSERT INTO leaderboard.templates (leaderboard_id, lang, code) VALUES (%(id)s, %(lang)s, %(code)s)
 
 -- name: save_board_extra
--- What only we know of a leaderboard.
+-- Stores the part of a leaderboard that only schema runner has.
 INSERT INTO runner.board (leaderboard_id, extra, harness) VALUES (%(id)s, %(extra)s, %(harness)s)
 ON CONFLICT (leaderboard_id) DO UPDATE SET extra = EXCLUDED.extra, harness = EXCLUDED.harness
 
 -- name: set_demand
--- What a leaderboard demands of a time before it ranks; NULL leaves a setting as it is.
+-- Sets what a leaderboard demands of a time before it ranks; NULL leaves a setting as it is.
 SELECT runner.set_demand(%(name)s::text, %(timing)s::text, %(tolerance)s::float8) AS changed
 
 -- name: delete_board_runs
--- The results on a leaderboard (KernelBot's key does not cascade).
+-- Deletes the results on a leaderboard (KernelBot's key does not cascade).
 DELETE FROM leaderboard.runs r USING leaderboard.submission s WHERE s.id = r.submission_id AND s.leaderboard_id = %(id)s
 
 -- name: delete_board_submissions
--- The submissions of a leaderboard; our jobs and the job status go with them.
+-- Deletes the submissions of a leaderboard; our jobs and the job status go with them.
 DELETE FROM leaderboard.submission WHERE leaderboard_id = %(id)s
 
 -- name: delete_board
--- The leaderboard itself.
+-- Deletes the leaderboard itself.
 DELETE FROM leaderboard.leaderboard WHERE id = %(id)s
 
+-- name: matching
+-- Counts the evaluations that a selection matches, by kind.
+SELECT m.leaderboard, m.gpu_type, m.mode, m.obstacle, count(*)::integer AS evaluations,
+       sum(cardinality(m.twins))::integer AS jobs, sum(cardinality(m.counting))::integer AS counting
+FROM runner.matching(
+    submission_id => %(submission_id)s::bigint, leaderboard => %(leaderboard)s::text, host => %(host)s::text,
+    since => %(since)s::timestamptz, until => %(until)s::timestamptz, gpu_types => %(gpu_types)s::text[]
+) m
+GROUP BY m.leaderboard, m.gpu_type, m.mode, m.obstacle
+ORDER BY m.leaderboard, m.gpu_type, m.mode, m.obstacle NULLS FIRST
+
+-- name: rerun
+-- Evaluates again what a selection matches.
+SELECT runner.rerun(
+    submission_id => %(submission_id)s::bigint, leaderboard => %(leaderboard)s::text, host => %(host)s::text,
+    since => %(since)s::timestamptz, until => %(until)s::timestamptz, gpu_types => %(gpu_types)s::text[],
+    reason => %(reason)s::text, priority => %(priority)s::integer
+) AS jobs
+
+-- name: invalidate
+-- Takes what a selection matches out of the ranking.
+SELECT runner.invalidate(
+    submission_id => %(submission_id)s::bigint, leaderboard => %(leaderboard)s::text, host => %(host)s::text,
+    since => %(since)s::timestamptz, until => %(until)s::timestamptz, gpu_types => %(gpu_types)s::text[],
+    reason => %(reason)s::text
+) AS jobs
+
+-- name: drain
+-- Lets a host finish what runs and claim nothing.
+SELECT runner.drain(host => %(host)s::text, reason => %(reason)s::text) AS changed
+
+-- name: undrain
+-- Lets a host claim again.
+SELECT runner.undrain(host => %(host)s::text) AS changed
+
+-- name: reap
+-- Deletes one batch of old rows.
+SELECT artifacts, stale_results, events, hosts, shares
+FROM runner.reap(keep => %(keep_s)s * interval '1 second', at_most => %(limit)s::integer)
+
+-- name: events
+-- The recorded events of a submission, oldest first.
+SELECT id, at, kind, job_id, attempt, host, detail FROM runner.event WHERE submission_id = %(submission_id)s ORDER BY id
+
+-- name: moment
+-- The time that a text such as `2 hours ago` means.
+SELECT now() + %(span)s::text::interval AS moment
+
+-- name: server_facts
+-- The server's version, the database's name, and whether migrations have recorded a version.
+SELECT current_setting('server_version') AS version, current_database()::text AS database,
+       to_regclass('runner.migration') IS NOT NULL AS has_versions
+
+-- name: applied_version
+-- The last migration applied.
+SELECT version_num::text AS version FROM runner.migration
+
+-- name: listen_check
+-- Subscribes to the notifications of checks.
+LISTEN runner_check
+
+-- name: notify_check
+-- Notifies every check that listens.
+SELECT pg_notify('runner_check', %(payload)s::text)
+
 -- name: migration_lock
--- One migration at a time per database; the key is arbitrary and only ours. Ends with the transaction.
+-- Allows one migration at a time per database, until the transaction ends. The key is arbitrary.
 SELECT pg_advisory_xact_lock(7016325910443210)
 
 -- name: migration_settings
--- A migration may take long, but must not hang behind somebody's forgotten transaction.
+-- Lets a migration take long, but not wait long for a lock that a forgotten transaction holds.
 SELECT set_config('lock_timeout', '120s', true), set_config('statement_timeout', '0', true)
 
 -- name: create_runner_schema
--- Where our objects live, the migrations' own table among them.
+-- Makes the schema of our objects; the table of versions is one of them.
 CREATE SCHEMA IF NOT EXISTS runner
 
 -- name: server_encoding
--- Source text is stored and parsed as UTF-8.
+-- The database's encoding: source text is stored and parsed as UTF-8.
 SELECT current_setting('server_encoding') AS encoding
 
 -- name: leaderboard_columns
--- What the tables of schema leaderboard look like.
+-- The columns of the tables in schema leaderboard.
 SELECT c.relname AS table_name, a.attname AS column_name, format_type(a.atttypid, NULL) AS data_type,
        a.attnotnull AND NOT a.atthasdef AND a.attidentity = '' AND a.attgenerated = '' AS required
 FROM pg_catalog.pg_attribute a

@@ -5,10 +5,12 @@ No logging is configured here and no alembic.ini is read: the process that migra
 
 from alembic import context
 
+from runner.store.migrations import VERSION_TABLE
+
 context.configure(
     connection=context.config.attributes["connection"],
-    version_table="migration",
-    version_table_schema="runner",
     on_version_apply=context.config.attributes["on_version_apply"],
+    version_table=VERSION_TABLE["version_table"],
+    version_table_schema=VERSION_TABLE["version_table_schema"],
 )
 context.run_migrations()

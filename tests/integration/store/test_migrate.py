@@ -6,8 +6,6 @@ import hashlib
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import replace
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +17,10 @@ from psycopg.rows import tuple_row
 from runner.errors import ConfigError, DatabaseUnavailableError, SchemaDriftError, StaleAttemptError
 from runner.model import Artifact, Progress, Verdict
 from runner.store import Store, migrate, roles_sql
+from runner.store.probe import probe
 from tests.integration.store.conftest import Bench, result, run_record
 
-VERSIONS = (
-    "0001_leaderboard",
-    "0002_queue",
-    "0003_functions",
-    "0004_views",
-    "0005_fairness",
-    "0006_claims",
-    "0007_again",
-    "0008_names",
-    "0009_settling",
-    "0010_unranked",
-    "0011_batches",
-    "0012_demands",
-)
+VERSIONS = ("0012_demands",)
 
 INT, BIG, TEXT, BOOL, JSON = "integer", "bigint", "text", "boolean", "jsonb"
 TIME, PLAIN_TIME, SHORT = "timestamp with time zone", "timestamp without time zone", "character varying(255)"
@@ -469,38 +455,28 @@ def test_a_daemons_role_has_what_it_needs_and_no_more(empty_database_url: str) -
         owner.store.close()
 
 
-def test_an_upgrade_takes_the_queue_along(empty_database_url: str) -> None:
-    """What ran is completed by its attempt, what waited is served, and a long queue of one user delays nobody new."""
-    migrations = resources.files("runner.store.migrations").joinpath("sql")
+@pytest.mark.parametrize(
+    ("version", "message", "pending", "newer"),
+    [
+        ("0004_views", "and this release starts at '0012_demands'.* drop schema runner", VERSIONS, False),
+        ("9999_future", "which this release does not know.* Update kernel-runner", (), True),
+    ],
+)
+def test_an_unknown_version_is_refused_with_the_way_out(
+    empty_database_url: str, version: str, message: str, pending: tuple[str, ...], *, newer: bool
+) -> None:
+    """One from before the baseline, and one of a later release: nothing is done, and `check` tells them apart."""
+    fetch(
+        empty_database_url,
+        "CREATE SCHEMA runner; CREATE TABLE runner.migration (version_num varchar(32) PRIMARY KEY)",
+    )
     with psycopg.connect(empty_database_url) as connection:
-        connection.execute("CREATE SCHEMA runner")
-        for version in VERSIONS[:4]:
-            connection.execute(migrations.joinpath(f"{version}.sql").read_bytes())
-        connection.execute("CREATE TABLE runner.migration (version_num varchar(32) PRIMARY KEY)")
-        connection.execute("INSERT INTO runner.migration VALUES ('0004_views')")
-        connection.execute(
-            "INSERT INTO leaderboard.leaderboard (name, deadline, task, forum_id, description)"
-            " VALUES ('identity', now() + interval '1 day', '{}', 0, '')"
-        )
-        connection.execute("INSERT INTO leaderboard.gpu_type SELECT id, 'CPU' FROM leaderboard.leaderboard")
-        for _ in range(4):
-            connection.execute("SELECT runner.submit('identity', 'u1', 'x.py', 'x', 'test')")
-        connection.execute(
-            "UPDATE runner.job SET state = 'running', attempt = 1, lease_owner = 'host-a', host = 'host-a',"
-            " lease_expires_at = now() + interval '1 minute', started_at = now() WHERE id = 1"
-        )
-    assert migrate(empty_database_url) == VERSIONS[4:]
-    bench = Bench(store=Store(empty_database_url, application_name="test"), url=empty_database_url)
-    try:
-        newcomer = bench.submit(user_id="u2")
-        later = bench.submit()
-        second = bench.claim_of(2)
-        ((started_at,),) = fetch(empty_database_url, "SELECT started_at FROM runner.job WHERE id = 1")
-        running = replace(second, id=1, submission_id=1, started_at=started_at)
-        assert bench.store.complete(running, result(Verdict.ACCEPTED, run_record())).submission_done
-        assert [bench.claim().submission_id for _ in range(4)] == [newcomer, 3, 4, later]
-    finally:
-        bench.store.close()
+        connection.execute("INSERT INTO runner.migration VALUES (%s)", [version])
+    with pytest.raises(ConfigError, match=rf"at version '{version}', {message}"):
+        migrate(empty_database_url)
+    assert fetch(empty_database_url, "SELECT to_regnamespace('leaderboard')") == [(None,)]
+    facts = probe(empty_database_url)
+    assert (facts.version, facts.pending, facts.newer) == (version, pending, newer)
 
 
 def test_roles_lose_what_an_earlier_release_granted(empty_database_url: str) -> None:

@@ -1,0 +1,38 @@
+-- Adds the jobs of a submission, marks the submission as waiting and wakes the daemons. The caller holds the lock on
+-- the submission's row.
+CREATE OR REPLACE FUNCTION runner.add_jobs(submission_id integer, mode text, gpu_types text[], priority integer)
+RETURNS integer
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    v_priority integer := coalesce(add_jobs.priority, 0);
+    v_user_id text;
+    v_added integer;
+BEGIN
+    PERFORM runner.check_priority(v_priority);
+    SELECT s.user_id INTO STRICT v_user_id FROM leaderboard.submission s WHERE s.id = add_jobs.submission_id;
+
+    INSERT INTO runner.job (submission_id, user_id, gpu_type, mode, secret, priority, turn)
+    SELECT add_jobs.submission_id, v_user_id, g.name, add_jobs.mode, s.secret, v_priority, g.turn
+    FROM (
+        -- Shares are locked in the same order everywhere.
+        SELECT w.name, w.number, runner.take_turns(v_user_id, w.name, v_priority) AS turn
+        FROM unnest(add_jobs.gpu_types) WITH ORDINALITY AS w (name, number)
+        ORDER BY w.name COLLATE "C"
+    ) AS g
+    CROSS JOIN unnest(CASE add_jobs.mode
+        WHEN 'leaderboard' THEN ARRAY[false, true]
+        WHEN 'private' THEN ARRAY[true]
+        ELSE ARRAY[false]
+    END) AS s (secret)
+    ORDER BY g.number, s.secret;
+    GET DIAGNOSTICS v_added = ROW_COUNT;
+
+    INSERT INTO leaderboard.submission_job_status AS j (submission_id, status)
+    VALUES (add_jobs.submission_id, 'pending')
+    ON CONFLICT (submission_id) DO UPDATE SET status = 'pending' WHERE j.status IS DISTINCT FROM 'running';
+
+    PERFORM runner.call('runner_queue', array_to_string(add_jobs.gpu_types, ','));
+    RETURN v_added;
+END
+$$;

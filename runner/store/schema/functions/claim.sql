@@ -1,0 +1,179 @@
+-- Takes the best queued jobs of one GPU type, at most as many as it has free slots. It also says how the host stands.
+-- Every ten seconds it counts the hosts that serve the same GPU types, this one included. It always returns a row;
+-- without a job the job's id is NULL.
+--
+-- GPU types are tried by the priority of their best job, then in the order in which the host names them. The host names
+-- the type first that it served least recently: types that share slots (one within the other, or two names of one) take
+-- turns as users do. Each type is walked along job_claim_idx, so only rows that are taken are locked. The settings
+-- leave the planner no choice: a plan made while the queue was short would be kept when it is long.
+--
+-- Within a class the lowest turn is first. A newcomer starts at the clock's turn, so it is ahead of all further jobs of
+-- earlier users. An endless stream of newcomers would starve them. Therefore newcomers are served in rounds: a round
+-- serves those who were there when it began. Before every round but the first in a turn, one job of the others is
+-- taken.
+--
+-- For the types in `unranked`, only jobs whose times do not count are taken: in the same order, along job_unranked_idx.
+CREATE OR REPLACE FUNCTION runner.claim(
+    host text, gpu_types text[], free integer[], lease_s double precision, at_most integer DEFAULT NULL,
+    instance text DEFAULT NULL, unranked text[] DEFAULT '{}'
+) RETURNS TABLE (
+    draining boolean, drain_reason text, registered boolean, overdue boolean, rivals integer,
+    id bigint, attempt integer, submission_id integer, leaderboard text, gpu_type text, mode text, secret boolean,
+    user_id text, file_name text, code bytea, task jsonb, extra jsonb, secret_seed bigint, failures integer,
+    max_attempts integer, created_at timestamptz, started_at timestamptz, avoid_slot text
+)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    v_host record;
+    v_taken boolean;
+    v_type record;
+    v_clock record;
+    v_class record;
+    v_newcomer boolean;
+    v_ids bigint[];
+    v_submission_ids integer[];
+    v_priorities integer[];
+    v_turns bigint[];
+BEGIN
+    SELECT h.draining, h.drain_reason, h.stopped_at IS NULL AS registered, h.gpu_types,
+           h.instance, h.last_seen < now() - interval '10 seconds' AS silent
+    INTO v_host FROM runner.host h WHERE h.name = claim.host;
+    draining := coalesce(v_host.draining, false);
+    drain_reason := v_host.drain_reason;
+    -- Another daemon has taken the name: this one gets no job and does not update last_seen.
+    v_taken := coalesce(v_host.instance <> claim.instance, false);
+    registered := coalesce(v_host.registered, false) AND NOT v_taken;
+    overdue := EXISTS (SELECT FROM runner.job j WHERE j.lease_expires_at < now());
+    IF v_host.silent AND NOT v_taken THEN
+        SELECT count(*) INTO rivals FROM runner.host h
+        WHERE h.gpu_types && v_host.gpu_types AND NOT h.draining AND h.stopped_at IS NULL
+          AND (h.last_seen > now() - interval '60 seconds' OR h.name = claim.host);
+    END IF;
+
+    IF NOT draining AND NOT v_taken THEN
+        FOR v_type IN
+            SELECT t.gpu_type, t.free, t.all_modes IS NULL AS unranked, best.priority, best.turn, best.id
+            -- A key that is NULL switches one of the two ways off. A condition beside it would be checked for each row.
+            FROM (SELECT w.gpu_type, w.free, w.number,
+                         CASE WHEN w.gpu_type = ANY (claim.unranked) THEN NULL ELSE w.gpu_type END AS all_modes,
+                         CASE WHEN w.gpu_type = ANY (claim.unranked) THEN w.gpu_type END AS some_modes
+                  FROM unnest(claim.gpu_types, claim.free) WITH ORDINALITY AS w (gpu_type, free, number)) AS t
+            CROSS JOIN LATERAL (
+                (SELECT q.priority, q.turn, q.id
+                 FROM runner.job q
+                 WHERE q.state = 'queued' AND q.gpu_type = t.all_modes
+                   AND (q.not_before IS NULL OR q.not_before <= now())
+                   AND (q.avoid_until IS NULL OR q.avoid_until <= now() OR q.avoid_host <> claim.host
+                        OR q.avoid_slot IS NOT NULL)
+                 ORDER BY q.priority DESC, q.turn, q.id
+                 LIMIT 1)
+                UNION ALL
+                (SELECT q.priority, q.turn, q.id
+                 FROM runner.job q
+                 WHERE q.state = 'queued' AND q.mode IN ('test', 'benchmark', 'profile') AND q.gpu_type = t.some_modes
+                   AND (q.not_before IS NULL OR q.not_before <= now())
+                   AND (q.avoid_until IS NULL OR q.avoid_until <= now() OR q.avoid_host <> claim.host
+                        OR q.avoid_slot IS NOT NULL)
+                 ORDER BY (- q.priority), q.turn, q.id
+                 LIMIT 1)
+            ) AS best
+            WHERE t.free > 0
+            ORDER BY best.priority DESC, t.number
+        LOOP
+            SELECT c.turn, c.since_id, c.rounds INTO v_clock FROM runner.clock c
+            WHERE c.gpu_type = v_type.gpu_type AND c.priority = v_type.priority;
+            v_newcomer := v_type.turn <= v_clock.turn AND v_type.id > v_clock.since_id;
+            IF v_type.unranked THEN
+                IF v_newcomer AND v_clock.rounds > 0 THEN
+                    SELECT array_agg(p.id), array_agg(p.submission_id), NULL, NULL
+                    INTO v_ids, v_submission_ids, v_priorities, v_turns
+                    FROM runner.first_unranked(claim.host, v_type.gpu_type, least(1, claim.at_most),
+                                               v_type.priority, v_clock.turn) AS p;
+                    EXIT WHEN v_ids IS NOT NULL;
+                END IF;
+                SELECT array_agg(p.id), array_agg(p.submission_id), array_agg(p.priority_of), array_agg(p.turn_of)
+                INTO v_ids, v_submission_ids, v_priorities, v_turns
+                FROM runner.first_unranked(claim.host, v_type.gpu_type, least(v_type.free, claim.at_most)) AS p;
+                EXIT WHEN v_ids IS NOT NULL;
+                CONTINUE;
+            END IF;
+            IF v_newcomer AND v_clock.rounds > 0 THEN
+                SELECT array_agg(p.id), array_agg(p.submission_id), NULL, NULL
+                INTO v_ids, v_submission_ids, v_priorities, v_turns
+                FROM (
+                    SELECT q.id, q.submission_id
+                    FROM runner.job q
+                    WHERE q.state = 'queued' AND q.gpu_type = v_type.gpu_type AND q.priority = v_type.priority
+                      AND q.turn > v_clock.turn
+                      AND (q.not_before IS NULL OR q.not_before <= now())
+                      AND (q.avoid_until IS NULL OR q.avoid_until <= now() OR q.avoid_host <> claim.host
+                           OR q.avoid_slot IS NOT NULL)
+                    ORDER BY q.priority DESC, q.turn, q.id
+                    LIMIT least(1, claim.at_most)
+                    FOR NO KEY UPDATE SKIP LOCKED
+                ) AS p;
+                EXIT WHEN v_ids IS NOT NULL;
+            END IF;
+            SELECT array_agg(p.id), array_agg(p.submission_id), array_agg(p.priority), array_agg(p.turn)
+            INTO v_ids, v_submission_ids, v_priorities, v_turns
+            FROM (
+                SELECT q.id, q.submission_id, q.priority, q.turn
+                FROM runner.job q
+                WHERE q.state = 'queued' AND q.gpu_type = v_type.gpu_type
+                  AND (q.not_before IS NULL OR q.not_before <= now())
+                  AND (q.avoid_until IS NULL OR q.avoid_until <= now() OR q.avoid_host <> claim.host
+                       OR q.avoid_slot IS NOT NULL)
+                ORDER BY q.priority DESC, q.turn, q.id
+                LIMIT least(v_type.free, claim.at_most)
+                FOR NO KEY UPDATE SKIP LOCKED
+            ) AS p;
+            EXIT WHEN v_ids IS NOT NULL;
+        END LOOP;
+    END IF;
+
+    IF v_ids IS NULL THEN
+        RETURN NEXT;
+    ELSE
+        RETURN QUERY
+        WITH claimed AS (
+            UPDATE runner.job j
+            SET state = 'running', attempt = j.attempt + 1, lease_owner = claim.host, host = claim.host,
+                lease_expires_at = now() + claim.lease_s * interval '1 second', started_at = now(),
+                not_before = NULL, progress = NULL, reserved_by = NULL, reserved_until = NULL
+            WHERE j.id = ANY (v_ids)
+            RETURNING j.id, j.attempt, j.submission_id, j.gpu_type, j.mode, j.secret, j.failures, j.max_attempts,
+                      j.created_at, j.started_at, j.avoid_host, j.avoid_slot, j.priority, j.turn
+        )
+        SELECT draining, drain_reason, registered, overdue, rivals,
+               c.id, c.attempt, c.submission_id, l.name, c.gpu_type, c.mode, c.secret, s.user_id, s.file_name, f.code,
+               l.task, b.extra, l.secret_seed, c.failures, c.max_attempts, c.created_at, c.started_at,
+               CASE WHEN c.avoid_host = claim.host THEN c.avoid_slot END
+        FROM claimed c
+        CROSS JOIN LATERAL (SELECT * FROM leaderboard.submission s WHERE s.id = c.submission_id OFFSET 0) AS s
+        CROSS JOIN LATERAL (SELECT * FROM leaderboard.code_files f WHERE f.id = s.code_id OFFSET 0) AS f
+        CROSS JOIN LATERAL (SELECT * FROM leaderboard.leaderboard l WHERE l.id = s.leaderboard_id OFFSET 0) AS l
+        LEFT JOIN LATERAL (SELECT * FROM runner.board b WHERE b.leaderboard_id = l.id OFFSET 0) AS b ON true
+        ORDER BY c.priority DESC, c.turn, c.id;
+
+        PERFORM runner.show_running(v_submission_ids);
+        IF v_newcomer THEN
+            PERFORM runner.advance_clock(v_type.gpu_type, v_type.priority, NULL);
+        END IF;
+        FOR v_class IN
+            SELECT p.priority, max(p.turn) AS turn
+            FROM unnest(v_priorities, v_turns) AS p (priority, turn) GROUP BY p.priority ORDER BY p.priority
+        LOOP
+            IF v_class.priority <> v_type.priority OR v_clock.turn IS NULL OR v_class.turn > v_clock.turn THEN
+                PERFORM runner.advance_clock(v_type.gpu_type, v_class.priority, v_class.turn);
+            END IF;
+        END LOOP;
+    END IF;
+    IF v_host.silent AND NOT v_taken THEN
+        UPDATE runner.host t SET last_seen = now()
+        FROM (SELECT h.name FROM runner.host h WHERE h.name = claim.host FOR NO KEY UPDATE SKIP LOCKED) AS free
+        WHERE t.name = free.name;
+    END IF;
+END
+$$;

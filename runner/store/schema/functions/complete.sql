@@ -1,0 +1,152 @@
+-- Commits results, each if its attempt is still the claimer's. Returns one row per result, in the order given. The
+-- outcomes are:
+--   committed  the result is stored.
+--   repeated   the result was stored before and the answer was lost: only the holder of an attempt can end it with
+--              a verdict.
+--   stale      the attempt was over. The row says what became of the job; the result is kept as evidence.
+--   busy       another transaction holds the submission, or the result was given twice. The caller gives it again.
+-- The first result says for all of them whether the call `waits` for such locks. A release that does not say so waits
+-- for a single result only. A call that does not wait gives up after a second where another lock is held.
+CREATE OR REPLACE FUNCTION runner.complete(results jsonb)
+RETURNS TABLE (outcome text, submission_done boolean, state_now text, attempt_now integer)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_mergejoin = off SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    v_waits boolean := coalesce((complete.results -> 0 ->> 'waits')::boolean, jsonb_array_length(complete.results) = 1);
+    v_job_ids bigint[];
+    v_submission_ids_given integer[];
+    v_submission_ids integer[];
+    v_outcomes text[];
+    v_states text[];
+    v_attempts integer[];
+    v_committed bigint[];
+    v_concerned integer[];
+    v_done integer[];
+BEGIN
+    SELECT array_agg(r.job_id), array_agg(r.submission_id) INTO v_job_ids, v_submission_ids_given
+    FROM jsonb_to_recordset(complete.results) AS r (job_id bigint, submission_id integer);
+    v_submission_ids := v_submission_ids_given;
+
+    -- Without these locks a public and a secret job that end together would each see the other running, and neither
+    -- would finish the submission.
+    IF v_waits THEN
+        PERFORM FROM (SELECT DISTINCT g.id FROM unnest(v_submission_ids) AS g (id) ORDER BY g.id) AS u
+        CROSS JOIN LATERAL (SELECT s.id FROM leaderboard.submission s WHERE s.id = u.id FOR NO KEY UPDATE) AS s;
+    ELSE
+        PERFORM set_config('lock_timeout', '1s', true);
+        SELECT array_agg(u.id) INTO v_submission_ids
+        FROM (SELECT DISTINCT g.id FROM unnest(v_submission_ids) AS g (id) ORDER BY g.id) AS u
+        LEFT JOIN LATERAL (SELECT s.id FROM leaderboard.submission s WHERE s.id = u.id
+                           FOR NO KEY UPDATE SKIP LOCKED) AS s ON true
+        -- A submission that was deleted is held by no transaction.
+        WHERE s.id IS NOT NULL OR NOT EXISTS (SELECT FROM leaderboard.submission o WHERE o.id = u.id);
+    END IF;
+
+    WITH locked AS MATERIALIZED (
+        SELECT j.id, j.state, j.attempt, j.verdict, j.started_at
+        FROM (SELECT DISTINCT g.id FROM unnest(v_job_ids, v_submission_ids_given) AS g (id, submission_id)
+              WHERE g.submission_id = ANY (v_submission_ids) ORDER BY g.id) AS u
+        CROSS JOIN LATERAL (SELECT * FROM runner.job j WHERE j.id = u.id FOR NO KEY UPDATE) AS j
+    ), answered AS (
+        SELECT r.number, r.job_id, r.submission_id, j.state, j.attempt,
+               CASE
+                   WHEN NOT r.submission_id = ANY (coalesce(v_submission_ids, '{}')) THEN 'busy'
+                   WHEN r.number <> min(r.number) OVER (PARTITION BY r.job_id, r.attempt) THEN 'busy'
+                   -- The time of the claim counts too: after a restored backup, or on another database, another
+                   -- claim may have the same job and attempt.
+                   WHEN j.started_at <> r.started_at THEN 'stale'
+                   WHEN j.state = 'running' AND j.attempt = r.attempt THEN 'committed'
+                   WHEN j.state = 'done' AND j.attempt = r.attempt AND j.verdict = r.verdict THEN 'repeated'
+                   ELSE 'stale'
+               END AS outcome
+        FROM ROWS FROM (jsonb_to_recordset(complete.results) AS (
+            job_id bigint, attempt integer, submission_id integer, verdict text, started_at timestamptz
+        )) WITH ORDINALITY AS r (job_id, attempt, submission_id, verdict, started_at, number)
+        LEFT JOIN locked j ON j.id = r.job_id
+    )
+    SELECT array_agg(a.outcome ORDER BY a.number), array_agg(a.state ORDER BY a.number),
+           array_agg(a.attempt ORDER BY a.number), array_agg(a.job_id) FILTER (WHERE a.outcome = 'committed'),
+           array_agg(DISTINCT a.submission_id) FILTER (WHERE a.outcome = 'committed')
+    INTO v_outcomes, v_states, v_attempts, v_committed, v_concerned FROM answered a;
+
+    IF v_committed IS NOT NULL THEN
+        -- The rows are locked, so they are still as found above.
+        UPDATE runner.job j
+        SET state = 'done', verdict = r.verdict, error = r.error, report = r.report, build_ms = r.build_ms,
+            eval_ms = r.eval_ms, finished_at = now(), lease_owner = NULL, lease_expires_at = NULL, progress = NULL
+        FROM ROWS FROM (jsonb_to_recordset(complete.results) AS (
+            job_id bigint, verdict text, error text, report jsonb, build_ms bigint, eval_ms bigint
+        )) WITH ORDINALITY AS r (job_id, verdict, error, report, build_ms, eval_ms, number)
+        WHERE j.id = r.job_id AND v_outcomes[r.number] = 'committed' AND j.id = ANY (v_committed);
+
+        WITH found AS MATERIALIZED (
+            SELECT row_number() OVER (ORDER BY r.number, x.number) AS number, j.id AS job_id, j.submission_id,
+                   j.started_at, j.secret, j.gpu_type, x.mode, x.start_us, x.end_us, x.score_s, x.passed,
+                   x.compilation, x.meta, x.result, x.system_info
+            FROM ROWS FROM (jsonb_to_recordset(complete.results) AS (job_id bigint, runs jsonb))
+                WITH ORDINALITY AS r (job_id, runs, number)
+            CROSS JOIN LATERAL (SELECT * FROM runner.job j WHERE j.id = r.job_id OFFSET 0) AS j
+            CROSS JOIN ROWS FROM (jsonb_to_recordset(r.runs) AS (
+                mode text, start_us bigint, end_us bigint, score_s numeric, passed boolean, compilation jsonb,
+                meta jsonb, result jsonb, system_info jsonb
+            )) WITH ORDINALITY AS x (mode, start_us, end_us, score_s, passed, compilation, meta, result, system_info,
+                                     number)
+            WHERE v_outcomes[r.number] = 'committed'
+        ), written AS (
+            INSERT INTO leaderboard.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed,
+                                          compilation, meta, result, system_info)
+            SELECT f.submission_id, f.started_at + f.start_us * interval '1 microsecond',
+                   f.started_at + f.end_us * interval '1 microsecond', f.mode, f.secret, f.gpu_type, f.score_s,
+                   f.passed, f.compilation, f.meta, f.result, f.system_info
+            FROM found f ORDER BY f.number
+            RETURNING id
+        )
+        -- Rows get their ids in the order in which they are inserted.
+        INSERT INTO runner.job_run (run_id, job_id)
+        SELECT w.id, f.job_id
+        FROM (SELECT id, row_number() OVER (ORDER BY id) AS number FROM written) AS w
+        JOIN found f ON f.number = w.number;
+
+        v_done := runner.after_attempts(v_concerned);
+    END IF;
+
+    IF 'stale' = ANY (v_outcomes) THEN
+        WITH late AS MATERIALIZED (
+            SELECT r.*, v_states[r.number] AS state_now, v_attempts[r.number] AS attempt_now
+            FROM ROWS FROM (jsonb_to_recordset(complete.results) AS (
+                job_id bigint, attempt integer, submission_id integer, verdict text, error text, report jsonb, runs jsonb
+            )) WITH ORDINALITY AS r (job_id, attempt, submission_id, verdict, error, report, runs, number)
+            WHERE v_outcomes[r.number] = 'stale' AND v_states[r.number] IS NOT NULL
+        ), kept AS (
+            INSERT INTO runner.stale_result (job_id, attempt, verdict, result)
+            SELECT l.job_id, l.attempt, l.verdict, jsonb_build_object(
+                'error', l.error, 'report', l.report,
+                'runs', (SELECT coalesce(jsonb_agg(x.run - 'compilation' ORDER BY x.number), '[]')
+                         FROM jsonb_array_elements(l.runs) WITH ORDINALITY AS x (run, number)))
+            FROM late l ORDER BY l.number
+        )
+        INSERT INTO runner.event (kind, submission_id, job_id, attempt, detail)
+        SELECT 'stale', j.submission_id, l.job_id, l.attempt, jsonb_build_object(
+            'verdict', l.verdict, 'state_now', l.state_now, 'attempt_now', l.attempt_now)
+        FROM late l JOIN runner.job j ON j.id = l.job_id ORDER BY l.number;
+    END IF;
+
+    RETURN QUERY
+    SELECT o.outcome,
+           CASE o.outcome
+               -- Of several jobs that end their submission together, the last one does.
+               WHEN 'committed' THEN r.submission_id = ANY (coalesce(v_done, '{}')) AND r.number = max(r.number)
+                   FILTER (WHERE o.outcome = 'committed') OVER (PARTITION BY r.submission_id)
+               WHEN 'repeated' THEN (SELECT coalesce(s.done, false) FROM leaderboard.submission s
+                                     WHERE s.id = r.submission_id)
+               ELSE false
+           END,
+           o.state, o.attempt
+    FROM ROWS FROM (jsonb_to_recordset(complete.results) AS (submission_id integer))
+        WITH ORDINALITY AS r (submission_id, number)
+    JOIN unnest(v_outcomes, v_states, v_attempts) WITH ORDINALITY AS o (outcome, state, attempt, number)
+        ON o.number = r.number
+    ORDER BY r.number;
+END
+$$;

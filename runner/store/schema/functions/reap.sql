@@ -1,0 +1,53 @@
+-- Deletes what is old, at most `at_most` rows of each kind: artifacts past their time, evidence and events older than
+-- `keep`, hosts that are gone for a week, and shares that their clock has passed. One caller works at a time; others
+-- get zeros. SECURITY DEFINER: a daemon's role needs no right to delete these.
+CREATE OR REPLACE FUNCTION runner.reap(
+    keep interval, at_most integer,
+    OUT artifacts integer, OUT stale_results integer, OUT events integer, OUT hosts integer, OUT shares integer
+)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    artifacts := 0; stale_results := 0; events := 0; hosts := 0; shares := 0;
+    -- The key is arbitrary and only ours. Ends with the transaction.
+    IF NOT pg_try_advisory_xact_lock(7016325910443211) THEN
+        RETURN;
+    END IF;
+
+    -- A file may have 64 MiB, which is 32,000 rows to delete: at most 256 MiB at once, but always one.
+    DELETE FROM runner.artifact a USING (
+        SELECT e.id FROM (
+            SELECT d.id, sum(octet_length(d.data)) OVER w - octet_length(d.data) AS bytes_before
+            FROM (SELECT x.id, x.expires_at, x.data FROM runner.artifact x
+                  WHERE x.expires_at <= now() ORDER BY x.expires_at LIMIT at_most) AS d
+            WINDOW w AS (ORDER BY d.expires_at, d.id)
+        ) AS e WHERE e.bytes_before < 268435456
+    ) AS due WHERE a.id = due.id;
+    GET DIAGNOSTICS artifacts = ROW_COUNT;
+
+    DELETE FROM runner.stale_result r WHERE r.id IN (
+        SELECT x.id FROM runner.stale_result x WHERE x.received_at < now() - keep ORDER BY x.received_at LIMIT at_most);
+    GET DIAGNOSTICS stale_results = ROW_COUNT;
+
+    DELETE FROM runner.event e WHERE e.id IN (
+        SELECT x.id FROM runner.event x WHERE x.at < now() - keep ORDER BY x.at LIMIT at_most);
+    GET DIAGNOSTICS events = ROW_COUNT;
+
+    -- A draining host stays: it must not come back serving because it was away.
+    DELETE FROM runner.host h WHERE h.name IN (
+        SELECT x.name FROM runner.host x
+        WHERE NOT x.draining AND greatest(x.last_seen, x.stopped_at) < now() - interval '7 days'
+          AND NOT EXISTS (SELECT FROM runner.job j WHERE j.lease_expires_at IS NOT NULL AND j.lease_owner = x.name)
+        LIMIT at_most FOR NO KEY UPDATE SKIP LOCKED);
+    GET DIAGNOSTICS hosts = ROW_COUNT;
+
+    -- Locked before it is checked again, because another transaction may be taking a turn by it.
+    DELETE FROM runner.share s USING (
+        SELECT x.user_id, x.gpu_type, x.priority
+        FROM runner.share x JOIN runner.clock c ON c.gpu_type = x.gpu_type AND c.priority = x.priority
+        WHERE x.next_turn <= c.turn
+        LIMIT at_most FOR NO KEY UPDATE OF x SKIP LOCKED
+    ) AS due
+    WHERE s.user_id = due.user_id AND s.gpu_type = due.gpu_type AND s.priority = due.priority;
+    GET DIAGNOSTICS shares = ROW_COUNT;
+END
+$$;

@@ -1,0 +1,68 @@
+-- Sets what a leaderboard demands; NULL leaves a setting as it is. `timing` applies to the public scores that are
+-- there: a score below it moves to system_info.runner.unranked of its row, and back when the demand is milder.
+-- `tolerance` applies to runs that are claimed from now on. Returns how many rows changed.
+CREATE OR REPLACE FUNCTION runner.set_demand(
+    leaderboard text, timing text DEFAULT NULL, tolerance double precision DEFAULT NULL
+) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    v_id integer;
+    v_ranked text[];
+    v_ids integer[];
+    v_changed integer;
+BEGIN
+    IF set_demand.timing NOT IN ('claimed', 'measured', 'audited') THEN
+        PERFORM runner.refuse('KR023', format('timing is %L, expected claimed, measured or audited', set_demand.timing),
+            'claimed ranks every time, measured those that the judge''s clock vouches for, audited the closest.');
+    END IF;
+    IF NOT set_demand.tolerance BETWEEN 0.01 AND 0.5 THEN
+        PERFORM runner.refuse('KR024', format('tolerance is %s, expected 0.01 to 0.5', set_demand.tolerance),
+            'It is a part of the time: 0.1 is 10 %.');
+    END IF;
+    SELECT l.id INTO v_id FROM leaderboard.leaderboard l WHERE l.name = set_demand.leaderboard FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        PERFORM runner.refuse('KR001', format('leaderboard %L does not exist', set_demand.leaderboard),
+            'Look at the list of leaderboards.');
+    END IF;
+    INSERT INTO runner.board AS b (leaderboard_id, timing, tolerance)
+    VALUES (v_id, coalesce(set_demand.timing, 'claimed'), coalesce(set_demand.tolerance, 0.1))
+    ON CONFLICT (leaderboard_id) DO UPDATE
+    SET timing = coalesce(set_demand.timing, b.timing), tolerance = coalesce(set_demand.tolerance, b.tolerance)
+    RETURNING b.ranked INTO v_ranked;
+
+    -- As everywhere, submissions are locked in order, before their rows.
+    SELECT array_agg(DISTINCT s.id) INTO v_ids
+    FROM leaderboard.submission s
+    JOIN runner.job j ON j.submission_id = s.id
+    JOIN runner.job_run x ON x.job_id = j.id
+    JOIN leaderboard.runs r ON r.id = x.run_id
+    WHERE s.leaderboard_id = v_id AND NOT r.secret AND CASE
+        WHEN coalesce(r.system_info #>> '{runner,assurance,timing}', 'claimed') = ANY (v_ranked)
+            THEN r.system_info #> '{runner,unranked}' IS NOT NULL
+        ELSE r.score IS NOT NULL END;
+    PERFORM FROM leaderboard.submission s WHERE s.id = ANY (v_ids) ORDER BY s.id FOR NO KEY UPDATE;
+
+    UPDATE leaderboard.runs r
+    SET score = CASE WHEN w.ranks THEN (r.system_info #>> '{runner,unranked,score_s}')::numeric END,
+        system_info = CASE
+            WHEN w.ranks THEN r.system_info #- '{runner,unranked}'
+            ELSE r.system_info || jsonb_build_object('runner', coalesce(r.system_info -> 'runner', '{}')
+                || jsonb_build_object('unranked', jsonb_build_object('score_s', r.score)))
+        END
+    FROM (
+        SELECT o.id, i.timing = ANY (v_ranked) AS ranks
+        FROM runner.job j
+        JOIN runner.job_run x ON x.job_id = j.id
+        JOIN leaderboard.runs o ON o.id = x.run_id
+        CROSS JOIN LATERAL (
+            SELECT coalesce(o.system_info #>> '{runner,assurance,timing}', 'claimed') AS timing
+        ) AS i
+        WHERE j.submission_id = ANY (v_ids) AND NOT o.secret
+    ) AS w
+    WHERE r.id = w.id
+      AND CASE WHEN w.ranks THEN r.system_info #> '{runner,unranked}' IS NOT NULL ELSE r.score IS NOT NULL END;
+    GET DIAGNOSTICS v_changed = ROW_COUNT;
+    RETURN v_changed;
+END
+$$;

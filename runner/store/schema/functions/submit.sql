@@ -1,0 +1,144 @@
+-- The entry for submissions. Validates, stores user, code, submission and jobs, wakes the daemons, and returns the
+-- submission's id. SECURITY DEFINER: a frontend's role needs no right on any table.
+CREATE OR REPLACE FUNCTION runner.submit(
+    leaderboard text,
+    user_id text,
+    file_name text,
+    code bytea,
+    mode text,
+    gpu_types text[] DEFAULT NULL,
+    user_name text DEFAULT NULL,
+    priority integer DEFAULT 0,
+    idempotency_key text DEFAULT NULL
+) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    v_category text := CASE submit.mode WHEN 'leaderboard' THEN 'leaderboard' ELSE 'test' END;
+    v_hash text;
+    v_known record;
+    v_source text;
+    v_directives record;
+    v_board_name text;
+    v_board record;
+    v_gpu_types text[];
+    v_banned boolean;
+    v_limit integer;
+    v_recent integer;
+    v_code_id integer;
+    v_submission_id integer;
+BEGIN
+    IF coalesce(btrim(submit.user_id), '') = '' OR length(submit.user_id) > 255 OR runner.is_odd(submit.user_id) THEN
+        PERFORM runner.refuse('KR010', 'a user id has 1 to 255 characters, none of them a control character',
+            'Log in again.');
+    END IF;
+    IF length(submit.user_name) > 255 OR runner.is_odd(submit.user_name) THEN
+        PERFORM runner.refuse('KR010', 'a user name has at most 255 characters, none of them a control character',
+            'Choose another one.');
+    END IF;
+    -- The key is an index entry, which must fit into a third of a page.
+    IF length(submit.idempotency_key) NOT BETWEEN 1 AND 255 OR runner.is_odd(submit.idempotency_key) THEN
+        PERFORM runner.refuse('KR014', 'an idempotency key has 1 to 255 characters, none of them a control character',
+            'Use a random identifier, or none.');
+    END IF;
+    PERFORM runner.check_priority(submit.priority);
+
+    -- This also locks the user's row, so that a user's submissions pass one by one. Keys and rate limits need that.
+    INSERT INTO leaderboard.user_info AS u (id, user_name) VALUES (submit.user_id, submit.user_name)
+    ON CONFLICT (id) DO UPDATE SET user_name = EXCLUDED.user_name
+        WHERE EXCLUDED.user_name IS NOT NULL AND u.user_name IS DISTINCT FROM EXCLUDED.user_name;
+
+    IF submit.idempotency_key IS NOT NULL THEN
+        v_hash := encode(sha256(convert_to(jsonb_build_array(
+            submit.leaderboard, submit.file_name, encode(sha256(submit.code), 'hex'), submit.mode,
+            to_jsonb(submit.gpu_types), submit.priority
+        )::text, 'UTF8')), 'hex');
+        SELECT i.submission_id, i.payload_hash INTO v_known
+        FROM runner.idempotency i WHERE i.user_id = submit.user_id AND i.key = submit.idempotency_key;
+        IF FOUND THEN
+            IF v_known.payload_hash <> v_hash THEN
+                PERFORM runner.refuse('KR014',
+                    format('idempotency key %L was used for submission %s with other content',
+                           submit.idempotency_key, v_known.submission_id),
+                    'Use a new key for a new submission.');
+            END IF;
+            RETURN v_known.submission_id;
+        END IF;
+    END IF;
+
+    SELECT u.is_banned INTO v_banned FROM leaderboard.user_info u WHERE u.id = submit.user_id;
+    IF v_banned THEN
+        PERFORM runner.refuse('KR010', format('user %L is banned', submit.user_id), 'Ask an administrator.');
+    END IF;
+
+    PERFORM runner.check_mode(submit.mode);
+    -- 'x.py', not '.py'; no path, and no character that could disturb a terminal.
+    IF submit.file_name IS NULL OR length(submit.file_name) > 255 OR runner.is_odd(submit.file_name)
+       OR submit.file_name !~ '^[^/\\]+\.(py|cuh?|cpp)$' THEN
+        PERFORM runner.refuse('KR008', format('bad file name %L', left(submit.file_name, 300)),
+            'A file name ends in .py, .cu, .cuh or .cpp, has at most 255 characters and no path or control characters.');
+    END IF;
+    v_source := runner.check_source(submit.code);
+
+    SELECT * INTO v_directives FROM runner.parse_directives(v_source);
+    IF submit.leaderboard <> v_directives.leaderboard THEN
+        PERFORM runner.refuse('KR009',
+            format('submitted to leaderboard %L, but the file says %L', submit.leaderboard, v_directives.leaderboard),
+            'Change the #!POPCORN leaderboard line, or leave the leaderboard to it.');
+    END IF;
+    v_board_name := coalesce(submit.leaderboard, v_directives.leaderboard);
+    IF v_board_name IS NULL THEN
+        PERFORM runner.refuse('KR001', 'no leaderboard named', 'Name one, or put "#!POPCORN leaderboard NAME" into the file.');
+    END IF;
+    SELECT l.id, l.deadline, l.visibility INTO v_board FROM leaderboard.leaderboard l WHERE l.name = v_board_name;
+    IF NOT FOUND THEN
+        PERFORM runner.refuse('KR001', format('leaderboard %L does not exist', v_board_name), 'Look at the list of leaderboards.');
+    END IF;
+    IF v_board.deadline < now() THEN
+        PERFORM runner.refuse('KR002',
+            format('leaderboard %L closed at %s UTC', v_board_name,
+                   to_char(v_board.deadline AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI')),
+            'Its deadline has passed.');
+    END IF;
+    IF v_board.visibility <> 'public' AND NOT EXISTS (
+        SELECT FROM leaderboard.leaderboard_invite i
+        JOIN leaderboard.leaderboard_invite_scope s ON s.invite_id = i.id
+        WHERE i.user_id = submit.user_id AND s.leaderboard_id = v_board.id
+    ) THEN
+        PERFORM runner.refuse('KR012', format('leaderboard %L is by invitation', v_board_name), 'Claim an invitation first.');
+    END IF;
+    v_gpu_types := runner.choose_gpu_types(v_board.id, submit.gpu_types, v_directives.gpu_types);
+
+    SELECT r.max_submissions_per_hour INTO v_limit
+    FROM leaderboard.rate_limit r WHERE r.leaderboard_id = v_board.id AND r.mode_category = v_category;
+    IF FOUND THEN
+        SELECT count(*) INTO v_recent
+        FROM leaderboard.submission s
+        WHERE s.leaderboard_id = v_board.id AND s.user_id = submit.user_id AND s.mode_category = v_category
+          AND s.submission_time > now() - interval '1 hour';
+        IF v_recent >= v_limit THEN
+            PERFORM runner.refuse('KR013',
+                format('%s of %s %s submissions an hour to leaderboard %L are used', v_recent, v_limit, v_category, v_board_name),
+                'Wait until the oldest of them is an hour old.');
+        END IF;
+    END IF;
+
+    INSERT INTO leaderboard.code_files (code) VALUES (submit.code)
+    ON CONFLICT (hash) DO NOTHING RETURNING id INTO v_code_id;
+    IF v_code_id IS NULL THEN
+        SELECT c.id INTO STRICT v_code_id FROM leaderboard.code_files c WHERE c.hash = encode(sha256(submit.code), 'hex');
+    END IF;
+
+    INSERT INTO leaderboard.submission (leaderboard_id, file_name, user_id, code_id, submission_time, done, mode_category)
+    VALUES (v_board.id, submit.file_name, submit.user_id, v_code_id, now(), false, v_category)
+    RETURNING id INTO v_submission_id;
+
+    IF submit.idempotency_key IS NOT NULL THEN
+        INSERT INTO runner.idempotency (user_id, key, payload_hash, submission_id)
+        VALUES (submit.user_id, submit.idempotency_key, v_hash, v_submission_id);
+    END IF;
+
+    PERFORM runner.add_jobs(v_submission_id, submit.mode, v_gpu_types, submit.priority);
+    RETURN v_submission_id;
+END
+$$;

@@ -1,0 +1,76 @@
+-- Roles without login, to be granted to the users that daemons, frontends and operators connect as. Safe to run again.
+DO $roles$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'runner_daemon') THEN
+        CREATE ROLE runner_daemon NOLOGIN;
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'runner_frontend') THEN
+        CREATE ROLE runner_frontend NOLOGIN;
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'runner_operator') THEN
+        CREATE ROLE runner_operator NOLOGIN;
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'runner_readonly') THEN
+        CREATE ROLE runner_readonly NOLOGIN;
+    END IF;
+END
+$roles$;
+
+-- Rights that an earlier release granted and this one does not.
+REVOKE ALL ON ALL TABLES IN SCHEMA leaderboard, runner
+    FROM runner_daemon, runner_frontend, runner_operator, runner_readonly;
+REVOKE ALL ON ALL SEQUENCES IN SCHEMA leaderboard, runner
+    FROM runner_daemon, runner_frontend, runner_operator, runner_readonly;
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA runner FROM runner_daemon, runner_frontend, runner_operator, runner_readonly;
+
+-- A daemon takes jobs and writes results through functions; it reads everything.
+GRANT USAGE ON SCHEMA leaderboard, runner TO runner_daemon;
+GRANT SELECT ON ALL TABLES IN SCHEMA leaderboard, runner TO runner_daemon;
+GRANT UPDATE (progress) ON runner.job TO runner_daemon;
+GRANT INSERT, UPDATE ON runner.artifact, runner.host, runner.gpu_type TO runner_daemon;
+GRANT EXECUTE ON FUNCTION
+    runner.claim(text, text[], integer[], double precision, integer, text, text[]),
+    runner.heartbeat(text, double precision, bigint[], integer[], text),
+    runner.reserve(text, text[], text[], double precision, double precision),
+    runner.complete(jsonb),
+    runner.fail(bigint, integer, integer, text, text, jsonb, double precision, double precision),
+    runner.release(bigint, integer, integer, text),
+    runner.stopped(bigint, integer, integer),
+    runner.reclaim(integer, integer),
+    runner.recover(text, bigint[], integer[], integer, text),
+    runner.reap(interval, integer),
+    runner.cancel(bigint, text) TO runner_daemon;
+
+-- A frontend calls functions and reads views; it sees no secret seed, no task text, no code and no secret output.
+GRANT USAGE ON SCHEMA leaderboard, runner TO runner_frontend;
+GRANT EXECUTE ON FUNCTION
+    runner.submit(text, text, text, bytea, text, text[], text, integer, text),
+    runner.enqueue(bigint, text, text[], integer),
+    runner.cancel(bigint, text) TO runner_frontend;
+GRANT SELECT ON runner.status, runner.ranking, runner.result, runner.demand, runner.gpu_type, runner.host
+    TO runner_frontend;
+GRANT SELECT (id, name, deadline, description, visibility, creator_id, forum_id) ON leaderboard.leaderboard
+    TO runner_frontend;
+GRANT SELECT ON leaderboard.gpu_type, leaderboard.templates TO runner_frontend;
+
+-- A dashboard or a website's backup reads what a frontend may read, and calls nothing.
+GRANT USAGE ON SCHEMA leaderboard, runner TO runner_readonly;
+GRANT SELECT ON runner.status, runner.ranking, runner.result, runner.demand, runner.gpu_type, runner.host
+    TO runner_readonly;
+GRANT SELECT (id, name, deadline, description, visibility, creator_id, forum_id) ON leaderboard.leaderboard
+    TO runner_readonly;
+GRANT SELECT ON leaderboard.gpu_type, leaderboard.templates TO runner_readonly;
+
+-- An operator may do what a frontend may. It also evaluates again, takes results out of the ranking, sets what ranks,
+-- drains hosts, and sees what secret runs printed. It sees no secret seed and no submitted code.
+GRANT runner_frontend TO runner_operator;
+GRANT EXECUTE ON FUNCTION
+    runner.matching(bigint, text, text, timestamptz, timestamptz, text[]),
+    runner.rerun(bigint, text, text, timestamptz, timestamptz, text[], text, integer),
+    runner.invalidate(bigint, text, text, timestamptz, timestamptz, text[], text),
+    runner.set_demand(text, text, double precision),
+    runner.drain(text, text),
+    runner.undrain(text) TO runner_operator;
+GRANT SELECT ON ALL TABLES IN SCHEMA runner TO runner_operator;
+GRANT SELECT ON leaderboard.submission, leaderboard.submission_job_status, leaderboard.runs TO runner_operator;
+GRANT SELECT (id, user_name) ON leaderboard.user_info TO runner_operator;
