@@ -115,10 +115,14 @@ def test_misplaced_work_does_not_rank(processes: Nursery, name: str, nbytes: int
 @pytest.mark.alone
 @pytest.mark.parametrize(("name", "nbytes"), [(name, nbytes) for name in ADVERSARIES for nbytes in BOTH])
 def test_it_would_rank_without_the_defence(processes: Nursery, name: str, nbytes: int) -> None:
-    """The same submission is accepted with less than nine tenths of what the work takes: the test above can fail."""
+    """The same submission is accepted with less than nine tenths of what the work takes: the test above can fail.
+
+    Where it keeps the cores busy the work may take longer, as the judge's clock says.
+    """
     step = _step(processes, ADVERSARIES[name], nbytes, without=ADVERSARIES[name].defences)
 
     assert step.judged is not None
     assert step.judged.verdict == "accepted", step.judged
     (case,) = cases_of(step)
-    assert case.number("mean") < 0.9 * WORK_NS[nbytes], case
+    took_ns = max(WORK_NS[nbytes], case.details["outside_median_ns"])
+    assert case.number("mean") < 0.9 * took_ns, case
