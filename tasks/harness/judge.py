@@ -75,8 +75,9 @@ _WANTED_ERROR, _MOST_CONTROLS, _MORE_CONTROLS = 0.03, 100, 10
 _MORE_FROM_NS, _MORE_UP_TO_BYTES = 20_000, 4 << 20
 #: Rows that are made at most before it is known what a hand-over costs: those that others disturb say nothing.
 _CONTROL_TRIES = 5
-#: A case whose claims do not count is timed again, once, if it has used at most this part of its time.
-_AGAIN_SHARE = 0.3
+#: A case whose claims do not count is timed again, once, if it has used at most this part of its time. Of shorter
+#: kernels the hand-over is seldom known closely enough, however often they are timed.
+_AGAIN_SHARE, _AGAIN_FROM_NS = 0.3, 40_000
 _CALIBRATION_TIMEOUT_NS = 30_000_000_000
 #: Until the interpreters of several ranks, and of the judge's own processes beside them, have imported torch.
 _START_TIMEOUT_NS = 120_000_000_000
@@ -461,7 +462,7 @@ class Judge:
 
     def _in_doubt(self, found: _Timed, timed: _TimedCase) -> bool:
         """Whether a case is worth timing again: its claims do not count, which a noisy moment may be the reason of."""
-        long_enough = median(sample.claim_ns for sample in found.samples) >= _MORE_FROM_NS
+        long_enough = median(sample.claim_ns for sample in found.samples) >= _AGAIN_FROM_NS
         small_enough = timed.input_bytes <= _MORE_UP_TO_BYTES
         measured = found.audit.timing == "measured" and not found.audit.forged
         return timed.controls_ns is not None and measured and long_enough and small_enough
