@@ -63,6 +63,8 @@ def _permissive_seccomp(body: Body) -> None:
     body["HostConfig"]["SecurityOpt"] = ["no-new-privileges", f"seccomp={permissive}"]
 
 
+#: A directory of the host that is bound: an engine's own data below it would bring mounts along that end at any time.
+NO_MOUNTS_BELOW = "/srv"
 #: What is done to the create request. Names after a slash tell several falsifications of one setting apart.
 FALSE: dict[str, Change] = {
     "User": _top(User="10002:10002"),
@@ -74,7 +76,7 @@ FALSE: dict[str, Change] = {
     "HostConfig.Tmpfs/one more": lambda body: body["HostConfig"]["Tmpfs"].update({"/run": "rw"}),
     "HostConfig.Mounts": _first_mount_writable,
     "HostConfig.Mounts/one more": lambda body: body["HostConfig"]["Mounts"].append(
-        {"Type": "bind", "Source": "/var/tmp", "Target": "/var/tmp"}
+        {"Type": "bind", "Source": NO_MOUNTS_BELOW, "Target": "/var/tmp"}
     ),
     "HostConfig.CapDrop": _drop("CapDrop"),
     "HostConfig.CapAdd": _host(CapAdd=["KILL", "SETGID", "SETUID", "SYS_PTRACE"]),
@@ -97,7 +99,7 @@ FALSE: dict[str, Change] = {
         Devices=[{"PathOnHost": "/dev/fuse", "PathInContainer": "/dev/fuse", "CgroupPermissions": "rwm"}]
     ),
     "HostConfig.Runtime": _host(Runtime="io.containerd.runc.v2"),
-    "HostConfig.Binds": _host(Binds=["/var/tmp:/var/tmp:ro"]),
+    "HostConfig.Binds": _host(Binds=[f"{NO_MOUNTS_BELOW}:/var/tmp:ro"]),
     "HostConfig.PortBindings": _host(PortBindings={"80/tcp": [{"HostPort": "18080"}]}),
     "HostConfig.PidMode": _host(PidMode="host"),
     "HostConfig.UTSMode": _hosts_name,
