@@ -27,6 +27,13 @@ class _Node(Protocol):
     workerinput: dict[str, Any]
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the tests that run alone at the end: each of them makes all workers wait for the longest test beside it."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.get_closest_marker("alone") is not None)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the mark; take part if there are workers."""
     config.addinivalue_line("markers", "alone: measures or counts what other tests at the same time would disturb")

@@ -117,7 +117,8 @@ def test_misplaced_work_does_not_rank(processes: Nursery, name: str, nbytes: int
 def test_it_would_rank_without_the_defence(processes: Nursery, name: str, nbytes: int) -> None:
     """The same submission is accepted with less than nine tenths of what the work takes: the test above can fail.
 
-    Where it keeps the cores busy the work may take longer, as the judge's clock says.
+    Where it keeps the cores busy the work may take longer, as the judge's clock says. The median counts here: one
+    call that the machine interrupted may take several times as long as the others.
     """
     step = _step(processes, ADVERSARIES[name], nbytes, without=ADVERSARIES[name].defences)
 
@@ -125,4 +126,4 @@ def test_it_would_rank_without_the_defence(processes: Nursery, name: str, nbytes
     assert step.judged.verdict == "accepted", step.judged
     (case,) = cases_of(step)
     took_ns = max(WORK_NS[nbytes], case.details["outside_median_ns"])
-    assert case.number("mean") < 0.9 * took_ns, case
+    assert case.number("median") < 0.9 * took_ns, case
