@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -41,15 +42,15 @@ def difference(name: str, known: set[str], found: set[str]) -> str:
 
 
 def keys(value: object, path: str = "") -> Iterator[str]:
-    """The paths of all keys of a JSON value; the items of a list are `[]`."""
-    if isinstance(value, Mapping):
+    """The paths of all keys of a JSON value; the items of a list are `[]`, a number in a key is `N`."""
+    if isinstance(value, Mapping) and value:
         for key, inner in value.items():
             yield from keys(inner, f"{path}.{key}" if path else str(key))
     elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
         for item in value:
             yield from keys(item, f"{path}[]")
     elif path:
-        yield path
+        yield re.sub(r"\.\d+(?=\.|$)", ".N", path)
 
 
 def schema_lines(schema: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
