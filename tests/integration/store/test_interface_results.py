@@ -45,7 +45,6 @@ ROWS = "SELECT mode, secret, meta, result, system_info, compilation FROM leaderb
 STORED = (".result.", ".meta.", ".system_info.", ".slots[].")
 COMMANDS = (
     "status 1",
-    "status 1 --admin",
     "status",
     "leaderboard list",
     "leaderboard show add",
