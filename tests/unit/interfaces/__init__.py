@@ -1,0 +1,1 @@
+"""What programs outside this project rely on, held against `tests/fixtures/interfaces`."""

@@ -1,0 +1,55 @@
+"""The keys of the files that operators and task authors write, with types, bounds and defaults."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from runner import config
+from runner.taskdef import schema
+from tests.unit.interfaces import fixtures
+from tests.unit.interfaces.fixtures import ROOT, compare, schema_lines
+
+#: Fixture -> the models of the file; each key begins with the prefix.
+MODELS: dict[str, dict[str, type[BaseModel]]] = {
+    "config_toml": {"": config.Config, "slots[].": config.SlotConfig},
+    "task_yml": {
+        "": schema.TaskDocument,
+        "config (lang: py).": schema.PyConfigDocument,
+        "config (lang: cu).": schema.CuConfigDocument,
+    },
+    "runner_yml": {"": schema.ExtraDocument},
+    "competition_yaml": {"": schema.CompetitionDocument},
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_keys_of_a_file(name: str) -> None:
+    """As the models that read the file describe them."""
+    models = MODELS[name].items()
+    compare(name, (line for prefix, model in models for line in schema_lines(model.model_json_schema(), prefix)))
+
+
+def test_the_keys_of_a_gpu_type() -> None:
+    """As the published schema describes them; another test holds it against what reads the file."""
+    (published,) = (ROOT / "runner").rglob("schema.json")
+    compare("gpu_type_toml", schema_lines(json.loads(published.read_text(encoding="utf-8"))))
+
+
+def test_a_difference_is_shown_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Missing and added lines, the command that writes the fixture, and where the change has to be named."""
+    monkeypatch.delenv(fixtures.WRITE, raising=False)
+    monkeypatch.setattr(fixtures, "FOLDER", tmp_path)
+    (tmp_path / "x.txt").write_text("kept\nold\n", encoding="utf-8")
+    compare("x", ["old", "kept"])
+    with pytest.raises(pytest.fail.Exception) as caught:
+        compare("x", ["new", "kept"])
+    said = str(caught.value)
+    assert "missing: old\n" in said
+    assert "added:   new\n" in said
+    assert "kept" not in said
+    assert "python -m tests.unit.interfaces" in said
+    assert "CHANGELOG.md" in said
