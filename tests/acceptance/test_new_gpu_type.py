@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,7 +19,7 @@ import pytest
 from runner.model import Verdict
 from tests.fakes.machine import Machine
 from tests.fakes.recordings import nvidia
-from tests.plugins.live import ROOT, live_runner
+from tests.plugins.live import FIXTURE_CALLS, ROOT, live_runner
 
 TASK = ROOT / "tests" / "fixtures" / "kernelbot_task"
 DEVICE = nvidia("NVIDIA Hypothetical 9000", 0x9999, 31, (12, 0))
@@ -32,6 +33,9 @@ def test_a_new_gpu_type_goes_from_file_to_ranked_run(
 ) -> None:
     """`gpu detect` knows no type, `gpu add` writes one, the daemon ranks on it and sees when its device gets worse."""
     machine = Machine(tmp_path / "driver", DEVICE)
+    task = shutil.copytree(TASK, tmp_path / "task")
+    program = task / "eval.py"
+    program.write_text(program.read_text(encoding="utf-8").replace(FIXTURE_CALLS, "= 3, 10"), encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(machine.folder), str(ROOT))))
     with live_runner(create_database(migrated_template), cpu_slots=1, build_timeout_s=60, park_containers=0) as runner:
         # The configuration's user is a daemon, which may not make boards.
@@ -55,7 +59,7 @@ def test_a_new_gpu_type_goes_from_file_to_ranked_run(
         # A daemon takes the file when it starts, or on reload.
         assert runner.stop() == 0
         runner.start()
-        created = kernel_runner("leaderboard", "create", str(TASK), "--name", "sums", "--gpu", "HYP9000")
+        created = kernel_runner("leaderboard", "create", str(task), "--name", "sums", "--gpu", "HYP9000")
         assert created.returncode == 0, created.stderr
         submitted = kernel_runner(
             "submit", str(TASK / "solutions/correct/row_sums.py"), "--leaderboard", "sums", "--gpu", "HYP9000", "--wait"

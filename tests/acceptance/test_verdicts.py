@@ -24,7 +24,7 @@ CASES = Path(__file__).parent / "cases"
 BOARDS = {"builtin": ROOT / "tasks" / "vectoradd", "third_party": ROOT / "tests" / "fixtures" / "kernelbot_vectoradd"}
 #: Far more than any takes on a loaded machine: no verdict here is a matter of speed.
 TIMEOUT_S = 90
-#: Of the judge's benchmarks: so few that their times are never refused as noise.
+#: Of benchmarks: so few that their times are never refused as noise.
 TIMED_CALLS = 10
 
 
@@ -54,8 +54,7 @@ def live(create_database: Callable[[str | None], str], migrated_template: str) -
     with live_runner(create_database(migrated_template), park_containers=1) as runner:
         names = [folder.name for folder in CASES.iterdir()]
         for board, limit_s in sorted({(board, _limit_s(board, name)) for board in BOARDS for name in names}):
-            timed_calls = TIMED_CALLS if board == "builtin" else None
-            runner.board(BOARDS[board], name=f"{board}_{limit_s}", timeout_s=limit_s, timed_calls=timed_calls)
+            runner.board(BOARDS[board], name=f"{board}_{limit_s}", timeout_s=limit_s, timed_calls=TIMED_CALLS)
         yield runner
         assert runner.stop() == 0
         assert runner.containers() == 0

@@ -22,12 +22,15 @@ from runner.model import JobState
 from runner.store import Store
 from runner.store.records import SubmissionView
 from runner.taskdef import extra_to_stored, load, to_stored
+from runner.taskdef.model import Harness
 from sandbox.engine import DockerEngine
 from tasks.harness.stopping import Timing
 
 ROOT = Path(__file__).resolve().parents[2]
 #: A run that takes longer than this is stuck, however loaded the machine is.
 PATIENCE_S = 240.0
+#: How often the eval program of the fixtures calls a kernel, at least and at most.
+FIXTURE_CALLS = "= 3, 100"
 #: What a daemon logs when it begins to claim.
 _READY = '"event": "ready"'
 
@@ -94,8 +97,9 @@ class LiveRunner:
         loaded = load(folder)
         task = loaded.task
         if timed_calls is not None:
-            timing = Timing(min_runs=timed_calls, max_runs=timed_calls)
-            task = replace(task, extra=replace(task.extra, timing=timing))
+            timing = Timing(min_runs=timed_calls, max_runs=timed_calls) if task.harness is Harness.BUILTIN else None
+            files = {name: text.replace(FIXTURE_CALLS, f"= 3, {timed_calls}") for name, text in task.files.items()}
+            task = replace(task, files=files, extra=replace(task.extra, timing=timing))
         if timeout_s is not None:
             task = replace(task, test_timeout_s=timeout_s, benchmark_timeout_s=timeout_s, ranked_timeout_s=timeout_s)
         self.store.create_board(
