@@ -38,7 +38,7 @@ def custom_kernel(data):
 """
 
 
-def evaluate(evaluator: Evaluator, code: str, *, timeout_s: int = 60) -> JobResult:
+def evaluate(evaluator: Evaluator, code: str, *, timeout_s: int = 200) -> JobResult:
     """A test job on the slot of two cores."""
     task = replace(load_folder(FOLDER).task, test_timeout_s=timeout_s)
     job: Job = replace(
