@@ -28,8 +28,8 @@ WORDS: Mapping[str, str] = {}
 GROWTH_BYTES = 32 << 20
 #: A connection or two of its own that were not open before.
 MORE_DESCRIPTORS = 8
-#: Until what a job or a killed process left must be gone.
-GONE_S = 30.0
+#: What a job or a killed process left that is there after this stays, however busy the machine is.
+GONE_S = 120.0
 PATIENCE_S = 240.0
 #: Half seconds without a change.
 QUIET_LOOKS = 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,8 +28,8 @@ def name(database_url: str) -> str:
 
 
 def connect(proxy: Proxy, name: str) -> psycopg.Connection:
-    """A connection through the proxy, or an error after two seconds."""
-    return psycopg.connect(proxy.url(name), autocommit=True, connect_timeout=2)
+    """A connection through the proxy, or an error when it is refused."""
+    return psycopg.connect(proxy.url(name), autocommit=True, connect_timeout=60)
 
 
 def number(connection: psycopg.Connection) -> int:
@@ -77,16 +78,16 @@ def test_a_black_hole_tells_nobody(proxy: Proxy, name: str, late: bool) -> None:
     with connect(proxy, name) as connection:
         assert number(connection) == 1
         proxy.cut(Cut.BLACKHOLE)
-        thread = threading.Thread(target=ask, args=(connection,))
+        thread = threading.Thread(target=ask, args=(connection,), daemon=True)
         thread.start()
         thread.join(0.5)
         assert not answers
         proxy.heal(late=late)
-        thread.join(10.0)
+        thread.join(60.0)
         assert answers == [1] if late else isinstance(answers[0], psycopg.OperationalError)
 
 
-def test_what_a_deaf_process_sends_is_done(proxy: Proxy, name: str) -> None:
+def test_what_a_deaf_process_sends_is_done(proxy: Proxy, name: str, database_url: str) -> None:
     """The statement is executed, its answer never comes."""
     errors: list[Exception] = []
 
@@ -99,11 +100,17 @@ def test_what_a_deaf_process_sends_is_done(proxy: Proxy, name: str) -> None:
     with connect(proxy, name) as deaf:
         assert number(deaf) == 1
         proxy.cut(Cut.DEAF)
-        thread = threading.Thread(target=write, args=(deaf,))
+        thread = threading.Thread(target=write, args=(deaf,), daemon=True)
         thread.start()
+        with psycopg.connect(database_url, autocommit=True) as looks:
+            done = "SELECT pg_sleep(0.05), to_regclass('heard')"
+            deadline = time.monotonic() + 60
+            while (looks.execute(done).fetchone() or (None, None))[1] is None:
+                assert time.monotonic() < deadline, "the statement is not executed"
+        # Its answer has been swallowed, or is about to be.
         thread.join(0.5)
         proxy.heal(late=True)
-        thread.join(10.0)
+        thread.join(60.0)
     assert len(errors) == 1
     with connect(proxy, name) as after:
         assert after.execute("SELECT to_regclass('heard') IS NOT NULL").fetchone() == (True,)

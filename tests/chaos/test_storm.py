@@ -20,7 +20,8 @@ SHORT = Settings(
     gap_s=1.3,
     lease_s=2.0,
     work_s=0.3,
-    settle_s=45.0,
+    # How long the hosts may take to recover; it ends as soon as they have, and a busy machine is slow.
+    settle_s=120.0,
 )
 
 
@@ -37,7 +38,7 @@ def test_the_short_storm_is_long_enough_for_everything() -> None:
         assert {fault.kind for fault in plan} == set(Kind), seed
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_nothing_is_lost_doubled_or_let_in_late() -> None:
     """Daemons are killed, frozen and drained, PostgreSQL crashes, networks break; then every job has ended, once."""
     seed = int(os.environ.get("KERNEL_RUNNER_TEST_SEED") or secrets.randbelow(1_000_000))

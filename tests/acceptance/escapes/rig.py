@@ -54,8 +54,8 @@ def custom_kernel(data):
         pass
     return data[0] + data[1]
 """
-#: Until the last trace of a removed container is gone.
-GONE_S: Final = 5.0
+#: A trace of a removed container that is there after this stays; a busy engine takes its time over the last ones.
+GONE_S: Final = 60.0
 INTERNAL_ERROR: Final = "internal_error"
 #: A slot that is still busy with somebody else's work is slower than this, however often one looks.
 HARMED: Final = 5.0

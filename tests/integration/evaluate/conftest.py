@@ -21,7 +21,8 @@ def settings(state_dir: Path, eval_python: Path) -> EvaluationSettings:
         state_dir=state_dir,
         host_name="test-host",
         build_timeout_s=30,
-        max_run_s=60,
+        # Nothing here waits for it: far more than any job takes, on a busy machine too.
+        max_run_s=240,
         park_containers=1,
     )
 

@@ -38,7 +38,7 @@ def custom_kernel(data):
 """
 
 
-def evaluate(evaluator: Evaluator, code: str, *, timeout_s: int = 60) -> JobResult:
+def evaluate(evaluator: Evaluator, code: str, *, timeout_s: int = 200) -> JobResult:
     """A test job on the slot of two cores."""
     task = replace(load_folder(FOLDER).task, test_timeout_s=timeout_s)
     job: Job = replace(
@@ -60,8 +60,12 @@ def test_a_right_submission_is_accepted_and_nobody_can_join_the_clerks(evaluator
 
 def test_a_rank_that_hangs_is_named_and_takes_all_with_it(evaluator: Evaluator, docker_engine: DockerEngine) -> None:
     """The limit holds, the sentence says who was where, and the slot's next job is judged as if nothing had been."""
-    result = evaluate(evaluator, HANGS, timeout_s=3)
-    assert result.verdict is Verdict.TIME_LIMIT
+    # Both ranks need the first seconds to get there, on a busy machine many; a longer limit ends them in the same way.
+    for timeout_s in (3, 15, 50):
+        result = evaluate(evaluator, HANGS, timeout_s=timeout_s)
+        assert result.verdict is Verdict.TIME_LIMIT
+        if "rank 0 waited" in (result.error or ""):
+            break
     assert "rank 1 was at submission.py:" in (result.error or "")
     assert "rank 0 waited for the others at submission.py:9" in (result.error or "")
     assert evaluate(evaluator, RIGHT).verdict is Verdict.ACCEPTED

@@ -277,7 +277,7 @@ def test_a_parked_pair_does_not_spin() -> None:
             time.sleep(0.05)
         # Now they calibrate.
         _wait_until_idle(pair._judge.pid, share=0.005)
-        _wait_until_idle(worker, share=0.005, patience_s=0)
+        _wait_until_idle(worker, share=0.005)
 
 
 def _cpu_s(pid: int) -> float:
@@ -286,9 +286,9 @@ def _cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _wait_until_idle(pid: int, *, share: float = 0.3, patience_s: float = _PATIENCE_NS / 1e9) -> None:
+def _wait_until_idle(pid: int, *, share: float = 0.3) -> None:
     """Wait until a process computes for less than this share of some seconds."""
-    deadline_s = time.monotonic() + patience_s
+    deadline_s = time.monotonic() + _PATIENCE_NS / 1e9
     while True:
         began_s, before_s = time.monotonic(), _cpu_s(pid)
         time.sleep(2)

@@ -64,6 +64,12 @@ def _containers(engine: DockerEngine, owner: str) -> list[dict[str, Any]]:
     return found
 
 
+def _volumes_of(containers: list[dict[str, Any]]) -> set[str]:
+    """Those that these containers use; what else the engine holds may be another test's."""
+    mounts = [mount for container in containers for mount in container["Mounts"]]
+    return {mount["Name"] for mount in mounts if mount["Type"] == "volume"}
+
+
 def _volumes(engine: DockerEngine) -> set[str]:
     with engine._client(60) as api:
         return {volume["Name"] for volume in (api.volumes()["Volumes"] or [])}
@@ -97,8 +103,8 @@ def test_a_killed_process_leaves_nothing_after_the_next_start(
     """Killed at steps and moments drawn from a seed; found by its label, or, as `eval` is, by its being dead."""
     random_numbers = random.Random(SEED)  # noqa: S311 no secret
     owner = f"killed-{uuid.uuid4().hex[:12]}"
-    before = _volumes(workshop.engine)
     left: set[str] = set()
+    volumes: set[str] = set()
     for step in (b"starting", b"started", b"closing", b"staging"):
         child = _start(workshop, workshop.engine.base_url, owner, tmp_path)
         assert child.stdout is not None
@@ -110,7 +116,9 @@ def test_a_killed_process_leaves_nothing_after_the_next_start(
                 break
         time.sleep(random_numbers.random() * 0.1)
         _kill(child)
-        left |= {container["Id"] for container in _containers(workshop.engine, owner)}
+        found = _containers(workshop.engine, owner)
+        left |= {container["Id"] for container in found}
+        volumes |= _volumes_of(found)
     assert left, f"nothing was left to find (seed {SEED})"
 
     begun_s = time.monotonic()
@@ -119,10 +127,9 @@ def test_a_killed_process_leaves_nothing_after_the_next_start(
     engine.close()
     # A create that was under way when its sender died may be granted a moment later.
     while found := _containers(workshop.engine, owner):
-        assert time.monotonic() < begun_s + 30, f"{found} (seed {SEED})"
+        assert time.monotonic() < begun_s + PATIENCE_S, f"{found} (seed {SEED})"
         workshop.engine.reap_orphans()
-    assert time.monotonic() < begun_s + 30, f"seed {SEED}"
-    assert _volumes(workshop.engine) <= before
+    assert not volumes & _volumes(workshop.engine)
     mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8")
     assert not any(container in mounts for container in left)
     stage(tmp_path, {})
@@ -191,7 +198,6 @@ def test_one_removal_that_hangs_is_told_from_an_engine_that_is_away(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others are gone, what is left is named with its labels, and goes when the engine lets it."""
-    monkeypatch.setattr(engine_module, "REMOVE_TIMEOUT_S", 1.0)
     owner = f"tests-{uuid.uuid4().hex[:12]}"
     direct = DockerEngine(workshop.engine.base_url, owner=owner)
     stuck = direct.start(replace(workshop.spec(), labels={"kernel-runner.slot": "cpu7"}))
@@ -204,6 +210,15 @@ def test_one_removal_that_hangs_is_told_from_an_engine_that_is_away(
 
     proxy = EngineProxy(workshop.engine.base_url, before=hang)
     engine = DockerEngine(proxy.url, owner=owner)
+    whole = engine._remove
+
+    def remove(container_id: str) -> None:
+        # Short for the one that hangs; the others' removal may take a busy machine longer.
+        hangs = container_id == stuck.id and not obeys.is_set()
+        monkeypatch.setattr(engine_module, "REMOVE_TIMEOUT_S", 1.0 if hangs else PATIENCE_S)
+        whole(container_id)
+
+    monkeypatch.setattr(engine, "_remove", remove)
     try:
         with pytest.raises(NotReaped) as caught:
             engine.reap()

@@ -17,6 +17,7 @@ from sandbox.hostroot import HostRoot
 from sandbox.protocol import Step, StepsRequest
 from sandbox.spec import Bind, Boot, Ending
 from tests.integration.sandbox.conftest import Workshop
+from tests.plugins.live import PATIENCE_S
 
 _REQUEST = StepsRequest(files={}, steps=(Step(name="test", argv=("/bin/true",)),))
 
@@ -148,7 +149,7 @@ def test_a_container_whose_daemon_goes_away_ends_by_itself(workshop: Workshop) -
     box = workshop.engine.start(workshop.spec())
     try:
         box._attachment.close()
-        state = workshop.engine._ended(box.id, 10)
+        state = workshop.engine._ended(box.id, PATIENCE_S)
         assert state is not None
         assert state.exit_code == 3
     finally:
@@ -220,7 +221,7 @@ def test_engines_are_shared_between_threads(workshop: Workshop) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_S)
     assert results == [True] * 4
 
 

@@ -17,6 +17,7 @@ from sandbox.engine import Box, DockerEngine
 from sandbox.protocol import Step, StepsRequest
 from sandbox.witness import NAMESPACES
 from tests.integration.sandbox.conftest import Workshop
+from tests.plugins.live import PATIENCE_S
 
 SLOTS = ("cpu0", "cpu1")
 JOBS = 3
@@ -83,7 +84,7 @@ def test_jobs_share_nothing(workshop: Workshop, monkeypatch: pytest.MonkeyPatch)
     def wait_for_all() -> None:
         with parked._changed:
             assert parked._changed.wait_for(
-                lambda: all(len(parked._places[slot].boxes) == JOBS for slot in SLOTS), timeout=60
+                lambda: all(len(parked._places[slot].boxes) == JOBS for slot in SLOTS), timeout=PATIENCE_S
             )
 
     def work(slot: str) -> None:

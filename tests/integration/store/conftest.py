@@ -29,6 +29,8 @@ TASK: dict[str, Any] = {
     "libraries": [],
 }
 CODE = b"def custom_kernel(data):\n    return data\n"
+#: A test that waits longer than this has failed.
+PATIENCE_S = 60.0
 
 
 @pytest.fixture
@@ -44,6 +46,21 @@ def db(database_url: str) -> Iterator[psycopg.Connection[dict[str, Any]]]:
     """A plain connection in autocommit mode, as any frontend could have."""
     with psycopg.Connection[dict[str, Any]].connect(database_url, autocommit=True, row_factory=dict_row) as connection:
         yield connection
+
+
+def notes(db: psycopg.Connection[dict[str, Any]]) -> list[psycopg.Notify]:
+    """What has been notified so far on the channels that the connection listens to, however late a server is with it.
+
+    Notifications come in the order of their commits: one of the connection's own comes after all that there are.
+    """
+    db.execute("LISTEN the_last_one")
+    db.execute("NOTIFY the_last_one")
+    heard: list[psycopg.Notify] = []
+    for note in db.notifies(timeout=PATIENCE_S):
+        if note.channel == "the_last_one":
+            return heard
+        heard.append(note)
+    raise AssertionError(f"the last notification never came, these did: {heard}")
 
 
 @dataclass(frozen=True, kw_only=True)

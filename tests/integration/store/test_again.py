@@ -13,7 +13,7 @@ import pytest
 from runner.errors import NotFoundError, SubmissionError
 from runner.model import Job, JobState, Verdict
 from runner.store import Selection, Store
-from tests.integration.store.conftest import TASK, Bench, ranked, result, run_record
+from tests.integration.store.conftest import TASK, Bench, notes, ranked, result, run_record
 from tests.integration.store.test_queue import words
 from tests.integration.store.test_submit import count, one, together
 
@@ -436,7 +436,7 @@ def test_a_rerun_of_thousands_is_one_call_with_one_wake_up(bench: Bench, db: Db)
     db.execute("ANALYZE")
     db.execute("LISTEN runner_queue")
     assert bench.store.rerun(Selection(host="bad"), reason="a broken fan") == 4000
-    woken = list(db.notifies(timeout=0.5))
+    woken = notes(db)
     assert [sorted(note.payload.split(",")) for note in woken] == [["A100", "H100"]]
     turns = one(
         db,
@@ -447,9 +447,9 @@ def test_a_rerun_of_thousands_is_one_call_with_one_wake_up(bench: Bench, db: Db)
     assert count(db, "runner", "event") == 4000
     db.execute("UNLISTEN runner_queue; LISTEN runner_events")
     assert bench.store.invalidate(Selection(host="bad"), reason="a broken fan") == 4000
-    assert [json.loads(note.payload) for note in list(db.notifies(timeout=0.5))] == [
-        {"event": "invalidated", "submissions": None}
-    ], "too many to name in one notification"
+    assert [json.loads(note.payload) for note in notes(db)] == [{"event": "invalidated", "submissions": None}], (
+        "too many to name in one notification"
+    )
 
 
 def test_what_is_rerun_on_a_board_that_is_deleted_goes_with_it(bench: Bench, db: Db) -> None:

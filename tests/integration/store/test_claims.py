@@ -13,7 +13,7 @@ from runner.store import Claims, Completion, Ended, Reclaimed
 from runner.store.claims import MAX_RECLAIMS
 from runner.store.clean import to_jsonb
 from runner.store.results import _result
-from tests.integration.store.conftest import Bench, result, run_record
+from tests.integration.store.conftest import Bench, notes, result, run_record
 from tests.integration.store.test_submit import one
 
 Db = psycopg.Connection[dict[str, Any]]
@@ -321,7 +321,7 @@ def test_cancelling_a_running_job_calls_its_host(bench: Bench, db: Db) -> None:
         db.execute(f"LISTEN {channel}".encode())
     bench.store.cancel(submission_id)
     bench.store.cancel(bench.submit(gpu_types=["A100"]))
-    heard = [(note.channel, note.payload) for note in list(db.notifies(timeout=0.5))]
+    heard = [(note.channel, note.payload) for note in notes(db)]
     assert heard[:2] == [("runner_hosts", "host-a,host-b"), ("runner_queue", "A100")]
     assert [channel for channel, _ in heard[2:]] == ["runner_events"]
     assert bench.store.cancelled(job) == Ended(state=JobState.CANCELLED, submission_done=False)

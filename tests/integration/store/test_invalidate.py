@@ -11,7 +11,7 @@ import pytest
 from runner.errors import SubmissionError
 from runner.model import JobState, Verdict
 from runner.store import Selection
-from tests.integration.store.conftest import Bench, result, run_record
+from tests.integration.store.conftest import Bench, notes, result, run_record
 from tests.integration.store.test_again import evaluate, ranked_submission, scores
 from tests.integration.store.test_queue import words
 from tests.integration.store.test_submit import count
@@ -41,9 +41,7 @@ def test_what_is_taken_out_is_gone_for_every_reader_and_says_why(bench: Bench, d
     assert [(event.kind, event.host, event.detail) for event in events] == [
         ("invalidated", "bad", {"verdict": "accepted", "reason": BROKEN_FAN})
     ] * 2
-    assert [json.loads(note.payload) for note in list(db.notifies(timeout=0.5))] == [
-        {"event": "invalidated", "submissions": [mine]}
-    ]
+    assert [json.loads(note.payload) for note in notes(db)] == [{"event": "invalidated", "submissions": [mine]}]
     assert bench.store.invalidate(Selection(host="bad"), reason="once more") == 0
     assert words(db, mine)[3] == OUT
 

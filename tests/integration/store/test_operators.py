@@ -10,7 +10,7 @@ from psycopg.conninfo import make_conninfo
 
 from runner.errors import DatabaseUnavailableError, SubmissionError
 from runner.store import Selection, Store, migrate
-from tests.integration.store.conftest import Bench
+from tests.integration.store.conftest import Bench, notes
 from tests.integration.store.test_again import evaluate, ranked_submission
 from tests.integration.store.test_submit import one
 
@@ -29,7 +29,7 @@ def test_a_host_is_drained_and_undrained_with_a_reason(bench: Bench, db: Db) -> 
     assert not bench.store.undrain("node1")
     (host,) = bench.store.hosts()
     assert (host.draining, host.drain_reason) == (False, None)
-    assert [note.payload for note in list(db.notifies(timeout=0.5))] == ["node1"] * 4
+    assert [note.payload for note in notes(db)] == ["node1"] * 4
     events = db.execute("SELECT kind, host, detail FROM runner.event ORDER BY id").fetchall()
     assert [tuple(event.values()) for event in events] == [
         ("drained", "node1", {"reason": "new fan"}),

@@ -19,7 +19,7 @@ from runner.errors import DatabaseUnavailableError, NotFoundError, StaleAttemptE
 from runner.model import Artifact, JobState, Mode, Progress, Verdict
 from runner.store import Ended, Stop, Store, Wakeup
 from runner.store.claims import MAX_RECLAIMS
-from tests.integration.store.conftest import CODE, TASK, Bench, ranked, result, run_record
+from tests.integration.store.conftest import CODE, TASK, Bench, notes, ranked, result, run_record
 from tests.integration.store.test_submit import count, one, together
 
 Db = psycopg.Connection[dict[str, Any]]
@@ -450,7 +450,7 @@ def test_progress_of_a_job_that_somebody_writes_waits_for_nobody(bench: Bench, d
         other.execute("SELECT FROM runner.job FOR UPDATE")
         assert not bench.store.progress(job, progress)
     assert one(db, "SELECT progress FROM runner.job")["progress"] is None
-    assert list(db.notifies(timeout=0)) == []
+    assert notes(db) == []
     assert bench.store.progress(job, progress)
     assert one(db, "SELECT progress FROM runner.job")["progress"]["done"] == 1
     bench.store.complete(job, result(Verdict.ACCEPTED, run_record()))
@@ -474,7 +474,7 @@ def test_only_progress_and_what_is_announced_is_notified(bench: Bench, db: Db) -
     bench.store.complete(secret, ranked(secret))
     bench.store.announce(events=[{"event": "one"}, {"event": "two"}], wake=["H100", "CPU", "CPU"])
     bench.store.announce(wake=["x" * 9000])
-    heard = [(note.channel, note.payload) for note in list(db.notifies(timeout=0.5))]
+    heard = [(note.channel, note.payload) for note in notes(db)]
     assert json.loads(heard[0][1]) == {
         "event": "progress",
         "submission_id": public.submission_id,

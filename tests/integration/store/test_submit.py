@@ -16,7 +16,7 @@ from psycopg import sql
 from runner.errors import NotFoundError, SubmissionError
 from runner.model import JobState, Mode
 from runner.store import Store
-from tests.integration.store.conftest import CODE, Bench
+from tests.integration.store.conftest import CODE, Bench, notes
 
 Db = psycopg.Connection[dict[str, Any]]
 
@@ -342,7 +342,7 @@ def test_submitting_wakes_the_queue_once(bench: Bench, db: Db) -> None:
     bench.board("identity", "A100", "H100")
     db.execute("LISTEN runner_queue")
     bench.submit(mode="leaderboard", gpu_types=["A100", "H100"])
-    payloads = [note.payload for note in db.notifies(timeout=0.5)]
+    payloads = [note.payload for note in notes(db)]
     assert payloads == ["A100,H100"]
 
 

@@ -287,9 +287,16 @@ def test_a_result_that_can_neither_be_read_nor_moved_does_not_keep_the_thread_sp
     """A disk that fails: it looks again every few seconds, not all the time."""
     assert parts.delivery.accept(job(1), result(), slot="cpu0")
     looks: list[object] = []
-    monkeypatch.setattr(parts.spool, "load", looks.append)
+    looked = threading.Event()
+
+    def look(spooled: object) -> None:
+        looks.append(spooled)
+        looked.set()
+
+    monkeypatch.setattr(parts.spool, "load", look)
     running = Running(parts)
     try:
+        assert looked.wait(30)
         running.thread.join(0.3)
         assert running.thread.is_alive()
     finally:

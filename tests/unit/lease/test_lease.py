@@ -59,7 +59,9 @@ class FakeHeart:
         return self.beats[-1]
 
     def wait(self, beats: int) -> None:
-        """Wait for so many more heartbeats."""
+        """Wait for so many heartbeats that begin from now on; the first may have been composed before."""
+        while self.enough.acquire(blocking=False):
+            """Those before do not count, however many came while this thread had no core."""
         for _ in range(beats):
             assert self.enough.acquire(timeout=30)
 
