@@ -32,10 +32,10 @@ from runner.quarantine import Quarantine
 from runner.taskdef.model import Task
 from runner.verdict import Evidence, compile_failure, decide
 from sandbox import protocol
-from sandbox.bundle import Bundle
-from sandbox.engine import DockerEngine
-from sandbox.engine_box import Box, BoxReport, Outbox
 from sandbox.errors import EngineUnavailable, SandboxError
+from sandbox.host.build_archive import Bundle
+from sandbox.host.container import Box, BoxReport, Outbox
+from sandbox.host.engine import DockerEngine
 from sandbox.protocol import PairRequest
 from sandbox.spec import Ending
 

@@ -25,10 +25,10 @@ from runner.errors import CancelledByRequest, EngineUnavailableError
 from runner.model import Job, Mode, Slot
 from runner.parking import remove
 from runner.quarantine import Quarantine
-from sandbox.bundle import Bundle
-from sandbox.engine import DockerEngine
-from sandbox.engine_box import BoxReport
 from sandbox.errors import EngineUnavailable, SandboxError
+from sandbox.host.build_archive import Bundle
+from sandbox.host.container import BoxReport
+from sandbox.host.engine import DockerEngine
 from sandbox.spec import Ending
 
 #: A twin that has not come by then builds anew: it runs elsewhere, was cancelled, or waits for very long.

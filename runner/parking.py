@@ -20,8 +20,8 @@ import structlog
 
 from runner.plan import SLOT_LABEL
 from runner.quarantine import Quarantine
-from sandbox.engine import Box, DockerEngine
 from sandbox.errors import SandboxError
+from sandbox.host.engine import Box, DockerEngine
 from sandbox.spec import SandboxSpec
 
 #: A free slot that still has a container waiting gets its next one only after this: a secret twin follows its public

@@ -31,13 +31,13 @@ from runner.gpus import GpuType, Registry
 from runner.model import Json, Slot
 from runner.plan import STAGE, Environment, make_spec
 from runner.store.probe import DatabaseFacts, probe
-from sandbox import hardening
-from sandbox.engine import DockerEngine, EngineFacts
 from sandbox.errors import SandboxError
-from sandbox.hostroot import HostRoot
+from sandbox.host.engine import DockerEngine, EngineFacts
+from sandbox.host.hostroot import HostRoot
+from sandbox.host.stage import stage
+from sandbox.policy import hardening
 from sandbox.protocol import Step, StepResult, StepsRequest
 from sandbox.spec import WORKER_UID, Bind, Boot
-from sandbox.stage import stage
 
 #: Seconds for the interpreter of the evaluation environment to import torch outside a container: a cold disk is slow.
 _IMPORT_TIMEOUT_S = 180.0

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 from unittest import mock
 
-from sandbox import hardening, hostconfig
+from sandbox.policy import hardening, hostconfig
 from sandbox.spec import JUDGE_UID, SandboxSpec
 
 JOB_LABEL: Final = "kernel-runner.job"

@@ -6,10 +6,10 @@ import threading
 import time
 from dataclasses import replace
 
-from sandbox.engine_box import Box
+from sandbox.host.container import Box
 from sandbox.protocol import Step, StepsRequest
 from sandbox.spec import Ending
-from tests.benchmarks.sandbox.boxes import Bench, bench, percentiles
+from tests.benchmarks.sandbox.containers import Bench, bench, percentiles
 
 ROUNDS = 15
 WALL_S = 0.8

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sandbox.protocol import Step, StepsRequest
-from tests.benchmarks.sandbox.boxes import MIB, Bench, bench
+from tests.benchmarks.sandbox.containers import MIB, Bench, bench
 
 FLOOD_S = 8.0
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from unittest import mock
 
-from sandbox import engine as engine_module
-from tests.benchmarks.sandbox.boxes import bench, percentiles
+from sandbox.host import engine as engine_module
+from tests.benchmarks.sandbox.containers import bench, percentiles
 
 ROUNDS = 40
 

@@ -20,9 +20,9 @@ from runner.evaluate import EvaluationSettings, Evaluator
 from runner.gpus import Registry
 from runner.model import Mode, Verdict
 from runner.taskdef import extra_to_stored, load_folder, to_stored
-from sandbox.engine import Box, DockerEngine
 from sandbox.errors import EngineRefused
-from sandbox.images import Images
+from sandbox.host.engine import Box, DockerEngine
+from sandbox.host.images import Images
 from sandbox.spec import Bind, SandboxSpec
 from tests.integration.cli.conftest import Call
 from tests.plugins.images import PYTHON, download

@@ -22,8 +22,8 @@ from runner.gpus import Registry
 from runner.model import Job, JobResult, Mode, Progress, Slot, Verdict
 from runner.taskdef import extra_to_stored, load_folder, to_stored
 from runner.taskdef.model import Harness, Task
-from sandbox.engine import DockerEngine
 from sandbox.errors import EngineRefused
+from sandbox.host.engine import DockerEngine
 from tests.plugins.live import ROOT
 from tests.unit import samples
 

@@ -14,9 +14,9 @@ from runner.evaluate import EvaluationSettings, Evaluator
 from runner.gpus import Registry
 from runner.model import Verdict
 from runner.quarantine import Quarantine
-from sandbox import engine as engine_module
-from sandbox.engine import DockerEngine
 from sandbox.errors import EngineRefused
+from sandbox.host import engine as engine_module
+from sandbox.host.engine import DockerEngine
 from tests.integration.evaluate.test_evaluator import ENDLESS, RIGHT, job
 from tests.integration.sandbox.engine_proxy import Answer, Call, EngineProxy
 from tests.unit import samples

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from sandbox.engine import BoxReport, DockerEngine
-from sandbox.hostroot import HostRoot
+from sandbox.host.engine import BoxReport, DockerEngine
+from sandbox.host.hostroot import HostRoot
+from sandbox.host.stage import stage
 from sandbox.protocol import PairRequest, Request, Step, StepResult, StepsRequest
 from sandbox.spec import JUDGE_UID, WORKER_UID, Bind, Boot, Limits, SandboxSpec, Tmpfs
-from sandbox.stage import stage
 
 MIB = 1 << 20
 

@@ -18,12 +18,13 @@ from typing import Any
 
 import pytest
 
-from sandbox import hardening
-from sandbox.engine import DockerEngine
 from sandbox.errors import EngineRefused
+from sandbox.host.engine import DockerEngine
+from sandbox.host.kernel_view import kernel_view
+from sandbox.policy import hardening
+from sandbox.policy.observed import Seen, Witness, numbers
 from sandbox.protocol import Step, StepsRequest
 from sandbox.spec import Bind, DeviceDriver, Devices, SandboxSpec
-from sandbox.witness import Seen, Witness, kernel_view, numbers
 from tests.integration.sandbox.conftest import MIB, Workshop
 from tests.integration.sandbox.engine_proxy import Call, EngineProxy
 

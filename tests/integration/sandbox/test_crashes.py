@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from sandbox import engine as engine_module
-from sandbox.engine import HOST_ROOT_REPOSITORY, DockerEngine
 from sandbox.errors import NotReaped
-from sandbox.hostconfig import LABEL_OWNER
-from sandbox.hostroot import HostRoot
+from sandbox.host import engine as engine_module
+from sandbox.host.engine import HOST_ROOT_REPOSITORY, DockerEngine
+from sandbox.host.hostroot import HostRoot
+from sandbox.host.stage import stage
+from sandbox.policy.hostconfig import LABEL_OWNER
 from sandbox.protocol import Step, StepsRequest
 from sandbox.spec import Ending
-from sandbox.stage import stage
 from tests.integration.sandbox.conftest import Workshop
 from tests.integration.sandbox.engine_proxy import Call, EngineProxy
 
@@ -35,9 +35,9 @@ PATIENCE_S = 60.0
 _WORKER = """
 import pickle, sys, threading
 from pathlib import Path
-from sandbox.engine import DockerEngine
+from sandbox.host.engine import DockerEngine
 from sandbox.protocol import Step, StepsRequest
-from sandbox.stage import stage
+from sandbox.host.stage import stage
 url, owner, directory = sys.argv[1:4]
 spec = pickle.load(sys.stdin.buffer)
 engine = DockerEngine(url, owner=owner)

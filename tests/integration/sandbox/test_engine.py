@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.cgroup import Counters
-from sandbox.engine import DockerEngine
 from sandbox.errors import EngineRefused, EngineUnavailable, ProtocolError, RootFilesystemError
-from sandbox.hostroot import HostRoot
+from sandbox.host.cgroup import Counters
+from sandbox.host.engine import DockerEngine
+from sandbox.host.hostroot import HostRoot
 from sandbox.protocol import Step, StepsRequest
 from sandbox.spec import Bind, Boot, Ending
 from tests.integration.sandbox.conftest import Workshop
@@ -195,7 +195,7 @@ def test_a_bad_report_ends_the_container(workshop: Workshop, tmp_path: Path, say
     staged = next(bind for bind in workshop.template.binds if bind.target == "/kernel-runner")
     code = tmp_path / "code"
     shutil.copytree(staged.source, code)
-    steward = code / "sandbox" / "steward.py"
+    steward = code / "sandbox" / "inside" / "init.py"
     steward.chmod(0o644)
     text = steward.read_text(encoding="utf-8")
     before = "run_steps(request,"

@@ -14,8 +14,8 @@ import pytest
 
 from runner.parking import remove
 from runner.quarantine import Quarantine
-from sandbox.engine import DockerEngine
-from sandbox.hostroot import HostRoot
+from sandbox.host.engine import DockerEngine
+from sandbox.host.hostroot import HostRoot
 from sandbox.protocol import Step, StepsRequest
 from sandbox.spec import Ending
 from tests.chaos.dockerd import Dockerd

@@ -13,9 +13,9 @@ import pytest
 from runner import parking
 from runner.parking import Bounds, Parking
 from runner.quarantine import Quarantine
-from sandbox.engine import Box, DockerEngine
+from sandbox.host.engine import Box, DockerEngine
+from sandbox.policy.observed import NAMESPACES
 from sandbox.protocol import Step, StepsRequest
-from sandbox.witness import NAMESPACES
 from tests.integration.sandbox.conftest import Workshop
 
 SLOTS = ("cpu0", "cpu1")

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox import hostroot
-from sandbox.cgroup import CgroupReader, Counters, locate, reader_for
-from sandbox.engine_attach import Demultiplexer
 from sandbox.errors import ProtocolError, RootFilesystemError
-from sandbox.hostroot import HostRoot
-from sandbox.stage import stage
+from sandbox.host import hostroot
+from sandbox.host.attach import Demultiplexer
+from sandbox.host.cgroup import CgroupReader, Counters, locate, reader_for
+from sandbox.host.hostroot import HostRoot
+from sandbox.host.stage import stage
 
 _ID = "f" * 64
 
@@ -39,7 +39,7 @@ def test_a_stage_holds_the_steward_and_what_was_asked_for_and_no_more(tmp_path: 
     finally:
         os.umask(before)
     names = {path.relative_to(staged).as_posix() for path in staged.rglob("*") if path.is_file()}
-    assert {"sandbox/__init__.py", "sandbox/protocol.py", "sandbox/steward.py", "tasks/harness/judge.py"} <= names
+    assert {"sandbox/__init__.py", "sandbox/protocol.py", "sandbox/inside/init.py", "tasks/harness/judge.py"} <= names
     assert not any("engine" in name or "hostconfig" in name or "pycache" in name for name in names)
     assert all(path.stat().st_mode & 0o444 == 0o444 for path in staged.rglob("*"))
     assert staged.stat().st_mode & 0o755 == 0o755
@@ -59,7 +59,7 @@ def test_staged_modules_import_only_each_other_and_the_standard_library(tmp_path
     """The steward starts on a bare interpreter with nothing but the stage on its path."""
     staged = stage(tmp_path, {})
     code = (
-        f"import sys; sys.path.insert(0, {str(staged)!r}); import sandbox.steward;"
+        f"import sys; sys.path.insert(0, {str(staged)!r}); import sandbox.inside.init;"
         "print(sorted({m.split('.')[0] for m in sys.modules} - set(sys.stdlib_module_names)))"
     )
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)

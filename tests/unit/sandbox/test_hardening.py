@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from sandbox import hardening, witness
-from sandbox.cgroup import CgroupReader
-from sandbox.hostconfig import create_body
+from sandbox.host import kernel_view as kernel_module
+from sandbox.host.cgroup import CgroupReader
+from sandbox.host.kernel_view import kernel_view
+from sandbox.policy import hardening, observed
+from sandbox.policy.hostconfig import create_body
+from sandbox.policy.observed import UNSEEN, Kernel, Seen, Witness, numbers
 from sandbox.spec import DeviceDriver, Devices, SandboxSpec
-from sandbox.witness import UNSEEN, Kernel, Seen, Witness, kernel_view, numbers
 from tests.unit.sandbox.samples import FULL
 
 SPEC = replace(FULL, runtime="runc")
@@ -241,7 +243,7 @@ def _process(root: Path, **files: str) -> None:
     for pid, base in ((7, "4"), ("self", "5")):
         names = root / str(pid) / "ns"
         names.mkdir(parents=True)
-        for name in witness.NAMESPACES:
+        for name in observed.NAMESPACES:
             (names / name).symlink_to(f"{name}:[{base}]")
     for name, text in files.items():
         (root / "7" / name).write_text(text, encoding="ascii")
@@ -264,7 +266,7 @@ def _tree(root: Path, **files: str) -> CgroupReader:
 def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A made-up /proc."""
     root = tmp_path / "proc"
-    monkeypatch.setattr(witness, "PROC", root)
+    monkeypatch.setattr(kernel_module, "PROC", root)
     return root
 
 

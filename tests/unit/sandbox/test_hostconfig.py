@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from sandbox import hardening
-from sandbox.hostconfig import boot_document, complaints, create_body
+from sandbox.inside.boot import parse_boot
+from sandbox.policy import hardening
+from sandbox.policy.hostconfig import boot_document, complaints, create_body
 from sandbox.spec import Bind, Boot, DeviceDriver, Devices, SandboxSpec
-from sandbox.steward_box import parse_boot
 from tests.unit.sandbox.samples import FULL
 
 _ABSENT = object()

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sandbox import normal
+from sandbox.policy import normalize
+from sandbox.policy.observed import UNSEEN, Seen, Witness
 from sandbox.spec import DeviceDriver, SandboxSpec
-from sandbox.witness import UNSEEN, Seen, Witness
 
 #: Filters system calls and keeps limits outside of what the container sees.
 GVISOR = frozenset({"runsc"})
@@ -81,7 +81,7 @@ def own_namespace(name: str) -> Proof:
 
 def mounted(_: SandboxSpec, seen: Seen) -> tuple[Any, ...]:
     """What the engine has really mounted: destination, type, source, writable, propagation."""
-    return normal.ordered(
+    return normalize.ordered(
         (mount.get("Destination"), mount.get("Type"), mount.get("Source"), bool(mount.get("RW")), mount["Propagation"])
         for mount in seen.engine.get("Mounts") or ()
         if mount.get("Type") != "tmpfs"
@@ -107,7 +107,7 @@ _RUNTIME_PLACES = ("/proc/", "/sys/", "/dev/")
 def writable(spec: SandboxSpec, seen: Seen) -> tuple[str, ...]:
     """Writable mounts that nobody asked for."""
     asked = {fs.target for fs in spec.tmpfs}
-    return normal.ordered(
+    return normalize.ordered(
         mount["target"]
         for mount in seen.inside["mounts"]
         if "rw" in mount["options"].split(",")
@@ -140,12 +140,14 @@ def size_of(seen: Seen, target: str, wanted_bytes: int) -> Any:  # noqa: ANN401 
 
 def tmpfs_options(spec: SandboxSpec, seen: Seen) -> dict[str, Any]:
     """Their options, of those that matter."""
-    return {fs.target: normal.ordered(options_of(seen, fs.target) & _OPTIONS) for fs in spec.tmpfs}
+    return {fs.target: normalize.ordered(options_of(seen, fs.target) & _OPTIONS) for fs in spec.tmpfs}
 
 
 def tmpfs_options_wanted(spec: SandboxSpec) -> dict[str, Any]:
     """The options that were asked for."""
-    return {fs.target: normal.ordered(_OPTIONS - ({"ro", "noexec"} if fs.executable else {"ro"})) for fs in spec.tmpfs}
+    return {
+        fs.target: normalize.ordered(_OPTIONS - ({"ro", "noexec"} if fs.executable else {"ro"})) for fs in spec.tmpfs
+    }
 
 
 _OPTIONS = frozenset({"nosuid", "nodev", "noexec", "ro", "rw"})
@@ -199,7 +201,7 @@ def foreign_numbers(spec: SandboxSpec, seen: Seen) -> Any:  # noqa: ANN401 numbe
     if seen.kernel.devices is UNSEEN or (spec.devices is not None and spec.devices.driver is not DeviceDriver.NODES):
         return UNSEEN
     opened = (entry.split() for entry in seen.kernel.devices if set(entry.split()[2]) & set("rw"))
-    foreign = normal.ordered(
+    foreign = normalize.ordered(
         " ".join(fields) for fields in opened if fields[0] != "c" or fields[1] not in _COMMON_NUMBERS
     )
     leased = 0 if spec.devices is None else len(spec.devices.ids)
@@ -210,7 +212,7 @@ def foreign_numbers(spec: SandboxSpec, seen: Seen) -> Any:  # noqa: ANN401 numbe
 def cores_inside(spec: SandboxSpec) -> tuple[Any, ...]:
     """The cores process 1 may run on, as it numbers them: gVisor counts those it has from 0."""
     cpus = spec.limits.cpus
-    return normal.ordered(range(len(cpus)) if spec.runtime in GVISOR else cpus)
+    return normalize.ordered(range(len(cpus)) if spec.runtime in GVISOR else cpus)
 
 
 def no_new_privs(spec: SandboxSpec, seen: Seen) -> Any:  # noqa: ANN401 text or UNSEEN

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sandbox import normal, proofs
-from sandbox.proofs import Proof
+from sandbox.policy import checks, normalize
+from sandbox.policy.checks import Proof
+from sandbox.policy.observed import UNSEEN, Seen, Witness
 from sandbox.spec import DeviceDriver, Devices, SandboxSpec
-from sandbox.witness import UNSEEN, Seen, Witness
 
 #: Changing uid and killing what changed uid is all the steward does as root.
 CAPABILITIES = ("KILL", "SETGID", "SETUID")
@@ -131,7 +131,7 @@ def _rule(
     reason: str,
     value: Callable[[SandboxSpec], Any],
     *more: Proof,
-    normally: Callable[[Any], Any] = normal.plain,
+    normally: Callable[[Any], Any] = normalize.plain,
     default: object = None,
 ) -> Rule:
     """A setting that the engine repeats in its own words, and what other witnesses say of it.
@@ -147,19 +147,19 @@ def _rule(
         witness=Witness.ENGINE,
         what="its value",
         expected=expected,
-        found=lambda _, seen: normally(proofs.at(seen, key)),
+        found=lambda _, seen: normally(checks.at(seen, key)),
     )
     return Rule(key=key, reason=reason, value=value, proofs=(repeated, *more))
 
 
-def _off(key: str, reason: str, *more: Proof, normally: Callable[[Any], Any] = normal.plain) -> Rule:
+def _off(key: str, reason: str, *more: Proof, normally: Callable[[Any], Any] = normalize.plain) -> Rule:
     return _rule(key, reason, lambda _: None, *more, normally=normally)
 
 
 def _environment_found(spec: SandboxSpec, seen: Seen) -> tuple[str, ...]:
     """Of the variables, those that are ours to set; what an image adds does not get past the steward."""
     ours = {entry.partition("=")[0] for entry in _environment(spec)}
-    return normal.ordered(entry for entry in proofs.at(seen, "Env") or () if entry.partition("=")[0] in ours)
+    return normalize.ordered(entry for entry in checks.at(seen, "Env") or () if entry.partition("=")[0] in ours)
 
 
 def _private(value: str | None) -> str | None:
@@ -169,7 +169,7 @@ def _private(value: str | None) -> str | None:
 
 def _pages(size_bytes: int) -> int:
     """What a cgroup makes of a limit: whole pages."""
-    return size_bytes // proofs.PAGE_BYTES * proofs.PAGE_BYTES
+    return size_bytes // checks.PAGE_BYTES * checks.PAGE_BYTES
 
 
 def _tmpfs_owners(spec: SandboxSpec) -> dict[str, Any]:
@@ -185,7 +185,7 @@ RULES: tuple[Rule, ...] = (
         "User",
         "The image must not choose who runs process 1.",
         lambda _: "0:0",
-        proofs.inside("the uid of process 1", lambda _: 0, lambda _, seen: seen.inside["uid"]),
+        checks.inside("the uid of process 1", lambda _: 0, lambda _, seen: seen.inside["uid"]),
     ),
     Rule(
         key="Env",
@@ -196,7 +196,7 @@ RULES: tuple[Rule, ...] = (
             Proof(
                 witness=Witness.ENGINE,
                 what="the part that is ours",
-                expected=lambda spec: normal.ordered(_environment(spec)),
+                expected=lambda spec: normalize.ordered(_environment(spec)),
                 found=_environment_found,
             ),
         ),
@@ -211,15 +211,15 @@ RULES: tuple[Rule, ...] = (
         "HostConfig.NetworkMode",
         "No network: nothing to exfiltrate to, nothing to attack, no packages to install at run time.",
         lambda _: "none",
-        proofs.own_namespace("net"),
-        proofs.inside("the list of interfaces besides lo", lambda _: (), proofs.interfaces),
+        checks.own_namespace("net"),
+        checks.inside("the list of interfaces besides lo", lambda _: (), checks.interfaces),
     ),
     _rule(
         "HostConfig.ReadonlyRootfs",
         "Interpreter, libraries and harness cannot be replaced; what is written lies in sized memory.",
         lambda _: True,
-        proofs.inside(
-            "the root's being read-only", lambda _: True, lambda _, seen: "ro" in proofs.options_of(seen, "/")
+        checks.inside(
+            "the root's being read-only", lambda _: True, lambda _, seen: "ro" in checks.options_of(seen, "/")
         ),
     ),
     _rule(
@@ -227,20 +227,20 @@ RULES: tuple[Rule, ...] = (
         "The only writable places: sized, counted against the memory limit, without set-uid and device files,"
         " executable because Triton and inductor load what they compile.",
         _tmpfs,
-        proofs.inside("the type, owner, group, mode of each", _tmpfs_owners, proofs.tmpfs_owners),
-        proofs.inside(
+        checks.inside("the type, owner, group, mode of each", _tmpfs_owners, checks.tmpfs_owners),
+        checks.inside(
             "the size in bytes and the number of files of each",
             lambda spec: {fs.target: (fs.size_bytes, fs.inodes) for fs in spec.tmpfs},
-            proofs.tmpfs_sizes,
-            except_under=proofs.GVISOR,
+            checks.tmpfs_sizes,
+            except_under=checks.GVISOR,
         ),
-        proofs.inside(
+        checks.inside(
             "the options of each",
-            proofs.tmpfs_options_wanted,
-            proofs.tmpfs_options,
-            except_under=proofs.GVISOR,
+            checks.tmpfs_options_wanted,
+            checks.tmpfs_options,
+            except_under=checks.GVISOR,
         ),
-        normally=normal.mount_options,
+        normally=normalize.mount_options,
     ),
     _rule(
         "HostConfig.Mounts",
@@ -249,42 +249,42 @@ RULES: tuple[Rule, ...] = (
         Proof(
             witness=Witness.ENGINE,
             what="the list of what is mounted",
-            expected=lambda spec: normal.ordered(
+            expected=lambda spec: normalize.ordered(
                 (bind.target, "bind", bind.source, False, "rprivate") for bind in spec.binds
             ),
-            found=proofs.mounted,
+            found=checks.mounted,
         ),
-        proofs.inside("the list of binds that are missing or writable", lambda _: (), proofs.unprotected),
-        proofs.inside("the list of writable places nobody asked for", lambda _: (), proofs.writable),
-        normally=normal.mount_requests,
+        checks.inside("the list of binds that are missing or writable", lambda _: (), checks.unprotected),
+        checks.inside("the list of writable places nobody asked for", lambda _: (), checks.writable),
+        normally=normalize.mount_requests,
     ),
     _rule(
         "HostConfig.CapDrop",
         "Root in the container is no root.",
         lambda _: ["ALL"],
-        proofs.inside("the bounding set", lambda _: CAPABILITY_BITS, lambda _, seen: int(seen.inside["cap_bnd"], 16)),
-        normally=normal.capabilities,
+        checks.inside("the bounding set", lambda _: CAPABILITY_BITS, lambda _, seen: int(seen.inside["cap_bnd"], 16)),
+        normally=normalize.capabilities,
     ),
     _rule(
         "HostConfig.CapAdd",
         "The steward changes to the uids of judge and worker, and kills their processes. No more.",
         lambda _: list(CAPABILITIES),
-        proofs.inside("the effective set", lambda _: CAPABILITY_BITS, lambda _, seen: int(seen.inside["cap_eff"], 16)),
-        normally=normal.capabilities,
+        checks.inside("the effective set", lambda _: CAPABILITY_BITS, lambda _, seen: int(seen.inside["cap_eff"], 16)),
+        normally=normalize.capabilities,
     ),
     _rule(
         "HostConfig.SecurityOpt",
         "no-new-privileges makes every set-uid program of the image or of /usr harmless; the seccomp list leaves"
         " out ptrace, bpf, io_uring, userfaultfd, keyrings, namespaces, mounts and exotic sockets.",
         lambda _: ["no-new-privileges", f"seccomp={seccomp_profile()}"],
-        proofs.inside("no_new_privs of process 1", lambda _: "1", proofs.no_new_privs),
-        proofs.inside(
+        checks.inside("no_new_privs of process 1", lambda _: "1", checks.no_new_privs),
+        checks.inside(
             "the seccomp mode of process 1",
             lambda _: "2",
             lambda _, seen: seen.inside["seccomp"],
-            except_under=proofs.GVISOR,
+            except_under=checks.GVISOR,
         ),
-        normally=normal.security,
+        normally=normalize.security,
     ),
     _rule(
         "HostConfig.Privileged",
@@ -295,20 +295,20 @@ RULES: tuple[Rule, ...] = (
         "HostConfig.PidsLimit",
         "A fork bomb ends at this number of processes and threads.",
         lambda spec: spec.limits.pids,
-        proofs.kernel("the cgroup's limit of processes", "pids", lambda spec: spec.limits.pids),
+        checks.kernel("the cgroup's limit of processes", "pids", lambda spec: spec.limits.pids),
     ),
     _rule(
         "HostConfig.Memory",
         "A memory bomb ends here; memory file systems count.",
         lambda spec: spec.limits.memory_bytes,
-        proofs.kernel("the cgroup's memory limit", "memory_bytes", lambda spec: _pages(spec.limits.memory_bytes)),
+        checks.kernel("the cgroup's memory limit", "memory_bytes", lambda spec: _pages(spec.limits.memory_bytes)),
     ),
     _rule(
         "HostConfig.MemorySwap",
         "Memory plus swap equals memory: no swap, or a bomb would slow down the whole host. A kernel with cgroup"
         " version 1 that does not count swap has to be booted with swapaccount=1.",
         lambda spec: spec.limits.memory_bytes,
-        proofs.kernel(
+        checks.kernel(
             "the cgroup's limit of memory and swap",
             "memory_and_swap_bytes",
             lambda spec: _pages(spec.limits.memory_bytes),
@@ -318,19 +318,19 @@ RULES: tuple[Rule, ...] = (
         "HostConfig.OomScoreAdj",
         "When the host itself runs out of memory, a sandbox goes before the daemon and the database.",
         lambda _: 100,
-        proofs.kernel("the score of process 1", "oom_score_adj", lambda _: 100),
+        checks.kernel("the score of process 1", "oom_score_adj", lambda _: 100),
     ),
     _rule(
         "HostConfig.CpusetCpus",
         "Exactly the slot's cores: neighbours are not disturbed and timings are comparable.",
         lambda spec: _numbers(spec.limits.cpus),
-        proofs.kernel("the cgroup's list", "cpus", lambda spec: normal.ordered(spec.limits.cpus)),
-        proofs.inside(
+        checks.kernel("the cgroup's list", "cpus", lambda spec: normalize.ordered(spec.limits.cpus)),
+        checks.inside(
             "the affinity of process 1",
-            proofs.cores_inside,
-            lambda _, seen: normal.ordered(seen.inside["cpus"]),
+            checks.cores_inside,
+            lambda _, seen: normalize.ordered(seen.inside["cpus"]),
         ),
-        normally=normal.number_list,
+        normally=normalize.number_list,
     ),
     _rule(
         "HostConfig.CpusetMems",
@@ -339,33 +339,33 @@ RULES: tuple[Rule, ...] = (
         Proof(
             witness=Witness.KERNEL,
             what="the cgroup's list",
-            expected=lambda spec: None if spec.limits.mems is None else normal.ordered(spec.limits.mems),
+            expected=lambda spec: None if spec.limits.mems is None else normalize.ordered(spec.limits.mems),
             found=lambda spec, seen: None if spec.limits.mems is None else seen.kernel.mems,
         ),
-        normally=normal.number_list,
+        normally=normalize.number_list,
     ),
     _rule(
         "HostConfig.IpcMode",
         "System V objects and /dev/shm are the container's own.",
         lambda _: "private",
-        proofs.own_namespace("ipc"),
+        checks.own_namespace("ipc"),
     ),
     _rule(
         "HostConfig.ShmSize",
         "Shared memory is sized like every other writable place.",
         lambda spec: spec.limits.shm_bytes,
-        proofs.inside(
+        checks.inside(
             "the size of /dev/shm in bytes",
             lambda spec: spec.limits.shm_bytes,
-            lambda spec, seen: proofs.size_of(seen, "/dev/shm", spec.limits.shm_bytes),  # noqa: S108 inside
-            except_under=proofs.GVISOR,
+            lambda spec, seen: checks.size_of(seen, "/dev/shm", spec.limits.shm_bytes),  # noqa: S108 inside
+            except_under=checks.GVISOR,
         ),
     ),
     _rule(
         "HostConfig.CgroupnsMode",
         "The host's cgroup tree stays out of sight. Engines before API 1.41 (Docker 20.10) ignore it and are not used.",
         lambda _: "private",
-        proofs.own_namespace("cgroup"),
+        checks.own_namespace("cgroup"),
     ),
     _rule(
         "HostConfig.Ulimits",
@@ -373,9 +373,9 @@ RULES: tuple[Rule, ...] = (
         " descriptors and file size. Limits are only lowered: raising one needs"
         " CAP_SYS_RESOURCE in the engine, which some hosts lack.",
         _ulimits,
-        proofs.kernel("the list of process 1", "rlimits", _rlimits_wanted, except_under=proofs.GVISOR),
-        proofs.inside("the list of process 1 as it sees it", _rlimits_wanted, proofs.rlimits_inside),
-        normally=normal.limits,
+        checks.kernel("the list of process 1", "rlimits", _rlimits_wanted, except_under=checks.GVISOR),
+        checks.inside("the list of process 1 as it sees it", _rlimits_wanted, checks.rlimits_inside),
+        normally=normalize.limits,
     ),
     _rule(
         "HostConfig.LogConfig",
@@ -398,13 +398,13 @@ RULES: tuple[Rule, ...] = (
         "HostConfig.Init",
         "The steward is process 1, whatever the engine is set to: it collects orphans, and its end is the container's.",
         lambda _: False,
-        proofs.inside("the steward's process id", lambda _: 1, lambda _, seen: seen.inside["pid"]),
+        checks.inside("the steward's process id", lambda _: 1, lambda _, seen: seen.inside["pid"]),
     ),
     _rule(
         "HostConfig.DeviceRequests",
         "The slot's accelerators by name or UUID and no other.",
         _device_requests,
-        normally=normal.requested,
+        normally=normalize.requested,
     ),
     _rule(
         "HostConfig.Devices",
@@ -414,12 +414,12 @@ RULES: tuple[Rule, ...] = (
             witness=Witness.KERNEL,
             what="the cgroup's list of devices beside the common ones",
             expected=lambda _: (),
-            found=proofs.foreign_numbers,
-            except_under=proofs.GVISOR,
+            found=checks.foreign_numbers,
+            except_under=checks.GVISOR,
         ),
-        proofs.inside("the list of device nodes nobody asked for", lambda _: (), proofs.foreign_nodes),
-        proofs.inside("the list of device nodes that are missing", lambda _: (), proofs.missing_nodes),
-        normally=normal.nodes,
+        checks.inside("the list of device nodes nobody asked for", lambda _: (), checks.foreign_nodes),
+        checks.inside("the list of device nodes that are missing", lambda _: (), checks.missing_nodes),
+        normally=normalize.nodes,
     ),
     _rule(
         "HostConfig.Runtime",
@@ -443,13 +443,13 @@ LEFT_OUT: tuple[Rule, ...] = (
     _off(
         "HostConfig.PidMode",
         "Processes of the host or of other containers stay out of sight and reach.",
-        proofs.own_namespace("pid"),
+        checks.own_namespace("pid"),
         normally=_private,
     ),
     _off(
         "HostConfig.UTSMode",
         "The host's name is its own.",
-        proofs.own_namespace("uts"),
+        checks.own_namespace("uts"),
         normally=_private,
     ),
     _off("HostConfig.UsernsMode", "An engine that maps root to nobody of the host is not told to stop doing so."),
@@ -467,12 +467,12 @@ LEFT_OUT: tuple[Rule, ...] = (
     _off(
         "HostConfig.MaskedPaths",
         "Parts of /proc and /sys that tell or change too much stay covered by the engine.",
-        normally=normal.lacking("/proc/kcore", "/proc/keys", "/proc/timer_list", "/sys/firmware"),
+        normally=normalize.lacking("/proc/kcore", "/proc/keys", "/proc/timer_list", "/sys/firmware"),
     ),
     _off(
         "HostConfig.ReadonlyPaths",
         "Parts of /proc that change the host stay read-only by the engine.",
-        normally=normal.lacking("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"),
+        normally=normalize.lacking("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"),
     ),
 )
 
@@ -503,8 +503,8 @@ def attested(spec: SandboxSpec, seen: Seen) -> dict[str, Any]:
         "comparisons": {witness.value: sum(proof.witness is witness for _, proof in answers) for witness in Witness},
         #: Settings of which a witness that knows them elsewhere could say nothing here.
         "unseen": sorted({f"{rule.key} ({proof.witness})" for rule, proof in asked if (rule, proof) not in answers}),
-        "policy": normal.digest(
-            json.dumps([[rule.key, normal.plain(rule.value(spec))] for rule in RULES], sort_keys=True)
+        "policy": normalize.digest(
+            json.dumps([[rule.key, normalize.plain(rule.value(spec))] for rule in RULES], sort_keys=True)
         ),
         "runtime": spec.runtime,
         "cgroup": None if kernel.cgroup_version is UNSEEN else kernel.cgroup_version,
@@ -514,5 +514,5 @@ def attested(spec: SandboxSpec, seen: Seen) -> dict[str, Any]:
         "mems": None if kernel.mems is UNSEEN else list(kernel.mems),
         "capabilities": list(CAPABILITIES),
         "network": "none",
-        "devices": [path for path in seen.inside["devices"] if path not in proofs.COMMON_NODES],
+        "devices": [path for path in seen.inside["devices"] if path not in checks.COMMON_NODES],
     }

@@ -3,7 +3,7 @@
 Owns their descriptors, passes the request to the judge and the judge's frames to the daemon, and cleans up. The judge's
 frames are checked and rebuilt; the worker has no way to write one. A request for several ranks gets further workers,
 which share everything with the first but the line to the judge; when one ends, all are killed. Called by
-sandbox.steward. Standard library only: this runs inside the container.
+sandbox.inside.init. Standard library only: this runs inside the container.
 
 Judge: stdin = one `request` frame, later `reading` frames and a `worker_exit` frame; stdout = frames; stderr = kept for
 the end message; KR_WORKER_FD, KR_WORKER_STDOUT_FD, KR_WORKER_STDERR_FD; KR_RANKS_FD, over which the lines to further
@@ -20,11 +20,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from sandbox import protocol
-from sandbox.steward_box import Box, IncomingBundle, Line, check_request
-from sandbox.steward_bundle import unpack_bundle
-from sandbox.steward_output import Excerpt
-from sandbox.steward_process import Plumbing, Reaper, StewardError, ending, kill_all_of, spawn
-from sandbox.steward_steps import fit
+from sandbox.inside.boot import Box, IncomingBundle, Line, check_request
+from sandbox.inside.build_archive import unpack_bundle
+from sandbox.inside.output import Excerpt
+from sandbox.inside.process import Plumbing, Reaper, StewardError, ending, kill_all_of, spawn
+from sandbox.inside.steps import fit
 
 JUDGE_STDERR_BYTES = 16 << 10
 MAX_RANKS = 64

@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from sandbox import protocol
-from sandbox.steward_box import Box, Line, parse_boot
-from sandbox.steward_bundle import unpack_bundle
-from sandbox.steward_pair import Pair
-from sandbox.steward_process import DaemonGone, Reaper, StewardError
-from sandbox.steward_steps import run_steps
+from sandbox.inside.boot import Box, Line, parse_boot
+from sandbox.inside.build_archive import unpack_bundle
+from sandbox.inside.pair import Pair
+from sandbox.inside.process import DaemonGone, Reaper, StewardError
+from sandbox.inside.steps import run_steps
 
 #: Exit codes of the container: the line was used properly; the daemon went away.
 DONE = 0

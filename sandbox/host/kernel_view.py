@@ -1,99 +1,20 @@
-"""What is known of a container that has started, from three witnesses: the engine, the host's kernel, the box itself.
+"""What the host's kernel enforces on a started container, read from its cgroup and from process 1 in /proc.
 
-The engine says what it believes it was asked for (`inspect`), the kernel what it enforces (the container's cgroup and
-process 1, read from outside), the steward what it sees from inside. Reads and judges nothing else: `hardening` says
-what ought to be seen. Called by the engine, before any request is sent.
+Only reads. `sandbox.policy.hardening` decides what the values ought to be.
 """
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from sandbox.cgroup import PROC, CgroupReader
+from sandbox.host.cgroup import PROC, CgroupReader
+from sandbox.policy.observed import NAMESPACES, UNSEEN, Kernel, numbers
 
-#: Namespaces that every container has for itself.
-NAMESPACES: Final = ("cgroup", "ipc", "mnt", "net", "pid", "uts")
 #: The lines of /proc/PID/limits for the names that the engine's request uses.
 _RLIMITS: Final = {"core": "Max core file size", "fsize": "Max file size", "nofile": "Max open files"}
-
-
-class Witness(StrEnum):
-    """Who says how a setting took effect."""
-
-    #: The engine's answer to `inspect`.
-    ENGINE = "engine"
-    #: The container's cgroup, and process 1 as the host's /proc shows it.
-    KERNEL = "kernel"
-    #: The steward, from inside, before anything else runs there.
-    INSIDE = "inside"
-
-
-class _Unseen:
-    """A witness has nothing to say; not the same as saying that a limit is absent."""
-
-    def __repr__(self) -> str:
-        return "nothing"
-
-
-UNSEEN: Final = _Unseen()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Kernel:
-    """What the kernel enforces; UNSEEN where this process cannot read it (another PID namespace, a rootless engine).
-
-    Limits are `math.inf` where the kernel says that there is none.
-    """
-
-    cgroup_version: Any = UNSEEN
-    memory_bytes: Any = UNSEEN
-    #: Version 2 counts swap apart; the sum is version 1's number.
-    memory_and_swap_bytes: Any = UNSEEN
-    pids: Any = UNSEEN
-    cpus: Any = UNSEEN
-    mems: Any = UNSEEN
-    #: Devices that may be opened, `c 1:3 rwm`. Version 2 has a program in the list's place, which cannot be read.
-    devices: Any = UNSEEN
-    #: Soft and hard limit by name.
-    rlimits: Any = UNSEEN
-    oom_score_adj: Any = UNSEEN
-    #: Namespaces that process 1 shares with this process.
-    shared_namespaces: Any = UNSEEN
-
-
-@dataclass(frozen=True, kw_only=True)
-class Seen:
-    """What the witnesses say of one container."""
-
-    #: The whole answer to `inspect`.
-    engine: Mapping[str, Any]
-    kernel: Kernel
-    #: The facts of the `ready` frame.
-    inside: Mapping[str, Any]
-
-    @functools.cached_property
-    def mounts(self) -> Mapping[str, Mapping[str, Any]]:
-        """What is mounted inside, by mount point; the topmost where several are."""
-        return {mount["target"]: mount for mount in self.inside["mounts"]}
-
-
-def numbers(text: str) -> tuple[int, ...]:
-    """A list of processors or memory nodes as the kernel and the engine write it: `0-2,5`.
-
-    Raises:
-        ValueError: it is none.
-    """
-    found: set[int] = set()
-    for part in filter(None, text.strip().split(",")):
-        first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
-    return tuple(sorted(found))
 
 
 def kernel_view(pid: int, cgroup: CgroupReader) -> Kernel:

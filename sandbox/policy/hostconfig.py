@@ -8,16 +8,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sandbox import hardening, protocol
+from sandbox import protocol
+from sandbox.policy import hardening
 from sandbox.spec import JUDGE_UID, WORKER_UID, SandboxSpec
 
 LABEL_OWNER = "kernel-runner.owner"
-#: Which process made it (`sandbox.creator`).
+#: Which process made it (`sandbox.host.process_identity`).
 LABEL_CREATOR = "kernel-runner.creator"
 #: Where the staged code is bound.
 CODE = "/kernel-runner"
 
-_BOOTSTRAP = f"import sys; sys.path.insert(0, {CODE!r}); from sandbox.steward import main; main()"
+_BOOTSTRAP = f"import sys; sys.path.insert(0, {CODE!r}); from sandbox.inside.init import main; main()"
 
 
 def complaints(spec: SandboxSpec) -> list[str]:
@@ -32,7 +33,7 @@ def complaints(spec: SandboxSpec) -> list[str]:
     if spec.boot.kind == "pair" and not (spec.boot.judge and spec.boot.worker):
         found.append("boot kind 'pair' needs the argv of a judge and of a worker")
     if CODE not in {bind.target for bind in spec.binds}:
-        found.append(f"nothing is bound at {CODE} (see sandbox.stage)")
+        found.append(f"nothing is bound at {CODE} (see sandbox.host.stage)")
     found += [
         f"the bind {bind.target} lies below the tmpfs {fs.target}, whose owner could put something else in its place"
         for bind in spec.binds

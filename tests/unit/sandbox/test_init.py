@@ -6,14 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox import protocol, steward_output
+from sandbox import protocol
+from sandbox.inside import output
+from sandbox.inside.boot import parse_boot
+from sandbox.inside.build_archive import check_name
+from sandbox.inside.output import Excerpt, ResultLines
+from sandbox.inside.pair import checked
+from sandbox.inside.process import StewardError, ending
+from sandbox.inside.steps import fit, goes_on, parse_request
 from sandbox.protocol import FrameError, Step, StepResult, StepsRequest
-from sandbox.steward_box import parse_boot
-from sandbox.steward_bundle import check_name
-from sandbox.steward_output import Excerpt, ResultLines
-from sandbox.steward_pair import checked
-from sandbox.steward_process import StewardError, ending
-from sandbox.steward_steps import fit, goes_on, parse_request
 
 _RESULT = StepResult(name="t", command="c", start_ns=0, duration_ns=0, exit_code=0)
 
@@ -55,16 +56,16 @@ def test_result_lines_do_not_depend_on_the_cut(data: bytes, cuts: list[int]) -> 
 
 def test_result_lines_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Too long a line, too many keys, too much in all: dropped, said once, the rest stays."""
-    monkeypatch.setattr(steward_output, "RESULT_LINE_BYTES", 20)
+    monkeypatch.setattr(output, "RESULT_LINE_BYTES", 20)
     lines = _lines(b"a: " + b"x" * 30 + b"\nb: 1\n")
     assert lines.values() == {"b": "1"}
     assert lines.complaint is not None
     assert "line of more than 20 bytes" in lines.complaint
-    monkeypatch.setattr(steward_output, "RESULT_KEYS", 2)
+    monkeypatch.setattr(output, "RESULT_KEYS", 2)
     lines = _lines(b"a: 1\nb: 2\nc: 3\na: 4\n")
     assert lines.values() == {"a": "4", "b": "2"}
     assert "more than 2 keys" in (lines.complaint or "")
-    monkeypatch.setattr(steward_output, "RESULT_BYTES", 15)
+    monkeypatch.setattr(output, "RESULT_BYTES", 15)
     assert _lines(b"a: 1\nb: 12345678\n").values() == {"a": "1"}
     assert _lines(b"k" * 600 + b": 1\n").values() == {}
 
@@ -78,11 +79,11 @@ def test_an_excerpt_keeps_both_ends_within_its_limit(data: bytes, limit: int, cu
         start = max(start, cut)
     assert excerpt.total_bytes == len(data)
     if len(data) <= limit:
-        assert excerpt.text() == steward_output.clean(data)
+        assert excerpt.text() == output.clean(data)
     else:
         head, tail = data[: limit - limit // 2], data[len(data) - limit // 2 :]
         middle = f"\n[... {len(data) - limit} bytes left out ...]\n"
-        assert excerpt.text() == steward_output.clean(head) + middle + steward_output.clean(tail)
+        assert excerpt.text() == output.clean(head) + middle + output.clean(tail)
 
 
 def test_an_excerpt_does_not_grow_with_the_stream() -> None:

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.engine import DockerEngine
-from sandbox.hostroot import HostRoot
+from sandbox.host.engine import DockerEngine
+from sandbox.host.hostroot import HostRoot
+from sandbox.host.stage import stage
 from sandbox.spec import JUDGE_UID, WORKER_UID, Bind, Boot, Limits, SandboxSpec, Tmpfs
-from sandbox.stage import stage
 
 MIB = 1 << 20
 ROOT = Path(__file__).resolve().parents[3]

@@ -26,15 +26,16 @@ import docker.utils
 import requests.exceptions
 import urllib3.exceptions
 
-from sandbox import hardening, hostconfig
-from sandbox.cgroup import reader_for
-from sandbox.creator import identity, is_gone
-from sandbox.engine_attach import attach
-from sandbox.engine_box import Box, BoxReport, EndState
 from sandbox.errors import EngineRefused, EngineUnavailable, Leftover, NotReaped, SandboxError
-from sandbox.hostroot import HostRoot
+from sandbox.host.attach import attach
+from sandbox.host.cgroup import reader_for
+from sandbox.host.container import Box, BoxReport, EndState
+from sandbox.host.hostroot import HostRoot
+from sandbox.host.kernel_view import kernel_view
+from sandbox.host.process_identity import identity, is_gone
+from sandbox.policy import hardening, hostconfig
+from sandbox.policy.observed import Seen
 from sandbox.spec import SandboxSpec
-from sandbox.witness import Seen, kernel_view
 
 #: From start to `ready`; includes pulling the interpreter from a cold disk.
 READY_TIMEOUT_S = 60.0

@@ -23,8 +23,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from sandbox import protocol
-from sandbox.steward_box import WORK, Box, Line
-from sandbox.steward_process import HelperError, Reaper, StewardError, run_as
+from sandbox.inside.boot import WORK, Box, Line
+from sandbox.inside.process import HelperError, Reaper, StewardError, run_as
 
 #: Uncompressed bytes of all files together.
 MAX_CONTENT_BYTES = 256 << 20

@@ -17,14 +17,14 @@ from typing import IO, Any, Final
 
 import docker
 
-from sandbox import hostconfig
-from sandbox.creator import is_gone
-from sandbox.engine import HOST_ROOT_REPOSITORY, DockerEngine
 from sandbox.errors import EngineRefused
+from sandbox.host.engine import HOST_ROOT_REPOSITORY, DockerEngine
+from sandbox.host.process_identity import is_gone
+from sandbox.policy import hostconfig
 
 #: Which file of `sandbox/image` an image was built from.
 LABEL_KIND: Final = "kernel-runner.image"
-RECIPES: Final = Path(__file__).parent / "image"
+RECIPES: Final = Path(__file__).parents[1] / "image"
 #: The longest silence of a build: torch is downloaded and unpacked without a word.
 BUILD_SILENCE_S: Final = 1800.0
 #: Lines of a failed build's output that go into the error.

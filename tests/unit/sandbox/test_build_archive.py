@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from sandbox import protocol
-from sandbox.bundle import Bundle
+from sandbox.host.build_archive import Bundle
+from sandbox.inside.boot import IncomingBundle
+from sandbox.inside.build_archive import MAX_CONTENT_BYTES, MAX_ENTRIES, Refused, pack, unpack
 from sandbox.protocol import BundlePiece, FrameError
-from sandbox.steward_box import IncomingBundle
-from sandbox.steward_bundle import MAX_CONTENT_BYTES, MAX_ENTRIES, Refused, pack, unpack
 
 
 @pytest.fixture

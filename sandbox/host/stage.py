@@ -13,11 +13,11 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from sandbox.creator import identity, is_gone
+from sandbox.host.process_identity import identity, is_gone
 
 _SCRATCH = ".stage-"
 #: Modules of this package that run inside.
-INSIDE = ("__init__.py", "protocol.py")
+INSIDE = ("__init__.py", "protocol.py", "inside/*.py")
 
 
 def stage(directory: Path, packages: Mapping[str, Path]) -> Path:
@@ -48,9 +48,10 @@ def _clear(directory: Path) -> None:
 
 
 def _files(packages: Mapping[str, Path]) -> Iterator[tuple[str, bytes]]:
-    here = Path(__file__).parent
-    for path in [*(here / name for name in INSIDE), *here.glob("steward*.py")]:
-        yield f"sandbox/{path.name}", path.read_bytes()
+    here = Path(__file__).parents[1]
+    for pattern in INSIDE:
+        for path in here.glob(pattern):
+            yield f"sandbox/{path.relative_to(here).as_posix()}", path.read_bytes()
     for place, source in packages.items():
         if source.is_file():
             yield place, source.read_bytes()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sandbox import protocol
-from sandbox.steward_process import Account, DaemonGone, Reaper, StewardError
+from sandbox.inside.process import Account, DaemonGone, Reaper, StewardError
 
 WORK = "/work"
 JUDGE = "/judge"

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from sandbox.witness import numbers
+from sandbox.policy.observed import numbers
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 whatever JSON holds

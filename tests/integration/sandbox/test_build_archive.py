@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.bundle import Bundle
-from sandbox.engine import BoxReport
+from sandbox.host.build_archive import Bundle
+from sandbox.host.engine import BoxReport
 from sandbox.protocol import BundlePiece, PairRequest, Request, Step, StepsRequest
 from sandbox.spec import Ending, SandboxSpec
 from tests.integration.sandbox.conftest import MIB, Workshop

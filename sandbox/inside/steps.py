@@ -1,7 +1,7 @@
 """Boot kind `steps`: programs that come with the request run one after the other as the worker's uid in /work.
 
 Owns the life of one program: files in, run with every pipe drained, everything of the worker's uid killed, files out.
-Says nothing about what a result means. Called by sandbox.steward. Standard library only: this runs in the container.
+Says nothing about what a result means. Called by sandbox.inside.init. Standard library only.
 
 Programs are hostile. All that they may leave behind for each other is what they wrote to /work, /tmp and /dev/shm.
 """
@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from sandbox import protocol
-from sandbox.steward_box import WORK, Box, Line
-from sandbox.steward_bundle import check_name, send_bundle
-from sandbox.steward_output import Excerpt, ResultLines
-from sandbox.steward_process import (
+from sandbox.inside.boot import WORK, Box, Line
+from sandbox.inside.build_archive import check_name, send_bundle
+from sandbox.inside.output import Excerpt, ResultLines
+from sandbox.inside.process import (
     CANNOT_EXECUTE,
     HelperError,
     Plumbing,

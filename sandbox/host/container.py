@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from sandbox import protocol
-from sandbox.bundle import Bundle
-from sandbox.cgroup import CgroupReader
-from sandbox.engine_attach import STDERR, Attachment
 from sandbox.errors import EngineRefused, EngineUnavailable, ProtocolError
+from sandbox.host.attach import STDERR, Attachment
+from sandbox.host.build_archive import Bundle
+from sandbox.host.cgroup import CgroupReader
 from sandbox.spec import Ending, Outcome, SandboxSpec
 
 #: How soon a cancellation is heard.
