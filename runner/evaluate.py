@@ -41,7 +41,7 @@ from runner.quarantine import Quarantine
 from runner.taskdef import from_stored
 from runner.verdict import invalid
 from sandbox.errors import EngineUnavailable, SandboxError
-from sandbox.host.engine import Box, DockerEngine, EngineFacts
+from sandbox.host.engine import Container, DockerEngine, EngineFacts
 from sandbox.host.hostroot import HostRoot
 from sandbox.host.stage import stage
 from sandbox.spec import Bind, DeviceDriver
@@ -303,7 +303,7 @@ class Evaluator:
         if known is not None:
             return known
         plan = make_probe(gpu, slot, self._environment(gpu))
-        empty: list[Box] = []
+        empty: list[Container] = []
         try:
             report, _ = execute(plan, slot, self._workshop, cancel=threading.Event(), empty=empty)
         finally:

@@ -1,23 +1,23 @@
-"""The language between the daemon and the steward in the container: frames over stdin and stdout. Pure.
+"""The language between the daemon and init in the container: frames over stdin and stdout. Pure.
 
 A frame is a 4-byte big-endian length followed by that many bytes of UTF-8 JSON, one object with a `type`. Bytes travel
 as base64 in keys that end in `_b64`. Both sides check lengths before they read.
 
-Daemon to container: one `request`, then, if it announces a bundle, that bundle in `bundle` frames. The daemon keeps
+Daemon to container: one `request`, then, if it announces an archive, that archive in `archive` frames. The daemon keeps
 stdin open until it has the `end` frame and has read the cgroup's counters: an earlier end of file means that the daemon
 is gone, and the container ends.
 To a judge the daemon may send any number of `reading` frames after that: how the devices are meanwhile.
 Container to daemon, in order: `ready` once (before the request is read), any number of `progress`, `step` and
-`artifact`, any number of `bundle` if the request asks for one, one `end`.
+`artifact`, any number of `archive` if the request asks for one, one `end`.
 
-    {"type": "ready",    "protocol": 2, "facts": {...}}              what the steward sees of its box
+    {"type": "ready",    "protocol": 2, "facts": {...}}              what init sees of its container
     {"type": "progress", "phase": str, "done": int, "total": int}    of its cases; total 0: only the program knows
     {"type": "step",     ...StepResult}                              one finished program or judged mode
     {"type": "artifact", "name": str, "media_type": str, "data_b64": str}
-    {"type": "bundle",   "data_b64": str, "refused": str | null}     a piece; refused: why there is none after all
+    {"type": "archive",   "data_b64": str, "refused": str | null}     a piece; refused: why there is none after all
     {"type": "end",      "ok": bool, "message": str | null}          ok false: the harness itself broke
 
-A bundle is what a build leaves behind (`steward_bundle`), in one container collected, in another unpacked. It is a
+An archive is what a build leaves behind (`steward_bundle`), in one container collected, in another unpacked. It is a
 submission's making: whoever passes it on counts its bytes and never looks inside.
 
 This module is also imported inside the container: standard library only.
@@ -36,9 +36,9 @@ from typing import Any
 VERSION = 2
 #: No single frame may be larger; a request carries one submission (1 MB) and the task's files.
 MAX_FRAME_BYTES = 32 << 20
-#: No bundle may be larger, compressed as it travels, and no piece of one.
-MAX_BUNDLE_BYTES = 64 << 20
-BUNDLE_PIECE_BYTES = 1 << 20
+#: No archive may be larger, compressed as it travels, and no piece of one.
+MAX_ARCHIVE_BYTES = 64 << 20
+ARCHIVE_PIECE_BYTES = 1 << 20
 
 _HEADER = struct.Struct("!I")
 
@@ -151,10 +151,10 @@ class StepsRequest:
     #: Written to /work first: relative POSIX name -> bytes.
     files: Mapping[str, bytes]
     steps: tuple[Step, ...]
-    #: Names below /work that come back as a bundle, if every step ended by itself; the missing do not matter.
+    #: Names below /work that come back as an archive, if every step ended by itself; the missing do not matter.
     keep: tuple[str, ...] = ()
-    #: Bytes of the bundle that follows and is unpacked in /work before anything else; 0: none does.
-    bundle_bytes: int = 0
+    #: Bytes of the archive that follows and is unpacked in /work before anything else; 0: none does.
+    archive_bytes: int = 0
 
     def to_message(self) -> dict[str, Any]:
         """The `request` frame."""
@@ -163,7 +163,7 @@ class StepsRequest:
             "protocol": VERSION,
             "kind": "steps",
             "keep": list(self.keep),
-            "bundle_bytes": self.bundle_bytes,
+            "archive_bytes": self.archive_bytes,
             "files": {name: to_b64(data) for name, data in self.files.items()},
             "steps": [
                 {
@@ -178,13 +178,13 @@ class StepsRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class PairRequest:
-    """A request for the judge (boot kind `pair`); the steward hands `payload` to it unread."""
+    """A request for the judge (boot kind `pair`); init hands `payload` to it unread."""
 
     payload: Mapping[str, Any]
-    #: Workers the judge needs: one is there, the steward starts the others.
+    #: Workers the judge needs: one is there, init starts the others.
     ranks: int = 1
     #: As in StepsRequest.
-    bundle_bytes: int = 0
+    archive_bytes: int = 0
 
     def to_message(self) -> dict[str, Any]:
         """The `request` frame."""
@@ -193,7 +193,7 @@ class PairRequest:
             "protocol": VERSION,
             "kind": "pair",
             "ranks": self.ranks,
-            "bundle_bytes": self.bundle_bytes,
+            "archive_bytes": self.archive_bytes,
             "payload": dict(self.payload),
         }
 
@@ -299,20 +299,20 @@ class Artifact:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BundlePiece:
-    """A part of a bundle, in order."""
+class ArchivePiece:
+    """A part of an archive, in order."""
 
     data: bytes = b""
-    #: Why there is no bundle, whatever came before; None: there is one.
+    #: Why there is no archive, whatever came before; None: there is one.
     refused: str | None = None
 
     def to_message(self) -> dict[str, Any]:
-        """The `bundle` frame."""
-        return {"type": "bundle", "data_b64": to_b64(self.data), "refused": self.refused}
+        """The `archive` frame."""
+        return {"type": "archive", "data_b64": to_b64(self.data), "refused": self.refused}
 
     @classmethod
-    def from_message(cls, message: Mapping[str, Any]) -> BundlePiece:
-        """Parse a `bundle` frame.
+    def from_message(cls, message: Mapping[str, Any]) -> ArchivePiece:
+        """Parse an `archive` frame.
 
         Raises:
             FrameError: a missing key, a value of the wrong type, no base64, or a piece that is too large.
@@ -320,22 +320,22 @@ class BundlePiece:
         try:
             data = from_b64(_typed(message, "data_b64", str))
         except KeyError as error:
-            raise FrameError(f"bundle frame lacks {error.args[0]!r}") from error
-        if len(data) > BUNDLE_PIECE_BYTES:
-            raise FrameError(f"bundle frame of {len(data)} bytes, at most {BUNDLE_PIECE_BYTES} allowed")
+            raise FrameError(f"archive frame lacks {error.args[0]!r}") from error
+        if len(data) > ARCHIVE_PIECE_BYTES:
+            raise FrameError(f"archive frame of {len(data)} bytes, at most {ARCHIVE_PIECE_BYTES} allowed")
         refused = _optional(message, "refused", str)
         return cls(data=data, refused=None if refused is None else refused[:1000])
 
 
-def bundle_size(request: Mapping[str, Any]) -> int:
-    """How many bytes of a bundle follow a `request` frame.
+def archive_size(request: Mapping[str, Any]) -> int:
+    """How many bytes of an archive follow a `request` frame.
 
     Raises:
-        FrameError: no number, or more than a bundle may have.
+        FrameError: no number, or more than an archive may have.
     """
-    size = request.get("bundle_bytes")
-    if type(size) is not int or not 0 <= size <= MAX_BUNDLE_BYTES:
-        raise FrameError(f"request has bundle_bytes {size!r}, expected 0 to {MAX_BUNDLE_BYTES}")
+    size = request.get("archive_bytes")
+    if type(size) is not int or not 0 <= size <= MAX_ARCHIVE_BYTES:
+        raise FrameError(f"request has archive_bytes {size!r}, expected 0 to {MAX_ARCHIVE_BYTES}")
     return size
 
 
@@ -359,7 +359,7 @@ class StepResult:
 
     name: str
     command: str
-    #: Since the request was read, on the steward's monotonic clock.
+    #: Since the request was read, on init's monotonic clock.
     start_ns: int
     duration_ns: int
     #: None when a signal ended it.

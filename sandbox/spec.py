@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-#: The steward is uid 0 and root of nothing: all capabilities but SETUID, SETGID and KILL are dropped.
+#: Init is uid 0 and root of nothing: all capabilities but SETUID, SETGID and KILL are dropped.
 JUDGE_UID = 10001
 WORKER_UID = 10002
 
@@ -84,7 +84,7 @@ class Devices:
 
 @dataclass(frozen=True, kw_only=True)
 class Boot:
-    """What the steward starts before any request is there.
+    """What init starts before any request is there.
 
     `pair`: judge and worker processes, under two uids, joined by a socketpair, both importing what they need.
     `steps`: nothing; programs come with the request and run one after the other as the worker's uid.
@@ -92,7 +92,7 @@ class Boot:
 
     #: "pair" or "steps"
     kind: str
-    #: argv of the judge and of the worker (pair only). They find their descriptors in KR_* variables, see steward.
+    #: argv of the judge and of the worker (pair only). They find their descriptors in KR_* variables, see init.
     judge: tuple[str, ...] = ()
     worker: tuple[str, ...] = ()
 
@@ -103,7 +103,7 @@ class SandboxSpec:
 
     #: An image id or digest the engine knows.
     image: str
-    #: The interpreter inside the container that runs the steward, the judge and the worker.
+    #: The interpreter inside the container that runs init, the judge and the worker.
     python: str
     boot: Boot
     limits: Limits
@@ -122,7 +122,7 @@ class SandboxSpec:
 class Ending(StrEnum):
     """Why the container ended, as seen from outside."""
 
-    #: The steward sent `end` and the container exited.
+    #: Init sent `end` and the container exited.
     COMPLETED = "completed"
     #: The wall-clock limit passed and the container was killed.
     DEADLINE = "deadline"

@@ -70,7 +70,7 @@ def check(
         bool,
         typer.Option(
             "--explain",
-            help="Only list each sandbox setting, its reason and its proof (docs/security.md#container-settings).",
+            help="Only list each sandbox setting, its reason and its checks (docs/security.md#container-settings).",
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -111,7 +111,7 @@ def render_settings() -> Group:
             parts += [
                 Text.assemble(("  " + rule.key, "green"), f": {rule.reason}"),
                 Text(
-                    f"    attested by {'; '.join(f'{proof.witness}, {proof.what}' for proof in rule.proofs)}",
+                    f"    attested by {'; '.join(f'{each.source}, {each.what}' for each in rule.checks)}",
                     style="dim",
                 ),
             ]
@@ -123,7 +123,7 @@ def _explained(rule: hardening.Rule) -> Json:
         "setting": rule.key,
         "set": rule in hardening.RULES,
         "reason": rule.reason,
-        "attested": [{"witness": proof.witness.value, "what": proof.what} for proof in rule.proofs],
+        "attested": [{"witness": each.source.value, "what": each.what} for each in rule.checks],
     }
 
 

@@ -1,8 +1,8 @@
-"""A bundle on the daemon's side: bytes of a submission's making, counted, kept in a file without a name, passed on.
+"""An archive on the daemon's side: bytes of a submission's making, counted, kept in a file without a name, passed on.
 
-Nothing here or above it looks inside: what a bundle is, only the steward knows (`steward_bundle`). The file has no
+Nothing here or above it looks inside: what an archive is, only init knows (`steward_bundle`). The file has no
 name, so it is gone with its last user, however that one ends. Called by the engine's conversation and by whoever keeps
-bundles.
+archives.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from sandbox import protocol
 
 
-class Bundle:
+class BuildArchive:
     """Written by one thread with `take`, then read by any number of them."""
 
     def __init__(self, directory: Path) -> None:
@@ -41,15 +41,15 @@ class Bundle:
         """Why it must not be used; None: it may."""
         return self._refused
 
-    def take(self, piece: protocol.BundlePiece) -> None:
+    def take(self, piece: protocol.ArchivePiece) -> None:
         """Add what a container has sent.
 
         Raises:
-            FrameError: it sends more than a bundle may have.
+            FrameError: it sends more than an archive may have.
         """
         self._bytes += len(piece.data)
-        if self._bytes > protocol.MAX_BUNDLE_BYTES:
-            raise protocol.FrameError(f"a bundle of more than {protocol.MAX_BUNDLE_BYTES} bytes")
+        if self._bytes > protocol.MAX_ARCHIVE_BYTES:
+            raise protocol.FrameError(f"an archive of more than {protocol.MAX_ARCHIVE_BYTES} bytes")
         self._refused = self._refused or piece.refused
         if self._refused is None:
             try:
@@ -69,6 +69,6 @@ class Bundle:
         Raises:
             OSError: it cannot be read.
         """
-        for begin in range(0, self.size_bytes, protocol.BUNDLE_PIECE_BYTES):
-            data = os.pread(self._fd, protocol.BUNDLE_PIECE_BYTES, begin)
-            yield protocol.encode(protocol.BundlePiece(data=data).to_message())
+        for begin in range(0, self.size_bytes, protocol.ARCHIVE_PIECE_BYTES):
+            data = os.pread(self._fd, protocol.ARCHIVE_PIECE_BYTES, begin)
+            yield protocol.encode(protocol.ArchivePiece(data=data).to_message())

@@ -19,7 +19,7 @@ from typing import Any, Self
 from sandbox import protocol
 from sandbox.errors import EngineRefused, EngineUnavailable, ProtocolError
 from sandbox.host.attach import STDERR, Attachment
-from sandbox.host.build_archive import Bundle
+from sandbox.host.build_archive import BuildArchive
 from sandbox.host.cgroup import CgroupReader
 from sandbox.spec import Ending, Outcome, SandboxSpec
 
@@ -27,12 +27,12 @@ from sandbox.spec import Ending, Outcome, SandboxSpec
 CANCEL_POLL_S = 0.1
 #: How often the counters are read, in case the container dies without a word.
 COUNTERS_POLL_S = 1.0
-#: The steward exits at once when the line closes; killed containers need the kernel's time.
+#: Init exits at once when the line closes; killed containers need the kernel's time.
 EXIT_PATIENCE_S = 10.0
 STDERR_BYTES = 8 << 10
 
 OnProgress = Callable[[str, int, int], None]
-OnBundle = Callable[[protocol.BundlePiece], None]
+OnArchive = Callable[[protocol.ArchivePiece], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class EndState:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoxReport:
+class ContainerReport:
     """What a container reported and how it ended; complete only if it ended `completed` and `ok` is true."""
 
     steps: tuple[protocol.StepResult, ...]
@@ -54,12 +54,12 @@ class BoxReport:
     ok: bool | None
     message: str | None
     outcome: Outcome
-    #: What the box was, as witnesses saw it before the request went in (`hardening.attested`).
+    #: What the container was, as witnesses saw it before the request went in (`hardening.attested`).
     attested: Mapping[str, Any]
 
 
 @dataclass(kw_only=True)
-class _Conversation:
+class _ReceivedReport:
     """What has been heard so far."""
 
     decoder: protocol.Decoder
@@ -68,10 +68,10 @@ class _Conversation:
     artifacts: list[tuple[str, str, bytes]] = field(default_factory=list)
     end: tuple[bool, str | None] | None = None
     on_progress: OnProgress | None = None
-    #: None: no bundle was asked for.
-    on_bundle: OnBundle | None = None
+    #: None: no archive was asked for.
+    on_archive: OnArchive | None = None
 
-    def hear(self, data: bytes) -> None:
+    def feed(self, data: bytes) -> None:
         """Take in a piece of the container's stdout.
 
         Raises:
@@ -98,8 +98,8 @@ class _Conversation:
             case "artifact":
                 artifact = protocol.Artifact.from_message(message)
                 self.artifacts.append((artifact.name, artifact.media_type, artifact.data))
-            case "bundle" if self.on_bundle is not None:
-                self.on_bundle(protocol.BundlePiece.from_message(message))
+            case "archive" if self.on_archive is not None:
+                self.on_archive(protocol.ArchivePiece.from_message(message))
             case "end":
                 self.end = _end(message)
             case _:
@@ -122,7 +122,7 @@ def _end(message: Mapping[str, Any]) -> tuple[bool, str | None]:
     return ok, text
 
 
-class _Meter:
+class _CpuMeter:
     """Reads a running container's counters now and then, in case it dies without a word, and its processor time."""
 
     def __init__(self, counters: CgroupReader, *, cpu_s: float) -> None:
@@ -141,7 +141,7 @@ class _Meter:
         return used_ns is not None and self._before_ns is not None and used_ns - self._before_ns > self._allowed_ns
 
 
-class Outbox:
+class MessageQueue:
     """What other threads have to say to a container that has its request. Threadsafe.
 
     Sent when the conversation next looks, within CANCEL_POLL_S; what is posted after its end is lost.
@@ -153,11 +153,11 @@ class Outbox:
     def __init__(self) -> None:
         self._frames: deque[bytes] = deque(maxlen=self._MOST)
 
-    def post(self, message: Mapping[str, Any]) -> None:
+    def put(self, message: Mapping[str, Any]) -> None:
         """Have a frame sent."""
         self._frames.append(protocol.encode(message))
 
-    def take(self) -> bytes:
+    def get(self) -> bytes:
         """The next frame; empty: there is none."""
         try:
             return self._frames.popleft()
@@ -168,15 +168,15 @@ class Outbox:
 class _Outgoing:
     """What is still to be sent, a frame at a time in memory."""
 
-    def __init__(self, frames: Iterator[bytes], outbox: Outbox) -> None:
+    def __init__(self, frames: Iterator[bytes], messages: MessageQueue) -> None:
         self._frames = frames
-        self._outbox = outbox
+        self._messages = messages
         self._rest = memoryview(b"")
 
     def __bool__(self) -> bool:
         if not self._rest:
-            # The request and its bundle come first.
-            self._rest = memoryview(next(self._frames, b"") or self._outbox.take())
+            # The request and its archive come first.
+            self._rest = memoryview(next(self._frames, b"") or self._messages.get())
         return bool(self._rest)
 
     def send(self, attachment: Attachment) -> None:
@@ -185,7 +185,7 @@ class _Outgoing:
             self._rest = self._rest[attachment.write(self._rest) :]
 
 
-class Box:
+class Container:
     """One container, one request. Use as a context manager, or call `close`. One thread at a time."""
 
     def __init__(
@@ -201,7 +201,7 @@ class Box:
     ) -> None:
         self.id = id
         self.spec = spec
-        #: Set by the engine once it has seen that the box is as its spec says.
+        #: Set by the engine once it has observed that the container is as its spec says.
         self.attested: Mapping[str, Any] = {}
         self._attachment = attachment
         self._counters = counters
@@ -209,7 +209,7 @@ class Box:
         self._ended = ended
         self._remove = remove
         self._stderr = b""
-        self._conversation = _Conversation(decoder=protocol.Decoder(max_total_bytes=spec.limits.report_bytes))
+        self._received = _ReceivedReport(decoder=protocol.Decoder(max_total_bytes=spec.limits.report_bytes))
         self._used = False
         self._closed = False
 
@@ -221,14 +221,14 @@ class Box:
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What the steward saw of its box.
+        """What init saw of its container.
 
         Raises:
             ProtocolError: it has not said so yet.
         """
-        if self._conversation.facts is None:
+        if self._received.facts is None:
             raise ProtocolError(f"container {self.id[:12]}: no 'ready' yet")
-        return self._conversation.facts
+        return self._received.facts
 
     def memory_bytes(self) -> int | None:
         """What the container takes now; None where that cannot be read."""
@@ -243,22 +243,24 @@ class Box:
         deadline = time.monotonic() + timeout_s
         with selectors.DefaultSelector() as selector:
             selector.register(self._attachment, selectors.EVENT_READ)
-            while self._conversation.facts is None:
+            while self._received.facts is None:
                 left_s = deadline - time.monotonic()
                 if left_s <= 0:
-                    raise ProtocolError(f"container {self.id[:12]}: no 'ready' within {timeout_s:.0f} s{self._said()}")
+                    raise ProtocolError(
+                        f"container {self.id[:12]}: no 'ready' within {timeout_s:.0f} s{self._stderr_note()}"
+                    )
                 selector.select(left_s)
                 try:
-                    more = self._listen()
+                    more = self._receive()
                 except protocol.FrameError as error:
-                    raise ProtocolError(f"container {self.id[:12]}: {error}{self._said()}") from error
-                if self._conversation.end is not None and self._conversation.facts is None:
-                    raise ProtocolError(f"container {self.id[:12]}: the steward gave up: {self._conversation.end[1]}")
+                    raise ProtocolError(f"container {self.id[:12]}: {error}{self._stderr_note()}") from error
+                if self._received.end is not None and self._received.facts is None:
+                    raise ProtocolError(f"container {self.id[:12]}: init gave up: {self._received.end[1]}")
                 if not more:
                     end = self._ended(EXIT_PATIENCE_S)
                     code = "unknown" if end is None else end.exit_code
                     raise ProtocolError(
-                        f"container {self.id[:12]}: ended before 'ready' with exit code {code}{self._said()};"
+                        f"container {self.id[:12]}: ended before 'ready' with exit code {code}{self._stderr_note()};"
                         f" is {self.spec.python!r} a Python 3.11 or newer in image {self.spec.image[:19]}?"
                     )
 
@@ -269,20 +271,20 @@ class Box:
         on_progress: OnProgress | None,
         cancel: threading.Event,
         wall_s: float | None = None,
-        bundle: Bundle | None = None,
-        on_bundle: OnBundle | None = None,
-        outbox: Outbox | None = None,
-    ) -> BoxReport:
+        archive: BuildArchive | None = None,
+        on_archive: OnArchive | None = None,
+        messages: MessageQueue | None = None,
+    ) -> ContainerReport:
         """Send the request and hear the report for at most `wall_s`; `cancel` is heard within CANCEL_POLL_S.
 
-        `wall_s`: None is the spec's limits.wall_s; a box that was started before its job was known gets the job's here.
-        `bundle`: follows the request, which says how large it is. `on_bundle`: gets the pieces of the one that comes
-        back; complete only if the report is. `outbox`: what to send while the request is worked on.
+        `wall_s`: None is the spec's limits.wall_s; a container that was started before its job was known gets the job's here.
+        `archive`: follows the request, which says how large it is. `on_archive`: gets the pieces of the one that comes
+        back; complete only if the report is. `messages`: what to send while the request is worked on.
         Whatever happens in the container is an ending in the outcome, not an exception. An exception of `on_progress`
         passes through.
 
         Raises:
-            EngineRefused: the request is too large for a frame, or this box was used before.
+            EngineRefused: the request is too large for a frame, or this container was used before.
         """
         if self._used or self._closed:
             raise EngineRefused(f"container {self.id[:12]}: a container takes one request, this one had it")
@@ -291,9 +293,9 @@ class Box:
             frames = iter([protocol.encode(request.to_message())])
         except protocol.FrameError as error:
             raise EngineRefused(f"container {self.id[:12]}: the request does not fit: {error}") from error
-        self._conversation.on_progress, self._conversation.on_bundle = on_progress, on_bundle
-        frames = frames if bundle is None else itertools.chain(frames, bundle.frames())
-        outgoing = _Outgoing(frames, outbox or Outbox())
+        self._received.on_progress, self._received.on_archive = on_progress, on_archive
+        frames = frames if archive is None else itertools.chain(frames, archive.frames())
+        outgoing = _Outgoing(frames, messages or MessageQueue())
         started_ns = time.monotonic_ns()
         ending, detail = self._converse(outgoing, cancel, self.spec.limits.wall_s if wall_s is None else wall_s)
         counters = self._counters.read()
@@ -302,7 +304,7 @@ class Box:
         else:
             # First, because the engine does not finish a kill while output waits for us to read it.
             self._attachment.close()
-            detail = self._end_by_force(detail)
+            detail = self._force_end(detail)
         wall_ns = time.monotonic_ns() - started_ns
         # Who has said all, and of whom the kernel has told everything, need not be waited for: its end changes nothing.
         told = ending is Ending.COMPLETED and counters.oom_kills is not None
@@ -311,10 +313,10 @@ class Box:
         if end is not None and end.oom_killed:
             # The kernel may have killed the last process before the counter was read.
             oom_kills = max(oom_kills or 0, 1)
-        ok, message = self._conversation.end or (None, None)
-        return BoxReport(
-            steps=tuple(self._conversation.steps),
-            artifacts=tuple(self._conversation.artifacts),
+        ok, message = self._received.end or (None, None)
+        return ContainerReport(
+            steps=tuple(self._received.steps),
+            artifacts=tuple(self._received.artifacts),
             ok=ok,
             message=message,
             outcome=Outcome(
@@ -330,11 +332,11 @@ class Box:
             attested=self.attested,
         )
 
-    def _end_by_force(self, detail: str | None) -> str | None:
+    def _force_end(self, detail: str | None) -> str | None:
         """Kill; the sentence for the log, longer if that failed.
 
         How the run ended stands already. A submission that cannot be killed must not be evaluated again for it, there
-        and on every other host: whoever closes this box learns that it is still there.
+        and on every other host: whoever closes this container learns that it is still there.
         """
         try:
             self._kill()
@@ -349,13 +351,15 @@ class Box:
         limits = self.spec.limits
         # The same cores for the same time come to this; what goes beyond is not held by its cpuset.
         cpu_s = limits.cpu_s if limits.cpu_s is not None else wall_s * len(limits.cpus) + COUNTERS_POLL_S
-        meter = _Meter(self._counters, cpu_s=cpu_s)
+        meter = _CpuMeter(self._counters, cpu_s=cpu_s)
         with selectors.DefaultSelector() as selector:
             selector.register(self._attachment, selectors.EVENT_READ | selectors.EVENT_WRITE)
             while True:
                 now = time.monotonic()
                 used_up = meter.used_up(now)
-                over = self._over(cancel, late_s=wall_s if now >= deadline else None, cpu_s=cpu_s if used_up else None)
+                over = self._reason_to_stop(
+                    cancel, late_s=wall_s if now >= deadline else None, cpu_s=cpu_s if used_up else None
+                )
                 if over is not None:
                     return over
                 if outgoing:
@@ -368,27 +372,27 @@ class Box:
                     if not events & selectors.EVENT_READ:
                         continue
                     try:
-                        more = self._listen()
+                        more = self._receive()
                     except (protocol.FrameError, ProtocolError) as error:
-                        return Ending.BAD_REPORT, self._sentence(str(error))
-                    if not more and self._conversation.end is None:
-                        return Ending.DIED, self._sentence("the container ended without an 'end' frame")
+                        return Ending.BAD_REPORT, self._detail(str(error))
+                    if not more and self._received.end is None:
+                        return Ending.DIED, self._detail("the container ended without an 'end' frame")
 
-    def _over(
+    def _reason_to_stop(
         self, cancel: threading.Event, *, late_s: float | None, cpu_s: float | None
     ) -> tuple[Ending, str | None] | None:
         """The ending, if there is a reason to stop listening."""
-        if self._conversation.end is not None:
-            return Ending.COMPLETED, self._sentence(None)
+        if self._received.end is not None:
+            return Ending.COMPLETED, self._detail(None)
         if cancel.is_set():
-            return Ending.CANCELLED, self._sentence("cancelled")
+            return Ending.CANCELLED, self._detail("cancelled")
         if late_s is not None:
-            return Ending.DEADLINE, self._sentence(f"killed after {late_s:g} s of wall time")
+            return Ending.DEADLINE, self._detail(f"killed after {late_s:g} s of wall time")
         if cpu_s is not None:
-            return Ending.CPU_TIME, self._sentence(f"killed after {cpu_s:g} s of processor time")
+            return Ending.CPU_TIME, self._detail(f"killed after {cpu_s:g} s of processor time")
         return None
 
-    def _listen(self) -> bool:
+    def _receive(self) -> bool:
         """Read what is there; False at the end of the stream."""
         pieces = self._attachment.read()
         if pieces is None:
@@ -397,15 +401,15 @@ class Box:
             if stream == STDERR:
                 self._stderr = (self._stderr + data)[-STDERR_BYTES:]
             else:
-                self._conversation.hear(data)
+                self._received.feed(data)
         return True
 
-    def _said(self) -> str:
+    def _stderr_note(self) -> str:
         text = self._stderr.decode("utf-8", "replace").strip()
         return f"; its stderr: {text}" if text else ""
 
-    def _sentence(self, text: str | None) -> str | None:
-        said = self._said()
+    def _detail(self, text: str | None) -> str | None:
+        said = self._stderr_note()
         if text is None:
             return said.removeprefix("; ") or None
         return f"container {self.id[:12]}: {text}{said}"

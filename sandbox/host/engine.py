@@ -29,12 +29,12 @@ import urllib3.exceptions
 from sandbox.errors import EngineRefused, EngineUnavailable, Leftover, NotReaped, SandboxError
 from sandbox.host.attach import attach
 from sandbox.host.cgroup import reader_for
-from sandbox.host.container import Box, BoxReport, EndState
+from sandbox.host.container import Container, ContainerReport, EndState
 from sandbox.host.hostroot import HostRoot
-from sandbox.host.kernel_view import kernel_view
+from sandbox.host.kernel_view import read_kernel_view
 from sandbox.host.process_identity import identity, is_gone
 from sandbox.policy import hardening, hostconfig
-from sandbox.policy.observed import Seen
+from sandbox.policy.observed import Observed
 from sandbox.spec import SandboxSpec
 
 #: From start to `ready`; includes pulling the interpreter from a cold disk.
@@ -107,7 +107,7 @@ class DockerEngine:
         self.close()
 
     def close(self) -> None:
-        """Close idle connections. Containers are left alone: see `Box.close` and `reap`."""
+        """Close idle connections. Containers are left alone: see `Container.close` and `reap`."""
         while (client := self._take_idle()) is not None:
             client.close()
 
@@ -199,15 +199,15 @@ class DockerEngine:
 
     # --- containers ----------------------------------------------------------------------------------------------
 
-    def start(self, spec: SandboxSpec) -> Box:
-        """Create, attach, start, wait for `ready`, and check that the box is what was asked for.
+    def start(self, spec: SandboxSpec) -> Container:
+        """Create, attach, start, wait for `ready`, and check that the container is what was asked for.
 
         Raises:
-            EngineRefused: the engine would not, or the box differs from the spec (nothing ran in it).
+            EngineRefused: the engine would not, or the container differs from the spec (nothing ran in it).
             EngineUnavailable: the engine does not answer.
-            ProtocolError: something else than the steward spoke, or nothing did in time.
+            ProtocolError: something else than init spoke, or nothing did in time.
         """
-        wrong = hostconfig.complaints(spec)
+        wrong = hostconfig.spec_errors(spec)
         if wrong:
             raise EngineRefused(f"sandbox spec: {'; '.join(wrong)}")
         if spec.image not in self._accepted_images:
@@ -215,17 +215,17 @@ class DockerEngine:
         body = hostconfig.create_body(spec, owner=self.owner)
         body["Labels"][hostconfig.LABEL_CREATOR] = identity()
         container_id = self._call("create", lambda api: _create(api, body))
-        attachment = box = None
+        attachment = container = None
         try:
             attachment = attach(
                 self._socket_path, self._version(), container_id, timeout_s=min(self._timeout_s, READY_TIMEOUT_S)
             )
             self._call(f"container {container_id[:12]}: start", lambda api: api.start(container_id))
-            # The steward starts meanwhile.
+            # Init starts meanwhile.
             inspected = self._inspect(container_id)
             pid = int(inspected["State"].get("Pid") or 0)
             cgroup = reader_for(pid, container_id)
-            box = Box(
+            container = Container(
                 id=container_id,
                 spec=spec,
                 attachment=attachment,
@@ -234,12 +234,14 @@ class DockerEngine:
                 ended=lambda patience_s: self._ended(container_id, patience_s),
                 remove=lambda: self._remove(container_id),
             )
-            box.wait_ready(READY_TIMEOUT_S)
-            box.attested = _attest(box, Seen(engine=inspected, kernel=kernel_view(pid, cgroup), inside=box.facts))
+            container.wait_ready(READY_TIMEOUT_S)
+            container.attested = _attest(
+                container, Observed(engine=inspected, kernel=read_kernel_view(pid, cgroup), inside=container.facts)
+            )
         except BaseException as error:
             if attachment is not None:
                 attachment.close()
-            leftover: Leftover = box or _Unstarted(id=container_id, remove=self._remove)
+            leftover: Leftover = container or _CreatedContainer(id=container_id, remove=self._remove)
             try:
                 leftover.close()
             except (EngineRefused, EngineUnavailable):
@@ -247,7 +249,7 @@ class DockerEngine:
                 if isinstance(error, SandboxError):
                     error.leftover = leftover
             raise
-        return box
+        return container
 
     def reap(self) -> int:
         """Remove every container with our owner label, running or not, and every orphan; returns how many were ours.
@@ -273,7 +275,7 @@ class DockerEngine:
         left: list[tuple[Leftover, Mapping[str, str]]] = []
         reasons: list[str] = []
         for container in found:
-            leftover = _Unstarted(id=str(container["Id"]), remove=self._remove)
+            leftover = _CreatedContainer(id=str(container["Id"]), remove=self._remove)
             try:
                 leftover.close()
             except (EngineRefused, EngineUnavailable) as error:
@@ -444,24 +446,24 @@ def _is_orphan(labels: Mapping[str, str]) -> bool:
     return is_gone(labels.get(hostconfig.LABEL_CREATOR, ""))
 
 
-def _attest(box: Box, seen: Seen) -> dict[str, Any]:
-    """The record of what the box is.
+def _attest(container: Container, observed: Observed) -> dict[str, Any]:
+    """The record of what the container is.
 
     Raises:
         EngineRefused: it is not what was asked for.
     """
-    differences = hardening.violations(box.spec, seen)
+    differences = hardening.violations(container.spec, observed)
     if differences:
         raise EngineRefused(
-            f"container {box.id[:12]}: the engine made another box than was asked for:"
+            f"container {container.id[:12]}: the engine made another container than was asked for:"
             f" {'; '.join(map(str, differences))}; nothing was run in it"
             " (kernel-runner check --explain says what each setting is for)"
         )
-    return hardening.attested(box.spec, seen)
+    return hardening.attested(container.spec, observed)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Unstarted:
+class _CreatedContainer:
     """A container that was created, and nothing of which is to stay."""
 
     id: str
@@ -495,4 +497,4 @@ def _innermost(error: BaseException) -> BaseException:
     return reason
 
 
-__all__ = ["Box", "BoxReport", "DockerEngine", "EngineFacts", "host_root_reference"]
+__all__ = ["Container", "ContainerReport", "DockerEngine", "EngineFacts", "host_root_reference"]

@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from sandbox.host.cgroup import PROC, CgroupReader
-from sandbox.policy.observed import NAMESPACES, UNSEEN, Kernel, numbers
+from sandbox.policy.observed import NAMESPACES, NOT_OBSERVED, KernelView, numbers
 
 #: The lines of /proc/PID/limits for the names that the engine's request uses.
 _RLIMITS: Final = {"core": "Max core file size", "fsize": "Max file size", "nofile": "Max open files"}
 
 
-def kernel_view(pid: int, cgroup: CgroupReader) -> Kernel:
+def read_kernel_view(pid: int, cgroup: CgroupReader) -> KernelView:
     """What the kernel says of a container: `cgroup` is its own, `pid` its first process as the engine reports it."""
     if cgroup.version is None:
         # The engine numbers processes otherwise than we do: this one may be anybody's.
-        return Kernel()
+        return KernelView()
     process = PROC / str(pid)
-    return Kernel(
+    return KernelView(
         **_bounds(cgroup),
         rlimits=_rlimits(process),
         oom_score_adj=_oom_score_adj(process),
@@ -38,7 +38,7 @@ def _bounds(reader: CgroupReader) -> dict[str, Any]:
         found = {
             "cgroup_version": 2,
             "memory_bytes": memory,
-            "memory_and_swap_bytes": UNSEEN if UNSEEN in (memory, swap) else memory + swap,
+            "memory_and_swap_bytes": NOT_OBSERVED if NOT_OBSERVED in (memory, swap) else memory + swap,
             "pids": _limit(reader, "pids", "pids.max"),
             "cpus": _numbers(reader, "cpuset", "cpuset.cpus.effective"),
             "mems": _numbers(reader, "cpuset", "cpuset.mems.effective"),
@@ -52,28 +52,28 @@ def _bounds(reader: CgroupReader) -> dict[str, Any]:
             "pids": _limit(reader, "pids", "pids.max"),
             "cpus": _numbers(reader, "cpuset", "cpuset.cpus"),
             "mems": _numbers(reader, "cpuset", "cpuset.mems"),
-            "devices": tuple(devices) if devices else UNSEEN,
+            "devices": tuple(devices) if devices else NOT_OBSERVED,
         }
     return found
 
 
-def _limit(reader: CgroupReader, controller: str, name: str) -> Any:  # noqa: ANN401 a number or UNSEEN
+def _limit(reader: CgroupReader, controller: str, name: str) -> Any:  # noqa: ANN401 a number or NOT_OBSERVED
     text = reader.text(controller, name).strip()
     if text == "max":
         return math.inf
-    return int(text) if text.isdigit() else UNSEEN
+    return int(text) if text.isdigit() else NOT_OBSERVED
 
 
-def _numbers(reader: CgroupReader, controller: str, name: str) -> Any:  # noqa: ANN401 numbers or UNSEEN
+def _numbers(reader: CgroupReader, controller: str, name: str) -> Any:  # noqa: ANN401 numbers or NOT_OBSERVED
     text = reader.text(controller, name).strip()
-    return numbers(text) if text else UNSEEN
+    return numbers(text) if text else NOT_OBSERVED
 
 
-def _rlimits(process: Path) -> Any:  # noqa: ANN401 limits or UNSEEN
+def _rlimits(process: Path) -> Any:  # noqa: ANN401 limits or NOT_OBSERVED
     try:
         lines = (process / "limits").read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
-        return UNSEEN
+        return NOT_OBSERVED
     return dict(_rlimit_lines(lines))
 
 
@@ -89,14 +89,14 @@ def _bound(text: str) -> float:
     return math.inf if text == "unlimited" else int(text)
 
 
-def _oom_score_adj(process: Path) -> Any:  # noqa: ANN401 a number or UNSEEN
+def _oom_score_adj(process: Path) -> Any:  # noqa: ANN401 a number or NOT_OBSERVED
     try:
         return int((process / "oom_score_adj").read_text(encoding="ascii"))
     except (OSError, ValueError):
-        return UNSEEN
+        return NOT_OBSERVED
 
 
-def _shared_namespaces(process: Path) -> Any:  # noqa: ANN401 names or UNSEEN
+def _shared_namespaces(process: Path) -> Any:  # noqa: ANN401 names or NOT_OBSERVED
     try:
         return tuple(
             name
@@ -105,4 +105,4 @@ def _shared_namespaces(process: Path) -> Any:  # noqa: ANN401 names or UNSEEN
         )
     except OSError:
         # Only root may look.
-        return UNSEEN
+        return NOT_OBSERVED

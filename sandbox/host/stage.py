@@ -1,6 +1,6 @@
 """Copies the code that runs inside containers to a directory named after its content, to be bound read-only.
 
-A container sees the steward and the packages given here, never the source tree they come from: an editable
+A container sees init and the packages given here, never the source tree they come from: an editable
 installation, a task's solutions or the daemon's configuration are not among them. A copy is never changed; new code
 gets a new directory, so that running containers keep theirs. Called by whoever builds sandbox specs.
 """

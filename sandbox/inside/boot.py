@@ -1,7 +1,7 @@
-"""What the steward was booted with, and its line to the daemon.
+"""What init was booted with, and its line to the daemon.
 
 Owns the boot document's meaning, the environments of judge and worker, and descriptors 0 and 1. Called by the other
-steward modules only. Standard library only: this runs inside the container.
+init modules only. Standard library only: this runs inside the container.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sandbox import protocol
-from sandbox.inside.process import Account, DaemonGone, Reaper, StewardError
+from sandbox.inside.process import Account, DaemonGone, InitError, Reaper
 
 WORK = "/work"
 JUDGE = "/judge"
@@ -25,7 +25,7 @@ RESERVE_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class Box:
+class BootConfig:
     """The boot document, parsed."""
 
     kind: str
@@ -50,22 +50,20 @@ class Box:
         return {"PATH": PATH, "LANG": "C.UTF-8", **self.environment, **home, **extra}
 
 
-def parse_boot(text: str) -> Box:
+def parse_boot(text: str) -> BootConfig:
     """The boot document the engine put on the command line.
 
     Raises:
-        StewardError: not a boot document of this version.
+        InitError: not a boot document of this version.
     """
     try:
         boot = json.loads(text)
         if boot["protocol"] != protocol.VERSION:
-            raise StewardError(
-                f"boot document has protocol {boot['protocol']!r}, this steward speaks {protocol.VERSION}"
-            )
+            raise InitError(f"boot document has protocol {boot['protocol']!r}, this init speaks {protocol.VERSION}")
         if boot["kind"] not in ("pair", "steps"):
-            raise StewardError(f"boot kind is {boot['kind']!r}, expected 'pair' or 'steps'")
+            raise InitError(f"boot kind is {boot['kind']!r}, expected 'pair' or 'steps'")
         groups = tuple(int(group) for group in boot["groups"])
-        return Box(
+        return BootConfig(
             kind=boot["kind"],
             judge_argv=tuple(boot["judge"]),
             worker_argv=tuple(boot["worker"]),
@@ -77,11 +75,11 @@ def parse_boot(text: str) -> Box:
             report_bytes=boot["report_bytes"],
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise StewardError(f"boot document does not parse: {type(error).__name__}: {error}") from error
+        raise InitError(f"boot document does not parse: {type(error).__name__}: {error}") from error
 
 
 @dataclass(kw_only=True)
-class Line:
+class DaemonConnection:
     """Frames from and to the daemon over descriptors 0 and 1.
 
     The daemon keeps standard input open as long as it lives: its end of file means that nobody listens any more, and
@@ -94,7 +92,7 @@ class Line:
     _sent: int = 0
 
     @property
-    def room_bytes(self) -> int:
+    def left_bytes(self) -> int:
         """Bytes the report may still grow, with a reserve for its end."""
         return self.report_bytes - RESERVE_BYTES - self._sent
 
@@ -126,14 +124,14 @@ class Line:
         return self._decoder.feed(data)
 
     def request(self) -> tuple[dict[str, Any], bytes]:
-        """Wait for the one request and the bundle that follows it, collecting children meanwhile.
+        """Wait for the one request and the archive that follows it, collecting children meanwhile.
 
         Raises:
             FrameError: something else arrived.
             DaemonGone: end of file.
         """
         request = check_request(self._next())
-        incoming = IncomingBundle(protocol.bundle_size(request))
+        incoming = IncomingArchive(protocol.archive_size(request))
         while not incoming.complete:
             incoming.take(self._next())
         return request, incoming.data
@@ -149,15 +147,15 @@ class Line:
                 for message in self.receive():
                     return message
 
-    def hold(self) -> None:
+    def wait_for_close(self) -> None:
         """After `end`: stay, so that the cgroup can be read, until the daemon closes the line or a minute is over."""
         while select.select([0], [], [], 60.0)[0]:
             if not os.read(0, 1 << 16):
                 return
 
 
-class IncomingBundle:
-    """The bundle that follows a request, as far as it has come."""
+class IncomingArchive:
+    """The archive that follows a request, as far as it has come."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -179,11 +177,11 @@ class IncomingBundle:
         Raises:
             FrameError: it is none, or more than was announced.
         """
-        if message["type"] != "bundle":
-            raise protocol.FrameError(f"a {message['type']!r} frame within a bundle, expected 'bundle'")
-        self._data += protocol.BundlePiece.from_message(message).data
+        if message["type"] != "archive":
+            raise protocol.FrameError(f"a {message['type']!r} frame within an archive, expected 'archive'")
+        self._data += protocol.ArchivePiece.from_message(message).data
         if len(self._data) > self._size:
-            raise protocol.FrameError(f"a bundle of more than the {self._size} bytes it was announced with")
+            raise protocol.FrameError(f"an archive of more than the {self._size} bytes it was announced with")
 
 
 def check_request(message: Mapping[str, Any]) -> dict[str, Any]:

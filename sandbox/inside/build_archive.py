@@ -5,7 +5,7 @@ links that stay below /work, counted and weighed before a byte of them is read. 
 with the worker's uid, so neither reaches what the submission itself could not. Compilers' caches rebuild when a path or
 a time differs by a nanosecond, which a tar header's own field does not hold.
 
-Must not run anything it finds. Called by the other steward modules only. Standard library only: this runs inside the
+Must not run anything it finds. Called by the other init modules only. Standard library only: this runs inside the
 container.
 """
 
@@ -23,8 +23,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from sandbox import protocol
-from sandbox.inside.boot import WORK, Box, Line
-from sandbox.inside.process import HelperError, Reaper, StewardError, run_as
+from sandbox.inside.boot import WORK, BootConfig, DaemonConnection
+from sandbox.inside.process import HelperError, InitError, Reaper, run_as
 
 #: Uncompressed bytes of all files together.
 MAX_CONTENT_BYTES = 256 << 20
@@ -51,34 +51,34 @@ def check_name(name: str) -> str:
     return name
 
 
-def send_bundle(keep: Sequence[str], *, box: Box, line: Line, reaper: Reaper) -> None:
+def send_archive(keep: Sequence[str], *, boot: BootConfig, daemon: DaemonConnection, reaper: Reaper) -> None:
     """Send the daemon what is there of these names, or why that may not travel.
 
     Raises:
-        StewardError: no process could be made.
+        InitError: no process could be made.
         DaemonGone: nobody waits for it any more.
     """
     try:
-        data = run_as(box.worker, lambda fd: pack(keep, fd), reaper=reaper, max_bytes=protocol.MAX_BUNDLE_BYTES)
+        data = run_as(boot.worker, lambda fd: pack(keep, fd), reaper=reaper, max_bytes=protocol.MAX_ARCHIVE_BYTES)
     except HelperError as error:
-        line.send(protocol.BundlePiece(refused=str(error)).to_message())
+        daemon.send(protocol.ArchivePiece(refused=str(error)).to_message())
         return
-    for begin in range(0, len(data), protocol.BUNDLE_PIECE_BYTES):
-        piece = data[begin : begin + protocol.BUNDLE_PIECE_BYTES]
-        line.send(protocol.BundlePiece(data=piece).to_message())
+    for begin in range(0, len(data), protocol.ARCHIVE_PIECE_BYTES):
+        piece = data[begin : begin + protocol.ARCHIVE_PIECE_BYTES]
+        daemon.send(protocol.ArchivePiece(data=piece).to_message())
 
 
-def unpack_bundle(data: bytes, *, box: Box, reaper: Reaper) -> None:
-    """Put a bundle's files below /work, before anything of the submission's runs there; nothing if it is empty.
+def unpack_archive(data: bytes, *, boot: BootConfig, reaper: Reaper) -> None:
+    """Put an archive's files below /work, before anything of the submission's runs there; nothing if it is empty.
 
     Raises:
-        StewardError: it is none, or there is no room for it.
+        InitError: it is none, or there is no room for it.
     """
     if data:
         try:
-            run_as(box.worker, lambda _: unpack(data), reaper=reaper)
+            run_as(boot.worker, lambda _: unpack(data), reaper=reaper)
         except HelperError as error:
-            raise StewardError(f"the bundle cannot be unpacked in {WORK}: {error}") from error
+            raise InitError(f"the archive cannot be unpacked in {WORK}: {error}") from error
 
 
 def pack(keep: Sequence[str], fd: int) -> None:
@@ -176,9 +176,9 @@ def _open_file(name: str) -> IO[bytes]:
 class _Bounded(io.RawIOBase):
     """Reads no more than so many bytes: a few kilobytes may unpack to terabytes."""
 
-    def __init__(self, source: IO[bytes], room_bytes: int) -> None:
+    def __init__(self, source: IO[bytes], left_bytes: int) -> None:
         self._source = source
-        self._room = room_bytes
+        self._room = left_bytes
 
     def read(self, size: int = -1) -> bytes:
         data = self._source.read(min(size, self._room + 1) if size >= 0 else self._room + 1)
@@ -189,7 +189,7 @@ class _Bounded(io.RawIOBase):
 
 
 def unpack(data: bytes) -> None:
-    """Make a bundle's files in the working directory (runs as the worker); what was there is not replaced.
+    """Make an archive's files in the working directory (runs as the worker); what was there is not replaced.
 
     It comes from a container whose submission may have done what it likes, so it is checked as if nobody had.
 

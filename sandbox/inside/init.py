@@ -1,8 +1,8 @@
-"""The steward: process 1 of every sandbox. Starts judge, worker or programs, and talks to the daemon. Trusted.
+"""Init: process 1 of every sandbox. Starts judge, worker or programs, and talks to the daemon. Trusted.
 
 Theory of operation. The engine starts it as uid 0 with the capabilities SETUID, SETGID and KILL, no new privileges, the
 seccomp profile, a read-only root, and a boot document as argument. It says `ready` with what it sees of its box, reads
-one request and the bundle that may come with it (steward_bundle), runs it (steward_pair, steward_steps), says `end`,
+one request and the archive that may come with it (steward_bundle), runs it (steward_pair, steward_steps), says `end`,
 and holds until the daemon closes the line, so that the counters of the cgroup can still be read. If the line closes
 earlier, the daemon is gone and the container ends.
 
@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from sandbox import protocol
-from sandbox.inside.boot import Box, Line, parse_boot
-from sandbox.inside.build_archive import unpack_bundle
+from sandbox.inside.boot import BootConfig, DaemonConnection, parse_boot
+from sandbox.inside.build_archive import unpack_archive
 from sandbox.inside.pair import Pair
-from sandbox.inside.process import DaemonGone, Reaper, StewardError
+from sandbox.inside.process import DaemonGone, InitError, Reaper
 from sandbox.inside.steps import run_steps
 
 #: Exit codes of the container: the line was used properly; the daemon went away.
@@ -47,36 +47,36 @@ def main() -> None:
         os._exit(code)
 
 
-def _serve(boot: str) -> int:
+def _serve(document: str) -> int:
     reaper = Reaper()
-    line = Line(report_bytes=64 << 20, reaper=reaper)
+    daemon = DaemonConnection(report_bytes=64 << 20, reaper=reaper)
     ok, message = True, None
     try:
-        box = parse_boot(boot)
-        line.report_bytes = box.report_bytes
-        _run(box, line, reaper)
-    except (StewardError, protocol.FrameError) as error:
+        boot = parse_boot(document)
+        daemon.report_bytes = boot.report_bytes
+        _run(boot, daemon, reaper)
+    except (InitError, protocol.FrameError) as error:
         ok, message = False, str(error)
     except DaemonGone:
         raise
     except Exception as error:  # noqa: BLE001 whatever broke here, the daemon must hear it as a sentence
         traceback.print_exc()
-        ok, message = False, f"the steward failed: {type(error).__name__}: {error}"
-    line.send({"type": "end", "ok": ok, "message": message})
-    line.hold()
+        ok, message = False, f"init failed: {type(error).__name__}: {error}"
+    daemon.send({"type": "end", "ok": ok, "message": message})
+    daemon.wait_for_close()
     return DONE
 
 
-def _run(box: Box, line: Line, reaper: Reaper) -> None:
-    if box.kind == "pair":
-        pair = Pair(box=box, line=line, reaper=reaper)
-        line.send({"type": "ready", "protocol": protocol.VERSION, "facts": facts()})
+def _run(boot: BootConfig, daemon: DaemonConnection, reaper: Reaper) -> None:
+    if boot.kind == "pair":
+        pair = Pair(boot=boot, daemon=daemon, reaper=reaper)
+        daemon.send({"type": "ready", "protocol": protocol.VERSION, "facts": facts()})
         pair.serve()
     else:
-        line.send({"type": "ready", "protocol": protocol.VERSION, "facts": facts()})
-        request, bundle = line.request()
-        unpack_bundle(bundle, box=box, reaper=reaper)
-        run_steps(request, box=box, line=line, reaper=reaper)
+        daemon.send({"type": "ready", "protocol": protocol.VERSION, "facts": facts()})
+        request, archive = daemon.request()
+        unpack_archive(archive, boot=boot, reaper=reaper)
+        run_steps(request, boot=boot, daemon=daemon, reaper=reaper)
 
 
 def facts() -> dict[str, Any]:

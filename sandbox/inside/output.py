@@ -1,6 +1,6 @@
-"""What the steward keeps of a program's output: bounded, decoded, counted. Pure, standard library only.
+"""What init keeps of a program's output: bounded, decoded, counted. Pure, standard library only.
 
-Called by the steward's step runner and pair runner.
+Called by init's step runner and pair runner.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ RESULT_LINE_BYTES = 6 << 20
 RESULT_KEY_CHARS = 512
 
 
-def clean(data: bytes) -> str:
+def decode_text(data: bytes) -> str:
     """Text that PostgreSQL and JSON can hold: invalid UTF-8 and NUL become U+FFFD."""
     return data.decode("utf-8", "replace").replace("\x00", "\N{REPLACEMENT CHARACTER}")
 
@@ -50,8 +50,8 @@ class Excerpt:
         tail = self._tail[len(self._tail) - min(len(self._tail), self._tail_limit) :]
         left_out = self.total_bytes - len(self._head) - len(tail)
         if left_out == 0:
-            return clean(bytes(self._head + tail))
-        return f"{clean(bytes(self._head))}\n[... {left_out} bytes left out ...]\n{clean(bytes(tail))}"
+            return decode_text(bytes(self._head + tail))
+        return f"{decode_text(bytes(self._head))}\n[... {left_out} bytes left out ...]\n{decode_text(bytes(tail))}"
 
 
 class ResultLines:
@@ -96,7 +96,7 @@ class ResultLines:
         self._partial.clear()
         if b":" not in line:
             return
-        key, value = (part.strip() for part in clean(line).split(":", 1))
+        key, value = (part.strip() for part in decode_text(line).split(":", 1))
         if len(key) > RESULT_KEY_CHARS:
             self._drop(f"a key of more than {RESULT_KEY_CHARS} characters")
             return

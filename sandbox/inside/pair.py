@@ -20,11 +20,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from sandbox import protocol
-from sandbox.inside.boot import Box, IncomingBundle, Line, check_request
-from sandbox.inside.build_archive import unpack_bundle
+from sandbox.inside.boot import BootConfig, DaemonConnection, IncomingArchive, check_request
+from sandbox.inside.build_archive import unpack_archive
 from sandbox.inside.output import Excerpt
-from sandbox.inside.process import Plumbing, Reaper, StewardError, ending, kill_all_of, spawn
-from sandbox.inside.steps import fit
+from sandbox.inside.process import Descriptors, InitError, Reaper, decode_status, kill_all_of, spawn
+from sandbox.inside.steps import shorten
 
 JUDGE_STDERR_BYTES = 16 << 10
 MAX_RANKS = 64
@@ -34,19 +34,19 @@ READ_BYTES = 1 << 18
 
 
 class Pair:
-    """The processes and the steward's ends of their pipes."""
+    """The processes and init's ends of their pipes."""
 
-    def __init__(self, *, box: Box, line: Line, reaper: Reaper) -> None:
-        self._box = box
-        self._line = line
+    def __init__(self, *, boot: BootConfig, daemon: DaemonConnection, reaper: Reaper) -> None:
+        self._boot = boot
+        self._daemon = daemon
         self._reaper = reaper
         self._stderr = Excerpt(JUDGE_STDERR_BYTES)
         # Not bounded in all, as what is passed on is.
         self._frames = protocol.Decoder()
         self._to_judge = bytearray()
         self._requested = False
-        #: The request whose bundle has not come in full, and what there is of it.
-        self._held: tuple[dict[str, Any], IncomingBundle] | None = None
+        #: The request whose archive has not come in full, and what there is of it.
+        self._pending: tuple[dict[str, Any], IncomingArchive] | None = None
         self._worker_reported = False
         self._selector = selectors.DefaultSelector()
         self._start()
@@ -61,17 +61,17 @@ class Pair:
         err_read, err_write = os.pipe()
         #: What every worker gets: stdin, stdout, stderr; kept until it is known how many there are.
         self._worker_fds = (os.open(os.devnull, os.O_RDONLY), out_write, err_write)
-        box = self._box
+        boot = self._boot
         self._judge_pid = spawn(
-            box.judge_argv,
-            account=box.judge,
-            plumbing=Plumbing(
+            boot.judge_argv,
+            account=boot.judge,
+            descriptors=Descriptors(
                 stdin=judge_stdin,
                 stdout=judge_stdout,
                 stderr=judge_stderr,
                 more=(judge_end.fileno(), out_read, err_read, judge_ranks.fileno()),
             ),
-            env=box.judge_environment(
+            env=boot.judge_environment(
                 {
                     "KR_WORKER_FD": "3",
                     "KR_WORKER_STDOUT_FD": "4",
@@ -91,10 +91,10 @@ class Pair:
     def _spawn_worker(self, line: socket.socket) -> int:
         stdin, stdout, stderr = self._worker_fds
         return spawn(
-            self._box.worker_argv,
-            account=self._box.worker,
-            plumbing=Plumbing(stdin=stdin, stdout=stdout, stderr=stderr, more=(line.fileno(),)),
-            env=self._box.worker_environment({"KR_JUDGE_FD": "3"}),
+            self._boot.worker_argv,
+            account=self._boot.worker,
+            descriptors=Descriptors(stdin=stdin, stdout=stdout, stderr=stderr, more=(line.fileno(),)),
+            env=self._boot.worker_environment({"KR_JUDGE_FD": "3"}),
             reaper=self._reaper,
         )
 
@@ -117,7 +117,7 @@ class Pair:
         """Pass frames until the judge has ended well.
 
         Raises:
-            StewardError: the judge failed, or said something the protocol does not allow.
+            InitError: the judge failed, or said something the protocol does not allow.
             FrameError: the daemon did.
             DaemonGone: nobody waits for the report any more.
         """
@@ -134,43 +134,43 @@ class Pair:
 
     def _finish(self) -> None:
         """The judge has ended: kill the rest, pass on what is in its pipes, and see how it ended."""
-        for uid in (self._box.worker.uid, self._box.judge.uid):
+        for uid in (self._boot.worker.uid, self._boot.judge.uid):
             kill_all_of(uid, self._reaper)
         while self._on_stderr():
             pass
         status = self._reaper.status(self._judge_pid)
-        exit_code, signal = ending(status or 0)
+        exit_code, signal = decode_status(status or 0)
         if exit_code == 0:
             while self._on_frames():
                 pass
             if self._frames.pending_bytes:
-                raise StewardError(f"the judge ended within a frame, {self._frames.pending_bytes} bytes into it")
+                raise InitError(f"the judge ended within a frame, {self._frames.pending_bytes} bytes into it")
             if self._requested:
                 return
-            raise StewardError(f"the judge ended before it had a request{self._said()}")
+            raise InitError(f"the judge ended before it had a request{self._stderr_note()}")
         how = f"exit code {exit_code}" if signal is None else f"signal {signal}"
-        raise StewardError(f"the judge ended with {how}{self._said()}")
+        raise InitError(f"the judge ended with {how}{self._stderr_note()}")
 
-    def _said(self) -> str:
+    def _stderr_note(self) -> str:
         text = self._stderr.text().strip()
         return f"; its stderr: {text}" if text else "; its stderr is empty"
 
     def _on_daemon(self) -> None:
-        for message in self._line.receive():
+        for message in self._daemon.receive():
             if self._requested:
                 self._on_reading(message)
                 continue
-            if self._held is None:
+            if self._pending is None:
                 request = check_request(message)
                 if request.get("kind") != "pair" or not isinstance(request.get("payload"), dict):
-                    raise StewardError(f"request of kind {request.get('kind')!r} in a container booted for 'pair'")
-                self._held = request, IncomingBundle(protocol.bundle_size(request))
+                    raise InitError(f"request of kind {request.get('kind')!r} in a container booted for 'pair'")
+                self._pending = request, IncomingArchive(protocol.archive_size(request))
             else:
-                self._held[1].take(message)
-            request, bundle = self._held
-            if bundle.complete:
-                self._held = None
-                self._begin(request, bundle.data)
+                self._pending[1].take(message)
+            request, archive = self._pending
+            if archive.complete:
+                self._pending = None
+                self._begin(request, archive.data)
 
     def _on_reading(self, message: dict[str, Any]) -> None:
         """How the devices are while something is timed; a judge that does not read misses what does not fit."""
@@ -178,19 +178,19 @@ class Pair:
             raise protocol.FrameError(f"a {message['type']!r} frame after the request, expected readings alone")
         reading = protocol.Reading.from_message(message)
         if len(self._to_judge) < MAX_UNREAD_BYTES:
-            self._tell_judge(reading.to_message())
+            self._send_to_judge(reading.to_message())
 
-    def _begin(self, request: Mapping[str, Any], bundle: bytes) -> None:
+    def _begin(self, request: Mapping[str, Any], archive: bytes) -> None:
         """Let the judge have its request; what belongs to the submission lies in the workers' place before."""
         ranks = request.get("ranks")
         if type(ranks) is not int or not 1 <= ranks <= MAX_RANKS:
-            raise StewardError(f"request for {ranks!r} ranks, expected 1 to {MAX_RANKS}")
+            raise InitError(f"request for {ranks!r} ranks, expected 1 to {MAX_RANKS}")
         self._requested = True
-        unpack_bundle(bundle, box=self._box, reaper=self._reaper)
+        unpack_archive(archive, boot=self._boot, reaper=self._reaper)
         self._add_workers(ranks)
-        self._tell_judge({"type": "request", "payload": request["payload"]})
+        self._send_to_judge({"type": "request", "payload": request["payload"]})
 
-    def _tell_judge(self, message: Mapping[str, Any]) -> None:
+    def _send_to_judge(self, message: Mapping[str, Any]) -> None:
         self._to_judge += protocol.encode(message)
         if self._judge_in not in self._selector.get_map():
             self._selector.register(self._judge_in, selectors.EVENT_WRITE, self._on_judge_writable)
@@ -214,9 +214,9 @@ class Pair:
         if status is None or self._worker_reported:
             return
         self._worker_reported = True
-        kill_all_of(self._box.worker.uid, self._reaper)
-        exit_code, signal = ending(status)
-        self._tell_judge({"type": "worker_exit", "rank": rank, "exit_code": exit_code, "signal": signal})
+        kill_all_of(self._boot.worker.uid, self._reaper)
+        exit_code, signal = decode_status(status)
+        self._send_to_judge({"type": "worker_exit", "rank": rank, "exit_code": exit_code, "signal": signal})
 
     def _on_stderr(self) -> bool:
         data = self._read(self._judge_err)
@@ -227,22 +227,22 @@ class Pair:
         data = self._read(self._judge_out)
         try:
             for message in self._frames.feed(data):
-                self._pass_on(checked(message))
+                self._forward(rebuild_frame(message))
         except protocol.FrameError as error:
-            raise StewardError(f"the judge broke the protocol: {error}{self._said()}") from error
+            raise InitError(f"the judge broke the protocol: {error}{self._stderr_note()}") from error
         return bool(data)
 
-    def _pass_on(self, message: dict[str, Any]) -> None:
+    def _forward(self, message: dict[str, Any]) -> None:
         """Send a judge's frame, if need be shortened: no frame may take more than a quarter of the room that is left.
 
         What a submission prints and profiles must not make the whole report invalid.
         """
-        room_bytes = self._line.room_bytes // 4
+        left_bytes = self._daemon.left_bytes // 4
         if message["type"] == "step":
-            message = fit(protocol.StepResult.from_message(message), room_bytes)
-        elif message["type"] == "artifact" and len(message["data_b64"]) > room_bytes:
+            message = shorten(protocol.StepResult.from_message(message), left_bytes)
+        elif message["type"] == "artifact" and len(message["data_b64"]) > left_bytes:
             return
-        self._line.send(message)
+        self._daemon.send(message)
 
     def _read(self, fd: int) -> bytes:
         try:
@@ -255,7 +255,7 @@ class Pair:
         return data
 
 
-def checked(message: Mapping[str, Any]) -> dict[str, Any]:
+def rebuild_frame(message: Mapping[str, Any]) -> dict[str, Any]:
     """A judge's frame rebuilt from what the protocol knows.
 
     Raises:

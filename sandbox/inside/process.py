@@ -1,6 +1,6 @@
-"""Processes as the steward handles them: start one as another uid, collect every child, kill all of a uid.
+"""Processes as init handles them: start one as another uid, collect every child, kill all of a uid.
 
-Owns fork, exec, kill and wait inside the container. Knows nothing of requests and results. Called by the other steward
+Owns fork, exec, kill and wait inside the container. Knows nothing of requests and results. Called by the other init
 modules only, in one single-threaded process that is PID 1, uid 0, with the capabilities SETUID, SETGID and KILL and no
 other: it may not read or write what belongs to the worker, so it has a child with the worker's uid do that.
 
@@ -22,14 +22,14 @@ from typing import NoReturn
 
 #: If no process of those killed dies within this time, they hang in the kernel (a device that fell off the bus).
 KILL_PATIENCE_S = 10.0
-#: Small file work in a child: a submission that planted a hostile directory tree must not hold the steward.
+#: Small file work in a child: a submission that planted a hostile directory tree must not hold init.
 HELPER_PATIENCE_S = 30.0
 
 CANNOT_EXECUTE = 126
 NOT_FOUND = 127
 
 
-class StewardError(Exception):
+class InitError(Exception):
     """The harness itself broke; the message ends up in the `end` frame."""
 
 
@@ -49,12 +49,12 @@ class Account:
     groups: tuple[int, ...]
     directory: str
     umask: int
-    #: The kernel kills the highest first when memory runs out: the worker before the judge before the steward.
+    #: The kernel kills the highest first when memory runs out: the worker before the judge before init.
     oom_score_adj: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plumbing:
+class Descriptors:
     """The descriptors a new process gets, in the order of their numbers there; every other one is closed."""
 
     stdin: int
@@ -104,7 +104,7 @@ class Reaper:
         """The wait status of a watched child that has been killed, as soon as the kernel gives it out.
 
         Raises:
-            StewardError: it was not given out in KILL_PATIENCE_S.
+            InitError: it was not given out in KILL_PATIENCE_S.
         """
         deadline = time.monotonic() + KILL_PATIENCE_S
         while True:
@@ -113,26 +113,28 @@ class Reaper:
             if status is not None:
                 return status
             if time.monotonic() > deadline:
-                raise StewardError(f"process {pid} was killed, but its status did not come in {KILL_PATIENCE_S:.0f} s")
+                raise InitError(f"process {pid} was killed, but its status did not come in {KILL_PATIENCE_S:.0f} s")
             select.select([self.wakeup_fd], [], [], 0.005)
 
 
-def ending(status: int) -> tuple[int | None, int | None]:
+def decode_status(status: int) -> tuple[int | None, int | None]:
     """Exit code and signal of a wait status; exactly one of them is None."""
     if os.WIFSIGNALED(status):
         return None, os.WTERMSIG(status)
     return os.WEXITSTATUS(status), None
 
 
-def spawn(argv: Sequence[str], *, account: Account, plumbing: Plumbing, env: Mapping[str, str], reaper: Reaper) -> int:
+def spawn(
+    argv: Sequence[str], *, account: Account, descriptors: Descriptors, env: Mapping[str, str], reaper: Reaper
+) -> int:
     """Start a program as another uid in a session of its own; returns its pid, watched by the reaper.
 
     Raises:
-        StewardError: no process could be made.
+        InitError: no process could be made.
     """
     pid = _fork()
     if pid == 0:
-        _exec_child(argv, account, plumbing, env)
+        _exec_child(argv, account, descriptors, env)
     reaper.watch(pid)
     return pid
 
@@ -141,27 +143,27 @@ def _fork() -> int:
     try:
         return os.fork()
     except OSError as error:
-        raise StewardError(f"cannot start a process: {error.strerror}") from error
+        raise InitError(f"cannot start a process: {error.strerror}") from error
 
 
-def _exec_child(argv: Sequence[str], account: Account, plumbing: Plumbing, env: Mapping[str, str]) -> NoReturn:
+def _exec_child(argv: Sequence[str], account: Account, descriptors: Descriptors, env: Mapping[str, str]) -> NoReturn:
     code = CANNOT_EXECUTE
     try:
         os.setsid()
         _default_signals()
-        _connect(plumbing)
-        _become(account)
+        _install_descriptors(descriptors)
+        _switch_to(account)
         os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 no shell is wanted
     except FileNotFoundError as error:
         code = NOT_FOUND
-        _complain(f"sandbox: cannot start {argv[0]!r}: {error.strerror}\n")
+        _write_error(f"sandbox: cannot start {argv[0]!r}: {error.strerror}\n")
     except BaseException as error:  # noqa: BLE001 a forked child must never return into the parent's code
-        _complain(f"sandbox: cannot start {argv[:1]!r}: {error}\n")
+        _write_error(f"sandbox: cannot start {argv[:1]!r}: {error}\n")
     finally:
         os._exit(code)
 
 
-def _complain(text: str) -> None:
+def _write_error(text: str) -> None:
     with contextlib.suppress(OSError):
         os.write(2, text.encode("utf-8", "replace"))
 
@@ -173,19 +175,19 @@ def _default_signals() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
-def _connect(plumbing: Plumbing) -> None:
+def _install_descriptors(descriptors: Descriptors) -> None:
     """Put the descriptors in place and close all others.
 
     All are first copied above every target, so that no dup2 overwrites a later source.
     """
-    sources = (plumbing.stdin, plumbing.stdout, plumbing.stderr, *plumbing.more)
+    sources = (descriptors.stdin, descriptors.stdout, descriptors.stderr, *descriptors.more)
     copies = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 64) for fd in sources]
     for target, fd in enumerate(copies):
         os.dup2(fd, target)
     os.closerange(len(sources), os.sysconf("SC_OPEN_MAX"))
 
 
-def _become(account: Account) -> None:
+def _switch_to(account: Account) -> None:
     """Turn this process into the account for good: real, effective and saved ids, no capability left."""
     # Before the uid changes: afterwards /proc/self belongs to root.
     Path("/proc/self/oom_score_adj").write_text(str(account.oom_score_adj), encoding="ascii")
@@ -201,12 +203,12 @@ def kill_all_of(uid: int, reaper: Reaper) -> None:
 
     kill(-1) by a process whose effective uid is the victim's reaches exactly that uid's processes, and all at once: a
     fork bomb cannot outrun it. No child is made for it, because a fork bomb leaves no room under the pids limit. The
-    steward's real uid stays 0, so nobody can signal it meanwhile.
+    init's real uid stays 0, so nobody can signal it meanwhile.
 
     Tearing down what a fork bomb has made may take long on a busy host; as long as processes go, nothing hangs.
 
     Raises:
-        StewardError: for KILL_PATIENCE_S none of those left died.
+        InitError: for KILL_PATIENCE_S none of those left died.
     """
     deadline = time.monotonic() + KILL_PATIENCE_S
     fewest: int | None = None
@@ -225,7 +227,7 @@ def kill_all_of(uid: int, reaper: Reaper) -> None:
             fewest = len(alive)
             deadline = time.monotonic() + KILL_PATIENCE_S
         if time.monotonic() > deadline:
-            raise StewardError(f"processes {alive} of uid {uid} did not die within {KILL_PATIENCE_S:.0f} s of SIGKILL")
+            raise InitError(f"processes {alive} of uid {uid} did not die within {KILL_PATIENCE_S:.0f} s of SIGKILL")
         # The kernel is tearing them down; SIGCHLD arrives when one is done.
         select.select([reaper.wakeup_fd], [], [], 0.005)
 
@@ -255,7 +257,7 @@ def run_as(account: Account, work: Callable[[int], None], *, reaper: Reaper, max
 
     Raises:
         HelperError: the work raised OSError, wrote more than max_bytes, or took too long.
-        StewardError: no process could be made.
+        InitError: no process could be made.
     """
     out_read, out_write = os.pipe()
     err_read, err_write = os.pipe()
@@ -281,7 +283,7 @@ def _work_child(account: Account, work: Callable[[int], None], out_fd: int, err_
     try:
         os.setsid()
         _default_signals()
-        _become(account)
+        _switch_to(account)
         work(out_fd)
         code = 0
     except BaseException as error:  # noqa: BLE001 a forked child must never return into the parent's code

@@ -21,16 +21,16 @@ from pathlib import Path
 from typing import Any
 
 from sandbox import protocol
-from sandbox.inside.boot import WORK, Box, Line
-from sandbox.inside.build_archive import check_name, send_bundle
+from sandbox.inside.boot import WORK, BootConfig, DaemonConnection
+from sandbox.inside.build_archive import check_name, send_archive
 from sandbox.inside.output import Excerpt, ResultLines
 from sandbox.inside.process import (
     CANNOT_EXECUTE,
+    Descriptors,
     HelperError,
-    Plumbing,
+    InitError,
     Reaper,
-    StewardError,
-    ending,
+    decode_status,
     kill_all_of,
     run_as,
     spawn,
@@ -41,38 +41,38 @@ ARTIFACT_BYTES = 16 << 20
 READ_BYTES = 1 << 18
 
 
-def run_steps(request: Mapping[str, Any], *, box: Box, line: Line, reaper: Reaper) -> None:
+def run_steps(request: Mapping[str, Any], *, boot: BootConfig, daemon: DaemonConnection, reaper: Reaper) -> None:
     """Run the steps of a request and report each.
 
     Raises:
-        StewardError: the request makes no sense, or the box does not work.
+        InitError: the request makes no sense, or the box does not work.
         DaemonGone: nobody waits for the report any more.
     """
     parsed = parse_request(request)
     keep = parsed.keep
     started_ns = time.monotonic_ns()
-    runner = _Runner(box=box, line=line, reaper=reaper, started_ns=started_ns)
+    runner = _Runner(boot=boot, daemon=daemon, reaper=reaper, started_ns=started_ns)
     try:
         runner.write_files(parsed.files)
     except HelperError as error:
-        raise StewardError(f"cannot write the request's files to {WORK}: {error}") from error
+        raise InitError(f"cannot write the request's files to {WORK}: {error}") from error
     for step in parsed.steps:
         # How many cases a program has, and how far it is, only the program knows.
-        line.send({"type": "progress", "phase": step.name, "done": 0, "total": 0})
+        daemon.send({"type": "progress", "phase": step.name, "done": 0, "total": 0})
         result, artifact = runner.run(step)
-        line.send(fit(result, line.room_bytes))
+        daemon.send(shorten(result, daemon.left_bytes))
         if artifact is not None:
-            line.send(artifact)
+            daemon.send(artifact)
         if result.exit_code is None or result.timed_out or result.output_limit:
             # Killed in the middle of its work: what it leaves may be half of a file, or a lock that nobody opens.
             keep = ()
-        if not goes_on(step, result):
+        if not runs_next(step, result):
             break
     if keep:
-        send_bundle(keep, box=box, line=line, reaper=reaper)
+        send_archive(keep, boot=boot, daemon=daemon, reaper=reaper)
 
 
-def goes_on(step: protocol.Step, result: protocol.StepResult) -> bool:
+def runs_next(step: protocol.Step, result: protocol.StepResult) -> bool:
     """Whether the next step runs."""
     if step.continue_if == "passed":
         return result.result.get("check") == "pass"
@@ -82,13 +82,13 @@ def goes_on(step: protocol.Step, result: protocol.StepResult) -> bool:
 
 
 def parse_request(request: Mapping[str, Any]) -> protocol.StepsRequest:
-    """A `steps` request as it was made; of the bundle, which has come before, it says nothing.
+    """A `steps` request as it was made; of the archive, which has come before, it says nothing.
 
     Raises:
-        StewardError: it is none.
+        InitError: it is none.
     """
     if request.get("kind") != "steps":
-        raise StewardError(f"request of kind {request.get('kind')!r} in a container booted for 'steps'")
+        raise InitError(f"request of kind {request.get('kind')!r} in a container booted for 'steps'")
     try:
         return protocol.StepsRequest(
             files=_parse_files(request["files"]),
@@ -96,7 +96,7 @@ def parse_request(request: Mapping[str, Any]) -> protocol.StepsRequest:
             keep=tuple(check_name(name) for name in request["keep"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise StewardError(f"steps request does not parse: {type(error).__name__}: {error}") from error
+        raise InitError(f"steps request does not parse: {type(error).__name__}: {error}") from error
 
 
 def _parse_step(step: Mapping[str, Any]) -> protocol.Step:
@@ -121,12 +121,12 @@ def _parse_files(files: Mapping[str, str]) -> dict[str, bytes]:
     return {check_name(name): protocol.from_b64(data) for name, data in files.items()}
 
 
-def fit(result: protocol.StepResult, room_bytes: int) -> dict[str, Any]:
+def shorten(result: protocol.StepResult, left_bytes: int) -> dict[str, Any]:
     """The step's message, cut so far that the report stays within its cap: output first, then the result lines.
 
     A submission's noise must not make the whole report invalid.
     """
-    limit = min(room_bytes, protocol.MAX_FRAME_BYTES - (1 << 16))
+    limit = min(left_bytes, protocol.MAX_FRAME_BYTES - (1 << 16))
     note = "\nsandbox: the report is full; output was left out\n"
     for keep_chars, keep_result in ((None, True), (1 << 17, True), (1 << 12, True), (1 << 12, False)):
         shorter = result
@@ -203,7 +203,7 @@ class _Streams:
 
 
 @dataclass(kw_only=True)
-class _Ending:
+class _ProgramEnd:
     duration_ns: int
     timed_out: bool = False
     output_limit: bool = False
@@ -211,8 +211,8 @@ class _Ending:
 
 @dataclass(kw_only=True)
 class _Runner:
-    box: Box
-    line: Line
+    boot: BootConfig
+    daemon: DaemonConnection
     reaper: Reaper
     started_ns: int
 
@@ -246,16 +246,16 @@ class _Runner:
         )
 
     def _execute(self, step: protocol.Step) -> tuple[protocol.StepResult, list[str]]:
-        streams = _Streams(self.box.output_bytes)
+        streams = _Streams(self.boot.output_bytes)
         try:
             begin_ns = time.monotonic_ns()
             pid = self._start(step, streams)
-            end = self._attend(pid, step, streams, begin_ns)
-            kill_all_of(self.box.worker.uid, self.reaper)
+            end = self._supervise(pid, step, streams, begin_ns)
+            kill_all_of(self.boot.worker.uid, self.reaper)
             streams.drain()
         finally:
             streams.close()
-        exit_code, signal = ending(self.reaper.final_status(pid))
+        exit_code, signal = decode_status(self.reaper.final_status(pid))
         result = protocol.StepResult(
             name=step.name,
             command=shlex.join(step.argv),
@@ -278,18 +278,18 @@ class _Runner:
         stdout = streams.open(streams.stdout.add)
         stderr = streams.open(streams.stderr.add)
         ours = [null, stdout, stderr]
-        env = self.box.worker_environment(step.env)
+        env = self.boot.worker_environment(step.env)
         if step.result_pipe:
             ours.append(streams.open(streams.result.add))
             env["POPCORN_FD"] = "3"
         try:
-            plumbing = Plumbing(stdin=null, stdout=stdout, stderr=stderr, more=tuple(ours[3:]))
-            return spawn(step.argv, account=self.box.worker, plumbing=plumbing, env=env, reaper=self.reaper)
+            descriptors = Descriptors(stdin=null, stdout=stdout, stderr=stderr, more=tuple(ours[3:]))
+            return spawn(step.argv, account=self.boot.worker, descriptors=descriptors, env=env, reaper=self.reaper)
         finally:
             for fd in ours:
                 os.close(fd)
 
-    def _attend(self, pid: int, step: protocol.Step, streams: _Streams, begin_ns: int) -> _Ending:
+    def _supervise(self, pid: int, step: protocol.Step, streams: _Streams, begin_ns: int) -> _ProgramEnd:
         """Read everything the program writes until it ends, its time is up or it wrote too much."""
         selector = streams.selector
         selector.register(0, selectors.EVENT_READ, "daemon")
@@ -298,11 +298,11 @@ class _Runner:
         while True:
             elapsed_ns = time.monotonic_ns() - begin_ns
             if self.reaper.status(pid) is not None:
-                return _Ending(duration_ns=elapsed_ns)
+                return _ProgramEnd(duration_ns=elapsed_ns)
             if elapsed_ns >= limit_ns:
-                return _Ending(duration_ns=elapsed_ns, timed_out=True)
-            if streams.written_bytes > self.box.output_kill_bytes:
-                return _Ending(duration_ns=elapsed_ns, output_limit=True)
+                return _ProgramEnd(duration_ns=elapsed_ns, timed_out=True)
+            if streams.written_bytes > self.boot.output_kill_bytes:
+                return _ProgramEnd(duration_ns=elapsed_ns, output_limit=True)
             for key, _ in selector.select((limit_ns - elapsed_ns) / 1e9):
                 if key.data == "daemon":
                     self._unexpected_input()
@@ -312,8 +312,8 @@ class _Runner:
                     streams.read(key.fd, key.data)
 
     def _unexpected_input(self) -> None:
-        for message in self.line.receive():
-            raise StewardError(f"a {message['type']!r} frame after the request, expected none")
+        for message in self.daemon.receive():
+            raise InitError(f"a {message['type']!r} frame after the request, expected none")
 
     def write_files(self, files: Mapping[str, bytes]) -> None:
         """Write files below /work as the worker, replacing whatever stands there.
@@ -322,22 +322,22 @@ class _Runner:
             HelperError: it does not work.
         """
         if files:
-            run_as(self.box.worker, lambda _: write_below(files), reaper=self.reaper)
+            run_as(self.boot.worker, lambda _: write_below(files), reaper=self.reaper)
 
     def _remove(self, names: tuple[str, ...]) -> list[str]:
         if not names:
             return []
         try:
-            run_as(self.box.worker, lambda _: clear_all(names), reaper=self.reaper)
+            run_as(self.boot.worker, lambda _: clear_all(names), reaper=self.reaper)
         except HelperError as error:
             return [f"sandbox: cannot remove {', '.join(names)}: {error}"]
         return []
 
     def _fetch(self, name: str) -> tuple[dict[str, Any] | None, list[str]]:
         """The artifact frame, or why there is none."""
-        limit = min(ARTIFACT_BYTES, max(0, self.line.room_bytes // 4))
+        limit = min(ARTIFACT_BYTES, max(0, self.daemon.left_bytes // 4))
         try:
-            data = run_as(self.box.worker, lambda fd: copy_out(name, fd), reaper=self.reaper, max_bytes=limit)
+            data = run_as(self.boot.worker, lambda fd: copy_out(name, fd), reaper=self.reaper, max_bytes=limit)
         except HelperError as error:
             return None, [f"sandbox: no artifact {name!r}: {error}"]
         media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"

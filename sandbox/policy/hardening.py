@@ -2,7 +2,7 @@
 
 Pure. `hostconfig` builds the engine's request from this table, so nothing is enforced that is not listed here, and
 nothing listed here can be forgotten. `violations` compares what three witnesses say of a container that has started
-(`witness`) with what was asked for; no request is sent into a box that differs. `kernel-runner check --explain` and
+(`witness`) with what was asked for; no request is sent into a container that differs. `kernel-runner check --explain` and
 docs/security.md print the table.
 """
 
@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.policy import checks, normalize
-from sandbox.policy.checks import Proof
-from sandbox.policy.observed import UNSEEN, Seen, Witness
+from sandbox.policy.checks import Check
+from sandbox.policy.observed import NOT_OBSERVED, Observed, Source
 from sandbox.spec import DeviceDriver, Devices, SandboxSpec
 
-#: Changing uid and killing what changed uid is all the steward does as root.
+#: Changing uid and killing what changed uid is all init does as root.
 CAPABILITIES = ("KILL", "SETGID", "SETUID")
 #: The same as bits of CapEff (capability(7): KILL 5, SETGID 6, SETUID 7).
 CAPABILITY_BITS = 1 << 5 | 1 << 6 | 1 << 7
@@ -37,13 +37,13 @@ class Rule:
     reason: str
     #: None leaves the key out.
     value: Callable[[SandboxSpec], Any]
-    proofs: tuple[Proof, ...]
+    checks: tuple[Check, ...]
 
     @property
-    def witnesses(self) -> tuple[Witness, ...]:
+    def sources(self) -> tuple[Source, ...]:
         """Who is asked about it, in the order of the enumeration."""
-        asked = {proof.witness for proof in self.proofs}
-        return tuple(witness for witness in Witness if witness in asked)
+        asked = {check.source for check in self.checks}
+        return tuple(source for source in Source if source in asked)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,14 +51,14 @@ class Difference:
     """A setting that did not take effect as asked for."""
 
     setting: str
-    witness: Witness
+    source: Source
     what: str
     found: Any
     expected: Any
 
     def __str__(self) -> str:
         found, expected = (_cut(repr(value)) for value in (self.found, self.expected))
-        return f"{self.setting}: {self.what} ({self.witness}) is {found}, expected {expected}"
+        return f"{self.setting}: {self.what} ({self.source}) is {found}, expected {expected}"
 
 
 def _cut(text: str) -> str:
@@ -130,8 +130,8 @@ def _rule(
     key: str,
     reason: str,
     value: Callable[[SandboxSpec], Any],
-    *more: Proof,
-    normally: Callable[[Any], Any] = normalize.plain,
+    *more: Check,
+    normal_form: Callable[[Any], Any] = normalize.empty_as_none,
     default: object = None,
 ) -> Rule:
     """A setting that the engine repeats in its own words, and what other witnesses say of it.
@@ -141,25 +141,29 @@ def _rule(
 
     def expected(spec: SandboxSpec) -> Any:  # noqa: ANN401 whatever JSON holds
         asked = value(spec)
-        return normally(default if asked is None else asked)
+        return normal_form(default if asked is None else asked)
 
-    repeated = Proof(
-        witness=Witness.ENGINE,
+    repeated = Check(
+        source=Source.ENGINE,
         what="its value",
         expected=expected,
-        found=lambda _, seen: normally(checks.at(seen, key)),
+        found=lambda _, observed: normal_form(checks.engine_value(observed, key)),
     )
-    return Rule(key=key, reason=reason, value=value, proofs=(repeated, *more))
+    return Rule(key=key, reason=reason, value=value, checks=(repeated, *more))
 
 
-def _off(key: str, reason: str, *more: Proof, normally: Callable[[Any], Any] = normalize.plain) -> Rule:
-    return _rule(key, reason, lambda _: None, *more, normally=normally)
+def _never_sent(
+    key: str, reason: str, *more: Check, normal_form: Callable[[Any], Any] = normalize.empty_as_none
+) -> Rule:
+    return _rule(key, reason, lambda _: None, *more, normal_form=normal_form)
 
 
-def _environment_found(spec: SandboxSpec, seen: Seen) -> tuple[str, ...]:
-    """Of the variables, those that are ours to set; what an image adds does not get past the steward."""
+def _environment_found(spec: SandboxSpec, observed: Observed) -> tuple[str, ...]:
+    """Of the variables, those that are ours to set; what an image adds does not get past init."""
     ours = {entry.partition("=")[0] for entry in _environment(spec)}
-    return normalize.ordered(entry for entry in checks.at(seen, "Env") or () if entry.partition("=")[0] in ours)
+    return normalize.sorted_set(
+        entry for entry in checks.engine_value(observed, "Env") or () if entry.partition("=")[0] in ours
+    )
 
 
 def _private(value: str | None) -> str | None:
@@ -176,7 +180,7 @@ def _tmpfs_owners(spec: SandboxSpec) -> dict[str, Any]:
     return {fs.target: ("tmpfs", fs.uid, fs.gid, fs.mode) for fs in spec.tmpfs}
 
 
-def _rlimits_wanted(spec: SandboxSpec) -> dict[str, tuple[int, int]]:
+def _expected_rlimits(spec: SandboxSpec) -> dict[str, tuple[int, int]]:
     return {limit["Name"]: (limit["Soft"], limit["Hard"]) for limit in _ulimits(spec)}
 
 
@@ -185,41 +189,41 @@ RULES: tuple[Rule, ...] = (
         "User",
         "The image must not choose who runs process 1.",
         lambda _: "0:0",
-        checks.inside("the uid of process 1", lambda _: 0, lambda _, seen: seen.inside["uid"]),
+        checks.inside_check("the uid of process 1", lambda _: 0, lambda _, observed: observed.inside["uid"]),
     ),
     Rule(
         key="Env",
         reason="Nothing of the daemon's environment gets in. Images set NVIDIA_VISIBLE_DEVICES=all, which hands out"
         " every GPU of the host unless it is overridden.",
         value=_environment,
-        proofs=(
-            Proof(
-                witness=Witness.ENGINE,
+        checks=(
+            Check(
+                source=Source.ENGINE,
                 what="the part that is ours",
-                expected=lambda spec: normalize.ordered(_environment(spec)),
+                expected=lambda spec: normalize.sorted_set(_environment(spec)),
                 found=_environment_found,
             ),
         ),
     ),
     _rule(
         "Healthcheck",
-        "An image's health check would run a program of the image beside the steward, as root.",
+        "An image's health check would run a program of the image beside init, as root.",
         lambda _: {"Test": ["NONE"]},
-        normally=lambda value: tuple((value or {}).get("Test") or ()),
+        normal_form=lambda value: tuple((value or {}).get("Test") or ()),
     ),
     _rule(
         "HostConfig.NetworkMode",
         "No network: nothing to exfiltrate to, nothing to attack, no packages to install at run time.",
         lambda _: "none",
-        checks.own_namespace("net"),
-        checks.inside("the list of interfaces besides lo", lambda _: (), checks.interfaces),
+        checks.own_namespace_check("net"),
+        checks.inside_check("the list of interfaces besides lo", lambda _: (), checks.unexpected_interfaces),
     ),
     _rule(
         "HostConfig.ReadonlyRootfs",
         "Interpreter, libraries and harness cannot be replaced; what is written lies in sized memory.",
         lambda _: True,
-        checks.inside(
-            "the root's being read-only", lambda _: True, lambda _, seen: "ro" in checks.options_of(seen, "/")
+        checks.inside_check(
+            "the root's being read-only", lambda _: True, lambda _, observed: "ro" in checks.options_of(observed, "/")
         ),
     ),
     _rule(
@@ -227,64 +231,70 @@ RULES: tuple[Rule, ...] = (
         "The only writable places: sized, counted against the memory limit, without set-uid and device files,"
         " executable because Triton and inductor load what they compile.",
         _tmpfs,
-        checks.inside("the type, owner, group, mode of each", _tmpfs_owners, checks.tmpfs_owners),
-        checks.inside(
+        checks.inside_check("the type, owner, group, mode of each", _tmpfs_owners, checks.tmpfs_owners),
+        checks.inside_check(
             "the size in bytes and the number of files of each",
             lambda spec: {fs.target: (fs.size_bytes, fs.inodes) for fs in spec.tmpfs},
             checks.tmpfs_sizes,
             except_under=checks.GVISOR,
         ),
-        checks.inside(
+        checks.inside_check(
             "the options of each",
-            checks.tmpfs_options_wanted,
+            checks.expected_tmpfs_options,
             checks.tmpfs_options,
             except_under=checks.GVISOR,
         ),
-        normally=normalize.mount_options,
+        normal_form=normalize.mount_options,
     ),
     _rule(
         "HostConfig.Mounts",
         "Binds are read-only, without what is mounted below them and without propagation.",
         _mounts,
-        Proof(
-            witness=Witness.ENGINE,
+        Check(
+            source=Source.ENGINE,
             what="the list of what is mounted",
-            expected=lambda spec: normalize.ordered(
+            expected=lambda spec: normalize.sorted_set(
                 (bind.target, "bind", bind.source, False, "rprivate") for bind in spec.binds
             ),
-            found=checks.mounted,
+            found=checks.reported_mounts,
         ),
-        checks.inside("the list of binds that are missing or writable", lambda _: (), checks.unprotected),
-        checks.inside("the list of writable places nobody asked for", lambda _: (), checks.writable),
-        normally=normalize.mount_requests,
+        checks.inside_check("the list of binds that are missing or writable", lambda _: (), checks.unprotected_binds),
+        checks.inside_check(
+            "the list of writable places nobody asked for", lambda _: (), checks.unexpected_writable_mounts
+        ),
+        normal_form=normalize.mount_requests,
     ),
     _rule(
         "HostConfig.CapDrop",
         "Root in the container is no root.",
         lambda _: ["ALL"],
-        checks.inside("the bounding set", lambda _: CAPABILITY_BITS, lambda _, seen: int(seen.inside["cap_bnd"], 16)),
-        normally=normalize.capabilities,
+        checks.inside_check(
+            "the bounding set", lambda _: CAPABILITY_BITS, lambda _, observed: int(observed.inside["cap_bnd"], 16)
+        ),
+        normal_form=normalize.capabilities,
     ),
     _rule(
         "HostConfig.CapAdd",
-        "The steward changes to the uids of judge and worker, and kills their processes. No more.",
+        "Init changes to the uids of judge and worker, and kills their processes. No more.",
         lambda _: list(CAPABILITIES),
-        checks.inside("the effective set", lambda _: CAPABILITY_BITS, lambda _, seen: int(seen.inside["cap_eff"], 16)),
-        normally=normalize.capabilities,
+        checks.inside_check(
+            "the effective set", lambda _: CAPABILITY_BITS, lambda _, observed: int(observed.inside["cap_eff"], 16)
+        ),
+        normal_form=normalize.capabilities,
     ),
     _rule(
         "HostConfig.SecurityOpt",
         "no-new-privileges makes every set-uid program of the image or of /usr harmless; the seccomp list leaves"
         " out ptrace, bpf, io_uring, userfaultfd, keyrings, namespaces, mounts and exotic sockets.",
         lambda _: ["no-new-privileges", f"seccomp={seccomp_profile()}"],
-        checks.inside("no_new_privs of process 1", lambda _: "1", checks.no_new_privs),
-        checks.inside(
+        checks.inside_check("no_new_privs of process 1", lambda _: "1", checks.no_new_privs),
+        checks.inside_check(
             "the seccomp mode of process 1",
             lambda _: "2",
-            lambda _, seen: seen.inside["seccomp"],
+            lambda _, observed: observed.inside["seccomp"],
             except_under=checks.GVISOR,
         ),
-        normally=normalize.security,
+        normal_form=normalize.security_options,
     ),
     _rule(
         "HostConfig.Privileged",
@@ -295,20 +305,20 @@ RULES: tuple[Rule, ...] = (
         "HostConfig.PidsLimit",
         "A fork bomb ends at this number of processes and threads.",
         lambda spec: spec.limits.pids,
-        checks.kernel("the cgroup's limit of processes", "pids", lambda spec: spec.limits.pids),
+        checks.kernel_check("the cgroup's limit of processes", "pids", lambda spec: spec.limits.pids),
     ),
     _rule(
         "HostConfig.Memory",
         "A memory bomb ends here; memory file systems count.",
         lambda spec: spec.limits.memory_bytes,
-        checks.kernel("the cgroup's memory limit", "memory_bytes", lambda spec: _pages(spec.limits.memory_bytes)),
+        checks.kernel_check("the cgroup's memory limit", "memory_bytes", lambda spec: _pages(spec.limits.memory_bytes)),
     ),
     _rule(
         "HostConfig.MemorySwap",
         "Memory plus swap equals memory: no swap, or a bomb would slow down the whole host. A kernel with cgroup"
         " version 1 that does not count swap has to be booted with swapaccount=1.",
         lambda spec: spec.limits.memory_bytes,
-        checks.kernel(
+        checks.kernel_check(
             "the cgroup's limit of memory and swap",
             "memory_and_swap_bytes",
             lambda spec: _pages(spec.limits.memory_bytes),
@@ -318,46 +328,46 @@ RULES: tuple[Rule, ...] = (
         "HostConfig.OomScoreAdj",
         "When the host itself runs out of memory, a sandbox goes before the daemon and the database.",
         lambda _: 100,
-        checks.kernel("the score of process 1", "oom_score_adj", lambda _: 100),
+        checks.kernel_check("the score of process 1", "oom_score_adj", lambda _: 100),
     ),
     _rule(
         "HostConfig.CpusetCpus",
         "Exactly the slot's cores: neighbours are not disturbed and timings are comparable.",
         lambda spec: _numbers(spec.limits.cpus),
-        checks.kernel("the cgroup's list", "cpus", lambda spec: normalize.ordered(spec.limits.cpus)),
-        checks.inside(
+        checks.kernel_check("the cgroup's list", "cpus", lambda spec: normalize.sorted_set(spec.limits.cpus)),
+        checks.inside_check(
             "the affinity of process 1",
-            checks.cores_inside,
-            lambda _, seen: normalize.ordered(seen.inside["cpus"]),
+            checks.expected_affinity,
+            lambda _, observed: normalize.sorted_set(observed.inside["cpus"]),
         ),
-        normally=normalize.number_list,
+        normal_form=normalize.number_list,
     ),
     _rule(
         "HostConfig.CpusetMems",
         "Memory of the device's NUMA node.",
         lambda spec: None if spec.limits.mems is None else _numbers(spec.limits.mems),
-        Proof(
-            witness=Witness.KERNEL,
+        Check(
+            source=Source.KERNEL,
             what="the cgroup's list",
-            expected=lambda spec: None if spec.limits.mems is None else normalize.ordered(spec.limits.mems),
-            found=lambda spec, seen: None if spec.limits.mems is None else seen.kernel.mems,
+            expected=lambda spec: None if spec.limits.mems is None else normalize.sorted_set(spec.limits.mems),
+            found=lambda spec, observed: None if spec.limits.mems is None else observed.kernel.mems,
         ),
-        normally=normalize.number_list,
+        normal_form=normalize.number_list,
     ),
     _rule(
         "HostConfig.IpcMode",
         "System V objects and /dev/shm are the container's own.",
         lambda _: "private",
-        checks.own_namespace("ipc"),
+        checks.own_namespace_check("ipc"),
     ),
     _rule(
         "HostConfig.ShmSize",
         "Shared memory is sized like every other writable place.",
         lambda spec: spec.limits.shm_bytes,
-        checks.inside(
+        checks.inside_check(
             "the size of /dev/shm in bytes",
             lambda spec: spec.limits.shm_bytes,
-            lambda spec, seen: checks.size_of(seen, "/dev/shm", spec.limits.shm_bytes),  # noqa: S108 inside
+            lambda spec, observed: checks.size_of(observed, "/dev/shm", spec.limits.shm_bytes),  # noqa: S108 inside
             except_under=checks.GVISOR,
         ),
     ),
@@ -365,7 +375,7 @@ RULES: tuple[Rule, ...] = (
         "HostConfig.CgroupnsMode",
         "The host's cgroup tree stays out of sight. Engines before API 1.41 (Docker 20.10) ignore it and are not used.",
         lambda _: "private",
-        checks.own_namespace("cgroup"),
+        checks.own_namespace_check("cgroup"),
     ),
     _rule(
         "HostConfig.Ulimits",
@@ -373,53 +383,53 @@ RULES: tuple[Rule, ...] = (
         " descriptors and file size. Limits are only lowered: raising one needs"
         " CAP_SYS_RESOURCE in the engine, which some hosts lack.",
         _ulimits,
-        checks.kernel("the list of process 1", "rlimits", _rlimits_wanted, except_under=checks.GVISOR),
-        checks.inside("the list of process 1 as it sees it", _rlimits_wanted, checks.rlimits_inside),
-        normally=normalize.limits,
+        checks.kernel_check("the list of process 1", "rlimits", _expected_rlimits, except_under=checks.GVISOR),
+        checks.inside_check("the list of process 1 as it sees it", _expected_rlimits, checks.rlimits_inside),
+        normal_form=normalize.ulimits,
     ),
     _rule(
         "HostConfig.LogConfig",
         "The engine keeps no copy of the output on disk: 10 GB/s of stdout would fill it.",
         lambda _: {"Type": "none", "Config": {}},
-        normally=lambda value: (value or {}).get("Type"),
+        normal_form=lambda value: (value or {}).get("Type"),
     ),
     _rule(
         "HostConfig.RestartPolicy",
         "A container runs once.",
         lambda _: {"Name": "no", "MaximumRetryCount": 0},
-        normally=lambda value: (value or {}).get("Name"),
+        normal_form=lambda value: (value or {}).get("Name"),
     ),
     _rule(
         "HostConfig.AutoRemove",
-        "The daemon removes the container after it has seen how it ended.",
+        "The daemon removes the container after it has observed how it ended.",
         lambda _: False,
     ),
     _rule(
         "HostConfig.Init",
-        "The steward is process 1, whatever the engine is set to: it collects orphans, and its end is the container's.",
+        "Init is process 1, whatever the engine is set to: it collects orphans, and its end is the container's.",
         lambda _: False,
-        checks.inside("the steward's process id", lambda _: 1, lambda _, seen: seen.inside["pid"]),
+        checks.inside_check("init's process id", lambda _: 1, lambda _, observed: observed.inside["pid"]),
     ),
     _rule(
         "HostConfig.DeviceRequests",
         "The slot's accelerators by name or UUID and no other.",
         _device_requests,
-        normally=normalize.requested,
+        normal_form=normalize.device_requests,
     ),
     _rule(
         "HostConfig.Devices",
         "The slot's device nodes and no other; no mknod.",
         _device_nodes,
-        Proof(
-            witness=Witness.KERNEL,
+        Check(
+            source=Source.KERNEL,
             what="the cgroup's list of devices beside the common ones",
             expected=lambda _: (),
-            found=checks.foreign_numbers,
+            found=checks.unexpected_device_numbers,
             except_under=checks.GVISOR,
         ),
-        checks.inside("the list of device nodes nobody asked for", lambda _: (), checks.foreign_nodes),
-        checks.inside("the list of device nodes that are missing", lambda _: (), checks.missing_nodes),
-        normally=normalize.nodes,
+        checks.inside_check("the list of device nodes nobody asked for", lambda _: (), checks.unexpected_device_nodes),
+        checks.inside_check("the list of device nodes that are missing", lambda _: (), checks.missing_device_nodes),
+        normal_form=normalize.device_nodes,
     ),
     _rule(
         "HostConfig.Runtime",
@@ -435,84 +445,86 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-#: Settings that open a box again. They are never sent; an engine that has them on all the same is not used.
+#: Settings that open a container again. They are never sent; an engine that has them on all the same is not used.
 LEFT_OUT: tuple[Rule, ...] = (
-    _off("HostConfig.Binds", "An older way to mount; everything that is mounted stands in Mounts."),
-    _off("HostConfig.VolumesFrom", "Another container's volumes are a channel to it, and disk."),
-    _off("HostConfig.PortBindings", "Nobody calls a sandbox."),
-    _off(
+    _never_sent("HostConfig.Binds", "An older way to mount; everything that is mounted stands in Mounts."),
+    _never_sent("HostConfig.VolumesFrom", "Another container's volumes are a channel to it, and disk."),
+    _never_sent("HostConfig.PortBindings", "Nobody calls a sandbox."),
+    _never_sent(
         "HostConfig.PidMode",
         "Processes of the host or of other containers stay out of sight and reach.",
-        checks.own_namespace("pid"),
-        normally=_private,
+        checks.own_namespace_check("pid"),
+        normal_form=_private,
     ),
-    _off(
+    _never_sent(
         "HostConfig.UTSMode",
         "The host's name is its own.",
-        checks.own_namespace("uts"),
-        normally=_private,
+        checks.own_namespace_check("uts"),
+        normal_form=_private,
     ),
-    _off("HostConfig.UsernsMode", "An engine that maps root to nobody of the host is not told to stop doing so."),
-    _off(
+    _never_sent(
+        "HostConfig.UsernsMode", "An engine that maps root to nobody of the host is not told to stop doing so."
+    ),
+    _never_sent(
         "HostConfig.GroupAdd",
         "Groups open device nodes; the worker gets the leased devices' groups, and nobody else any.",
     ),
-    _off("HostConfig.DeviceCgroupRules", "A rule opens a whole class of devices; a lease is single nodes."),
-    _off("HostConfig.Sysctls", "The kernel's settings are the host's."),
-    _off(
+    _never_sent("HostConfig.DeviceCgroupRules", "A rule opens a whole class of devices; a lease is single nodes."),
+    _never_sent("HostConfig.Sysctls", "The kernel's settings are the host's."),
+    _never_sent(
         "HostConfig.OomKillDisable",
         "A container at its memory limit would hang instead of ending.",
-        normally=lambda value: value or None,
+        normal_form=lambda value: value or None,
     ),
-    _off(
+    _never_sent(
         "HostConfig.MaskedPaths",
         "Parts of /proc and /sys that tell or change too much stay covered by the engine.",
-        normally=normalize.lacking("/proc/kcore", "/proc/keys", "/proc/timer_list", "/sys/firmware"),
+        normal_form=normalize.missing_paths("/proc/kcore", "/proc/keys", "/proc/timer_list", "/sys/firmware"),
     ),
-    _off(
+    _never_sent(
         "HostConfig.ReadonlyPaths",
         "Parts of /proc that change the host stay read-only by the engine.",
-        normally=normalize.lacking("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"),
+        normal_form=normalize.missing_paths("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"),
     ),
 )
 
 
-def violations(spec: SandboxSpec, seen: Seen) -> list[Difference]:
+def violations(spec: SandboxSpec, observed: Observed) -> list[Difference]:
     """What is not as the spec asked for; empty when all is well. A witness that sees nothing is no difference."""
     return [
-        Difference(setting=rule.key, witness=proof.witness, what=proof.what, found=found, expected=expected)
+        Difference(setting=rule.key, source=check.source, what=check.what, found=found, expected=expected)
         for rule in (*RULES, *LEFT_OUT)
-        for proof in rule.proofs
-        if spec.runtime not in proof.except_under
-        and (found := proof.found(spec, seen)) is not UNSEEN
-        and found != (expected := proof.expected(spec))
+        for check in rule.checks
+        if spec.runtime not in check.except_under
+        and (found := check.found(spec, observed)) is not NOT_OBSERVED
+        and found != (expected := check.expected(spec))
     ]
 
 
-def attested(spec: SandboxSpec, seen: Seen) -> dict[str, Any]:
+def attested(spec: SandboxSpec, observed: Observed) -> dict[str, Any]:
     """What the witnesses agree on, as a short record for the result of a run; call it when there are no violations."""
-    asked = [(rule, proof) for rule in (*RULES, *LEFT_OUT) for proof in rule.proofs]
+    asked = [(rule, check) for rule in (*RULES, *LEFT_OUT) for check in rule.checks]
     answers = [
-        (rule, proof)
-        for rule, proof in asked
-        if spec.runtime not in proof.except_under and proof.found(spec, seen) is not UNSEEN
+        (rule, check)
+        for rule, check in asked
+        if spec.runtime not in check.except_under and check.found(spec, observed) is not NOT_OBSERVED
     ]
-    kernel = seen.kernel
+    kernel = observed.kernel
     return {
         "settings": len(RULES) + len(LEFT_OUT),
-        "comparisons": {witness.value: sum(proof.witness is witness for _, proof in answers) for witness in Witness},
+        "comparisons": {source.value: sum(check.source is source for _, check in answers) for source in Source},
         #: Settings of which a witness that knows them elsewhere could say nothing here.
-        "unseen": sorted({f"{rule.key} ({proof.witness})" for rule, proof in asked if (rule, proof) not in answers}),
+        "unseen": sorted({f"{rule.key} ({check.source})" for rule, check in asked if (rule, check) not in answers}),
         "policy": normalize.digest(
-            json.dumps([[rule.key, normalize.plain(rule.value(spec))] for rule in RULES], sort_keys=True)
+            json.dumps([[rule.key, normalize.empty_as_none(rule.value(spec))] for rule in RULES], sort_keys=True)
         ),
         "runtime": spec.runtime,
-        "cgroup": None if kernel.cgroup_version is UNSEEN else kernel.cgroup_version,
+        "cgroup": None if kernel.cgroup_version is NOT_OBSERVED else kernel.cgroup_version,
         "memory_bytes": spec.limits.memory_bytes,
         "pids": spec.limits.pids,
-        "cpus": list(seen.inside["cpus"]),
-        "mems": None if kernel.mems is UNSEEN else list(kernel.mems),
+        "cpus": list(observed.inside["cpus"]),
+        "mems": None if kernel.mems is NOT_OBSERVED else list(kernel.mems),
         "capabilities": list(CAPABILITIES),
         "network": "none",
-        "devices": [path for path in seen.inside["devices"] if path not in checks.COMMON_NODES],
+        "devices": [path for path in observed.inside["devices"] if path not in checks.COMMON_NODES],
     }

@@ -21,7 +21,7 @@ CODE = "/kernel-runner"
 _BOOTSTRAP = f"import sys; sys.path.insert(0, {CODE!r}); from sandbox.inside.init import main; main()"
 
 
-def complaints(spec: SandboxSpec) -> list[str]:
+def spec_errors(spec: SandboxSpec) -> list[str]:
     """What is wrong with a spec before any engine is asked; empty when nothing is."""
     targets = {fs.target for fs in spec.tmpfs}
     needed = {"pair": {"/work", "/judge"}, "steps": {"/work"}}.get(spec.boot.kind)
@@ -59,7 +59,7 @@ def create_body(spec: SandboxSpec, *, owner: str) -> dict[str, Any]:
         "Labels": {**spec.labels, LABEL_OWNER: owner},
         "Tty": False,
         "OpenStdin": True,
-        # When our connection drops, the engine closes the container's stdin, and the steward ends the container.
+        # When our connection drops, the engine closes the container's stdin, and init ends the container.
         "StdinOnce": True,
         "AttachStdin": True,
         "AttachStdout": True,
@@ -79,7 +79,7 @@ def create_body(spec: SandboxSpec, *, owner: str) -> dict[str, Any]:
 
 
 def boot_document(spec: SandboxSpec) -> str:
-    """What the steward must know before any request. Everyone in the container can read it."""
+    """What init must know before any request. Everyone in the container can read it."""
     return json.dumps(
         {
             "protocol": protocol.VERSION,

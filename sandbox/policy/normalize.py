@@ -13,19 +13,19 @@ from typing import Any
 from sandbox.policy.observed import numbers
 
 
-def plain(value: Any) -> Any:  # noqa: ANN401 whatever JSON holds
+def empty_as_none(value: Any) -> Any:  # noqa: ANN401 whatever JSON holds
     """Engines write nothing as null, as an empty string, list or object."""
     return None if value in ("", [], {}) else value
 
 
-def ordered(value: Iterable[Any] | None) -> tuple[Any, ...]:
+def sorted_set(value: Iterable[Any] | None) -> tuple[Any, ...]:
     """A list whose order and repetitions mean nothing."""
     return tuple(sorted(set(value or ())))
 
 
 def capabilities(value: Iterable[str] | None) -> tuple[str, ...]:
     """Some engines write CAP_ in front."""
-    return ordered(name.upper().removeprefix("CAP_") for name in value or ())
+    return sorted_set(name.upper().removeprefix("CAP_") for name in value or ())
 
 
 def number_list(value: str | None) -> tuple[int, ...]:
@@ -35,12 +35,12 @@ def number_list(value: str | None) -> tuple[int, ...]:
 
 def mount_options(value: Mapping[str, str] | None) -> dict[str, tuple[str, ...]]:
     """Options by mount point, in whatever order."""
-    return {target: ordered(options.split(",")) for target, options in (value or {}).items()}
+    return {target: sorted_set(options.split(",")) for target, options in (value or {}).items()}
 
 
 def mount_requests(value: Iterable[Mapping[str, Any]] | None) -> tuple[Any, ...]:
     """Binds as they were asked for: target, type, source, read-only, propagation, non-recursive."""
-    return ordered(
+    return sorted_set(
         (
             mount.get("Target"),
             mount.get("Type"),
@@ -53,7 +53,7 @@ def mount_requests(value: Iterable[Mapping[str, Any]] | None) -> tuple[Any, ...]
     )
 
 
-def security(value: Iterable[str] | None) -> tuple[str, ...]:
+def security_options(value: Iterable[str] | None) -> tuple[str, ...]:
     """Security options, the seccomp list as a digest of its content."""
     found = []
     for option in value or ():
@@ -65,7 +65,7 @@ def security(value: Iterable[str] | None) -> tuple[str, ...]:
         elif name == "no-new-privileges" and text in ("", "true"):
             shown = name
         found.append(shown)
-    return ordered(found)
+    return sorted_set(found)
 
 
 def digest(text: str) -> str:
@@ -73,30 +73,30 @@ def digest(text: str) -> str:
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
-def limits(value: Iterable[Mapping[str, Any]] | None) -> tuple[Any, ...]:
+def ulimits(value: Iterable[Mapping[str, Any]] | None) -> tuple[Any, ...]:
     """Name, soft and hard limit."""
-    return ordered((limit["Name"], limit["Soft"], limit["Hard"]) for limit in value or ())
+    return sorted_set((limit["Name"], limit["Soft"], limit["Hard"]) for limit in value or ())
 
 
-def requested(value: Iterable[Mapping[str, Any]] | None) -> tuple[Any, ...]:
+def device_requests(value: Iterable[Mapping[str, Any]] | None) -> tuple[Any, ...]:
     """Device requests: driver, ids, capabilities, count (engines fill in 0)."""
     return tuple(
         (
             request.get("Driver"),
-            ordered(request.get("DeviceIDs")),
-            tuple(ordered(some) for some in request.get("Capabilities") or ()),
+            sorted_set(request.get("DeviceIDs")),
+            tuple(sorted_set(some) for some in request.get("Capabilities") or ()),
             request.get("Count") or 0,
         )
         for request in value or ()
     )
 
 
-def nodes(value: Iterable[Mapping[str, str]] | None) -> tuple[Any, ...]:
+def device_nodes(value: Iterable[Mapping[str, str]] | None) -> tuple[Any, ...]:
     """Device nodes: outside, inside, permissions."""
-    return ordered((node["PathOnHost"], node["PathInContainer"], node["CgroupPermissions"]) for node in value or ())
+    return sorted_set((node["PathOnHost"], node["PathInContainer"], node["CgroupPermissions"]) for node in value or ())
 
 
-def lacking(*wanted: str) -> Callable[[Any], Any]:
+def missing_paths(*wanted: str) -> Callable[[Any], Any]:
     """The normal form of a list that an engine fills itself: which of these it lacks; nothing if it does not say."""
 
     def normal(value: Any) -> Any:  # noqa: ANN401 whatever JSON holds

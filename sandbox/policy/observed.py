@@ -1,8 +1,8 @@
-"""What is known of a container that has started, from three witnesses: the engine, the host's kernel, the box itself.
+"""What is known of a container that has started, from three witnesses: the engine, the host's kernel, the container itself.
 
 The engine says what it believes it was asked for (`inspect`), the kernel what it enforces (the container's cgroup and
-process 1, read from outside), the steward what it sees from inside. Reads and judges nothing else: `hardening` says
-what ought to be seen. Called by the engine, before any request is sent.
+process 1, read from outside), init what it sees from inside. Reads and judges nothing else: `hardening` says
+what ought to be observed. Called by the engine, before any request is sent.
 """
 
 from __future__ import annotations
@@ -17,57 +17,57 @@ from typing import Any, Final
 NAMESPACES: Final = ("cgroup", "ipc", "mnt", "net", "pid", "uts")
 
 
-class Witness(StrEnum):
+class Source(StrEnum):
     """Who says how a setting took effect."""
 
     #: The engine's answer to `inspect`.
     ENGINE = "engine"
     #: The container's cgroup, and process 1 as the host's /proc shows it.
     KERNEL = "kernel"
-    #: The steward, from inside, before anything else runs there.
+    #: Init, from inside, before anything else runs there.
     INSIDE = "inside"
 
 
-class _Unseen:
+class _NotObserved:
     """A witness has nothing to say; not the same as saying that a limit is absent."""
 
     def __repr__(self) -> str:
         return "nothing"
 
 
-UNSEEN: Final = _Unseen()
+NOT_OBSERVED: Final = _NotObserved()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kernel:
-    """What the kernel enforces; UNSEEN where this process cannot read it (another PID namespace, a rootless engine).
+class KernelView:
+    """What the kernel enforces; NOT_OBSERVED where this process cannot read it (another PID namespace, a rootless engine).
 
     Limits are `math.inf` where the kernel says that there is none.
     """
 
-    cgroup_version: Any = UNSEEN
-    memory_bytes: Any = UNSEEN
+    cgroup_version: Any = NOT_OBSERVED
+    memory_bytes: Any = NOT_OBSERVED
     #: Version 2 counts swap apart; the sum is version 1's number.
-    memory_and_swap_bytes: Any = UNSEEN
-    pids: Any = UNSEEN
-    cpus: Any = UNSEEN
-    mems: Any = UNSEEN
+    memory_and_swap_bytes: Any = NOT_OBSERVED
+    pids: Any = NOT_OBSERVED
+    cpus: Any = NOT_OBSERVED
+    mems: Any = NOT_OBSERVED
     #: Devices that may be opened, `c 1:3 rwm`. Version 2 has a program in the list's place, which cannot be read.
-    devices: Any = UNSEEN
+    devices: Any = NOT_OBSERVED
     #: Soft and hard limit by name.
-    rlimits: Any = UNSEEN
-    oom_score_adj: Any = UNSEEN
+    rlimits: Any = NOT_OBSERVED
+    oom_score_adj: Any = NOT_OBSERVED
     #: Namespaces that process 1 shares with this process.
-    shared_namespaces: Any = UNSEEN
+    shared_namespaces: Any = NOT_OBSERVED
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class Observed:
     """What the witnesses say of one container."""
 
     #: The whole answer to `inspect`.
     engine: Mapping[str, Any]
-    kernel: Kernel
+    kernel: KernelView
     #: The facts of the `ready` frame.
     inside: Mapping[str, Any]
 

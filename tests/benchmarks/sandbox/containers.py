@@ -1,4 +1,4 @@
-"""What the parts share: an engine, a small box, and percentiles."""
+"""What the parts share: an engine, a small container, and percentiles."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """An engine, and a box of 512 MiB on one core."""
+    """An engine, and a container of 512 MiB on one core."""
 
     engine: DockerEngine
     spec: SandboxSpec

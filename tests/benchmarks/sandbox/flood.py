@@ -51,9 +51,9 @@ def _run(at: Bench, what: str, source: str, *, timeout_s: float) -> None:
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    with at.engine.start(replace(at.spec, limits=limits)) as box:
-        report = box.run(StepsRequest(files={}, steps=(step,)), on_progress=None, cancel=threading.Event())
-        disk_bytes = _disk_bytes(at, box.id)
+    with at.engine.start(replace(at.spec, limits=limits)) as container:
+        report = container.run(StepsRequest(files={}, steps=(step,)), on_progress=None, cancel=threading.Event())
+        disk_bytes = _disk_bytes(at, container.id)
     done.set()
     watcher.join()
     (result,) = report.steps

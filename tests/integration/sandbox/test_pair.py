@@ -1,4 +1,4 @@
-"""Boot kind `pair` in real containers: a judge and a worker written for the test, joined by the steward."""
+"""Boot kind `pair` in real containers: a judge and a worker written for the test, joined by init."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ os.kill(os.getpid(), 11)
     assert report.ok, report.message
     exit_frame, processes = json.loads(report.steps[0].stdout)
     assert exit_frame == {"type": "worker_exit", "rank": 0, "exit_code": None, "signal": 11}
-    # The steward and the judge.
+    # Init and the judge.
     assert processes == 2
 
 
@@ -178,14 +178,14 @@ os._exit(7)
     assert report.ok, report.message
     frame, processes, ends = json.loads(report.steps[0].stdout)
     assert frame == {"type": "worker_exit", "rank": 2, "exit_code": 7, "signal": None}
-    # The steward and the judge.
+    # Init and the judge.
     assert processes == 2
     assert ends == [0, 0, 0]
 
 
 @pytest.mark.parametrize("ranks", [0, 65, True])
 def test_a_request_for_an_impossible_number_of_ranks_is_a_broken_harness(workshop: Workshop, ranks: int) -> None:
-    """The steward starts nothing for it."""
+    """Init starts nothing for it."""
     request = PairRequest(payload={}, ranks=ranks)
     report = workshop.run(workshop.spec(workshop.pair_boot("request()", "line.recv(1)")), request)
     assert report.ok is False

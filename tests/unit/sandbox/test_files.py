@@ -25,7 +25,7 @@ from sandbox.host.stage import stage
 _ID = "f" * 64
 
 
-def test_a_stage_holds_the_steward_and_what_was_asked_for_and_no_more(tmp_path: Path) -> None:
+def test_a_stage_holds_init_and_what_was_asked_for_and_no_more(tmp_path: Path) -> None:
     """Only the modules that run inside, plus the given trees without caches; readable for everybody."""
     source = tmp_path / "harness"
     (source / "__pycache__").mkdir(parents=True)
@@ -56,7 +56,7 @@ def test_nothing_half_written_is_left_by_staging(tmp_path: Path) -> None:
 
 
 def test_staged_modules_import_only_each_other_and_the_standard_library(tmp_path: Path) -> None:
-    """The steward starts on a bare interpreter with nothing but the stage on its path."""
+    """Init starts on a bare interpreter with nothing but the stage on its path."""
     staged = stage(tmp_path, {})
     code = (
         f"import sys; sys.path.insert(0, {str(staged)!r}); import sandbox.inside.init;"

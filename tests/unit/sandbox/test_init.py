@@ -1,4 +1,4 @@
-"""The steward's pure parts: result lines, excerpts, names, requests, what a judge may say."""
+"""Init's pure parts: result lines, excerpts, names, requests, what a judge may say."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sandbox.inside import output
 from sandbox.inside.boot import parse_boot
 from sandbox.inside.build_archive import check_name
 from sandbox.inside.output import Excerpt, ResultLines
-from sandbox.inside.pair import checked
-from sandbox.inside.process import StewardError, ending
-from sandbox.inside.steps import fit, goes_on, parse_request
+from sandbox.inside.pair import rebuild_frame
+from sandbox.inside.process import InitError, decode_status
+from sandbox.inside.steps import parse_request, runs_next, shorten
 from sandbox.protocol import FrameError, Step, StepResult, StepsRequest
 
 _RESULT = StepResult(name="t", command="c", start_ns=0, duration_ns=0, exit_code=0)
@@ -79,11 +79,11 @@ def test_an_excerpt_keeps_both_ends_within_its_limit(data: bytes, limit: int, cu
         start = max(start, cut)
     assert excerpt.total_bytes == len(data)
     if len(data) <= limit:
-        assert excerpt.text() == output.clean(data)
+        assert excerpt.text() == output.decode_text(data)
     else:
         head, tail = data[: limit - limit // 2], data[len(data) - limit // 2 :]
         middle = f"\n[... {len(data) - limit} bytes left out ...]\n"
-        assert excerpt.text() == output.clean(head) + middle + output.clean(tail)
+        assert excerpt.text() == output.decode_text(head) + middle + output.decode_text(tail)
 
 
 def test_an_excerpt_does_not_grow_with_the_stream() -> None:
@@ -109,7 +109,7 @@ def test_ordinary_names_pass(name: str) -> None:
 
 
 def test_a_steps_request_is_the_same_after_its_journey() -> None:
-    """What the daemon sends is what the steward runs."""
+    """What the daemon sends is what init runs."""
     step = Step(
         name="test",
         argv=("python", "eval.py"),
@@ -141,7 +141,7 @@ def test_a_steps_request_is_the_same_after_its_journey() -> None:
 def test_a_request_that_makes_no_sense_is_a_sentence(change: dict[str, object], reason: str) -> None:
     """The harness never dies of a bad request; it says what is wrong."""
     message = {**StepsRequest(files={}, steps=(Step(name="x", argv=("y",)),)).to_message(), **change}
-    with pytest.raises(StewardError, match=reason):
+    with pytest.raises(InitError, match=reason):
         parse_request(message)
 
 
@@ -150,14 +150,14 @@ def test_a_step_that_makes_no_sense_is_a_sentence(change: dict[str, object]) -> 
     """Empty or odd argv, an unknown condition, an artifact outside of /work."""
     message = StepsRequest(files={}, steps=(Step(name="x", argv=("y",)),)).to_message()
     message["steps"][0].update(change)
-    with pytest.raises(StewardError, match="does not parse"):
+    with pytest.raises(InitError, match="does not parse"):
         parse_request(message)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"protocol": 99}', '{"protocol": 2, "kind": "other"}'])
 def test_a_boot_document_that_makes_no_sense_is_a_sentence(text: str) -> None:
     """Not JSON, no object, another version, an unknown kind."""
-    with pytest.raises(StewardError, match="boot"):
+    with pytest.raises(InitError, match="boot"):
         parse_boot(text)
 
 
@@ -167,7 +167,7 @@ def test_steps_go_on_by_their_condition() -> None:
     failed = StepResult(**{**vars(_RESULT), "result": {"check": "fail"}})
     killed = StepResult(**{**vars(_RESULT), "exit_code": None, "signal": 9})
     found = {
-        condition: [goes_on(Step(name="x", argv=("y",), continue_if=condition), r) for r in (passed, failed, killed)]
+        condition: [runs_next(Step(name="x", argv=("y",), continue_if=condition), r) for r in (passed, failed, killed)]
         for condition in ("always", "passed", "exit_0")
     }
     assert found == {"always": [True] * 3, "passed": [True, False, False], "exit_0": [False, True, False]}
@@ -176,13 +176,13 @@ def test_steps_go_on_by_their_condition() -> None:
 def test_a_step_is_cut_until_it_fits() -> None:
     """First the output goes, then, if it must, the result lines; a small step is left alone."""
     big = StepResult(**{**vars(_RESULT), "stdout": "x" * 500_000, "result": {"check": "pass"}})
-    assert fit(_RESULT, 10_000) == _RESULT.to_message()
-    message = fit(big, 200_000)
+    assert shorten(_RESULT, 10_000) == _RESULT.to_message()
+    message = shorten(big, 200_000)
     assert len(protocol.encode(message)) <= 200_000
     assert message["result"] == {"check": "pass"}
     assert "output was left out" in message["stderr"]
     huge = StepResult(**{**vars(big), "result": {"report": "y" * 500_000}})
-    message = fit(huge, 200_000)
+    message = shorten(huge, 200_000)
     assert len(protocol.encode(message)) <= 200_000
     assert message["result"] == {}
 
@@ -190,16 +190,16 @@ def test_a_step_is_cut_until_it_fits() -> None:
 def test_a_judge_may_say_three_things() -> None:
     """Unknown keys of known frames are dropped, other frames are refused."""
     message = {"type": "progress", "phase": "x" * 200, "done": 1, "total": 2, "extra": 1}
-    assert checked(message) == {"type": "progress", "phase": "x" * 100, "done": 1, "total": 2}
-    assert checked({**_RESULT.to_message(), "extra": 1}) == _RESULT.to_message()
+    assert rebuild_frame(message) == {"type": "progress", "phase": "x" * 100, "done": 1, "total": 2}
+    assert rebuild_frame({**_RESULT.to_message(), "extra": 1}) == _RESULT.to_message()
     for kind in ("end", "ready", "request", "other"):
         with pytest.raises(FrameError, match="may send progress"):
-            checked({"type": kind})
+            rebuild_frame({"type": kind})
 
 
 def test_a_wait_status_is_an_exit_code_or_a_signal() -> None:
     """Never both, never neither."""
-    assert ending(0) == (0, None)
-    assert ending(112 << 8) == (112, None)
-    assert ending(9) == (None, 9)
-    assert ending(11 | 0x80) == (None, 11)
+    assert decode_status(0) == (0, None)
+    assert decode_status(112 << 8) == (112, None)
+    assert decode_status(9) == (None, 9)
+    assert decode_status(11 | 0x80) == (None, 11)
