@@ -1,8 +1,7 @@
-"""An archive on the daemon's side: bytes of a submission's making, counted, kept in a file without a name, passed on.
+"""A build archive on the host: bytes from one container, counted, kept in an unnamed file, sent to other containers.
 
-Nothing here or above it looks inside: what an archive is, only init knows (`steward_bundle`). The file has no
-name, so it is gone with its last user, however that one ends. Called by the engine's conversation and by whoever keeps
-archives.
+A submission made the content, so the host must not read it; only init packs and unpacks it
+(`sandbox.inside.build_archive`). The file has no name, so it disappears when its last user closes it or dies.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from sandbox import protocol
 
 
 class BuildArchive:
-    """Written by one thread with `take`, then read by any number of them."""
+    """One build archive. One thread writes it with `take`; then any number of threads may read it."""
 
     def __init__(self, directory: Path) -> None:
-        """Make an empty one on the file system of `directory`.
+        """Create an empty archive on the file system of `directory`.
 
         Raises:
-            OSError: the file cannot be made.
+            OSError: the file cannot be created.
         """
         with tempfile.TemporaryFile(dir=directory) as file:
             self._fd = os.dup(file.fileno())
@@ -33,29 +32,29 @@ class BuildArchive:
 
     @property
     def size_bytes(self) -> int:
-        """How much there is; 0: nothing, or nothing that may be used."""
+        """Size of the usable content; 0 if there is none or the archive was refused."""
         return 0 if self._refused is not None else self._bytes
 
     @property
     def refused(self) -> str | None:
-        """Why it must not be used; None: it may."""
+        """Why the archive must not be used; None: it may be used."""
         return self._refused
 
     def take(self, piece: protocol.ArchivePiece) -> None:
-        """Add what a container has sent.
+        """Append a piece from a container.
 
         Raises:
-            FrameError: it sends more than an archive may have.
+            FrameError: the pieces exceed MAX_ARCHIVE_BYTES.
         """
         self._bytes += len(piece.data)
         if self._bytes > protocol.MAX_ARCHIVE_BYTES:
-            raise protocol.FrameError(f"an archive of more than {protocol.MAX_ARCHIVE_BYTES} bytes")
+            raise protocol.FrameError(f"a build archive of more than {protocol.MAX_ARCHIVE_BYTES} bytes")
         self._refused = self._refused or piece.refused
         if self._refused is None:
             try:
                 self._write(piece.data)
             except OSError as error:
-                # A full disk is no reason to end the container's conversation.
+                # A full disk costs the archive only. The run whose container sends it continues.
                 self._refused = f"it cannot be kept here: {error.strerror}"
 
     def _write(self, data: bytes) -> None:
@@ -64,10 +63,10 @@ class BuildArchive:
             rest = rest[os.write(self._fd, rest) :]
 
     def frames(self) -> Iterator[bytes]:
-        """All of it as frames for another container.
+        """Yield the whole archive as frames for another container.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: the file cannot be read.
         """
         for begin in range(0, self.size_bytes, protocol.ARCHIVE_PIECE_BYTES):
             data = os.pread(self._fd, protocol.ARCHIVE_PIECE_BYTES, begin)

@@ -1,8 +1,7 @@
-"""One running container and the one conversation with it: `ready`, request, report, end.
+"""One running container and its single conversation: `ready`, request, report, end.
 
-Made by the engine, used by the engine's callers. Owns the stream and the clock. Knows the engine only as three
-functions (kill, ended, remove). What comes out of the container is bounded in size and checked in form; more it may
-not be trusted with.
+Owns the stream and the time limits. Knows the engine only as three functions (kill, ended, remove). Everything that
+comes out of a container is bounded in size and checked in form, and stays untrusted.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from sandbox.host.build_archive import BuildArchive
 from sandbox.host.cgroup import CgroupReader
 from sandbox.spec import Ending, Outcome, SandboxSpec
 
-#: How soon a cancellation is heard.
+#: Longest delay until a cancellation takes effect.
 CANCEL_POLL_S = 0.1
-#: How often the counters are read, in case the container dies without a word.
+#: Interval between two readings of the counters; the last reading counts if the container dies without an `end` frame.
 COUNTERS_POLL_S = 1.0
-#: Init exits at once when the line closes; killed containers need the kernel's time.
+#: Init exits at once when its stdin closes. A killed container may take longer: the kernel frees its memory first.
 EXIT_PATIENCE_S = 10.0
 STDERR_BYTES = 8 << 10
 
@@ -37,7 +36,7 @@ OnArchive = Callable[[protocol.ArchivePiece], None]
 
 @dataclass(frozen=True, kw_only=True)
 class EndState:
-    """What the engine says of a container that has ended."""
+    """The engine's record of a container that has ended."""
 
     exit_code: int
     oom_killed: bool
@@ -45,22 +44,22 @@ class EndState:
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerReport:
-    """What a container reported and how it ended; complete only if it ended `completed` and `ok` is true."""
+    """A container's report and how the container ended. Complete only if it ended `completed` and `ok` is true."""
 
     steps: tuple[protocol.StepResult, ...]
-    #: Name, media type, data.
+    #: Name, media type and data of each.
     artifacts: tuple[tuple[str, str, bytes], ...]
-    #: From the `end` frame; None when there was none. False: the harness itself broke, `message` says how.
+    #: From the `end` frame; None without one. False: the harness itself failed, and `message` says how.
     ok: bool | None
     message: str | None
     outcome: Outcome
-    #: What the container was, as witnesses saw it before the request went in (`hardening.attested`).
+    #: The container as checked before the request was sent (`sandbox.policy.hardening.attested`).
     attested: Mapping[str, Any]
 
 
 @dataclass(kw_only=True)
 class _ReceivedReport:
-    """What has been heard so far."""
+    """What has arrived so far."""
 
     decoder: protocol.Decoder
     facts: Mapping[str, Any] | None = None
@@ -68,14 +67,14 @@ class _ReceivedReport:
     artifacts: list[tuple[str, str, bytes]] = field(default_factory=list)
     end: tuple[bool, str | None] | None = None
     on_progress: OnProgress | None = None
-    #: None: no archive was asked for.
+    #: None: no build archive was requested.
     on_archive: OnArchive | None = None
 
     def feed(self, data: bytes) -> None:
         """Take in a piece of the container's stdout.
 
         Raises:
-            FrameError: it is not what the protocol allows here.
+            FrameError: the protocol does not allow this here.
         """
         for message in self.decoder.feed(data):
             kind = message["type"]
@@ -123,17 +122,17 @@ def _end(message: Mapping[str, Any]) -> tuple[bool, str | None]:
 
 
 class _CpuMeter:
-    """Reads a running container's counters now and then, in case it dies without a word, and its processor time."""
+    """Measures a container's CPU time. Reads the other counters too, in case it dies without an `end` frame."""
 
     def __init__(self, counters: CgroupReader, *, cpu_s: float) -> None:
         self._counters = counters
-        # Starting up, and waiting for a submission, is not the submission's.
+        # The submission is not charged for the CPU time before its request.
         self._before_ns = counters.read().cpu_ns
         self._allowed_ns = cpu_s * 1e9
         self._next_s = time.monotonic() + COUNTERS_POLL_S
 
     def used_up(self, now_s: float) -> bool:
-        """Whether more processor time was used than allowed, as far as that is known."""
+        """Whether the CPU time exceeds the limit; False where it cannot be read."""
         if now_s < self._next_s:
             return False
         self._next_s = now_s + COUNTERS_POLL_S
@@ -142,23 +141,23 @@ class _CpuMeter:
 
 
 class MessageQueue:
-    """What other threads have to say to a container that has its request. Threadsafe.
+    """Frames from other threads to a container that has its request already. Thread-safe.
 
-    Sent when the conversation next looks, within CANCEL_POLL_S; what is posted after its end is lost.
+    They are sent within CANCEL_POLL_S. Frames that are put after the end of the run are lost.
     """
 
-    #: Nobody reads older news.
+    #: Older frames are dropped: only the latest device readings matter.
     _MOST = 64
 
     def __init__(self) -> None:
         self._frames: deque[bytes] = deque(maxlen=self._MOST)
 
     def put(self, message: Mapping[str, Any]) -> None:
-        """Have a frame sent."""
+        """Queue a frame."""
         self._frames.append(protocol.encode(message))
 
     def get(self) -> bytes:
-        """The next frame; empty: there is none."""
+        """Return the next frame; empty if there is none."""
         try:
             return self._frames.popleft()
         except IndexError:
@@ -166,7 +165,7 @@ class MessageQueue:
 
 
 class _Outgoing:
-    """What is still to be sent, a frame at a time in memory."""
+    """Frames to be sent, with one of them in memory at a time."""
 
     def __init__(self, frames: Iterator[bytes], messages: MessageQueue) -> None:
         self._frames = frames
@@ -175,18 +174,18 @@ class _Outgoing:
 
     def __bool__(self) -> bool:
         if not self._rest:
-            # The request and its archive come first.
+            # The request and its archive are sent before other messages.
             self._rest = memoryview(next(self._frames, b"") or self._messages.get())
         return bool(self._rest)
 
     def send(self, attachment: Attachment) -> None:
-        """Send what fits."""
+        """Send what the connection takes now."""
         if self:
             self._rest = self._rest[attachment.write(self._rest) :]
 
 
 class Container:
-    """One container, one request. Use as a context manager, or call `close`. One thread at a time."""
+    """One container for one request. Use it as a context manager, or call `close`. Not thread-safe."""
 
     def __init__(
         self,
@@ -201,7 +200,7 @@ class Container:
     ) -> None:
         self.id = id
         self.spec = spec
-        #: Set by the engine once it has observed that the container is as its spec says.
+        #: The engine sets it after it has checked that the container matches its spec.
         self.attested: Mapping[str, Any] = {}
         self._attachment = attachment
         self._counters = counters
@@ -221,24 +220,24 @@ class Container:
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What init saw of its container.
+        """What init observes of its container.
 
         Raises:
-            ProtocolError: it has not said so yet.
+            ProtocolError: no `ready` frame has arrived.
         """
         if self._received.facts is None:
             raise ProtocolError(f"container {self.id[:12]}: no 'ready' yet")
         return self._received.facts
 
     def memory_bytes(self) -> int | None:
-        """What the container takes now; None where that cannot be read."""
+        """Memory in use now; None where it cannot be read."""
         return self._counters.memory_bytes()
 
     def wait_ready(self, timeout_s: float) -> None:
-        """Wait for the `ready` frame; the engine calls this once.
+        """Wait for the `ready` frame. The engine calls this once.
 
         Raises:
-            ProtocolError: something else came, the container ended, or nothing came in time.
+            ProtocolError: another frame arrived, the container ended, or nothing arrived in time.
         """
         deadline = time.monotonic() + timeout_s
         with selectors.DefaultSelector() as selector:
@@ -255,7 +254,9 @@ class Container:
                 except protocol.FrameError as error:
                     raise ProtocolError(f"container {self.id[:12]}: {error}{self._stderr_note()}") from error
                 if self._received.end is not None and self._received.facts is None:
-                    raise ProtocolError(f"container {self.id[:12]}: init gave up: {self._received.end[1]}")
+                    raise ProtocolError(
+                        f"container {self.id[:12]}: the container's init gave up: {self._received.end[1]}"
+                    )
                 if not more:
                     end = self._ended(EXIT_PATIENCE_S)
                     code = "unknown" if end is None else end.exit_code
@@ -275,16 +276,18 @@ class Container:
         on_archive: OnArchive | None = None,
         messages: MessageQueue | None = None,
     ) -> ContainerReport:
-        """Send the request and hear the report for at most `wall_s`; `cancel` is heard within CANCEL_POLL_S.
+        """Send the request and receive the report.
 
-        `wall_s`: None is the spec's limits.wall_s; a container that was started before its job was known gets the job's here.
-        `archive`: follows the request, which says how large it is. `on_archive`: gets the pieces of the one that comes
-        back; complete only if the report is. `messages`: what to send while the request is worked on.
-        Whatever happens in the container is an ending in the outcome, not an exception. An exception of `on_progress`
-        passes through.
+        `wall_s`: time limit; None: the spec's limits.wall_s. A container that was started before its job was known gets
+        the job's limit here. `cancel`: takes effect within CANCEL_POLL_S. `archive`: sent after the request, which
+        announces its size. `on_archive`: gets the pieces of the archive that comes back; it is complete only if the
+        report is. `messages`: frames to send while the request is worked on.
+
+        Whatever happens in the container is an ending in the outcome, not an exception. Exceptions of `on_progress`
+        propagate.
 
         Raises:
-            EngineRefused: the request is too large for a frame, or this container was used before.
+            EngineRefused: the request is too large for a frame, or this container has had its request.
         """
         if self._used or self._closed:
             raise EngineRefused(f"container {self.id[:12]}: a container takes one request, this one had it")
@@ -302,16 +305,16 @@ class Container:
         if ending is Ending.COMPLETED:
             self._attachment.close_stdin()
         else:
-            # First, because the engine does not finish a kill while output waits for us to read it.
+            # Close the stream first: the engine does not finish a kill while unread output waits for us.
             self._attachment.close()
             detail = self._force_end(detail)
         wall_ns = time.monotonic_ns() - started_ns
-        # Who has said all, and of whom the kernel has told everything, need not be waited for: its end changes nothing.
+        # After a complete report and complete counters, the exit adds nothing, so it is not waited for.
         told = ending is Ending.COMPLETED and counters.oom_kills is not None
         end = None if told else self._ended(EXIT_PATIENCE_S)
         oom_kills = counters.oom_kills
         if end is not None and end.oom_killed:
-            # The kernel may have killed the last process before the counter was read.
+            # The kernel may have killed the last process after the counter was read.
             oom_kills = max(oom_kills or 0, 1)
         ok, message = self._received.end or (None, None)
         return ContainerReport(
@@ -333,10 +336,10 @@ class Container:
         )
 
     def _force_end(self, detail: str | None) -> str | None:
-        """Kill; the sentence for the log, longer if that failed.
+        """Kill the container; return the sentence for the log, longer if the kill failed.
 
-        How the run ended stands already. A submission that cannot be killed must not be evaluated again for it, there
-        and on every other host: whoever closes this container learns that it is still there.
+        A failed kill does not change how the run ended: the submission must not be evaluated again on other hosts
+        because it cannot be killed here. `close` reports that the container still exists.
         """
         try:
             self._kill()
@@ -345,11 +348,11 @@ class Container:
         return detail
 
     def _converse(self, outgoing: _Outgoing, cancel: threading.Event, wall_s: float) -> tuple[Ending, str | None]:
-        """Write and read until the end, the deadline, a cancellation or nonsense; the ending and a sentence."""
+        """Write and read until the report ends or must be ended; return the ending and a sentence."""
         begin = time.monotonic()
         deadline = begin + wall_s
         limits = self.spec.limits
-        # The same cores for the same time come to this; what goes beyond is not held by its cpuset.
+        # Default: all its CPUs busy for the whole time. More than that means that the cpuset does not hold it.
         cpu_s = limits.cpu_s if limits.cpu_s is not None else wall_s * len(limits.cpus) + COUNTERS_POLL_S
         meter = _CpuMeter(self._counters, cpu_s=cpu_s)
         with selectors.DefaultSelector() as selector:
@@ -381,7 +384,7 @@ class Container:
     def _reason_to_stop(
         self, cancel: threading.Event, *, late_s: float | None, cpu_s: float | None
     ) -> tuple[Ending, str | None] | None:
-        """The ending, if there is a reason to stop listening."""
+        """The ending, if there is a reason to stop; else None."""
         if self._received.end is not None:
             return Ending.COMPLETED, self._detail(None)
         if cancel.is_set():
@@ -393,7 +396,7 @@ class Container:
         return None
 
     def _receive(self) -> bool:
-        """Read what is there; False at the end of the stream."""
+        """Read what has arrived; False at the end of the stream."""
         pieces = self._attachment.read()
         if pieces is None:
             return False
@@ -415,10 +418,10 @@ class Container:
         return f"container {self.id[:12]}: {text}{said}"
 
     def close(self) -> None:
-        """Kill and remove the container, and see that it is gone; idempotent. Never waits without bound.
+        """Kill and remove the container, and check that it is gone. Idempotent; every wait is bounded.
 
         Raises:
-            SandboxError: it is not gone; its devices must not be used until it is.
+            SandboxError: it still exists; its devices must not be used until it is gone.
         """
         if self._closed:
             return

@@ -1,6 +1,6 @@
-"""What the host's kernel enforces on a started container, read from its cgroup and from process 1 in /proc.
+"""Reads the limits that the host's kernel enforces on a container: from its cgroup, and from process 1 in /proc.
 
-Only reads. `sandbox.policy.hardening` decides what the values ought to be.
+Only reads. `sandbox.policy.hardening` compares the values with the spec.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any, Final
 from sandbox.host.cgroup import PROC, CgroupReader
 from sandbox.policy.observed import NAMESPACES, NOT_OBSERVED, KernelView, numbers
 
-#: The lines of /proc/PID/limits for the names that the engine's request uses.
+#: Titles in /proc/PID/limits for the limit names of the engine's request.
 _RLIMITS: Final = {"core": "Max core file size", "fsize": "Max file size", "nofile": "Max open files"}
 
 
 def read_kernel_view(pid: int, cgroup: CgroupReader) -> KernelView:
-    """What the kernel says of a container: `cgroup` is its own, `pid` its first process as the engine reports it."""
+    """Read a container's limits; `cgroup` is its own, `pid` is its first process as the engine reports it."""
     if cgroup.version is None:
-        # The engine numbers processes otherwise than we do: this one may be anybody's.
+        # The engine may count processes in another PID namespace, so this pid may belong to any process here.
         return KernelView()
     process = PROC / str(pid)
     return KernelView(
@@ -32,7 +32,7 @@ def read_kernel_view(pid: int, cgroup: CgroupReader) -> KernelView:
 
 
 def _bounds(reader: CgroupReader) -> dict[str, Any]:
-    """The limits in a container's cgroup, by the names of Kernel's fields. Source: cgroups(7)."""
+    """The limits in a container's cgroup, by the names of KernelView's fields. Source: cgroups(7)."""
     if reader.version == 2:
         memory, swap = _limit(reader, "memory", "memory.max"), _limit(reader, "memory", "memory.swap.max")
         found = {
@@ -104,5 +104,5 @@ def _shared_namespaces(process: Path) -> Any:  # noqa: ANN401 names or NOT_OBSER
             if (process / "ns" / name).readlink() == (PROC / "self" / "ns" / name).readlink()
         )
     except OSError:
-        # Only root may look.
+        # Only root may read the namespaces of another user's process.
         return NOT_OBSERVED

@@ -1,14 +1,14 @@
-"""Init: process 1 of every sandbox. Starts judge, worker or programs, and talks to the daemon. Trusted.
+"""Init, the trusted process 1 of every container: starts judge, worker or programs, and talks to the daemon.
 
-Theory of operation. The engine starts it as uid 0 with the capabilities SETUID, SETGID and KILL, no new privileges, the
-seccomp profile, a read-only root, and a boot document as argument. It says `ready` with what it sees of its box, reads
-one request and the archive that may come with it (steward_bundle), runs it (steward_pair, steward_steps), says `end`,
-and holds until the daemon closes the line, so that the counters of the cgroup can still be read. If the line closes
-earlier, the daemon is gone and the container ends.
+Theory of operation. The engine starts init as uid 0 with the capabilities SETUID, SETGID and KILL, no new privileges,
+the seccomp profile, a read-only root, and a boot document as argument. Init sends `ready` with what it observes of its
+container. It reads one request and its build archive, runs the request (`pair`, `steps`) and sends `end`. Then it waits
+until the daemon closes stdin, so that the daemon can still read the cgroup's counters. If stdin closes earlier, the
+daemon is gone, and init ends the container.
 
-It must not run a submission's code, import torch, or read what a submission wrote other than as bytes. It is one
-thread; every wait is a select that hears the daemon, the children and the clock. The engine bounds the whole from
-outside. Standard library only: this runs inside the container.
+Init must not run a submission's code or import torch, and must treat what a submission wrote as bytes. It is
+single-threaded: every wait is a select over the daemon, the children and a timeout. The engine enforces the limits of
+the whole container from outside. Standard library only: this runs inside the container.
 """
 
 from __future__ import annotations
@@ -23,27 +23,28 @@ from pathlib import Path
 from typing import Any
 
 from sandbox import protocol
-from sandbox.inside.boot import BootConfig, DaemonConnection, parse_boot
+from sandbox.inside.boot import BootConfig, parse_boot
 from sandbox.inside.build_archive import unpack_archive
+from sandbox.inside.connection import DaemonConnection
 from sandbox.inside.pair import Pair
 from sandbox.inside.process import DaemonGone, InitError, Reaper
 from sandbox.inside.steps import run_steps
 
-#: Exit codes of the container: the line was used properly; the daemon went away.
+#: Exit codes of the container: the conversation ended properly, or the daemon disappeared.
 DONE = 0
 ABANDONED = 3
 _LIMITS = {"core": resource.RLIMIT_CORE, "fsize": resource.RLIMIT_FSIZE, "nofile": resource.RLIMIT_NOFILE}
 
 
 def main() -> None:
-    """Run the container; argument 1 is the boot document. Never returns."""
+    """Run the container. Argument 1 is the boot document. Never returns."""
     code = ABANDONED
     try:
         code = _serve(sys.argv[1])
     except DaemonGone:
         pass
     finally:
-        # Ends every process of the container: this is process 1. No cleanup may delay it.
+        # The end of process 1 ends every process of the container. No cleanup may delay it.
         os._exit(code)
 
 
@@ -61,7 +62,7 @@ def _serve(document: str) -> int:
         raise
     except Exception as error:  # noqa: BLE001 whatever broke here, the daemon must hear it as a sentence
         traceback.print_exc()
-        ok, message = False, f"init failed: {type(error).__name__}: {error}"
+        ok, message = False, f"the container's init failed: {type(error).__name__}: {error}"
     daemon.send({"type": "end", "ok": ok, "message": message})
     daemon.wait_for_close()
     return DONE
@@ -80,7 +81,7 @@ def _run(boot: BootConfig, daemon: DaemonConnection, reaper: Reaper) -> None:
 
 
 def facts() -> dict[str, Any]:
-    """What this process sees of its box; the engine compares it with what it asked for."""
+    """What this process observes of its container. The engine compares it with the spec."""
     status = dict(
         line.split(":", 1) for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines() if ":" in line
     )
@@ -103,7 +104,7 @@ def facts() -> dict[str, Any]:
 
 
 def _mounts() -> list[dict[str, Any]]:
-    """Mount point, file system type, the mount's own options, who may use its root, and its size, per mount."""
+    """For each mount: mount point, file system type, options, owner and mode of its root, and size."""
     found = []
     for entry in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
         left, _, right = entry.partition(" - ")
@@ -127,7 +128,7 @@ def _mounts() -> list[dict[str, Any]]:
 
 
 def _devices() -> list[str]:
-    """Character and block device nodes below /dev."""
+    """The character and block devices below /dev."""
     found = []
     for directory, _, names in os.walk("/dev"):
         for name in names:

@@ -1,8 +1,8 @@
-"""Processes as init handles them: start one as another uid, collect every child, kill all of a uid.
+"""Starts processes under another uid, reaps every child, and kills all processes of a uid.
 
-Owns fork, exec, kill and wait inside the container. Knows nothing of requests and results. Called by the other init
-modules only, in one single-threaded process that is PID 1, uid 0, with the capabilities SETUID, SETGID and KILL and no
-other: it may not read or write what belongs to the worker, so it has a child with the worker's uid do that.
+Owns fork, exec, kill and wait inside the container; knows nothing of requests and results. It runs in one
+single-threaded process: PID 1, uid 0, with only the capabilities SETUID, SETGID and KILL. Without further capabilities
+it cannot access the worker's files, so a child with the worker's uid does that work.
 
 Standard library only: this runs inside the container.
 """
@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-#: If no process of those killed dies within this time, they hang in the kernel (a device that fell off the bus).
+#: If no killed process dies within this time, the processes hang in the kernel (a device fell off the bus).
 KILL_PATIENCE_S = 10.0
-#: Small file work in a child: a submission that planted a hostile directory tree must not hold init.
+#: Limit of file work in a child. A hostile directory tree must not block init.
 HELPER_PATIENCE_S = 30.0
 
 CANNOT_EXECUTE = 126
@@ -30,59 +30,59 @@ NOT_FOUND = 127
 
 
 class InitError(Exception):
-    """The harness itself broke; the message ends up in the `end` frame."""
+    """The harness itself failed. The message is sent in the `end` frame."""
 
 
 class DaemonGone(Exception):
-    """Standard input was closed before the end: nobody waits for the report any more."""
+    """The daemon closed standard input before the end: it no longer waits for the report."""
 
 
 class HelperError(Exception):
-    """A child with the worker's uid could not do its file work; usually the submission's doing."""
+    """A child with the worker's uid could not do its file work. Usually the submission caused it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """Who a process runs as and where it starts."""
+    """The uid of a process and where it starts."""
 
     uid: int
     groups: tuple[int, ...]
     directory: str
     umask: int
-    #: The kernel kills the highest first when memory runs out: the worker before the judge before init.
+    #: When memory runs out, the kernel kills the highest first: the worker, then the judge, then init.
     oom_score_adj: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Descriptors:
-    """The descriptors a new process gets, in the order of their numbers there; every other one is closed."""
+    """The descriptors of a new process, in the order of their numbers there. All others are closed."""
 
     stdin: int
     stdout: int
     stderr: int
-    #: Become 3, 4, 5, ...: low numbers, because a POSIX shell can only redirect to one digit.
+    #: They become 3, 4, 5, ...: low numbers, because a POSIX shell can redirect only single digits.
     more: tuple[int, ...] = ()
 
 
 class Reaper:
-    """Collects the status of every child, also of orphans, which PID 1 inherits."""
+    """Reaps every child. Orphans become children of PID 1, so it reaps them too."""
 
     def __init__(self) -> None:
         self._statuses: dict[int, int | None] = {}
         read, write = os.pipe()
         os.set_blocking(read, False)
         os.set_blocking(write, False)
-        #: Becomes readable when a child changed state.
+        #: Becomes readable when a child has changed its state.
         self.wakeup_fd = read
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
 
     def watch(self, pid: int) -> None:
-        """Keep the status of this child for `status`."""
+        """Keep this child's status for `status`."""
         self._statuses[pid] = None
 
     def collect(self) -> None:
-        """Reap everything that has ended."""
+        """Reap all children that have ended."""
         with contextlib.suppress(BlockingIOError):
             while os.read(self.wakeup_fd, 4096):
                 pass
@@ -101,10 +101,10 @@ class Reaper:
         return self._statuses[pid]
 
     def final_status(self, pid: int) -> int:
-        """The wait status of a watched child that has been killed, as soon as the kernel gives it out.
+        """Wait for the status of a watched child that has been killed.
 
         Raises:
-            InitError: it was not given out in KILL_PATIENCE_S.
+            InitError: the kernel did not report it within KILL_PATIENCE_S.
         """
         deadline = time.monotonic() + KILL_PATIENCE_S
         while True:
@@ -118,7 +118,7 @@ class Reaper:
 
 
 def decode_status(status: int) -> tuple[int | None, int | None]:
-    """Exit code and signal of a wait status; exactly one of them is None."""
+    """Split a wait status into exit code and signal. Exactly one of them is None."""
     if os.WIFSIGNALED(status):
         return None, os.WTERMSIG(status)
     return os.WEXITSTATUS(status), None
@@ -127,10 +127,10 @@ def decode_status(status: int) -> tuple[int | None, int | None]:
 def spawn(
     argv: Sequence[str], *, account: Account, descriptors: Descriptors, env: Mapping[str, str], reaper: Reaper
 ) -> int:
-    """Start a program as another uid in a session of its own; returns its pid, watched by the reaper.
+    """Start a program under another uid in a session of its own; return its pid. The reaper watches it.
 
     Raises:
-        InitError: no process could be made.
+        InitError: no process could be started.
     """
     pid = _fork()
     if pid == 0:
@@ -169,7 +169,7 @@ def _write_error(text: str) -> None:
 
 
 def _default_signals() -> None:
-    """Undo what Python set; ignored signals would survive exec."""
+    """Undo Python's signal settings. Ignored signals would stay ignored after exec."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
@@ -178,7 +178,7 @@ def _default_signals() -> None:
 def _install_descriptors(descriptors: Descriptors) -> None:
     """Put the descriptors in place and close all others.
 
-    All are first copied above every target, so that no dup2 overwrites a later source.
+    First all are copied above every target number, so that no dup2 overwrites a descriptor that is still needed.
     """
     sources = (descriptors.stdin, descriptors.stdout, descriptors.stderr, *descriptors.more)
     copies = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 64) for fd in sources]
@@ -188,7 +188,7 @@ def _install_descriptors(descriptors: Descriptors) -> None:
 
 
 def _switch_to(account: Account) -> None:
-    """Turn this process into the account for good: real, effective and saved ids, no capability left."""
+    """Switch this process to the account for good: real, effective and saved ids. No capability is left."""
     # Before the uid changes: afterwards /proc/self belongs to root.
     Path("/proc/self/oom_score_adj").write_text(str(account.oom_score_adj), encoding="ascii")
     os.setgroups(account.groups)
@@ -199,16 +199,16 @@ def _switch_to(account: Account) -> None:
 
 
 def kill_all_of(uid: int, reaper: Reaper) -> None:
-    """Kill every process of a uid and return when none is left.
+    """Kill every process of a uid; return when none is left.
 
-    kill(-1) by a process whose effective uid is the victim's reaches exactly that uid's processes, and all at once: a
-    fork bomb cannot outrun it. No child is made for it, because a fork bomb leaves no room under the pids limit. The
-    init's real uid stays 0, so nobody can signal it meanwhile.
+    kill(-1) by a process with the victims' effective uid reaches exactly that uid's processes, all at once, so a fork
+    bomb cannot outrun it. Init does it itself, because a fork bomb leaves no room for a child under the pids limit.
+    Init's real uid stays 0, so no process can signal it meanwhile.
 
-    Tearing down what a fork bomb has made may take long on a busy host; as long as processes go, nothing hangs.
+    On a busy host the kernel may need long to remove a fork bomb. The time limit starts again while processes vanish.
 
     Raises:
-        InitError: for KILL_PATIENCE_S none of those left died.
+        InitError: within KILL_PATIENCE_S none of the remaining processes died.
     """
     deadline = time.monotonic() + KILL_PATIENCE_S
     fewest: int | None = None
@@ -228,14 +228,14 @@ def kill_all_of(uid: int, reaper: Reaper) -> None:
             deadline = time.monotonic() + KILL_PATIENCE_S
         if time.monotonic() > deadline:
             raise InitError(f"processes {alive} of uid {uid} did not die within {KILL_PATIENCE_S:.0f} s of SIGKILL")
-        # The kernel is tearing them down; SIGCHLD arrives when one is done.
+        # The kernel is removing them. SIGCHLD arrives when one is gone.
         select.select([reaper.wakeup_fd], [], [], 0.005)
 
 
 def processes_of(uid: int) -> list[int]:
-    """Pids of the living processes of a uid: not zombies, unless threads of theirs are still being torn down.
+    """The pids of the living processes of a uid. A zombie counts as long as the kernel is removing its threads.
 
-    Reads the Uid line, not the owner of /proc/PID: an undumpable process's directory belongs to root.
+    Reads the Uid line and not the owner of /proc/PID: an undumpable process's directory belongs to root.
     """
     found = []
     for directory in Path("/proc").iterdir():
@@ -253,11 +253,11 @@ def processes_of(uid: int) -> list[int]:
 
 
 def run_as(account: Account, work: Callable[[int], None], *, reaper: Reaper, max_bytes: int = 0) -> bytes:
-    """Have a child with the account's uid do file work; returns what it wrote to the descriptor it was given.
+    """Run file work in a child with the account's uid; return what it writes to its descriptor.
 
     Raises:
         HelperError: the work raised OSError, wrote more than max_bytes, or took too long.
-        InitError: no process could be made.
+        InitError: no process could be started.
     """
     out_read, out_write = os.pipe()
     err_read, err_write = os.pipe()
@@ -296,10 +296,10 @@ def _work_child(account: Account, work: Callable[[int], None], out_fd: int, err_
 
 
 def _read_limited(fd: int, max_bytes: int, uid: int, reaper: Reaper) -> bytes:
-    """Everything up to the end of file.
+    """Read until the end of file.
 
     Raises:
-        HelperError: more than max_bytes, or no end within HELPER_PATIENCE_S; the child has been killed.
+        HelperError: more than max_bytes, or no end within HELPER_PATIENCE_S. The child has been killed.
     """
     deadline = time.monotonic() + HELPER_PATIENCE_S
     data = bytearray()

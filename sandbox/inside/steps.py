@@ -1,9 +1,9 @@
-"""Boot kind `steps`: programs that come with the request run one after the other as the worker's uid in /work.
+"""Boot kind `steps`: runs the request's programs one after the other in /work, under the worker's uid.
 
-Owns the life of one program: files in, run with every pipe drained, everything of the worker's uid killed, files out.
-Says nothing about what a result means. Called by sandbox.inside.init. Standard library only.
+Owns the life of one program: write its files, run it and drain its pipes, kill every process of the worker's uid, read
+its artifact. Does not interpret results. Standard library only: this runs inside the container.
 
-Programs are hostile. All that they may leave behind for each other is what they wrote to /work, /tmp and /dev/shm.
+Programs are hostile. They can leave traces for each other only in /work, /tmp and /dev/shm.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from sandbox import protocol
-from sandbox.inside.boot import WORK, BootConfig, DaemonConnection
+from sandbox.inside.boot import WORK, BootConfig
 from sandbox.inside.build_archive import check_name, send_archive
+from sandbox.inside.connection import DaemonConnection
 from sandbox.inside.output import Excerpt, ResultLines
 from sandbox.inside.process import (
     CANNOT_EXECUTE,
@@ -36,7 +37,7 @@ from sandbox.inside.process import (
     spawn,
 )
 
-#: An artifact travels in one frame, as base64.
+#: An artifact travels in one frame as base64.
 ARTIFACT_BYTES = 16 << 20
 READ_BYTES = 1 << 18
 
@@ -45,8 +46,8 @@ def run_steps(request: Mapping[str, Any], *, boot: BootConfig, daemon: DaemonCon
     """Run the steps of a request and report each.
 
     Raises:
-        InitError: the request makes no sense, or the box does not work.
-        DaemonGone: nobody waits for the report any more.
+        InitError: the request is invalid, or the container does not work.
+        DaemonGone: the daemon no longer waits for the report.
     """
     parsed = parse_request(request)
     keep = parsed.keep
@@ -57,14 +58,14 @@ def run_steps(request: Mapping[str, Any], *, boot: BootConfig, daemon: DaemonCon
     except HelperError as error:
         raise InitError(f"cannot write the request's files to {WORK}: {error}") from error
     for step in parsed.steps:
-        # How many cases a program has, and how far it is, only the program knows.
+        # Only the program knows its number of cases and its progress.
         daemon.send({"type": "progress", "phase": step.name, "done": 0, "total": 0})
         result, artifact = runner.run(step)
         daemon.send(shorten(result, daemon.left_bytes))
         if artifact is not None:
             daemon.send(artifact)
         if result.exit_code is None or result.timed_out or result.output_limit:
-            # Killed in the middle of its work: what it leaves may be half of a file, or a lock that nobody opens.
+            # A program that was killed may leave half a file, or a lock that is never released.
             keep = ()
         if not runs_next(step, result):
             break
@@ -82,10 +83,10 @@ def runs_next(step: protocol.Step, result: protocol.StepResult) -> bool:
 
 
 def parse_request(request: Mapping[str, Any]) -> protocol.StepsRequest:
-    """A `steps` request as it was made; of the archive, which has come before, it says nothing.
+    """Parse a `steps` request. Its build archive has arrived already and is not part of it.
 
     Raises:
-        InitError: it is none.
+        InitError: not a valid request.
     """
     if request.get("kind") != "steps":
         raise InitError(f"request of kind {request.get('kind')!r} in a container booted for 'steps'")
@@ -122,9 +123,9 @@ def _parse_files(files: Mapping[str, str]) -> dict[str, bytes]:
 
 
 def shorten(result: protocol.StepResult, left_bytes: int) -> dict[str, Any]:
-    """The step's message, cut so far that the report stays within its cap: output first, then the result lines.
+    """Shorten a step's message until it fits into the report: first the output, then the result lines.
 
-    A submission's noise must not make the whole report invalid.
+    A submission's output must not make the whole report invalid.
     """
     limit = min(left_bytes, protocol.MAX_FRAME_BYTES - (1 << 16))
     note = "\nsandbox: the report is full; output was left out\n"
@@ -149,7 +150,7 @@ def _message_bytes(message: Mapping[str, Any]) -> int:
 
 @dataclass
 class _Streams:
-    """The read ends of a running program's pipes and what was read so far."""
+    """The read ends of a running program's pipes, and what was read so far."""
 
     output_bytes: int
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
@@ -166,14 +167,14 @@ class _Streams:
         return self.stdout.total_bytes + self.stderr.total_bytes
 
     def open(self, sink: Callable[[bytes], None]) -> int:
-        """A pipe whose content goes to `sink`; returns its write end."""
+        """Open a pipe whose content goes to `sink`; return its write end."""
         read, write = os.pipe()
         os.set_blocking(read, False)
         self.selector.register(read, selectors.EVENT_READ, sink)
         return write
 
     def read(self, fd: int, sink: Callable[[bytes], None]) -> bool:
-        """Read once; False when nothing is left (end of file, or no writer is alive and the pipe is empty)."""
+        """Read once. False if nothing is left: end of file, or an empty pipe."""
         try:
             data = os.read(fd, READ_BYTES)
         except BlockingIOError:
@@ -186,9 +187,9 @@ class _Streams:
         return True
 
     def drain(self) -> None:
-        """Read what the dead left in the pipes, without waiting for an end of file.
+        """After the processes are dead: read what is left in the pipes. Does not wait for the end of file.
 
-        A write end that is in flight in a socket nobody holds keeps the pipe open after everyone is dead.
+        A write end can be in flight in a Unix socket that no process holds. It keeps the pipe open without a writer.
         """
         for key in list(self.selector.get_map().values()):
             if callable(key.data):
@@ -217,7 +218,7 @@ class _Runner:
     started_ns: int
 
     def run(self, step: protocol.Step) -> tuple[protocol.StepResult, dict[str, Any] | None]:
-        """One step from its files to its artifact; afterwards no process of the worker's is left."""
+        """Run one step, from its files to its artifact. Afterwards no process of the worker's uid is left."""
         begin_ns = time.monotonic_ns()
         try:
             self.write_files(step.files)
@@ -234,7 +235,7 @@ class _Runner:
         return result, artifact
 
     def _not_started(self, step: protocol.Step, begin_ns: int, reason: str) -> protocol.StepResult:
-        """An earlier step filled or booby-trapped /work: this one cannot start, and that is the submission's doing."""
+        """Report a step that cannot start because an earlier one filled /work or set a trap there."""
         return protocol.StepResult(
             name=step.name,
             command=shlex.join(step.argv),
@@ -290,7 +291,7 @@ class _Runner:
                 os.close(fd)
 
     def _supervise(self, pid: int, step: protocol.Step, streams: _Streams, begin_ns: int) -> _ProgramEnd:
-        """Read everything the program writes until it ends, its time is up or it wrote too much."""
+        """Read all output until the program ends, its time is up, or it wrote too much."""
         selector = streams.selector
         selector.register(0, selectors.EVENT_READ, "daemon")
         selector.register(self.reaper.wakeup_fd, selectors.EVENT_READ, "children")
@@ -316,10 +317,10 @@ class _Runner:
             raise InitError(f"a {message['type']!r} frame after the request, expected none")
 
     def write_files(self, files: Mapping[str, bytes]) -> None:
-        """Write files below /work as the worker, replacing whatever stands there.
+        """Write files below /work as the worker, over whatever has their names.
 
         Raises:
-            HelperError: it does not work.
+            HelperError: the files cannot be written.
         """
         if files:
             run_as(self.boot.worker, lambda _: write_below(files), reaper=self.reaper)
@@ -334,7 +335,7 @@ class _Runner:
         return []
 
     def _fetch(self, name: str) -> tuple[dict[str, Any] | None, list[str]]:
-        """The artifact frame, or why there is none."""
+        """Return the artifact frame, or the reason why there is none."""
         limit = min(ARTIFACT_BYTES, max(0, self.daemon.left_bytes // 4))
         try:
             data = run_as(self.boot.worker, lambda fd: copy_out(name, fd), reaper=self.reaper, max_bytes=limit)
@@ -347,7 +348,7 @@ class _Runner:
 def write_below(files: Mapping[str, bytes]) -> None:
     """Write files relative to the working directory (runs as the worker).
 
-    What stands at a name is removed first, so that a link planted there is replaced and not followed.
+    An existing entry is removed first, so that a planted link is replaced and not followed.
     """
     for name, data in files.items():
         for parent in reversed(Path(name).parents[:-1]):
@@ -368,7 +369,7 @@ def _mode(path: Path) -> int:
 
 
 def clear(path: Path) -> None:
-    """Remove whatever has this name (runs as the worker)."""
+    """Remove the entry of this name, of any kind (runs as the worker)."""
     mode = _mode(path)
     if stat.S_ISDIR(mode):
         shutil.rmtree(path)
@@ -377,15 +378,15 @@ def clear(path: Path) -> None:
 
 
 def clear_all(names: tuple[str, ...]) -> None:
-    """Remove files relative to the working directory; the missing do not matter (runs as the worker)."""
+    """Remove entries relative to the working directory (runs as the worker). Missing names do no harm."""
     for name in names:
         clear(Path(name))
 
 
 def copy_out(name: str, fd: int) -> None:
-    """Write a regular file to a descriptor (runs as the worker; the reader bounds the size).
+    """Write a regular file to a descriptor (runs as the worker). The reader bounds the size.
 
-    O_NONBLOCK: a named pipe planted under the name must not hold the reader.
+    O_NONBLOCK: opening a planted named pipe must not block.
     """
     source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(source, "rb", buffering=0) as file:

@@ -1,4 +1,7 @@
-"""What the kernel and init say of single settings, as functions that `hardening` puts into its table. Pure."""
+"""Checks of single settings: what the kernel or init reports, and what it ought to be. Pure.
+
+`sandbox.policy.hardening` puts them into its table.
+"""
 
 from __future__ import annotations
 
@@ -11,27 +14,27 @@ from sandbox.policy import normalize
 from sandbox.policy.observed import NOT_OBSERVED, Observed, Source
 from sandbox.spec import DeviceDriver, SandboxSpec
 
-#: Filters system calls and keeps limits outside of what the container sees.
+#: Runtimes that filter system calls and keep limits outside the container, where it cannot observe them.
 GVISOR = frozenset({"runsc"})
 PAGE_BYTES = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One comparison: what a witness says of a setting, and what it ought to say."""
+    """One comparison: what a source reports of a setting, and what it ought to report."""
 
     source: Source
-    #: What is looked at, in words that go on with "is".
+    #: What is compared, as words that "is" can follow.
     what: str
     expected: Callable[[SandboxSpec], Any]
-    #: NOT_OBSERVED where the witness has nothing to say.
+    #: Returns NOT_OBSERVED if the source does not report it.
     found: Callable[[SandboxSpec, Observed], Any]
-    #: Runtimes under which the witness sees something else by design.
+    #: Runtimes under which the source reports something else by design.
     except_under: frozenset[str] = frozenset()
 
 
 def engine_value(observed: Observed, key: str) -> Any:  # noqa: ANN401 whatever JSON holds
-    """What the engine says of a setting, by its path in the create request; None where it says nothing."""
+    """What the engine reports of a setting, by its path in the create request; None if it reports nothing."""
     place: Any = observed.engine if key.startswith("HostConfig.") else observed.engine.get("Config") or {}
     for part in key.split("."):
         place = (place or {}).get(part)
@@ -41,7 +44,7 @@ def engine_value(observed: Observed, key: str) -> Any:  # noqa: ANN401 whatever 
 def kernel_check(
     what: str, name: str, expected: Callable[[SandboxSpec], Any], *, except_under: frozenset[str] = frozenset()
 ) -> Check:
-    """The kernel's word: a field of witness.Kernel."""
+    """A check of what the kernel reports: a field of KernelView."""
     return Check(
         source=Source.KERNEL,
         what=what,
@@ -58,18 +61,18 @@ def inside_check(
     *,
     except_under: frozenset[str] = frozenset(),
 ) -> Check:
-    """Init's word."""
+    """A check of what init reports from inside."""
     return Check(source=Source.INSIDE, what=what, expected=expected, found=found, except_under=except_under)
 
 
 def own_namespace_check(name: str) -> Check:
-    """The kernel's word that a namespace is not this process's."""
+    """A check, by the kernel, that a namespace is not the one of this process."""
 
     def found(_: SandboxSpec, observed: Observed) -> Any:  # noqa: ANN401 a truth value or NOT_OBSERVED
         shared = observed.kernel.shared_namespaces
         return NOT_OBSERVED if shared is NOT_OBSERVED else name not in shared
 
-    # gVisor's process stands for a kernel of its own, and shares what it has no use for.
+    # The process that the host observes under gVisor stands for a kernel of its own. It shares unused namespaces.
     return Check(
         source=Source.KERNEL,
         what=f"having a {name} namespace of its own",
@@ -80,7 +83,7 @@ def own_namespace_check(name: str) -> Check:
 
 
 def reported_mounts(_: SandboxSpec, observed: Observed) -> tuple[Any, ...]:
-    """What the engine has really mounted: destination, type, source, writable, propagation."""
+    """What the engine reports as mounted: destination, type, source, writable, propagation."""
     return normalize.sorted_set(
         (mount.get("Destination"), mount.get("Type"), mount.get("Source"), bool(mount.get("RW")), mount["Propagation"])
         for mount in observed.engine.get("Mounts") or ()
@@ -98,14 +101,14 @@ def unprotected_binds(spec: SandboxSpec, observed: Observed) -> tuple[str, ...]:
     return tuple(bind.target for bind in spec.binds if "ro" not in options_of(observed, bind.target))
 
 
-#: Writable mounts of these types are the kernel's own, and their files have owners and modes.
+#: Writable mounts of these types belong to the kernel. Their files have owners and modes of their own.
 _KERNEL_TYPES = frozenset({"proc", "sysfs", "cgroup", "cgroup2", "devpts", "mqueue"})
-#: Where runtimes put memory file systems and device files by themselves.
+#: Runtimes mount memory file systems and device files below these directories themselves.
 _RUNTIME_PLACES = ("/proc/", "/sys/", "/dev/")
 
 
 def unexpected_writable_mounts(spec: SandboxSpec, observed: Observed) -> tuple[str, ...]:
-    """Writable mounts that nobody asked for."""
+    """Writable mounts that the spec does not have."""
     asked = {fs.target for fs in spec.tmpfs}
     return normalize.sorted_set(
         mount["target"]
@@ -118,14 +121,14 @@ def unexpected_writable_mounts(spec: SandboxSpec, observed: Observed) -> tuple[s
 
 
 def tmpfs_owners(spec: SandboxSpec, observed: Observed) -> dict[str, Any]:
-    """Type, owner, group and mode of the memory file systems that were asked for."""
-    # Some runtimes give one the mode of the directory it covers, whatever was asked for.
+    """Type, owner, group and mode of the spec's memory file systems."""
+    # Some runtimes use the mode of the directory below instead of the requested one.
     found = {fs.target: observed.mounts.get(fs.target, {}) for fs in spec.tmpfs}
     return {target: tuple(mount.get(key) for key in ("type", "uid", "gid", "mode")) for target, mount in found.items()}
 
 
 def tmpfs_sizes(spec: SandboxSpec, observed: Observed) -> dict[str, Any]:
-    """How many bytes and files they take."""
+    """Size in bytes and number of files of each."""
     return {
         fs.target: (size_of(observed, fs.target, fs.size_bytes), observed.mounts.get(fs.target, {}).get("inodes"))
         for fs in spec.tmpfs
@@ -133,18 +136,18 @@ def tmpfs_sizes(spec: SandboxSpec, observed: Observed) -> dict[str, Any]:
 
 
 def size_of(observed: Observed, target: str, wanted_bytes: int) -> Any:  # noqa: ANN401 a number or None
-    """The size of a memory file system; the whole pages that hold what was asked for count as that."""
+    """The size of a memory file system. A size that was only rounded up to whole pages counts as the requested one."""
     found: int | None = observed.mounts.get(target, {}).get("size_bytes")
     return wanted_bytes if found is not None and wanted_bytes <= found < wanted_bytes + PAGE_BYTES else found
 
 
 def tmpfs_options(spec: SandboxSpec, observed: Observed) -> dict[str, Any]:
-    """Their options, of those that matter."""
+    """The options of each, as far as they matter."""
     return {fs.target: normalize.sorted_set(options_of(observed, fs.target) & _OPTIONS) for fs in spec.tmpfs}
 
 
 def expected_tmpfs_options(spec: SandboxSpec) -> dict[str, Any]:
-    """The options that were asked for."""
+    """The requested options."""
     return {
         fs.target: normalize.sorted_set(_OPTIONS - ({"ro", "noexec"} if fs.executable else {"ro"})) for fs in spec.tmpfs
     }
@@ -154,31 +157,31 @@ _OPTIONS = frozenset({"nosuid", "nodev", "noexec", "ro", "rw"})
 
 
 def unexpected_interfaces(_: SandboxSpec, observed: Observed) -> tuple[str, ...]:
-    """Network interfaces besides the loopback device."""
+    """Network interfaces other than the loopback device."""
     return tuple(name for name in observed.inside["interfaces"] if not _is_idle(name))
 
 
 def _is_idle(name: str) -> bool:
-    """Tunnel devices that the kernel puts into every network namespace, down and without an address."""
+    """Whether the kernel puts this tunnel device into every network namespace, down and without an address."""
     return name in {"lo", "tunl0", "sit0", "ip6tnl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "ip6gre0"}
 
 
-#: What every container has in /dev.
+#: Device nodes of every container.
 COMMON_NODES = frozenset(
     f"/dev/{name}" for name in ("console", "full", "null", "ptmx", "pts/ptmx", "random", "tty", "urandom", "zero")
 )
-#: The same by number, with pseudo-terminals and, as engines allow it by default, /dev/net/tun, which is not there.
+#: The same by number, with pseudo-terminals and /dev/net/tun, which engines allow by default but do not create.
 _COMMON_NUMBERS = frozenset({"1:3", "1:5", "1:7", "1:8", "1:9", "5:0", "5:1", "5:2", "10:200", "136:*"})
-#: What a vendor's driver needs beside the devices themselves, and those, one of each to a leased device.
+#: A vendor's driver needs the helpers. Of the accelerators there is one node for each leased device.
 _HELPERS = re.compile(r"/dev/(nvidiactl|nvidia-uvm|nvidia-uvm-tools|nvidia-modeset|nvidia-caps/.+|kfd|dri/card\d+)")
 _ACCELERATORS = re.compile(r"/dev/(nvidia\d+|dri/renderD\d+)")
 
 
 def unexpected_device_nodes(spec: SandboxSpec, observed: Observed) -> tuple[str, ...]:
-    """Device nodes inside that nobody asked for."""
+    """Device nodes inside that the spec does not have."""
     found = [path for path in observed.inside["devices"] if path not in COMMON_NODES]
     if spec.runtime in GVISOR:
-        # Its own, without anything behind it.
+        # gVisor creates these itself. No device of the host is behind them.
         found = [path for path in found if path not in ("/dev/net/tun", "/dev/fuse")]
     if spec.devices is None:
         return tuple(found)
@@ -190,14 +193,14 @@ def unexpected_device_nodes(spec: SandboxSpec, observed: Observed) -> tuple[str,
 
 
 def missing_device_nodes(spec: SandboxSpec, observed: Observed) -> tuple[str, ...]:
-    """Leased device nodes that are not there."""
+    """Leased device nodes that are missing inside."""
     if spec.devices is None or spec.devices.driver is not DeviceDriver.NODES:
         return ()
     return tuple(path for path in spec.devices.ids if path not in observed.inside["devices"])
 
 
 def unexpected_device_numbers(spec: SandboxSpec, observed: Observed) -> Any:  # noqa: ANN401 numbers or NOT_OBSERVED
-    """Devices by number that the cgroup lets be opened beside the common ones, where it is known which are leased."""
+    """Numbers of devices that the cgroup allows beyond the common ones, if the leased devices are known by node."""
     if observed.kernel.devices is NOT_OBSERVED or (
         spec.devices is not None and spec.devices.driver is not DeviceDriver.NODES
     ):
@@ -207,22 +210,22 @@ def unexpected_device_numbers(spec: SandboxSpec, observed: Observed) -> Any:  # 
         " ".join(fields) for fields in opened if fields[0] != "c" or fields[1] not in _COMMON_NUMBERS
     )
     leased = 0 if spec.devices is None else len(spec.devices.ids)
-    # Which numbers the leased nodes have is known to the host's /dev only; how many there may be is known here.
+    # Only the host's /dev tells the numbers of the leased nodes. Here only their count can be checked.
     return () if len(foreign) <= leased and not any("*" in entry for entry in foreign) else foreign
 
 
 def expected_affinity(spec: SandboxSpec) -> tuple[Any, ...]:
-    """The cores process 1 may run on, as it numbers them: gVisor counts those it has from 0."""
+    """The CPUs that process 1 may use, as it numbers them. gVisor numbers its CPUs from 0."""
     cpus = spec.limits.cpus
     return normalize.sorted_set(range(len(cpus)) if spec.runtime in GVISOR else cpus)
 
 
 def no_new_privs(spec: SandboxSpec, observed: Observed) -> Any:  # noqa: ANN401 text or NOT_OBSERVED
-    """What process 1's status says; some releases of gVisor have no such line."""
+    """no_new_privs in process 1's status. Some releases of gVisor have no such line."""
     found = observed.inside["no_new_privs"]
     return NOT_OBSERVED if not found and spec.runtime in GVISOR else found
 
 
 def rlimits_inside(_: SandboxSpec, observed: Observed) -> dict[str, tuple[int, ...]]:
-    """The limits of process 1 as it sees them."""
+    """The limits of process 1 as it observes them."""
     return {name: tuple(limit) for name, limit in observed.inside["limits"].items()}

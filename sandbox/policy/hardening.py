@@ -1,9 +1,9 @@
-"""Every hardening setting of a container, in one table, each with its reason and with how its effect is proved.
+"""The hardening settings of a container in one table: each with its reason, its value, and its checks.
 
-Pure. `hostconfig` builds the engine's request from this table, so nothing is enforced that is not listed here, and
-nothing listed here can be forgotten. `violations` compares what three witnesses say of a container that has started
-(`witness`) with what was asked for; no request is sent into a container that differs. `kernel-runner check --explain` and
-docs/security.md print the table.
+Pure. `hostconfig` builds the engine's request from this table, so a setting outside of it is not sent, and a setting in
+it cannot be forgotten. After a container has started, `violations` compares it with its spec: by what the engine, the
+kernel and init report. No request is sent into a container that differs. `kernel-runner check --explain` and
+docs/security.md show the table.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ from sandbox.policy.checks import Check
 from sandbox.policy.observed import NOT_OBSERVED, Observed, Source
 from sandbox.spec import DeviceDriver, Devices, SandboxSpec
 
-#: Changing uid and killing what changed uid is all init does as root.
+#: Init needs them to change uids and to kill the processes of those uids, and needs nothing else.
 CAPABILITIES = ("KILL", "SETGID", "SETUID")
 #: The same as bits of CapEff (capability(7): KILL 5, SETGID 6, SETUID 7).
 CAPABILITY_BITS = 1 << 5 | 1 << 6 | 1 << 7
-#: A value in an error: a seccomp list is as long as a book.
+#: Characters of a value that an error shows. A seccomp list would fill pages.
 _SHOWN = 300
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One setting: where it stands in the engine's create request, why, its value for a spec, and what proves it."""
+    """One setting: its key in the engine's create request, its reason, its value for a spec, and its checks."""
 
     #: Path in the body of POST /containers/create.
     key: str
     reason: str
-    #: None leaves the key out.
+    #: None: the key is not sent.
     value: Callable[[SandboxSpec], Any]
     checks: tuple[Check, ...]
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """Who is asked about it, in the order of the enumeration."""
+        """The sources that report on this setting, in the order of the enumeration."""
         asked = {check.source for check in self.checks}
         return tuple(source for source in Source if source in asked)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """A setting that did not take effect as asked for."""
+    """A setting that did not take effect as requested."""
 
     setting: str
     source: Source
@@ -67,7 +67,7 @@ def _cut(text: str) -> str:
 
 @functools.cache
 def seccomp_profile() -> str:
-    """The system call allow-list as JSON text; it travels with every request, so the engine's default cannot differ."""
+    """The system call allow-list as JSON. It is sent with every request, so the engine's default has no influence."""
     return Path(__file__).with_name("seccomp.json").read_text(encoding="utf-8")
 
 
@@ -134,9 +134,9 @@ def _rule(
     normal_form: Callable[[Any], Any] = normalize.empty_as_none,
     default: object = None,
 ) -> Rule:
-    """A setting that the engine repeats in its own words, and what other witnesses say of it.
+    """A setting that the engine reports back, with further checks by other sources.
 
-    `default`: what the engine ought to say of a key that is left out.
+    `default`: what the engine ought to report for a key that is not sent.
     """
 
     def expected(spec: SandboxSpec) -> Any:  # noqa: ANN401 whatever JSON holds
@@ -159,7 +159,7 @@ def _never_sent(
 
 
 def _environment_found(spec: SandboxSpec, observed: Observed) -> tuple[str, ...]:
-    """Of the variables, those that are ours to set; what an image adds does not get past init."""
+    """The variables that we set. Init does not pass on the variables that an image adds."""
     ours = {entry.partition("=")[0] for entry in _environment(spec)}
     return normalize.sorted_set(
         entry for entry in checks.engine_value(observed, "Env") or () if entry.partition("=")[0] in ours
@@ -167,12 +167,12 @@ def _environment_found(spec: SandboxSpec, observed: Observed) -> tuple[str, ...]
 
 
 def _private(value: str | None) -> str | None:
-    """Engines write a namespace of the container's own in several ways."""
+    """Engines have several names for a private namespace."""
     return None if value in ("", "private") else value
 
 
 def _pages(size_bytes: int) -> int:
-    """What a cgroup makes of a limit: whole pages."""
+    """A cgroup rounds its limit down to whole pages."""
     return size_bytes // checks.PAGE_BYTES * checks.PAGE_BYTES
 
 
@@ -187,19 +187,19 @@ def _expected_rlimits(spec: SandboxSpec) -> dict[str, tuple[int, int]]:
 RULES: tuple[Rule, ...] = (
     _rule(
         "User",
-        "The image must not choose who runs process 1.",
+        "The image must not choose the uid of process 1.",
         lambda _: "0:0",
         checks.inside_check("the uid of process 1", lambda _: 0, lambda _, observed: observed.inside["uid"]),
     ),
     Rule(
         key="Env",
-        reason="Nothing of the daemon's environment gets in. Images set NVIDIA_VISIBLE_DEVICES=all, which hands out"
-        " every GPU of the host unless it is overridden.",
+        reason="The container gets no variable of the daemon's environment. Images set NVIDIA_VISIBLE_DEVICES=all,"
+        " which would give it every GPU of the host.",
         value=_environment,
         checks=(
             Check(
                 source=Source.ENGINE,
-                what="the part that is ours",
+                what="the part that we set",
                 expected=lambda spec: normalize.sorted_set(_environment(spec)),
                 found=_environment_found,
             ),
@@ -207,20 +207,20 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "Healthcheck",
-        "An image's health check would run a program of the image beside init, as root.",
+        "An image's health check would run a program of the image as root, beside init.",
         lambda _: {"Test": ["NONE"]},
         normal_form=lambda value: tuple((value or {}).get("Test") or ()),
     ),
     _rule(
         "HostConfig.NetworkMode",
-        "No network: nothing to exfiltrate to, nothing to attack, no packages to install at run time.",
+        "Without a network, a submission can send data nowhere, attack no service and install no packages.",
         lambda _: "none",
         checks.own_namespace_check("net"),
         checks.inside_check("the list of interfaces besides lo", lambda _: (), checks.unexpected_interfaces),
     ),
     _rule(
         "HostConfig.ReadonlyRootfs",
-        "Interpreter, libraries and harness cannot be replaced; what is written lies in sized memory.",
+        "Interpreter, libraries and harness cannot be replaced. All writing goes to memory of limited size.",
         lambda _: True,
         checks.inside_check(
             "the root's being read-only", lambda _: True, lambda _, observed: "ro" in checks.options_of(observed, "/")
@@ -228,8 +228,8 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "HostConfig.Tmpfs",
-        "The only writable places: sized, counted against the memory limit, without set-uid and device files,"
-        " executable because Triton and inductor load what they compile.",
+        "These are the only writable places. They have a size, count against the memory limit, and hold no set-uid"
+        " and device files. They are executable, because Triton and inductor load what they compile.",
         _tmpfs,
         checks.inside_check("the type, owner, group, mode of each", _tmpfs_owners, checks.tmpfs_owners),
         checks.inside_check(
@@ -248,7 +248,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "HostConfig.Mounts",
-        "Binds are read-only, without what is mounted below them and without propagation.",
+        "Binds are read-only. They do not include what is mounted below them, and mounts do not propagate.",
         _mounts,
         Check(
             source=Source.ENGINE,
@@ -260,13 +260,13 @@ RULES: tuple[Rule, ...] = (
         ),
         checks.inside_check("the list of binds that are missing or writable", lambda _: (), checks.unprotected_binds),
         checks.inside_check(
-            "the list of writable places nobody asked for", lambda _: (), checks.unexpected_writable_mounts
+            "the list of writable places that the spec does not have", lambda _: (), checks.unexpected_writable_mounts
         ),
         normal_form=normalize.mount_requests,
     ),
     _rule(
         "HostConfig.CapDrop",
-        "Root in the container is no root.",
+        "Root in the container must not have root's power.",
         lambda _: ["ALL"],
         checks.inside_check(
             "the bounding set", lambda _: CAPABILITY_BITS, lambda _, observed: int(observed.inside["cap_bnd"], 16)
@@ -275,7 +275,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "HostConfig.CapAdd",
-        "Init changes to the uids of judge and worker, and kills their processes. No more.",
+        "Init needs these to change to the uids of judge and worker, and to kill their processes.",
         lambda _: list(CAPABILITIES),
         checks.inside_check(
             "the effective set", lambda _: CAPABILITY_BITS, lambda _, observed: int(observed.inside["cap_eff"], 16)
@@ -284,8 +284,8 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "HostConfig.SecurityOpt",
-        "no-new-privileges makes every set-uid program of the image or of /usr harmless; the seccomp list leaves"
-        " out ptrace, bpf, io_uring, userfaultfd, keyrings, namespaces, mounts and exotic sockets.",
+        "no-new-privileges makes every set-uid program of the image or of /usr harmless. The seccomp list allows no"
+        " ptrace, bpf, io_uring, userfaultfd, keyrings, namespaces, mounts or rare socket families.",
         lambda _: ["no-new-privileges", f"seccomp={seccomp_profile()}"],
         checks.inside_check("no_new_privs of process 1", lambda _: "1", checks.no_new_privs),
         checks.inside_check(
@@ -298,25 +298,25 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "HostConfig.Privileged",
-        "Said, not left to a default.",
+        "A privileged container would not be isolated. The value is sent, so that no default decides.",
         lambda _: False,
     ),
     _rule(
         "HostConfig.PidsLimit",
-        "A fork bomb ends at this number of processes and threads.",
+        "Limits a fork bomb to this number of processes and threads.",
         lambda spec: spec.limits.pids,
         checks.kernel_check("the cgroup's limit of processes", "pids", lambda spec: spec.limits.pids),
     ),
     _rule(
         "HostConfig.Memory",
-        "A memory bomb ends here; memory file systems count.",
+        "Limits the memory that a submission can use. Memory file systems count.",
         lambda spec: spec.limits.memory_bytes,
         checks.kernel_check("the cgroup's memory limit", "memory_bytes", lambda spec: _pages(spec.limits.memory_bytes)),
     ),
     _rule(
         "HostConfig.MemorySwap",
-        "Memory plus swap equals memory: no swap, or a bomb would slow down the whole host. A kernel with cgroup"
-        " version 1 that does not count swap has to be booted with swapaccount=1.",
+        "The limit of memory and swap equals the memory limit, so there is no swap. Swapping would slow down the"
+        " whole host. Some kernels with cgroup version 1 count swap only if booted with swapaccount=1.",
         lambda spec: spec.limits.memory_bytes,
         checks.kernel_check(
             "the cgroup's limit of memory and swap",
@@ -326,13 +326,13 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "HostConfig.OomScoreAdj",
-        "When the host itself runs out of memory, a sandbox goes before the daemon and the database.",
+        "If the host itself runs out of memory, the kernel kills sandboxes before the daemon and the database.",
         lambda _: 100,
         checks.kernel_check("the score of process 1", "oom_score_adj", lambda _: 100),
     ),
     _rule(
         "HostConfig.CpusetCpus",
-        "Exactly the slot's cores: neighbours are not disturbed and timings are comparable.",
+        "Exactly the slot's cores, so that other slots are not disturbed and times are comparable.",
         lambda spec: _numbers(spec.limits.cpus),
         checks.kernel_check("the cgroup's list", "cpus", lambda spec: normalize.sorted_set(spec.limits.cpus)),
         checks.inside_check(
@@ -344,7 +344,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "HostConfig.CpusetMems",
-        "Memory of the device's NUMA node.",
+        "Only memory of the device's NUMA node.",
         lambda spec: None if spec.limits.mems is None else _numbers(spec.limits.mems),
         Check(
             source=Source.KERNEL,
@@ -356,13 +356,13 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "HostConfig.IpcMode",
-        "System V objects and /dev/shm are the container's own.",
+        "System V objects and /dev/shm are not shared with other containers or the host.",
         lambda _: "private",
         checks.own_namespace_check("ipc"),
     ),
     _rule(
         "HostConfig.ShmSize",
-        "Shared memory is sized like every other writable place.",
+        "Shared memory has a size, like every other writable place.",
         lambda spec: spec.limits.shm_bytes,
         checks.inside_check(
             "the size of /dev/shm in bytes",
@@ -373,52 +373,52 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "HostConfig.CgroupnsMode",
-        "The host's cgroup tree stays out of sight. Engines before API 1.41 (Docker 20.10) ignore it and are not used.",
+        "Hides the host's cgroup tree. Engines before API 1.41 (Docker 20.10) ignore it and are not used.",
         lambda _: "private",
         checks.own_namespace_check("cgroup"),
     ),
     _rule(
         "HostConfig.Ulimits",
-        "No core dumps: at 1, unlike at 0, the kernel does not start the host's crash handler either. Bounded"
-        " descriptors and file size. Limits are only lowered: raising one needs"
-        " CAP_SYS_RESOURCE in the engine, which some hosts lack.",
+        "No core dumps: at limit 0 the kernel would start the host's crash handler, at 1 it does not. Descriptors and"
+        " file sizes are limited. Limits are only lowered, because raising one needs CAP_SYS_RESOURCE in the engine,"
+        " which some hosts lack.",
         _ulimits,
         checks.kernel_check("the list of process 1", "rlimits", _expected_rlimits, except_under=checks.GVISOR),
-        checks.inside_check("the list of process 1 as it sees it", _expected_rlimits, checks.rlimits_inside),
+        checks.inside_check("the list of process 1 as it observes it", _expected_rlimits, checks.rlimits_inside),
         normal_form=normalize.ulimits,
     ),
     _rule(
         "HostConfig.LogConfig",
-        "The engine keeps no copy of the output on disk: 10 GB/s of stdout would fill it.",
+        "The engine must not copy the output to disk: a submission can write 10 GB/s to stdout.",
         lambda _: {"Type": "none", "Config": {}},
         normal_form=lambda value: (value or {}).get("Type"),
     ),
     _rule(
         "HostConfig.RestartPolicy",
-        "A container runs once.",
+        "A container runs only once.",
         lambda _: {"Name": "no", "MaximumRetryCount": 0},
         normal_form=lambda value: (value or {}).get("Name"),
     ),
     _rule(
         "HostConfig.AutoRemove",
-        "The daemon removes the container after it has observed how it ended.",
+        "The daemon removes the container, after it has read how it ended.",
         lambda _: False,
     ),
     _rule(
         "HostConfig.Init",
-        "Init is process 1, whatever the engine is set to: it collects orphans, and its end is the container's.",
+        "Our init is process 1, whatever the engine's default is. It reaps orphans, and its end ends the container.",
         lambda _: False,
-        checks.inside_check("init's process id", lambda _: 1, lambda _, observed: observed.inside["pid"]),
+        checks.inside_check("the process id of init", lambda _: 1, lambda _, observed: observed.inside["pid"]),
     ),
     _rule(
         "HostConfig.DeviceRequests",
-        "The slot's accelerators by name or UUID and no other.",
+        "Only the slot's accelerators, by name or UUID.",
         _device_requests,
         normal_form=normalize.device_requests,
     ),
     _rule(
         "HostConfig.Devices",
-        "The slot's device nodes and no other; no mknod.",
+        "Only the slot's device nodes. No other node can be created.",
         _device_nodes,
         Check(
             source=Source.KERNEL,
@@ -427,7 +427,9 @@ RULES: tuple[Rule, ...] = (
             found=checks.unexpected_device_numbers,
             except_under=checks.GVISOR,
         ),
-        checks.inside_check("the list of device nodes nobody asked for", lambda _: (), checks.unexpected_device_nodes),
+        checks.inside_check(
+            "the list of device nodes that the spec does not have", lambda _: (), checks.unexpected_device_nodes
+        ),
         checks.inside_check("the list of device nodes that are missing", lambda _: (), checks.missing_device_nodes),
         normal_form=normalize.device_nodes,
     ),
@@ -438,59 +440,61 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "HostConfig.CgroupParent",
-        "All sandboxes of a host lie in one slice of systemd's, which the operator can bound and watch as a whole; left"
-        " to the engine where that keeps cgroups without systemd.",
+        "All sandboxes of a host are in one systemd slice, which the operator can limit and watch as a whole. An"
+        " engine that manages cgroups without systemd chooses the place itself.",
         lambda spec: spec.cgroup_parent,
     ),
 )
 
 
-#: Settings that open a container again. They are never sent; an engine that has them on all the same is not used.
+#: Settings that would open the container. They are never sent. An engine that has them set nevertheless is not used.
 LEFT_OUT: tuple[Rule, ...] = (
-    _never_sent("HostConfig.Binds", "An older way to mount; everything that is mounted stands in Mounts."),
-    _never_sent("HostConfig.VolumesFrom", "Another container's volumes are a channel to it, and disk."),
-    _never_sent("HostConfig.PortBindings", "Nobody calls a sandbox."),
+    _never_sent("HostConfig.Binds", "An older way to mount. All mounts are listed in Mounts."),
+    _never_sent("HostConfig.VolumesFrom", "Another container's volumes would be a channel to it, and writable disk."),
+    _never_sent("HostConfig.PortBindings", "A sandbox accepts no connections."),
     _never_sent(
         "HostConfig.PidMode",
-        "Processes of the host or of other containers stay out of sight and reach.",
+        "A shared PID namespace would expose processes of the host or of other containers.",
         checks.own_namespace_check("pid"),
         normal_form=_private,
     ),
     _never_sent(
         "HostConfig.UTSMode",
-        "The host's name is its own.",
+        "A shared UTS namespace would share the host's name with the container.",
         checks.own_namespace_check("uts"),
         normal_form=_private,
     ),
     _never_sent(
-        "HostConfig.UsernsMode", "An engine that maps root to nobody of the host is not told to stop doing so."
+        "HostConfig.UsernsMode", "It would turn off an engine's mapping of root to an unprivileged user of the host."
     ),
     _never_sent(
         "HostConfig.GroupAdd",
-        "Groups open device nodes; the worker gets the leased devices' groups, and nobody else any.",
+        "Groups open device nodes. Init gives judge and worker the groups of the leased devices, and no others.",
     ),
-    _never_sent("HostConfig.DeviceCgroupRules", "A rule opens a whole class of devices; a lease is single nodes."),
-    _never_sent("HostConfig.Sysctls", "The kernel's settings are the host's."),
+    _never_sent(
+        "HostConfig.DeviceCgroupRules", "A rule would open a whole class of devices. A lease is for single nodes."
+    ),
+    _never_sent("HostConfig.Sysctls", "A container must not change the kernel's settings."),
     _never_sent(
         "HostConfig.OomKillDisable",
-        "A container at its memory limit would hang instead of ending.",
+        "A container at its memory limit would hang instead of being killed.",
         normal_form=lambda value: value or None,
     ),
     _never_sent(
         "HostConfig.MaskedPaths",
-        "Parts of /proc and /sys that tell or change too much stay covered by the engine.",
+        "Parts of /proc and /sys reveal or change too much. The engine's own list, which hides them, must stay.",
         normal_form=normalize.missing_paths("/proc/kcore", "/proc/keys", "/proc/timer_list", "/sys/firmware"),
     ),
     _never_sent(
         "HostConfig.ReadonlyPaths",
-        "Parts of /proc that change the host stay read-only by the engine.",
+        "Parts of /proc change the host. The engine's own list, which makes them read-only, must stay.",
         normal_form=normalize.missing_paths("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"),
     ),
 )
 
 
 def violations(spec: SandboxSpec, observed: Observed) -> list[Difference]:
-    """What is not as the spec asked for; empty when all is well. A witness that sees nothing is no difference."""
+    """The differences between a container and its spec. A value that was not observed is no difference."""
     return [
         Difference(setting=rule.key, source=check.source, what=check.what, found=found, expected=expected)
         for rule in (*RULES, *LEFT_OUT)
@@ -502,7 +506,7 @@ def violations(spec: SandboxSpec, observed: Observed) -> list[Difference]:
 
 
 def attested(spec: SandboxSpec, observed: Observed) -> dict[str, Any]:
-    """What the witnesses agree on, as a short record for the result of a run; call it when there are no violations."""
+    """A short record of what was checked, for a run's result. Call it only if there are no violations."""
     asked = [(rule, check) for rule in (*RULES, *LEFT_OUT) for check in rule.checks]
     answers = [
         (rule, check)
@@ -513,7 +517,7 @@ def attested(spec: SandboxSpec, observed: Observed) -> dict[str, Any]:
     return {
         "settings": len(RULES) + len(LEFT_OUT),
         "comparisons": {source.value: sum(check.source is source for _, check in answers) for source in Source},
-        #: Settings of which a witness that knows them elsewhere could say nothing here.
+        #: Settings with a check whose source could not report on this host.
         "unseen": sorted({f"{rule.key} ({check.source})" for rule, check in asked if (rule, check) not in answers}),
         "policy": normalize.digest(
             json.dumps([[rule.key, normalize.empty_as_none(rule.value(spec))] for rule in RULES], sort_keys=True)

@@ -1,6 +1,7 @@
-"""A sandbox spec as the body of the engine's create request. Pure; called by the engine.
+"""Turns a sandbox spec into the body of the engine's create request. Pure.
 
-What is enforced, and why, stands in `hardening.RULES`; here is only what makes the container talk to us.
+The settings that isolate a container, and their reasons, are in `hardening.RULES`. This module adds only what the
+conversation with init needs.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from sandbox.policy import hardening
 from sandbox.spec import JUDGE_UID, WORKER_UID, SandboxSpec
 
 LABEL_OWNER = "kernel-runner.owner"
-#: Which process made it (`sandbox.host.process_identity`).
+#: Identity of the process that made it (`sandbox.host.process_identity`).
 LABEL_CREATOR = "kernel-runner.creator"
-#: Where the staged code is bound.
+#: Mount point of the staged code.
 CODE = "/kernel-runner"
 
 _BOOTSTRAP = f"import sys; sys.path.insert(0, {CODE!r}); from sandbox.inside.init import main; main()"
 
 
 def spec_errors(spec: SandboxSpec) -> list[str]:
-    """What is wrong with a spec before any engine is asked; empty when nothing is."""
+    """Find the errors of a spec before the engine is asked; empty if there are none."""
     targets = {fs.target for fs in spec.tmpfs}
     needed = {"pair": {"/work", "/judge"}, "steps": {"/work"}}.get(spec.boot.kind)
     found = []
@@ -48,10 +49,10 @@ def spec_errors(spec: SandboxSpec) -> list[str]:
 
 
 def create_body(spec: SandboxSpec, *, owner: str) -> dict[str, Any]:
-    """The body of POST /containers/create."""
+    """Return the body of POST /containers/create."""
     body: dict[str, Any] = {
         "Image": spec.image,
-        # Entrypoint and not Cmd: it overrides what the image says.
+        # Entrypoint and not Cmd: it replaces the image's entry point.
         "Entrypoint": [spec.python, "-I", "-c", _BOOTSTRAP, boot_document(spec)],
         "Cmd": [],
         "WorkingDir": "/",
@@ -79,7 +80,7 @@ def create_body(spec: SandboxSpec, *, owner: str) -> dict[str, Any]:
 
 
 def boot_document(spec: SandboxSpec) -> str:
-    """What init must know before any request. Everyone in the container can read it."""
+    """The settings that init needs before any request. Every process in the container can read them."""
     return json.dumps(
         {
             "protocol": protocol.VERSION,

@@ -1,7 +1,4 @@
-"""Normal forms of what engines are asked for and answer: two spellings of one setting compare equal. Pure.
-
-Called by `hardening`, which compares.
-"""
+"""Brings settings into one form, so that two spellings of the same setting compare equal. Pure."""
 
 from __future__ import annotations
 
@@ -14,32 +11,32 @@ from sandbox.policy.observed import numbers
 
 
 def empty_as_none(value: Any) -> Any:  # noqa: ANN401 whatever JSON holds
-    """Engines write nothing as null, as an empty string, list or object."""
+    """Engines write an empty value as null, as an empty string, as a list or as an object."""
     return None if value in ("", [], {}) else value
 
 
 def sorted_set(value: Iterable[Any] | None) -> tuple[Any, ...]:
-    """A list whose order and repetitions mean nothing."""
+    """A list in which order and repetition have no meaning."""
     return tuple(sorted(set(value or ())))
 
 
 def capabilities(value: Iterable[str] | None) -> tuple[str, ...]:
-    """Some engines write CAP_ in front."""
+    """Some engines write the prefix CAP_."""
     return sorted_set(name.upper().removeprefix("CAP_") for name in value or ())
 
 
 def number_list(value: str | None) -> tuple[int, ...]:
-    """Processors or memory nodes."""
+    """A list of CPUs or memory nodes."""
     return numbers(value or "")
 
 
 def mount_options(value: Mapping[str, str] | None) -> dict[str, tuple[str, ...]]:
-    """Options by mount point, in whatever order."""
+    """Options by mount point; their order has no meaning."""
     return {target: sorted_set(options.split(",")) for target, options in (value or {}).items()}
 
 
 def mount_requests(value: Iterable[Mapping[str, Any]] | None) -> tuple[Any, ...]:
-    """Binds as they were asked for: target, type, source, read-only, propagation, non-recursive."""
+    """Requested binds: target, type, source, read-only, propagation, non-recursive."""
     return sorted_set(
         (
             mount.get("Target"),
@@ -54,13 +51,13 @@ def mount_requests(value: Iterable[Mapping[str, Any]] | None) -> tuple[Any, ...]
 
 
 def security_options(value: Iterable[str] | None) -> tuple[str, ...]:
-    """Security options, the seccomp list as a digest of its content."""
+    """Security options. The seccomp list is replaced by a digest of its content."""
     found = []
     for option in value or ():
         shown = option
         name, _, text = option.replace(":", "=", 1).partition("=")
         if name == "seccomp" and text.startswith("{"):
-            # Engines may write the same list otherwise; a digest also fits into an error.
+            # Engines may format the list differently. A digest also fits into an error message.
             shown = f"seccomp={digest(json.dumps(json.loads(option.partition('=')[2]), sort_keys=True))}"
         elif name == "no-new-privileges" and text in ("", "true"):
             shown = name
@@ -69,7 +66,7 @@ def security_options(value: Iterable[str] | None) -> tuple[str, ...]:
 
 
 def digest(text: str) -> str:
-    """The beginning of a hash: enough to tell two texts apart, short enough for an error."""
+    """The first part of a hash: long enough to tell two texts apart, short enough for an error message."""
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
@@ -92,12 +89,12 @@ def device_requests(value: Iterable[Mapping[str, Any]] | None) -> tuple[Any, ...
 
 
 def device_nodes(value: Iterable[Mapping[str, str]] | None) -> tuple[Any, ...]:
-    """Device nodes: outside, inside, permissions."""
+    """Device nodes: path outside, path inside, permissions."""
     return sorted_set((node["PathOnHost"], node["PathInContainer"], node["CgroupPermissions"]) for node in value or ())
 
 
 def missing_paths(*wanted: str) -> Callable[[Any], Any]:
-    """The normal form of a list that an engine fills itself: which of these it lacks; nothing if it does not say."""
+    """A form for lists that the engine fills itself: the wanted paths that are missing; empty if it reports no list."""
 
     def normal(value: Any) -> Any:  # noqa: ANN401 whatever JSON holds
         return () if value is None else tuple(path for path in wanted if path not in value)

@@ -1,8 +1,7 @@
-"""What is known of a container that has started, from three witnesses: the engine, the host's kernel, the container itself.
+"""What is observed of a started container, from three sources: the engine, the host's kernel, and init inside. Pure.
 
-The engine says what it believes it was asked for (`inspect`), the kernel what it enforces (the container's cgroup and
-process 1, read from outside), init what it sees from inside. Reads and judges nothing else: `hardening` says
-what ought to be observed. Called by the engine, before any request is sent.
+The engine reports what it was asked for (`inspect`). The kernel reports what it enforces: the container's cgroup and
+process 1, read from outside. Init reports what it observes inside. `hardening` decides what these ought to be.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ NAMESPACES: Final = ("cgroup", "ipc", "mnt", "net", "pid", "uts")
 
 
 class Source(StrEnum):
-    """Who says how a setting took effect."""
+    """Who reports how a setting took effect."""
 
     #: The engine's answer to `inspect`.
     ENGINE = "engine"
-    #: The container's cgroup, and process 1 as the host's /proc shows it.
+    #: The container's cgroup, and process 1 in the host's /proc.
     KERNEL = "kernel"
-    #: Init, from inside, before anything else runs there.
+    #: Init, from inside, before any other process runs there.
     INSIDE = "inside"
 
 
 class _NotObserved:
-    """A witness has nothing to say; not the same as saying that a limit is absent."""
+    """A source reports nothing. This is different from a source that reports that a limit is absent."""
 
     def __repr__(self) -> str:
         return "nothing"
@@ -40,30 +39,31 @@ NOT_OBSERVED: Final = _NotObserved()
 
 @dataclass(frozen=True, kw_only=True)
 class KernelView:
-    """What the kernel enforces; NOT_OBSERVED where this process cannot read it (another PID namespace, a rootless engine).
+    """What the kernel enforces. Fields are NOT_OBSERVED where this process cannot read them.
 
-    Limits are `math.inf` where the kernel says that there is none.
+    That is so if the engine runs rootless or in another PID namespace. A limit is `math.inf` if the kernel reports that
+    there is none.
     """
 
     cgroup_version: Any = NOT_OBSERVED
     memory_bytes: Any = NOT_OBSERVED
-    #: Version 2 counts swap apart; the sum is version 1's number.
+    #: Version 2 counts swap separately. This is the sum, as version 1 reports it.
     memory_and_swap_bytes: Any = NOT_OBSERVED
     pids: Any = NOT_OBSERVED
     cpus: Any = NOT_OBSERVED
     mems: Any = NOT_OBSERVED
-    #: Devices that may be opened, `c 1:3 rwm`. Version 2 has a program in the list's place, which cannot be read.
+    #: Devices that may be opened, as `c 1:3 rwm`. Version 2 has a BPF program instead, which cannot be read.
     devices: Any = NOT_OBSERVED
     #: Soft and hard limit by name.
     rlimits: Any = NOT_OBSERVED
     oom_score_adj: Any = NOT_OBSERVED
-    #: Namespaces that process 1 shares with this process.
+    #: Namespaces that process 1 has in common with this process.
     shared_namespaces: Any = NOT_OBSERVED
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """What the witnesses say of one container."""
+    """What the sources report of one container."""
 
     #: The whole answer to `inspect`.
     engine: Mapping[str, Any]
@@ -73,15 +73,15 @@ class Observed:
 
     @functools.cached_property
     def mounts(self) -> Mapping[str, Mapping[str, Any]]:
-        """What is mounted inside, by mount point; the topmost where several are."""
+        """The mounts inside by mount point. Of several at one point, the topmost."""
         return {mount["target"]: mount for mount in self.inside["mounts"]}
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    """A list of processors or memory nodes as the kernel and the engine write it: `0-2,5`.
+    """Parse a list of CPUs or memory nodes as the kernel and the engine write it: `0-2,5`.
 
     Raises:
-        ValueError: it is none.
+        ValueError: not such a list.
     """
     found: set[int] = set()
     for part in filter(None, text.strip().split(",")):

@@ -14,8 +14,8 @@ import pytest
 
 from sandbox import protocol
 from sandbox.host.build_archive import BuildArchive
-from sandbox.inside.boot import IncomingArchive
 from sandbox.inside.build_archive import MAX_CONTENT_BYTES, MAX_ENTRIES, Refused, pack, unpack
+from sandbox.inside.connection import IncomingArchive
 from sandbox.protocol import ArchivePiece, FrameError
 
 
@@ -253,7 +253,7 @@ def test_a_container_that_sends_more_than_an_archive_breaks_the_protocol(tmp_pat
     piece = ArchivePiece(data=bytes(protocol.ARCHIVE_PIECE_BYTES))
     for _ in range(protocol.MAX_ARCHIVE_BYTES // protocol.ARCHIVE_PIECE_BYTES):
         archive.take(piece)
-    with pytest.raises(FrameError, match="an archive of more than"):
+    with pytest.raises(FrameError, match="a build archive of more than"):
         archive.take(piece)
 
 
@@ -278,7 +278,7 @@ def test_a_request_says_how_much_follows_it(size: object) -> None:
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        ({"type": "request"}, "within an archive"),
+        ({"type": "request"}, "within a build archive"),
         ({"type": "archive", "data_b64": "%"}, "not base64"),
         ({"type": "archive"}, "lacks 'data_b64'"),
         (ArchivePiece(data=b"12345").to_message(), "more than the 4 bytes"),
