@@ -310,8 +310,8 @@ class Container:
             detail = self._force_end(detail)
         wall_ns = time.monotonic_ns() - started_ns
         # After a complete report and complete counters, the exit adds nothing, so it is not waited for.
-        told = ending is Ending.COMPLETED and counters.oom_kills is not None
-        end = None if told else self._ended(EXIT_PATIENCE_S)
+        complete = ending is Ending.COMPLETED and counters.oom_kills is not None
+        end = None if complete else self._ended(EXIT_PATIENCE_S)
         oom_kills = counters.oom_kills
         if end is not None and end.oom_killed:
             # The kernel may have killed the last process after the counter was read.
@@ -360,11 +360,11 @@ class Container:
             while True:
                 now = time.monotonic()
                 used_up = meter.used_up(now)
-                over = self._reason_to_stop(
+                stop = self._reason_to_stop(
                     cancel, late_s=wall_s if now >= deadline else None, cpu_s=cpu_s if used_up else None
                 )
-                if over is not None:
-                    return over
+                if stop is not None:
+                    return stop
                 if outgoing:
                     selector.modify(self._attachment, selectors.EVENT_READ | selectors.EVENT_WRITE)
                 for _, events in selector.select(min(CANCEL_POLL_S, deadline - now)):

@@ -208,9 +208,9 @@ class DockerEngine:
             EngineUnavailable: the engine does not answer.
             ProtocolError: something other than init answered, or nothing did in time.
         """
-        wrong = hostconfig.spec_errors(spec)
-        if wrong:
-            raise EngineRefused(f"sandbox spec: {'; '.join(wrong)}")
+        errors = hostconfig.spec_errors(spec)
+        if errors:
+            raise EngineRefused(f"sandbox spec: {'; '.join(errors)}")
         if spec.image not in self._accepted_images:
             self.image_id(spec.image)
         body = hostconfig.create_body(spec, owner=self.owner)

@@ -53,7 +53,7 @@ def parse_boot(text: str) -> BootConfig:
     try:
         boot = json.loads(text)
         if boot["protocol"] != protocol.VERSION:
-            raise InitError(f"boot document has protocol {boot['protocol']!r}, this init speaks {protocol.VERSION}")
+            raise InitError(f"boot document has protocol {boot['protocol']!r}, this init supports {protocol.VERSION}")
         if boot["kind"] not in ("pair", "steps"):
             raise InitError(f"boot kind is {boot['kind']!r}, expected 'pair' or 'steps'")
         groups = tuple(int(group) for group in boot["groups"])

@@ -110,7 +110,7 @@ def pack(keep: Sequence[str], fd: int) -> None:
 
 def _survey(keep: Sequence[str]) -> Iterator[tuple[str, os.stat_result]]:
     """Yield every entry, a folder before its content."""
-    left, room = MAX_ENTRIES, MAX_CONTENT_BYTES
+    entries_left, bytes_left = MAX_ENTRIES, MAX_CONTENT_BYTES
     stack = [name for name in sorted(keep, reverse=True) if os.path.lexists(name)]
     while stack:
         name = stack.pop()
@@ -118,16 +118,16 @@ def _survey(keep: Sequence[str]) -> Iterator[tuple[str, os.stat_result]]:
         if posixpath.basename(name) == _LOCK and stat.S_ISREG(status.st_mode):
             continue
         _check_entry(name, status)
-        left -= 1
+        entries_left -= 1
         # The apparent size counts: unpacking writes out the holes of sparse files.
-        room -= status.st_size if stat.S_ISREG(status.st_mode) else 0
+        bytes_left -= status.st_size if stat.S_ISREG(status.st_mode) else 0
         if stat.S_ISDIR(status.st_mode):
             with os.scandir(name) as listing:
                 # One entry over the limit is enough to know that it is exceeded.
-                stack += [entry.path for entry in itertools.islice(listing, left + 1)]
-        if left < len(stack):
+                stack += [entry.path for entry in itertools.islice(listing, entries_left + 1)]
+        if entries_left < len(stack):
             raise Refused(f"more than {MAX_ENTRIES} files and folders")
-        if room < 0:
+        if bytes_left < 0:
             raise Refused(f"more than {MAX_CONTENT_BYTES} bytes")
         yield name, status
 
@@ -176,14 +176,14 @@ def _open_file(name: str) -> IO[bytes]:
 class _Bounded(io.RawIOBase):
     """Limits the bytes that are read: a few kilobytes may unpack to terabytes."""
 
-    def __init__(self, source: IO[bytes], left_bytes: int) -> None:
+    def __init__(self, source: IO[bytes], max_bytes: int) -> None:
         self._source = source
-        self._room = left_bytes
+        self._remaining = max_bytes
 
     def read(self, size: int = -1) -> bytes:
-        data = self._source.read(min(size, self._room + 1) if size >= 0 else self._room + 1)
-        self._room -= len(data)
-        if self._room < 0:
+        data = self._source.read(min(size, self._remaining + 1) if size >= 0 else self._remaining + 1)
+        self._remaining -= len(data)
+        if self._remaining < 0:
             raise Refused(f"more than {MAX_CONTENT_BYTES} bytes")
         return data
 

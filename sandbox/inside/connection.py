@@ -32,7 +32,7 @@ class DaemonConnection:
     _sent: int = 0
 
     @property
-    def left_bytes(self) -> int:
+    def remaining_bytes(self) -> int:
         """Bytes that the report may still grow by. A reserve for the `end` frame is left out."""
         return self.report_bytes - RESERVE_BYTES - self._sent
 

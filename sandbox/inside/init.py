@@ -111,7 +111,7 @@ def _mounts() -> list[dict[str, Any]]:
         fields, tail = left.split(), right.split()
         if len(fields) > 5 and tail:
             top = Path(fields[4]).stat()
-            room = os.statvfs(fields[4])
+            usage = os.statvfs(fields[4])
             found.append(
                 {
                     "target": fields[4],
@@ -120,8 +120,8 @@ def _mounts() -> list[dict[str, Any]]:
                     "mode": stat.S_IMODE(top.st_mode),
                     "uid": top.st_uid,
                     "gid": top.st_gid,
-                    "size_bytes": room.f_blocks * room.f_frsize,
-                    "inodes": room.f_files,
+                    "size_bytes": usage.f_blocks * usage.f_frsize,
+                    "inodes": usage.f_files,
                 }
             )
     return found

@@ -240,10 +240,10 @@ class Pair:
 
         What a submission prints or profiles must not make the whole report invalid.
         """
-        left_bytes = self._daemon.left_bytes // 4
+        max_bytes = self._daemon.remaining_bytes // 4
         if message["type"] == "step":
-            message = shorten(protocol.StepResult.from_message(message), left_bytes)
-        elif message["type"] == "artifact" and len(message["data_b64"]) > left_bytes:
+            message = shorten(protocol.StepResult.from_message(message), max_bytes)
+        elif message["type"] == "artifact" and len(message["data_b64"]) > max_bytes:
             return
         self._daemon.send(message)
 

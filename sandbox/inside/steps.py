@@ -61,7 +61,7 @@ def run_steps(request: Mapping[str, Any], *, boot: BootConfig, daemon: DaemonCon
         # Only the program knows its number of cases and its progress.
         daemon.send({"type": "progress", "phase": step.name, "done": 0, "total": 0})
         result, artifact = runner.run(step)
-        daemon.send(shorten(result, daemon.left_bytes))
+        daemon.send(shorten(result, daemon.remaining_bytes))
         if artifact is not None:
             daemon.send(artifact)
         if result.exit_code is None or result.timed_out or result.output_limit:
@@ -122,12 +122,12 @@ def _parse_files(files: Mapping[str, str]) -> dict[str, bytes]:
     return {check_name(name): protocol.from_b64(data) for name, data in files.items()}
 
 
-def shorten(result: protocol.StepResult, left_bytes: int) -> dict[str, Any]:
+def shorten(result: protocol.StepResult, max_bytes: int) -> dict[str, Any]:
     """Shorten a step's message until it fits into the report: first the output, then the result lines.
 
     A submission's output must not make the whole report invalid.
     """
-    limit = min(left_bytes, protocol.MAX_FRAME_BYTES - (1 << 16))
+    limit = min(max_bytes, protocol.MAX_FRAME_BYTES - (1 << 16))
     note = "\nsandbox: the report is full; output was left out\n"
     for keep_chars, keep_result in ((None, True), (1 << 17, True), (1 << 12, True), (1 << 12, False)):
         shorter = result
@@ -336,7 +336,7 @@ class _Runner:
 
     def _fetch(self, name: str) -> tuple[dict[str, Any] | None, list[str]]:
         """Return the artifact frame, or the reason why there is none."""
-        limit = min(ARTIFACT_BYTES, max(0, self.daemon.left_bytes // 4))
+        limit = min(ARTIFACT_BYTES, max(0, self.daemon.remaining_bytes // 4))
         try:
             data = run_as(self.boot.worker, lambda fd: copy_out(name, fd), reaper=self.reaper, max_bytes=limit)
         except HelperError as error:

@@ -75,7 +75,7 @@ def own_namespace_check(name: str) -> Check:
     # The process that the host observes under gVisor stands for a kernel of its own. It shares unused namespaces.
     return Check(
         source=Source.KERNEL,
-        what=f"having a {name} namespace of its own",
+        what=f"having its own {name} namespace",
         expected=lambda _: True,
         found=found,
         except_under=GVISOR,

@@ -223,13 +223,15 @@ RULES: tuple[Rule, ...] = (
         "Interpreter, libraries and harness cannot be replaced. All writing goes to memory of limited size.",
         lambda _: True,
         checks.inside_check(
-            "the root's being read-only", lambda _: True, lambda _, observed: "ro" in checks.options_of(observed, "/")
+            "the read-only option of the root",
+            lambda _: True,
+            lambda _, observed: "ro" in checks.options_of(observed, "/"),
         ),
     ),
     _rule(
         "HostConfig.Tmpfs",
-        "These are the only writable places. They have a size, count against the memory limit, and hold no set-uid"
-        " and device files. They are executable, because Triton and inductor load what they compile.",
+        "These are the only writable places. They are limited in size, count against the memory limit, and hold no"
+        " set-uid and device files. They are executable, because Triton and inductor load what they compile.",
         _tmpfs,
         checks.inside_check("the type, owner, group, mode of each", _tmpfs_owners, checks.tmpfs_owners),
         checks.inside_check(
@@ -252,7 +254,7 @@ RULES: tuple[Rule, ...] = (
         _mounts,
         Check(
             source=Source.ENGINE,
-            what="the list of what is mounted",
+            what="the list of mounts",
             expected=lambda spec: normalize.sorted_set(
                 (bind.target, "bind", bind.source, False, "rprivate") for bind in spec.binds
             ),
@@ -362,7 +364,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "HostConfig.ShmSize",
-        "Shared memory has a size, like every other writable place.",
+        "Shared memory is limited in size, like every other writable place.",
         lambda spec: spec.limits.shm_bytes,
         checks.inside_check(
             "the size of /dev/shm in bytes",

@@ -36,7 +36,7 @@ def spec_errors(spec: SandboxSpec) -> list[str]:
     if CODE not in {bind.target for bind in spec.binds}:
         found.append(f"nothing is bound at {CODE} (see sandbox.host.stage)")
     found += [
-        f"the bind {bind.target} lies below the tmpfs {fs.target}, whose owner could put something else in its place"
+        f"the bind {bind.target} lies below the tmpfs {fs.target}, whose owner could replace it"
         for bind in spec.binds
         for fs in spec.tmpfs
         if f"{bind.target}/".startswith(f"{fs.target}/")

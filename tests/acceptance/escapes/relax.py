@@ -1,7 +1,7 @@
 """Containers with one defence switched off, for tests only: nothing of the product can ask for one.
 
 What the engine is asked for is changed on its way there, for single jobs, known by their label; the attestation, which
-would rightly refuse such a box, is told to look away for them. Pure but for `installed`.
+would rightly refuse such a container, is told to look away for them. Pure but for `installed`.
 """
 
 from __future__ import annotations

@@ -33,4 +33,4 @@ def main() -> None:
                     times[name].append(time.perf_counter() - begun)
         for name, found in times.items():
             print(f"start, {name}, s: {percentiles(found)}")
-        print(f"comparing what three witnesses say, s: {percentiles(looking)}")
+        print(f"comparing what the three sources report, s: {percentiles(looking)}")

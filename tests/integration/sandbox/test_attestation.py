@@ -1,6 +1,6 @@
 """An engine that drops or changes one hardening setting is noticed, whichever it is, before any request goes in.
 
-Every setting of the table is falsified in the create request, by a proxy before the real engine. Where a second witness
+Every setting of the table is falsified in the create request, by a proxy before the real engine. Where a second source
 knows of the setting, the proxy also lies: it lets `inspect` say what was asked for.
 """
 
@@ -153,7 +153,7 @@ def test_every_setting_of_the_table_is_falsified_here() -> None:
 def test_an_engine_that_does_something_else_is_noticed(
     workshop: Workshop, proxy: EngineProxy, proxied: DockerEngine, name: str
 ) -> None:
-    """The setting is named, and nothing is run; if a second witness knows of it, although `inspect` looks right."""
+    """The setting is named, and nothing is run; if a second source reports it, also where `inspect` looks right."""
     key = name.partition("/")[0]
     rule = next(rule for rule in EVERY if rule.key == key)
     lies = len(rule.sources) > 1 and name not in UNSEEN_BY_OTHERS
@@ -202,7 +202,7 @@ def test_the_proxy_itself_changes_nothing(workshop: Workshop, proxy: EngineProxy
 
 
 def _seen(workshop: Workshop, spec: SandboxSpec) -> Observed:
-    """What the witnesses say of a real container."""
+    """What the sources report of a real container."""
     with workshop.engine.start(spec) as container:
         inspected = workshop.engine._inspect(container.id)
         return Observed(
@@ -213,7 +213,7 @@ def _seen(workshop: Workshop, spec: SandboxSpec) -> Observed:
 
 
 def test_what_inspect_says_is_compared_setting_by_setting(workshop: Workshop) -> None:
-    """Each falsification, put into a real answer to `inspect`, is a difference that the engine is the witness of."""
+    """Each falsification, put into a real answer to `inspect`, is a difference that the engine reports."""
     spec = workshop.spec()
     observed = _seen(workshop, spec)
     assert hardening.violations(spec, observed) == []

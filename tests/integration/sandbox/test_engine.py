@@ -23,7 +23,7 @@ _REQUEST = StepsRequest(files={}, steps=(Step(name="test", argv=("/bin/true",)),
 
 @pytest.fixture
 def other_owner() -> DockerEngine:
-    """An engine object with an owner label that nobody else uses."""
+    """An engine object with an owner label of its own."""
     return DockerEngine(owner=f"tests-{uuid.uuid4().hex[:12]}")
 
 
@@ -193,7 +193,7 @@ def test_the_end_of_a_container_that_has_said_all_is_waited_for_where_the_kernel
     ],
 )
 def test_a_bad_report_ends_the_container(workshop: Workshop, tmp_path: Path, says: str, reason: str) -> None:
-    """An init that was taken over may say anything; the engine hears garbage, unknown frames and floods as such."""
+    """A compromised init may send anything; the engine hears garbage, unknown frames and floods as such."""
     staged = next(bind for bind in workshop.template.binds if bind.target == "/kernel-runner")
     code = tmp_path / "code"
     shutil.copytree(staged.source, code)

@@ -27,7 +27,7 @@ PATIENCE_S = 60.0
 
 @pytest.fixture
 def own_engine() -> Iterator[Dockerd]:
-    """A running engine that nobody else uses."""
+    """A running engine for this test alone."""
     if os.geteuid() != 0 or shutil.which("dockerd") is None:
         pytest.skip("starting an engine needs root and dockerd")
     with Dockerd() as made:

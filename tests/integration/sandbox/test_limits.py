@@ -50,7 +50,7 @@ def test_a_memory_bomb_is_killed_and_counted_while_init_lives(workshop: Workshop
 
 
 def test_a_container_that_runs_out_of_memory_as_a_whole_is_told_from_a_fault_of_ours(workshop: Workshop) -> None:
-    """Memory file systems count and outlive their writer: whoever dies of it, the kernel's kill is in the outcome."""
+    """Memory file systems count and outlive their writer. Whichever process the kernel kills, the outcome says so."""
     fill = "import os\nfor d in ('/tmp', '/work', '/dev/shm'):\n    os.system(f'cat /dev/zero > {d}/x')"
     step = Step(name="test", argv=(workshop.python, "-c", fill), timeout_s=30)
     report = workshop.steps(step, memory_bytes=160 * MIB)

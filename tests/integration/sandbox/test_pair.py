@@ -213,7 +213,7 @@ def test_a_judge_that_fails_ends_the_run_with_its_stderr(workshop: Workshop) -> 
 
 
 def test_a_judge_that_dies_before_the_request_is_told(workshop: Workshop) -> None:
-    """A judge that cannot start ends the run although nobody asked it anything."""
+    """A judge that cannot start ends the run although it had no request."""
     report = workshop.pair("raise RuntimeError('cannot import')")
     assert report.ok is False
     assert "cannot import" in (report.message or "")
@@ -237,7 +237,7 @@ def test_a_judge_that_ends_within_a_frame_is_told(workshop: Workshop) -> None:
 
 
 def test_a_judge_that_hangs_meets_the_wall_limit(workshop: Workshop) -> None:
-    """The engine ends what nobody inside ends; frames that came before are kept."""
+    """The engine ends a run that no process inside ends; frames that came before are kept."""
     report = workshop.pair("request(); step('test', 'early'); os.read(0, 1)", wall_s=1.5)
     assert report.outcome.ending is Ending.DEADLINE
     assert [step.stdout for step in report.steps] == ["early"]

@@ -45,7 +45,7 @@ with os.fdopen(int(os.environ['POPCORN_FD']), 'w') as out:
 
 
 def test_the_result_pipe_is_drained_while_the_program_runs(workshop: Workshop) -> None:
-    """Two megabytes of result lines, far beyond a pipe's 64 KiB, block nobody."""
+    """Two megabytes of result lines, far beyond a pipe's 64 KiB, block no process."""
     source = """
 import os
 from pathlib import PurePosixPath
@@ -164,7 +164,7 @@ def test_an_artifact_that_is_a_link_or_a_pipe_is_not_followed(workshop: Workshop
 
 
 def test_a_write_end_in_flight_does_not_hold_init(workshop: Workshop) -> None:
-    """A stdout pipe kept open inside a socket nobody holds any more never reaches its end of file."""
+    """A stdout pipe kept open inside a socket that no process holds never reaches its end of file."""
     source = """
 import array, os, socket
 a, b = socket.socketpair()

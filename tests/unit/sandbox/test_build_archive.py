@@ -93,7 +93,7 @@ def test_nothing_is_packed_where_nothing_is(inside: Path) -> None:
 
 
 def test_the_lock_of_a_builder_stays_behind(inside: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever finds torch's lock waits until somebody removes it, and nobody would."""
+    """A builder that finds torch's lock waits for its removal, and no process would remove it."""
     (inside / "cache").mkdir()
     (inside / "cache/lock").touch()
     (inside / "cache/kernel.so").touch()

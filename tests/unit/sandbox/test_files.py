@@ -107,7 +107,7 @@ def test_the_host_root_has_what_compilers_and_getpass_need() -> None:
 
 
 def test_the_environment_and_its_base_are_bound_and_nothing_above_them() -> None:
-    """A virtual environment alone is a dead interpreter; a home directory is nobody's business."""
+    """A virtual environment alone does not start; a home directory must not be bound."""
     root = HostRoot(Path(sys.executable))
     sources = {bind.source for bind in root.binds()}
     assert "/usr" in sources
@@ -152,7 +152,7 @@ def test_version_1_directories_are_found_by_controller() -> None:
 
 
 def test_version_2_directory_is_found_and_a_strangers_pid_is_not() -> None:
-    """One hierarchy; where the path does not name the container, the pid is somebody else's."""
+    """One hierarchy; where the path does not name the container, the pid belongs to another process."""
     mountinfo = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n"
     line = f"0::/system.slice/docker-{_ID}.scope\n"
     assert locate(line, mountinfo, _ID) == {"": Path(f"/sys/fs/cgroup/system.slice/docker-{_ID}.scope")}

@@ -1,4 +1,4 @@
-"""What the witnesses say of a container against what was asked for, without an engine: every check can fail."""
+"""The checks of a container against its spec, without an engine: every check can fail."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COMMON = ["c *:* m", "b *:* m", "c 1:3 rwm", "c 136:* rwm", "c 10:200 rwm"]
 
 
 def inside(spec: SandboxSpec = SPEC, **changes: Any) -> dict[str, Any]:  # noqa: ANN401 facts of any type
-    """The facts of an init in a container as asked for, but for the changes."""
+    """What init reports of a container that matches the spec, except for the changes."""
 
     def mount(target: str, options: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 fields of a mount
         return {"target": target, "type": "ext4", "options": options, "mode": 0o755, "uid": 0, "gid": 0, **more}
@@ -77,7 +77,7 @@ def engine(spec: SandboxSpec = SPEC) -> dict[str, Any]:
 
 
 def kernel(spec: SandboxSpec = SPEC, **changes: Any) -> KernelView:  # noqa: ANN401 fields of Kernel
-    """What the kernel says of a container as asked for, but for the changes."""
+    """What the kernel reports of a container that matches the spec, except for the changes."""
     found = KernelView(
         cgroup_version=1,
         memory_bytes=spec.limits.memory_bytes,
@@ -100,12 +100,12 @@ def observed(
     counts: KernelView | None = None,
     **facts: Any,  # noqa: ANN401 facts of any type
 ) -> Observed:
-    """Three witnesses who agree, but for the changes."""
+    """What three sources report that agree, except for the changes."""
     return Observed(engine=says or engine(spec), kernel=counts or kernel(spec), inside=inside(spec, **facts))
 
 
 def test_a_box_as_asked_for_has_no_violations() -> None:
-    """Three witnesses who agree; gVisor shows no seccomp mode, and counts cores from 0."""
+    """Three sources that agree. gVisor shows no seccomp mode, and counts cores from 0."""
     assert hardening.violations(SPEC, observed()) == []
     gvisor = KernelView(rlimits={"core": (math.inf, math.inf)}, shared_namespaces=("cgroup", "ipc"))
     assert hardening.violations(FULL, observed(FULL, counts=gvisor, seccomp="0", cpus=[0, 1])) == []
@@ -159,7 +159,7 @@ def test_a_mount_that_is_otherwise_is_told(target: str, change: dict[str, Any], 
     assert setting in {each.setting for each in found}
 
 
-def test_a_writable_place_nobody_asked_for_is_told() -> None:
+def test_a_writable_place_outside_of_the_spec_is_reported() -> None:
     """A volume or a memory file system too many, but not what the runtime itself covers /proc and /dev with."""
     facts = inside()
     facts["mounts"].append({**facts["mounts"][0], "target": "/data", "options": "rw"})
@@ -187,13 +187,13 @@ def test_a_writable_place_nobody_asked_for_is_told() -> None:
     ],
 )
 def test_what_the_kernel_counts_otherwise_is_told(change: dict[str, Any], setting: str) -> None:
-    """Limits that were not set, cores and nodes too many, namespaces that are the host's, devices nobody leased."""
+    """Limits that are not set, cores and nodes too many, namespaces of the host, devices that were not leased."""
     (difference,) = hardening.violations(SPEC, observed(counts=kernel(**change)))
     assert (difference.setting, difference.source) == (setting, Source.KERNEL)
 
 
-def test_a_witness_that_sees_nothing_is_no_difference_but_stands_in_the_record() -> None:
-    """An engine in another PID namespace: the kernel's word is missing, and the result says of which settings."""
+def test_a_source_that_reports_nothing_is_no_difference_but_stands_in_the_record() -> None:
+    """An engine in another PID namespace: the kernel reports nothing, and the result lists the settings concerned."""
     blind = observed(counts=KernelView())
     assert hardening.violations(SPEC, blind) == []
     record = hardening.attested(SPEC, blind)
@@ -235,7 +235,7 @@ def test_no_more_accelerators_than_leased_are_inside(
     assert [each.found for each in found] == ([foreign] if foreign else [])
 
 
-# --- the kernel's word, from files ----------------------------------------------------------------------------------
+# --- what the kernel reports, from files ---------------------------------------------------------------------------
 
 
 def _process(root: Path, **files: str) -> None:
@@ -310,7 +310,7 @@ def test_namespaces_of_the_host_are_told(tmp_path: Path, proc: Path) -> None:
 
 
 def test_a_strangers_process_is_not_looked_at(proc: Path) -> None:
-    """Where the container's cgroup was not found, its pid is somebody else's."""
+    """Where the container's cgroup was not found, its pid belongs to another process."""
     _process(proc, limits=_LIMITS_FILE, oom_score_adj="-1000\n")
     assert read_kernel_view(7, CgroupReader({})) == KernelView()
 

@@ -167,7 +167,7 @@ def test_the_seccomp_profile_denies_by_default_and_leaves_out_what_is_dangerous(
 
 
 def test_every_rule_is_explained_in_the_security_document() -> None:
-    """docs/security.md has a row for every setting of the table, which says who attests it."""
+    """docs/security.md has a row for every setting of the table, which names the sources that check it."""
     text = (Path(__file__).resolve().parents[3] / "docs" / "security.md").read_text(encoding="utf-8")
     rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| `")]
     for rule in (*hardening.RULES, *hardening.LEFT_OUT):

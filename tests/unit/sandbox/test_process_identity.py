@@ -1,4 +1,4 @@
-"""Who made something, and whether that process is gone."""
+"""The identity of the process that made something, and whether that process has ended."""
 
 from __future__ import annotations
 
