@@ -4,7 +4,7 @@ SandboxError
 ├── EngineUnavailable   no engine answers, or it lost its connection
 ├── EngineRefused       the engine answers but would not create or start the container as specified
 │   └── NotReaped       containers of an earlier process would not go
-├── ProtocolError       init said something the protocol does not allow
+├── ProtocolError       the container broke the protocol
 └── RootFilesystemError the host's files do not make a usable root file system
 """
 

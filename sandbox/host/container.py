@@ -412,10 +412,10 @@ class Container:
         return f"; its stderr: {text}" if text else ""
 
     def _detail(self, text: str | None) -> str | None:
-        said = self._stderr_note()
+        note = self._stderr_note()
         if text is None:
-            return said.removeprefix("; ") or None
-        return f"container {self.id[:12]}: {text}{said}"
+            return note.removeprefix("; ") or None
+        return f"container {self.id[:12]}: {text}{note}"
 
     def close(self) -> None:
         """Kill and remove the container, and check that it is gone. Idempotent; every wait is bounded.

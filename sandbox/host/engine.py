@@ -371,7 +371,7 @@ class DockerEngine:
             with self._client(self._timeout_s):
                 pass
         if self._api_version is None:
-            raise EngineUnavailable(f"engine at {self.base_url}: it does not tell its API version")
+            raise EngineUnavailable(f"engine at {self.base_url}: it does not report its API version")
         return self._api_version
 
     def _take_idle(self) -> docker.APIClient | None:

@@ -72,7 +72,7 @@ class Images(DockerEngine):
             EngineRefused: a step failed. The error names the step and shows its output.
             EngineUnavailable: no engine answers.
         """
-        said: list[str] = []
+        output: list[str] = []
         context = _context(kind, wheels)
 
         def listen(api: docker.APIClient) -> str | None:
@@ -91,7 +91,7 @@ class Images(DockerEngine):
             for step in steps:
                 for line in str(step.get("stream") or step.get("status") or "").splitlines():
                     if line.strip():
-                        said.append(line)
+                        output.append(line)
                         say(line)
                 if "error" in step:
                     return str(step["error"])
@@ -100,7 +100,7 @@ class Images(DockerEngine):
         with context:
             error = self._call(f"build of {tag}", listen, timeout_s=BUILD_SILENCE_S)
         if error is not None:
-            tail = "\n".join(f"  {line}" for line in said[-_TAIL_LINES:])
+            tail = "\n".join(f"  {line}" for line in output[-_TAIL_LINES:])
             raise EngineRefused(f"image {tag!r} from {_recipe(kind).name}: {error}; the last of its output:\n{tail}")
         return self.image_id(tag)
 

@@ -60,7 +60,7 @@ def _serve(document: str) -> int:
         ok, message = False, str(error)
     except DaemonGone:
         raise
-    except Exception as error:  # noqa: BLE001 whatever broke here, the daemon must hear it as a sentence
+    except Exception as error:  # noqa: BLE001 the daemon must get every failure as a sentence
         traceback.print_exc()
         ok, message = False, f"the container's init failed: {type(error).__name__}: {error}"
     daemon.send({"type": "end", "ok": ok, "message": message})

@@ -162,7 +162,7 @@ def unexpected_interfaces(_: SandboxSpec, observed: Observed) -> tuple[str, ...]
 
 
 def _is_idle(name: str) -> bool:
-    """Whether the kernel puts this tunnel device into every network namespace, down and without an address."""
+    """Whether this is lo, or a tunnel device that the kernel adds to every network namespace, down and unaddressed."""
     return name in {"lo", "tunl0", "sit0", "ip6tnl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "ip6gre0"}
 
 
