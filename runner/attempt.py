@@ -32,10 +32,10 @@ from runner.quarantine import Quarantine
 from runner.taskdef.model import Task
 from runner.verdict import Evidence, compile_failure, decide
 from sandbox import protocol
-from sandbox.bundle import Bundle
-from sandbox.engine import DockerEngine
-from sandbox.engine_box import Box, BoxReport, Outbox
 from sandbox.errors import EngineUnavailable, SandboxError
+from sandbox.host.build_archive import BuildArchive
+from sandbox.host.container import Container, ContainerReport, MessageQueue
+from sandbox.host.engine import DockerEngine
 from sandbox.protocol import PairRequest
 from sandbox.spec import Ending
 
@@ -165,7 +165,7 @@ class Attempt:
         #: How long the devices were left to cool down before the run; None: nobody asked for it.
         self._cooled_s: float | None = None
         #: Containers that have said all they had to say.
-        self._empty: list[Box] = []
+        self._empty: list[Container] = []
 
     def run(self, *, on_free: Callable[[], None], on_result: OnResult | None = None) -> JobResult:
         """The result; `on_free` is called when the slot's container is gone.
@@ -221,7 +221,7 @@ class Attempt:
 
     def _compile_failure(self, build: Build | None) -> JobResult | None:
         """The result, if the compiler has left nothing to run."""
-        if build is None or build.report is None or build.bundle is not None:
+        if build is None or build.report is None or build.archive is not None:
             return None
         begun_ns = time.monotonic_ns() - build.report.outcome.wall_ns
         evidence = self._evidence(build.report, build, begun_ns)
@@ -280,12 +280,12 @@ class Attempt:
 
     def _measure(self, build: Build | None) -> JobResult:
         commission, plan = self._commission, self._plan
-        bundle = None if build is None else build.bundle
-        if bundle is not None:
+        archive = None if build is None else build.archive
+        if archive is not None:
             plan = commission.plan(built=True)
         gate, slot = self._workshop.gate, commission.slot
-        report, begun_ns, sampler = self._watched(plan, bundle)
-        if bundle is not None and _brought_down(report):
+        report, begun_ns, sampler = self._watched(plan, archive)
+        if archive is not None and _brought_down(report):
             _log.warning("bundle_not_usable", job=commission.job.id, error=report.message or report.outcome.detail)
             plan, build = self._plan, None
             self._clear()
@@ -304,14 +304,14 @@ class Attempt:
             raise CancelledByRequest(f"job {commission.job.id} was cancelled after {seconds:.1f} s")
         return decide(commission.job, commission.task, plan, self._evidence(report, build, begun_ns))
 
-    def _watched(self, plan: Plan, bundle: Bundle | None) -> tuple[BoxReport, int, Sampler | None]:
+    def _watched(self, plan: Plan, archive: BuildArchive | None) -> tuple[ContainerReport, int, Sampler | None]:
         """Run while the slot's devices are sampled; a judge is told of their readings as they come."""
-        outbox = Outbox() if isinstance(plan.request, PairRequest) else None
+        messages = MessageQueue() if isinstance(plan.request, PairRequest) else None
 
         def tell(readings: Sequence[Reading]) -> None:
-            if outbox is not None:
+            if messages is not None:
                 for reading in told(readings, self._commission.gpu, at_ns=time.monotonic_ns()):
-                    outbox.post(reading.to_message())
+                    messages.put(reading.to_message())
 
         slot, every_s = self._commission.slot, self._commission.gpu.sample_every_s
         with self._workshop.gate.sampling(slot, every_s, on_round=tell) as sampler:
@@ -321,13 +321,13 @@ class Attempt:
                 self._workshop,
                 cancel=self._cancel,
                 on_progress=self._on_progress,
-                bundle=bundle,
-                outbox=outbox,
+                archive=archive,
+                messages=messages,
                 empty=self._empty,
             )
         return report, begun_ns, sampler
 
-    def _evidence(self, report: BoxReport, build: Build | None, begun_ns: int) -> Evidence:
+    def _evidence(self, report: ContainerReport, build: Build | None, begun_ns: int) -> Evidence:
         compiled = () if build is None or build.report is None else build.report.steps
         return Evidence(
             steps=() if build is not None and report is build.report else report.steps,
@@ -363,10 +363,10 @@ def execute(
     *,
     cancel: threading.Event,
     on_progress: OnProgress | None = None,
-    bundle: Bundle | None = None,
-    outbox: Outbox | None = None,
-    empty: list[Box],
-) -> tuple[BoxReport, int]:
+    archive: BuildArchive | None = None,
+    messages: MessageQueue | None = None,
+    empty: list[Container],
+) -> tuple[ContainerReport, int]:
     """Run a request in a fresh container: one that waits for the slot, if it fits.
 
     A container that has said all it had to say is put into `empty`, for the caller to `clear`: that takes the engine
@@ -379,17 +379,17 @@ def execute(
         CancelledByRequest, EngineUnavailableError, EvaluationError: as `Attempt.run`.
     """
 
-    def converse(box: Box) -> tuple[BoxReport, int]:
+    def converse(box: Container) -> tuple[ContainerReport, int]:
         begun_ns = time.monotonic_ns()
         later = False
         try:
             report = box.run(
-                replace(plan.request, bundle_bytes=0 if bundle is None else bundle.size_bytes),
+                replace(plan.request, archive_bytes=0 if archive is None else archive.size_bytes),
                 on_progress=_forward(on_progress),
                 cancel=cancel,
                 wall_s=plan.spec.limits.wall_s,
-                bundle=bundle,
-                outbox=outbox,
+                archive=archive,
+                messages=messages,
             )
             later = report.outcome.ending is Ending.COMPLETED
             return report, begun_ns
@@ -418,7 +418,7 @@ def execute(
         raise EvaluationError(str(error)) from error
 
 
-def clear(empty: list[Box], slot: Slot, workshop: Workshop) -> None:
+def clear(empty: list[Container], slot: Slot, workshop: Workshop) -> None:
     """Remove the containers that `execute` has left."""
     while empty:
         remove(empty.pop(), slot.name, workshop.quarantine)
@@ -457,13 +457,13 @@ def told(readings: Sequence[Reading], gpu: GpuType, *, at_ns: int) -> Iterator[p
         )
 
 
-def _died_while_parked(report: BoxReport) -> bool:
+def _died_while_parked(report: ContainerReport) -> bool:
     """Whether a parked container was gone before it heard the request: the engine's doing, nobody's verdict."""
     silent = not report.steps and not report.outcome.oom_kills
     return report.outcome.ending is Ending.DIED and silent
 
 
-def _brought_down(report: BoxReport) -> bool:
-    """Whether a container broke before anything of the submission's was reported: perhaps of the bundle it got."""
+def _brought_down(report: ContainerReport) -> bool:
+    """Whether a container broke before anything of the submission's was reported: perhaps of the archive it got."""
     broke = report.ok is False or report.outcome.ending in {Ending.DIED, Ending.BAD_REPORT}
     return broke and not report.steps

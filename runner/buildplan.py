@@ -1,7 +1,7 @@
 """Whether a submission is built before it has a device, and how; pure, no I/O, no clock.
 
 A build is a container of its own, with the same policy and no device, that does what the run would begin with: nvcc for
-lang cu, the submission's import for Python. What it leaves in the compilers' caches travels to the runs as a bundle.
+lang cu, the submission's import for Python. What it leaves in the compilers' caches travels to the runs as an archive.
 Only for lang cu does a build have a verdict: an import may fail for want of a device and succeed where there is one.
 Called by `runner.evaluate`.
 """
@@ -26,7 +26,7 @@ from runner.plan import (
     task_files,
 )
 from runner.taskdef.model import CuConfig, Harness, Task
-from sandbox.protocol import MAX_BUNDLE_BYTES, Step, StepsRequest
+from sandbox.protocol import MAX_ARCHIVE_BYTES, Step, StepsRequest
 from sandbox.spec import Boot, SandboxSpec
 
 #: What a Python submission says that compiles something when it is imported, and into one of CACHES. Triton's and
@@ -92,8 +92,8 @@ def make_build_plan(
         wall_s=sum(step.timeout_s for step in steps) + WALL_MARGIN_S,
         labels={**job_labels(job), "kernel-runner.build": str(job.submission_id)},
     )
-    # The bundle is part of the report, a third larger as base64.
-    report_bytes = spec.limits.report_bytes + MAX_BUNDLE_BYTES * 3 // 2
+    # The archive is part of the report, a third larger as base64.
+    report_bytes = spec.limits.report_bytes + MAX_ARCHIVE_BYTES * 3 // 2
     return BuildPlan(
         spec=replace(spec, limits=replace(spec.limits, report_bytes=report_bytes)),
         request=StepsRequest(

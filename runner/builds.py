@@ -1,6 +1,6 @@
 """Builds submissions ahead of their runs, each once, and keeps what came of it until the submission's twins are done.
 
-Owns the build lanes (cores that no slot uses, so many builds at a time), the containers that build, and the bundles,
+Owns the build lanes (cores that no slot uses, so many builds at a time), the containers that build, and the archives,
 which are a submission's own making: shared between its public and its secret job on one GPU type and image, with nobody
 else, never looked into, bounded in number, size and age. Decides no verdict. Called by runner.evaluate only.
 """
@@ -25,15 +25,15 @@ from runner.errors import CancelledByRequest, EngineUnavailableError
 from runner.model import Job, Mode, Slot
 from runner.parking import remove
 from runner.quarantine import Quarantine
-from sandbox.bundle import Bundle
-from sandbox.engine import DockerEngine
-from sandbox.engine_box import BoxReport
 from sandbox.errors import EngineUnavailable, SandboxError
+from sandbox.host.build_archive import BuildArchive
+from sandbox.host.container import ContainerReport
+from sandbox.host.engine import DockerEngine
 from sandbox.spec import Ending
 
 #: A twin that has not come by then builds anew: it runs elsewhere, was cancelled, or waits for very long.
 KEPT_S: Final = 900.0
-#: All bundles of a host together, and how many; the oldest goes first.
+#: All archives of a host together, and how many; the oldest goes first.
 KEPT_BYTES: Final = 512 << 20
 KEPT: Final = 64
 #: Characters kept of what a compiler said, with them: rows in the database hold less.
@@ -51,9 +51,9 @@ class Build:
     """What came of a build."""
 
     #: None: there is nothing to pass on, and the run does everything itself.
-    bundle: Bundle | None
+    archive: BuildArchive | None
     #: What the container said; None: none was started.
-    report: BoxReport | None
+    report: ContainerReport | None
 
 
 @dataclass(kw_only=True)
@@ -72,7 +72,7 @@ class Builds:
     """Threadsafe; one per host."""
 
     def __init__(self, engine: DockerEngine, quarantine: Quarantine, *, directory: Path, lanes: int | None) -> None:
-        """`directory`: where bundles are. `lanes`: builds at a time; 0: none at all; None: one if there are cores."""
+        """`directory`: where archives are. `lanes`: builds at a time; 0: none at all; None: one if there are cores."""
         self._engine = engine
         self._quarantine = quarantine
         self._directory = directory
@@ -113,7 +113,7 @@ class Builds:
         return self._running
 
     def close(self) -> None:
-        """Let go of all bundles; who reads one has it until then."""
+        """Let go of all archives; who reads one has it until then."""
         with self._changed:
             self._entries.clear()
 
@@ -197,8 +197,8 @@ class Builds:
 
     def _make(self, job: Job, plan: BuildPlan, place: str, cancel: threading.Event) -> Build:
         try:
-            bundle = Bundle(self._directory)
-            report = self._run(plan, place, bundle, job, cancel)
+            archive = BuildArchive(self._directory)
+            report = self._run(plan, place, archive, job, cancel)
         except (SandboxError, OSError) as error:
             if isinstance(error, SandboxError) and error.leftover is not None:
                 self._quarantine.add(place, error.leftover, error)
@@ -206,9 +206,9 @@ class Builds:
                 raise EngineUnavailableError(str(error)) from error
             # If the run has the same trouble, it will say so, and it can be retried.
             _log.warning("not_built", job=job.id, error=str(error))
-            return Build(bundle=None, report=None)
+            return Build(archive=None, report=None)
         complete = report.outcome.ending is Ending.COMPLETED and report.ok is True
-        usable = complete and bundle.size_bytes > 0
+        usable = complete and archive.size_bytes > 0
         metrics.built(report.outcome.wall_ns / 1e9, usable=usable)
         _log.info(
             "built",
@@ -218,18 +218,20 @@ class Builds:
             cpus=plan.spec.limits.cpus,
             ending=report.outcome.ending,
             exit_codes={step.name: step.exit_code for step in report.steps},
-            bundle_bytes=bundle.size_bytes if usable else 0,
-            refused=bundle.refused,
+            bundle_bytes=archive.size_bytes if usable else 0,
+            refused=archive.refused,
         )
         said = tuple(
             replace(step, stdout=step.stdout[:KEPT_OUTPUT], stderr=step.stderr[:KEPT_OUTPUT]) for step in report.steps
         )
-        return Build(bundle=bundle if usable else None, report=replace(report, steps=said))
+        return Build(archive=archive if usable else None, report=replace(report, steps=said))
 
-    def _run(self, plan: BuildPlan, place: str, bundle: Bundle, job: Job, cancel: threading.Event) -> BoxReport:
+    def _run(
+        self, plan: BuildPlan, place: str, archive: BuildArchive, job: Job, cancel: threading.Event
+    ) -> ContainerReport:
         box = self._engine.start(plan.spec)
         try:
-            report = box.run(plan.request, on_progress=None, cancel=cancel, on_bundle=bundle.take)
+            report = box.run(plan.request, on_progress=None, cancel=cancel, on_archive=archive.take)
         finally:
             remove(box, place, self._quarantine)
         if report.outcome.ending is Ending.CANCELLED:
@@ -253,7 +255,7 @@ def _heed(job: Job, cancel: threading.Event) -> None:
 
 
 def _size(entry: _Entry) -> int:
-    return 0 if entry.build is None or entry.build.bundle is None else entry.build.bundle.size_bytes
+    return 0 if entry.build is None or entry.build.archive is None else entry.build.archive.size_bytes
 
 
 def _key(job: Job, image: str) -> tuple[int, str, str, str]:

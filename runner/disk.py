@@ -1,6 +1,6 @@
 """Whether the disks have room: the floor below which a host takes no more jobs.
 
-A full disk breaks what is nobody's fault: results that cannot be spooled, bundles that cannot be kept, containers that
+A full disk breaks what is nobody's fault: results that cannot be spooled, archives that cannot be kept, containers that
 cannot be created. So the daemon stops claiming before, and goes on by itself when there is room again. Measures and
 says; deletes nothing. Called by the claiming loop before every claim, and by `check`.
 """

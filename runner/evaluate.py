@@ -3,7 +3,7 @@
 A slot runs one job at a time, but may be given the next one meanwhile: that one is built, on cores that no slot uses,
 and waits for the slot (`runner.attempt`). Owns the host's environments and what all attempts share, no database
 connection and no queue state: it gets a Job and returns a JobResult, or raises what went wrong on our side. Docker is
-reached only through `sandbox.engine`.
+reached only through `sandbox.host.engine`.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from runner.plan import STAGE, Environment, make_probe
 from runner.quarantine import Quarantine
 from runner.taskdef import from_stored
 from runner.verdict import invalid
-from sandbox.engine import Box, DockerEngine, EngineFacts
 from sandbox.errors import EngineUnavailable, SandboxError
-from sandbox.hostroot import HostRoot
+from sandbox.host.engine import Container, DockerEngine, EngineFacts
+from sandbox.host.hostroot import HostRoot
+from sandbox.host.stage import stage
 from sandbox.spec import Bind, DeviceDriver
-from sandbox.stage import stage
 
 _HOST_IMAGE = "host"
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -303,7 +303,7 @@ class Evaluator:
         if known is not None:
             return known
         plan = make_probe(gpu, slot, self._environment(gpu))
-        empty: list[Box] = []
+        empty: list[Container] = []
         try:
             report, _ = execute(plan, slot, self._workshop, cancel=threading.Event(), empty=empty)
         finally:

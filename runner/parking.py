@@ -20,8 +20,8 @@ import structlog
 
 from runner.plan import SLOT_LABEL
 from runner.quarantine import Quarantine
-from sandbox.engine import Box, DockerEngine
 from sandbox.errors import SandboxError
+from sandbox.host.engine import Container, DockerEngine
 from sandbox.spec import SandboxSpec
 
 #: A free slot that still has a container waiting gets its next one only after this: a secret twin follows its public
@@ -55,7 +55,7 @@ class Bounds:
 class _Parked:
     slot: str
     spec: SandboxSpec
-    box: Box
+    box: Container
     started_s: float
 
 
@@ -121,7 +121,7 @@ class Parking:
                 self._keeper.start()
             self._changed.notify_all()
 
-    def take(self, slot: str, spec: SandboxSpec, *, cancel: threading.Event) -> Box | None:
+    def take(self, slot: str, spec: SandboxSpec, *, cancel: threading.Event) -> Container | None:
         """A container that waits for the slot and is what `spec` asks for, or None; the slot is busy from here on.
 
         None also when `cancel` is set while the one that is being started is waited for.
@@ -257,7 +257,7 @@ class Parking:
 
     def _start(self, slot: str, place: _Place, spec: SandboxSpec) -> None:
         started_s = time.monotonic()
-        box: Box | None = None
+        box: Container | None = None
         try:
             box = self._engine.start(spec)
         except SandboxError as error:
@@ -279,7 +279,7 @@ class Parking:
             remove(box, slot, self._quarantine)
 
 
-def remove(box: Box, slot: str, quarantine: Quarantine) -> None:
+def remove(box: Container, slot: str, quarantine: Quarantine) -> None:
     """Remove a container; one that will not go costs its slot, until it is gone, and nobody a verdict."""
     try:
         box.close()

@@ -34,7 +34,7 @@ from sandbox.spec import (
 from tasks.harness.request import Compiled, JudgeRequest, ModeRequest
 from tasks.harness.stopping import Timing
 
-#: Where the steward and the harness are mounted inside every container.
+#: Where init and the harness are mounted inside every container.
 STAGE = "/kernel-runner"
 CASES_FILE = "cases.txt"
 #: Says on whose cores and devices a container is, to whoever finds it later.
@@ -112,8 +112,8 @@ def make_plan(
         environment: the inside of the type's containers.
         build_timeout_s: limit of the submission's first import, or of the compiler.
         max_run_s: the operator's cap on one evaluation; never lengthens the task's own limits.
-        built: whether a bundle comes along (`runner.buildplan`): then no compiler runs, and no source goes in. A Python
-            submission is imported all the same.
+        built: whether a build archive comes along (`runner.buildplan`): then no compiler runs, and no source goes in.
+            A Python submission is imported all the same.
 
     Raises:
         TaskError: the task cannot be evaluated as asked: no cases, no eval program, a language the GPU type lacks.

@@ -235,7 +235,7 @@ def _judged_finding(step: StepResult) -> _Finding:
 
 
 def _program_finding(step: StepResult) -> _Finding:
-    """What an eval program's own words and the steward's observations amount to."""
+    """What an eval program's own words and init's observations amount to."""
     if step.timed_out:
         seconds = step.duration_ns / 1e9
         return _Finding(verdict=Verdict.TIME_LIMIT, message=f"{step.name}: killed at the time limit ({seconds:.0f} s)")

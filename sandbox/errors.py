@@ -4,7 +4,7 @@ SandboxError
 ├── EngineUnavailable   no engine answers, or it lost its connection
 ├── EngineRefused       the engine answers but would not create or start the container as specified
 │   └── NotReaped       containers of an earlier process would not go
-├── ProtocolError       the steward said something the protocol does not allow
+├── ProtocolError       the container broke the protocol
 └── RootFilesystemError the host's files do not make a usable root file system
 """
 
@@ -13,26 +13,26 @@ from typing import Protocol
 
 
 class Leftover(Protocol):
-    """A container that is still there although it ought not to be."""
+    """A container that could not be removed and still exists."""
 
     @property
     def id(self) -> str:
-        """As the engine knows it."""
+        """The engine's id of the container."""
         ...
 
     def close(self) -> None:
-        """Remove it and see that it is gone.
+        """Remove the container and check that it is gone.
 
         Raises:
-            SandboxError: it is not gone; its devices must not be used until it is.
+            SandboxError: it still exists; its devices must not be used until it is gone.
         """
         ...
 
 
 class SandboxError(Exception):
-    """Root of the sandbox's errors: always the sandbox's own fault, never the submission's."""
+    """Root of the sandbox's errors. They are always the sandbox's own fault, never the submission's."""
 
-    #: What could not be removed after it went wrong.
+    #: The container that could not be removed after this error; None if there is none.
     leftover: Leftover | None = None
 
 
@@ -45,11 +45,11 @@ class EngineRefused(SandboxError):
 
 
 class NotReaped(EngineRefused):
-    """Containers of an earlier process would not go; all others have."""
+    """Some containers of an earlier process could not be removed; all others were."""
 
     def __init__(self, message: str, *, left: Sequence[tuple[Leftover, Mapping[str, str]]]) -> None:
         super().__init__(message)
-        #: Each with its labels.
+        #: Each container with its labels.
         self.left = tuple(left)
 
 

@@ -1,26 +1,27 @@
-"""The language between the daemon and the steward in the container: frames over stdin and stdout. Pure.
+"""The protocol between the daemon and init in the container: frames over stdin and stdout. Pure.
 
-A frame is a 4-byte big-endian length followed by that many bytes of UTF-8 JSON, one object with a `type`. Bytes travel
-as base64 in keys that end in `_b64`. Both sides check lengths before they read.
+A frame is a 4-byte big-endian length and that many bytes of UTF-8 JSON: one object with a `type`. Keys that end in
+`_b64` hold bytes as base64. Both sides check the length before they read the body.
 
-Daemon to container: one `request`, then, if it announces a bundle, that bundle in `bundle` frames. The daemon keeps
-stdin open until it has the `end` frame and has read the cgroup's counters: an earlier end of file means that the daemon
-is gone, and the container ends.
-To a judge the daemon may send any number of `reading` frames after that: how the devices are meanwhile.
-Container to daemon, in order: `ready` once (before the request is read), any number of `progress`, `step` and
-`artifact`, any number of `bundle` if the request asks for one, one `end`.
+Daemon to container: one `request`. If it announces a build archive, that archive follows in `archive` frames. While a
+judge works, the daemon may send any number of `reading` frames with the state of the devices. The daemon keeps stdin
+open until it has the `end` frame and has read the cgroup's counters. An earlier end of file means that the daemon is
+gone; then init ends the container.
 
-    {"type": "ready",    "protocol": 2, "facts": {...}}              what the steward sees of its box
-    {"type": "progress", "phase": str, "done": int, "total": int}    of its cases; total 0: only the program knows
+Container to daemon, in this order: `ready` once, before init reads the request; any number of `progress`, `step` and
+`artifact`; any number of `archive`, if the request asks for a build archive; one `end`.
+
+    {"type": "ready",    "protocol": 2, "facts": {...}}              what init observes of its container
+    {"type": "progress", "phase": str, "done": int, "total": int}    in cases; total 0: only the program knows it
     {"type": "step",     ...StepResult}                              one finished program or judged mode
     {"type": "artifact", "name": str, "media_type": str, "data_b64": str}
-    {"type": "bundle",   "data_b64": str, "refused": str | null}     a piece; refused: why there is none after all
-    {"type": "end",      "ok": bool, "message": str | null}          ok false: the harness itself broke
+    {"type": "archive",  "data_b64": str, "refused": str | null}     one piece; refused: why no archive is sent
+    {"type": "end",      "ok": bool, "message": str | null}          ok false: the harness itself failed
 
-A bundle is what a build leaves behind (`steward_bundle`), in one container collected, in another unpacked. It is a
-submission's making: whoever passes it on counts its bytes and never looks inside.
+A build archive holds the files that a build leaves behind (`sandbox.inside.build_archive`). One container packs it,
+another unpacks it. A submission made its content, so the daemon counts its bytes and never reads them.
 
-This module is also imported inside the container: standard library only.
+Containers import this module too, so it uses the standard library only.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 VERSION = 2
-#: No single frame may be larger; a request carries one submission (1 MB) and the task's files.
+#: Limit of a single frame. A request carries one submission (1 MB) and the task's files.
 MAX_FRAME_BYTES = 32 << 20
-#: No bundle may be larger, compressed as it travels, and no piece of one.
-MAX_BUNDLE_BYTES = 64 << 20
-BUNDLE_PIECE_BYTES = 1 << 20
+#: Limits of a whole build archive, compressed, and of one piece of it.
+MAX_ARCHIVE_BYTES = 64 << 20
+ARCHIVE_PIECE_BYTES = 1 << 20
 
 _HEADER = struct.Struct("!I")
 
@@ -48,7 +49,7 @@ class FrameError(ValueError):
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
-    """One frame.
+    """Encode one frame.
 
     Raises:
         FrameError: the message is larger than MAX_FRAME_BYTES.
@@ -60,7 +61,7 @@ def encode(message: Mapping[str, Any]) -> bytes:
 
 
 class Decoder:
-    """Turns a byte stream into messages; feed it whatever arrived."""
+    """Splits a byte stream into messages."""
 
     def __init__(self, *, max_total_bytes: int | None = None) -> None:
         self._buffer = bytearray()
@@ -73,10 +74,10 @@ class Decoder:
         return len(self._buffer)
 
     def feed(self, data: bytes) -> Iterator[dict[str, Any]]:
-        """The messages completed by `data`.
+        """Return the messages that `data` completes.
 
         Raises:
-            FrameError: an oversized frame, too many bytes in all, or something that is no JSON object with a type.
+            FrameError: an oversized frame, too many bytes in all, or not a JSON object with a type.
         """
         self._total += len(data)
         if self._max_total is not None and self._total > self._max_total:
@@ -105,12 +106,12 @@ def _parse(body: bytes) -> dict[str, Any]:
 
 
 def to_b64(data: bytes) -> str:
-    """Bytes as they travel in a frame."""
+    """Encode bytes for a frame."""
     return base64.b64encode(data).decode("ascii")
 
 
 def from_b64(text: str) -> bytes:
-    """The bytes behind a `_b64` key.
+    """Decode the value of a `_b64` key.
 
     Raises:
         FrameError: not base64.
@@ -123,24 +124,24 @@ def from_b64(text: str) -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One program to run as the worker's uid in `/work`, with its result pipe in POPCORN_FD."""
+    """One program that runs as the worker's uid in `/work`, with its result pipe in POPCORN_FD."""
 
-    #: What the step is called in its result: "compile", "test", "benchmark", "leaderboard", "profile.0", ...
+    #: The step's name in its result: "compile", "test", "benchmark", "leaderboard", "profile.0", ...
     name: str
     argv: tuple[str, ...]
     #: Added to the container's environment for this program only.
     env: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float = 180.0
-    #: Written to /work (replacing older ones) before the program starts: name -> bytes.
+    #: Files written to /work before the program starts, over older ones: name -> bytes.
     files: Mapping[str, bytes] = field(default_factory=dict)
-    #: Names removed from /work after the program ended (compiled sources).
+    #: Names removed from /work after the program ended, such as compiled sources.
     remove_after: tuple[str, ...] = ()
-    #: Whether the program gets a result pipe (POPCORN_FD). A compiler or a pre-compile step gets none.
+    #: Whether the program gets a result pipe (POPCORN_FD). Compilers and pre-compile steps get none.
     result_pipe: bool = True
-    #: "always": run the next step whatever happened. "passed": only if the result has check = pass.
+    #: "always": the next step runs in any case. "passed": only if the result has check = pass.
     #: "exit_0": only if the program exited with 0.
     continue_if: str = "always"
-    #: File the program is expected to leave behind and that is sent back as an artifact; None for none.
+    #: A file that the program leaves behind and that is sent back as an artifact; None: no file.
     artifact: str | None = None
 
 
@@ -151,10 +152,10 @@ class StepsRequest:
     #: Written to /work first: relative POSIX name -> bytes.
     files: Mapping[str, bytes]
     steps: tuple[Step, ...]
-    #: Names below /work that come back as a bundle, if every step ended by itself; the missing do not matter.
+    #: Names below /work that come back as a build archive if no step was killed. Missing names do no harm.
     keep: tuple[str, ...] = ()
-    #: Bytes of the bundle that follows and is unpacked in /work before anything else; 0: none does.
-    bundle_bytes: int = 0
+    #: Size of the build archive that follows and is unpacked in /work first; 0: none follows.
+    archive_bytes: int = 0
 
     def to_message(self) -> dict[str, Any]:
         """The `request` frame."""
@@ -163,7 +164,7 @@ class StepsRequest:
             "protocol": VERSION,
             "kind": "steps",
             "keep": list(self.keep),
-            "bundle_bytes": self.bundle_bytes,
+            "archive_bytes": self.archive_bytes,
             "files": {name: to_b64(data) for name, data in self.files.items()},
             "steps": [
                 {
@@ -178,13 +179,13 @@ class StepsRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class PairRequest:
-    """A request for the judge (boot kind `pair`); the steward hands `payload` to it unread."""
+    """A request for the judge (boot kind `pair`). Init forwards `payload` without reading it."""
 
     payload: Mapping[str, Any]
-    #: Workers the judge needs: one is there, the steward starts the others.
+    #: Number of workers. One runs already; init starts the others.
     ranks: int = 1
     #: As in StepsRequest.
-    bundle_bytes: int = 0
+    archive_bytes: int = 0
 
     def to_message(self) -> dict[str, Any]:
         """The `request` frame."""
@@ -193,7 +194,7 @@ class PairRequest:
             "protocol": VERSION,
             "kind": "pair",
             "ranks": self.ranks,
-            "bundle_bytes": self.bundle_bytes,
+            "archive_bytes": self.archive_bytes,
             "payload": dict(self.payload),
         }
 
@@ -203,7 +204,7 @@ Request = StepsRequest | PairRequest
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How far the phase named is."""
+    """Progress within a phase."""
 
     phase: str
     done: int
@@ -232,11 +233,11 @@ class Progress:
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How a slot's device is at a moment, as the daemon sees it from outside."""
+    """The state of a slot's device at one moment, as the daemon observes it from outside."""
 
-    #: On the host's monotonic clock; None: when it arrives.
+    #: On the host's monotonic clock; None: the time of arrival.
     at_ns: int | None = None
-    #: Reasons for low clocks that make a time worthless, and those that do not.
+    #: Reasons for low clocks: `held` makes a time worthless, `noted` does not.
     held: tuple[str, ...] = ()
     noted: tuple[str, ...] = ()
     sm_clock_mhz: float | None = None
@@ -299,20 +300,20 @@ class Artifact:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BundlePiece:
-    """A part of a bundle, in order."""
+class ArchivePiece:
+    """One piece of a build archive, in order."""
 
     data: bytes = b""
-    #: Why there is no bundle, whatever came before; None: there is one.
+    #: Why there is no archive, even if pieces came before; None: there is one.
     refused: str | None = None
 
     def to_message(self) -> dict[str, Any]:
-        """The `bundle` frame."""
-        return {"type": "bundle", "data_b64": to_b64(self.data), "refused": self.refused}
+        """The `archive` frame."""
+        return {"type": "archive", "data_b64": to_b64(self.data), "refused": self.refused}
 
     @classmethod
-    def from_message(cls, message: Mapping[str, Any]) -> BundlePiece:
-        """Parse a `bundle` frame.
+    def from_message(cls, message: Mapping[str, Any]) -> ArchivePiece:
+        """Parse an `archive` frame.
 
         Raises:
             FrameError: a missing key, a value of the wrong type, no base64, or a piece that is too large.
@@ -320,49 +321,49 @@ class BundlePiece:
         try:
             data = from_b64(_typed(message, "data_b64", str))
         except KeyError as error:
-            raise FrameError(f"bundle frame lacks {error.args[0]!r}") from error
-        if len(data) > BUNDLE_PIECE_BYTES:
-            raise FrameError(f"bundle frame of {len(data)} bytes, at most {BUNDLE_PIECE_BYTES} allowed")
+            raise FrameError(f"archive frame lacks {error.args[0]!r}") from error
+        if len(data) > ARCHIVE_PIECE_BYTES:
+            raise FrameError(f"archive frame of {len(data)} bytes, at most {ARCHIVE_PIECE_BYTES} allowed")
         refused = _optional(message, "refused", str)
         return cls(data=data, refused=None if refused is None else refused[:1000])
 
 
-def bundle_size(request: Mapping[str, Any]) -> int:
-    """How many bytes of a bundle follow a `request` frame.
+def archive_size(request: Mapping[str, Any]) -> int:
+    """Return the size of the build archive that follows a `request` frame.
 
     Raises:
-        FrameError: no number, or more than a bundle may have.
+        FrameError: not a number, or more than MAX_ARCHIVE_BYTES.
     """
-    size = request.get("bundle_bytes")
-    if type(size) is not int or not 0 <= size <= MAX_BUNDLE_BYTES:
-        raise FrameError(f"request has bundle_bytes {size!r}, expected 0 to {MAX_BUNDLE_BYTES}")
+    size = request.get("archive_bytes")
+    if type(size) is not int or not 0 <= size <= MAX_ARCHIVE_BYTES:
+        raise FrameError(f"request has archive_bytes {size!r}, expected 0 to {MAX_ARCHIVE_BYTES}")
     return size
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """What the trusted judge adds to a step that it ran itself (boot kind `pair`)."""
+    """What the judge adds to a step that it ran itself (boot kind `pair`)."""
 
-    #: One of runner.model.Verdict's values (the daemon rechecks).
+    #: One of runner.model.Verdict's values. The daemon checks it again.
     verdict: str
     #: A sentence; None when accepted.
     message: str | None
     #: {"correctness": "judge", "timing": "audited" | "audited_host" | "claimed"}
     assurance: Mapping[str, str]
-    #: Free facts for the report (bounds, margins, calibration).
+    #: Further facts for the report, such as bounds, margins and calibration.
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepResult:
-    """One finished program, or one mode the judge ran."""
+    """The result of one finished program, or of one mode that the judge ran."""
 
     name: str
     command: str
-    #: Since the request was read, on the steward's monotonic clock.
+    #: Nanoseconds since init read the request, on the monotonic clock.
     start_ns: int
     duration_ns: int
-    #: None when a signal ended it.
+    #: None if a signal ended the process.
     exit_code: int | None
     signal: int | None = None
     timed_out: bool = False
@@ -373,7 +374,7 @@ class StepResult:
     stderr: str = ""
     stdout_bytes: int = 0
     stderr_bytes: int = 0
-    #: Lines of the result pipe, in order, split at the first colon, both sides stripped; the last of a key wins.
+    #: `key: value` lines of the result pipe: split at the first colon, both parts stripped; the last of a key counts.
     result: Mapping[str, str] = field(default_factory=dict)
     judged: Judged | None = None
 

@@ -1,7 +1,7 @@
-"""What a sandbox is, as data: pure records that the engine turns into one engine call, and what comes back.
+"""A sandbox as data: the spec that the engine turns into one container, and the outcome that comes back. Pure.
 
-Nothing here talks to an engine. Paths are POSIX paths; sizes are bytes; times are seconds where a person writes them
-(limits) and nanoseconds where a machine measured them (outcomes).
+Paths are POSIX paths and sizes are bytes. Limits are in seconds, because people write them. Measured times are in
+nanoseconds.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-#: The steward is uid 0 and root of nothing: all capabilities but SETUID, SETGID and KILL are dropped.
+#: Init runs as uid 0, but without root's power: it keeps only the capabilities SETUID, SETGID and KILL.
 JUDGE_UID = 10001
 WORKER_UID = 10002
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bind:
-    """A read-only bind mount. There is no writable one: a sandbox writes to its own tmpfs only."""
+    """A read-only bind mount. There is no writable kind: a sandbox writes only to its own tmpfs."""
 
     source: str
     target: str
@@ -25,41 +25,41 @@ class Bind:
 
 @dataclass(frozen=True, kw_only=True)
 class Tmpfs:
-    """A writable memory file system of the container, counted against its memory limit."""
+    """A writable in-memory file system of the container. Its content counts against the memory limit."""
 
     target: str
     size_bytes: int
     uid: int
     gid: int
     mode: int = 0o700
-    #: Triton and torch inductor load shared objects from their caches, which Docker's default (noexec) forbids.
+    #: Triton and torch inductor load shared objects from their caches. Docker's default (noexec) forbids that.
     executable: bool = True
     inodes: int = 200_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """The bounds of a sandbox; every one is enforced outside the submission's process."""
+    """The limits of a sandbox. Each one is enforced outside the submission's process."""
 
-    #: Wall-clock time from the request to the last byte of the report; then the container is killed.
+    #: Wall-clock time from the request to the last byte of the report. After it the container is killed.
     wall_s: float
     memory_bytes: int
     pids: int
-    #: Logical CPUs (cpuset). The list is exact: the container sees no other.
+    #: Logical CPUs (cpuset). The list is exact: the container can use no other CPU.
     cpus: tuple[int, ...]
-    #: NUMA nodes whose memory may be used; None leaves it to the kernel.
+    #: NUMA nodes whose memory may be used; None: the kernel chooses.
     mems: tuple[int, ...] | None = None
-    #: Processor time of all processes together from the request on, by the cgroup's count; None: cores times wall_s.
+    #: CPU time of all processes together since the request, counted by the cgroup; None: number of CPUs times wall_s.
     cpu_s: float | None = None
     shm_bytes: int = 64 << 20
     nofile: int = 4096
-    #: Largest single file.
+    #: Size of the largest single file.
     fsize_bytes: int = 1 << 30
-    #: Bytes of stdout and of stderr kept per process; the rest is read and dropped.
+    #: Bytes of stdout, and of stderr, kept per process; the rest is read and dropped.
     output_bytes: int = 1 << 20
-    #: Bytes of stdout plus stderr after which the process is killed (verdict output_limit).
+    #: A process is killed (verdict output_limit) when its stdout and stderr together exceed this many bytes.
     output_kill_bytes: int = 64 << 20
-    #: Bytes of the whole report stream; more is a protocol error.
+    #: Bytes of the whole report stream. A longer one is a protocol error.
     report_bytes: int = 64 << 20
 
 
@@ -68,13 +68,13 @@ class DeviceDriver(StrEnum):
 
     CDI = "cdi"
     NVIDIA = "nvidia"
-    #: Plain device nodes (AMD without CDI; `host` root file system).
+    #: Plain device nodes: AMD without CDI, and the `host` root file system.
     NODES = "nodes"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Devices:
-    """Exactly these accelerators, no other."""
+    """Exactly these accelerators and no others."""
 
     driver: DeviceDriver
     #: CDI names or UUIDs for CDI and NVIDIA; paths of device nodes for NODES.
@@ -84,15 +84,15 @@ class Devices:
 
 @dataclass(frozen=True, kw_only=True)
 class Boot:
-    """What the steward starts before any request is there.
+    """The processes that init starts before a request arrives.
 
-    `pair`: judge and worker processes, under two uids, joined by a socketpair, both importing what they need.
-    `steps`: nothing; programs come with the request and run one after the other as the worker's uid.
+    `pair`: a judge and a worker under two uids, joined by a socketpair. Both import their libraries in advance.
+    `steps`: none. The request brings programs, which run one after the other under the worker's uid.
     """
 
     #: "pair" or "steps"
     kind: str
-    #: argv of the judge and of the worker (pair only). They find their descriptors in KR_* variables, see steward.
+    #: argv of the judge and of the worker (pair only). KR_* variables name their descriptors, see sandbox.inside.pair.
     judge: tuple[str, ...] = ()
     worker: tuple[str, ...] = ()
 
@@ -101,54 +101,54 @@ class Boot:
 class SandboxSpec:
     """One single-use container."""
 
-    #: An image id or digest the engine knows.
+    #: An image id or digest that the engine knows.
     image: str
-    #: The interpreter inside the container that runs the steward, the judge and the worker.
+    #: The interpreter inside the container that runs init, the judge and the worker.
     python: str
     boot: Boot
     limits: Limits
     binds: tuple[Bind, ...] = ()
     tmpfs: tuple[Tmpfs, ...] = ()
     devices: Devices | None = None
-    #: The whole environment of every process in the container; nothing is inherited.
+    #: The whole environment of every process in the container. Nothing is inherited from the daemon or the image.
     environment: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     runtime: str = "runc"
-    #: Where the container's cgroup lies (a slice); None: where the engine puts it.
+    #: The slice that holds the container's cgroup; None: the engine chooses.
     cgroup_parent: str | None = None
     hostname: str = "sandbox"
 
 
 class Ending(StrEnum):
-    """Why the container ended, as seen from outside."""
+    """Why the container ended, as observed from outside."""
 
-    #: The steward sent `end` and the container exited.
+    #: Init sent `end` and the container exited.
     COMPLETED = "completed"
     #: The wall-clock limit passed and the container was killed.
     DEADLINE = "deadline"
-    #: The container used up its processor time and was killed.
+    #: The container used all its CPU time and was killed.
     CPU_TIME = "cpu_time"
-    #: The caller asked for it to be killed.
+    #: The caller cancelled the run, and the container was killed.
     CANCELLED = "cancelled"
     #: The container ended without an `end` frame.
     DIED = "died"
-    #: The report grew over its cap, or was not a report.
+    #: The report exceeded its limit or broke the protocol.
     BAD_REPORT = "bad_report"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How the container ended, from the engine and the cgroup, never from what the submission said."""
+    """How the container ended, from the engine and the cgroup, never from the submission's own statements."""
 
     ending: Ending
-    #: None where the end was not waited for: it was killed in vain, or it had said all.
+    #: None if the end was not waited for: the report was complete, or the kill failed.
     exit_code: int | None
-    #: Processes the kernel killed for memory, from the cgroup (None where it cannot be read).
+    #: Processes that the kernel killed for memory, from the cgroup; None where it cannot be read.
     oom_kills: int | None
-    #: Times a fork was refused by the pids limit, from the cgroup (None where it cannot be read).
+    #: How often the pids limit refused a fork, from the cgroup; None where it cannot be read.
     pids_denied: int | None
     peak_memory_bytes: int | None
     cpu_ns: int | None
     wall_ns: int
-    #: A sentence for the log; None when there is nothing to say.
+    #: A sentence for the log; None if there is nothing to report.
     detail: str | None = None

@@ -31,13 +31,13 @@ from runner.gpus import GpuType, Registry
 from runner.model import Json, Slot
 from runner.plan import STAGE, Environment, make_spec
 from runner.store.probe import DatabaseFacts, probe
-from sandbox import hardening
-from sandbox.engine import DockerEngine, EngineFacts
 from sandbox.errors import SandboxError
-from sandbox.hostroot import HostRoot
+from sandbox.host.engine import DockerEngine, EngineFacts
+from sandbox.host.hostroot import HostRoot
+from sandbox.host.stage import stage
+from sandbox.policy import hardening
 from sandbox.protocol import Step, StepResult, StepsRequest
 from sandbox.spec import WORKER_UID, Bind, Boot
-from sandbox.stage import stage
 
 #: Seconds for the interpreter of the evaluation environment to import torch outside a container: a cold disk is slow.
 _IMPORT_TIMEOUT_S = 180.0
@@ -70,7 +70,7 @@ def check(
         bool,
         typer.Option(
             "--explain",
-            help="Only list each sandbox setting, its reason and its proof (docs/security.md#container-settings).",
+            help="Only list each sandbox setting, its reason and its checks (docs/security.md#container-settings).",
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -111,7 +111,7 @@ def render_settings() -> Group:
             parts += [
                 Text.assemble(("  " + rule.key, "green"), f": {rule.reason}"),
                 Text(
-                    f"    attested by {'; '.join(f'{proof.witness}, {proof.what}' for proof in rule.proofs)}",
+                    f"    attested by {'; '.join(f'{each.source}, {each.what}' for each in rule.checks)}",
                     style="dim",
                 ),
             ]
@@ -123,7 +123,7 @@ def _explained(rule: hardening.Rule) -> Json:
         "setting": rule.key,
         "set": rule in hardening.RULES,
         "reason": rule.reason,
-        "attested": [{"witness": proof.witness.value, "what": proof.what} for proof in rule.proofs],
+        "attested": [{"witness": each.source.value, "what": each.what} for each in rule.checks],
     }
 
 

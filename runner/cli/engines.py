@@ -16,8 +16,8 @@ from typing import Final
 
 from runner.cli.finding import Finding, Mark
 from runner.cli.versions import FLOORS, below_floor
-from sandbox.engine import DockerEngine, EngineFacts
 from sandbox.errors import SandboxError
+from sandbox.host.engine import DockerEngine, EngineFacts
 
 #: How Podman names itself among the components of an engine.
 _PODMAN: Final = "podman engine"

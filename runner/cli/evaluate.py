@@ -32,8 +32,8 @@ from runner.gpus import GpuType, Registry, Vendor
 from runner.model import Job, Mode, Progress, Slot, Verdict
 from runner.taskdef import extra_to_stored, load, to_stored
 from runner.taskdef.model import TaskFolder
-from sandbox.engine import DockerEngine
 from sandbox.errors import NotReaped
+from sandbox.host.engine import DockerEngine
 
 EmulateOption = Annotated[
     bool,

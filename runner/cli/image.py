@@ -1,6 +1,6 @@
 """`image`: build, list and remove the images that submissions are evaluated in.
 
-Owns what of the configuration decides whether an image is still wanted. The engine's part is in `sandbox.images`.
+Owns what of the configuration decides whether an image is still wanted. The engine's part is in `sandbox.host.images`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from runner.daemon.serve import daemon_owner, only_daemon
 from runner.errors import ConfigError
 from runner.gpus import Registry
 from runner.model import Json
-from sandbox.engine import host_root_reference
 from sandbox.errors import EngineRefused, RootFilesystemError
-from sandbox.hostroot import HostRoot
-from sandbox.images import Images, OurImage, kinds, superseded
+from sandbox.host.engine import host_root_reference
+from sandbox.host.hostroot import HostRoot
+from sandbox.host.images import Images, OurImage, kinds, superseded
 
 image = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Images: the root file systems that submissions run in."

@@ -41,7 +41,7 @@ from runner.config import Config
 from runner.errors import ConfigError, InfrastructureError
 from runner.store import migrate as apply_migrations
 from sandbox.errors import SandboxError
-from sandbox.images import Images
+from sandbox.host.images import Images
 
 #: How long a daemon may take from its start to a word about what it waits for.
 _START_S: Final = 120.0

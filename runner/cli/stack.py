@@ -23,8 +23,8 @@ from pathlib import Path
 
 from runner.config import process_environment
 from runner.errors import ConfigError, InfrastructureError
-from sandbox.engine import DockerEngine
 from sandbox.errors import SandboxError
+from sandbox.host.engine import DockerEngine
 
 _DEFAULT_SOCKET = "unix:///var/run/docker.sock"
 _ENGINE_START_S = 60.0

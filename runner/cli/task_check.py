@@ -27,7 +27,7 @@ from runner.light import light_of
 from runner.plan import memory_of, misfit, moved_bytes, ranks_without_devices, tensor_bytes
 from runner.taskdef import spec_line
 from runner.taskdef.model import Case, Harness, Lang, TaskFolder
-from sandbox.stage import stage
+from sandbox.host.stage import stage
 
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from tasks.rehearsal import main; sys.exit(main())"
 #: Seconds for the interpreter to start and for what is not a submission.

@@ -32,8 +32,8 @@ from runner.quarantine import Quarantine
 from runner.spool import Spool
 from runner.store import ConnectPacer, Store
 from runner.store.probe import probe
-from sandbox.engine import DockerEngine
 from sandbox.errors import NotReaped, SandboxError
+from sandbox.host.engine import DockerEngine
 
 _log = logs.get_logger(__name__)
 

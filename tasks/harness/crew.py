@@ -233,7 +233,7 @@ class Crew:
         for process, channel in self._clerks:
             channel.close()
             process.kill()
-            # One that hangs in a driver is left to the steward.
+            # One that hangs in a driver is left to init.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=5)
         self._clerks = []
@@ -417,7 +417,7 @@ class Crew:
         raise too_late(f"{_named(silent)} had not answered{others}")
 
     def _dead(self, rank: int) -> Fault:
-        """How the first worker that died ended; `rank` is one whose channel is closed, if the steward says nothing."""
+        """How the first worker that died ended; `rank` is one whose channel is closed, if init says nothing."""
         fault = died(self._collector)
         ended = self._collector.worker_exit
         if ended is None or fault.output_limit:

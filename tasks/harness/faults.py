@@ -68,7 +68,7 @@ def flooded() -> Fault:
 
 
 def died(collector: Watcher) -> Fault:
-    """What to say of a worker whose channel ended; waits a moment for the steward's word."""
+    """What to say of a worker whose channel ended; waits a moment for init's word."""
     ended = None if collector.flooded else collector.wait_exit(2.0)
     return flooded() if collector.flooded else ending_of(ended)
 

@@ -1,13 +1,13 @@
 """The trusted side: makes inputs, releases them to the worker, clocks it from outside, checks what came back, decides.
 
-Theory of operation. The steward starts this process beside the worker, under another uid, before there is anything to
+Theory of operation. Init starts this process beside the worker, under another uid, before there is anything to
 judge; torch is imported at once. One request arrives on stdin (see `request`). The task's files are written to this
 process's private directory and its reference is imported here; the submission only ever reaches the worker. Per mode
 one `step` frame goes to stdout (fd 1 is kept for frames; whatever a task prints goes to stderr). The process ends with
 0 after its last frame; anything else means that the harness itself broke.
 
 Every verdict is made here, from bytes that the judge copied and its own clock. What the worker says is a claim or text
-to show. Called by the steward, or by `local` where there is no container.
+to show. Called by init, or by `local` where there is no container.
 """
 
 from __future__ import annotations
@@ -810,7 +810,7 @@ def main() -> int:
         collector = Collector(
             stdout_fd=int(os.environ.pop("KR_WORKER_STDOUT_FD")),
             stderr_fd=int(os.environ.pop("KR_WORKER_STDERR_FD")),
-            steward_fd=0,
+            init_fd=0,
         )
         line = socket.socket(fileno=int(os.environ.pop("KR_WORKER_FD")))
         solo = Solo(line, collector, control=control)
@@ -824,7 +824,7 @@ def main() -> int:
         with contextlib.closing(_team(request, device, collector, line, solo)) as team:
             collector.start()
             Judge(request, device=device, frames=frames, team=team, collector=collector).run(Path.cwd())
-    except Exception:  # noqa: BLE001 the harness boundary: the steward passes this on as `internal_error`
+    except Exception:  # noqa: BLE001 the harness boundary: init passes this on as `internal_error`
         traceback.print_exc()
         return 1
     sys.stderr.flush()

@@ -1,6 +1,6 @@
 """Judge and workers as processes of this machine, without a container: for task authors and for tests.
 
-Plays the steward: starts them, passes the request on, collects frames, tells the judge when a worker has ended, kills
+Plays init: starts them, passes the request on, collects frames, tells the judge when a worker has ended, kills
 what is left. All run as the caller's user, so a submission could interfere with the judge; results made this way are
 for trying out, not for ranking.
 """

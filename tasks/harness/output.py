@@ -1,4 +1,4 @@
-"""What the worker writes to stdout and stderr, and what the steward says about its death; drained in a thread.
+"""What the worker writes to stdout and stderr, and what init says about its death; drained in a thread.
 
 The judge must never stop reading: a full pipe would stall the worker inside a timed call. Text is kept up to a cap per
 mode; the rest is counted and dropped. After a flood nothing more is read and the judge is woken up.
@@ -35,7 +35,7 @@ class Captured:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerExit:
-    """How the worker ended, as the steward saw it."""
+    """How the worker ended, as init saw it."""
 
     exit_code: int | None
     signal: int | None
@@ -86,11 +86,11 @@ class Watcher(Protocol):
 
 
 class Collector:
-    """Drains the worker's streams and the steward's messages until closed."""
+    """Drains the worker's streams and init's messages until closed."""
 
-    def __init__(self, *, stdout_fd: int, stderr_fd: int, steward_fd: int) -> None:
+    def __init__(self, *, stdout_fd: int, stderr_fd: int, init_fd: int) -> None:
         self._streams = (_Stream(stdout_fd), _Stream(stderr_fd))
-        self._steward_fd = steward_fd
+        self._init_fd = init_fd
         self._decoder = Decoder()
         self._total = 0
         self._lock = threading.Lock()
@@ -118,7 +118,7 @@ class Collector:
         return Captured(stdout=stdout, stderr=stderr, stdout_bytes=stdout_bytes, stderr_bytes=stderr_bytes)
 
     def wait_exit(self, timeout_s: float) -> WorkerExit | None:
-        """How the worker ended, if the steward says so in time."""
+        """How the worker ended, if init says so in time."""
         self._exited.wait(timeout_s)
         return self.worker_exit
 
@@ -141,7 +141,7 @@ class Collector:
     def _drain(self) -> None:
         poll = select.poll()
         poll.register(self._stop_fd, select.POLLIN)
-        poll.register(self._steward_fd, select.POLLIN)
+        poll.register(self._init_fd, select.POLLIN)
         streams = {stream.fd: stream for stream in self._streams}
         for fd in streams:
             poll.register(fd, select.POLLIN)
@@ -149,23 +149,23 @@ class Collector:
             for fd, _ in poll.poll():
                 if fd == self._stop_fd:
                     return
-                if fd == self._steward_fd:
+                if fd == self._init_fd:
                     ended = not self._hear()
                 else:
                     with self._lock:
-                        # Whoever floods waits for ever; the judge ends the mode and the steward kills the rest.
+                        # Whoever floods waits for ever; the judge ends the mode and init kills the rest.
                         ended = self.flooded or self._read(streams[fd]) is None
                 if ended:
                     poll.unregister(fd)
 
     def _hear(self) -> bool:
-        """Read what the steward sent; False at the end of its stream."""
-        data = os.read(self._steward_fd, _CHUNK_BYTES)
+        """Read what init sent; False at the end of its stream."""
+        data = os.read(self._init_fd, _CHUNK_BYTES)
         try:
             for message in self._decoder.feed(data):
                 self._note(message)
         except FrameError:
-            # The steward is ours; a broken frame of its can only cost the worker's exit status.
+            # Init is ours; a broken frame of its can only cost the worker's exit status.
             return False
         return bool(data)
 
@@ -187,7 +187,7 @@ class Collector:
 def read_request(fd: int) -> dict[str, Any]:
     """The first frame on a descriptor, read to the byte, so that what follows stays for the collector.
 
-    Waits for ever: the judge is parked until there is something to judge, and its steward ends it otherwise.
+    Waits for ever: the judge is parked until there is something to judge, and its init ends it otherwise.
 
     Raises:
         FrameError: the stream ended, or holds no frame.

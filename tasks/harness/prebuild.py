@@ -1,6 +1,6 @@
 """Imports a submission as the worker would, where there is neither a judge nor a device, so that its compilers run.
 
-What they make is left in their caches; how the import ends is nobody's verdict. Started by the steward of a container
+What they make is left in their caches; how the import ends is nobody's verdict. Started by init of a container
 that builds, in a folder with the files that the worker would write, with the submission's name as argument.
 """
 

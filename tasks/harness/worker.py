@@ -2,7 +2,7 @@
 
 Everything in this process may be rewritten by the submission once it is loaded, so nothing here decides anything: its
 times are claims, its messages are checked by the judge, its text is shown as text. It holds no reference, no expected
-output, no seed, no tolerance and no result descriptor. Started by the steward (or `local`) before any request is there;
+output, no seed, no tolerance and no result descriptor. Started by init (or `local`) before any request is there;
 imports torch at once.
 
 What it answers on the socket in KR_JUDGE_FD:

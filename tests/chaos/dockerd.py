@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from typing import Final, Self
 
-from sandbox.engine import DockerEngine
 from sandbox.errors import SandboxError
+from sandbox.host.engine import DockerEngine
 
 _START_S: Final = 60.0
 _STOP_S: Final = 60.0

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.engine import DockerEngine
 from sandbox.errors import SandboxError
+from sandbox.host.engine import DockerEngine
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

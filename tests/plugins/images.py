@@ -17,7 +17,7 @@ from typing import Final
 
 import pytest
 
-from sandbox.engine import DockerEngine
+from sandbox.host.engine import DockerEngine
 
 CACHE: Final = Path("/var/tmp/kernel-runner-test-images")
 SUITE: Final = "bookworm"

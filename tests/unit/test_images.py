@@ -10,7 +10,7 @@ import pytest
 
 from runner.evaluate import EvaluationSettings, Evaluator
 from runner.gpus import Registry
-from sandbox.engine import DockerEngine, EngineFacts
+from sandbox.host.engine import DockerEngine, EngineFacts
 from tests.unit import samples
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -58,8 +58,17 @@ CONFINED = {
     "prometheus_client": ("runner/metrics.py", "runner/daemon/vitals.py"),
 }
 
+#: Folder of sandbox/ ("" is the top level) -> the folders that its modules may import. `inside` is copied into every
+#: container without the other folders; `policy` is pure, so it can be read and tested without an engine.
+SANDBOX_ROOMS = {
+    "": {""},
+    "policy": {"", "policy"},
+    "host": {"", "policy", "host"},
+    "inside": {"", "inside"},
+}
+
 #: Runs inside the container: the standard library, torch, numpy and each other.
-CONTAINER_CODE = ("tasks/harness/", "tasks/eval.py", "sandbox/steward", "sandbox/protocol.py")
+CONTAINER_CODE = ("tasks/harness/", "tasks/eval.py", "sandbox/inside/", "sandbox/protocol.py")
 CONTAINER_IMPORTS = {"torch", "numpy", "sandbox", "tasks"}
 
 #: May read the process environment: the configuration, and code that runs inside the container.
@@ -141,6 +150,31 @@ def test_the_sandbox_and_the_tasks_do_not_know_the_runner(path: Path) -> None:
     if package == "tasks":
         foreign = {name for name in names if name.split(".")[0] in ("runner", "sandbox")}
         assert {name for name in foreign if not name.startswith("sandbox.protocol") and name != "sandbox"} == set()
+
+
+def room(name: str) -> str:
+    """The folder of sandbox/ that a dotted name lies in; the empty string for its top level."""
+    part = name.split(".")[1] if "." in name else ""
+    return part if part in SANDBOX_ROOMS else ""
+
+
+@pytest.mark.parametrize("path", [path for path in modules() if relative(path).startswith("sandbox/")], ids=relative)
+def test_the_folders_of_the_sandbox_import_only_what_runs_where_they_run(path: Path) -> None:
+    """What runs in the container knows nothing of the host's part, and the policy knows neither."""
+    names = {name for name in imports(path) if name.split(".")[0] == "sandbox"}
+    assert relative(path).count("/") == 1 or room(dotted(path)), f"{relative(path)}: a folder without a rule"
+    wrong = {name for name in names if room(name) not in SANDBOX_ROOMS[room(dotted(path))]}
+    assert not wrong, f"{relative(path)} imports {sorted(wrong)}"
+
+
+def test_a_container_gets_the_modules_that_run_inside_and_no_other() -> None:
+    """The host stages this list; a module that is missing there would break every container."""
+    from sandbox.host.stage import INSIDE
+
+    sandbox = ROOT / "sandbox"
+    staged = {path.relative_to(sandbox).as_posix() for pattern in INSIDE for path in sandbox.glob(pattern)}
+    inside = {path.relative_to(sandbox).as_posix() for path in (sandbox / "inside").rglob("*.py")}
+    assert staged == inside | {"__init__.py", "protocol.py"}
 
 
 @pytest.mark.parametrize("path", modules(), ids=relative)

@@ -14,8 +14,8 @@ from runner import parking
 from runner.parking import Bounds, Parking
 from runner.plan import SLOT_LABEL, make_probe
 from runner.quarantine import Quarantine
-from sandbox.engine import DockerEngine
 from sandbox.errors import EngineUnavailable
+from sandbox.host.engine import DockerEngine
 from sandbox.spec import Boot, SandboxSpec
 from tests.unit import samples
 

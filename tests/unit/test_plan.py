@@ -132,7 +132,7 @@ def several(*sizes: int) -> Task:
 
 
 def test_a_multi_gpu_task_has_a_rank_for_each_device() -> None:
-    """Judge and steward are told the cases' world size; any other task has no ranks and one worker."""
+    """Judge and init are told the cases' world size; any other task has no ranks and one worker."""
     plan = planned(several(2, 2))
     assert judge_request(plan).ranks == 2
     assert isinstance(plan.request, PairRequest)
@@ -178,7 +178,7 @@ def test_cuda_sources_are_compiled_for_the_type_and_removed_before_they_run() ->
 
 
 def test_under_the_builtin_harness_nvcc_makes_a_library_for_the_worker() -> None:
-    """Found in the bundle if it was built ahead, else compiled by the worker; the reference is the judge's alone."""
+    """Found in the archive if it was built ahead, else compiled by the worker; the reference is the judge's alone."""
     task = samples.cu_task()
     task = replace(task, files={**task.files, "reference.py": "ref"}, extra=Extra(harness=Harness.BUILTIN))
     for built in (False, True):

@@ -364,7 +364,7 @@ def test_a_secret_run_keeps_its_score() -> None:
 
 
 def test_a_step_reported_twice_is_our_fault() -> None:
-    """The steward sends each step once."""
+    """Init sends each step once."""
     with pytest.raises(EvaluationError, match="twice"):
         decided((samples.step("test", TEST_PASS), samples.step("test", TEST_PASS)), mode=Mode.TEST)
 

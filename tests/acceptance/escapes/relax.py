@@ -1,7 +1,7 @@
 """Containers with one defence switched off, for tests only: nothing of the product can ask for one.
 
 What the engine is asked for is changed on its way there, for single jobs, known by their label; the attestation, which
-would rightly refuse such a box, is told to look away for them. Pure but for `installed`.
+would rightly refuse such a container, is told to look away for them. Pure but for `installed`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 from unittest import mock
 
-from sandbox import hardening, hostconfig
+from sandbox.policy import hardening, hostconfig
 from sandbox.spec import JUDGE_UID, SandboxSpec
 
 JOB_LABEL: Final = "kernel-runner.job"

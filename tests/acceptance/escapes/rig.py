@@ -30,7 +30,7 @@ from runner.evaluate import EvaluationSettings, Evaluator
 from runner.gpus import Registry
 from runner.model import Job, JobResult, Mode, Slot
 from runner.taskdef import extra_to_stored, load_folder, to_stored
-from sandbox.engine import Box, DockerEngine
+from sandbox.host.engine import Container, DockerEngine
 from sandbox.spec import SandboxSpec
 from tests.acceptance.escapes import relax
 from tests.acceptance.escapes.case import JUDGE, PROGRAM, Case
@@ -86,7 +86,7 @@ class RecordingEngine(DockerEngine):
         super().__init__(base_url, owner=owner)
         self.containers: dict[str, list[str]] = {}
 
-    def start(self, spec: SandboxSpec) -> Box:
+    def start(self, spec: SandboxSpec) -> Container:
         """See DockerEngine."""
         box = super().start(spec)
         self.containers.setdefault(spec.labels.get(relax.JOB_LABEL, ""), []).append(box.id)

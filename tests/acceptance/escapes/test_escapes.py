@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import pytest
 
-from sandbox.engine import DockerEngine
+from sandbox.host.engine import DockerEngine
 from tests.acceptance.escapes.case import GVISOR, PROGRAM, Case, all_cases
 from tests.acceptance.escapes.relax import RELAXATIONS
 from tests.acceptance.escapes.rig import HARMED, INTERNAL_ERROR, Played, Rig

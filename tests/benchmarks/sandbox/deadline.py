@@ -6,10 +6,10 @@ import threading
 import time
 from dataclasses import replace
 
-from sandbox.engine_box import Box
+from sandbox.host.container import Container
 from sandbox.protocol import Step, StepsRequest
 from sandbox.spec import Ending
-from tests.benchmarks.sandbox.boxes import Bench, bench, percentiles
+from tests.benchmarks.sandbox.containers import Bench, bench, percentiles
 
 ROUNDS = 15
 WALL_S = 0.8
@@ -61,11 +61,11 @@ def main() -> None:
 def _seconds(at: Bench, source: str) -> float:
     limits = replace(at.spec.limits, wall_s=WALL_S, output_kill_bytes=1 << 50)
     step = Step(name="test", argv=(at.spec.python, "-c", _PRELUDE + source), timeout_s=100)
-    with at.engine.start(replace(at.spec, limits=limits)) as box:
-        watch = _Watch(box)
+    with at.engine.start(replace(at.spec, limits=limits)) as container:
+        watch = _Watch(container)
         begun = time.monotonic()
         watch.thread.start()
-        report = box.run(StepsRequest(files={}, steps=(step,)), on_progress=None, cancel=threading.Event())
+        report = container.run(StepsRequest(files={}, steps=(step,)), on_progress=None, cancel=threading.Event())
         watch.thread.join()
     if report.outcome.ending is not Ending.DEADLINE:
         raise SystemExit(f"the run ended {report.outcome.ending}, expected its deadline: {report.outcome.detail}")
@@ -73,10 +73,10 @@ def _seconds(at: Bench, source: str) -> float:
 
 
 class _Watch:
-    """Looks every millisecond whether anything is left in a box's cgroup."""
+    """Looks every millisecond whether anything is left in a container's cgroup."""
 
-    def __init__(self, box: Box) -> None:
-        self._box = box
+    def __init__(self, container: Container) -> None:
+        self._box = container
         self.empty_s = 0.0
         self.thread = threading.Thread(target=self._look)
 

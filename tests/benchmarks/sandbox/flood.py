@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sandbox.protocol import Step, StepsRequest
-from tests.benchmarks.sandbox.boxes import MIB, Bench, bench
+from tests.benchmarks.sandbox.containers import MIB, Bench, bench
 
 FLOOD_S = 8.0
 
@@ -51,9 +51,9 @@ def _run(at: Bench, what: str, source: str, *, timeout_s: float) -> None:
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    with at.engine.start(replace(at.spec, limits=limits)) as box:
-        report = box.run(StepsRequest(files={}, steps=(step,)), on_progress=None, cancel=threading.Event())
-        disk_bytes = _disk_bytes(at, box.id)
+    with at.engine.start(replace(at.spec, limits=limits)) as container:
+        report = container.run(StepsRequest(files={}, steps=(step,)), on_progress=None, cancel=threading.Event())
+        disk_bytes = _disk_bytes(at, container.id)
     done.set()
     watcher.join()
     (result,) = report.steps

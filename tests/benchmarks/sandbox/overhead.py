@@ -13,10 +13,10 @@ import statistics
 from dataclasses import dataclass
 from typing import Any
 
-from sandbox import hostconfig
-from sandbox.engine import _create
-from sandbox.engine_attach import Attachment, attach
-from tests.benchmarks.sandbox.boxes import Bench, bench
+from sandbox.host.attach import Attachment, attach
+from sandbox.host.engine import _create
+from sandbox.policy import hostconfig
+from tests.benchmarks.sandbox.containers import Bench, bench
 
 #: Short, so that most of a pair lie within one turn of a busy machine's scheduler; many, so that the median is sure.
 ROUNDS = 3000

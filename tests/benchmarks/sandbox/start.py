@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from unittest import mock
 
-from sandbox import engine as engine_module
-from tests.benchmarks.sandbox.boxes import bench, percentiles
+from sandbox.host import engine as engine_module
+from tests.benchmarks.sandbox.containers import bench, percentiles
 
 ROUNDS = 40
 
@@ -33,4 +33,4 @@ def main() -> None:
                     times[name].append(time.perf_counter() - begun)
         for name, found in times.items():
             print(f"start, {name}, s: {percentiles(found)}")
-        print(f"comparing what three witnesses say, s: {percentiles(looking)}")
+        print(f"comparing what the three sources report, s: {percentiles(looking)}")

@@ -20,9 +20,9 @@ from runner.evaluate import EvaluationSettings, Evaluator
 from runner.gpus import Registry
 from runner.model import Mode, Verdict
 from runner.taskdef import extra_to_stored, load_folder, to_stored
-from sandbox.engine import Box, DockerEngine
 from sandbox.errors import EngineRefused
-from sandbox.images import Images
+from sandbox.host.engine import Container, DockerEngine
+from sandbox.host.images import Images
 from sandbox.spec import Bind, SandboxSpec
 from tests.integration.cli.conftest import Call
 from tests.plugins.images import PYTHON, download
@@ -54,7 +54,7 @@ def tag(images: Images) -> Iterator[str]:
 class BoundEngine(DockerEngine):
     """Lays the packages of the evaluation environment over those of the image."""
 
-    def start(self, spec: SandboxSpec) -> Box:
+    def start(self, spec: SandboxSpec) -> Container:
         """See DockerEngine."""
         packages = Bind(source=str(ROOT / ".venv-eval" / SITE_PACKAGES), target=f"/opt/environment/{SITE_PACKAGES}")
         return super().start(replace(spec, binds=(*spec.binds, packages)))

@@ -12,7 +12,7 @@ import tasks
 from runner.model import Json
 from runner.store import HostRecord, Store
 from runner.store.probe import probe
-from sandbox import hardening
+from sandbox.policy import hardening
 from tests.integration.cli.conftest import Call, write_task
 
 STARTER = Path(tasks.__file__).parent

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.engine import DockerEngine
+from sandbox.host.engine import DockerEngine
 from tests.integration.cli.conftest import Call
 
 

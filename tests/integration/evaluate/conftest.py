@@ -9,7 +9,7 @@ import pytest
 
 from runner.evaluate import EvaluationSettings, Evaluator
 from runner.gpus import Registry
-from sandbox.engine import DockerEngine
+from sandbox.host.engine import DockerEngine
 from tests.unit import samples
 
 

@@ -22,8 +22,8 @@ from runner.gpus import Registry
 from runner.model import Job, JobResult, Mode, Progress, Slot, Verdict
 from runner.taskdef import extra_to_stored, load_folder, to_stored
 from runner.taskdef.model import Harness, Task
-from sandbox.engine import DockerEngine
 from sandbox.errors import EngineRefused
+from sandbox.host.engine import DockerEngine
 from tests.plugins.live import ROOT
 from tests.unit import samples
 
@@ -215,7 +215,7 @@ def test_a_builder_that_is_killed_midway_is_no_verdict(docker_engine: DockerEngi
     ],
     ids=["link", "set-uid", "sparse"],
 )
-def test_a_hostile_bundle_is_refused_and_costs_its_owner_time_only(made: Evaluator, leave: str, reason: str) -> None:
+def test_a_hostile_archive_is_refused_and_costs_its_owner_time_only(made: Evaluator, leave: str, reason: str) -> None:
     """Nothing of it gets anywhere, and the job runs as if nothing had been built."""
     with capture_logs() as logs:
         result = evaluate(made, job(f"{NOTES}\nif AHEAD:\n    {leave}\n"))
@@ -334,7 +334,7 @@ def test_without_a_spare_core_a_job_is_built_on_its_slots_cores(made: Evaluator)
     assert build["cpus"] == everything.cpus
 
 
-def test_bundles_are_kept_within_bounds(made: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archives_are_kept_within_bounds(made: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest goes first, by number, by size and by age; its twin builds anew."""
     monkeypatch.setattr(builds, "KEPT", 1)
     first = note(evaluate(made, job(NOTES, submission=1, secret=False)))
@@ -352,7 +352,7 @@ def test_bundles_are_kept_within_bounds(made: Evaluator, monkeypatch: pytest.Mon
 
 
 def test_what_is_kept_of_a_build_leaves_no_file_and_little_in_memory(made: Evaluator, state_dir: Path) -> None:
-    """A bundle's file has no name, so a crash leaves nothing either; what the compiler said is cut."""
+    """An archive's file has no name, so a crash leaves nothing either; what the compiler said is cut."""
     evaluate(made, job(f"{NOTES}\nprint('x' * 1_000_000)", secret=False))
     (entry,) = made._builds._entries.values()
     assert entry.build is not None

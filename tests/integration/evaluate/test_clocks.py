@@ -19,7 +19,7 @@ from runner.gpus import ClockPolicy, GpuType, Registry, Vendor
 from runner.model import Device, JobResult, Mode, Verdict
 from runner.taskdef import extra_to_stored, load_folder, to_stored
 from runner.taskdef.model import CaseSet
-from sandbox.engine import DockerEngine
+from sandbox.host.engine import DockerEngine
 from tests.fakes.nvml import Nvml as FakeNvml
 from tests.fakes.recordings import nvidia
 from tests.plugins.live import ROOT

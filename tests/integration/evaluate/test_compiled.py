@@ -15,7 +15,7 @@ from runner.evaluate import EvaluationSettings, Evaluator
 from runner.gpus import Registry
 from runner.model import Job, JobResult, Mode, Verdict
 from runner.taskdef import extra_to_stored, load_folder, to_stored
-from sandbox.engine import DockerEngine
+from sandbox.host.engine import DockerEngine
 from tests.plugins.live import ROOT
 from tests.unit import samples
 

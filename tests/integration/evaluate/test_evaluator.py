@@ -14,7 +14,7 @@ from runner.evaluate import EvaluationSettings, Evaluator
 from runner.gpus import Registry
 from runner.model import Job, JobResult, Mode, Verdict
 from runner.taskdef import extra_to_stored, load_folder, to_stored
-from sandbox.engine import Box, DockerEngine
+from sandbox.host.engine import Container, DockerEngine
 from sandbox.spec import SandboxSpec
 from tests.plugins.live import ROOT
 from tests.unit import samples
@@ -108,7 +108,7 @@ def test_a_job_that_is_cancelled_while_its_container_starts_does_not_wait_for_it
     begun, go, started = threading.Event(), threading.Event(), []
     start = docker_engine.start
 
-    def slow(spec: SandboxSpec) -> Box:
+    def slow(spec: SandboxSpec) -> Container:
         started.append(spec)
         begun.set()
         assert go.wait(60)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from runner.evaluate import Evaluator
 from runner.model import Job, JobResult, Mode, Verdict
 from runner.taskdef import extra_to_stored, load_folder, to_stored
-from sandbox.engine import DockerEngine
+from sandbox.host.engine import DockerEngine
 from tests.plugins.live import ROOT
 from tests.unit import samples
 

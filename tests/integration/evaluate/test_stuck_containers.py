@@ -14,9 +14,9 @@ from runner.evaluate import EvaluationSettings, Evaluator
 from runner.gpus import Registry
 from runner.model import Verdict
 from runner.quarantine import Quarantine
-from sandbox import engine as engine_module
-from sandbox.engine import DockerEngine
 from sandbox.errors import EngineRefused
+from sandbox.host import engine as engine_module
+from sandbox.host.engine import DockerEngine
 from tests.integration.evaluate.test_evaluator import ENDLESS, RIGHT, job
 from tests.integration.sandbox.engine_proxy import Answer, Call, EngineProxy
 from tests.unit import samples
@@ -108,12 +108,12 @@ def test_what_cannot_be_removed_costs_its_slot_and_nobody_a_verdict(
         disobedience.obeys.clear()
 
     def broken(*_: object) -> None:
-        raise EngineRefused("another box than was asked for")
+        raise EngineRefused("another container than was asked for")
 
     disobedience.silent = False
     with monkeypatch.context() as patch:
         patch.setattr(engine_module, "_attest", broken)
-        with pytest.raises(EvaluationError, match="another box than was asked for"):
+        with pytest.raises(EvaluationError, match="another container than was asked for"):
             stubborn.run(job(RIGHT), samples.SLOT, cancel=threading.Event())
     assert set(quarantine.reasons()) == {samples.SLOT.name}
     disobedience.obeys.set()

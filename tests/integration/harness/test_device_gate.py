@@ -78,7 +78,7 @@ from tasks.harness.values import pack
 module.judge_core, module.stay_on, module.ENQUEUE_NS = lambda: 0, lambda _: None, 2_000_000_000
 line = socket.socket(fileno=int(sys.argv[1]))
 pipes = [os.pipe() for _ in range(3)]
-peer = module.Peer(line, Collector(stdout_fd=pipes[0][0], stderr_fd=pipes[1][0], steward_fd=pipes[2][0]))
+peer = module.Peer(line, Collector(stdout_fd=pipes[0][0], stderr_fd=pipes[1][0], init_fd=pipes[2][0]))
 until = time.monotonic_ns() + 60_000_000_000
 why_not = peer.equip(flush_bytes=None, deadline_ns=until)
 found = []

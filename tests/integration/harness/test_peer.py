@@ -46,7 +46,7 @@ def peer(processes: Nursery, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
         keep=(theirs.fileno(),),
     )
     theirs.close()
-    collector = Collector(stdout_fd=pipes[0][0], stderr_fd=pipes[1][0], steward_fd=pipes[2][0])
+    collector = Collector(stdout_fd=pipes[0][0], stderr_fd=pipes[1][0], init_fd=pipes[2][0])
     made = Peer(ours, collector)
     monkeypatch.setattr(made, "worker_pid", process.pid, raising=False)
     try:

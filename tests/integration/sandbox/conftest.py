@@ -1,4 +1,4 @@
-"""What the sandbox tests share: specs of small boxes, and one-line runs in them."""
+"""What the sandbox tests share: specs of small containers, and one-line runs in them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from sandbox.engine import BoxReport, DockerEngine
-from sandbox.hostroot import HostRoot
+from sandbox.host.engine import ContainerReport, DockerEngine
+from sandbox.host.hostroot import HostRoot
+from sandbox.host.stage import stage
 from sandbox.protocol import PairRequest, Request, Step, StepResult, StepsRequest
 from sandbox.spec import JUDGE_UID, WORKER_UID, Bind, Boot, Limits, SandboxSpec, Tmpfs
-from sandbox.stage import stage
 
 MIB = 1 << 20
 
@@ -52,7 +52,7 @@ line = socket.socket(fileno=int(os.environ['KR_JUDGE_FD']))
 
 @dataclass(frozen=True, kw_only=True)
 class Workshop:
-    """Makes boxes on this host and runs programs in them."""
+    """Makes containers on this host and runs programs in them."""
 
     engine: DockerEngine
     template: SandboxSpec
@@ -63,7 +63,7 @@ class Workshop:
         return self.template.python
 
     def spec(self, boot: Boot | None = None, **limits: Any) -> SandboxSpec:  # noqa: ANN401 fields of Limits
-        """A small box; `limits` replaces single limits."""
+        """A small container; `limits` replaces single limits."""
         return replace(self.template, boot=boot or Boot(kind="steps"), limits=replace(self.template.limits, **limits))
 
     def run(
@@ -73,21 +73,21 @@ class Workshop:
         *,
         cancel: threading.Event | None = None,
         on_progress: Callable[[str, int, int], None] | None = None,
-    ) -> BoxReport:
-        """One box from start to removal."""
-        with self.engine.start(spec) as box:
-            return box.run(request, on_progress=on_progress, cancel=cancel or threading.Event())
+    ) -> ContainerReport:
+        """One container from start to removal."""
+        with self.engine.start(spec) as container:
+            return container.run(request, on_progress=on_progress, cancel=cancel or threading.Event())
 
     def steps(
         self,
         *steps: Step,
         files: Mapping[str, bytes] | None = None,
         **limits: Any,  # noqa: ANN401 fields of Limits
-    ) -> BoxReport:
-        """Steps in a box of their own."""
+    ) -> ContainerReport:
+        """Steps in a container of their own."""
         return self.run(self.spec(**limits), StepsRequest(files=files or {}, steps=steps))
 
-    def program(self, source: str, *, timeout_s: float = 20, **limits: Any) -> tuple[StepResult, BoxReport]:  # noqa: ANN401 fields of Limits
+    def program(self, source: str, *, timeout_s: float = 20, **limits: Any) -> tuple[StepResult, ContainerReport]:  # noqa: ANN401 fields of Limits
         """One Python program as the only step; it must have been reported."""
         report = self.steps(
             Step(name="test", argv=(self.python, "prog.py"), timeout_s=timeout_s),
@@ -113,14 +113,14 @@ class Workshop:
         *,
         payload: Mapping[str, Any] | None = None,
         **limits: Any,  # noqa: ANN401 fields of Limits
-    ) -> BoxReport:
-        """A pair in a box of its own."""
+    ) -> ContainerReport:
+        """A pair in a container of its own."""
         return self.run(self.spec(self.pair_boot(judge, worker), **limits), PairRequest(payload=payload or {}))
 
 
 @pytest.fixture(scope="session")
 def workshop(docker_engine: DockerEngine, eval_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Workshop:
-    """Boxes with this host's root file system, 512 MiB and one core."""
+    """Containers with this host's root file system, 512 MiB and one core."""
     root = HostRoot(eval_python)
     staged = stage(tmp_path_factory.mktemp("stage"), {})
     template = SandboxSpec(

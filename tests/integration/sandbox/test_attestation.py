@@ -1,6 +1,6 @@
 """An engine that drops or changes one hardening setting is noticed, whichever it is, before any request goes in.
 
-Every setting of the table is falsified in the create request, by a proxy before the real engine. Where a second witness
+Every setting of the table is falsified in the create request, by a proxy before the real engine. Where a second source
 knows of the setting, the proxy also lies: it lets `inspect` say what was asked for.
 """
 
@@ -18,12 +18,13 @@ from typing import Any
 
 import pytest
 
-from sandbox import hardening
-from sandbox.engine import DockerEngine
 from sandbox.errors import EngineRefused
+from sandbox.host.engine import DockerEngine
+from sandbox.host.kernel_view import read_kernel_view
+from sandbox.policy import hardening
+from sandbox.policy.observed import Observed, Source, numbers
 from sandbox.protocol import Step, StepsRequest
 from sandbox.spec import Bind, DeviceDriver, Devices, SandboxSpec
-from sandbox.witness import Seen, Witness, kernel_view, numbers
 from tests.integration.sandbox.conftest import MIB, Workshop
 from tests.integration.sandbox.engine_proxy import Call, EngineProxy
 
@@ -152,10 +153,10 @@ def test_every_setting_of_the_table_is_falsified_here() -> None:
 def test_an_engine_that_does_something_else_is_noticed(
     workshop: Workshop, proxy: EngineProxy, proxied: DockerEngine, name: str
 ) -> None:
-    """The setting is named, and nothing is run; if a second witness knows of it, although `inspect` looks right."""
+    """The setting is named, and nothing is run; if a second source reports it, also where `inspect` looks right."""
     key = name.partition("/")[0]
     rule = next(rule for rule in EVERY if rule.key == key)
-    lies = len(rule.witnesses) > 1 and name not in UNSEEN_BY_OTHERS
+    lies = len(rule.sources) > 1 and name not in UNSEEN_BY_OTHERS
     asked: Body = {}
 
     def falsify(call: Call) -> None:
@@ -178,21 +179,21 @@ def test_an_engine_that_does_something_else_is_noticed(
 
     proxy.before, proxy.after = falsify, cover_up
     spec = workshop.spec()
-    with pytest.raises(EngineRefused, match="made another box than was asked for") as caught:
+    with pytest.raises(EngineRefused, match="made another container than was asked for") as caught:
         proxied.start(spec).close()
     # From inside, a memory file system too many is a writable place too many.
     assert (key if name != "HostConfig.Tmpfs/one more" else "HostConfig.Mounts") in str(caught.value)
     assert "nothing was run in it" in str(caught.value)
     if lies:
-        assert f"({Witness.KERNEL})" in str(caught.value) or f"({Witness.INSIDE})" in str(caught.value)
+        assert f"({Source.KERNEL})" in str(caught.value) or f"({Source.INSIDE})" in str(caught.value)
 
 
 def test_the_proxy_itself_changes_nothing(workshop: Workshop, proxy: EngineProxy, proxied: DockerEngine) -> None:
-    """Control: with the same proxy and no falsification the box is as asked for, and works."""
+    """Control: with the same proxy and no falsification the container is as asked for, and works."""
     proxy.after = lambda _, answer: answer
     request = StepsRequest(files={}, steps=(Step(name="test", argv=("/bin/true",)),))
-    with proxied.start(workshop.spec()) as box:
-        report = box.run(request, on_progress=None, cancel=threading.Event())
+    with proxied.start(workshop.spec()) as container:
+        report = container.run(request, on_progress=None, cancel=threading.Event())
     assert report.ok
     assert report.attested["settings"] == len(EVERY)
     assert report.attested["unseen"] == []
@@ -200,40 +201,42 @@ def test_the_proxy_itself_changes_nothing(workshop: Workshop, proxy: EngineProxy
     assert report.attested["devices"] == []
 
 
-def _seen(workshop: Workshop, spec: SandboxSpec) -> Seen:
-    """What the witnesses say of a real box."""
-    with workshop.engine.start(spec) as box:
-        inspected = workshop.engine._inspect(box.id)
-        return Seen(
-            engine=inspected, kernel=kernel_view(inspected["State"]["Pid"], box._counters), inside=dict(box.facts)
+def _seen(workshop: Workshop, spec: SandboxSpec) -> Observed:
+    """What the sources report of a real container."""
+    with workshop.engine.start(spec) as container:
+        inspected = workshop.engine._inspect(container.id)
+        return Observed(
+            engine=inspected,
+            kernel=read_kernel_view(inspected["State"]["Pid"], container._counters),
+            inside=dict(container.facts),
         )
 
 
 def test_what_inspect_says_is_compared_setting_by_setting(workshop: Workshop) -> None:
-    """Each falsification, put into a real answer to `inspect`, is a difference that the engine is the witness of."""
+    """Each falsification, put into a real answer to `inspect`, is a difference that the engine reports."""
     spec = workshop.spec()
-    seen = _seen(workshop, spec)
-    assert hardening.violations(spec, seen) == []
+    observed = _seen(workshop, spec)
+    assert hardening.violations(spec, observed) == []
     for name, change in {**FALSE, **ONLY_SAID}.items():
-        said: Body = copy.deepcopy(dict(seen.engine))
+        said: Body = copy.deepcopy(dict(observed.engine))
         # `inspect` keeps apart what the create request has side by side.
         said["Config"]["HostConfig"] = said["HostConfig"]
         change(said["Config"])
-        found = hardening.violations(spec, replace(seen, engine=said))
-        assert {(each.setting, each.witness) for each in found} == {(name.partition("/")[0], Witness.ENGINE)}, name
+        found = hardening.violations(spec, replace(observed, engine=said))
+        assert {(each.setting, each.source) for each in found} == {(name.partition("/")[0], Source.ENGINE)}, name
 
 
 def test_the_slots_memory_nodes_are_attested_by_the_kernel(workshop: Workshop) -> None:
     """Where a slot has a NUMA node, the cgroup's list is compared with it."""
     spec = workshop.spec(mems=(0,))
-    seen = _seen(workshop, spec)
-    assert hardening.violations(spec, seen) == []
-    (difference,) = hardening.violations(spec, replace(seen, kernel=replace(seen.kernel, mems=(0, 1))))
+    observed = _seen(workshop, spec)
+    assert hardening.violations(spec, observed) == []
+    (difference,) = hardening.violations(spec, replace(observed, kernel=replace(observed.kernel, mems=(0, 1))))
     assert str(difference) == "HostConfig.CpusetMems: the cgroup's list (kernel) is (0, 1), expected (0,)"
 
 
 def test_what_is_attested_is_in_the_report_and_follows_the_spec(workshop: Workshop) -> None:
-    """Limits, cores and devices of the record are those of the box; another policy has another digest."""
+    """Limits, cores and devices of the record are those of the container; another policy has another digest."""
     devices = Devices(driver=DeviceDriver.NODES, ids=("/dev/fuse",))
     cores = numbers(",".join(map(str, sorted(os.sched_getaffinity(0))[:2])))
     spec = replace(workshop.spec(memory_bytes=300 * MIB, pids=77, cpus=cores), devices=devices)
@@ -247,8 +250,8 @@ def test_what_is_attested_is_in_the_report_and_follows_the_spec(workshop: Worksh
 
 
 def test_a_bind_that_is_missing_inside_is_told(workshop: Workshop, tmp_path: Path) -> None:
-    """A bind of the spec that the box does not have is named."""
+    """A bind of the spec that the container does not have is named."""
     spec = workshop.spec()
-    seen = _seen(workshop, spec)
+    observed = _seen(workshop, spec)
     wanted = replace(spec, binds=(*spec.binds, Bind(source=str(tmp_path), target="/opt/data")))
-    assert any("/opt/data" in str(each) for each in hardening.violations(wanted, seen))
+    assert any("/opt/data" in str(each) for each in hardening.violations(wanted, observed))

@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from sandbox import engine as engine_module
-from sandbox.engine import HOST_ROOT_REPOSITORY, DockerEngine
 from sandbox.errors import NotReaped
-from sandbox.hostconfig import LABEL_OWNER
-from sandbox.hostroot import HostRoot
+from sandbox.host import engine as engine_module
+from sandbox.host.engine import HOST_ROOT_REPOSITORY, DockerEngine
+from sandbox.host.hostroot import HostRoot
+from sandbox.host.stage import stage
+from sandbox.policy.hostconfig import LABEL_OWNER
 from sandbox.protocol import Step, StepsRequest
 from sandbox.spec import Ending
-from sandbox.stage import stage
 from tests.integration.sandbox.conftest import Workshop
 from tests.integration.sandbox.engine_proxy import Call, EngineProxy
 
@@ -31,13 +31,13 @@ ROOT = Path(__file__).resolve().parents[3]
 SEED = int(os.environ.get("KERNEL_RUNNER_TEST_SEED") or random.randrange(10**6))  # noqa: S311 no secret
 PATIENCE_S = 60.0
 
-#: Stages code and starts boxes until it is killed: half of them used, half left waiting. Says so at every step.
+#: Stages code and starts containers until it is killed: half of them used, half left waiting. Says so at every step.
 _WORKER = """
 import pickle, sys, threading
 from pathlib import Path
-from sandbox.engine import DockerEngine
+from sandbox.host.engine import DockerEngine
 from sandbox.protocol import Step, StepsRequest
-from sandbox.stage import stage
+from sandbox.host.stage import stage
 url, owner, directory = sys.argv[1:4]
 spec = pickle.load(sys.stdin.buffer)
 engine = DockerEngine(url, owner=owner)
@@ -47,14 +47,14 @@ for number in range(1000):
     print('staging', flush=True)
     stage(Path(directory), {f'number{number}': Path(__file__ if '__file__' in globals() else sys.executable)})
     print('starting', flush=True)
-    box = engine.start(spec)
+    container = engine.start(spec)
     print('started', flush=True)
     if number % 2:
-        kept.append(box)
+        kept.append(container)
     else:
-        box.run(sleep, on_progress=None, cancel=threading.Event())
+        container.run(sleep, on_progress=None, cancel=threading.Event())
         print('closing', flush=True)
-        box.close()
+        container.close()
 """
 
 
@@ -139,10 +139,10 @@ def test_a_killed_process_leaves_nothing_after_the_next_start(
 def test_a_living_processs_containers_are_nobody_elses_to_remove(workshop: Workshop) -> None:
     """Another daemon's reaping leaves what a living process uses, whatever its label."""
     other = DockerEngine(workshop.engine.base_url, owner=f"tests-{uuid.uuid4().hex[:12]}")
-    with workshop.engine.start(workshop.spec()) as box:
+    with workshop.engine.start(workshop.spec()) as container:
         assert other.reap() == 0
         assert other.reap_orphans() == 0
-        report = box.run(
+        report = container.run(
             StepsRequest(files={}, steps=(Step(name="test", argv=("/bin/true",)),)),
             on_progress=None,
             cancel=threading.Event(),
@@ -182,13 +182,13 @@ def test_an_engine_that_loses_its_connections_is_our_fault_and_recovers(workshop
     engine = DockerEngine(proxy.url, owner=workshop.engine.owner)
     request = StepsRequest(files={}, steps=(Step(name="test", argv=("/bin/sleep", "100"), timeout_s=100),))
     try:
-        with engine.start(workshop.spec()) as box:
-            report = box.run(request, on_progress=lambda *_: proxy.cut(), cancel=threading.Event())
+        with engine.start(workshop.spec()) as container:
+            report = container.run(request, on_progress=lambda *_: proxy.cut(), cancel=threading.Event())
         assert report.outcome.ending is Ending.DIED
         assert report.ok is None
         quick = StepsRequest(files={}, steps=(Step(name="test", argv=("/bin/true",)),))
-        with engine.start(workshop.spec()) as box:
-            assert box.run(quick, on_progress=None, cancel=threading.Event()).ok
+        with engine.start(workshop.spec()) as container:
+            assert container.run(quick, on_progress=None, cancel=threading.Event()).ok
     finally:
         engine.close()
         proxy.close()
@@ -230,8 +230,8 @@ def test_one_removal_that_hangs_is_told_from_an_engine_that_is_away(
         assert _containers(workshop.engine, owner) == []
     finally:
         obeys.set()
-        for box in (stuck, other):
-            box.close()
+        for container in (stuck, other):
+            container.close()
         direct.close()
         engine.close()
         proxy.close()

@@ -18,9 +18,9 @@ import pytest
 
 from runner.model import Device, Slot
 from runner.plan import Environment, make_spec
-from sandbox.engine import DockerEngine
 from sandbox.errors import EngineRefused
-from sandbox.hostroot import HostRoot
+from sandbox.host.engine import DockerEngine
+from sandbox.host.hostroot import HostRoot
 from sandbox.protocol import Step, StepsRequest
 from sandbox.spec import Boot, DeviceDriver, Devices, SandboxSpec
 from tests.integration.sandbox.conftest import Workshop

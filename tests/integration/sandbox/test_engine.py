@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.cgroup import Counters
-from sandbox.engine import DockerEngine
 from sandbox.errors import EngineRefused, EngineUnavailable, ProtocolError, RootFilesystemError
-from sandbox.hostroot import HostRoot
+from sandbox.host.cgroup import Counters
+from sandbox.host.engine import DockerEngine
+from sandbox.host.hostroot import HostRoot
 from sandbox.protocol import Step, StepsRequest
 from sandbox.spec import Bind, Boot, Ending
 from tests.integration.sandbox.conftest import Workshop
@@ -24,7 +24,7 @@ _REQUEST = StepsRequest(files={}, steps=(Step(name="test", argv=("/bin/true",)),
 
 @pytest.fixture
 def other_owner() -> DockerEngine:
-    """An engine object with an owner label that nobody else uses."""
+    """An engine object with an owner label of its own."""
     return DockerEngine(owner=f"tests-{uuid.uuid4().hex[:12]}")
 
 
@@ -74,7 +74,7 @@ def test_the_host_root_is_imported_once(workshop: Workshop, eval_python: Path) -
 
 
 def test_an_image_environment_reaches_nobody(workshop: Workshop, eval_python: Path) -> None:
-    """What an image sets in ENV, and its entry point, are not passed on; its own Python runs the steward."""
+    """What an image sets in ENV, and its entry point, are not passed on; its own Python runs init."""
     tag = uuid.uuid4().hex
     root = HostRoot(eval_python)
     with workshop.engine._client(60) as api:
@@ -119,15 +119,15 @@ def test_an_interpreter_that_is_none_is_told_with_its_words(workshop: Workshop) 
 
 def test_a_box_takes_one_request_and_is_gone_after_close(workshop: Workshop) -> None:
     """A second request is refused; close is idempotent; the engine no longer knows the container."""
-    box = workshop.engine.start(workshop.spec())
+    container = workshop.engine.start(workshop.spec())
     try:
-        assert box.run(_REQUEST, on_progress=None, cancel=threading.Event()).ok
+        assert container.run(_REQUEST, on_progress=None, cancel=threading.Event()).ok
         with pytest.raises(EngineRefused, match="one request"):
-            box.run(_REQUEST, on_progress=None, cancel=threading.Event())
+            container.run(_REQUEST, on_progress=None, cancel=threading.Event())
     finally:
-        box.close()
-    box.close()
-    assert box.id not in _containers(workshop.engine)
+        container.close()
+    container.close()
+    assert container.id not in _containers(workshop.engine)
 
 
 def test_reap_removes_what_a_dead_daemon_left_and_nothing_else(workshop: Workshop, other_owner: DockerEngine) -> None:
@@ -145,22 +145,24 @@ def test_reap_removes_what_a_dead_daemon_left_and_nothing_else(workshop: Worksho
 
 
 def test_a_container_whose_daemon_goes_away_ends_by_itself(workshop: Workshop) -> None:
-    """When the connection drops, as it does when the daemon is killed, the steward ends the container."""
-    box = workshop.engine.start(workshop.spec())
+    """When the connection drops, as it does when the daemon is killed, init ends the container."""
+    container = workshop.engine.start(workshop.spec())
     try:
-        box._attachment.close()
-        state = workshop.engine._ended(box.id, PATIENCE_S)
+        container._attachment.close()
+        state = workshop.engine._ended(container.id, PATIENCE_S)
         assert state is not None
         assert state.exit_code == 3
     finally:
-        box.close()
+        container.close()
 
 
 def test_a_container_killed_from_outside_is_a_death(workshop: Workshop) -> None:
     """No `end` frame: the outcome says died, with the exit code of SIGKILL."""
-    with workshop.engine.start(workshop.spec()) as box:
+    with workshop.engine.start(workshop.spec()) as container:
         sleep = StepsRequest(files={}, steps=(Step(name="test", argv=("/bin/sleep", "100")),))
-        report = box.run(sleep, on_progress=lambda *_: workshop.engine._kill(box.id), cancel=threading.Event())
+        report = container.run(
+            sleep, on_progress=lambda *_: workshop.engine._kill(container.id), cancel=threading.Event()
+        )
     assert report.outcome.ending is Ending.DIED
     assert report.outcome.exit_code == 137
     assert report.ok is None
@@ -171,10 +173,10 @@ def test_the_end_of_a_container_that_has_said_all_is_waited_for_where_the_kernel
 ) -> None:
     """As under gVisor: only the engine can say then that memory ran out."""
     for readable in (True, False):
-        with workshop.engine.start(workshop.spec()) as box:
+        with workshop.engine.start(workshop.spec()) as container:
             if not readable:
-                monkeypatch.setattr(box._counters, "read", Counters)
-            report = box.run(_REQUEST, on_progress=None, cancel=threading.Event())
+                monkeypatch.setattr(container._counters, "read", Counters)
+            report = container.run(_REQUEST, on_progress=None, cancel=threading.Event())
         assert report.outcome.ending is Ending.COMPLETED
         assert report.outcome.exit_code == (None if readable else 0)
 
@@ -183,25 +185,25 @@ def test_the_end_of_a_container_that_has_said_all_is_waited_for_where_the_kernel
     ("says", "reason"),
     [
         ("os.write(1, b'garbage, not frames')", "frame announces"),
-        ("line.send({'type': 'surprise'})", "does not know"),
-        ("line.send({'type': 'step', 'name': 'x'})", "lacks"),
+        ("daemon.send({'type': 'surprise'})", "does not know"),
+        ("daemon.send({'type': 'step', 'name': 'x'})", "lacks"),
         (
-            "[line.send({'type': 'progress', 'phase': 'A' * 400000, 'done': 1, 'total': 1}) for _ in range(9)]",
+            "[daemon.send({'type': 'progress', 'phase': 'A' * 400000, 'done': 1, 'total': 1}) for _ in range(9)]",
             "bytes of report",
         ),
     ],
 )
 def test_a_bad_report_ends_the_container(workshop: Workshop, tmp_path: Path, says: str, reason: str) -> None:
-    """A steward that was taken over may say anything; the engine hears garbage, unknown frames and floods as such."""
+    """A compromised init may send anything; the engine hears garbage, unknown frames and floods as such."""
     staged = next(bind for bind in workshop.template.binds if bind.target == "/kernel-runner")
     code = tmp_path / "code"
     shutil.copytree(staged.source, code)
-    steward = code / "sandbox" / "steward.py"
-    steward.chmod(0o644)
-    text = steward.read_text(encoding="utf-8")
+    init = code / "sandbox" / "inside" / "init.py"
+    init.chmod(0o644)
+    text = init.read_text(encoding="utf-8")
     before = "run_steps(request,"
     assert before in text
-    steward.write_text(text.replace(before, f"{says}; {before}"), encoding="utf-8")
+    init.write_text(text.replace(before, f"{says}; {before}"), encoding="utf-8")
     tmp_path.chmod(0o755)
     binds = tuple(bind for bind in workshop.template.binds if bind != staged)
     spec = replace(workshop.spec(report_bytes=1 << 20), binds=(*binds, Bind(source=str(code), target="/kernel-runner")))
@@ -211,7 +213,7 @@ def test_a_bad_report_ends_the_container(workshop: Workshop, tmp_path: Path, say
 
 
 def test_engines_are_shared_between_threads(workshop: Workshop) -> None:
-    """Four boxes at once over one engine object."""
+    """Four containers at once over one engine object."""
     results: list[bool | None] = []
 
     def work() -> None:

@@ -14,8 +14,8 @@ import pytest
 
 from runner.parking import remove
 from runner.quarantine import Quarantine
-from sandbox.engine import DockerEngine
-from sandbox.hostroot import HostRoot
+from sandbox.host.engine import DockerEngine
+from sandbox.host.hostroot import HostRoot
 from sandbox.protocol import Step, StepsRequest
 from sandbox.spec import Ending
 from tests.chaos.dockerd import Dockerd
@@ -27,7 +27,7 @@ PATIENCE_S = 60.0
 
 @pytest.fixture
 def own_engine() -> Iterator[Dockerd]:
-    """A running engine that nobody else uses."""
+    """A running engine for this test alone."""
     if os.geteuid() != 0 or shutil.which("dockerd") is None:
         pytest.skip("starting an engine needs root and dockerd")
     with Dockerd() as made:
@@ -46,7 +46,7 @@ def test_an_engine_that_dies_costs_a_retry_and_no_restart(
 ) -> None:
     """Killed, and stopped in order, in the middle of a run: no verdict, the slot is out until the engine is back.
 
-    Afterwards the same object starts boxes again, and what the dead engine left is gone.
+    Afterwards the same object starts containers again, and what the dead engine left is gone.
     """
     engine = DockerEngine(own_engine.url, owner="tests-restart")
     spec = replace(workshop.spec(), image=engine.ensure_host_root(HostRoot(eval_python)))
@@ -55,21 +55,21 @@ def test_an_engine_that_dies_costs_a_retry_and_no_restart(
     quarantine = Quarantine(retry_s=0.2)
     for kill in (True, False):
         parked = engine.start(spec)
-        box = engine.start(spec)
-        report = box.run(
+        container = engine.start(spec)
+        report = container.run(
             sleep,
             on_progress=lambda *_, kill=kill: own_engine.stop(kill=kill),
             cancel=threading.Event(),
         )
         assert report.outcome.ending is Ending.DIED
         assert report.ok is None
-        for each in (box, parked):
+        for each in (container, parked):
             remove(each, "cpu0", quarantine)
         assert set(quarantine.reasons()) == {"cpu0"}
         own_engine.start()
         _eventually(lambda: not quarantine.reasons())
-        with engine.start(spec) as box:
-            assert box.run(quick, on_progress=None, cancel=threading.Event()).ok
+        with engine.start(spec) as container:
+            assert container.run(quick, on_progress=None, cancel=threading.Event()).ok
         engine.reap()
         assert _containers(engine, "tests-restart") == []
     quarantine.close()

@@ -34,10 +34,10 @@ print(json.dumps({
     'write_env': attempt(lambda: open(os.path.dirname(os.path.realpath(os.__file__)) + '/x', 'w')),
     'write_code': attempt(lambda: open('/kernel-runner/sandbox/protocol.py', 'w')),
     'write_judge': attempt(lambda: open('/judge/x', 'w')), 'list_judge': attempt(lambda: os.listdir('/judge')),
-    'steward_env': attempt(lambda: open('/proc/1/environ', 'rb').read()),
-    'steward_mem': attempt(lambda: open('/proc/1/mem', 'rb')),
-    'steward_fd': attempt(lambda: os.listdir('/proc/1/fd')),
-    'steward_kill': attempt(lambda: os.kill(1, 9)), 'become_root': attempt(lambda: os.setuid(0)),
+    'init_env': attempt(lambda: open('/proc/1/environ', 'rb').read()),
+    'init_mem': attempt(lambda: open('/proc/1/mem', 'rb')),
+    'init_fd': attempt(lambda: os.listdir('/proc/1/fd')),
+    'init_kill': attempt(lambda: os.kill(1, 9)), 'become_root': attempt(lambda: os.setuid(0)),
     'connect': attempt(lambda: socket.create_connection(('198.51.100.1', 80), 1)),
     'packet': attempt(lambda: socket.socket(38, 5)),
     'ptrace': syscall(101, 0, 0, 0, 0), 'unshare': syscall(272, 0x10000000), 'bpf': syscall(321, 0, 0, 0),
@@ -81,11 +81,11 @@ def test_a_submission_sees_an_empty_locked_room(workshop: Workshop) -> None:
 
 
 def test_a_submission_cannot_touch_what_is_not_its_own(workshop: Workshop) -> None:
-    """Root, /usr, the environment, the staged code, the judge's directory and the steward are out of reach."""
+    """Root, /usr, the environment, the staged code, the judge's directory and init are out of reach."""
     seen = _probe(workshop)
     for place in ("write_root", "write_usr", "write_env", "write_code"):
         assert seen[place][0] in ("OSError", "PermissionError"), (place, seen[place])
-    for deed in ("write_judge", "list_judge", "steward_env", "steward_mem", "steward_fd", "steward_kill"):
+    for deed in ("write_judge", "list_judge", "init_env", "init_mem", "init_fd", "init_kill"):
         assert seen[deed][0] == "PermissionError", (deed, seen[deed])
     assert seen["become_root"][0] == "PermissionError"
     assert seen["connect"][0] == "OSError"
@@ -103,15 +103,15 @@ def test_dangerous_system_calls_are_refused_and_useful_ones_work(workshop: Works
 
 
 def test_ready_facts_tell_what_the_box_is(workshop: Workshop) -> None:
-    """The steward runs with three capabilities, sees only lo and the device nodes every container has."""
-    with workshop.engine.start(workshop.spec()) as box:
-        assert box.facts["cap_eff"] == "00000000000000e0"
-        assert box.facts["interfaces"] == ["lo"]
-        assert set(box.facts["devices"]) <= {
+    """Init runs with three capabilities, sees only lo and the device nodes every container has."""
+    with workshop.engine.start(workshop.spec()) as container:
+        assert container.facts["cap_eff"] == "00000000000000e0"
+        assert container.facts["interfaces"] == ["lo"]
+        assert set(container.facts["devices"]) <= {
             f"/dev/{name}"
             for name in ("full", "null", "pts/ptmx", "ptmx", "random", "tty", "urandom", "zero", "console")
         }
-        options = {mount["target"]: mount["options"].split(",") for mount in box.facts["mounts"]}
+        options = {mount["target"]: mount["options"].split(",") for mount in container.facts["mounts"]}
         assert "ro" in options["/"]
         assert {"rw", "nosuid", "nodev"} <= set(options["/work"])
         assert "noexec" not in options["/work"]

@@ -1,4 +1,4 @@
-"""Hostile programs against the limits, in real containers: each ends, is told apart, and the box reports on."""
+"""Hostile programs against the limits, in real containers: each ends, is told apart, and the container reports on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sandbox.spec import Ending
 from tests.integration.sandbox.conftest import MIB, Workshop
 
 _AFTER = Step(name="after", argv=("/bin/sh", "-c", "set -- /proc/[0-9]*; echo $#"), result_pipe=False)
-#: The steward and the shell that counts.
+#: Init and the shell that counts.
 ALONE = "2\n"
 
 
@@ -39,8 +39,8 @@ while True:
     assert report.outcome.pids_denied > 0
 
 
-def test_a_memory_bomb_is_killed_and_counted_while_the_steward_lives(workshop: Workshop) -> None:
-    """The kernel kills the program, not the steward; the cgroup's counter says so from outside."""
+def test_a_memory_bomb_is_killed_and_counted_while_init_lives(workshop: Workshop) -> None:
+    """The kernel kills the program, not init; the cgroup's counter says so from outside."""
     step, report = workshop.program("x = []\nwhile True: x.append(bytearray(16 << 20))")
     assert step.signal == 9
     assert step.exit_code is None
@@ -53,7 +53,7 @@ def test_a_memory_bomb_is_killed_and_counted_while_the_steward_lives(workshop: W
 
 
 def test_a_container_that_runs_out_of_memory_as_a_whole_is_told_from_a_fault_of_ours(workshop: Workshop) -> None:
-    """Memory file systems count and outlive their writer: whoever dies of it, the kernel's kill is in the outcome."""
+    """Memory file systems count and outlive their writer. Whichever process the kernel kills, the outcome says so."""
     fill = "import os\nfor d in ('/tmp', '/work', '/dev/shm'):\n    os.system(f'cat /dev/zero > {d}/x')"
     step = Step(name="test", argv=(workshop.python, "-c", fill), timeout_s=30)
     report = workshop.steps(step, memory_bytes=160 * MIB)
@@ -156,12 +156,12 @@ os.write(int(os.environ['POPCORN_FD']), b'bad\x00key: v\xffl\x00\ncheck: pass\n'
 
 
 def test_the_wall_limit_kills_the_container(workshop: Workshop) -> None:
-    """A step whose own timeout is longer than the box's limit ends with the box."""
+    """A step whose own timeout is longer than the container's limit ends with the container."""
     step = Step(name="test", argv=("/bin/sleep", "100"), timeout_s=100)
     report = workshop.steps(step, wall_s=1.0)
     assert report.outcome.ending is Ending.DEADLINE
     assert report.ok is None
-    # Killed, or the steward saw the line close a moment earlier.
+    # Killed, or init saw the line close a moment earlier.
     assert report.outcome.exit_code in (137, 3)
     assert report.outcome.detail is not None
     assert "1 s of wall time" in report.outcome.detail

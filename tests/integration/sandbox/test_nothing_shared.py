@@ -13,9 +13,9 @@ import pytest
 from runner import parking
 from runner.parking import Bounds, Parking
 from runner.quarantine import Quarantine
-from sandbox.engine import Box, DockerEngine
+from sandbox.host.engine import Container, DockerEngine
+from sandbox.policy.observed import NAMESPACES
 from sandbox.protocol import Step, StepsRequest
-from sandbox.witness import NAMESPACES
 from tests.integration.sandbox.conftest import Workshop
 from tests.plugins.live import PATIENCE_S
 
@@ -58,9 +58,9 @@ print(json.dumps(found))
 """
 
 
-def _apart(box: Box, engine: DockerEngine) -> dict[str, str]:
+def _apart(container: Container, engine: DockerEngine) -> dict[str, str]:
     """What identifies a container's namespaces, cgroup and writable file systems, from the host."""
-    process = Path("/proc", str(engine._inspect(box.id)["State"]["Pid"]))
+    process = Path("/proc", str(engine._inspect(container.id)["State"]["Pid"]))
     places = ("work", "tmp", "dev/shm")
     return {
         **{name: str((process / "ns" / name).readlink()) for name in NAMESPACES},
@@ -93,11 +93,11 @@ def test_jobs_share_nothing(workshop: Workshop, monkeypatch: pytest.MonkeyPatch)
         )
         try:
             for _ in range(JOBS):
-                box = parked.take(slot, spec, cancel=threading.Event())
-                assert box is not None
-                with box:
-                    used.append(box.id)
-                    report = box.run(request, on_progress=None, cancel=threading.Event())
+                container = parked.take(slot, spec, cancel=threading.Event())
+                assert container is not None
+                with container:
+                    used.append(container.id)
+                    report = container.run(request, on_progress=None, cancel=threading.Event())
                 found.append(json.loads(report.steps[0].stdout))
         except BaseException as error:
             failures.append(error)

@@ -1,4 +1,4 @@
-"""Boot kind `pair` in real containers: a judge and a worker written for the test, joined by the steward."""
+"""Boot kind `pair` in real containers: a judge and a worker written for the test, joined by init."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ os.kill(os.getpid(), 11)
     assert report.ok, report.message
     exit_frame, processes = json.loads(report.steps[0].stdout)
     assert exit_frame == {"type": "worker_exit", "rank": 0, "exit_code": None, "signal": 11}
-    # The steward and the judge.
+    # Init and the judge.
     assert processes == 2
 
 
@@ -178,14 +178,14 @@ os._exit(7)
     assert report.ok, report.message
     frame, processes, ends = json.loads(report.steps[0].stdout)
     assert frame == {"type": "worker_exit", "rank": 2, "exit_code": 7, "signal": None}
-    # The steward and the judge.
+    # Init and the judge.
     assert processes == 2
     assert ends == [0, 0, 0]
 
 
 @pytest.mark.parametrize("ranks", [0, 65, True])
 def test_a_request_for_an_impossible_number_of_ranks_is_a_broken_harness(workshop: Workshop, ranks: int) -> None:
-    """The steward starts nothing for it."""
+    """Init starts nothing for it."""
     request = PairRequest(payload={}, ranks=ranks)
     report = workshop.run(workshop.spec(workshop.pair_boot("request()", "line.recv(1)")), request)
     assert report.ok is False
@@ -213,7 +213,7 @@ def test_a_judge_that_fails_ends_the_run_with_its_stderr(workshop: Workshop) -> 
 
 
 def test_a_judge_that_dies_before_the_request_is_told(workshop: Workshop) -> None:
-    """A judge that cannot start ends the run although nobody asked it anything."""
+    """A judge that cannot start ends the run although it had no request."""
     report = workshop.pair("raise RuntimeError('cannot import')")
     assert report.ok is False
     assert "cannot import" in (report.message or "")
@@ -237,7 +237,7 @@ def test_a_judge_that_ends_within_a_frame_is_told(workshop: Workshop) -> None:
 
 
 def test_a_judge_that_hangs_meets_the_wall_limit(workshop: Workshop) -> None:
-    """The engine ends what nobody inside ends; frames that came before are kept."""
+    """The engine ends a run that no process inside ends; frames that came before are kept."""
     # The judge may need longer to say its first words on a busy machine; a longer limit ends it in the same way.
     for wall_s in (1.5, 6.0, 24.0):
         report = workshop.pair("request(); step('test', 'early'); os.read(0, 1)", wall_s=wall_s)

@@ -25,11 +25,11 @@ with os.fdopen(int(os.environ['POPCORN_FD']), 'w') as out:
         env={"POPCORN_SEED": "42"},
         files={"sub/dir/cases.txt": b"k: 1"},
     )
-    seen: list[tuple[str, int, int]] = []
+    observed: list[tuple[str, int, int]] = []
     report = workshop.run(
         workshop.spec(),
         StepsRequest(files={"eval.py": source}, steps=(step,)),
-        on_progress=lambda *what: seen.append(what),
+        on_progress=lambda *what: observed.append(what),
     )
     assert report.ok
     (result,) = report.steps
@@ -39,13 +39,13 @@ with os.fdopen(int(os.environ['POPCORN_FD']), 'w') as out:
     assert list(result.result) == ["test-count", "test.0.spec", "check"]
     assert result.command.endswith("eval.py test cases.txt")
     assert result.duration_ns > 0
-    assert seen == [("test", 0, 0)]
+    assert observed == [("test", 0, 0)]
     assert report.outcome.ending is Ending.COMPLETED
     assert report.outcome.exit_code is None
 
 
 def test_the_result_pipe_is_drained_while_the_program_runs(workshop: Workshop) -> None:
-    """Two megabytes of result lines, far beyond a pipe's 64 KiB, block nobody."""
+    """Two megabytes of result lines, far beyond a pipe's 64 KiB, block no process."""
     source = """
 import os
 from pathlib import PurePosixPath
@@ -151,7 +151,7 @@ def test_an_artifact_comes_back_and_remove_after_removes(workshop: Workshop) -> 
 
 
 def test_an_artifact_that_is_a_link_or_a_pipe_is_not_followed(workshop: Workshop) -> None:
-    """Nothing but a regular file is read, and a named pipe does not hold the steward."""
+    """Nothing but a regular file is read, and a named pipe does not hold init."""
     report = workshop.steps(
         Step(name="link", argv=("/bin/ln", "-s", "/etc/passwd", "a"), artifact="a"),
         Step(name="pipe", argv=("/usr/bin/mkfifo", "b"), artifact="b"),
@@ -163,8 +163,8 @@ def test_an_artifact_that_is_a_link_or_a_pipe_is_not_followed(workshop: Workshop
     assert "No such file" in report.steps[2].stderr
 
 
-def test_a_write_end_in_flight_does_not_hold_the_steward(workshop: Workshop) -> None:
-    """A stdout pipe kept open inside a socket nobody holds any more never reaches its end of file."""
+def test_a_write_end_in_flight_does_not_hold_init(workshop: Workshop) -> None:
+    """A stdout pipe kept open inside a socket that no process holds never reaches its end of file."""
     source = """
 import array, os, socket
 a, b = socket.socketpair()

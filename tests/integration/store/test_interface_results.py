@@ -24,7 +24,7 @@ import pytest
 
 from runner.evaluate import EvaluationSettings, Evaluator
 from runner.gpus import Registry
-from sandbox.engine import BoxReport
+from sandbox.host.engine import ContainerReport
 from tasks.harness.local import evaluate
 from tasks.harness.request import JudgeRequest
 from tests.integration.store.conftest import Bench
@@ -62,10 +62,10 @@ class Engine(Mock):
         self.ensure_host_root.return_value = "sha256:0"
         self.start.return_value.run.side_effect = self.judge
 
-    def judge(self, request: Any, **_: object) -> BoxReport:  # noqa: ANN401 - the daemon's request to the container
+    def judge(self, request: Any, **_: object) -> ContainerReport:  # noqa: ANN401 - the daemon's request to the container
         """Run judge and worker."""
         report = evaluate(JudgeRequest.from_payload(request.payload))
-        return BoxReport(
+        return ContainerReport(
             steps=report.steps,
             artifacts=report.artifacts,
             ok=True,

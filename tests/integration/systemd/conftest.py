@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.engine import DockerEngine
+from sandbox.host.engine import DockerEngine
 from tests.plugins.images import PYTHON, download
 from tests.plugins.live import PATIENCE_S, ROOT
 

@@ -9,7 +9,7 @@ import pytest
 
 from runner.cli import engines
 from runner.cli.finding import Finding, Mark, render, verdict_of
-from sandbox.engine import EngineFacts
+from sandbox.host.engine import EngineFacts
 
 
 def facts(

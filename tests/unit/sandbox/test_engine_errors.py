@@ -6,8 +6,8 @@ from typing import NoReturn
 
 import pytest
 
-from sandbox.engine import DockerEngine
 from sandbox.errors import EngineUnavailable
+from sandbox.host.engine import DockerEngine
 
 
 def test_an_engine_that_this_user_may_not_open_needs_a_group_and_no_start(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,17 +15,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox import hostroot
-from sandbox.cgroup import CgroupReader, Counters, locate, reader_for
-from sandbox.engine_attach import Demultiplexer
 from sandbox.errors import ProtocolError, RootFilesystemError
-from sandbox.hostroot import HostRoot
-from sandbox.stage import stage
+from sandbox.host import hostroot
+from sandbox.host.attach import Demultiplexer
+from sandbox.host.cgroup import CgroupReader, Counters, locate, reader_for
+from sandbox.host.hostroot import HostRoot
+from sandbox.host.stage import stage
 
 _ID = "f" * 64
 
 
-def test_a_stage_holds_the_steward_and_what_was_asked_for_and_no_more(tmp_path: Path) -> None:
+def test_a_stage_holds_init_and_what_was_asked_for_and_no_more(tmp_path: Path) -> None:
     """Only the modules that run inside, plus the given trees without caches; readable for everybody."""
     source = tmp_path / "harness"
     (source / "__pycache__").mkdir(parents=True)
@@ -39,7 +39,7 @@ def test_a_stage_holds_the_steward_and_what_was_asked_for_and_no_more(tmp_path: 
     finally:
         os.umask(before)
     names = {path.relative_to(staged).as_posix() for path in staged.rglob("*") if path.is_file()}
-    assert {"sandbox/__init__.py", "sandbox/protocol.py", "sandbox/steward.py", "tasks/harness/judge.py"} <= names
+    assert {"sandbox/__init__.py", "sandbox/protocol.py", "sandbox/inside/init.py", "tasks/harness/judge.py"} <= names
     assert not any("engine" in name or "hostconfig" in name or "pycache" in name for name in names)
     assert all(path.stat().st_mode & 0o444 == 0o444 for path in staged.rglob("*"))
     assert staged.stat().st_mode & 0o755 == 0o755
@@ -56,10 +56,10 @@ def test_nothing_half_written_is_left_by_staging(tmp_path: Path) -> None:
 
 
 def test_staged_modules_import_only_each_other_and_the_standard_library(tmp_path: Path) -> None:
-    """The steward starts on a bare interpreter with nothing but the stage on its path."""
+    """Init starts on a bare interpreter with nothing but the stage on its path."""
     staged = stage(tmp_path, {})
     code = (
-        f"import sys; sys.path.insert(0, {str(staged)!r}); import sandbox.steward;"
+        f"import sys; sys.path.insert(0, {str(staged)!r}); import sandbox.inside.init;"
         "print(sorted({m.split('.')[0] for m in sys.modules} - set(sys.stdlib_module_names)))"
     )
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
@@ -107,7 +107,7 @@ def test_the_host_root_has_what_compilers_and_getpass_need() -> None:
 
 
 def test_the_environment_and_its_base_are_bound_and_nothing_above_them() -> None:
-    """A virtual environment alone is a dead interpreter; a home directory is nobody's business."""
+    """A virtual environment alone does not start; a home directory must not be bound."""
     root = HostRoot(Path(sys.executable))
     sources = {bind.source for bind in root.binds()}
     assert "/usr" in sources
@@ -152,7 +152,7 @@ def test_version_1_directories_are_found_by_controller() -> None:
 
 
 def test_version_2_directory_is_found_and_a_strangers_pid_is_not() -> None:
-    """One hierarchy; where the path does not name the container, the pid is somebody else's."""
+    """One hierarchy; where the path does not name the container, the pid belongs to another process."""
     mountinfo = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n"
     line = f"0::/system.slice/docker-{_ID}.scope\n"
     assert locate(line, mountinfo, _ID) == {"": Path(f"/sys/fs/cgroup/system.slice/docker-{_ID}.scope")}

@@ -1,4 +1,4 @@
-"""What the witnesses say of a box against what was asked for, without an engine: every proof can fail."""
+"""The checks of a container against its spec, without an engine: every check can fail."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from sandbox import hardening, witness
-from sandbox.cgroup import CgroupReader
-from sandbox.hostconfig import create_body
+from sandbox.host import kernel_view as kernel_module
+from sandbox.host.cgroup import CgroupReader
+from sandbox.host.kernel_view import read_kernel_view
+from sandbox.policy import hardening
+from sandbox.policy.hostconfig import create_body
+from sandbox.policy.observed import NAMESPACES, NOT_OBSERVED, KernelView, Observed, Source, numbers
 from sandbox.spec import DeviceDriver, Devices, SandboxSpec
-from sandbox.witness import UNSEEN, Kernel, Seen, Witness, kernel_view, numbers
 from tests.unit.sandbox.samples import FULL
 
 SPEC = replace(FULL, runtime="runc")
@@ -22,7 +24,7 @@ COMMON = ["c *:* m", "b *:* m", "c 1:3 rwm", "c 136:* rwm", "c 10:200 rwm"]
 
 
 def inside(spec: SandboxSpec = SPEC, **changes: Any) -> dict[str, Any]:  # noqa: ANN401 facts of any type
-    """The facts of a steward in a box as asked for, but for the changes."""
+    """What init reports of a container that matches the spec, except for the changes."""
 
     def mount(target: str, options: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 fields of a mount
         return {"target": target, "type": "ext4", "options": options, "mode": 0o755, "uid": 0, "gid": 0, **more}
@@ -74,9 +76,9 @@ def engine(spec: SandboxSpec = SPEC) -> dict[str, Any]:
     return {"Config": body, "HostConfig": body["HostConfig"], "Mounts": mounts}
 
 
-def kernel(spec: SandboxSpec = SPEC, **changes: Any) -> Kernel:  # noqa: ANN401 fields of Kernel
-    """What the kernel says of a box as asked for, but for the changes."""
-    found = Kernel(
+def kernel(spec: SandboxSpec = SPEC, **changes: Any) -> KernelView:  # noqa: ANN401 fields of Kernel
+    """What the kernel reports of a container that matches the spec, except for the changes."""
+    found = KernelView(
         cgroup_version=1,
         memory_bytes=spec.limits.memory_bytes,
         memory_and_swap_bytes=spec.limits.memory_bytes,
@@ -91,22 +93,22 @@ def kernel(spec: SandboxSpec = SPEC, **changes: Any) -> Kernel:  # noqa: ANN401 
     return replace(found, **changes)
 
 
-def seen(
+def observed(
     spec: SandboxSpec = SPEC,
     *,
     says: dict[str, Any] | None = None,
-    counts: Kernel | None = None,
+    counts: KernelView | None = None,
     **facts: Any,  # noqa: ANN401 facts of any type
-) -> Seen:
-    """Three witnesses who agree, but for the changes."""
-    return Seen(engine=says or engine(spec), kernel=counts or kernel(spec), inside=inside(spec, **facts))
+) -> Observed:
+    """What three sources report that agree, except for the changes."""
+    return Observed(engine=says or engine(spec), kernel=counts or kernel(spec), inside=inside(spec, **facts))
 
 
 def test_a_box_as_asked_for_has_no_violations() -> None:
-    """Three witnesses who agree; gVisor shows no seccomp mode, and counts cores from 0."""
-    assert hardening.violations(SPEC, seen()) == []
-    gvisor = Kernel(rlimits={"core": (math.inf, math.inf)}, shared_namespaces=("cgroup", "ipc"))
-    assert hardening.violations(FULL, seen(FULL, counts=gvisor, seccomp="0", cpus=[0, 1])) == []
+    """Three sources that agree. gVisor shows no seccomp mode, and counts cores from 0."""
+    assert hardening.violations(SPEC, observed()) == []
+    gvisor = KernelView(rlimits={"core": (math.inf, math.inf)}, shared_namespaces=("cgroup", "ipc"))
+    assert hardening.violations(FULL, observed(FULL, counts=gvisor, seccomp="0", cpus=[0, 1])) == []
 
 
 @pytest.mark.parametrize(
@@ -125,10 +127,10 @@ def test_a_box_as_asked_for_has_no_violations() -> None:
         ({"devices": ["/dev/null", "/dev/kfd"]}, "HostConfig.Devices"),
     ],
 )
-def test_what_the_steward_sees_otherwise_is_told(change: dict[str, Any], setting: str) -> None:
+def test_what_init_sees_otherwise_is_told(change: dict[str, Any], setting: str) -> None:
     """One fact that is not as asked for is one difference, with its setting, what was found and what was expected."""
-    (difference,) = hardening.violations(SPEC, seen(**change))
-    assert (difference.setting, difference.witness) == (setting, Witness.INSIDE)
+    (difference,) = hardening.violations(SPEC, observed(**change))
+    assert (difference.setting, difference.source) == (setting, Source.INSIDE)
     assert f"is {difference.found!r}, expected {difference.expected!r}" in str(difference)
 
 
@@ -152,16 +154,16 @@ def test_a_mount_that_is_otherwise_is_told(target: str, change: dict[str, Any], 
     """Owner, mode, size, number of files and options of every mount count, whatever the engine says."""
     facts = inside()
     next(mount for mount in facts["mounts"] if mount["target"] == target).update(change)
-    found = hardening.violations(SPEC, seen(**facts))
-    assert {(each.setting, each.witness) for each in found} == {(setting, Witness.INSIDE)} or target in ("/", "/usr")
+    found = hardening.violations(SPEC, observed(**facts))
+    assert {(each.setting, each.source) for each in found} == {(setting, Source.INSIDE)} or target in ("/", "/usr")
     assert setting in {each.setting for each in found}
 
 
-def test_a_writable_place_nobody_asked_for_is_told() -> None:
+def test_a_writable_place_outside_of_the_spec_is_reported() -> None:
     """A volume or a memory file system too many, but not what the runtime itself covers /proc and /dev with."""
     facts = inside()
     facts["mounts"].append({**facts["mounts"][0], "target": "/data", "options": "rw"})
-    (difference,) = hardening.violations(SPEC, seen(**facts))
+    (difference,) = hardening.violations(SPEC, observed(**facts))
     assert difference.found == ("/data",)
 
 
@@ -185,26 +187,26 @@ def test_a_writable_place_nobody_asked_for_is_told() -> None:
     ],
 )
 def test_what_the_kernel_counts_otherwise_is_told(change: dict[str, Any], setting: str) -> None:
-    """Limits that were not set, cores and nodes too many, namespaces that are the host's, devices nobody leased."""
-    (difference,) = hardening.violations(SPEC, seen(counts=kernel(**change)))
-    assert (difference.setting, difference.witness) == (setting, Witness.KERNEL)
+    """Limits that are not set, cores and nodes too many, namespaces of the host, devices that were not leased."""
+    (difference,) = hardening.violations(SPEC, observed(counts=kernel(**change)))
+    assert (difference.setting, difference.source) == (setting, Source.KERNEL)
 
 
-def test_a_witness_that_sees_nothing_is_no_difference_but_stands_in_the_record() -> None:
-    """An engine in another PID namespace: the kernel's word is missing, and the result says of which settings."""
-    blind = seen(counts=Kernel())
+def test_a_source_that_reports_nothing_is_no_difference_but_stands_in_the_record() -> None:
+    """An engine in another PID namespace: the kernel reports nothing, and the result lists the settings concerned."""
+    blind = observed(counts=KernelView())
     assert hardening.violations(SPEC, blind) == []
     record = hardening.attested(SPEC, blind)
     assert record["comparisons"]["kernel"] == 0
     assert {"HostConfig.Memory (kernel)", "HostConfig.PidMode (kernel)"} <= set(record["unseen"])
-    assert hardening.attested(SPEC, seen())["unseen"] == []
+    assert hardening.attested(SPEC, observed())["unseen"] == []
 
 
 def test_a_difference_as_long_as_a_book_is_cut() -> None:
     """An engine that answers with a megabyte does not make an error of a megabyte."""
     says = engine()
     says["HostConfig"] = {**says["HostConfig"], "Runtime": "x" * 1_000_000}
-    (difference,) = hardening.violations(SPEC, seen(says=says))
+    (difference,) = hardening.violations(SPEC, observed(says=says))
     assert len(str(difference)) < 1000
 
 
@@ -229,11 +231,11 @@ def test_no_more_accelerators_than_leased_are_inside(
     """Where the engine's own machinery picks the nodes: one per leased device, its driver's helpers, and no other."""
     spec = replace(SPEC, devices=Devices(driver=driver, ids=ids))
     devices = ["/dev/null", *(f"/dev/{node}" for node in nodes)]
-    found = hardening.violations(spec, seen(spec, counts=kernel(devices=("a *:* rwm",)), devices=devices))
+    found = hardening.violations(spec, observed(spec, counts=kernel(devices=("a *:* rwm",)), devices=devices))
     assert [each.found for each in found] == ([foreign] if foreign else [])
 
 
-# --- the kernel's word, from files ----------------------------------------------------------------------------------
+# --- what the kernel reports, from files ---------------------------------------------------------------------------
 
 
 def _process(root: Path, **files: str) -> None:
@@ -241,7 +243,7 @@ def _process(root: Path, **files: str) -> None:
     for pid, base in ((7, "4"), ("self", "5")):
         names = root / str(pid) / "ns"
         names.mkdir(parents=True)
-        for name in witness.NAMESPACES:
+        for name in NAMESPACES:
             (names / name).symlink_to(f"{name}:[{base}]")
     for name, text in files.items():
         (root / "7" / name).write_text(text, encoding="ascii")
@@ -264,7 +266,7 @@ def _tree(root: Path, **files: str) -> CgroupReader:
 def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A made-up /proc."""
     root = tmp_path / "proc"
-    monkeypatch.setattr(witness, "PROC", root)
+    monkeypatch.setattr(kernel_module, "PROC", root)
     return root
 
 
@@ -281,10 +283,10 @@ def test_version_2_limits_are_read(tmp_path: Path, proc: Path) -> None:
             "cpuset.mems.effective": "0\n",
         },
     )
-    found = kernel_view(7, reader)
+    found = read_kernel_view(7, reader)
     assert (found.cgroup_version, found.memory_bytes, found.memory_and_swap_bytes) == (2, 1 << 30, 1 << 30)
     assert (found.pids, found.cpus, found.mems) == (100, (1, 3, 4), (0,))
-    assert found.devices is UNSEEN
+    assert found.devices is NOT_OBSERVED
     assert found.rlimits == {"fsize": (1 << 20, math.inf), "core": (0, 0), "nofile": (512, 1024)}
     assert (found.oom_score_adj, found.shared_namespaces) == (100, ())
 
@@ -292,9 +294,11 @@ def test_version_2_limits_are_read(tmp_path: Path, proc: Path) -> None:
 def test_version_2_without_limits_says_that_there_are_none(tmp_path: Path, proc: Path) -> None:
     """`max` is a statement; a file that is not there is none."""
     _process(proc)
-    found = kernel_view(7, _tree(tmp_path, **{"memory.max": "max\n", "memory.swap.max": "max\n", "pids.max": "max\n"}))
+    found = read_kernel_view(
+        7, _tree(tmp_path, **{"memory.max": "max\n", "memory.swap.max": "max\n", "pids.max": "max\n"})
+    )
     assert (found.memory_bytes, found.memory_and_swap_bytes, found.pids) == (math.inf,) * 3
-    assert (found.cpus, found.oom_score_adj, found.rlimits) == (UNSEEN,) * 3
+    assert (found.cpus, found.oom_score_adj, found.rlimits) == (NOT_OBSERVED,) * 3
 
 
 def test_namespaces_of_the_host_are_told(tmp_path: Path, proc: Path) -> None:
@@ -302,13 +306,13 @@ def test_namespaces_of_the_host_are_told(tmp_path: Path, proc: Path) -> None:
     _process(proc)
     (proc / "7" / "ns" / "ipc").unlink()
     (proc / "7" / "ns" / "ipc").symlink_to("ipc:[5]")
-    assert kernel_view(7, _tree(tmp_path)).shared_namespaces == ("ipc",)
+    assert read_kernel_view(7, _tree(tmp_path)).shared_namespaces == ("ipc",)
 
 
 def test_a_strangers_process_is_not_looked_at(proc: Path) -> None:
-    """Where the container's cgroup was not found, its pid is somebody else's."""
+    """Where the container's cgroup was not found, its pid belongs to another process."""
     _process(proc, limits=_LIMITS_FILE, oom_score_adj="-1000\n")
-    assert kernel_view(7, CgroupReader({})) == Kernel()
+    assert read_kernel_view(7, CgroupReader({})) == KernelView()
 
 
 def test_lists_of_numbers_are_read_as_the_kernel_writes_them() -> None:

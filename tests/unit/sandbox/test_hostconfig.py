@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from sandbox import hardening
-from sandbox.hostconfig import boot_document, complaints, create_body
+from sandbox.inside.boot import parse_boot
+from sandbox.policy import hardening
+from sandbox.policy.hostconfig import boot_document, create_body, spec_errors
 from sandbox.spec import Bind, Boot, DeviceDriver, Devices, SandboxSpec
-from sandbox.steward_box import parse_boot
 from tests.unit.sandbox.samples import FULL
 
 _ABSENT = object()
@@ -105,27 +105,27 @@ def test_devices_are_asked_for_by_exactly_one_way(
     assert ("NVIDIA_VISIBLE_DEVICES=void" in body["Env"]) is visible
 
 
-def test_the_boot_document_is_what_the_steward_reads() -> None:
+def test_the_boot_document_is_what_init_reads() -> None:
     """Programs, accounts, caps and environment arrive as they were written."""
-    box = parse_boot(boot_document(FULL))
-    assert box.kind == "pair"
-    assert box.judge_argv == ("python", "judge")
-    assert box.worker_argv == ("python", "worker")
-    assert (box.judge.uid, box.worker.uid) == (10001, 10002)
-    assert box.worker.groups == (105,)
-    assert box.worker.oom_score_adj > box.judge.oom_score_adj
-    assert box.report_bytes == FULL.limits.report_bytes
-    assert box.worker_environment({"A": "b"})["PATH"] == "/bin"
-    assert box.judge_environment({})["TMPDIR"] == "/judge"
-    assert box.worker_environment({})["HOME"] == "/work"
+    boot = parse_boot(boot_document(FULL))
+    assert boot.kind == "pair"
+    assert boot.judge_argv == ("python", "judge")
+    assert boot.worker_argv == ("python", "worker")
+    assert (boot.judge.uid, boot.worker.uid) == (10001, 10002)
+    assert boot.worker.groups == (105,)
+    assert boot.worker.oom_score_adj > boot.judge.oom_score_adj
+    assert boot.report_bytes == FULL.limits.report_bytes
+    assert boot.worker_environment({"A": "b"})["PATH"] == "/bin"
+    assert boot.judge_environment({})["TMPDIR"] == "/judge"
+    assert boot.worker_environment({})["HOME"] == "/work"
 
 
 def test_the_environment_of_the_spec_cannot_move_the_judges_home() -> None:
     """HOME and TMPDIR of the spec are for the worker; the judge writes only where the worker cannot."""
     spec = replace(FULL, environment={"HOME": "/work/x", "TMPDIR": "/work/y"})
-    box = parse_boot(boot_document(spec))
-    assert box.worker_environment({})["HOME"] == "/work/x"
-    assert box.judge_environment({})["HOME"] == box.judge_environment({})["TMPDIR"] == "/judge"
+    boot = parse_boot(boot_document(spec))
+    assert boot.worker_environment({})["HOME"] == "/work/x"
+    assert boot.judge_environment({})["HOME"] == boot.judge_environment({})["TMPDIR"] == "/judge"
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ def test_the_environment_of_the_spec_cannot_move_the_judges_home() -> None:
 )
 def test_a_spec_that_cannot_work_is_told(spec: SandboxSpec, reason: str) -> None:
     """Each fault in a sentence of its own; the full spec has none."""
-    assert any(reason in complaint for complaint in complaints(spec))
-    assert complaints(FULL) == []
+    assert any(reason in complaint for complaint in spec_errors(spec))
+    assert spec_errors(FULL) == []
 
 
 def test_the_seccomp_profile_denies_by_default_and_leaves_out_what_is_dangerous() -> None:
@@ -167,9 +167,9 @@ def test_the_seccomp_profile_denies_by_default_and_leaves_out_what_is_dangerous(
 
 
 def test_every_rule_is_explained_in_the_security_document() -> None:
-    """docs/security.md has a row for every setting of the table, which says who attests it."""
+    """docs/security.md has a row for every setting of the table, which names the sources that check it."""
     text = (Path(__file__).resolve().parents[3] / "docs" / "security.md").read_text(encoding="utf-8")
     rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| `")]
     for rule in (*hardening.RULES, *hardening.LEFT_OUT):
         (row,) = [row for row in rows if f"`{rule.key.split('.')[-1]}`" in row[0]]
-        assert row[-1].rstrip(" |") == ", ".join(rule.witnesses), rule.key
+        assert row[-1].rstrip(" |") == ", ".join(rule.sources), rule.key

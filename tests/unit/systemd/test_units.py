@@ -15,7 +15,7 @@ from runner.cli.installation import DATABASE_URL, VENDOR, shipped
 from runner.config import Config
 from runner.daemon.loop import ABORT_S, JOIN_S
 from runner.daemon.pulse import STEP_S
-from sandbox.engine import SLICE
+from sandbox.host.engine import SLICE
 
 FOLDER = Path(__file__).resolve().parents[3] / "systemd"
 #: `systemd-analyze security` counts in tenths: at most 2.0.

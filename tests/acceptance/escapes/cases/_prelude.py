@@ -71,7 +71,7 @@ def write(path, data, flags=0):
 
 
 def others():
-    """Pids of processes that are not of the worker's uid: steward and judge."""
+    """Pids of processes that are not of the worker's uid: init and judge."""
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():

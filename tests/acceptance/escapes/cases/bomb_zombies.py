@@ -1,5 +1,5 @@
 """
-why: Children nobody waits for, and orphans that the steward must collect by the hundred, cost nobody a verdict.
+why: Children nobody waits for, and orphans that init must collect by the hundred, cost nobody a verdict.
 boards: [program, judge]
 verdict: accepted
 gvisor: [accepted, internal_error, time_limit]
@@ -14,7 +14,7 @@ for _ in range(400):
         os.waitpid(-1, 0)
         continue
     if child == 0:
-        # The grandchild becomes the steward's, at once dead.
+        # The grandchild becomes init's, at once dead.
         try:
             os.fork()
         finally:

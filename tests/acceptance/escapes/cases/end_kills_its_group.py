@@ -1,5 +1,5 @@
 """
-why: kill(0) and kill(-1) reach the worker's own processes, and so end it; steward and judge are not among them.
+why: kill(0) and kill(-1) reach the worker's own processes, and so end it; init and judge are not among them.
 boards: [judge]
 verdict: runtime_error
 error: killed by signal 9

@@ -10,5 +10,5 @@ places = [*site.getsitepackages(), os.path.dirname(os.__file__), os.path.dirname
 for place in places:
     for name in ("sitecustomize.py", "usercustomize.py", "planted.pth", "planted.so"):
         refused(f"{place}/{name}", write, f"{place}/{name}", b"x", os.O_CREAT, also=(errno.EROFS,))
-for path in ("/etc/ld.so.preload", "/etc/ld.so.cache", "/etc/passwd", "/kernel-runner/sandbox/steward.py", "/x"):
+for path in ("/etc/ld.so.preload", "/etc/ld.so.cache", "/etc/passwd", "/kernel-runner/sandbox/inside/init.py", "/x"):
     refused(path, write, path, b"x", os.O_CREAT, also=(errno.EROFS,))

@@ -1,5 +1,5 @@
 """
-why: The /proc entries of judge and steward are closed to another uid.
+why: The /proc entries of judge and init are closed to another uid.
 boards: [judge]
 verdict: accepted
 relax: one_uid

@@ -1,5 +1,5 @@
 """
-why: Neither steward nor judge can be signalled from the worker's uid, with any signal, by pid or by descriptor.
+why: Neither init nor judge can be signalled from the worker's uid, with any signal, by pid or by descriptor.
 boards: [judge]
 verdict: accepted
 relax: one_uid

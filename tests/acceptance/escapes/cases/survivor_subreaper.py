@@ -1,5 +1,5 @@
 """
-why: A subreaper keeps its orphans from the steward's eyes, not from its kill.
+why: A subreaper keeps its orphans from init's eyes, not from its kill.
 boards: [program, judge]
 verdict: accepted
 """

@@ -1,5 +1,5 @@
 """
-why: The steward sends frames of its own making; what a submission writes in their language is output.
+why: Init sends frames of its own making; what a submission writes in their language is output.
 boards: [judge, program]
 verdict: accepted
 """

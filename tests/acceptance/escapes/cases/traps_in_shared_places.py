@@ -1,5 +1,5 @@
 """
-why: Judge and steward open nothing below /tmp, /work or /dev/shm by a name that the worker could have prepared.
+why: Judge and init open nothing below /tmp, /work or /dev/shm by a name that the worker could have prepared.
 boards: [judge, program]
 verdict: accepted
 """

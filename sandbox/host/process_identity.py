@@ -1,8 +1,7 @@
-"""Which process made something that may outlive it, and whether that process is gone.
+"""Identifies processes across reboots and reused process ids, to find what a killed process left behind.
 
-Containers, images and unfinished directories carry the identity of their maker: boot, PID namespace, number and start
-time. So what a killed process left can be told from what a living one uses, also after a reboot and when numbers are
-used again. Pure but for /proc. Called by the engine and by `stage`.
+Containers, images and unfinished directories carry the identity of the process that made them: boot id, PID namespace,
+process id and start time. If that process has ended, they can be removed. Reads /proc and nothing else.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import os
 from pathlib import Path
 
 PROC = Path("/proc")
-#: Field 22 of /proc/PID/stat, counted from behind the name, which may hold anything. Source: proc_pid_stat(5).
+#: Field 22 of /proc/PID/stat, counted after the process name, which may hold any character. Source: proc_pid_stat(5).
 _START_TIME = 22 - 3
 
 
@@ -26,10 +25,10 @@ def _namespace() -> str:
 
 
 def _started(pid: int) -> str | None:
-    """When a running process began, in ticks since the boot; None if none of that number runs.
+    """Return the start time of a running process in ticks since the boot; None if no process has this id.
 
     Raises:
-        PermissionError: there is one, which /proc does not show to this user (hidepid, ProtectProc).
+        PermissionError: the process exists, but /proc hides it from this user (hidepid, ProtectProc).
     """
     try:
         text = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
@@ -40,18 +39,18 @@ def _started(pid: int) -> str | None:
             return None
         raise PermissionError(f"process {pid} is there, but /proc does not show it") from None
     fields = text.rpartition(")")[2].split()
-    # A zombie runs no more.
+    # A zombie has ended.
     return None if fields[0] in ("Z", "X") else fields[_START_TIME]
 
 
 def identity() -> str:
-    """This process, in a word that may stand in a label or a file name."""
+    """Return the identity of this process, usable in labels and file names."""
     pid = os.getpid()
     return f"{_boot()}.{_namespace()}.{pid}.{_started(pid)}"
 
 
 def is_gone(maker: str) -> bool:
-    """Whether the process of that identity has ended; False where that cannot be known from here."""
+    """Whether the process with this identity has ended; False if this process cannot know."""
     parts = maker.split(".")
     if len(parts) != 4 or not parts[2].isdigit():
         return False

@@ -1,13 +1,15 @@
-"""Boot kind `pair`: a judge and a worker under two uids, joined by a socketpair, started before any request is there.
+"""Boot kind `pair`: a judge and a worker under two uids, joined by a socketpair, started before any request arrives.
 
-Owns their descriptors, passes the request to the judge and the judge's frames to the daemon, and cleans up. The judge's
-frames are checked and rebuilt; the worker has no way to write one. A request for several ranks gets further workers,
-which share everything with the first but the line to the judge; when one ends, all are killed. Called by
-sandbox.steward. Standard library only: this runs inside the container.
+Owns their descriptors. Forwards the request to the judge and the judge's frames to the daemon; kills both at the end.
+The judge's frames are checked and rebuilt. The worker has no descriptor over which it could send one. A request for
+several ranks gets further workers, which share all but the socket to the judge. When one worker ends, all are killed.
 
-Judge: stdin = one `request` frame, later `reading` frames and a `worker_exit` frame; stdout = frames; stderr = kept for
-the end message; KR_WORKER_FD, KR_WORKER_STDOUT_FD, KR_WORKER_STDERR_FD; KR_RANKS_FD, over which the lines to further
-workers come, one descriptor with one byte each, before the request. Worker: KR_JUDGE_FD; stdin = /dev/null.
+Judge: stdin = one `request` frame, then `reading` frames and one `worker_exit` frame; stdout = frames; stderr = kept
+for the end message. KR_WORKER_FD, KR_WORKER_STDOUT_FD and KR_WORKER_STDERR_FD name the descriptors of the first worker.
+Over KR_RANKS_FD come the sockets of further workers before the request, one descriptor with one byte each.
+Worker: KR_JUDGE_FD names its socket; stdin = /dev/null.
+
+Standard library only: this runs inside the container.
 """
 
 from __future__ import annotations
@@ -20,33 +22,34 @@ from collections.abc import Mapping
 from typing import Any
 
 from sandbox import protocol
-from sandbox.steward_box import Box, IncomingBundle, Line, check_request
-from sandbox.steward_bundle import unpack_bundle
-from sandbox.steward_output import Excerpt
-from sandbox.steward_process import Plumbing, Reaper, StewardError, ending, kill_all_of, spawn
-from sandbox.steward_steps import fit
+from sandbox.inside.boot import BootConfig
+from sandbox.inside.build_archive import unpack_archive
+from sandbox.inside.connection import DaemonConnection, IncomingArchive, check_request
+from sandbox.inside.output import Excerpt
+from sandbox.inside.process import Descriptors, InitError, Reaper, decode_status, kill_all_of, spawn
+from sandbox.inside.steps import shorten
 
 JUDGE_STDERR_BYTES = 16 << 10
 MAX_RANKS = 64
-#: Of readings that the judge has not taken yet.
+#: Limit of the readings that the judge has not read yet.
 MAX_UNREAD_BYTES = 64 << 10
 READ_BYTES = 1 << 18
 
 
 class Pair:
-    """The processes and the steward's ends of their pipes."""
+    """The processes, and init's ends of their pipes."""
 
-    def __init__(self, *, box: Box, line: Line, reaper: Reaper) -> None:
-        self._box = box
-        self._line = line
+    def __init__(self, *, boot: BootConfig, daemon: DaemonConnection, reaper: Reaper) -> None:
+        self._boot = boot
+        self._daemon = daemon
         self._reaper = reaper
         self._stderr = Excerpt(JUDGE_STDERR_BYTES)
-        # Not bounded in all, as what is passed on is.
+        # No total limit here: `_forward` bounds what reaches the daemon.
         self._frames = protocol.Decoder()
         self._to_judge = bytearray()
         self._requested = False
-        #: The request whose bundle has not come in full, and what there is of it.
-        self._held: tuple[dict[str, Any], IncomingBundle] | None = None
+        #: A request whose archive has not arrived completely, and the part that has.
+        self._pending: tuple[dict[str, Any], IncomingArchive] | None = None
         self._worker_reported = False
         self._selector = selectors.DefaultSelector()
         self._start()
@@ -59,19 +62,19 @@ class Pair:
         self._ranks_line, judge_ranks = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         out_read, out_write = os.pipe()
         err_read, err_write = os.pipe()
-        #: What every worker gets: stdin, stdout, stderr; kept until it is known how many there are.
+        #: stdin, stdout and stderr of every worker; kept open until the number of workers is known.
         self._worker_fds = (os.open(os.devnull, os.O_RDONLY), out_write, err_write)
-        box = self._box
+        boot = self._boot
         self._judge_pid = spawn(
-            box.judge_argv,
-            account=box.judge,
-            plumbing=Plumbing(
+            boot.judge_argv,
+            account=boot.judge,
+            descriptors=Descriptors(
                 stdin=judge_stdin,
                 stdout=judge_stdout,
                 stderr=judge_stderr,
                 more=(judge_end.fileno(), out_read, err_read, judge_ranks.fileno()),
             ),
-            env=box.judge_environment(
+            env=boot.judge_environment(
                 {
                     "KR_WORKER_FD": "3",
                     "KR_WORKER_STDOUT_FD": "4",
@@ -91,15 +94,15 @@ class Pair:
     def _spawn_worker(self, line: socket.socket) -> int:
         stdin, stdout, stderr = self._worker_fds
         return spawn(
-            self._box.worker_argv,
-            account=self._box.worker,
-            plumbing=Plumbing(stdin=stdin, stdout=stdout, stderr=stderr, more=(line.fileno(),)),
-            env=self._box.worker_environment({"KR_JUDGE_FD": "3"}),
+            self._boot.worker_argv,
+            account=self._boot.worker,
+            descriptors=Descriptors(stdin=stdin, stdout=stdout, stderr=stderr, more=(line.fileno(),)),
+            env=self._boot.worker_environment({"KR_JUDGE_FD": "3"}),
             reaper=self._reaper,
         )
 
     def _add_workers(self, ranks: int) -> None:
-        """Start what a request needs beside the first worker; none is added afterwards."""
+        """Start the further workers that the request needs. None is added later."""
         for _ in range(1, ranks):
             judge_end, worker_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
             with judge_end, worker_end:
@@ -107,19 +110,19 @@ class Pair:
                 try:
                     socket.send_fds(self._ranks_line, [b"r"], [judge_end.fileno()])
                 except BrokenPipeError:
-                    # The judge has died; its exit status tells.
+                    # The judge has died. Its exit status says how.
                     break
         self._ranks_line.close()
         for fd in self._worker_fds:
             os.close(fd)
 
     def serve(self) -> None:
-        """Pass frames until the judge has ended well.
+        """Forward frames until the judge has exited with 0.
 
         Raises:
-            StewardError: the judge failed, or said something the protocol does not allow.
-            FrameError: the daemon did.
-            DaemonGone: nobody waits for the report any more.
+            InitError: the judge failed, or broke the protocol.
+            FrameError: the daemon broke the protocol.
+            DaemonGone: the daemon no longer waits for the report.
         """
         selector = self._selector
         selector.register(0, selectors.EVENT_READ, self._on_daemon)
@@ -133,64 +136,64 @@ class Pair:
         self._finish()
 
     def _finish(self) -> None:
-        """The judge has ended: kill the rest, pass on what is in its pipes, and see how it ended."""
-        for uid in (self._box.worker.uid, self._box.judge.uid):
+        """After the judge's end: kill the rest, forward what is left in the pipes, and check how the judge ended."""
+        for uid in (self._boot.worker.uid, self._boot.judge.uid):
             kill_all_of(uid, self._reaper)
         while self._on_stderr():
             pass
         status = self._reaper.status(self._judge_pid)
-        exit_code, signal = ending(status or 0)
+        exit_code, signal = decode_status(status or 0)
         if exit_code == 0:
             while self._on_frames():
                 pass
             if self._frames.pending_bytes:
-                raise StewardError(f"the judge ended within a frame, {self._frames.pending_bytes} bytes into it")
+                raise InitError(f"the judge ended within a frame, {self._frames.pending_bytes} bytes into it")
             if self._requested:
                 return
-            raise StewardError(f"the judge ended before it had a request{self._said()}")
+            raise InitError(f"the judge ended before it had a request{self._stderr_note()}")
         how = f"exit code {exit_code}" if signal is None else f"signal {signal}"
-        raise StewardError(f"the judge ended with {how}{self._said()}")
+        raise InitError(f"the judge ended with {how}{self._stderr_note()}")
 
-    def _said(self) -> str:
+    def _stderr_note(self) -> str:
         text = self._stderr.text().strip()
         return f"; its stderr: {text}" if text else "; its stderr is empty"
 
     def _on_daemon(self) -> None:
-        for message in self._line.receive():
+        for message in self._daemon.receive():
             if self._requested:
                 self._on_reading(message)
                 continue
-            if self._held is None:
+            if self._pending is None:
                 request = check_request(message)
                 if request.get("kind") != "pair" or not isinstance(request.get("payload"), dict):
-                    raise StewardError(f"request of kind {request.get('kind')!r} in a container booted for 'pair'")
-                self._held = request, IncomingBundle(protocol.bundle_size(request))
+                    raise InitError(f"request of kind {request.get('kind')!r} in a container booted for 'pair'")
+                self._pending = request, IncomingArchive(protocol.archive_size(request))
             else:
-                self._held[1].take(message)
-            request, bundle = self._held
-            if bundle.complete:
-                self._held = None
-                self._begin(request, bundle.data)
+                self._pending[1].take(message)
+            request, archive = self._pending
+            if archive.complete:
+                self._pending = None
+                self._begin(request, archive.data)
 
     def _on_reading(self, message: dict[str, Any]) -> None:
-        """How the devices are while something is timed; a judge that does not read misses what does not fit."""
+        """Forward the state of the devices. If the judge reads too slowly, it misses some readings."""
         if message["type"] != "reading":
             raise protocol.FrameError(f"a {message['type']!r} frame after the request, expected readings alone")
         reading = protocol.Reading.from_message(message)
         if len(self._to_judge) < MAX_UNREAD_BYTES:
-            self._tell_judge(reading.to_message())
+            self._send_to_judge(reading.to_message())
 
-    def _begin(self, request: Mapping[str, Any], bundle: bytes) -> None:
-        """Let the judge have its request; what belongs to the submission lies in the workers' place before."""
+    def _begin(self, request: Mapping[str, Any], archive: bytes) -> None:
+        """Send the judge its request, after the submission's files are in the workers' directory."""
         ranks = request.get("ranks")
         if type(ranks) is not int or not 1 <= ranks <= MAX_RANKS:
-            raise StewardError(f"request for {ranks!r} ranks, expected 1 to {MAX_RANKS}")
+            raise InitError(f"request for {ranks!r} ranks, expected 1 to {MAX_RANKS}")
         self._requested = True
-        unpack_bundle(bundle, box=self._box, reaper=self._reaper)
+        unpack_archive(archive, boot=self._boot, reaper=self._reaper)
         self._add_workers(ranks)
-        self._tell_judge({"type": "request", "payload": request["payload"]})
+        self._send_to_judge({"type": "request", "payload": request["payload"]})
 
-    def _tell_judge(self, message: Mapping[str, Any]) -> None:
+    def _send_to_judge(self, message: Mapping[str, Any]) -> None:
         self._to_judge += protocol.encode(message)
         if self._judge_in not in self._selector.get_map():
             self._selector.register(self._judge_in, selectors.EVENT_WRITE, self._on_judge_writable)
@@ -202,21 +205,21 @@ class Pair:
         except BlockingIOError:
             return
         except BrokenPipeError:
-            # The judge closed its stdin or died; its exit status tells.
+            # The judge closed its stdin or died. Its exit status says how.
             self._to_judge.clear()
         if not self._to_judge:
             self._selector.unregister(self._judge_in)
 
     def _report_worker(self) -> None:
-        """Once a worker has ended: kill what it left, and the other ranks, then tell the judge how it ended."""
+        """When a worker has ended: kill its children and the other ranks, and tell the judge how it ended."""
         statuses = enumerate(self._reaper.status(pid) for pid in self._worker_pids)
         rank, status = next(((rank, status) for rank, status in statuses if status is not None), (0, None))
         if status is None or self._worker_reported:
             return
         self._worker_reported = True
-        kill_all_of(self._box.worker.uid, self._reaper)
-        exit_code, signal = ending(status)
-        self._tell_judge({"type": "worker_exit", "rank": rank, "exit_code": exit_code, "signal": signal})
+        kill_all_of(self._boot.worker.uid, self._reaper)
+        exit_code, signal = decode_status(status)
+        self._send_to_judge({"type": "worker_exit", "rank": rank, "exit_code": exit_code, "signal": signal})
 
     def _on_stderr(self) -> bool:
         data = self._read(self._judge_err)
@@ -227,22 +230,22 @@ class Pair:
         data = self._read(self._judge_out)
         try:
             for message in self._frames.feed(data):
-                self._pass_on(checked(message))
+                self._forward(rebuild_frame(message))
         except protocol.FrameError as error:
-            raise StewardError(f"the judge broke the protocol: {error}{self._said()}") from error
+            raise InitError(f"the judge broke the protocol: {error}{self._stderr_note()}") from error
         return bool(data)
 
-    def _pass_on(self, message: dict[str, Any]) -> None:
-        """Send a judge's frame, if need be shortened: no frame may take more than a quarter of the room that is left.
+    def _forward(self, message: dict[str, Any]) -> None:
+        """Forward a judge's frame, shortened if it exceeds a quarter of the space that is left in the report.
 
-        What a submission prints and profiles must not make the whole report invalid.
+        What a submission prints or profiles must not make the whole report invalid.
         """
-        room_bytes = self._line.room_bytes // 4
+        max_bytes = self._daemon.remaining_bytes // 4
         if message["type"] == "step":
-            message = fit(protocol.StepResult.from_message(message), room_bytes)
-        elif message["type"] == "artifact" and len(message["data_b64"]) > room_bytes:
+            message = shorten(protocol.StepResult.from_message(message), max_bytes)
+        elif message["type"] == "artifact" and len(message["data_b64"]) > max_bytes:
             return
-        self._line.send(message)
+        self._daemon.send(message)
 
     def _read(self, fd: int) -> bytes:
         try:
@@ -255,11 +258,11 @@ class Pair:
         return data
 
 
-def checked(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A judge's frame rebuilt from what the protocol knows.
+def rebuild_frame(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Rebuild a judge's frame from the fields that the protocol defines.
 
     Raises:
-        FrameError: a judge may not send this.
+        FrameError: a judge may not send this frame.
     """
     kind = message["type"]
     if kind == "step":

@@ -1,12 +1,11 @@
-"""What a build leaves behind, as one compressed tar that keeps times to the nanosecond.
+"""Packs the files that a build leaves behind into one compressed tar, and unpacks it in another container.
 
-Owns which files may travel from the container that builds to the one that runs: regular files, folders and symbolic
-links that stay below /work, counted and weighed before a byte of them is read. Packing and unpacking is done by a child
-with the worker's uid, so neither reaches what the submission itself could not. Compilers' caches rebuild when a path or
-a time differs by a nanosecond, which a tar header's own field does not hold.
+Owns which files may travel: regular files, folders and symbolic links that stay below /work. Their number and size are
+checked before any of them is read. A child with the worker's uid packs and unpacks, so it can reach nothing that the
+submission could not. Modification times keep their nanoseconds: compilers' caches rebuild if a path or a time differs.
+A tar header's own field cannot hold nanoseconds, so they travel in an extended header.
 
-Must not run anything it finds. Called by the other steward modules only. Standard library only: this runs inside the
-container.
+Must not run any file that it finds. Standard library only: this runs inside the container.
 """
 
 from __future__ import annotations
@@ -23,24 +22,25 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from sandbox import protocol
-from sandbox.steward_box import WORK, Box, Line
-from sandbox.steward_process import HelperError, Reaper, StewardError, run_as
+from sandbox.inside.boot import WORK, BootConfig
+from sandbox.inside.connection import DaemonConnection
+from sandbox.inside.process import HelperError, InitError, Reaper, run_as
 
-#: Uncompressed bytes of all files together.
+#: Limit of all files together, uncompressed.
 MAX_CONTENT_BYTES = 256 << 20
 MAX_ENTRIES = 20_000
-#: What torch's extension builder holds while it builds. Left behind, everybody after it would wait for ever.
+#: File by which torch's extension builder locks a build. If it travelled, every later build would wait for ever.
 _LOCK = "lock"
-#: What a tar may need beyond its content: headers, padding.
+#: Bytes that a tar may need beyond its content: headers and padding.
 _OVERHEAD_BYTES = MAX_ENTRIES * 4096
 
 
 class Refused(Exception):
-    """Something here may not travel; the message says what."""
+    """A file may not travel. The message names it and the reason."""
 
 
 def check_name(name: str) -> str:
-    """A file name that stays below /work: relative, no `..`, no NUL.
+    """Check that a file name stays below /work: relative, without `..` and NUL.
 
     Raises:
         ValueError: it does not.
@@ -51,46 +51,46 @@ def check_name(name: str) -> str:
     return name
 
 
-def send_bundle(keep: Sequence[str], *, box: Box, line: Line, reaper: Reaper) -> None:
-    """Send the daemon what is there of these names, or why that may not travel.
+def send_archive(keep: Sequence[str], *, boot: BootConfig, daemon: DaemonConnection, reaper: Reaper) -> None:
+    """Send the daemon the files of these names that exist, or the reason why they may not travel.
 
     Raises:
-        StewardError: no process could be made.
-        DaemonGone: nobody waits for it any more.
+        InitError: no process could be started.
+        DaemonGone: the daemon no longer waits for it.
     """
     try:
-        data = run_as(box.worker, lambda fd: pack(keep, fd), reaper=reaper, max_bytes=protocol.MAX_BUNDLE_BYTES)
+        data = run_as(boot.worker, lambda fd: pack(keep, fd), reaper=reaper, max_bytes=protocol.MAX_ARCHIVE_BYTES)
     except HelperError as error:
-        line.send(protocol.BundlePiece(refused=str(error)).to_message())
+        daemon.send(protocol.ArchivePiece(refused=str(error)).to_message())
         return
-    for begin in range(0, len(data), protocol.BUNDLE_PIECE_BYTES):
-        piece = data[begin : begin + protocol.BUNDLE_PIECE_BYTES]
-        line.send(protocol.BundlePiece(data=piece).to_message())
+    for begin in range(0, len(data), protocol.ARCHIVE_PIECE_BYTES):
+        piece = data[begin : begin + protocol.ARCHIVE_PIECE_BYTES]
+        daemon.send(protocol.ArchivePiece(data=piece).to_message())
 
 
-def unpack_bundle(data: bytes, *, box: Box, reaper: Reaper) -> None:
-    """Put a bundle's files below /work, before anything of the submission's runs there; nothing if it is empty.
+def unpack_archive(data: bytes, *, boot: BootConfig, reaper: Reaper) -> None:
+    """Unpack an archive below /work before any program of the submission runs. An empty one does nothing.
 
     Raises:
-        StewardError: it is none, or there is no room for it.
+        InitError: it is not an archive, or it does not fit.
     """
     if data:
         try:
-            run_as(box.worker, lambda _: unpack(data), reaper=reaper)
+            run_as(boot.worker, lambda _: unpack(data), reaper=reaper)
         except HelperError as error:
-            raise StewardError(f"the bundle cannot be unpacked in {WORK}: {error}") from error
+            raise InitError(f"the build archive cannot be unpacked in {WORK}: {error}") from error
 
 
 def pack(keep: Sequence[str], fd: int) -> None:
-    """Write what is there of these names in the working directory to a descriptor (runs as the worker).
+    """Write an archive of those names in the working directory that exist to a descriptor (runs as the worker).
 
-    Nothing is written if nothing is there.
+    If none exists, nothing is written.
 
     Raises:
-        Refused: something that may not travel, too much, or too many.
-        OSError: something cannot be read.
+        Refused: a file may not travel, or there are too many files or bytes.
+        OSError: a file cannot be read.
     """
-    # All is looked at before anything is read; nobody changes it meanwhile, the worker's processes are dead.
+    # Check everything before reading anything. Nothing changes meanwhile: the worker's processes are dead.
     entries = list(_survey(keep))
     if not entries:
         return
@@ -109,8 +109,8 @@ def pack(keep: Sequence[str], fd: int) -> None:
 
 
 def _survey(keep: Sequence[str]) -> Iterator[tuple[str, os.stat_result]]:
-    """Every entry, a folder before what is in it."""
-    left, room = MAX_ENTRIES, MAX_CONTENT_BYTES
+    """Yield every entry, a folder before its content."""
+    entries_left, bytes_left = MAX_ENTRIES, MAX_CONTENT_BYTES
     stack = [name for name in sorted(keep, reverse=True) if os.path.lexists(name)]
     while stack:
         name = stack.pop()
@@ -118,16 +118,16 @@ def _survey(keep: Sequence[str]) -> Iterator[tuple[str, os.stat_result]]:
         if posixpath.basename(name) == _LOCK and stat.S_ISREG(status.st_mode):
             continue
         _check_entry(name, status)
-        left -= 1
-        # As long as it says it is: holes are written out at the other end.
-        room -= status.st_size if stat.S_ISREG(status.st_mode) else 0
+        entries_left -= 1
+        # The apparent size counts: unpacking writes out the holes of sparse files.
+        bytes_left -= status.st_size if stat.S_ISREG(status.st_mode) else 0
         if stat.S_ISDIR(status.st_mode):
             with os.scandir(name) as listing:
-                # One more than there may be is enough to know.
-                stack += [entry.path for entry in itertools.islice(listing, left + 1)]
-        if left < len(stack):
+                # One entry over the limit is enough to know that it is exceeded.
+                stack += [entry.path for entry in itertools.islice(listing, entries_left + 1)]
+        if entries_left < len(stack):
             raise Refused(f"more than {MAX_ENTRIES} files and folders")
-        if room < 0:
+        if bytes_left < 0:
             raise Refused(f"more than {MAX_CONTENT_BYTES} bytes")
         yield name, status
 
@@ -147,7 +147,7 @@ def _target(name: str) -> str:
 
 
 def _check_link(name: str, target: str) -> None:
-    # Of `..` nothing can be said without following other links on the way.
+    # Where `..` leads depends on other links in the path, so it is refused.
     if target.startswith("/") or ".." in PurePosixPath(target).parts:
         raise Refused(f"{name!r} is a link to {target!r}, expected a relative name without '..'")
 
@@ -157,7 +157,7 @@ def _member(name: str, status: os.stat_result) -> tarfile.TarInfo:
     member.mode = status.st_mode & 0o777
     time_ns = max(0, status.st_mtime_ns)
     member.mtime = time_ns // 10**9
-    # A header's number would be rounded; this is what the reader below takes.
+    # The header's own field would be rounded. `_time_ns` reads this one.
     member.pax_headers = {"mtime": f"{time_ns // 10**9}.{time_ns % 10**9:09d}"}
     if stat.S_ISDIR(status.st_mode):
         member.type = tarfile.DIRTYPE
@@ -174,28 +174,28 @@ def _open_file(name: str) -> IO[bytes]:
 
 
 class _Bounded(io.RawIOBase):
-    """Reads no more than so many bytes: a few kilobytes may unpack to terabytes."""
+    """Limits the bytes that are read: a few kilobytes may unpack to terabytes."""
 
-    def __init__(self, source: IO[bytes], room_bytes: int) -> None:
+    def __init__(self, source: IO[bytes], max_bytes: int) -> None:
         self._source = source
-        self._room = room_bytes
+        self._remaining = max_bytes
 
     def read(self, size: int = -1) -> bytes:
-        data = self._source.read(min(size, self._room + 1) if size >= 0 else self._room + 1)
-        self._room -= len(data)
-        if self._room < 0:
+        data = self._source.read(min(size, self._remaining + 1) if size >= 0 else self._remaining + 1)
+        self._remaining -= len(data)
+        if self._remaining < 0:
             raise Refused(f"more than {MAX_CONTENT_BYTES} bytes")
         return data
 
 
 def unpack(data: bytes) -> None:
-    """Make a bundle's files in the working directory (runs as the worker); what was there is not replaced.
+    """Create an archive's files in the working directory (runs as the worker). Existing files are not replaced.
 
-    It comes from a container whose submission may have done what it likes, so it is checked as if nobody had.
+    The archive comes from a container in which a submission ran, so every check is made again.
 
     Raises:
-        Refused: something that may not travel, too much, or too many.
-        OSError: it is no such archive, something of that name is there, or there is no room.
+        Refused: a file may not travel, or there are too many files or bytes.
+        OSError: not such an archive, a file of that name exists, or the disk is full.
     """
     links: list[tuple[str, str]] = []
     folders: list[tuple[str, int, int]] = []
@@ -217,7 +217,7 @@ def unpack(data: bytes) -> None:
                     _make_file(name, archive.extractfile(member), member)
                 else:
                     raise Refused(f"{name!r} is neither file nor folder nor symbolic link")
-    # Last, so that nothing is written through them.
+    # Links come last, so that no file is written through them.
     for name, target in links:
         _make_folder(posixpath.dirname(name))
         Path(name).symlink_to(target)

@@ -1,4 +1,4 @@
-"""Who made something, and whether that process is gone."""
+"""The identity of the process that made something, and whether that process has ended."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import creator
-from sandbox.creator import identity, is_gone
-from sandbox.stage import stage
+from sandbox.host import process_identity
+from sandbox.host.process_identity import identity, is_gone
+from sandbox.host.stage import stage
 
 
 def _of_a_dead_process() -> str:
     """The identity of a process that has ended."""
-    code = "from sandbox.creator import identity; print(identity())"
+    code = "from sandbox.host.process_identity import identity; print(identity())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd())
     return done.stdout.strip()
 
@@ -43,9 +43,9 @@ def test_an_earlier_boot_is_gone_and_another_namespace_is_not_known() -> None:
 def test_a_process_that_proc_hides_is_not_taken_for_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hardened service does not see other users' processes, but can tell that there is one of a number."""
     mine, dead = identity(), _of_a_dead_process()
-    namespace = creator._namespace()
-    monkeypatch.setattr(creator, "_namespace", lambda: namespace)
-    monkeypatch.setattr(creator, "PROC", tmp_path)
+    namespace = process_identity._namespace()
+    monkeypatch.setattr(process_identity, "_namespace", lambda: namespace)
+    monkeypatch.setattr(process_identity, "PROC", tmp_path)
     assert not is_gone(mine)
     assert is_gone(dead)
 

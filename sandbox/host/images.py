@@ -1,8 +1,8 @@
-"""Images on the engine: builds evaluation images, lists what is ours, removes what nothing uses.
+"""Images on the engine: builds evaluation images, lists our images, removes unused ones.
 
-Ours are images built from a file of `sandbox/image`, by their label, and `host` root file systems, by their repository.
-Everything else on the engine belongs to somebody else and is neither listed nor touched; also what was built on top of
-an image of ours, which inherits the label. Called by the command line.
+Our images are those built from a file in `sandbox/image`, found by their label, and the `host` root file systems, found
+by their repository. Must not list or touch other images. An image that others built on top of ours inherits our label,
+but is not ours.
 """
 
 from __future__ import annotations
@@ -17,41 +17,41 @@ from typing import IO, Any, Final
 
 import docker
 
-from sandbox import hostconfig
-from sandbox.creator import is_gone
-from sandbox.engine import HOST_ROOT_REPOSITORY, DockerEngine
 from sandbox.errors import EngineRefused
+from sandbox.host.engine import HOST_ROOT_REPOSITORY, DockerEngine
+from sandbox.host.process_identity import is_gone
+from sandbox.policy import hostconfig
 
-#: Which file of `sandbox/image` an image was built from.
+#: Label with the kind of the `sandbox/image` file that an image was built from.
 LABEL_KIND: Final = "kernel-runner.image"
-RECIPES: Final = Path(__file__).parent / "image"
-#: The longest silence of a build: torch is downloaded and unpacked without a word.
+RECIPES: Final = Path(__file__).parents[1] / "image"
+#: Longest time without output during a build: torch is downloaded and unpacked silently.
 BUILD_SILENCE_S: Final = 1800.0
-#: Lines of a failed build's output that go into the error.
+#: Number of last output lines that the error of a failed build shows.
 _TAIL_LINES: Final = 15
 
 
 @dataclass(frozen=True, kw_only=True)
 class OurImage:
-    """An image of ours that the engine has."""
+    """One of our images on the engine."""
 
     id: str
     tags: tuple[str, ...]
-    #: `cpu`, `cuda`, `rocm`, or `host` for a root file system made of a host's own files.
+    #: `cpu`, `cuda`, `rocm`, or `host` for a root file system made from a host's own files.
     kind: str
-    #: Who imported a `host` root file system: a daemon, a check, an evaluation; None for built images.
+    #: Owner of a `host` root file system: a daemon, a check or an evaluation. None for built images.
     owner: str | None
-    #: The process that did is gone, as far as can be known from here.
+    #: Whether the process that imported it has ended, as far as this process can know.
     orphan: bool
     #: Unix time in seconds.
     created_s: int
     size_bytes: int
-    #: How many containers use it, running or not.
+    #: Number of containers that use it, running or not.
     containers: int
 
 
 class Images(DockerEngine):
-    """An engine's images of ours."""
+    """Our images on an engine."""
 
     def build(
         self,
@@ -63,16 +63,16 @@ class Images(DockerEngine):
         network: str | None,
         say: Callable[[str], None],
     ) -> str:
-        """Build the file for a kind (`cpu`, `cuda`, `rocm`) and tag the result; its image id.
+        """Build the image of a kind (`cpu`, `cuda`, `rocm`) and tag it; return its image id.
 
-        `arguments` are the file's ARGs; `wheels` is a folder of wheels that becomes part of the context; `network` is
-        what the build's steps get, None for the engine's default; `say` hears every line of output.
+        `arguments`: the Dockerfile's ARGs. `wheels`: a folder of wheels to add to the build context. `network`: network
+        of the build steps; None: the engine's default. `say`: receives every line of output.
 
         Raises:
-            EngineRefused: a step failed; says which and what it said.
+            EngineRefused: a step failed. The error names the step and shows its output.
             EngineUnavailable: no engine answers.
         """
-        said: list[str] = []
+        output: list[str] = []
         context = _context(kind, wheels)
 
         def listen(api: docker.APIClient) -> str | None:
@@ -91,7 +91,7 @@ class Images(DockerEngine):
             for step in steps:
                 for line in str(step.get("stream") or step.get("status") or "").splitlines():
                     if line.strip():
-                        said.append(line)
+                        output.append(line)
                         say(line)
                 if "error" in step:
                     return str(step["error"])
@@ -100,12 +100,12 @@ class Images(DockerEngine):
         with context:
             error = self._call(f"build of {tag}", listen, timeout_s=BUILD_SILENCE_S)
         if error is not None:
-            tail = "\n".join(f"  {line}" for line in said[-_TAIL_LINES:])
+            tail = "\n".join(f"  {line}" for line in output[-_TAIL_LINES:])
             raise EngineRefused(f"image {tag!r} from {_recipe(kind).name}: {error}; the last of its output:\n{tail}")
         return self.image_id(tag)
 
     def ours(self) -> list[OurImage]:
-        """Every image of ours, newest first.
+        """List all our images, newest first.
 
         Raises:
             EngineUnavailable: no engine answers.
@@ -119,15 +119,15 @@ class Images(DockerEngine):
         return sorted(listed.values(), key=lambda image: (-image.created_s, image.id))
 
     def _ends_with_our_label(self, image_id: str) -> bool:
-        """Whether giving it our label was the last step of making an image; it is not where somebody went on."""
+        """Whether our label was set in the image's last step. If not, others built on top of our image."""
         with contextlib.suppress(EngineRefused):
             steps = self._call(f"image {image_id}: history", lambda api: _history(api, image_id))
             return bool(steps) and LABEL_KIND in str(steps[0].get("CreatedBy"))
-        # Gone meanwhile.
+        # The image was removed meanwhile.
         return False
 
     def remove(self, image: OurImage) -> bool:
-        """Remove an image, unless something has begun to use it; whether it is gone.
+        """Remove an image unless it has come into use; return whether it is gone.
 
         Raises:
             EngineUnavailable: no engine answers.
@@ -147,11 +147,11 @@ def _history(api: docker.APIClient, image_id: str) -> list[dict[str, Any]]:
 def superseded(
     images: Sequence[OurImage], *, wanted: Sequence[str], owners: Callable[[str], bool], current: str | None
 ) -> list[OurImage]:
-    """Those of our images that nothing refers to.
+    """Return those of our images that are not needed any more.
 
-    A built one that has lost its tag to a newer build; a `host` root file system of these owners whose maker is gone.
-    Not what a container uses, an image that a GPU type names (`wanted`, ids), or the root file system that this host's
-    files make today (`current`, a tag).
+    These are built images whose tag moved to a newer build, and `host` root file systems of these owners whose process
+    has ended. Kept: images that a container uses, images that a GPU type names (`wanted`, ids), and the root file
+    system of this host's present files (`current`, a tag).
     """
 
     def kept(image: OurImage) -> bool:
@@ -165,7 +165,7 @@ def superseded(
 
 
 def kinds() -> tuple[str, ...]:
-    """What there are files for."""
+    """The kinds of images that can be built."""
     return tuple(sorted(path.suffix.removeprefix(".") for path in RECIPES.glob("Dockerfile.*")))
 
 
@@ -174,9 +174,9 @@ def _recipe(kind: str) -> Path:
 
 
 def _context(kind: str, wheels: Path | None) -> IO[bytes]:
-    """The build context as a tar in a file without a name: the recipe, and the wheels.
+    """The build context as a tar in an unnamed file: the Dockerfile and the wheels.
 
-    Owners and times are left out, so that the same files find the engine's cache.
+    Owners and times are left out, so that unchanged files hit the engine's build cache.
     """
 
     def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:

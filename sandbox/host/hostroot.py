@@ -1,10 +1,10 @@
-"""The `host` root file system: a container root made of this host's own /usr and one Python environment, no image pull.
+"""The `host` root file system: made from this host's /usr and one Python environment, so no image must be pulled.
 
-Owns what the generated archive holds and what is bound on top of it. Reads the host, changes nothing. Called by the
-engine (to import the archive as an image) and by whoever builds sandbox specs (for the binds).
+Owns the content of the generated archive, which the engine imports as an image, and the binds on top of it. Reads the
+host and changes nothing.
 
-A bind of /usr alone does not make a root: compilers are found through /etc/alternatives, libraries through ld.so.cache,
-getpass and torch need a passwd entry, and a virtual environment without its base prefix is a dead interpreter.
+A bind of /usr alone is no usable root. Compilers are found through /etc/alternatives and libraries through ld.so.cache;
+getpass and torch need a passwd entry; and a virtual environment does not start without its base prefix.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from pathlib import Path
 from sandbox.errors import RootFilesystemError
 from sandbox.spec import JUDGE_UID, WORKER_UID, Bind
 
-#: Writable inside. A bind below one of them could be moved away by whoever owns the directory above it.
+#: Directories that are writable inside. Their owner could replace a bind below them.
 _WRITABLE = ("/work", "/judge", "/tmp", "/var/tmp", "/run", "/dev", "/proc", "/sys")  # noqa: S108 names, nothing is written
-#: Where an environment is bound whose own path would lie there.
+#: Mount point for an environment whose own path lies below one of these.
 _MOVED = "/opt/kernel-runner/environment"
-#: What a distribution may keep below the root as a link into /usr, or as a directory of its own.
+#: A distribution has these below the root as links into /usr, or as directories.
 _ROOT_NAMES = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-#: With their modes: a runtime may give a memory file system the mode of the directory it covers.
+#: Mount points with modes: a runtime may give a memory file system the mode of the directory that it covers.
 _MOUNT_POINTS = {
     "dev": 0o755,
     "proc": 0o755,
@@ -65,13 +65,13 @@ _WRITTEN = {
 
 @dataclass(frozen=True)
 class HostRoot:
-    """The root file system for one evaluation environment (a Python with torch, not the daemon's own)."""
+    """The root file system for one evaluation environment: a Python with torch, not the daemon's own environment."""
 
     eval_python: Path
 
     @property
     def python(self) -> str:
-        """The interpreter's path inside: its path outside, unless that lies in a directory that is writable inside.
+        """The interpreter's path in the container: the same as outside, unless that path lies in a writable directory.
 
         Raises:
             RootFilesystemError: the environment cannot be used.
@@ -84,27 +84,27 @@ class HostRoot:
 
     @property
     def content_hash(self) -> str:
-        """Identifies the archive; the same host gives the same hash."""
+        """Hash of the archive. The same host has the same hash."""
         return hashlib.sha256(self.tar()).hexdigest()
 
     def binds(self) -> tuple[Bind, ...]:
-        """What is bound read-only: /usr, /opt/rocm, the environment and its base prefix, each at its own path.
+        """The read-only binds: /usr, /opt/rocm, the environment and its base prefix, each at its own path.
 
-        Binds do not carry along what is mounted below them, so such mounts are listed too. An environment below /work
-        or another writable directory is bound elsewhere (a virtual environment does not mind).
+        A bind does not include what is mounted below it, so such mounts are listed too. An environment below /work or
+        another writable directory is bound elsewhere; a virtual environment works at another path.
 
         Raises:
-            RootFilesystemError: the environment cannot be used by another user.
+            RootFilesystemError: another user cannot use the environment.
         """
         folders = self._folders()
         below = [point for point in _mount_points() if any(_is_below(point, folder) for folder in folders)]
         return tuple(Bind(source=path, target=_inside(path, folders)) for path in sorted({*folders, *below}))
 
     def tar(self) -> bytes:
-        """The archive that the engine imports: links, mount points and a small /etc; the same bytes every time.
+        """The archive that the engine imports: links, mount points and a small /etc. The bytes are reproducible.
 
         Raises:
-            RootFilesystemError: the environment cannot be used by another user.
+            RootFilesystemError: another user cannot use the environment.
         """
         return _root(self._folders()).to_bytes()
 
@@ -130,7 +130,7 @@ def _bound_folders(python: str) -> tuple[str, ...]:
 
 
 def _environment_of(python: str, folders: tuple[str, ...]) -> str | None:
-    """The bound folder the interpreter's path lies in, if it is a virtual environment (only those can be moved)."""
+    """The bound folder that holds the interpreter, if it is a virtual environment; only those can be moved."""
     folder = next((folder for folder in folders if _is_below(python, folder)), None)
     return folder if folder is not None and Path(folder, "pyvenv.cfg").is_file() else None
 
@@ -140,7 +140,7 @@ def _is_writable_inside(folder: str) -> bool:
 
 
 def _inside(path: str, folders: tuple[str, ...]) -> str:
-    """Where a path of the host stands in the container."""
+    """The path in the container of a path on the host."""
     for folder in folders:
         if _is_writable_inside(folder) and (path == folder or _is_below(path, folder)):
             return _MOVED + path.removeprefix(folder)
@@ -148,7 +148,7 @@ def _inside(path: str, folders: tuple[str, ...]) -> str:
 
 
 def _prefixes(python: str) -> Iterator[str]:
-    """The environment's prefix and the prefix of the interpreter it was made from, as written and as resolved."""
+    """The prefixes of the environment and of its base interpreter, as written and with links resolved."""
     code = "import sys, json; print(json.dumps([sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix]))"
     try:
         done = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, timeout=60, check=True)
@@ -168,9 +168,9 @@ def _prefixes(python: str) -> Iterator[str]:
 
 
 def _check_reachable(python: str, folders: tuple[str, ...]) -> None:
-    """Every link from the interpreter to its file lies within what is bound, and others may read it.
+    """Check that every link from the interpreter to its file lies within the binds, and that other users may read it.
 
-    Directories above the bound folders do not matter: inside they are made anew.
+    Directories above the bound folders do not matter: the archive creates them anew.
     """
     path = python
     for _ in range(40):
@@ -194,21 +194,21 @@ def _check_reachable(python: str, folders: tuple[str, ...]) -> None:
 
 
 def _real_root_folders() -> Iterator[str]:
-    """Directories like /lib64 on hosts whose /usr is not merged."""
+    """Directories such as /lib64, on hosts whose /usr is not merged."""
     for path in (Path("/", name) for name in _ROOT_NAMES):
         if path.is_dir() and not path.is_symlink():
             yield str(path)
 
 
 def _rocm() -> Iterator[str]:
-    """/opt/rocm where there is one; it is a link to a versioned directory."""
+    """/opt/rocm if it exists. It is a link to a versioned directory."""
     if Path("/opt/rocm").is_dir():
         yield os.path.realpath("/opt/rocm")
 
 
 def _mount_points() -> list[str]:
     text = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
-    # Spaces and the like stand as \040 in this file.
+    # The file writes spaces and similar characters as \040.
     return [line.split()[4].encode().decode("unicode_escape") for line in text.splitlines()]
 
 
@@ -217,33 +217,33 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 class _Archive:
-    """A root file system in the making: directories, links and small files by name."""
+    """A root file system under construction: directories, links and small files by name."""
 
     def __init__(self) -> None:
         self._members: dict[str, tuple[tarfile.TarInfo, bytes]] = {}
 
     def directory(self, name: str, mode: int = 0o755) -> None:
-        """A directory; its parents get 0755, because judge and worker must get through."""
+        """Add a directory. Its parents get mode 0755, because judge and worker must traverse them."""
         for parent in reversed(Path(name).parents[:-1]):
             self._members.setdefault(str(parent), (_info(str(parent), tarfile.DIRTYPE, 0o755), b""))
         self._members.setdefault(name, (_info(name, tarfile.DIRTYPE, mode), b""))
 
     def link(self, name: str, target: str) -> None:
-        """A symbolic link."""
+        """Add a symbolic link."""
         self._parent(name)
         info = _info(name, tarfile.SYMTYPE, 0o777)
         info.linkname = target
         self._members[name] = (info, b"")
 
     def file(self, name: str, data: bytes) -> None:
-        """A file everybody may read."""
+        """Add a file that every user may read."""
         self._parent(name)
         info = _info(name, tarfile.REGTYPE, 0o644)
         info.size = len(data)
         self._members[name] = (info, data)
 
     def copy(self, path: Path) -> None:
-        """A link or a file of the host at its own place; anything else is left out."""
+        """Add a link or a file of the host at its own path; other kinds are left out."""
         name = str(path).lstrip("/")
         if path.is_symlink():
             self.link(name, str(path.readlink()))
@@ -251,7 +251,7 @@ class _Archive:
             self.file(name, path.read_bytes())
 
     def to_bytes(self) -> bytes:
-        """Sorted, owned by root, dated 1970: the same host gives the same bytes."""
+        """The archive as bytes, reproducible: sorted by name, owned by root, dated 1970."""
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
             for _, (info, data) in sorted(self._members.items()):

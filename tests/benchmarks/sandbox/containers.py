@@ -1,4 +1,4 @@
-"""What the parts share: an engine, a small box, and percentiles."""
+"""What the parts share: an engine, a small container, and percentiles."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.engine import DockerEngine
-from sandbox.hostroot import HostRoot
+from sandbox.host.engine import DockerEngine
+from sandbox.host.hostroot import HostRoot
+from sandbox.host.stage import stage
 from sandbox.spec import JUDGE_UID, WORKER_UID, Bind, Boot, Limits, SandboxSpec, Tmpfs
-from sandbox.stage import stage
 
 MIB = 1 << 20
 ROOT = Path(__file__).resolve().parents[3]
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """An engine, and a box of 512 MiB on one core."""
+    """An engine, and a container of 512 MiB on one core."""
 
     engine: DockerEngine
     spec: SandboxSpec

@@ -1,7 +1,7 @@
-"""Reads a container's counters from its cgroup, from outside; version 1 and 2. Called by the engine.
+"""Reads a container's counters and limits from its cgroup, version 1 or 2, from outside. Changes nothing.
 
-Changes nothing. The directories are held open by descriptor while the container runs, because they vanish with its
-last process. Whatever cannot be read is None: an engine in another PID namespace, a rootless one, an old kernel.
+The cgroup's directories vanish with the container's last process, so they are held open by descriptor. A value that
+cannot be read is None: the engine runs in another PID namespace or rootless, or the kernel is too old.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PROC = Path("/proc")
 
 @dataclass(frozen=True, kw_only=True)
 class Counters:
-    """What the kernel counted for a container since it started."""
+    """What the kernel has counted for a container since its start."""
 
     oom_kills: int | None = None
     pids_denied: int | None = None
@@ -25,7 +25,7 @@ class Counters:
 
 
 class CgroupReader:
-    """The counters of one container."""
+    """Reads the counters of one container."""
 
     def __init__(self, directories: Mapping[str, Path]) -> None:
         self._fds: dict[str, int] = {}
@@ -38,11 +38,11 @@ class CgroupReader:
 
     @property
     def version(self) -> int | None:
-        """Of the hierarchy the container is in; None where none was found."""
+        """Version of the container's cgroup hierarchy; None if it was not found."""
         return (2 if "" in self._fds else 1) if self._fds else None
 
     def read(self) -> Counters:
-        """The counters now; what can no longer be read keeps its last known value."""
+        """Read the counters. A value that can no longer be read keeps its last known value."""
         now = self._version_2() if "" in self._fds else self._version_1()
         self._last = Counters(
             oom_kills=_newer(now.oom_kills, self._last.oom_kills),
@@ -53,12 +53,12 @@ class CgroupReader:
         return self._last
 
     def memory_bytes(self) -> int | None:
-        """What the container takes now, memory file systems included; None where it cannot be read."""
+        """Memory in use now, including memory file systems; None where it cannot be read."""
         name = "memory.current" if self.version == 2 else "memory.usage_in_bytes"
         return _number(self.text("memory", name))
 
     def close(self) -> None:
-        """Let go of the directories; idempotent."""
+        """Close the directories; idempotent."""
         for fd in self._fds.values():
             os.close(fd)
         self._fds.clear()
@@ -81,7 +81,7 @@ class CgroupReader:
         )
 
     def text(self, controller: str, name: str) -> str:
-        """A file of the container's; version 2 has one directory for all controllers. Empty if it cannot be read."""
+        """Read a file of the cgroup. Version 2 has one directory for all controllers. Empty if it cannot be read."""
         directory = self._fds.get("", self._fds.get(controller))
         if directory is None:
             return ""
@@ -98,9 +98,9 @@ class CgroupReader:
 
 
 def reader_for(pid: int, container_id: str) -> CgroupReader:
-    """The reader for a container whose first process has this pid, as the engine reports it.
+    """Return the reader for a container whose first process has this pid, as the engine reports it.
 
-    Where the pid is not that container's in our PID namespace, every counter is None.
+    If that pid is another process in our PID namespace, every counter is None.
     """
     try:
         membership = (PROC / str(pid) / "cgroup").read_text(encoding="utf-8", errors="replace")
@@ -111,10 +111,10 @@ def reader_for(pid: int, container_id: str) -> CgroupReader:
 
 
 def locate(membership: str, mountinfo: str, container_id: str) -> dict[str, Path]:
-    """Controller -> directory, from /proc/PID/cgroup and /proc/self/mountinfo; key "" is the version 2 hierarchy.
+    """Map each controller to its directory, from /proc/PID/cgroup and /proc/self/mountinfo; key "" is version 2.
 
-    Sources: cgroups(7) and proc_pid_mountinfo(5). Paths that do not name the container are left out: the pid would be
-    somebody else's.
+    Sources: cgroups(7) and proc_pid_mountinfo(5). A path without the container's id belongs to another process that
+    has this pid in our namespace, so it is left out.
     """
     mounts = _cgroup_mounts(mountinfo)
     found: dict[str, Path] = {}
@@ -130,13 +130,13 @@ def locate(membership: str, mountinfo: str, container_id: str) -> dict[str, Path
                 below = path.removeprefix(root) if root != "/" else path
                 found[name] = Path(point) / below.lstrip("/")
     if any(name in found for name in ("memory", "pids", "cpuacct")):
-        # A hybrid host: the version 2 tree is there, without controllers.
+        # A hybrid host mounts version 2 as well, but without controllers.
         found.pop("", None)
     return found
 
 
 def _cgroup_mounts(mountinfo: str) -> dict[str, tuple[str, str]]:
-    """Controller -> mount point and root of the mount."""
+    """Map each controller to the mount point and the root of its mount."""
     mounts: dict[str, tuple[str, str]] = {}
     for line in mountinfo.splitlines():
         left, _, right = line.partition(" - ")

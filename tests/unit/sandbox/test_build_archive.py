@@ -1,4 +1,4 @@
-"""Bundles: what may travel from a build to a run, and that it arrives as it was."""
+"""Build archives: what may travel from a build to a run, and that it arrives as it was."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from sandbox import protocol
-from sandbox.bundle import Bundle
-from sandbox.protocol import BundlePiece, FrameError
-from sandbox.steward_box import IncomingBundle
-from sandbox.steward_bundle import MAX_CONTENT_BYTES, MAX_ENTRIES, Refused, pack, unpack
+from sandbox.host.build_archive import BuildArchive
+from sandbox.inside.build_archive import MAX_CONTENT_BYTES, MAX_ENTRIES, Refused, pack, unpack
+from sandbox.inside.connection import IncomingArchive
+from sandbox.protocol import ArchivePiece, FrameError
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def packed(*keep: str) -> bytes:
-    """The bundle of these names below the working directory."""
+    """The archive of these names below the working directory."""
     sink = os.memfd_create("out")
     try:
         pack(keep, sink)
@@ -39,7 +39,7 @@ def packed(*keep: str) -> bytes:
 
 
 def archive(*members: tarfile.TarInfo) -> bytes:
-    """A bundle that our packer would not make."""
+    """An archive that our packer would not make."""
     sink = io.BytesIO()
     with gzip.GzipFile(fileobj=sink, mode="wb") as zipped, tarfile.open(fileobj=zipped, mode="w|") as tar:
         for member in members:
@@ -48,7 +48,7 @@ def archive(*members: tarfile.TarInfo) -> bytes:
 
 
 def member(name: str, kind: bytes = tarfile.REGTYPE, *, link: str = "", size: int = 0) -> tarfile.TarInfo:
-    """One entry of such a bundle."""
+    """One entry of such an archive."""
     made = tarfile.TarInfo(name)
     made.type, made.linkname, made.size = kind, link, size
     return made
@@ -93,7 +93,7 @@ def test_nothing_is_packed_where_nothing_is(inside: Path) -> None:
 
 
 def test_the_lock_of_a_builder_stays_behind(inside: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever finds torch's lock waits until somebody removes it, and nobody would."""
+    """A builder that finds torch's lock waits for its removal, and no process would remove it."""
     (inside / "cache").mkdir()
     (inside / "cache/lock").touch()
     (inside / "cache/kernel.so").touch()
@@ -151,7 +151,7 @@ def _deep(path: Path) -> None:
 def test_what_may_not_travel_is_refused_before_a_byte_is_written(
     inside: Path, plant: Callable[[Path], object], reason: str
 ) -> None:
-    """One such entry, and there is no bundle."""
+    """One such entry, and there is no archive."""
     plant(inside / "planted")
     sink = os.memfd_create("out")
     try:
@@ -183,14 +183,14 @@ def test_names_that_are_too_long_are_no_trap(inside: Path) -> None:
     ],
     ids=["climbs", "absolute", "link", "climbing-link", "hard-link", "fifo", "character-device", "block-device"],
 )
-def test_a_bundle_from_elsewhere_is_checked_again(inside: Path, bad: tarfile.TarInfo) -> None:
+def test_an_archive_from_elsewhere_is_checked_again(inside: Path, bad: tarfile.TarInfo) -> None:
     """The container that made it may have been anybody's."""
     with pytest.raises((Refused, ValueError)):
         unpack(archive(bad))
     assert not list(inside.iterdir())
 
 
-def test_nothing_is_written_through_a_link_of_the_bundle(inside: Path, tmp_path: Path) -> None:
+def test_nothing_is_written_through_a_link_of_the_archive(inside: Path, tmp_path: Path) -> None:
     """Links are made last, and over nothing."""
     data = archive(member("a", tarfile.SYMTYPE, link="b"), member("b", tarfile.DIRTYPE), member("a/x", size=1))
     with pytest.raises(FileExistsError):
@@ -200,7 +200,7 @@ def test_nothing_is_written_through_a_link_of_the_bundle(inside: Path, tmp_path:
 
 
 def test_what_is_there_is_not_replaced(inside: Path) -> None:
-    """A bundle may not take the place of what the container has."""
+    """An archive may not take the place of what the container has."""
     (inside / "x").write_text("ours")
     with pytest.raises(FileExistsError):
         unpack(archive(member("x", size=1)))
@@ -221,71 +221,71 @@ def test_a_few_bytes_do_not_unpack_to_terabytes(inside: Path) -> None:
     assert (inside / "x").stat().st_size <= MAX_CONTENT_BYTES + 100 * (1 << 20)
 
 
-def test_a_bundle_is_kept_as_it_came_and_counted(tmp_path: Path) -> None:
-    """Bytes in, the same bytes out, in frames that the steward takes; any number of times."""
-    bundle = Bundle(tmp_path)
-    data = os.urandom(protocol.BUNDLE_PIECE_BYTES * 2 + 5)
+def test_an_archive_is_kept_as_it_came_and_counted(tmp_path: Path) -> None:
+    """Bytes in, the same bytes out, in frames that init takes; any number of times."""
+    archive = BuildArchive(tmp_path)
+    data = os.urandom(protocol.ARCHIVE_PIECE_BYTES * 2 + 5)
     for begin in range(0, len(data), 700_000):
-        bundle.take(BundlePiece(data=data[begin : begin + 700_000]))
-    assert bundle.size_bytes == len(data)
+        archive.take(ArchivePiece(data=data[begin : begin + 700_000]))
+    assert archive.size_bytes == len(data)
     assert not list(tmp_path.iterdir())
     for _ in range(2):
-        incoming = IncomingBundle(len(data))
-        for message in protocol.Decoder().feed(b"".join(bundle.frames())):
+        incoming = IncomingArchive(len(data))
+        for message in protocol.Decoder().feed(b"".join(archive.frames())):
             assert not incoming.complete
             incoming.take(message)
         assert incoming.complete
         assert incoming.data == data
 
 
-def test_a_refused_bundle_is_none(tmp_path: Path) -> None:
+def test_a_refused_archive_is_none(tmp_path: Path) -> None:
     """Whatever came before the refusal."""
-    bundle = Bundle(tmp_path)
-    bundle.take(BundlePiece(data=b"some"))
-    bundle.take(BundlePiece(refused="'x' is set-uid"))
-    assert (bundle.size_bytes, bundle.refused) == (0, "'x' is set-uid")
-    assert not list(bundle.frames())
+    archive = BuildArchive(tmp_path)
+    archive.take(ArchivePiece(data=b"some"))
+    archive.take(ArchivePiece(refused="'x' is set-uid"))
+    assert (archive.size_bytes, archive.refused) == (0, "'x' is set-uid")
+    assert not list(archive.frames())
 
 
-def test_a_container_that_sends_more_than_a_bundle_breaks_the_protocol(tmp_path: Path) -> None:
+def test_a_container_that_sends_more_than_an_archive_breaks_the_protocol(tmp_path: Path) -> None:
     """The daemon counts for itself."""
-    bundle = Bundle(tmp_path)
-    piece = BundlePiece(data=bytes(protocol.BUNDLE_PIECE_BYTES))
-    for _ in range(protocol.MAX_BUNDLE_BYTES // protocol.BUNDLE_PIECE_BYTES):
-        bundle.take(piece)
-    with pytest.raises(FrameError, match="a bundle of more than"):
-        bundle.take(piece)
+    archive = BuildArchive(tmp_path)
+    piece = ArchivePiece(data=bytes(protocol.ARCHIVE_PIECE_BYTES))
+    for _ in range(protocol.MAX_ARCHIVE_BYTES // protocol.ARCHIVE_PIECE_BYTES):
+        archive.take(piece)
+    with pytest.raises(FrameError, match="a build archive of more than"):
+        archive.take(piece)
 
 
-def test_a_full_disk_costs_the_bundle_and_no_more(tmp_path: Path) -> None:
+def test_a_full_disk_costs_the_archive_and_no_more(tmp_path: Path) -> None:
     """The container's conversation goes on."""
-    bundle = Bundle(tmp_path)
+    archive = BuildArchive(tmp_path)
     full = os.open("/dev/full", os.O_RDWR)
-    os.dup2(full, bundle._fd)
+    os.dup2(full, archive._fd)
     os.close(full)
-    bundle.take(BundlePiece(data=b"some"))
-    assert bundle.size_bytes == 0
-    assert "No space left" in (bundle.refused or "")
+    archive.take(ArchivePiece(data=b"some"))
+    assert archive.size_bytes == 0
+    assert "No space left" in (archive.refused or "")
 
 
-@pytest.mark.parametrize("size", [None, -1, True, "1", protocol.MAX_BUNDLE_BYTES + 1])
+@pytest.mark.parametrize("size", [None, -1, True, "1", protocol.MAX_ARCHIVE_BYTES + 1])
 def test_a_request_says_how_much_follows_it(size: object) -> None:
     """A number within the cap."""
-    with pytest.raises(FrameError, match="bundle_bytes"):
-        protocol.bundle_size({"bundle_bytes": size})
+    with pytest.raises(FrameError, match="archive_bytes"):
+        protocol.archive_size({"archive_bytes": size})
 
 
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        ({"type": "request"}, "within a bundle"),
-        ({"type": "bundle", "data_b64": "%"}, "not base64"),
-        ({"type": "bundle"}, "lacks 'data_b64'"),
-        (BundlePiece(data=b"12345").to_message(), "more than the 4 bytes"),
-        (BundlePiece(data=bytes(protocol.BUNDLE_PIECE_BYTES + 1)).to_message(), "bundle frame of"),
+        ({"type": "request"}, "within a build archive"),
+        ({"type": "archive", "data_b64": "%"}, "not base64"),
+        ({"type": "archive"}, "lacks 'data_b64'"),
+        (ArchivePiece(data=b"12345").to_message(), "more than the 4 bytes"),
+        (ArchivePiece(data=bytes(protocol.ARCHIVE_PIECE_BYTES + 1)).to_message(), "archive frame of"),
     ],
 )
-def test_what_is_no_piece_of_the_announced_bundle_is_refused(message: dict[str, object], reason: str) -> None:
+def test_what_is_no_piece_of_the_announced_archive_is_refused(message: dict[str, object], reason: str) -> None:
     """Other frames, other sizes, other encodings."""
     with pytest.raises(FrameError, match=reason):
-        IncomingBundle(4).take(message)
+        IncomingArchive(4).take(message)

@@ -1,9 +1,10 @@
-"""The container engine: starts single-use sandboxes from specs and removes them. The only door to the Docker SDK.
+"""The container engine: starts single-use containers from specs and removes them. Only `sandbox/` uses the Docker SDK.
 
-Owns containers that carry our owner label, from create to removal. Must not know what runs inside: see `engine_box` for
-the conversation. Every wait is bounded. Called by runner.evaluate and by the daemon at start-up.
+Owns the containers with our owner label, from creation to removal. Must not know what runs inside them; the
+conversation is in `sandbox.host.container`. Every wait is bounded.
 
-Works over a Unix socket: binds and cgroup counters need the engine to be on this host.
+The engine must be on this host, behind a Unix socket: containers bind this host's directories, and their cgroups are
+read here.
 """
 
 from __future__ import annotations
@@ -26,22 +27,23 @@ import docker.utils
 import requests.exceptions
 import urllib3.exceptions
 
-from sandbox import hardening, hostconfig
-from sandbox.cgroup import reader_for
-from sandbox.creator import identity, is_gone
-from sandbox.engine_attach import attach
-from sandbox.engine_box import Box, BoxReport, EndState
 from sandbox.errors import EngineRefused, EngineUnavailable, Leftover, NotReaped, SandboxError
-from sandbox.hostroot import HostRoot
+from sandbox.host.attach import attach
+from sandbox.host.cgroup import reader_for
+from sandbox.host.container import Container, ContainerReport, EndState
+from sandbox.host.hostroot import HostRoot
+from sandbox.host.kernel_view import read_kernel_view
+from sandbox.host.process_identity import identity, is_gone
+from sandbox.policy import hardening, hostconfig
+from sandbox.policy.observed import Observed
 from sandbox.spec import SandboxSpec
-from sandbox.witness import Seen, kernel_view
 
-#: From start to `ready`; includes pulling the interpreter from a cold disk.
+#: From the start to `ready`. Includes reading the interpreter from a cold disk.
 READY_TIMEOUT_S = 60.0
-#: One engine call while a container is taken down. A kill can hang when a device fell off the bus.
+#: Limit of one engine call while a container is removed. A kill can hang if a device fell off the bus.
 REMOVE_TIMEOUT_S = 20.0
 HOST_ROOT_REPOSITORY = "kernel-runner/host-root"
-#: No dash in it: to systemd that would be a slice below another one. `systemd/` has its unit.
+#: The name holds no dash: systemd would create it below another slice. Its unit is in `systemd/`.
 SLICE = "kernelrunner.slice"
 DEFAULT_SOCKET = "unix:///var/run/docker.sock"
 
@@ -50,7 +52,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class EngineFacts:
-    """What the engine says of itself."""
+    """The engine's description of itself."""
 
     name: str
     version: str
@@ -60,27 +62,27 @@ class EngineFacts:
     cgroup_driver: str
     storage_driver: str
     rootless: bool
-    #: Whether the engine knows the Container Device Interface (DeviceDriver.CDI).
+    #: Whether the engine supports the Container Device Interface (DeviceDriver.CDI).
     cdi: bool
-    #: Where it keeps images and containers, as it sees it; empty where it does not say.
+    #: Directory of images and containers, as the engine sees it; empty if the engine does not report it.
     data_root: str = ""
-    #: Versions of what it consists of, by lower-case name: runc, containerd, ...
+    #: Versions of the engine's components by lower-case name: runc, containerd, ...
     components: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def slice(self) -> str | None:
-        """The slice that sandboxes lie in, for an engine that leaves cgroups to systemd; None for any other."""
+        """The slice for sandboxes if the engine leaves cgroups to systemd; None for other engines."""
         return SLICE if self.cgroup_driver == "systemd" else None
 
 
 class DockerEngine:
-    """A Docker engine (or one that speaks its API). Thread-safe: every call uses a connection of its own."""
+    """A Docker engine, or another one with the same API. Thread-safe: every call has a connection of its own."""
 
     def __init__(self, base_url: str | None = None, *, owner: str, timeout_s: float = 60) -> None:
-        """Remember where the engine is; nothing is asked before the first call.
+        """Store the engine's address. The engine is not called before the first request.
 
-        `base_url`: None takes DOCKER_HOST, else the default socket. `owner`: value of the label by which `reap` knows
-        our containers; unique per daemon. `timeout_s`: bound of one engine call.
+        `base_url`: None: DOCKER_HOST, else the default socket. `owner`: value of the label by which `reap` finds our
+        containers; unique per daemon. `timeout_s`: limit of one engine call.
 
         Raises:
             EngineRefused: the address is not a Unix socket.
@@ -106,14 +108,14 @@ class DockerEngine:
         self.close()
 
     def close(self) -> None:
-        """Close idle connections. Containers are left alone: see `Box.close` and `reap`."""
+        """Close idle connections. Containers stay: see `Container.close` and `reap`."""
         while (client := self._take_idle()) is not None:
             client.close()
 
     # --- questions -----------------------------------------------------------------------------------------------
 
     def check(self) -> EngineFacts:
-        """Ask the engine about itself.
+        """Ask the engine for its description.
 
         Raises:
             EngineUnavailable: no engine answers.
@@ -139,10 +141,10 @@ class DockerEngine:
         )
 
     def image_id(self, reference: str) -> str:
-        """The id (sha256:...) of an image the engine has.
+        """Return the id (sha256:...) of an image.
 
         Raises:
-            EngineRefused: the engine does not have it, or it cannot be used for a sandbox.
+            EngineRefused: the engine does not have the image, or a sandbox cannot use it.
             EngineUnavailable: no engine answers.
         """
         try:
@@ -163,11 +165,11 @@ class DockerEngine:
         return image_id
 
     def ensure_host_root(self, root: HostRoot) -> str:
-        """The image id of the `host` root file system, imported once per content.
+        """Return the image id of the `host` root file system; import it once per content.
 
         Raises:
-            RootFilesystemError: this host's files do not make a root.
-            EngineRefused: the engine would not import it.
+            RootFilesystemError: this host's files do not make a usable root.
+            EngineRefused: the engine refused the import.
             EngineUnavailable: no engine answers.
         """
         archive = root.tar()
@@ -180,7 +182,7 @@ class DockerEngine:
                     raise
             self._call(
                 f"import of {reference}",
-                # Not import_image_from_data: that one waits without bound.
+                # Not import_image_from_data: it has no timeout.
                 lambda api: api.import_image(
                     io.BytesIO(archive),
                     repository=HOST_ROOT_REPOSITORY,
@@ -198,33 +200,33 @@ class DockerEngine:
 
     # --- containers ----------------------------------------------------------------------------------------------
 
-    def start(self, spec: SandboxSpec) -> Box:
-        """Create, attach, start, wait for `ready`, and check that the box is what was asked for.
+    def start(self, spec: SandboxSpec) -> Container:
+        """Create, attach and start a container, wait for `ready`, and check that it matches the spec.
 
         Raises:
-            EngineRefused: the engine would not, or the box differs from the spec (nothing ran in it).
+            EngineRefused: the engine refused, or the container differs from the spec. No submission ran in it.
             EngineUnavailable: the engine does not answer.
-            ProtocolError: something else than the steward spoke, or nothing did in time.
+            ProtocolError: something other than init answered, or nothing did in time.
         """
-        wrong = hostconfig.complaints(spec)
-        if wrong:
-            raise EngineRefused(f"sandbox spec: {'; '.join(wrong)}")
+        errors = hostconfig.spec_errors(spec)
+        if errors:
+            raise EngineRefused(f"sandbox spec: {'; '.join(errors)}")
         if spec.image not in self._accepted_images:
             self.image_id(spec.image)
         body = hostconfig.create_body(spec, owner=self.owner)
         body["Labels"][hostconfig.LABEL_CREATOR] = identity()
         container_id = self._call("create", lambda api: _create(api, body))
-        attachment = box = None
+        attachment = container = None
         try:
             attachment = attach(
                 self._socket_path, self._version(), container_id, timeout_s=min(self._timeout_s, READY_TIMEOUT_S)
             )
             self._call(f"container {container_id[:12]}: start", lambda api: api.start(container_id))
-            # The steward starts meanwhile.
+            # Init starts in parallel with these calls.
             inspected = self._inspect(container_id)
             pid = int(inspected["State"].get("Pid") or 0)
             cgroup = reader_for(pid, container_id)
-            box = Box(
+            container = Container(
                 id=container_id,
                 spec=spec,
                 attachment=attachment,
@@ -233,35 +235,37 @@ class DockerEngine:
                 ended=lambda patience_s: self._ended(container_id, patience_s),
                 remove=lambda: self._remove(container_id),
             )
-            box.wait_ready(READY_TIMEOUT_S)
-            box.attested = _attest(box, Seen(engine=inspected, kernel=kernel_view(pid, cgroup), inside=box.facts))
+            container.wait_ready(READY_TIMEOUT_S)
+            container.attested = _attest(
+                container, Observed(engine=inspected, kernel=read_kernel_view(pid, cgroup), inside=container.facts)
+            )
         except BaseException as error:
             if attachment is not None:
                 attachment.close()
-            leftover: Leftover = box or _Unstarted(id=container_id, remove=self._remove)
+            leftover: Leftover = container or _CreatedContainer(id=container_id, remove=self._remove)
             try:
                 leftover.close()
             except (EngineRefused, EngineUnavailable):
-                # The first error is the one to report; with it goes what could not be removed.
+                # Report the first error, and attach the container that could not be removed to it.
                 if isinstance(error, SandboxError):
                     error.leftover = leftover
             raise
-        return box
+        return container
 
     def reap(self) -> int:
-        """Remove every container with our owner label, running or not, and every orphan; returns how many were ours.
+        """Remove all containers with our owner label and all orphans, running or not; return how many were ours.
 
         Raises:
-            NotReaped: one would not go; the others are gone.
+            NotReaped: some could not be removed; all others were.
             EngineUnavailable: no engine answers.
         """
         return self._reap(lambda labels: self._owns(labels) or _is_orphan(labels))
 
     def reap_orphans(self) -> int:
-        """Remove every container whose process has ended, whoever that was; returns how many were ours.
+        """Remove all containers of any owner whose process has ended; return how many were ours.
 
         Raises:
-            NotReaped: one would not go; the others are gone.
+            NotReaped: some could not be removed; all others were.
             EngineUnavailable: no engine answers.
         """
         return self._reap(_is_orphan)
@@ -272,14 +276,14 @@ class DockerEngine:
         left: list[tuple[Leftover, Mapping[str, str]]] = []
         reasons: list[str] = []
         for container in found:
-            leftover = _Unstarted(id=str(container["Id"]), remove=self._remove)
+            leftover = _CreatedContainer(id=str(container["Id"]), remove=self._remove)
             try:
                 leftover.close()
             except (EngineRefused, EngineUnavailable) as error:
                 left.append((leftover, container["Labels"]))
                 reasons.append(str(error))
         if left:
-            # One removal that hangs looks like an engine that is away, which is another matter.
+            # A removal that hangs looks like an unavailable engine. If no engine answers, raise that error instead.
             self._call("ping", lambda api: api.ping())
             raise NotReaped("; ".join(reasons), left=left)
         return sum(self._owns(container["Labels"]) for container in found)
@@ -288,9 +292,9 @@ class DockerEngine:
         return labels.get(hostconfig.LABEL_OWNER) == self.owner
 
     def prune_host_roots(self, keep: Iterable[str]) -> int:
-        """Remove the `host` root file systems that earlier processes of ours imported, but for these image ids.
+        """Remove the `host` root file systems that earlier processes of this owner imported, except these image ids.
 
-        What a container uses, or what somebody else imported, stays. Returns how many went.
+        Images that a container uses or another owner imported stay. Returns how many were removed.
 
         Raises:
             EngineUnavailable: no engine answers.
@@ -313,7 +317,7 @@ class DockerEngine:
         return found
 
     def _kill(self, container_id: str) -> None:
-        """SIGKILL; a container that is not running is fine."""
+        """Send SIGKILL. A container that does not run is no error."""
         with contextlib.suppress(EngineRefused):
             self._call(
                 f"container {container_id[:12]}: kill",
@@ -322,7 +326,7 @@ class DockerEngine:
             )
 
     def _ended(self, container_id: str, patience_s: float) -> EndState | None:
-        """How the container ended, waiting at most so long; None when it still runs or cannot be asked."""
+        """Wait for the container's end; None if it still runs after `patience_s`, or the engine does not answer."""
         with contextlib.suppress(EngineRefused, EngineUnavailable):
             # The client's own timeout does not apply to this call.
             what = f"container {container_id[:12]}: wait"
@@ -332,10 +336,10 @@ class DockerEngine:
         return None
 
     def _remove(self, container_id: str) -> None:
-        """Remove by force and see that it is gone.
+        """Remove by force and check that the container is gone.
 
         Raises:
-            EngineRefused: it is still there after several attempts.
+            EngineRefused: it still exists after several attempts.
             EngineUnavailable: no engine answers.
         """
         deadline = time.monotonic() + REMOVE_TIMEOUT_S
@@ -350,7 +354,7 @@ class DockerEngine:
             except _NotFound:
                 return
             except EngineRefused:
-                # "removal already in progress", or the kill has not taken effect yet.
+                # The engine is removing it already, or the kill has not taken effect yet.
                 if time.monotonic() > deadline:
                     raise
             if time.monotonic() > deadline:
@@ -367,7 +371,7 @@ class DockerEngine:
             with self._client(self._timeout_s):
                 pass
         if self._api_version is None:
-            raise EngineUnavailable(f"engine at {self.base_url}: it does not tell its API version")
+            raise EngineUnavailable(f"engine at {self.base_url}: it does not report its API version")
         return self._api_version
 
     def _take_idle(self) -> docker.APIClient | None:
@@ -378,7 +382,7 @@ class DockerEngine:
 
     @contextlib.contextmanager
     def _client(self, timeout_s: float) -> Iterator[docker.APIClient]:
-        # First, because the HTTP client leaks its socket when it cannot connect.
+        # Probe first, because the HTTP client leaks its socket when it cannot connect.
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(timeout_s)
             probe.connect(self._socket_path)
@@ -391,13 +395,13 @@ class DockerEngine:
         try:
             yield client
         except BaseException:
-            # A connection that failed half-way must not serve the next call.
+            # A connection that failed half-way must not serve another call.
             client.close()
             raise
         self._idle.put(client)
 
     def _call(self, what: str, call: Callable[[docker.APIClient], T], *, timeout_s: float | None = None) -> T:
-        """One engine call with its errors turned into ours.
+        """Make one engine call and translate its errors into ours.
 
         Raises:
             EngineRefused: the engine answered with an error.
@@ -424,7 +428,7 @@ class DockerEngine:
 
 
 def host_root_reference(root: HostRoot) -> str:
-    """What the image of a `host` root file system is called: the same files give the same name."""
+    """The image name of a `host` root file system. The same files have the same name."""
     return f"{HOST_ROOT_REPOSITORY}:{root.content_hash[:32]}"
 
 
@@ -439,40 +443,40 @@ def _create(api: docker.APIClient, body: dict[str, Any]) -> str:
 
 
 def _is_orphan(labels: Mapping[str, str]) -> bool:
-    """Whether nobody is left who could remove a container with these labels."""
+    """Whether the process that could remove a container with these labels has ended."""
     return is_gone(labels.get(hostconfig.LABEL_CREATOR, ""))
 
 
-def _attest(box: Box, seen: Seen) -> dict[str, Any]:
-    """The record of what the box is.
+def _attest(container: Container, observed: Observed) -> dict[str, Any]:
+    """Check the container against its spec and return the record of what was checked.
 
     Raises:
-        EngineRefused: it is not what was asked for.
+        EngineRefused: the container differs from its spec.
     """
-    differences = hardening.violations(box.spec, seen)
+    differences = hardening.violations(container.spec, observed)
     if differences:
         raise EngineRefused(
-            f"container {box.id[:12]}: the engine made another box than was asked for:"
+            f"container {container.id[:12]}: the engine made another container than was asked for:"
             f" {'; '.join(map(str, differences))}; nothing was run in it"
             " (kernel-runner check --explain says what each setting is for)"
         )
-    return hardening.attested(box.spec, seen)
+    return hardening.attested(container.spec, observed)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Unstarted:
-    """A container that was created, and nothing of which is to stay."""
+class _CreatedContainer:
+    """A container without a conversation, which can only be removed."""
 
     id: str
     remove: Callable[[str], None]
 
     def close(self) -> None:
-        """Remove it."""
+        """Remove the container."""
         self.remove(self.id)
 
 
 class _NotFound(EngineRefused):
-    """The engine has no such image or container."""
+    """The engine does not have the image or the container."""
 
 
 def _remedy(reason: BaseException) -> str:
@@ -482,7 +486,7 @@ def _remedy(reason: BaseException) -> str:
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """The operating system's reason below the layers of an HTTP client."""
+    """Find the operating system's error below the layers of the HTTP client."""
     reason: BaseException = error
     inner: BaseException | None = error
     for _ in range(20):
@@ -494,4 +498,4 @@ def _innermost(error: BaseException) -> BaseException:
     return reason
 
 
-__all__ = ["Box", "BoxReport", "DockerEngine", "EngineFacts", "host_root_reference"]
+__all__ = ["Container", "ContainerReport", "DockerEngine", "EngineFacts", "host_root_reference"]

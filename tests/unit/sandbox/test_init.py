@@ -1,4 +1,4 @@
-"""The steward's pure parts: result lines, excerpts, names, requests, what a judge may say."""
+"""Init's pure parts: result lines, excerpts, names, requests, what a judge may say."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox import protocol, steward_output
+from sandbox import protocol
+from sandbox.inside import output
+from sandbox.inside.boot import parse_boot
+from sandbox.inside.build_archive import check_name
+from sandbox.inside.output import Excerpt, ResultLines
+from sandbox.inside.pair import rebuild_frame
+from sandbox.inside.process import InitError, decode_status
+from sandbox.inside.steps import parse_request, runs_next, shorten
 from sandbox.protocol import FrameError, Step, StepResult, StepsRequest
-from sandbox.steward_box import parse_boot
-from sandbox.steward_bundle import check_name
-from sandbox.steward_output import Excerpt, ResultLines
-from sandbox.steward_pair import checked
-from sandbox.steward_process import StewardError, ending
-from sandbox.steward_steps import fit, goes_on, parse_request
 
 _RESULT = StepResult(name="t", command="c", start_ns=0, duration_ns=0, exit_code=0)
 
@@ -55,16 +56,16 @@ def test_result_lines_do_not_depend_on_the_cut(data: bytes, cuts: list[int]) -> 
 
 def test_result_lines_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Too long a line, too many keys, too much in all: dropped, said once, the rest stays."""
-    monkeypatch.setattr(steward_output, "RESULT_LINE_BYTES", 20)
+    monkeypatch.setattr(output, "RESULT_LINE_BYTES", 20)
     lines = _lines(b"a: " + b"x" * 30 + b"\nb: 1\n")
     assert lines.values() == {"b": "1"}
     assert lines.complaint is not None
     assert "line of more than 20 bytes" in lines.complaint
-    monkeypatch.setattr(steward_output, "RESULT_KEYS", 2)
+    monkeypatch.setattr(output, "RESULT_KEYS", 2)
     lines = _lines(b"a: 1\nb: 2\nc: 3\na: 4\n")
     assert lines.values() == {"a": "4", "b": "2"}
     assert "more than 2 keys" in (lines.complaint or "")
-    monkeypatch.setattr(steward_output, "RESULT_BYTES", 15)
+    monkeypatch.setattr(output, "RESULT_BYTES", 15)
     assert _lines(b"a: 1\nb: 12345678\n").values() == {"a": "1"}
     assert _lines(b"k" * 600 + b": 1\n").values() == {}
 
@@ -78,11 +79,11 @@ def test_an_excerpt_keeps_both_ends_within_its_limit(data: bytes, limit: int, cu
         start = max(start, cut)
     assert excerpt.total_bytes == len(data)
     if len(data) <= limit:
-        assert excerpt.text() == steward_output.clean(data)
+        assert excerpt.text() == output.decode_text(data)
     else:
         head, tail = data[: limit - limit // 2], data[len(data) - limit // 2 :]
         middle = f"\n[... {len(data) - limit} bytes left out ...]\n"
-        assert excerpt.text() == steward_output.clean(head) + middle + steward_output.clean(tail)
+        assert excerpt.text() == output.decode_text(head) + middle + output.decode_text(tail)
 
 
 def test_an_excerpt_does_not_grow_with_the_stream() -> None:
@@ -108,7 +109,7 @@ def test_ordinary_names_pass(name: str) -> None:
 
 
 def test_a_steps_request_is_the_same_after_its_journey() -> None:
-    """What the daemon sends is what the steward runs."""
+    """What the daemon sends is what init runs."""
     step = Step(
         name="test",
         argv=("python", "eval.py"),
@@ -140,7 +141,7 @@ def test_a_steps_request_is_the_same_after_its_journey() -> None:
 def test_a_request_that_makes_no_sense_is_a_sentence(change: dict[str, object], reason: str) -> None:
     """The harness never dies of a bad request; it says what is wrong."""
     message = {**StepsRequest(files={}, steps=(Step(name="x", argv=("y",)),)).to_message(), **change}
-    with pytest.raises(StewardError, match=reason):
+    with pytest.raises(InitError, match=reason):
         parse_request(message)
 
 
@@ -149,14 +150,14 @@ def test_a_step_that_makes_no_sense_is_a_sentence(change: dict[str, object]) -> 
     """Empty or odd argv, an unknown condition, an artifact outside of /work."""
     message = StepsRequest(files={}, steps=(Step(name="x", argv=("y",)),)).to_message()
     message["steps"][0].update(change)
-    with pytest.raises(StewardError, match="does not parse"):
+    with pytest.raises(InitError, match="does not parse"):
         parse_request(message)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"protocol": 99}', '{"protocol": 2, "kind": "other"}'])
 def test_a_boot_document_that_makes_no_sense_is_a_sentence(text: str) -> None:
     """Not JSON, no object, another version, an unknown kind."""
-    with pytest.raises(StewardError, match="boot"):
+    with pytest.raises(InitError, match="boot"):
         parse_boot(text)
 
 
@@ -166,7 +167,7 @@ def test_steps_go_on_by_their_condition() -> None:
     failed = StepResult(**{**vars(_RESULT), "result": {"check": "fail"}})
     killed = StepResult(**{**vars(_RESULT), "exit_code": None, "signal": 9})
     found = {
-        condition: [goes_on(Step(name="x", argv=("y",), continue_if=condition), r) for r in (passed, failed, killed)]
+        condition: [runs_next(Step(name="x", argv=("y",), continue_if=condition), r) for r in (passed, failed, killed)]
         for condition in ("always", "passed", "exit_0")
     }
     assert found == {"always": [True] * 3, "passed": [True, False, False], "exit_0": [False, True, False]}
@@ -175,13 +176,13 @@ def test_steps_go_on_by_their_condition() -> None:
 def test_a_step_is_cut_until_it_fits() -> None:
     """First the output goes, then, if it must, the result lines; a small step is left alone."""
     big = StepResult(**{**vars(_RESULT), "stdout": "x" * 500_000, "result": {"check": "pass"}})
-    assert fit(_RESULT, 10_000) == _RESULT.to_message()
-    message = fit(big, 200_000)
+    assert shorten(_RESULT, 10_000) == _RESULT.to_message()
+    message = shorten(big, 200_000)
     assert len(protocol.encode(message)) <= 200_000
     assert message["result"] == {"check": "pass"}
     assert "output was left out" in message["stderr"]
     huge = StepResult(**{**vars(big), "result": {"report": "y" * 500_000}})
-    message = fit(huge, 200_000)
+    message = shorten(huge, 200_000)
     assert len(protocol.encode(message)) <= 200_000
     assert message["result"] == {}
 
@@ -189,16 +190,16 @@ def test_a_step_is_cut_until_it_fits() -> None:
 def test_a_judge_may_say_three_things() -> None:
     """Unknown keys of known frames are dropped, other frames are refused."""
     message = {"type": "progress", "phase": "x" * 200, "done": 1, "total": 2, "extra": 1}
-    assert checked(message) == {"type": "progress", "phase": "x" * 100, "done": 1, "total": 2}
-    assert checked({**_RESULT.to_message(), "extra": 1}) == _RESULT.to_message()
+    assert rebuild_frame(message) == {"type": "progress", "phase": "x" * 100, "done": 1, "total": 2}
+    assert rebuild_frame({**_RESULT.to_message(), "extra": 1}) == _RESULT.to_message()
     for kind in ("end", "ready", "request", "other"):
         with pytest.raises(FrameError, match="may send progress"):
-            checked({"type": kind})
+            rebuild_frame({"type": kind})
 
 
 def test_a_wait_status_is_an_exit_code_or_a_signal() -> None:
     """Never both, never neither."""
-    assert ending(0) == (0, None)
-    assert ending(112 << 8) == (112, None)
-    assert ending(9) == (None, 9)
-    assert ending(11 | 0x80) == (None, 11)
+    assert decode_status(0) == (0, None)
+    assert decode_status(112 << 8) == (112, None)
+    assert decode_status(9) == (None, 9)
+    assert decode_status(11 | 0x80) == (None, 11)

@@ -1,8 +1,7 @@
-"""One running container and the one conversation with it: `ready`, request, report, end.
+"""One running container and its single conversation: `ready`, request, report, end.
 
-Made by the engine, used by the engine's callers. Owns the stream and the clock. Knows the engine only as three
-functions (kill, ended, remove). What comes out of the container is bounded in size and checked in form; more it may
-not be trusted with.
+Owns the stream and the time limits. Knows the engine only as three functions (kill, ended, remove). Everything that
+comes out of a container is bounded in size and checked in form, and stays untrusted.
 """
 
 from __future__ import annotations
@@ -17,50 +16,50 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from sandbox import protocol
-from sandbox.bundle import Bundle
-from sandbox.cgroup import CgroupReader
-from sandbox.engine_attach import STDERR, Attachment
 from sandbox.errors import EngineRefused, EngineUnavailable, ProtocolError
+from sandbox.host.attach import STDERR, Attachment
+from sandbox.host.build_archive import BuildArchive
+from sandbox.host.cgroup import CgroupReader
 from sandbox.spec import Ending, Outcome, SandboxSpec
 
-#: How soon a cancellation is heard.
+#: Longest delay until a cancellation takes effect.
 CANCEL_POLL_S = 0.1
-#: How often the counters are read, in case the container dies without a word.
+#: Interval between two readings of the counters; the last reading counts if the container dies without an `end` frame.
 COUNTERS_POLL_S = 1.0
-#: The steward exits at once when the line closes; killed containers need the kernel's time.
+#: Init exits at once when its stdin closes. A killed container may take longer: the kernel frees its memory first.
 EXIT_PATIENCE_S = 10.0
 STDERR_BYTES = 8 << 10
 
 OnProgress = Callable[[str, int, int], None]
-OnBundle = Callable[[protocol.BundlePiece], None]
+OnArchive = Callable[[protocol.ArchivePiece], None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class EndState:
-    """What the engine says of a container that has ended."""
+    """The engine's record of a container that has ended."""
 
     exit_code: int
     oom_killed: bool
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoxReport:
-    """What a container reported and how it ended; complete only if it ended `completed` and `ok` is true."""
+class ContainerReport:
+    """A container's report and how the container ended. Complete only if it ended `completed` and `ok` is true."""
 
     steps: tuple[protocol.StepResult, ...]
-    #: Name, media type, data.
+    #: Name, media type and data of each.
     artifacts: tuple[tuple[str, str, bytes], ...]
-    #: From the `end` frame; None when there was none. False: the harness itself broke, `message` says how.
+    #: From the `end` frame; None without one. False: the harness itself failed, and `message` says how.
     ok: bool | None
     message: str | None
     outcome: Outcome
-    #: What the box was, as witnesses saw it before the request went in (`hardening.attested`).
+    #: The container as checked before the request was sent (`sandbox.policy.hardening.attested`).
     attested: Mapping[str, Any]
 
 
 @dataclass(kw_only=True)
-class _Conversation:
-    """What has been heard so far."""
+class _ReceivedReport:
+    """What has arrived so far."""
 
     decoder: protocol.Decoder
     facts: Mapping[str, Any] | None = None
@@ -68,14 +67,14 @@ class _Conversation:
     artifacts: list[tuple[str, str, bytes]] = field(default_factory=list)
     end: tuple[bool, str | None] | None = None
     on_progress: OnProgress | None = None
-    #: None: no bundle was asked for.
-    on_bundle: OnBundle | None = None
+    #: None: no build archive was requested.
+    on_archive: OnArchive | None = None
 
-    def hear(self, data: bytes) -> None:
+    def feed(self, data: bytes) -> None:
         """Take in a piece of the container's stdout.
 
         Raises:
-            FrameError: it is not what the protocol allows here.
+            FrameError: the protocol does not allow this here.
         """
         for message in self.decoder.feed(data):
             kind = message["type"]
@@ -98,8 +97,8 @@ class _Conversation:
             case "artifact":
                 artifact = protocol.Artifact.from_message(message)
                 self.artifacts.append((artifact.name, artifact.media_type, artifact.data))
-            case "bundle" if self.on_bundle is not None:
-                self.on_bundle(protocol.BundlePiece.from_message(message))
+            case "archive" if self.on_archive is not None:
+                self.on_archive(protocol.ArchivePiece.from_message(message))
             case "end":
                 self.end = _end(message)
             case _:
@@ -122,18 +121,18 @@ def _end(message: Mapping[str, Any]) -> tuple[bool, str | None]:
     return ok, text
 
 
-class _Meter:
-    """Reads a running container's counters now and then, in case it dies without a word, and its processor time."""
+class _CpuMeter:
+    """Measures a container's CPU time. Reads the other counters too, in case it dies without an `end` frame."""
 
     def __init__(self, counters: CgroupReader, *, cpu_s: float) -> None:
         self._counters = counters
-        # Starting up, and waiting for a submission, is not the submission's.
+        # The submission is not charged for the CPU time before its request.
         self._before_ns = counters.read().cpu_ns
         self._allowed_ns = cpu_s * 1e9
         self._next_s = time.monotonic() + COUNTERS_POLL_S
 
     def used_up(self, now_s: float) -> bool:
-        """Whether more processor time was used than allowed, as far as that is known."""
+        """Whether the CPU time exceeds the limit; False where it cannot be read."""
         if now_s < self._next_s:
             return False
         self._next_s = now_s + COUNTERS_POLL_S
@@ -141,24 +140,24 @@ class _Meter:
         return used_ns is not None and self._before_ns is not None and used_ns - self._before_ns > self._allowed_ns
 
 
-class Outbox:
-    """What other threads have to say to a container that has its request. Threadsafe.
+class MessageQueue:
+    """Frames from other threads to a container that has its request already. Thread-safe.
 
-    Sent when the conversation next looks, within CANCEL_POLL_S; what is posted after its end is lost.
+    They are sent within CANCEL_POLL_S. Frames that are put after the end of the run are lost.
     """
 
-    #: Nobody reads older news.
+    #: Older frames are dropped: only the latest device readings matter.
     _MOST = 64
 
     def __init__(self) -> None:
         self._frames: deque[bytes] = deque(maxlen=self._MOST)
 
-    def post(self, message: Mapping[str, Any]) -> None:
-        """Have a frame sent."""
+    def put(self, message: Mapping[str, Any]) -> None:
+        """Queue a frame."""
         self._frames.append(protocol.encode(message))
 
-    def take(self) -> bytes:
-        """The next frame; empty: there is none."""
+    def get(self) -> bytes:
+        """Return the next frame; empty if there is none."""
         try:
             return self._frames.popleft()
         except IndexError:
@@ -166,27 +165,27 @@ class Outbox:
 
 
 class _Outgoing:
-    """What is still to be sent, a frame at a time in memory."""
+    """Frames to be sent, with one of them in memory at a time."""
 
-    def __init__(self, frames: Iterator[bytes], outbox: Outbox) -> None:
+    def __init__(self, frames: Iterator[bytes], messages: MessageQueue) -> None:
         self._frames = frames
-        self._outbox = outbox
+        self._messages = messages
         self._rest = memoryview(b"")
 
     def __bool__(self) -> bool:
         if not self._rest:
-            # The request and its bundle come first.
-            self._rest = memoryview(next(self._frames, b"") or self._outbox.take())
+            # The request and its archive are sent before other messages.
+            self._rest = memoryview(next(self._frames, b"") or self._messages.get())
         return bool(self._rest)
 
     def send(self, attachment: Attachment) -> None:
-        """Send what fits."""
+        """Send what the connection takes now."""
         if self:
             self._rest = self._rest[attachment.write(self._rest) :]
 
 
-class Box:
-    """One container, one request. Use as a context manager, or call `close`. One thread at a time."""
+class Container:
+    """One container for one request. Use it as a context manager, or call `close`. Not thread-safe."""
 
     def __init__(
         self,
@@ -201,7 +200,7 @@ class Box:
     ) -> None:
         self.id = id
         self.spec = spec
-        #: Set by the engine once it has seen that the box is as its spec says.
+        #: The engine sets it after it has checked that the container matches its spec.
         self.attested: Mapping[str, Any] = {}
         self._attachment = attachment
         self._counters = counters
@@ -209,7 +208,7 @@ class Box:
         self._ended = ended
         self._remove = remove
         self._stderr = b""
-        self._conversation = _Conversation(decoder=protocol.Decoder(max_total_bytes=spec.limits.report_bytes))
+        self._received = _ReceivedReport(decoder=protocol.Decoder(max_total_bytes=spec.limits.report_bytes))
         self._used = False
         self._closed = False
 
@@ -221,44 +220,48 @@ class Box:
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What the steward saw of its box.
+        """What init observes of its container.
 
         Raises:
-            ProtocolError: it has not said so yet.
+            ProtocolError: no `ready` frame has arrived.
         """
-        if self._conversation.facts is None:
+        if self._received.facts is None:
             raise ProtocolError(f"container {self.id[:12]}: no 'ready' yet")
-        return self._conversation.facts
+        return self._received.facts
 
     def memory_bytes(self) -> int | None:
-        """What the container takes now; None where that cannot be read."""
+        """Memory in use now; None where it cannot be read."""
         return self._counters.memory_bytes()
 
     def wait_ready(self, timeout_s: float) -> None:
-        """Wait for the `ready` frame; the engine calls this once.
+        """Wait for the `ready` frame. The engine calls this once.
 
         Raises:
-            ProtocolError: something else came, the container ended, or nothing came in time.
+            ProtocolError: another frame arrived, the container ended, or nothing arrived in time.
         """
         deadline = time.monotonic() + timeout_s
         with selectors.DefaultSelector() as selector:
             selector.register(self._attachment, selectors.EVENT_READ)
-            while self._conversation.facts is None:
+            while self._received.facts is None:
                 left_s = deadline - time.monotonic()
                 if left_s <= 0:
-                    raise ProtocolError(f"container {self.id[:12]}: no 'ready' within {timeout_s:.0f} s{self._said()}")
+                    raise ProtocolError(
+                        f"container {self.id[:12]}: no 'ready' within {timeout_s:.0f} s{self._stderr_note()}"
+                    )
                 selector.select(left_s)
                 try:
-                    more = self._listen()
+                    more = self._receive()
                 except protocol.FrameError as error:
-                    raise ProtocolError(f"container {self.id[:12]}: {error}{self._said()}") from error
-                if self._conversation.end is not None and self._conversation.facts is None:
-                    raise ProtocolError(f"container {self.id[:12]}: the steward gave up: {self._conversation.end[1]}")
+                    raise ProtocolError(f"container {self.id[:12]}: {error}{self._stderr_note()}") from error
+                if self._received.end is not None and self._received.facts is None:
+                    raise ProtocolError(
+                        f"container {self.id[:12]}: the container's init gave up: {self._received.end[1]}"
+                    )
                 if not more:
                     end = self._ended(EXIT_PATIENCE_S)
                     code = "unknown" if end is None else end.exit_code
                     raise ProtocolError(
-                        f"container {self.id[:12]}: ended before 'ready' with exit code {code}{self._said()};"
+                        f"container {self.id[:12]}: ended before 'ready' with exit code {code}{self._stderr_note()};"
                         f" is {self.spec.python!r} a Python 3.11 or newer in image {self.spec.image[:19]}?"
                     )
 
@@ -269,20 +272,22 @@ class Box:
         on_progress: OnProgress | None,
         cancel: threading.Event,
         wall_s: float | None = None,
-        bundle: Bundle | None = None,
-        on_bundle: OnBundle | None = None,
-        outbox: Outbox | None = None,
-    ) -> BoxReport:
-        """Send the request and hear the report for at most `wall_s`; `cancel` is heard within CANCEL_POLL_S.
+        archive: BuildArchive | None = None,
+        on_archive: OnArchive | None = None,
+        messages: MessageQueue | None = None,
+    ) -> ContainerReport:
+        """Send the request and receive the report.
 
-        `wall_s`: None is the spec's limits.wall_s; a box that was started before its job was known gets the job's here.
-        `bundle`: follows the request, which says how large it is. `on_bundle`: gets the pieces of the one that comes
-        back; complete only if the report is. `outbox`: what to send while the request is worked on.
-        Whatever happens in the container is an ending in the outcome, not an exception. An exception of `on_progress`
-        passes through.
+        `wall_s`: time limit; None: the spec's limits.wall_s. A container that was started before its job was known gets
+        the job's limit here. `cancel`: takes effect within CANCEL_POLL_S. `archive`: sent after the request, which
+        announces its size. `on_archive`: gets the pieces of the archive that comes back; it is complete only if the
+        report is. `messages`: frames to send while the request is worked on.
+
+        Whatever happens in the container is an ending in the outcome, not an exception. Exceptions of `on_progress`
+        propagate.
 
         Raises:
-            EngineRefused: the request is too large for a frame, or this box was used before.
+            EngineRefused: the request is too large for a frame, or this container has had its request.
         """
         if self._used or self._closed:
             raise EngineRefused(f"container {self.id[:12]}: a container takes one request, this one had it")
@@ -291,30 +296,30 @@ class Box:
             frames = iter([protocol.encode(request.to_message())])
         except protocol.FrameError as error:
             raise EngineRefused(f"container {self.id[:12]}: the request does not fit: {error}") from error
-        self._conversation.on_progress, self._conversation.on_bundle = on_progress, on_bundle
-        frames = frames if bundle is None else itertools.chain(frames, bundle.frames())
-        outgoing = _Outgoing(frames, outbox or Outbox())
+        self._received.on_progress, self._received.on_archive = on_progress, on_archive
+        frames = frames if archive is None else itertools.chain(frames, archive.frames())
+        outgoing = _Outgoing(frames, messages or MessageQueue())
         started_ns = time.monotonic_ns()
         ending, detail = self._converse(outgoing, cancel, self.spec.limits.wall_s if wall_s is None else wall_s)
         counters = self._counters.read()
         if ending is Ending.COMPLETED:
             self._attachment.close_stdin()
         else:
-            # First, because the engine does not finish a kill while output waits for us to read it.
+            # Close the stream first: the engine does not finish a kill while unread output waits for us.
             self._attachment.close()
-            detail = self._end_by_force(detail)
+            detail = self._force_end(detail)
         wall_ns = time.monotonic_ns() - started_ns
-        # Who has said all, and of whom the kernel has told everything, need not be waited for: its end changes nothing.
-        told = ending is Ending.COMPLETED and counters.oom_kills is not None
-        end = None if told else self._ended(EXIT_PATIENCE_S)
+        # After a complete report and complete counters, the exit adds nothing, so it is not waited for.
+        complete = ending is Ending.COMPLETED and counters.oom_kills is not None
+        end = None if complete else self._ended(EXIT_PATIENCE_S)
         oom_kills = counters.oom_kills
         if end is not None and end.oom_killed:
-            # The kernel may have killed the last process before the counter was read.
+            # The kernel may have killed the last process after the counter was read.
             oom_kills = max(oom_kills or 0, 1)
-        ok, message = self._conversation.end or (None, None)
-        return BoxReport(
-            steps=tuple(self._conversation.steps),
-            artifacts=tuple(self._conversation.artifacts),
+        ok, message = self._received.end or (None, None)
+        return ContainerReport(
+            steps=tuple(self._received.steps),
+            artifacts=tuple(self._received.artifacts),
             ok=ok,
             message=message,
             outcome=Outcome(
@@ -330,11 +335,11 @@ class Box:
             attested=self.attested,
         )
 
-    def _end_by_force(self, detail: str | None) -> str | None:
-        """Kill; the sentence for the log, longer if that failed.
+    def _force_end(self, detail: str | None) -> str | None:
+        """Kill the container; return the sentence for the log, longer if the kill failed.
 
-        How the run ended stands already. A submission that cannot be killed must not be evaluated again for it, there
-        and on every other host: whoever closes this box learns that it is still there.
+        A failed kill does not change how the run ended: the submission must not be evaluated again on other hosts
+        because it cannot be killed here. `close` reports that the container still exists.
         """
         try:
             self._kill()
@@ -343,21 +348,23 @@ class Box:
         return detail
 
     def _converse(self, outgoing: _Outgoing, cancel: threading.Event, wall_s: float) -> tuple[Ending, str | None]:
-        """Write and read until the end, the deadline, a cancellation or nonsense; the ending and a sentence."""
+        """Write and read until the report ends or must be ended; return the ending and a sentence."""
         begin = time.monotonic()
         deadline = begin + wall_s
         limits = self.spec.limits
-        # The same cores for the same time come to this; what goes beyond is not held by its cpuset.
+        # Default: all its CPUs busy for the whole time. More than that means that the cpuset does not hold it.
         cpu_s = limits.cpu_s if limits.cpu_s is not None else wall_s * len(limits.cpus) + COUNTERS_POLL_S
-        meter = _Meter(self._counters, cpu_s=cpu_s)
+        meter = _CpuMeter(self._counters, cpu_s=cpu_s)
         with selectors.DefaultSelector() as selector:
             selector.register(self._attachment, selectors.EVENT_READ | selectors.EVENT_WRITE)
             while True:
                 now = time.monotonic()
                 used_up = meter.used_up(now)
-                over = self._over(cancel, late_s=wall_s if now >= deadline else None, cpu_s=cpu_s if used_up else None)
-                if over is not None:
-                    return over
+                stop = self._reason_to_stop(
+                    cancel, late_s=wall_s if now >= deadline else None, cpu_s=cpu_s if used_up else None
+                )
+                if stop is not None:
+                    return stop
                 if outgoing:
                     selector.modify(self._attachment, selectors.EVENT_READ | selectors.EVENT_WRITE)
                 for _, events in selector.select(min(CANCEL_POLL_S, deadline - now)):
@@ -368,28 +375,28 @@ class Box:
                     if not events & selectors.EVENT_READ:
                         continue
                     try:
-                        more = self._listen()
+                        more = self._receive()
                     except (protocol.FrameError, ProtocolError) as error:
-                        return Ending.BAD_REPORT, self._sentence(str(error))
-                    if not more and self._conversation.end is None:
-                        return Ending.DIED, self._sentence("the container ended without an 'end' frame")
+                        return Ending.BAD_REPORT, self._detail(str(error))
+                    if not more and self._received.end is None:
+                        return Ending.DIED, self._detail("the container ended without an 'end' frame")
 
-    def _over(
+    def _reason_to_stop(
         self, cancel: threading.Event, *, late_s: float | None, cpu_s: float | None
     ) -> tuple[Ending, str | None] | None:
-        """The ending, if there is a reason to stop listening."""
-        if self._conversation.end is not None:
-            return Ending.COMPLETED, self._sentence(None)
+        """The ending, if there is a reason to stop; else None."""
+        if self._received.end is not None:
+            return Ending.COMPLETED, self._detail(None)
         if cancel.is_set():
-            return Ending.CANCELLED, self._sentence("cancelled")
+            return Ending.CANCELLED, self._detail("cancelled")
         if late_s is not None:
-            return Ending.DEADLINE, self._sentence(f"killed after {late_s:g} s of wall time")
+            return Ending.DEADLINE, self._detail(f"killed after {late_s:g} s of wall time")
         if cpu_s is not None:
-            return Ending.CPU_TIME, self._sentence(f"killed after {cpu_s:g} s of processor time")
+            return Ending.CPU_TIME, self._detail(f"killed after {cpu_s:g} s of processor time")
         return None
 
-    def _listen(self) -> bool:
-        """Read what is there; False at the end of the stream."""
+    def _receive(self) -> bool:
+        """Read what has arrived; False at the end of the stream."""
         pieces = self._attachment.read()
         if pieces is None:
             return False
@@ -397,24 +404,24 @@ class Box:
             if stream == STDERR:
                 self._stderr = (self._stderr + data)[-STDERR_BYTES:]
             else:
-                self._conversation.hear(data)
+                self._received.feed(data)
         return True
 
-    def _said(self) -> str:
+    def _stderr_note(self) -> str:
         text = self._stderr.decode("utf-8", "replace").strip()
         return f"; its stderr: {text}" if text else ""
 
-    def _sentence(self, text: str | None) -> str | None:
-        said = self._said()
+    def _detail(self, text: str | None) -> str | None:
+        note = self._stderr_note()
         if text is None:
-            return said.removeprefix("; ") or None
-        return f"container {self.id[:12]}: {text}{said}"
+            return note.removeprefix("; ") or None
+        return f"container {self.id[:12]}: {text}{note}"
 
     def close(self) -> None:
-        """Kill and remove the container, and see that it is gone; idempotent. Never waits without bound.
+        """Kill and remove the container, and check that it is gone. Idempotent; every wait is bounded.
 
         Raises:
-            SandboxError: it is not gone; its devices must not be used until it is.
+            SandboxError: it still exists; its devices must not be used until it is gone.
         """
         if self._closed:
             return

@@ -1,9 +1,9 @@
-"""Boot kind `steps`: programs that come with the request run one after the other as the worker's uid in /work.
+"""Boot kind `steps`: runs the request's programs one after the other in /work, under the worker's uid.
 
-Owns the life of one program: files in, run with every pipe drained, everything of the worker's uid killed, files out.
-Says nothing about what a result means. Called by sandbox.steward. Standard library only: this runs in the container.
+Owns the life of one program: write its files, run it and drain its pipes, kill every process of the worker's uid, read
+its artifact. Does not interpret results. Standard library only: this runs inside the container.
 
-Programs are hostile. All that they may leave behind for each other is what they wrote to /work, /tmp and /dev/shm.
+Programs are hostile. They can leave traces for each other only in /work, /tmp and /dev/shm.
 """
 
 from __future__ import annotations
@@ -21,58 +21,59 @@ from pathlib import Path
 from typing import Any
 
 from sandbox import protocol
-from sandbox.steward_box import WORK, Box, Line
-from sandbox.steward_bundle import check_name, send_bundle
-from sandbox.steward_output import Excerpt, ResultLines
-from sandbox.steward_process import (
+from sandbox.inside.boot import WORK, BootConfig
+from sandbox.inside.build_archive import check_name, send_archive
+from sandbox.inside.connection import DaemonConnection
+from sandbox.inside.output import Excerpt, ResultLines
+from sandbox.inside.process import (
     CANNOT_EXECUTE,
+    Descriptors,
     HelperError,
-    Plumbing,
+    InitError,
     Reaper,
-    StewardError,
-    ending,
+    decode_status,
     kill_all_of,
     run_as,
     spawn,
 )
 
-#: An artifact travels in one frame, as base64.
+#: An artifact travels in one frame as base64.
 ARTIFACT_BYTES = 16 << 20
 READ_BYTES = 1 << 18
 
 
-def run_steps(request: Mapping[str, Any], *, box: Box, line: Line, reaper: Reaper) -> None:
+def run_steps(request: Mapping[str, Any], *, boot: BootConfig, daemon: DaemonConnection, reaper: Reaper) -> None:
     """Run the steps of a request and report each.
 
     Raises:
-        StewardError: the request makes no sense, or the box does not work.
-        DaemonGone: nobody waits for the report any more.
+        InitError: the request is invalid, or the container does not work.
+        DaemonGone: the daemon no longer waits for the report.
     """
     parsed = parse_request(request)
     keep = parsed.keep
     started_ns = time.monotonic_ns()
-    runner = _Runner(box=box, line=line, reaper=reaper, started_ns=started_ns)
+    runner = _Runner(boot=boot, daemon=daemon, reaper=reaper, started_ns=started_ns)
     try:
         runner.write_files(parsed.files)
     except HelperError as error:
-        raise StewardError(f"cannot write the request's files to {WORK}: {error}") from error
+        raise InitError(f"cannot write the request's files to {WORK}: {error}") from error
     for step in parsed.steps:
-        # How many cases a program has, and how far it is, only the program knows.
-        line.send({"type": "progress", "phase": step.name, "done": 0, "total": 0})
+        # Only the program knows its number of cases and its progress.
+        daemon.send({"type": "progress", "phase": step.name, "done": 0, "total": 0})
         result, artifact = runner.run(step)
-        line.send(fit(result, line.room_bytes))
+        daemon.send(shorten(result, daemon.remaining_bytes))
         if artifact is not None:
-            line.send(artifact)
+            daemon.send(artifact)
         if result.exit_code is None or result.timed_out or result.output_limit:
-            # Killed in the middle of its work: what it leaves may be half of a file, or a lock that nobody opens.
+            # A program that was killed may leave half a file, or a lock that is never released.
             keep = ()
-        if not goes_on(step, result):
+        if not runs_next(step, result):
             break
     if keep:
-        send_bundle(keep, box=box, line=line, reaper=reaper)
+        send_archive(keep, boot=boot, daemon=daemon, reaper=reaper)
 
 
-def goes_on(step: protocol.Step, result: protocol.StepResult) -> bool:
+def runs_next(step: protocol.Step, result: protocol.StepResult) -> bool:
     """Whether the next step runs."""
     if step.continue_if == "passed":
         return result.result.get("check") == "pass"
@@ -82,13 +83,13 @@ def goes_on(step: protocol.Step, result: protocol.StepResult) -> bool:
 
 
 def parse_request(request: Mapping[str, Any]) -> protocol.StepsRequest:
-    """A `steps` request as it was made; of the bundle, which has come before, it says nothing.
+    """Parse a `steps` request. Its build archive has arrived already and is not part of it.
 
     Raises:
-        StewardError: it is none.
+        InitError: not a valid request.
     """
     if request.get("kind") != "steps":
-        raise StewardError(f"request of kind {request.get('kind')!r} in a container booted for 'steps'")
+        raise InitError(f"request of kind {request.get('kind')!r} in a container booted for 'steps'")
     try:
         return protocol.StepsRequest(
             files=_parse_files(request["files"]),
@@ -96,7 +97,7 @@ def parse_request(request: Mapping[str, Any]) -> protocol.StepsRequest:
             keep=tuple(check_name(name) for name in request["keep"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise StewardError(f"steps request does not parse: {type(error).__name__}: {error}") from error
+        raise InitError(f"steps request does not parse: {type(error).__name__}: {error}") from error
 
 
 def _parse_step(step: Mapping[str, Any]) -> protocol.Step:
@@ -121,12 +122,12 @@ def _parse_files(files: Mapping[str, str]) -> dict[str, bytes]:
     return {check_name(name): protocol.from_b64(data) for name, data in files.items()}
 
 
-def fit(result: protocol.StepResult, room_bytes: int) -> dict[str, Any]:
-    """The step's message, cut so far that the report stays within its cap: output first, then the result lines.
+def shorten(result: protocol.StepResult, max_bytes: int) -> dict[str, Any]:
+    """Shorten a step's message until it fits into the report: first the output, then the result lines.
 
-    A submission's noise must not make the whole report invalid.
+    A submission's output must not make the whole report invalid.
     """
-    limit = min(room_bytes, protocol.MAX_FRAME_BYTES - (1 << 16))
+    limit = min(max_bytes, protocol.MAX_FRAME_BYTES - (1 << 16))
     note = "\nsandbox: the report is full; output was left out\n"
     for keep_chars, keep_result in ((None, True), (1 << 17, True), (1 << 12, True), (1 << 12, False)):
         shorter = result
@@ -149,7 +150,7 @@ def _message_bytes(message: Mapping[str, Any]) -> int:
 
 @dataclass
 class _Streams:
-    """The read ends of a running program's pipes and what was read so far."""
+    """The read ends of a running program's pipes, and what was read so far."""
 
     output_bytes: int
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
@@ -166,14 +167,14 @@ class _Streams:
         return self.stdout.total_bytes + self.stderr.total_bytes
 
     def open(self, sink: Callable[[bytes], None]) -> int:
-        """A pipe whose content goes to `sink`; returns its write end."""
+        """Open a pipe whose content goes to `sink`; return its write end."""
         read, write = os.pipe()
         os.set_blocking(read, False)
         self.selector.register(read, selectors.EVENT_READ, sink)
         return write
 
     def read(self, fd: int, sink: Callable[[bytes], None]) -> bool:
-        """Read once; False when nothing is left (end of file, or no writer is alive and the pipe is empty)."""
+        """Read once. False if nothing is left: end of file, or an empty pipe."""
         try:
             data = os.read(fd, READ_BYTES)
         except BlockingIOError:
@@ -186,9 +187,9 @@ class _Streams:
         return True
 
     def drain(self) -> None:
-        """Read what the dead left in the pipes, without waiting for an end of file.
+        """After the processes are dead: read what is left in the pipes. Does not wait for the end of file.
 
-        A write end that is in flight in a socket nobody holds keeps the pipe open after everyone is dead.
+        A write end can be in flight in a Unix socket that no process holds. It keeps the pipe open without a writer.
         """
         for key in list(self.selector.get_map().values()):
             if callable(key.data):
@@ -203,7 +204,7 @@ class _Streams:
 
 
 @dataclass(kw_only=True)
-class _Ending:
+class _ProgramEnd:
     duration_ns: int
     timed_out: bool = False
     output_limit: bool = False
@@ -211,13 +212,13 @@ class _Ending:
 
 @dataclass(kw_only=True)
 class _Runner:
-    box: Box
-    line: Line
+    boot: BootConfig
+    daemon: DaemonConnection
     reaper: Reaper
     started_ns: int
 
     def run(self, step: protocol.Step) -> tuple[protocol.StepResult, dict[str, Any] | None]:
-        """One step from its files to its artifact; afterwards no process of the worker's is left."""
+        """Run one step, from its files to its artifact. Afterwards no process of the worker's uid is left."""
         begin_ns = time.monotonic_ns()
         try:
             self.write_files(step.files)
@@ -234,7 +235,7 @@ class _Runner:
         return result, artifact
 
     def _not_started(self, step: protocol.Step, begin_ns: int, reason: str) -> protocol.StepResult:
-        """An earlier step filled or booby-trapped /work: this one cannot start, and that is the submission's doing."""
+        """Report a step that cannot start because an earlier one filled /work or set a trap there."""
         return protocol.StepResult(
             name=step.name,
             command=shlex.join(step.argv),
@@ -246,16 +247,16 @@ class _Runner:
         )
 
     def _execute(self, step: protocol.Step) -> tuple[protocol.StepResult, list[str]]:
-        streams = _Streams(self.box.output_bytes)
+        streams = _Streams(self.boot.output_bytes)
         try:
             begin_ns = time.monotonic_ns()
             pid = self._start(step, streams)
-            end = self._attend(pid, step, streams, begin_ns)
-            kill_all_of(self.box.worker.uid, self.reaper)
+            end = self._supervise(pid, step, streams, begin_ns)
+            kill_all_of(self.boot.worker.uid, self.reaper)
             streams.drain()
         finally:
             streams.close()
-        exit_code, signal = ending(self.reaper.final_status(pid))
+        exit_code, signal = decode_status(self.reaper.final_status(pid))
         result = protocol.StepResult(
             name=step.name,
             command=shlex.join(step.argv),
@@ -278,19 +279,19 @@ class _Runner:
         stdout = streams.open(streams.stdout.add)
         stderr = streams.open(streams.stderr.add)
         ours = [null, stdout, stderr]
-        env = self.box.worker_environment(step.env)
+        env = self.boot.worker_environment(step.env)
         if step.result_pipe:
             ours.append(streams.open(streams.result.add))
             env["POPCORN_FD"] = "3"
         try:
-            plumbing = Plumbing(stdin=null, stdout=stdout, stderr=stderr, more=tuple(ours[3:]))
-            return spawn(step.argv, account=self.box.worker, plumbing=plumbing, env=env, reaper=self.reaper)
+            descriptors = Descriptors(stdin=null, stdout=stdout, stderr=stderr, more=tuple(ours[3:]))
+            return spawn(step.argv, account=self.boot.worker, descriptors=descriptors, env=env, reaper=self.reaper)
         finally:
             for fd in ours:
                 os.close(fd)
 
-    def _attend(self, pid: int, step: protocol.Step, streams: _Streams, begin_ns: int) -> _Ending:
-        """Read everything the program writes until it ends, its time is up or it wrote too much."""
+    def _supervise(self, pid: int, step: protocol.Step, streams: _Streams, begin_ns: int) -> _ProgramEnd:
+        """Read all output until the program ends, its time is up, or it wrote too much."""
         selector = streams.selector
         selector.register(0, selectors.EVENT_READ, "daemon")
         selector.register(self.reaper.wakeup_fd, selectors.EVENT_READ, "children")
@@ -298,11 +299,11 @@ class _Runner:
         while True:
             elapsed_ns = time.monotonic_ns() - begin_ns
             if self.reaper.status(pid) is not None:
-                return _Ending(duration_ns=elapsed_ns)
+                return _ProgramEnd(duration_ns=elapsed_ns)
             if elapsed_ns >= limit_ns:
-                return _Ending(duration_ns=elapsed_ns, timed_out=True)
-            if streams.written_bytes > self.box.output_kill_bytes:
-                return _Ending(duration_ns=elapsed_ns, output_limit=True)
+                return _ProgramEnd(duration_ns=elapsed_ns, timed_out=True)
+            if streams.written_bytes > self.boot.output_kill_bytes:
+                return _ProgramEnd(duration_ns=elapsed_ns, output_limit=True)
             for key, _ in selector.select((limit_ns - elapsed_ns) / 1e9):
                 if key.data == "daemon":
                     self._unexpected_input()
@@ -312,32 +313,32 @@ class _Runner:
                     streams.read(key.fd, key.data)
 
     def _unexpected_input(self) -> None:
-        for message in self.line.receive():
-            raise StewardError(f"a {message['type']!r} frame after the request, expected none")
+        for message in self.daemon.receive():
+            raise InitError(f"a {message['type']!r} frame after the request, expected none")
 
     def write_files(self, files: Mapping[str, bytes]) -> None:
-        """Write files below /work as the worker, replacing whatever stands there.
+        """Write files below /work as the worker, over whatever has their names.
 
         Raises:
-            HelperError: it does not work.
+            HelperError: the files cannot be written.
         """
         if files:
-            run_as(self.box.worker, lambda _: write_below(files), reaper=self.reaper)
+            run_as(self.boot.worker, lambda _: write_below(files), reaper=self.reaper)
 
     def _remove(self, names: tuple[str, ...]) -> list[str]:
         if not names:
             return []
         try:
-            run_as(self.box.worker, lambda _: clear_all(names), reaper=self.reaper)
+            run_as(self.boot.worker, lambda _: clear_all(names), reaper=self.reaper)
         except HelperError as error:
             return [f"sandbox: cannot remove {', '.join(names)}: {error}"]
         return []
 
     def _fetch(self, name: str) -> tuple[dict[str, Any] | None, list[str]]:
-        """The artifact frame, or why there is none."""
-        limit = min(ARTIFACT_BYTES, max(0, self.line.room_bytes // 4))
+        """Return the artifact frame, or the reason why there is none."""
+        limit = min(ARTIFACT_BYTES, max(0, self.daemon.remaining_bytes // 4))
         try:
-            data = run_as(self.box.worker, lambda fd: copy_out(name, fd), reaper=self.reaper, max_bytes=limit)
+            data = run_as(self.boot.worker, lambda fd: copy_out(name, fd), reaper=self.reaper, max_bytes=limit)
         except HelperError as error:
             return None, [f"sandbox: no artifact {name!r}: {error}"]
         media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
@@ -347,7 +348,7 @@ class _Runner:
 def write_below(files: Mapping[str, bytes]) -> None:
     """Write files relative to the working directory (runs as the worker).
 
-    What stands at a name is removed first, so that a link planted there is replaced and not followed.
+    An existing entry is removed first, so that a planted link is replaced and not followed.
     """
     for name, data in files.items():
         for parent in reversed(Path(name).parents[:-1]):
@@ -368,7 +369,7 @@ def _mode(path: Path) -> int:
 
 
 def clear(path: Path) -> None:
-    """Remove whatever has this name (runs as the worker)."""
+    """Remove the entry of this name, of any kind (runs as the worker)."""
     mode = _mode(path)
     if stat.S_ISDIR(mode):
         shutil.rmtree(path)
@@ -377,15 +378,15 @@ def clear(path: Path) -> None:
 
 
 def clear_all(names: tuple[str, ...]) -> None:
-    """Remove files relative to the working directory; the missing do not matter (runs as the worker)."""
+    """Remove entries relative to the working directory (runs as the worker). Missing names do no harm."""
     for name in names:
         clear(Path(name))
 
 
 def copy_out(name: str, fd: int) -> None:
-    """Write a regular file to a descriptor (runs as the worker; the reader bounds the size).
+    """Write a regular file to a descriptor (runs as the worker). The reader bounds the size.
 
-    O_NONBLOCK: a named pipe planted under the name must not hold the reader.
+    O_NONBLOCK: opening a planted named pipe must not block.
     """
     source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(source, "rb", buffering=0) as file:

@@ -1,4 +1,4 @@
-"""Bundles between real containers: collected in one, unpacked in another before anything runs there."""
+"""Build archives between real containers: collected in one, unpacked in another before anything runs there."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.bundle import Bundle
-from sandbox.engine import BoxReport
-from sandbox.protocol import BundlePiece, PairRequest, Request, Step, StepsRequest
+from sandbox.host.build_archive import BuildArchive
+from sandbox.host.engine import ContainerReport
+from sandbox.protocol import ArchivePiece, PairRequest, Request, Step, StepsRequest
 from sandbox.spec import Ending, SandboxSpec
 from tests.integration.sandbox.conftest import MIB, Workshop
 
@@ -44,36 +44,41 @@ def program(workshop: Workshop, source: str, *, keep: tuple[str, ...] = ()) -> S
 
 
 def converse(
-    workshop: Workshop, spec: SandboxSpec, request: Request, *, bundle: Bundle | None = None, into: Bundle | None = None
-) -> BoxReport:
-    """One box, with a bundle for it or from it."""
-    with workshop.engine.start(spec) as box:
-        return box.run(
-            replace(request, bundle_bytes=0 if bundle is None else bundle.size_bytes),
+    workshop: Workshop,
+    spec: SandboxSpec,
+    request: Request,
+    *,
+    archive: BuildArchive | None = None,
+    into: BuildArchive | None = None,
+) -> ContainerReport:
+    """One container, with an archive for it or from it."""
+    with workshop.engine.start(spec) as container:
+        return container.run(
+            replace(request, archive_bytes=0 if archive is None else archive.size_bytes),
             on_progress=None,
             cancel=threading.Event(),
-            bundle=bundle,
-            on_bundle=None if into is None else into.take,
+            archive=archive,
+            on_archive=None if into is None else into.take,
         )
 
 
-def test_a_bundle_goes_from_box_to_box(workshop: Workshop, tmp_path: Path) -> None:
+def test_an_archive_goes_from_box_to_box(workshop: Workshop, tmp_path: Path) -> None:
     """Same places, same modes, same owner, same times to the nanosecond; three pieces; twice from one file."""
-    bundle = Bundle(tmp_path)
-    built = converse(workshop, workshop.spec(), program(workshop, _MAKE, keep=("cache", "none")), into=bundle)
+    archive = BuildArchive(tmp_path)
+    built = converse(workshop, workshop.spec(), program(workshop, _MAKE, keep=("cache", "none")), into=archive)
     assert built.outcome.ending is Ending.COMPLETED
-    assert bundle.size_bytes > 2_900_000
+    assert archive.size_bytes > 2_900_000
     for _ in range(2):
-        used = converse(workshop, workshop.spec(), program(workshop, _LOOK), bundle=bundle)
+        used = converse(workshop, workshop.spec(), program(workshop, _LOOK), archive=archive)
         assert used.ok, used.message
         assert used.steps[0].stdout == built.steps[0].stdout
         assert "kernel.so 0o100644 10002" in used.steps[0].stdout
 
 
-def test_a_worker_finds_the_bundle_and_its_judge_does_not(workshop: Workshop, tmp_path: Path) -> None:
+def test_a_worker_finds_the_archive_and_its_judge_does_not(workshop: Workshop, tmp_path: Path) -> None:
     """It lies in /work before the judge has its request; the judge's places hold what they held."""
-    bundle = Bundle(tmp_path)
-    converse(workshop, workshop.spec(), program(workshop, _MAKE, keep=("cache",)), into=bundle)
+    archive = BuildArchive(tmp_path)
+    converse(workshop, workshop.spec(), program(workshop, _MAKE, keep=("cache",)), into=archive)
     judge = """
 request()
 peer = line()
@@ -87,57 +92,57 @@ line.send(' '.join(sorted(os.listdir('cache/torch'))).encode())
 line.recv(1)
 """
     report = converse(
-        workshop, workshop.spec(workshop.pair_boot(judge, worker)), PairRequest(payload={}), bundle=bundle
+        workshop, workshop.spec(workshop.pair_boot(judge, worker)), PairRequest(payload={}), archive=archive
     )
     assert report.ok, report.message
     assert [step.stdout for step in report.steps] == ["kernel.so link.so", "[]"]
 
 
 @pytest.mark.parametrize("kind", ["steps", "pair"])
-def test_a_bundle_that_reaches_out_brings_down_its_box_and_nothing_else(
+def test_an_archive_that_reaches_out_brings_down_its_box_and_nothing_else(
     workshop: Workshop, tmp_path: Path, kind: str
 ) -> None:
-    """Nothing is run, and the steward says why."""
+    """Nothing is run, and init says why."""
     sink = io.BytesIO()
     with gzip.GzipFile(fileobj=sink, mode="wb") as zipped, tarfile.open(fileobj=zipped, mode="w|") as tar:
         tar.addfile(tarfile.TarInfo("../judge/verdict"))
-    bundle = Bundle(tmp_path)
-    bundle.take(BundlePiece(data=sink.getvalue()))
+    archive = BuildArchive(tmp_path)
+    archive.take(ArchivePiece(data=sink.getvalue()))
     if kind == "steps":
-        report = converse(workshop, workshop.spec(), program(workshop, _LOOK), bundle=bundle)
+        report = converse(workshop, workshop.spec(), program(workshop, _LOOK), archive=archive)
     else:
         spec = workshop.spec(workshop.pair_boot("request(); step('ran', 'x')", "line.recv(1)"))
-        report = converse(workshop, spec, PairRequest(payload={}), bundle=bundle)
+        report = converse(workshop, spec, PairRequest(payload={}), archive=archive)
     assert report.ok is False
     assert "does not stay below /work" in (report.message or "")
     assert not report.steps
 
 
-def test_more_than_a_bundle_may_hold_is_refused_where_it_is_made(workshop: Workshop, tmp_path: Path) -> None:
+def test_more_than_an_archive_may_hold_is_refused_where_it_is_made(workshop: Workshop, tmp_path: Path) -> None:
     """Bytes that do not compress: none of them is sent."""
     source = "import os; os.mkdir('cache')\nwith open('cache/x', 'wb') as file:\n    file.write(os.urandom(66 << 20))"
-    bundle = Bundle(tmp_path)
+    archive = BuildArchive(tmp_path)
     report = converse(
         workshop,
         workshop.spec(report_bytes=200 * MIB),
         program(workshop, source, keep=("cache",)),
-        into=bundle,
+        into=archive,
     )
     assert report.ok
-    assert bundle.size_bytes == 0
-    assert "more than" in (bundle.refused or "")
+    assert archive.size_bytes == 0
+    assert "more than" in (archive.refused or "")
 
 
 def test_what_a_killed_build_leaves_is_not_collected(workshop: Workshop, tmp_path: Path) -> None:
     """Half a file, or the lock of a compiler that is no more."""
     source = "import os; os.mkdir('cache'); open('cache/half', 'w').close(); os.kill(os.getpid(), 9)"
-    bundle = Bundle(tmp_path)
-    report = converse(workshop, workshop.spec(), program(workshop, source, keep=("cache",)), into=bundle)
+    archive = BuildArchive(tmp_path)
+    report = converse(workshop, workshop.spec(), program(workshop, source, keep=("cache",)), into=archive)
     assert report.steps[0].signal == 9
-    assert bundle.size_bytes == 0
+    assert archive.size_bytes == 0
 
 
-def test_a_bundle_nobody_asked_for_breaks_the_protocol(workshop: Workshop) -> None:
-    """A box whose caller takes none must not send one."""
+def test_an_archive_nobody_asked_for_breaks_the_protocol(workshop: Workshop) -> None:
+    """A container whose caller takes none must not send one."""
     report = converse(workshop, workshop.spec(), program(workshop, _MAKE, keep=("cache",)))
     assert report.outcome.ending is Ending.BAD_REPORT

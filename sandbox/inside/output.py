@@ -1,28 +1,28 @@
-"""What the steward keeps of a program's output: bounded, decoded, counted. Pure, standard library only.
+"""Collects a program's output within limits: decodes it, counts it, drops the excess. Pure.
 
-Called by the steward's step runner and pair runner.
+Standard library only: this runs inside the container.
 """
 
 from __future__ import annotations
 
 import json
 
-#: What the result pipe may say. A profile report in base64 is the largest honest thing.
+#: Limits of the result pipe. The largest honest value is a profile report in base64.
 RESULT_BYTES = 8 << 20
 RESULT_KEYS = 20_000
 RESULT_LINE_BYTES = 6 << 20
 RESULT_KEY_CHARS = 512
 
 
-def clean(data: bytes) -> str:
-    """Text that PostgreSQL and JSON can hold: invalid UTF-8 and NUL become U+FFFD."""
+def decode_text(data: bytes) -> str:
+    """Decode bytes to text that PostgreSQL and JSON can hold: invalid UTF-8 and NUL become U+FFFD."""
     return data.decode("utf-8", "replace").replace("\x00", "\N{REPLACEMENT CHARACTER}")
 
 
 class Excerpt:
-    """The first and the last half of a stream, and how long it was.
+    """The first and the last half of a stream, and its length.
 
-    Errors stand at the end of an output and what led to them at its start; the middle is what nobody misses.
+    Errors stand at the end of the output and their causes at its start, so the middle is dropped.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -33,7 +33,7 @@ class Excerpt:
         self.total_bytes = 0
 
     def add(self, data: bytes) -> None:
-        """Take in what was read."""
+        """Add what was read."""
         self.total_bytes += len(data)
         room = self._head_limit - len(self._head)
         if room > 0:
@@ -41,23 +41,23 @@ class Excerpt:
             data = data[room:]
         if data:
             self._tail += data
-            # Trimmed at twice the size, so that a flood costs no copy per read.
+            # Trim only at twice the size, so that a flood does not cost one copy per read.
             if len(self._tail) > 2 * self._tail_limit + (1 << 16):
                 del self._tail[: len(self._tail) - self._tail_limit]
 
     def text(self) -> str:
-        """What is kept, with a line in the place of what is not."""
+        """The text that was kept, with a line in place of the dropped middle."""
         tail = self._tail[len(self._tail) - min(len(self._tail), self._tail_limit) :]
         left_out = self.total_bytes - len(self._head) - len(tail)
         if left_out == 0:
-            return clean(bytes(self._head + tail))
-        return f"{clean(bytes(self._head))}\n[... {left_out} bytes left out ...]\n{clean(bytes(tail))}"
+            return decode_text(bytes(self._head + tail))
+        return f"{decode_text(bytes(self._head))}\n[... {left_out} bytes left out ...]\n{decode_text(bytes(tail))}"
 
 
 class ResultLines:
-    """The result pipe: `key: value` lines, split at the first colon, both sides stripped; the last of a key wins.
+    """The result pipe: `key: value` lines, split at the first colon, both parts stripped; the last of a key counts.
 
-    Lines without a colon are ignored. Whatever exceeds a cap is dropped and `complaint` says so.
+    Lines without a colon are ignored. The excess over a limit is dropped, and `complaint` says so.
     """
 
     def __init__(self) -> None:
@@ -65,11 +65,11 @@ class ResultLines:
         self._partial = bytearray()
         self._cost = 0
         self._skipping = False
-        #: A sentence for the program's author; None when nothing was dropped.
+        #: A sentence for the program's author; None if nothing was dropped.
         self.complaint: str | None = None
 
     def add(self, data: bytes) -> None:
-        """Take in what was read."""
+        """Add what was read."""
         lines = data.split(b"\n")
         for line in lines[:-1]:
             self._extend(line)
@@ -77,7 +77,7 @@ class ResultLines:
         self._extend(lines[-1])
 
     def values(self) -> dict[str, str]:
-        """All that was said; a last line needs no newline."""
+        """All values. The last line needs no newline."""
         self._finish_line()
         return dict(self._values)
 
@@ -96,11 +96,11 @@ class ResultLines:
         self._partial.clear()
         if b":" not in line:
             return
-        key, value = (part.strip() for part in clean(line).split(":", 1))
+        key, value = (part.strip() for part in decode_text(line).split(":", 1))
         if len(key) > RESULT_KEY_CHARS:
             self._drop(f"a key of more than {RESULT_KEY_CHARS} characters")
             return
-        # What counts is the size in the report, where JSON may need six bytes for one.
+        # The size in the report counts: JSON may need six bytes for one.
         cost = len(json.dumps(key)) + len(json.dumps(value))
         if self._cost + cost > RESULT_BYTES:
             self._drop(f"more than {RESULT_BYTES} bytes")

@@ -1,6 +1,7 @@
-"""A sandbox spec as the body of the engine's create request. Pure; called by the engine.
+"""Turns a sandbox spec into the body of the engine's create request. Pure.
 
-What is enforced, and why, stands in `hardening.RULES`; here is only what makes the container talk to us.
+The settings that isolate a container, and their reasons, are in `hardening.RULES`. This module adds only what the
+conversation with init needs.
 """
 
 from __future__ import annotations
@@ -8,20 +9,21 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sandbox import hardening, protocol
+from sandbox import protocol
+from sandbox.policy import hardening
 from sandbox.spec import JUDGE_UID, WORKER_UID, SandboxSpec
 
 LABEL_OWNER = "kernel-runner.owner"
-#: Which process made it (`sandbox.creator`).
+#: Identity of the process that made it (`sandbox.host.process_identity`).
 LABEL_CREATOR = "kernel-runner.creator"
-#: Where the staged code is bound.
+#: Mount point of the staged code.
 CODE = "/kernel-runner"
 
-_BOOTSTRAP = f"import sys; sys.path.insert(0, {CODE!r}); from sandbox.steward import main; main()"
+_BOOTSTRAP = f"import sys; sys.path.insert(0, {CODE!r}); from sandbox.inside.init import main; main()"
 
 
-def complaints(spec: SandboxSpec) -> list[str]:
-    """What is wrong with a spec before any engine is asked; empty when nothing is."""
+def spec_errors(spec: SandboxSpec) -> list[str]:
+    """Find the errors of a spec before the engine is asked; empty if there are none."""
     targets = {fs.target for fs in spec.tmpfs}
     needed = {"pair": {"/work", "/judge"}, "steps": {"/work"}}.get(spec.boot.kind)
     found = []
@@ -32,9 +34,9 @@ def complaints(spec: SandboxSpec) -> list[str]:
     if spec.boot.kind == "pair" and not (spec.boot.judge and spec.boot.worker):
         found.append("boot kind 'pair' needs the argv of a judge and of a worker")
     if CODE not in {bind.target for bind in spec.binds}:
-        found.append(f"nothing is bound at {CODE} (see sandbox.stage)")
+        found.append(f"nothing is bound at {CODE} (see sandbox.host.stage)")
     found += [
-        f"the bind {bind.target} lies below the tmpfs {fs.target}, whose owner could put something else in its place"
+        f"the bind {bind.target} lies below the tmpfs {fs.target}, whose owner could replace it"
         for bind in spec.binds
         for fs in spec.tmpfs
         if f"{bind.target}/".startswith(f"{fs.target}/")
@@ -47,10 +49,10 @@ def complaints(spec: SandboxSpec) -> list[str]:
 
 
 def create_body(spec: SandboxSpec, *, owner: str) -> dict[str, Any]:
-    """The body of POST /containers/create."""
+    """Return the body of POST /containers/create."""
     body: dict[str, Any] = {
         "Image": spec.image,
-        # Entrypoint and not Cmd: it overrides what the image says.
+        # Entrypoint and not Cmd: it replaces the image's entry point.
         "Entrypoint": [spec.python, "-I", "-c", _BOOTSTRAP, boot_document(spec)],
         "Cmd": [],
         "WorkingDir": "/",
@@ -58,7 +60,7 @@ def create_body(spec: SandboxSpec, *, owner: str) -> dict[str, Any]:
         "Labels": {**spec.labels, LABEL_OWNER: owner},
         "Tty": False,
         "OpenStdin": True,
-        # When our connection drops, the engine closes the container's stdin, and the steward ends the container.
+        # When our connection drops, the engine closes the container's stdin, and init ends the container.
         "StdinOnce": True,
         "AttachStdin": True,
         "AttachStdout": True,
@@ -78,7 +80,7 @@ def create_body(spec: SandboxSpec, *, owner: str) -> dict[str, Any]:
 
 
 def boot_document(spec: SandboxSpec) -> str:
-    """What the steward must know before any request. Everyone in the container can read it."""
+    """The settings that init needs before any request. Every process in the container can read them."""
     return json.dumps(
         {
             "protocol": protocol.VERSION,

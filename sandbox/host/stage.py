@@ -1,8 +1,8 @@
-"""Copies the code that runs inside containers to a directory named after its content, to be bound read-only.
+"""Copies the code that runs inside containers to a directory, which every container mounts read-only.
 
-A container sees the steward and the packages given here, never the source tree they come from: an editable
-installation, a task's solutions or the daemon's configuration are not among them. A copy is never changed; new code
-gets a new directory, so that running containers keep theirs. Called by whoever builds sandbox specs.
+A container gets init's code and the given packages, never the source tree they come from. So it cannot read an editable
+installation, a task's solutions or the daemon's configuration. The directory is named after its content and is never
+changed: new code gets a new directory, and running containers keep theirs.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from sandbox.creator import identity, is_gone
+from sandbox.host.process_identity import identity, is_gone
 
 _SCRATCH = ".stage-"
-#: Modules of this package that run inside.
-INSIDE = ("__init__.py", "protocol.py")
+#: Files of this package that run inside, as patterns below sandbox/.
+INSIDE = ("__init__.py", "protocol.py", "inside/*.py")
 
 
 def stage(directory: Path, packages: Mapping[str, Path]) -> Path:
-    """The directory to bind at /kernel-runner, made if it is not there yet.
+    """Return the directory to bind at /kernel-runner; create it if it does not exist.
 
-    `packages` maps a place below it (`tasks/harness`) to a file or a folder; of a folder, all but caches is taken.
+    `packages` maps a path below it (`tasks/harness`) to a file or a folder. Caches in a folder are left out.
 
     Raises:
-        OSError: something cannot be read or written.
+        OSError: a file cannot be read or written.
     """
     files = dict(sorted(_files(packages)))
     digest = hashlib.sha256()
@@ -41,16 +41,17 @@ def stage(directory: Path, packages: Mapping[str, Path]) -> Path:
 
 
 def _clear(directory: Path) -> None:
-    """Remove what processes that were killed have left unfinished."""
+    """Remove the unfinished directories of processes that were killed."""
     for path in directory.glob(f"{_SCRATCH}*"):
         if is_gone(path.name.removeprefix(_SCRATCH).rpartition("-")[0]):
             shutil.rmtree(path, ignore_errors=True)
 
 
 def _files(packages: Mapping[str, Path]) -> Iterator[tuple[str, bytes]]:
-    here = Path(__file__).parent
-    for path in [*(here / name for name in INSIDE), *here.glob("steward*.py")]:
-        yield f"sandbox/{path.name}", path.read_bytes()
+    here = Path(__file__).parents[1]
+    for pattern in INSIDE:
+        for path in here.glob(pattern):
+            yield f"sandbox/{path.relative_to(here).as_posix()}", path.read_bytes()
     for place, source in packages.items():
         if source.is_file():
             yield place, source.read_bytes()
@@ -61,7 +62,7 @@ def _files(packages: Mapping[str, Path]) -> Iterator[tuple[str, bytes]]:
 
 
 def _write(target: Path, files: Mapping[str, bytes]) -> None:
-    """Write beside the target and rename: another process may stage the same at the same time."""
+    """Write to a scratch directory and rename it: another process may stage the same code at the same time."""
     target.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{identity()}-", dir=target.parent))
     try:
@@ -70,7 +71,7 @@ def _write(target: Path, files: Mapping[str, bytes]) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
         for path in [scratch, *scratch.rglob("*")]:
-            # Judge and worker are nobody on the host: they need to read this whatever the daemon's umask is.
+            # Judge and worker have no account on the host, so all users must be able to read this, whatever the umask.
             path.chmod(0o755 if path.is_dir() else 0o644)
         try:
             scratch.rename(target)

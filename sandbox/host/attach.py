@@ -1,7 +1,7 @@
-"""One container's stdin, stdout and stderr over the engine's socket. Called by the engine only.
+"""A container's stdin, stdout and stderr over the engine's socket.
 
-Done by hand because the engine's Python client hands out a socket it has read from through a buffer, of a type that
-depends on the transport, and without a way to close one direction. It is one HTTP request and an 8-byte header.
+This does not use the engine's Python client. Its socket may have been read through a buffer already, has a type that
+depends on the transport, and cannot close one direction. The protocol is small: one HTTP request, then 8-byte headers.
 Source: Docker Engine API, "Attach to a container", stream format.
 """
 
@@ -23,7 +23,7 @@ READ_BYTES = 1 << 18
 
 
 class Demultiplexer:
-    """Splits the engine's stream into (stream number, bytes). Pure; feed it whatever arrived."""
+    """Splits the engine's stream into (stream number, bytes). Pure."""
 
     def __init__(self) -> None:
         self._header = bytearray()
@@ -31,10 +31,10 @@ class Demultiplexer:
         self._left = 0
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """The pieces in `data`, unbuffered: a frame of the engine may come in several.
+        """Yield the pieces in `data` without buffering; one frame of the engine may arrive in several pieces.
 
         Raises:
-            ProtocolError: a stream number the API does not know.
+            ProtocolError: a stream number that the API does not define.
         """
         view = memoryview(data)
         while view:
@@ -56,7 +56,7 @@ class Demultiplexer:
 
 
 class Attachment:
-    """A connected, hijacked stream."""
+    """An attached stream: a connection that the engine took out of HTTP."""
 
     def __init__(self, sock: socket.socket, already_read: bytes) -> None:
         self._socket = sock
@@ -69,7 +69,7 @@ class Attachment:
         return self._socket.fileno()
 
     def read(self) -> list[tuple[int, bytes]] | None:
-        """What is there, as (stream number, bytes); None at the end of the stream. Does not wait.
+        """Return what has arrived, as (stream number, bytes); None at the end of the stream. Does not wait.
 
         Raises:
             ProtocolError: not the engine's stream format.
@@ -87,14 +87,14 @@ class Attachment:
         return list(self._demultiplexer.feed(data))
 
     def write(self, data: memoryview) -> int:
-        """Write what fits; returns how many bytes. Does not wait. 0 also when the other side is gone."""
+        """Write what fits and return its size. Does not wait. Returns 0 also if the other side is gone."""
         try:
             return self._socket.send(data)
         except (BlockingIOError, ConnectionError):
             return 0
 
     def close_stdin(self) -> None:
-        """End of file for the container, while its output can still be read."""
+        """Send end of file to the container; its output can still be read."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
 
@@ -104,11 +104,11 @@ class Attachment:
 
 
 def attach(socket_path: str, api_version: str, container_id: str, *, timeout_s: float) -> Attachment:
-    """Attach to a container that is created and not yet started, so that no byte is missed.
+    """Attach to a container that is created but not started, so that no output is lost.
 
     Raises:
         EngineUnavailable: the engine does not answer.
-        EngineRefused: it answers with something else than a stream.
+        EngineRefused: the answer is not a stream.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

@@ -1,8 +1,8 @@
-"""Processes as the steward handles them: start one as another uid, collect every child, kill all of a uid.
+"""Starts processes under another uid, reaps every child, and kills all processes of a uid.
 
-Owns fork, exec, kill and wait inside the container. Knows nothing of requests and results. Called by the other steward
-modules only, in one single-threaded process that is PID 1, uid 0, with the capabilities SETUID, SETGID and KILL and no
-other: it may not read or write what belongs to the worker, so it has a child with the worker's uid do that.
+Owns fork, exec, kill and wait inside the container; knows nothing of requests and results. It runs in one
+single-threaded process: PID 1, uid 0, with only the capabilities SETUID, SETGID and KILL. Without further capabilities
+it cannot access the worker's files, so a child with the worker's uid does that work.
 
 Standard library only: this runs inside the container.
 """
@@ -20,69 +20,69 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-#: If no process of those killed dies within this time, they hang in the kernel (a device that fell off the bus).
+#: If no killed process dies within this time, the processes hang in the kernel (a device fell off the bus).
 KILL_PATIENCE_S = 10.0
-#: Small file work in a child: a submission that planted a hostile directory tree must not hold the steward.
+#: Limit of file work in a child. A hostile directory tree must not block init.
 HELPER_PATIENCE_S = 30.0
 
 CANNOT_EXECUTE = 126
 NOT_FOUND = 127
 
 
-class StewardError(Exception):
-    """The harness itself broke; the message ends up in the `end` frame."""
+class InitError(Exception):
+    """The harness itself failed. The message is sent in the `end` frame."""
 
 
 class DaemonGone(Exception):
-    """Standard input was closed before the end: nobody waits for the report any more."""
+    """The daemon closed standard input before the end: it no longer waits for the report."""
 
 
 class HelperError(Exception):
-    """A child with the worker's uid could not do its file work; usually the submission's doing."""
+    """A child with the worker's uid could not do its file work. Usually the submission caused it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """Who a process runs as and where it starts."""
+    """The uid of a process and where it starts."""
 
     uid: int
     groups: tuple[int, ...]
     directory: str
     umask: int
-    #: The kernel kills the highest first when memory runs out: the worker before the judge before the steward.
+    #: When memory runs out, the kernel kills the highest first: the worker, then the judge, then init.
     oom_score_adj: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plumbing:
-    """The descriptors a new process gets, in the order of their numbers there; every other one is closed."""
+class Descriptors:
+    """The descriptors of a new process, in the order of their numbers there. All others are closed."""
 
     stdin: int
     stdout: int
     stderr: int
-    #: Become 3, 4, 5, ...: low numbers, because a POSIX shell can only redirect to one digit.
+    #: They become 3, 4, 5, ...: low numbers, because a POSIX shell can redirect only single digits.
     more: tuple[int, ...] = ()
 
 
 class Reaper:
-    """Collects the status of every child, also of orphans, which PID 1 inherits."""
+    """Reaps every child. Orphans become children of PID 1, so it reaps them too."""
 
     def __init__(self) -> None:
         self._statuses: dict[int, int | None] = {}
         read, write = os.pipe()
         os.set_blocking(read, False)
         os.set_blocking(write, False)
-        #: Becomes readable when a child changed state.
+        #: Becomes readable when a child has changed its state.
         self.wakeup_fd = read
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
 
     def watch(self, pid: int) -> None:
-        """Keep the status of this child for `status`."""
+        """Keep this child's status for `status`."""
         self._statuses[pid] = None
 
     def collect(self) -> None:
-        """Reap everything that has ended."""
+        """Reap all children that have ended."""
         with contextlib.suppress(BlockingIOError):
             while os.read(self.wakeup_fd, 4096):
                 pass
@@ -101,10 +101,10 @@ class Reaper:
         return self._statuses[pid]
 
     def final_status(self, pid: int) -> int:
-        """The wait status of a watched child that has been killed, as soon as the kernel gives it out.
+        """Wait for the status of a watched child that has been killed.
 
         Raises:
-            StewardError: it was not given out in KILL_PATIENCE_S.
+            InitError: the kernel did not report it within KILL_PATIENCE_S.
         """
         deadline = time.monotonic() + KILL_PATIENCE_S
         while True:
@@ -113,26 +113,28 @@ class Reaper:
             if status is not None:
                 return status
             if time.monotonic() > deadline:
-                raise StewardError(f"process {pid} was killed, but its status did not come in {KILL_PATIENCE_S:.0f} s")
+                raise InitError(f"process {pid} was killed, but its status did not come in {KILL_PATIENCE_S:.0f} s")
             select.select([self.wakeup_fd], [], [], 0.005)
 
 
-def ending(status: int) -> tuple[int | None, int | None]:
-    """Exit code and signal of a wait status; exactly one of them is None."""
+def decode_status(status: int) -> tuple[int | None, int | None]:
+    """Split a wait status into exit code and signal. Exactly one of them is None."""
     if os.WIFSIGNALED(status):
         return None, os.WTERMSIG(status)
     return os.WEXITSTATUS(status), None
 
 
-def spawn(argv: Sequence[str], *, account: Account, plumbing: Plumbing, env: Mapping[str, str], reaper: Reaper) -> int:
-    """Start a program as another uid in a session of its own; returns its pid, watched by the reaper.
+def spawn(
+    argv: Sequence[str], *, account: Account, descriptors: Descriptors, env: Mapping[str, str], reaper: Reaper
+) -> int:
+    """Start a program under another uid in a session of its own; return its pid. The reaper watches it.
 
     Raises:
-        StewardError: no process could be made.
+        InitError: no process could be started.
     """
     pid = _fork()
     if pid == 0:
-        _exec_child(argv, account, plumbing, env)
+        _exec_child(argv, account, descriptors, env)
     reaper.watch(pid)
     return pid
 
@@ -141,52 +143,52 @@ def _fork() -> int:
     try:
         return os.fork()
     except OSError as error:
-        raise StewardError(f"cannot start a process: {error.strerror}") from error
+        raise InitError(f"cannot start a process: {error.strerror}") from error
 
 
-def _exec_child(argv: Sequence[str], account: Account, plumbing: Plumbing, env: Mapping[str, str]) -> NoReturn:
+def _exec_child(argv: Sequence[str], account: Account, descriptors: Descriptors, env: Mapping[str, str]) -> NoReturn:
     code = CANNOT_EXECUTE
     try:
         os.setsid()
         _default_signals()
-        _connect(plumbing)
-        _become(account)
+        _install_descriptors(descriptors)
+        _switch_to(account)
         os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 no shell is wanted
     except FileNotFoundError as error:
         code = NOT_FOUND
-        _complain(f"sandbox: cannot start {argv[0]!r}: {error.strerror}\n")
+        _write_error(f"sandbox: cannot start {argv[0]!r}: {error.strerror}\n")
     except BaseException as error:  # noqa: BLE001 a forked child must never return into the parent's code
-        _complain(f"sandbox: cannot start {argv[:1]!r}: {error}\n")
+        _write_error(f"sandbox: cannot start {argv[:1]!r}: {error}\n")
     finally:
         os._exit(code)
 
 
-def _complain(text: str) -> None:
+def _write_error(text: str) -> None:
     with contextlib.suppress(OSError):
         os.write(2, text.encode("utf-8", "replace"))
 
 
 def _default_signals() -> None:
-    """Undo what Python set; ignored signals would survive exec."""
+    """Undo Python's signal settings. Ignored signals would stay ignored after exec."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
 
 
-def _connect(plumbing: Plumbing) -> None:
+def _install_descriptors(descriptors: Descriptors) -> None:
     """Put the descriptors in place and close all others.
 
-    All are first copied above every target, so that no dup2 overwrites a later source.
+    First all are copied above every target number, so that no dup2 overwrites a descriptor that is still needed.
     """
-    sources = (plumbing.stdin, plumbing.stdout, plumbing.stderr, *plumbing.more)
+    sources = (descriptors.stdin, descriptors.stdout, descriptors.stderr, *descriptors.more)
     copies = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 64) for fd in sources]
     for target, fd in enumerate(copies):
         os.dup2(fd, target)
     os.closerange(len(sources), os.sysconf("SC_OPEN_MAX"))
 
 
-def _become(account: Account) -> None:
-    """Turn this process into the account for good: real, effective and saved ids, no capability left."""
+def _switch_to(account: Account) -> None:
+    """Switch this process to the account for good: real, effective and saved ids. No capability is left."""
     # Before the uid changes: afterwards /proc/self belongs to root.
     Path("/proc/self/oom_score_adj").write_text(str(account.oom_score_adj), encoding="ascii")
     os.setgroups(account.groups)
@@ -197,16 +199,16 @@ def _become(account: Account) -> None:
 
 
 def kill_all_of(uid: int, reaper: Reaper) -> None:
-    """Kill every process of a uid and return when none is left.
+    """Kill every process of a uid; return when none is left.
 
-    kill(-1) by a process whose effective uid is the victim's reaches exactly that uid's processes, and all at once: a
-    fork bomb cannot outrun it. No child is made for it, because a fork bomb leaves no room under the pids limit. The
-    steward's real uid stays 0, so nobody can signal it meanwhile.
+    kill(-1) by a process with the victims' effective uid reaches exactly that uid's processes, all at once, so a fork
+    bomb cannot outrun it. Init does it itself, because a fork bomb leaves no room for a child under the pids limit.
+    Init's real uid stays 0, so no process can signal it meanwhile.
 
-    Tearing down what a fork bomb has made may take long on a busy host; as long as processes go, nothing hangs.
+    On a busy host the kernel may need long to remove a fork bomb. The time limit starts again while processes vanish.
 
     Raises:
-        StewardError: for KILL_PATIENCE_S none of those left died.
+        InitError: within KILL_PATIENCE_S none of the remaining processes died.
     """
     deadline = time.monotonic() + KILL_PATIENCE_S
     fewest: int | None = None
@@ -225,15 +227,15 @@ def kill_all_of(uid: int, reaper: Reaper) -> None:
             fewest = len(alive)
             deadline = time.monotonic() + KILL_PATIENCE_S
         if time.monotonic() > deadline:
-            raise StewardError(f"processes {alive} of uid {uid} did not die within {KILL_PATIENCE_S:.0f} s of SIGKILL")
-        # The kernel is tearing them down; SIGCHLD arrives when one is done.
+            raise InitError(f"processes {alive} of uid {uid} did not die within {KILL_PATIENCE_S:.0f} s of SIGKILL")
+        # The kernel is removing them. SIGCHLD arrives when one is gone.
         select.select([reaper.wakeup_fd], [], [], 0.005)
 
 
 def processes_of(uid: int) -> list[int]:
-    """Pids of the living processes of a uid: not zombies, unless threads of theirs are still being torn down.
+    """The pids of the living processes of a uid. A zombie counts as long as the kernel is removing its threads.
 
-    Reads the Uid line, not the owner of /proc/PID: an undumpable process's directory belongs to root.
+    Reads the Uid line and not the owner of /proc/PID: an undumpable process's directory belongs to root.
     """
     found = []
     for directory in Path("/proc").iterdir():
@@ -251,11 +253,11 @@ def processes_of(uid: int) -> list[int]:
 
 
 def run_as(account: Account, work: Callable[[int], None], *, reaper: Reaper, max_bytes: int = 0) -> bytes:
-    """Have a child with the account's uid do file work; returns what it wrote to the descriptor it was given.
+    """Run file work in a child with the account's uid; return what it writes to its descriptor.
 
     Raises:
         HelperError: the work raised OSError, wrote more than max_bytes, or took too long.
-        StewardError: no process could be made.
+        InitError: no process could be started.
     """
     out_read, out_write = os.pipe()
     err_read, err_write = os.pipe()
@@ -281,7 +283,7 @@ def _work_child(account: Account, work: Callable[[int], None], out_fd: int, err_
     try:
         os.setsid()
         _default_signals()
-        _become(account)
+        _switch_to(account)
         work(out_fd)
         code = 0
     except BaseException as error:  # noqa: BLE001 a forked child must never return into the parent's code
@@ -294,10 +296,10 @@ def _work_child(account: Account, work: Callable[[int], None], out_fd: int, err_
 
 
 def _read_limited(fd: int, max_bytes: int, uid: int, reaper: Reaper) -> bytes:
-    """Everything up to the end of file.
+    """Read until the end of file.
 
     Raises:
-        HelperError: more than max_bytes, or no end within HELPER_PATIENCE_S; the child has been killed.
+        HelperError: more than max_bytes, or no end within HELPER_PATIENCE_S. The child has been killed.
     """
     deadline = time.monotonic() + HELPER_PATIENCE_S
     data = bytearray()

@@ -1,0 +1,139 @@
+"""Init, the trusted process 1 of every container: starts judge, worker or programs, and talks to the daemon.
+
+Theory of operation. The engine starts init as uid 0 with the capabilities SETUID, SETGID and KILL, no new privileges,
+the seccomp profile, a read-only root, and a boot document as argument. Init sends `ready` with what it observes of its
+container. It reads one request and its build archive, runs the request (`pair`, `steps`) and sends `end`. Then it waits
+until the daemon closes stdin, so that the daemon can still read the cgroup's counters. If stdin closes earlier, the
+daemon is gone, and init ends the container.
+
+Init must not run a submission's code or import torch, and must treat what a submission wrote as bytes. It is
+single-threaded: every wait is a select over the daemon, the children and a timeout. The engine enforces the limits of
+the whole container from outside. Standard library only: this runs inside the container.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import stat
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from sandbox import protocol
+from sandbox.inside.boot import BootConfig, parse_boot
+from sandbox.inside.build_archive import unpack_archive
+from sandbox.inside.connection import DaemonConnection
+from sandbox.inside.pair import Pair
+from sandbox.inside.process import DaemonGone, InitError, Reaper
+from sandbox.inside.steps import run_steps
+
+#: Exit codes of the container: the conversation ended properly, or the daemon disappeared.
+DONE = 0
+ABANDONED = 3
+_LIMITS = {"core": resource.RLIMIT_CORE, "fsize": resource.RLIMIT_FSIZE, "nofile": resource.RLIMIT_NOFILE}
+
+
+def main() -> None:
+    """Run the container. Argument 1 is the boot document. Never returns."""
+    code = ABANDONED
+    try:
+        code = _serve(sys.argv[1])
+    except DaemonGone:
+        pass
+    finally:
+        # The end of process 1 ends every process of the container. No cleanup may delay it.
+        os._exit(code)
+
+
+def _serve(document: str) -> int:
+    reaper = Reaper()
+    daemon = DaemonConnection(report_bytes=64 << 20, reaper=reaper)
+    ok, message = True, None
+    try:
+        boot = parse_boot(document)
+        daemon.report_bytes = boot.report_bytes
+        _run(boot, daemon, reaper)
+    except (InitError, protocol.FrameError) as error:
+        ok, message = False, str(error)
+    except DaemonGone:
+        raise
+    except Exception as error:  # noqa: BLE001 the daemon must get every failure as a sentence
+        traceback.print_exc()
+        ok, message = False, f"the container's init failed: {type(error).__name__}: {error}"
+    daemon.send({"type": "end", "ok": ok, "message": message})
+    daemon.wait_for_close()
+    return DONE
+
+
+def _run(boot: BootConfig, daemon: DaemonConnection, reaper: Reaper) -> None:
+    if boot.kind == "pair":
+        pair = Pair(boot=boot, daemon=daemon, reaper=reaper)
+        daemon.send({"type": "ready", "protocol": protocol.VERSION, "facts": facts()})
+        pair.serve()
+    else:
+        daemon.send({"type": "ready", "protocol": protocol.VERSION, "facts": facts()})
+        request, archive = daemon.request()
+        unpack_archive(archive, boot=boot, reaper=reaper)
+        run_steps(request, boot=boot, daemon=daemon, reaper=reaper)
+
+
+def facts() -> dict[str, Any]:
+    """What this process observes of its container. The engine compares it with the spec."""
+    status = dict(
+        line.split(":", 1) for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines() if ":" in line
+    )
+    return {
+        "uid": os.getuid(),
+        "pid": os.getpid(),
+        "cap_eff": status["CapEff"].strip(),
+        "cap_bnd": status["CapBnd"].strip(),
+        "no_new_privs": status.get("NoNewPrivs", "").strip(),
+        "seccomp": status.get("Seccomp", "").strip(),
+        "cpus": sorted(os.sched_getaffinity(0)),
+        "interfaces": sorted(path.name for path in Path("/sys/class/net").glob("*")),
+        "limits": {name: resource.getrlimit(number) for name, number in _LIMITS.items()},
+        "mounts": _mounts(),
+        "devices": _devices(),
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+        "hostname": platform.node(),
+    }
+
+
+def _mounts() -> list[dict[str, Any]]:
+    """For each mount: mount point, file system type, options, owner and mode of its root, and size."""
+    found = []
+    for entry in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+        left, _, right = entry.partition(" - ")
+        fields, tail = left.split(), right.split()
+        if len(fields) > 5 and tail:
+            top = Path(fields[4]).stat()
+            usage = os.statvfs(fields[4])
+            found.append(
+                {
+                    "target": fields[4],
+                    "type": tail[0],
+                    "options": fields[5],
+                    "mode": stat.S_IMODE(top.st_mode),
+                    "uid": top.st_uid,
+                    "gid": top.st_gid,
+                    "size_bytes": usage.f_blocks * usage.f_frsize,
+                    "inodes": usage.f_files,
+                }
+            )
+    return found
+
+
+def _devices() -> list[str]:
+    """The character and block devices below /dev."""
+    found = []
+    for directory, _, names in os.walk("/dev"):
+        for name in names:
+            path = Path(directory, name)
+            mode = path.lstat().st_mode
+            if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+                found.append(str(path))
+    return sorted(found)
