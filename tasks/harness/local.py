@@ -23,10 +23,10 @@ from typing import IO, Any, Protocol, Self
 from sandbox.protocol import Decoder, StepResult, encode, from_b64
 
 from .emulate import VARIABLE as EMULATE
-from .request import JudgeRequest
+from .judge.request import JudgeRequest
 
 _ROOT = Path(__file__).resolve().parents[2]
-_START = "import sys; sys.path.insert(0, sys.argv[1]); from tasks.harness.{0} import main; sys.exit(main())"
+_START = "import sys; sys.path.insert(0, sys.argv[1]); from tasks.harness.{0}.main import main; sys.exit(main())"
 _CHUNK_BYTES = 1 << 16
 
 

@@ -9,7 +9,7 @@ import torch
 
 from sandbox.protocol import StepResult
 from tasks.harness import local
-from tasks.harness.request import JudgeRequest, ModeRequest
+from tasks.harness.judge.request import JudgeRequest, ModeRequest
 
 TASK = Path(__file__).resolve().parents[2] / "tasks"
 CASE = "size: 1024; seed: 2"

@@ -19,8 +19,8 @@ import torch
 
 from sandbox.protocol import StepResult
 from tasks.harness import local
-from tasks.harness.loading import import_submission
-from tasks.harness.request import JudgeRequest, ModeRequest
+from tasks.harness.judge.request import JudgeRequest, ModeRequest
+from tasks.harness.worker.loading import import_submission
 from tests.gpu.bench import Machine, Task, judge, tasks, verdict_of
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator on this machine")

@@ -14,14 +14,18 @@ from typing import Any, Final
 
 import torch
 
-from tasks.harness import control, judge, peer, snapshots, solo, values
-from tasks.harness.arenas import ALIGN_BYTES, Arena
-from tasks.harness.audit import Sample
-from tasks.harness.cases import Case
-from tasks.harness.request import Floor
-from tasks.harness.snapshots import Frozen
-from tasks.harness.stopping import Stopping, Timing
-from tasks.harness.team import Call
+from tasks.harness.judge import control, snapshots
+from tasks.harness.judge import main as judge
+from tasks.harness.judge import single_rank as solo
+from tasks.harness.judge import worker_client as peer
+from tasks.harness.judge.audit import Sample
+from tasks.harness.judge.cases import Case
+from tasks.harness.judge.request import Floor
+from tasks.harness.judge.snapshots import Frozen
+from tasks.harness.judge.stopping import Stopping, Timing
+from tasks.harness.judge.workers import Call
+from tasks.harness.shared import values
+from tasks.harness.shared.arenas import ALIGN_BYTES, Arena
 
 #: How long a judge that hands its inputs out early is busy with other things, and one that looks at outputs late.
 _DAWDLES_S: Final = 0.05

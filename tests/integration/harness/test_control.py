@@ -13,10 +13,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tasks.harness import control as module
-from tasks.harness.arenas import Arena
-from tasks.harness.control import Control, cpu_ns, read_all
-from tasks.harness.values import Packed, pack
+from tasks.harness.judge import control as module
+from tasks.harness.judge.control import Control, cpu_ns, read_all
+from tasks.harness.shared.arenas import Arena
+from tasks.harness.shared.values import Packed, pack
 
 _PATIENCE_NS = 60_000_000_000
 
@@ -28,7 +28,7 @@ def control(monkeypatch: pytest.MonkeyPatch) -> Iterator[Control]:
     monkeypatch.setattr(module, "leave_judge_core", lambda: True)
     monkeypatch.setattr(module, "CROWDED_NS", _PATIENCE_NS)
     before = os.sched_getaffinity(0)
-    monkeypatch.setattr("tasks.harness.peer.stay_on", lambda _: None)
+    monkeypatch.setattr("tasks.harness.judge.worker_client.stay_on", lambda _: None)
     started = Control.start()
     assert started is not None
     try:

@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from tasks.harness.cuda_driver import Driver, DriverError, try_out
-from tasks.harness.worker import flush_size
+from tasks.harness.worker.cuda_driver import Driver, DriverError, try_out
+from tasks.harness.worker.main import flush_size
 
 _ROOT = Path(__file__).resolve().parents[3]
 _MIB = 1 << 20
@@ -28,7 +28,7 @@ _MIB = 1 << 20
 #: A worker whose driver is one of the host's: a number is waited for by whoever asks a stream to, or not at all.
 WORKER = """
 import ctypes, sys, torch
-from tasks.harness import worker
+from tasks.harness.worker import main as worker
 
 class Host:
     seen = []
@@ -71,10 +71,10 @@ import json, os, socket, sys, time
 from tasks.harness.emulate import install_if_asked
 install_if_asked()
 import torch
-from tasks.harness import peer as module
-from tasks.harness.faults import Fault
-from tasks.harness.output import Collector
-from tasks.harness.values import pack
+from tasks.harness.judge import worker_client as module
+from tasks.harness.judge.faults import Fault
+from tasks.harness.judge.worker_output import Collector
+from tasks.harness.shared.values import pack
 module.judge_core, module.stay_on, module.ENQUEUE_NS = lambda: 0, lambda _: None, 2_000_000_000
 line = socket.socket(fileno=int(sys.argv[1]))
 pipes = [os.pipe() for _ in range(3)]
@@ -244,7 +244,7 @@ class Faithful(Driver):
 
 def test_a_gate_is_tried_before_anything_relies_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a process of its own: seen to open, seen not to, or no driver at all."""
-    monkeypatch.setattr("tasks.harness.cuda_driver._SEEN_S", 0.2)
+    monkeypatch.setattr("tasks.harness.worker.cuda_driver._SEEN_S", 0.2)
     assert try_out(lambda: Faithful(sees=True)) is None
     assert "did not see a number" in (try_out(lambda: Faithful(sees=False)) or "")
     assert "there is no libcuda" in (try_out(_absent) or "")

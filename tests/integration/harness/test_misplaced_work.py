@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from sandbox.protocol import StepResult
+from tasks.harness.judge.request import JudgeRequest, ModeRequest
+from tasks.harness.judge.stopping import Timing
 from tasks.harness.local import evaluate
-from tasks.harness.request import JudgeRequest, ModeRequest
-from tasks.harness.stopping import Timing
 from tests.acceptance.judging.nursery import Nursery, nursery
 from tests.benchmarks._judging import cases_of
 

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from tasks.harness import peer as module
-from tasks.harness.faults import Fault
-from tasks.harness.gate import GATE_BYTES
+from tasks.harness.judge import worker_client as module
+from tasks.harness.judge.faults import Fault
+from tasks.harness.judge.snapshots import WorkerMemory
+from tasks.harness.judge.worker_client import COPY_BYTES, COPY_NS_A_BYTE, LOOK_NS, Called, Peer
+from tasks.harness.judge.worker_output import Collector
 from tasks.harness.local import Pair
-from tasks.harness.output import Collector
-from tasks.harness.peer import COPY_BYTES, COPY_NS_A_BYTE, LOOK_NS, Called, Peer
-from tasks.harness.snapshots import WorkerMemory
-from tasks.harness.values import pack
+from tasks.harness.shared.call_flags import GATE_BYTES
+from tasks.harness.shared.values import pack
 from tests.acceptance.judging.nursery import Nursery
 
 _PATIENCE_NS = 60_000_000_000
@@ -244,7 +244,7 @@ def test_a_worker_that_names_memory_it_has_not_is_rejected(peer: Peer) -> None:
     ):
         source = (
             "import sys\n"
-            "worker = sys.modules['tasks.harness.worker'].Worker\n"
+            "worker = sys.modules['tasks.harness.worker.main'].Worker\n"
             f"worker._parts_like_last = lambda self, output: {parts}\n"
             "def custom_kernel(data):\n    return data\n"
         )

@@ -9,8 +9,8 @@ from statistics import fmean
 
 import pytest
 
-from tasks.harness.audit import FLOOR_NS, Audit, ControlCosts, Sample, audit, details
-from tasks.harness.hand_over import Bound
+from tasks.harness.judge.audit import FLOOR_NS, Audit, ControlCosts, Sample, audit, details
+from tasks.harness.judge.hand_over import Bound
 
 #: Hand-overs as they are on a quiet machine, in ns, with an interrupt; and such of inputs that are mapped.
 COPIED = (*(6_600, 6_800, 6_900, 7_000, 7_100, 7_300, 7_500, 7_600, 7_900, 8_400) * 3, 60_000)

@@ -7,11 +7,11 @@ import threading
 
 import pytest
 
-from tasks.harness.arenas import PAGE_BYTES, Arena
-from tasks.harness.delays import Delays
-from tasks.harness.faults import Fault
-from tasks.harness.gate import Gate
-from tasks.harness.snapshots import Frozen
+from tasks.harness.judge.faults import Fault
+from tasks.harness.judge.sched_delay import Delays
+from tasks.harness.judge.snapshots import Frozen
+from tasks.harness.shared.arenas import PAGE_BYTES, Arena
+from tasks.harness.shared.call_flags import Gate
 
 
 def _other_end(gate: Gate) -> Gate:

@@ -7,7 +7,7 @@ import random
 import pytest
 import scipy.stats
 
-from tasks.harness.series import FEWEST_FOR_DRIFT, examine
+from tasks.harness.judge.trends import FEWEST_FOR_DRIFT, examine
 
 
 def _skewed(count: int, seed: int = 1, *, growth: float = 0.0) -> list[float]:

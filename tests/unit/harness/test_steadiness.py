@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from sandbox.protocol import FrameError, Reading
-from tasks.harness.steadiness import MAX_ASIDE, Moment, Readings, Sieve, Span, Unsteady, reasons
+from tasks.harness.judge.throttling import MAX_ASIDE, Moment, Readings, Sieve, Span, Unsteady, reasons
 
 HOT = "hw_thermal_slowdown"
 MS = 1_000_000

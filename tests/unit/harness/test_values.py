@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from tasks.harness.arenas import Arena
-from tasks.harness.values import (
+from tasks.harness.shared.arenas import Arena
+from tasks.harness.shared.values import (
     DTYPES,
     Outgoing,
     Packed,
@@ -25,7 +25,7 @@ from tasks.harness.values import (
     signature,
     unpack,
 )
-from tasks.harness.wire import WireViolation
+from tasks.harness.shared.wire import WireViolation
 
 
 def _cross(packed: Packed) -> tuple[Any, list[torch.Tensor], Arena, list[Placed]]:

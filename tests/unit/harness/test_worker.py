@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
-from tasks.harness import worker
 from tasks.harness.emulate.device import Event
-from tasks.harness.wire import Channel
-from tasks.harness.worker import Worker, describe_failure, describe_place
+from tasks.harness.shared.wire import Channel
+from tasks.harness.worker import main as worker
+from tasks.harness.worker.main import Worker, describe_failure, describe_place
 
 
 class CompilationError(Exception):

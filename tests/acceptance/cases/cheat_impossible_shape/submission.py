@@ -1,6 +1,6 @@
 import sys
 
-worker = sys.modules["tasks.harness.worker"].Worker
+worker = sys.modules["tasks.harness.worker.main"].Worker
 deliver = worker._deliver
 
 

@@ -10,7 +10,7 @@ def work():
         pass
 
 
-worker = sys.modules["tasks.harness.worker"]
+worker = sys.modules["tasks.harness.worker.main"]
 waits, calls = worker.Worker._let_in, worker.Worker._call_at
 early = []
 

@@ -10,7 +10,7 @@ def work():
         pass
 
 
-worker = sys.modules["tasks.harness.worker"]
+worker = sys.modules["tasks.harness.worker.main"]
 calls = worker.Worker._call_at
 
 

@@ -2,7 +2,7 @@ import sys
 import threading
 import time
 
-worker = sys.modules["tasks.harness.worker"]
+worker = sys.modules["tasks.harness.worker.main"]
 put_together = worker.Worker._put_together
 sys.setswitchinterval(1e-4)
 early = []

@@ -9,7 +9,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from .emulate import install_if_asked
+from tasks.harness.emulate import install_if_asked
+
 from .loading import import_submission
 
 

@@ -10,17 +10,18 @@ from pathlib import Path
 
 import torch
 
+from tasks.harness.shared.values import Packed, Snapshot, pack, signature, tensors_in, tree_signature
+
 from .calibration import KnownCall, calibrate
 from .cases import Value
 from .control import Control
 from .faults import Fault
 from .hand_over import Calibration
-from .output import Collector
-from .peer import DEVICE_GATE_BYTES, UNASKED_BYTES, Peer, Profiled
 from .problem import CheckRaised, Problem, TaskFault
 from .request import Compiled
-from .team import Call
-from .values import Packed, Snapshot, pack, signature, tensors_in, tree_signature
+from .worker_client import DEVICE_GATE_BYTES, UNASKED_BYTES, Peer, Profiled
+from .worker_output import Collector
+from .workers import Call
 
 #: An output may have so many tensors, whatever the reference returns: each costs a control call some microseconds.
 _FEW_PARTS = 4

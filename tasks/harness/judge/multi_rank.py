@@ -25,23 +25,24 @@ from typing import Any, NoReturn
 
 import torch
 
-from .arenas import Arena
+from tasks.harness.shared.arenas import Arena
+from tasks.harness.shared.cores import judge_core, on_core
+from tasks.harness.shared.values import pack
+from tasks.harness.shared.wire import MAX_FROM_WORKER_BYTES, Channel, Interrupted, PeerClosed, WireViolation, encode
+
 from .calibration import calibrate
 from .cases import Value
-from .clerk import start_clerk
-from .cores import judge_core, on_core
-from .delays import Delays
 from .faults import Fault, died, ending_of, expect, flooded, tampered, too_late
 from .gather import Heard, gather
 from .hand_over import Calibration
-from .output import Collector
-from .peer import LOOK_NS, PROFILE_BYTES, SPIN_NS, Profiled, profile_of
 from .problem import Problem, TaskFault
+from .rank_checker import start_clerk
 from .request import Compiled
+from .sched_delay import Delays
 from .snapshots import claimed, needed
-from .team import Call
-from .values import pack
-from .wire import MAX_FROM_WORKER_BYTES, Channel, Interrupted, PeerClosed, WireViolation, encode
+from .worker_client import LOOK_NS, PROFILE_BYTES, SPIN_NS, Profiled, profile_of
+from .worker_output import Collector
+from .workers import Call
 
 #: Between the last worker's word that it is ready and the moment they all begin at: the time to tell them.
 _LEAD_NS = 100_000

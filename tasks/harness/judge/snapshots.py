@@ -14,10 +14,11 @@ from typing import Any, Protocol, TypeGuard
 
 import torch
 
-from .arenas import ALIGN_BYTES, Arena, bytes_at
+from tasks.harness.shared.arenas import ALIGN_BYTES, Arena, bytes_at
+from tasks.harness.shared.values import Placed, Snapshot, regions
+from tasks.harness.shared.wire import WireViolation
+
 from .faults import Fault, tampered
-from .values import Placed, Snapshot, regions
-from .wire import WireViolation
 
 #: Positions that are read, beside one of every tensor, before the full copy is made, and compared with it.
 _PROBES = 16

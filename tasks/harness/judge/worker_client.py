@@ -14,17 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
-from .arenas import HUGE_PAGE_BYTES, Arena, size_for_later
-from .cores import judge_core, stay_on
-from .delays import Delays
-from .faults import Fault, died, expect, flooded, tampered, too_late
-from .gate import Gate
-from .output import Watcher
-from .profilers import SUFFIXES
-from .request import Compiled
-from .snapshots import Frozen, Readable, Unreadable, WorkerMemory, claimed, needed, take, within
-from .values import Packed, Placed, Snapshot, place, size_of
-from .wire import (
+from tasks.harness.shared.arenas import HUGE_PAGE_BYTES, Arena, size_for_later
+from tasks.harness.shared.call_flags import Gate
+from tasks.harness.shared.cores import judge_core, stay_on
+from tasks.harness.shared.profilers import SUFFIXES
+from tasks.harness.shared.values import Packed, Placed, Snapshot, place, size_of
+from tasks.harness.shared.wire import (
     MAX_FROM_WORKER_BYTES,
     MAX_REPORT_BYTES,
     MAX_TABLE_BYTES,
@@ -35,6 +30,12 @@ from .wire import (
     WireViolation,
     encode,
 )
+
+from .faults import Fault, died, expect, flooded, tampered, too_late
+from .request import Compiled
+from .sched_delay import Delays
+from .snapshots import Frozen, Readable, Unreadable, WorkerMemory, claimed, needed, take, within
+from .worker_output import Watcher
 
 #: How long the judge looks for the end of a call, or asks for "done", before it sleeps; only on a core of its own. A
 #: core that has slept for long wakes up to 0.3 ms late.

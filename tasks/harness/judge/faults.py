@@ -9,8 +9,9 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
-from .output import Watcher, WorkerExit
-from .wire import MAX_FAILURE_CHARS
+from tasks.harness.shared.wire import MAX_FAILURE_CHARS
+
+from .worker_output import Watcher, WorkerExit
 
 
 class Fault(Exception):

@@ -34,24 +34,24 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import torch
 
 from sandbox.protocol import Artifact, Judged, StepResult, encode, to_b64
+from tasks.harness.emulate import asked, install_if_asked
 
 from .audit import Audit, ControlCosts, Sample, audit, details
 from .cases import Case, CaseError, Value, parse_cases
 from .control import Control
-from .crew import Crew
-from .emulate import asked, install_if_asked
 from .faults import Fault
 from .hand_over import Calibration
-from .output import Collector, read_request
+from .multi_rank import Crew
 from .problem import TaskFault, guard_heap, rng_seed_of, scramble
 from .request import JudgeRequest, ModeRequest
-from .series import Findings, examine
-from .solo import Solo
+from .single_rank import Solo
 from .stats import Summary, summarise
-from .steadiness import Sieve, Span, Unsteady
 from .stopping import Noise, Running, Stopping, noise_of
-from .system import facts
-from .team import Call, Team
+from .system_facts import facts
+from .throttling import Sieve, Span, Unsteady
+from .trends import Findings, examine
+from .worker_output import Collector, read_request
+from .workers import Call, Team
 
 EXIT_PASSED, EXIT_NOT_PASSED, EXIT_TIMED_OUT = 0, 112, 114
 _PROGRESS_NS = 200_000_000

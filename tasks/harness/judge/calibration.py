@@ -10,7 +10,8 @@ from functools import partial
 
 import torch
 
-from .arenas import ALIGN_BYTES
+from tasks.harness.shared.arenas import ALIGN_BYTES
+
 from .hand_over import Costs, HandOver
 
 #: Longer than the judge spins.

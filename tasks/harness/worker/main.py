@@ -60,25 +60,20 @@ from time import perf_counter_ns
 from types import FrameType
 from typing import Any
 
-from .cores import leave_judge_core
+from tasks.harness.shared.cores import leave_judge_core
 
 # Before torch counts the cores for its threads; only in a process that a judge waits for.
 _OWN_CORES = "KR_JUDGE_FD" in os.environ and leave_judge_core()
 
 import torch  # noqa: E402 see above
 
-from .arenas import Arena  # noqa: E402 see above
-from .compiled import CompileFailed, KernelFailed, compile_sources, flatten, load_library  # noqa: E402 see above
-from .cuda_driver import Driver, DriverError, try_out  # noqa: E402 see above
-from .device_gate import IDLE_NS, DeviceGate, Made, Order  # noqa: E402 see above
-from .emulate import asked, install_if_asked  # noqa: E402 see above
-from .gate import GATE_BYTES, Gate  # noqa: E402 see above
-from .groups import become_rank, join_group, leave_group  # noqa: E402 see above
-from .loading import import_submission  # noqa: E402 see above
-from .profiled import write as write_call  # noqa: E402 see above
-from .profilers import Report, choose, missing, run  # noqa: E402 see above
-from .values import DTYPES, Outgoing, identity, unpack  # noqa: E402 see above
-from .wire import (  # noqa: E402 see above
+from tasks.harness.emulate import asked, install_if_asked  # noqa: E402 see above
+from tasks.harness.shared.arenas import Arena  # noqa: E402 see above
+from tasks.harness.shared.call_flags import GATE_BYTES, Gate  # noqa: E402 see above
+from tasks.harness.shared.process_groups import become_rank, join_group, leave_group  # noqa: E402 see above
+from tasks.harness.shared.profilers import Report, choose, missing, run  # noqa: E402 see above
+from tasks.harness.shared.values import DTYPES, Outgoing, identity, unpack  # noqa: E402 see above
+from tasks.harness.shared.wire import (  # noqa: E402 see above
     MAX_FROM_JUDGE_BYTES,
     MAX_REPORT_BYTES,
     MAX_TABLE_BYTES,
@@ -87,6 +82,12 @@ from .wire import (  # noqa: E402 see above
     PeerClosed,
     encode,
 )
+
+from .compiled import CompileFailed, KernelFailed, compile_sources, flatten, load_library  # noqa: E402 see above
+from .cuda_driver import Driver, DriverError, try_out  # noqa: E402 see above
+from .loading import import_submission  # noqa: E402 see above
+from .profile_target import write as write_call  # noqa: E402 see above
+from .stream_block import IDLE_NS, DeviceGate, Made, Order  # noqa: E402 see above
 
 #: How long an armed worker asks the socket again and again before it sleeps.
 SPIN_NS = 2_000_000
@@ -99,8 +100,10 @@ _NAP_MS = 1
 _MAX_TEXT = 8_000
 _L2_FLUSH_BYTES = 256 << 20
 #: Starts `profiled` where the harness is.
-_PROFILED = "import sys; sys.path.insert(0, {!r}); from tasks.harness.profiled import main; sys.exit(main())"
-_HARNESS = str(Path(__file__).parent)
+_PROFILED = (
+    "import sys; sys.path.insert(0, {!r}); from tasks.harness.worker.profile_target import main; sys.exit(main())"
+)
+_HARNESS = str(Path(__file__).parents[1])
 _TORCH = str(Path(torch.__file__).parent) + os.sep
 _DISTRIBUTED = str(Path(torch.__file__).parent / "distributed") + os.sep
 #: How often a witness looks.

@@ -17,8 +17,9 @@ from pathlib import Path, PurePosixPath
 
 import torch
 
+from tasks.harness.shared.values import Packed, Unsupported, pack
+
 from .cases import Value
-from .values import Packed, Unsupported, pack
 
 
 class TaskFault(Exception):

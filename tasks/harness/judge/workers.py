@@ -13,8 +13,8 @@ from typing import Protocol
 
 from .cases import Value
 from .hand_over import Calibration
-from .peer import Profiled
 from .request import Compiled
+from .worker_client import Profiled
 
 
 @dataclass(frozen=True, kw_only=True)

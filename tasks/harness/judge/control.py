@@ -20,14 +20,15 @@ from typing import Any
 
 import torch
 
-from .arenas import gathers
+from tasks.harness.shared.arenas import gathers
+from tasks.harness.shared.cores import judge_core, leave_judge_core
+from tasks.harness.shared.values import Packed, pack
+from tasks.harness.shared.wire import MAX_FROM_JUDGE_BYTES, Channel, PeerClosed
+
 from .audit import CROWDED_NS
-from .cores import judge_core, leave_judge_core
 from .faults import Fault
-from .output import WorkerExit
-from .peer import Peer
-from .values import Packed, pack
-from .wire import MAX_FROM_JUDGE_BYTES, Channel, PeerClosed
+from .worker_client import Peer
+from .worker_output import WorkerExit
 
 _PR_SET_PDEATHSIG = 1
 #: Any case fits; what bounds it is the case that it is to be like.
@@ -209,7 +210,7 @@ def _serve(sock: socket.socket) -> None:
             os.open(os.devnull, os.O_RDWR)
         leave_judge_core()
         torch.set_num_threads(1)
-        from .worker import Worker
+        from tasks.harness.worker.main import Worker
 
         channel = Channel(sock, max_bytes=MAX_FROM_JUDGE_BYTES, accept_descriptors=True, wake_fd=None)
         Worker(channel, own_cores=True, kernel=read_all).serve()

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from sandbox.protocol import Decoder, FrameError, Reading
 
-from .steadiness import Readings
+from .throttling import Readings
 
 #: Kept of each stream per mode.
 KEEP_BYTES = 1 << 20

@@ -18,9 +18,9 @@ from typing import Any, Protocol
 
 import torch
 
-from .arenas import PAGE_BYTES, Arena
-from .gate import FINISHED_AT, RELEASED_AT, Gate
-from .values import Outgoing, unpack
+from tasks.harness.shared.arenas import PAGE_BYTES, Arena
+from tasks.harness.shared.call_flags import FINISHED_AT, RELEASED_AT, Gate
+from tasks.harness.shared.values import Outgoing, unpack
 
 #: Waiting for a device that has nothing more to do takes less.
 IDLE_NS = 50_000

@@ -32,17 +32,20 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
 
-from .arenas import Arena
+from tasks.harness.shared.arenas import Arena
+from tasks.harness.shared.process_groups import become_rank, close_listeners, join_group, threads_of_rank
+from tasks.harness.shared.values import Packed, Placed, Snapshot, signature, tree_signature
+from tasks.harness.shared.wire import MAX_FROM_JUDGE_BYTES, Channel, PeerClosed, encode
+
 from .cases import Value
 from .faults import Fault
-from .groups import become_rank, close_listeners, join_group, threads_of_rank
 from .problem import CheckRaised, Problem, TaskFault, guard_heap, scramble
 from .snapshots import take
-from .values import Packed, Placed, Snapshot, signature, tree_signature
-from .wire import MAX_FROM_JUDGE_BYTES, Channel, PeerClosed, encode
 
-_ROOT = Path(__file__).resolve().parents[2]
-_START = "import sys; sys.path.insert(0, sys.argv[1]); from tasks.harness.clerk import main; sys.exit(main())"
+_ROOT = Path(__file__).resolve().parents[3]
+_START = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from tasks.harness.judge.rank_checker import main; sys.exit(main())"
+)
 
 Answer = tuple[dict[str, Any], tuple[int, ...]]
 

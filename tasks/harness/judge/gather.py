@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .wire import Channel, PeerClosed, WireViolation
+from tasks.harness.shared.wire import Channel, PeerClosed, WireViolation
 
 #: What the others have left after the first bad answer: to answer themselves if they can.
 GRACE_NS = 2_000_000_000
