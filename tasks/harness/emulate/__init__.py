@@ -6,7 +6,7 @@ at once, in order, and whose events read the host's clock (`device`). What needs
 extensions) or a driver (CUDA graphs) is refused by name (`hooks`). Times say how fast a processor is, and rank nobody:
 the runner refuses ranked runs.
 
-Whoever wants it sets KR_EMULATE_CUDA to the device's memory in bytes. Judge, clerks and workers call
+Whoever wants it sets KR_EMULATE_CUDA to the device's memory in bytes. Judge, rank checkers and workers call
 `install_if_asked`; a task's own eval program and the processes it starts get it from `site/sitecustomize.py`, which is
 on their path. This package must stand alone, since they load it from its file, and import torch only when told to.
 """

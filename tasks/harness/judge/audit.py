@@ -149,7 +149,7 @@ class Audit:
     not_believed: int = 0
     #: What the middle call must at least have taken.
     least_ns: float = 0.0
-    forged: bool = False
+    is_forged: bool = False
     #: The mean by the judge's clock, where that is what counts.
     measured_ns: float | None = None
 
@@ -180,19 +180,21 @@ def audit(samples: Sequence[Sample], *, controls_ns: Sequence[Sequence[float]] |
         return Audit(counted=(), timing="claimed")
     if controls_ns is not None:
         hand_over = ControlCosts.of(controls_ns)
-        return _by_outside(samples) if hand_over is None else _by_controls(samples, hand_over, tolerance)
+        return (
+            _count_whole_spans(samples) if hand_over is None else _compare_with_controls(samples, hand_over, tolerance)
+        )
     if any(sample.bound is None for sample in samples):
         return Audit(counted=tuple(sample.claimed_ns for sample in samples), timing="claimed")
-    return _by_calibration(samples, tolerance)
+    return _compare_with_calibration(samples, tolerance)
 
 
-def _by_outside(samples: Sequence[Sample]) -> Audit:
+def _count_whole_spans(samples: Sequence[Sample]) -> Audit:
     """Nothing is known of the hand-over: all that passed counts."""
     spans = tuple(float(max(sample.outside_ns, FLOOR_NS)) for sample in samples)
     return Audit(counted=spans, timing="measured", noise_ns=fmean(spans), not_believed=len(samples))
 
 
-def _by_controls(samples: Sequence[Sample], hand_over: ControlCosts, tolerance: float) -> Audit:
+def _compare_with_controls(samples: Sequence[Sample], hand_over: ControlCosts, tolerance: float) -> Audit:
     believed = [hand_over.believes(sample) for sample in samples]
     excesses = [hand_over.excess_ns(sample) for sample, good in zip(samples, believed, strict=True) if good]
     doubted = len(samples) - len(excesses)
@@ -200,9 +202,9 @@ def _by_controls(samples: Sequence[Sample], hand_over: ControlCosts, tolerance: 
     measured = [max(sample.outside_ns - hand_over.low_ns, FLOOR_NS) for sample in samples]
     noise = hand_over.noise_ns(calls=len(samples), sd_ns=pstdev(excesses) if excesses else 0.0, claim_ns=claim)
     excess = hand_over.unexplained_ns(excesses or [hand_over.excess_ns(sample) for sample in samples])
-    counts = noise <= tolerance * claim and excess <= noise and doubted <= _MOST_DOUBTED * len(samples)
+    is_audited = noise <= tolerance * claim and excess <= noise and doubted <= _MOST_DOUBTED * len(samples)
     claimed = [sample.claimed_ns for sample in samples]
-    if counts:
+    if is_audited:
         counted = [claim if good else time for claim, good, time in zip(claimed, believed, measured, strict=True)]
     else:
         # A claim that is higher than the measure needs no proof.
@@ -210,52 +212,54 @@ def _by_controls(samples: Sequence[Sample], hand_over: ControlCosts, tolerance: 
     least = [sample.outside_ns - hand_over.mean_ns - hand_over.single_ns for sample in samples]
     return Audit(
         counted=tuple(counted),
-        timing="audited" if counts else "measured",
+        timing="audited" if is_audited else "measured",
         noise_ns=noise,
         excess_ns=excess,
         hand_over_ns=hand_over.mean_ns,
         not_believed=doubted,
         least_ns=median(least),
-        measured_ns=None if counts else fmean(sample.outside_ns for sample in samples) - hand_over.mean_ns,
-        forged=_forged(samples, least),
+        measured_ns=None if is_audited else fmean(sample.outside_ns for sample in samples) - hand_over.mean_ns,
+        is_forged=_is_forged(samples, least),
     )
 
 
-def _by_calibration(samples: Sequence[Sample], tolerance: float) -> Audit:
+def _compare_with_calibration(samples: Sequence[Sample], tolerance: float) -> Audit:
     bounds = [sample.bound for sample in samples if sample.bound is not None]
     noise = median(bound.margin_ns for bound in bounds)
     gaps = [bound.kernel_ns - sample.claim_ns for sample, bound in zip(samples, bounds, strict=True)]
     doubted = sum(sample.claim_ns < bound.bound_ns for sample, bound in zip(samples, bounds, strict=True))
     excess = median(gaps)
     claim = fmean(sample.claim_ns for sample in samples)
-    counts = noise <= tolerance * claim and excess <= noise and doubted <= _MOST_DOUBTED * len(samples)
+    is_audited = noise <= tolerance * claim and excess <= noise and doubted <= _MOST_DOUBTED * len(samples)
     # Never less than was claimed: what is subtracted is what known kernels cost before, not beside this case.
     counted = (
-        sample.claimed_ns if counts and sample.claim_ns >= bound.bound_ns else max(sample.claimed_ns, bound.kernel_ns)
+        sample.claimed_ns
+        if is_audited and sample.claim_ns >= bound.bound_ns
+        else max(sample.claimed_ns, bound.kernel_ns)
         for sample, bound in zip(samples, bounds, strict=True)
     )
     return Audit(
         counted=tuple(counted),
-        timing="audited" if counts else "measured",
+        timing="audited" if is_audited else "measured",
         noise_ns=noise,
         excess_ns=excess,
         hand_over_ns=median(sample.outside_ns - bound.kernel_ns for sample, bound in zip(samples, bounds, strict=True)),
         not_believed=doubted,
         least_ns=median(bound.bound_ns for bound in bounds),
-        forged=_forged(samples, [bound.bound_ns for bound in bounds]),
+        is_forged=_is_forged(samples, [bound.bound_ns for bound in bounds]),
     )
 
 
-def _forged(samples: Sequence[Sample], least_ns: Sequence[float]) -> bool:
+def _is_forged(samples: Sequence[Sample], least_ns: Sequence[float]) -> bool:
     """Whether most calls claim far less than must have passed, although nobody else had the cores meanwhile."""
 
-    def is_forged(sample: Sample, least: float) -> bool:
+    def is_forged_call(sample: Sample, least: float) -> bool:
         if sample.delayed_ns is None:
             return False
         least -= sample.delayed_ns
         return sample.claim_ns < _FORGED_PART * least and least - sample.claim_ns > _FORGED_GAP_NS
 
-    return sum(map(is_forged, samples, least_ns)) > _FORGED_SHARE * len(samples)
+    return sum(map(is_forged_call, samples, least_ns)) > _FORGED_SHARE * len(samples)
 
 
 def details(samples: Sequence[Sample], found: Audit) -> Mapping[str, Any]:

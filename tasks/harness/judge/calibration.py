@@ -20,11 +20,11 @@ _VOLUME_BYTES = 4 << 20
 _CROWD = 8
 
 #: Makes one call of `worker.known_kernel` with a value and the bytes it returns: the outside span and the claim, in ns.
-KnownCall = Callable[[tuple[object, ...], int], tuple[int, int]]
+CalibrationCall = Callable[[tuple[object, ...], int], tuple[int, int]]
 
 
 def calibrate(
-    call: KnownCall,
+    call: CalibrationCall,
     *,
     most_bytes: int,
     ranks: int = 1,
@@ -58,7 +58,7 @@ def calibrate(
     )
 
 
-def _measure(call: KnownCall, count: int, value: tuple[object, ...], room: int) -> HandOver:
+def _measure(call: CalibrationCall, count: int, value: tuple[object, ...], output_capacity: int) -> HandOver:
     # The first of a kind is like no other: memory is touched for the first time, the way may not be open yet.
-    samples = [call(value, room) for _ in range(count + 2)][2:]
+    samples = [call(value, output_capacity) for _ in range(count + 2)][2:]
     return HandOver.of([float(outside - claim) for outside, claim in samples])

@@ -20,14 +20,14 @@ from typing import Any
 
 import torch
 
-from tasks.harness.shared.arenas import gathers
+from tasks.harness.shared.arenas import has_huge_pages
 from tasks.harness.shared.cores import judge_core, leave_judge_core
 from tasks.harness.shared.values import Packed, pack
 from tasks.harness.shared.wire import MAX_FROM_JUDGE_BYTES, Channel, PeerClosed
 
 from .audit import CROWDED_NS
 from .faults import Fault
-from .worker_client import Peer
+from .worker_client import WorkerClient
 from .worker_output import WorkerExit
 
 _PR_SET_PDEATHSIG = 1
@@ -47,10 +47,10 @@ class Control:
         self._pid = pid
         self._core = core
         self._sock = sock
-        self._peer: Peer | None = None
+        self._client: WorkerClient | None = None
         #: Whether inputs are handed over in huge pages here. Calls for which there was no room for those say nothing:
         #: a submission may have filled the memory, to make room again for its own calls.
-        self._gathers = False
+        self._has_huge_pages = False
 
     @classmethod
     def start(cls) -> Control | None:
@@ -71,14 +71,14 @@ class Control:
         Raises:
             RuntimeError: it does not answer.
         """
-        self._peer = Peer(self._sock, _Unwatched(), core=self._core)
-        self._peer.memory_bytes = _MEMORY_BYTES
+        self._client = WorkerClient(self._sock, _Unwatched(), core=self._core)
+        self._client.memory_bytes = _MEMORY_BYTES
         with _our_fault():
-            if not self._peer.open_gate(deadline_ns=deadline_ns):
+            if not self._client.open_flags(deadline_ns=deadline_ns):
                 return False
-        self._gathers = gathers()
+        self._has_huge_pages = has_huge_pages()
         for nbytes in (64, 64 << 10, 512 << 10):
-            self.calls(partial(_ones, nbytes), 4, parts=1, gated=True, deadline_ns=deadline_ns)
+            self.calls(partial(_ones, nbytes), 4, parts=1, by_flags=True, deadline_ns=deadline_ns)
         return True
 
     def calls(
@@ -87,7 +87,7 @@ class Control:
         count: int,
         *,
         parts: int,
-        gated: bool,
+        by_flags: bool,
         deadline_ns: int,
         beside: int | None = None,
     ) -> list[float]:
@@ -105,8 +105,8 @@ class Control:
             Fault: time is up.
             RuntimeError: the control process failed, which is no submission's fault.
         """
-        peer = self._peer
-        if peer is None:
+        client = self._client
+        if client is None:
             raise RuntimeError("the control process has not been opened")
         costs = []
         busy_ns = start_ns = 0
@@ -114,23 +114,25 @@ class Control:
         for left in reversed(range(count + (_FIRST if packed.nbytes <= _FIRST_UP_TO_BYTES else 1))):
             packed.tree = {"t": "tuple", "items": [packed.tree, {"t": "int", "v": parts}]}
             with _our_fault():
-                called = peer.call(packed, room_bytes=64, deadline_ns=deadline_ns, by_message=not gated, ahead=left > 0)
+                called = client.call(
+                    packed, output_capacity=64, deadline_ns=deadline_ns, by_message=not by_flags, ahead=left > 0
+                )
             if left == count:
                 busy_ns, start_ns = cpu_ns(beside), time.perf_counter_ns()
-            alike = called.gated == gated and called.gathered >= self._gathers
+            alike = called.by_flags == by_flags and called.in_huge_pages >= self._has_huge_pages
             if left < count and alike and (called.delayed_ns or 0) <= CROWDED_NS:
                 costs.append(float(called.outside_ns - called.claim_ns))
             if left:
                 packed = make()
         with _our_fault():
-            peer.rest(deadline_ns=deadline_ns)
+            client.withdraw_call(deadline_ns=deadline_ns)
         idle = cpu_ns(beside) - busy_ns <= _BUSY_SHARE * (time.perf_counter_ns() - start_ns)
         return costs if idle else []
 
     def close(self) -> None:
         """End it."""
-        if self._peer is not None:
-            self._peer.close()
+        if self._client is not None:
+            self._client.close()
         self._sock.close()
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self._pid, 0)

@@ -20,7 +20,7 @@ GRACE_NS = 2_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Heard:
+class Reply:
     """What one process said, or how its channel ended."""
 
     index: int
@@ -38,7 +38,7 @@ def gather(
     wake_fd: int | None = None,
     spin_ns: int = 0,
     grace_ns: int = GRACE_NS,
-) -> tuple[Heard, ...]:
+) -> tuple[Reply, ...]:
     """One message of each channel, in the order of their arrival; who said nothing in time is missing.
 
     Args:
@@ -50,7 +50,7 @@ def gather(
         grace_ns: what is left after the first bad answer, or after `wake_fd` became readable.
     """
     pending = dict(enumerate(channels))
-    heard: list[Heard] = []
+    heard: list[Reply] = []
     limit_ns = deadline_ns
     spin_until = time.monotonic_ns() + spin_ns if spin_ns else 0
     poll = select.poll()
@@ -82,9 +82,9 @@ def gather(
     return tuple(heard)
 
 
-def _hear(index: int, channel: Channel) -> Heard | None:
+def _hear(index: int, channel: Channel) -> Reply | None:
     try:
         found = channel.receive_now()
     except (PeerClosed, WireViolation) as error:
-        return Heard(index=index, error=error)
-    return None if found is None else Heard(index=index, message=found[0], descriptors=tuple(found[1]))
+        return Reply(index=index, error=error)
+    return None if found is None else Reply(index=index, message=found[0], descriptors=tuple(found[1]))

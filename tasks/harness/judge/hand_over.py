@@ -102,15 +102,17 @@ class Calibration:
 
     message: Costs
     #: None: no call goes through the gate.
-    gate: Costs | None = None
+    flags: Costs | None = None
 
-    def costs(self, *, gated: bool) -> Costs:
+    def costs(self, *, by_flags: bool) -> Costs:
         """Those of a call that went through the gate, or did not."""
-        return self.gate if gated and self.gate is not None else self.message
+        return self.flags if by_flags and self.flags is not None else self.message
 
     def as_details(self) -> dict[str, dict[str, float]]:
         """For the report."""
-        return {"message": self.message.as_details()} | ({} if self.gate is None else {"gate": self.gate.as_details()})
+        return {"message": self.message.as_details()} | (
+            {} if self.flags is None else {"gate": self.flags.as_details()}
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

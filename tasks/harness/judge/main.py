@@ -41,17 +41,17 @@ from .cases import Case, CaseError, Value, parse_cases
 from .control import Control
 from .faults import Fault
 from .hand_over import Calibration
-from .multi_rank import Crew
+from .multi_rank import MultiRank
 from .problem import TaskFault, guard_heap, rng_seed_of, scramble
 from .request import JudgeRequest, ModeRequest
-from .single_rank import Solo
+from .single_rank import SingleRank
 from .stats import Summary, summarise
 from .stopping import Noise, Running, Stopping, noise_of
 from .system_facts import facts
-from .throttling import Sieve, Span, Unsteady
+from .throttling import DeviceUnsteady, Span, ThrottleFilter
 from .trends import Findings, examine
 from .worker_output import Collector, read_request
-from .workers import Call, Team
+from .workers import Call, Workers
 
 EXIT_PASSED, EXIT_NOT_PASSED, EXIT_TIMED_OUT = 0, 112, 114
 _PROGRESS_NS = 200_000_000
@@ -82,7 +82,7 @@ _CALIBRATION_TIMEOUT_NS = 30_000_000_000
 #: Until the interpreters of several ranks, and of the judge's own processes beside them, have imported torch.
 _START_TIMEOUT_NS = 120_000_000_000
 #: What a time can be worth, from the least.
-_WORTH = ("claimed", "audited_host", "measured", "audited")
+_ASSURANCES = ("claimed", "audited_host", "measured", "audited")
 
 
 class Frames:
@@ -187,17 +187,19 @@ class _Timed:
         return 0.0 if self.audit.timing == "audited" else self.audit.noise_ns or 0.0
 
 
-class Gone(Exception):
+class WorkerLost(Exception):
     """The worker cannot be asked anything any more; what is to be said about it has been recorded."""
 
 
 class Judge:
     """One evaluation."""
 
-    def __init__(self, request: JudgeRequest, *, device: str, frames: Frames, team: Team, collector: Collector) -> None:
+    def __init__(
+        self, request: JudgeRequest, *, device: str, frames: Frames, workers: Workers, collector: Collector
+    ) -> None:
         self._request = request
         self._frames = frames
-        self._team = team
+        self._workers = workers
         self._collector = collector
         self._began_ns = time.monotonic_ns()
         self._device = device
@@ -224,7 +226,7 @@ class Judge:
     def _answer_facts(self) -> None:
         start = time.monotonic_ns()
         run = ModeRun(request=ModeRequest(name="facts", cases=(), timeout_s=0), cases=(), start_ns=start, deadline_ns=0)
-        run.details["round_trip_ns"] = self._team.probe(deadline_ns=start + _CALIBRATION_TIMEOUT_NS)
+        run.details["round_trip_ns"] = self._workers.probe(deadline_ns=start + _CALIBRATION_TIMEOUT_NS)
         self._emit(run)
 
     def _prepare(self, directory: Path) -> list[ModeRun] | None:
@@ -233,14 +235,14 @@ class Judge:
         self._frames.progress("build", 0, 1)
         try:
             runs = self._parse()
-            self._team.prepare(self._request.files, directory, deadline_ns=time.monotonic_ns() + _START_TIMEOUT_NS)
+            self._workers.prepare(self._request.files, directory, deadline_ns=time.monotonic_ns() + _START_TIMEOUT_NS)
             self._extra["prepare_ns"] = time.monotonic_ns() - first.start_ns
             if self._device == "cpu" and any(run.kind in _TOTAL_NS for run in runs):
                 deadline = time.monotonic_ns() + _CALIBRATION_TIMEOUT_NS
-                self._calibration = self._team.calibrate(deadline_ns=deadline)
+                self._calibration = self._workers.calibrate(deadline_ns=deadline)
                 self._extra["calibrate_ns"] = time.monotonic_ns() - first.start_ns - self._extra["prepare_ns"]
             elif self._device != "cpu" and not asked() and any(run.kind in _TOTAL_NS for run in runs):
-                self._equip()
+                self._prepare_device()
         except TaskFault as fault:
             first.fail(None, "invalid", str(fault))
             self._emit(first)
@@ -260,23 +262,23 @@ class Judge:
             if not fault.gone:
                 # What it printed before it failed is still in the worker's buffers.
                 with contextlib.suppress(Fault):
-                    self._team.flush(deadline_ns=time.monotonic_ns() + 1_000_000_000)
+                    self._workers.flush(deadline_ns=time.monotonic_ns() + 1_000_000_000)
             self._emit(first)
             return None
         self._extra["load_ns"] = time.monotonic_ns() - load_start
         self._frames.progress("build", 1, 1)
         return runs
 
-    def _equip(self) -> None:
+    def _prepare_device(self) -> None:
         """Have a device's calls gated if they can be; what cannot be audited is claimed, and says why."""
         deadline = time.monotonic_ns() + _START_TIMEOUT_NS
         flush_bytes = self._request.flush_bytes
-        why_not = self._team.equip(self._device, flush_bytes=flush_bytes, deadline_ns=deadline)
+        why_not = self._workers.prepare_device(self._device, flush_bytes=flush_bytes, deadline_ns=deadline)
         self._extra["gate"] = "open" if why_not is None else why_not
         if self._request.ranks is None:
             try:
                 # Calls by message are bounded, too, from end to end.
-                self._calibration = self._team.calibrate(deadline_ns=deadline)
+                self._calibration = self._workers.calibrate(deadline_ns=deadline)
             except Fault as fault:
                 if fault.gone:
                     raise
@@ -317,7 +319,7 @@ class Judge:
             raise RuntimeError(f"{compiler[0]} is not in this container (install the CUDA toolkit in the type's image)")
         deadline = start_ns + round(limit * 1e9)
         try:
-            self._team.load(files, request.submission_name, deadline_ns=deadline, compiled=request.compiled)
+            self._workers.load(files, request.submission_name, deadline_ns=deadline, compiled=request.compiled)
         except Fault as fault:
             if fault.timed_out:
                 late = f" ({fault.late})" if fault.late else ""
@@ -333,7 +335,7 @@ class Judge:
         """Run one mode and send its step; True when the worker is gone."""
         gone = False
         run.result[f"{run.prefix}-count"] = str(len(run.cases))
-        waited_ns = self._team.waited_ns
+        waited_ns = self._workers.waited_ns
         try:
             for index, case in enumerate(run.cases):
                 self._frames.progress(run.request.name, index, len(run.cases))
@@ -343,8 +345,8 @@ class Judge:
                     break
             else:
                 self._frames.progress(run.request.name, len(run.cases), len(run.cases))
-            self._team.flush(deadline_ns=max(run.deadline_ns, time.monotonic_ns() + 1_000_000_000))
-        except Gone:
+            self._workers.flush(deadline_ns=max(run.deadline_ns, time.monotonic_ns() + 1_000_000_000))
+        except WorkerLost:
             gone = True
         except Fault as fault:
             run.fail_with(None, fault)
@@ -353,7 +355,7 @@ class Judge:
             run.fail(None, "invalid", str(fault))
             gone = True
         if run.timed_out:
-            waited_s = (self._team.waited_ns - waited_ns) / 1e9
+            waited_s = (self._workers.waited_ns - waited_ns) / 1e9
             run.message = (
                 f"{run.request.name} did not finish within {run.request.timeout_s:g} s "
                 f"(the submission was waited for {waited_s:.1f} s of it{f'; {run.late}' if run.late else ''})"
@@ -363,25 +365,25 @@ class Judge:
 
     def _run_case(self, run: ModeRun, index: int, case: Case) -> None:
         try:
-            self._team.settle(deadline_ns=run.deadline_ns)
+            self._workers.settle(deadline_ns=run.deadline_ns)
             if run.kind == "test":
                 self._test(run, index, case)
             elif run.kind == "profile":
                 self._profile(run, index, case)
             else:
                 self._benchmark(run, index, case)
-        except Unsteady as unsteady:
+        except DeviceUnsteady as unsteady:
             # Neither the submission's fault nor the task's: the daemon evaluates again, elsewhere if it can.
             run.fail(index, "internal_error", str(unsteady))
         except Fault as fault:
             run.fail_with(index, fault)
             if fault.gone:
-                raise Gone from fault
+                raise WorkerLost from fault
 
     def _test(self, run: ModeRun, index: int, case: Case) -> None:
         rng_seed = rng_seed_of(self._request.seed)
-        self._team.call(case.arguments, rng_seed=rng_seed, rooms=(), deadline_ns=run.deadline_ns)
-        message = self._team.check(deadline_ns=run.deadline_ns)
+        self._workers.call(case.arguments, rng_seed=rng_seed, output_capacities=(), deadline_ns=run.deadline_ns)
+        message = self._workers.check(deadline_ns=run.deadline_ns)
         run.result[f"test.{index}.status"] = "pass"
         if message:
             run.result[f"test.{index}.message"] = _one_line(message)
@@ -390,8 +392,8 @@ class Judge:
     def _profile(self, run: ModeRun, index: int, case: Case) -> None:
         rng_seed = rng_seed_of(self._request.seed)
         # The first call builds and warms up; nobody wants that profiled.
-        self._team.call(case.arguments, rng_seed=rng_seed, rooms=(), deadline_ns=run.deadline_ns)
-        profiles = self._team.profile(case.arguments, rng_seed=rng_seed, deadline_ns=run.deadline_ns)
+        self._workers.call(case.arguments, rng_seed=rng_seed, output_capacities=(), deadline_ns=run.deadline_ns)
+        profiles = self._workers.profile(case.arguments, rng_seed=rng_seed, deadline_ns=run.deadline_ns)
         several = len(profiles) > 1
         tables = [
             (f"rank {rank}\n".encode() if several else b"") + profiled.table for rank, profiled in enumerate(profiles)
@@ -412,11 +414,11 @@ class Judge:
         stopping = Stopping.of(
             run.request.timing, max_kernel_ns=_TOTAL_NS[run.kind], max_wall_ns=min(_CASE_WALL_NS, 0.9 * left)
         )
-        timed = _TimedCase(self._team, run, case, rng_seed=rng_seed_of(self._request.seed))
+        timed = _TimedCase(self._workers, run, case, rng_seed=rng_seed_of(self._request.seed))
         timed.warm_up()
         found = self._time(run, timed, stopping, start_ns=start)
         used_ns = time.monotonic_ns() - start
-        if self._in_doubt(found, timed) and used_ns <= _AGAIN_SHARE * stopping.max_wall_ns:
+        if self._should_time_again(found, timed) and used_ns <= _AGAIN_SHARE * stopping.max_wall_ns:
             timed.forget_controls()
             found = min(
                 found, self._time(run, timed, stopping, start_ns=time.monotonic_ns()), key=lambda row: row.doubt_ns
@@ -430,14 +432,14 @@ class Judge:
     def _time(self, run: ModeRun, timed: _TimedCase, stopping: Stopping, *, start_ns: int) -> _Timed:
         """Call until the stopping rule is content, and say what the calls count as."""
         spans: list[Span[Sample]] = []
-        sieve = Sieve[Sample](self._collector.readings)
+        throttle_filter = ThrottleFilter[Sample](self._collector.readings)
         so_far = Running()
         repeated = 0
         while True:
             stopped = stopping.reason(so_far, wall_ns=time.monotonic_ns() - start_ns)
             if stopped is not None:
                 # What a slowed device has counted for is made good, if there is time for it.
-                spans, before = sieve.sift(spans), len(spans)
+                spans, before = throttle_filter.apply(spans), len(spans)
                 if len(spans) == before:
                     break
                 so_far = Running.of(span.sample.claimed_ns for span in spans)
@@ -454,17 +456,17 @@ class Judge:
                 timed.call_controls(_CONTROLS)
             _in_time(run)
         samples = [span.sample for span in spans]
-        self._sharpen(timed, samples)
+        self._add_controls(timed, samples)
         with run.phase("statistics"):
             found = audit(samples, controls_ns=timed.controls_ns, tolerance=self._request.tolerance)
-        known = {"repeated": repeated, "stopped": stopped, "controls": timed.controls_made, **sieve.details}
+        known = {"repeated": repeated, "stopped": stopped, "controls": timed.controls_made, **throttle_filter.details}
         return _Timed(samples=samples, audit=found, known=known)
 
-    def _in_doubt(self, found: _Timed, timed: _TimedCase) -> bool:
+    def _should_time_again(self, found: _Timed, timed: _TimedCase) -> bool:
         """Whether a case is worth timing again: its claims do not count, which a noisy moment may be the reason of."""
         long_enough = median(sample.claim_ns for sample in found.samples) >= _AGAIN_FROM_NS
         small_enough = timed.input_bytes <= _MORE_UP_TO_BYTES
-        measured = found.audit.timing == "measured" and not found.audit.forged
+        measured = found.audit.timing == "measured" and not found.audit.is_forged
         return timed.controls_ns is not None and measured and long_enough and small_enough
 
     def _believes(self, sample: Sample, controls: ControlCosts | None) -> bool:
@@ -473,7 +475,7 @@ class Judge:
             return controls.believes(sample)
         return not self._rejects or sample.bound is None or sample.claim_ns >= sample.bound.bound_ns
 
-    def _sharpen(self, timed: _TimedCase, samples: Sequence[Sample]) -> None:
+    def _add_controls(self, timed: _TimedCase, samples: Sequence[Sample]) -> None:
         """Make more control calls where the hand-over is not known closely enough for kernels so short."""
         claim_ns = median(sample.claim_ns for sample in samples)
         if claim_ns < _MORE_FROM_NS:
@@ -503,7 +505,7 @@ class Judge:
         """What a case's samples come to; `known` goes into the details, too."""
         told = {**details(samples, found), **known}
         run.details.setdefault("cases", []).append(told)
-        if self._rejects and found.forged:
+        if self._rejects and found.is_forged:
             raise Fault(
                 "rejected",
                 f"the submission claims {told['claimed_median_ns'] / 1e6:.3f} ms per call, but at least "
@@ -526,15 +528,15 @@ class Judge:
             disturbed=told["delayed_ns"] / max(sum(sample.outside_ns for sample in samples), 1),
         )
         if noise.refusal is not None:
-            raise Unsteady(noise.refusal)
+            raise DeviceUnsteady(noise.refusal)
         # One case whose time stands on the worker's word alone makes the mode's score stand on it.
-        worth = "claimed" if known["fixed_inputs"] else found.timing
-        if worth == "audited" and any(sample.by_host for sample in samples):
-            worth = "audited_host"
-        run.timing = worth if index == 0 else min(worth, run.timing, key=_WORTH.index)
+        assurance = "claimed" if known["fixed_inputs"] else found.timing
+        if assurance == "audited" and any(sample.by_host for sample in samples):
+            assurance = "audited_host"
+        run.timing = assurance if index == 0 else min(assurance, run.timing, key=_ASSURANCES.index)
         _write_summary(run.result, index, summary)
         _write_findings(run.result, index, findings, noise, stopped=known["stopped"])
-        run.result[f"benchmark.{index}.runner.timing"] = worth
+        run.result[f"benchmark.{index}.runner.timing"] = assurance
         if found.interval is not None:
             low, high = found.interval
             run.result[f"benchmark.{index}.runner.interval"] = str([round(low, 1), round(high, 1)])
@@ -543,7 +545,7 @@ class Judge:
         """One timed call beside its outside bound."""
         bound = None
         if self._calibration is not None:
-            bound = self._calibration.costs(gated=call.gated).bound(
+            bound = self._calibration.costs(by_flags=call.by_flags).bound(
                 outside_ns=call.outside_ns,
                 tensors=call.tensors,
                 input_bytes=call.input_bytes,
@@ -556,7 +558,7 @@ class Judge:
             bound=bound,
             delayed_ns=call.delayed_ns,
             # On a device a call by message is a conversation with the host.
-            by_host=call.by_host or (self._device != "cpu" and not call.gated),
+            by_host=call.by_host or (self._device != "cpu" and not call.by_flags),
         )
 
     def _emit(self, run: ModeRun) -> None:
@@ -599,12 +601,12 @@ class Judge:
 class _TimedCase:
     """One benchmark case: fresh inputs for every call, every output checked as far as the budget goes."""
 
-    def __init__(self, team: Team, run: ModeRun, case: Case, *, rng_seed: int) -> None:
-        self._team = team
+    def __init__(self, workers: Workers, run: ModeRun, case: Case, *, rng_seed: int) -> None:
+        self._workers = workers
         self._run = run
         self._case = case
         self._rng_seed = rng_seed
-        self._rooms: tuple[int, ...] = ()
+        self._output_capacities: tuple[int, ...] = ()
         self._shape: object = None
         self._check_ns = 0
         self._checked = 0
@@ -631,7 +633,7 @@ class _TimedCase:
     def warm_up(self) -> None:
         """A call with the case's own seed, checked, not timed; to the worker it looks like every other."""
         call = self._call(self._case.arguments, rng_seed=self._rng_seed)
-        self._rooms, self._shape = call.rooms, call.shape
+        self._output_capacities, self._shape = call.output_capacities, call.shape
         self._check()
         # A second one goes the way that timed calls go, and control calls like it.
         self._last = self._fresh()
@@ -671,7 +673,7 @@ class _TimedCase:
         fresh = iter(self._fresh_arguments, None)
         with self._run.phase("controls"):
             for _ in range(_CONTROL_TRIES):
-                costs_ns = self._team.control(fresh, count, like=self._last, deadline_ns=self._run.deadline_ns)
+                costs_ns = self._workers.control(fresh, count, like=self._last, deadline_ns=self._run.deadline_ns)
                 if costs_ns is None:
                     return
                 self.controls_ns = [*(self.controls_ns or ()), costs_ns]
@@ -698,7 +700,9 @@ class _TimedCase:
 
     def _call(self, arguments: Mapping[str, Value], *, rng_seed: int | None) -> Call:
         start = time.perf_counter_ns()
-        call = self._team.call(arguments, rng_seed=rng_seed, rooms=self._rooms, deadline_ns=self._run.deadline_ns)
+        call = self._workers.call(
+            arguments, rng_seed=rng_seed, output_capacities=self._output_capacities, deadline_ns=self._run.deadline_ns
+        )
         rest_ns = time.perf_counter_ns() - start - call.made_ns - call.outside_ns
         for phase, nanoseconds in (("inputs", call.made_ns), ("call", call.outside_ns), ("hand_over", rest_ns)):
             self._run.spend(phase, nanoseconds)
@@ -706,7 +710,7 @@ class _TimedCase:
 
     def _check(self) -> None:
         start = time.perf_counter_ns()
-        self._team.check(deadline_ns=self._run.deadline_ns)
+        self._workers.check(deadline_ns=self._run.deadline_ns)
         spent_ns = time.perf_counter_ns() - start
         self._check_ns += spent_ns
         self._run.spend("check", spent_ns)
@@ -783,13 +787,15 @@ def _further_sockets(ranks: int) -> list[socket.socket]:
     return [socket.socket(fileno=descriptor) for descriptor in found]
 
 
-def _team(request: JudgeRequest, device: str, collector: Collector, line: socket.socket, solo: Solo) -> Team:
+def _workers(
+    request: JudgeRequest, device: str, collector: Collector, line: socket.socket, single_rank: SingleRank
+) -> Workers:
     further = _further_sockets(request.ranks or 1)
     if request.ranks is None:
-        solo.limit(request.memory_bytes)
-        return solo
-    solo.close()
-    return Crew([line, *further], collector, device=device, memory_bytes=request.memory_bytes)
+        single_rank.limit(request.memory_bytes)
+        return single_rank
+    single_rank.close()
+    return MultiRank([line, *further], collector, device=device, memory_bytes=request.memory_bytes)
 
 
 def _sees_devices() -> bool:
@@ -813,17 +819,17 @@ def main() -> int:
             steward_fd=0,
         )
         line = socket.socket(fileno=int(os.environ.pop("KR_WORKER_FD")))
-        solo = Solo(line, collector, control=control)
+        single_rank = SingleRank(line, collector, control=control)
         if not _sees_devices() and not select.select([0], [], [], 0)[0]:
             # Nobody waits for this yet, as a rule; on a device times are not audited by what is measured here.
-            solo.warm_up(deadline_ns=time.monotonic_ns() + _START_TIMEOUT_NS)
+            single_rank.warm_up(deadline_ns=time.monotonic_ns() + _START_TIMEOUT_NS)
         request = JudgeRequest.from_payload(read_request(0)["payload"])
         device = request.device
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
-        with contextlib.closing(_team(request, device, collector, line, solo)) as team:
+        with contextlib.closing(_workers(request, device, collector, line, single_rank)) as workers:
             collector.start()
-            Judge(request, device=device, frames=frames, team=team, collector=collector).run(Path.cwd())
+            Judge(request, device=device, frames=frames, workers=workers, collector=collector).run(Path.cwd())
     except Exception:  # noqa: BLE001 the harness boundary: the steward passes this on as `internal_error`
         traceback.print_exc()
         return 1

@@ -1,12 +1,13 @@
-"""One worker per rank, joined by torch.distributed; the judge's clock outside, a clerk beside each of them.
+"""One worker per rank, joined by torch.distributed, and one rank checker beside each worker.
 
-One call: the clerks make the inputs of their ranks. Then the clock starts, every worker gets its own inputs and says
-when they are open; all are told the same moment to begin at, run, and say when they are done; only then their outputs
-are fetched, and the clock stops. So no rank waits for another to be told, and what a rank writes to another's output
-counts as long as any kernel runs. The slowest rank's time is the call's. The clerks copy the outputs and check them.
+One call goes like this. The rank checkers make the inputs of their ranks. The judge's clock starts. Every worker gets
+its inputs and says when it has opened them. All workers are told the same moment to begin at. They run the kernel and
+say when they are done. Only then the judge fetches the outputs, and its clock stops. So no rank waits for another to be
+told, and what a rank writes to another's output counts as long as any kernel runs. The slowest rank's claim is the
+call's time. The rank checkers copy the outputs and check them.
 
-A rank that fails or dies leaves the others in a collective: after a moment of grace the one to blame is named, and
-whoever has not answered by then cannot be asked again. Called by the judge.
+A rank that fails or dies leaves the others inside a collective. They have a moment of grace. Then the rank to blame is
+named, and a rank that has not answered by then cannot be asked again.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ from tasks.harness.shared.wire import MAX_FROM_WORKER_BYTES, Channel, Interrupte
 from .calibration import calibrate
 from .cases import Value
 from .faults import Fault, died, ending_of, expect, flooded, tampered, too_late
-from .gather import Heard, gather
+from .gather import Reply, gather
 from .hand_over import Calibration
 from .problem import Problem, TaskFault
-from .rank_checker import start_clerk
+from .rank_checker import start_rank_checker
 from .request import Compiled
-from .sched_delay import Delays
+from .sched_delay import SchedDelay
 from .snapshots import claimed, needed
 from .worker_client import LOOK_NS, PROFILE_BYTES, SPIN_NS, Profiled, profile_of
 from .worker_output import Collector
@@ -48,10 +49,10 @@ from .workers import Call
 _LEAD_NS = 100_000
 _LEAD_PER_RANK_NS = 25_000
 #: A reference waits for its peers; one that has failed leaves the others this long to come to an end.
-_CLERK_GRACE_NS = 20_000_000_000
+_CHECKER_GRACE_NS = 20_000_000_000
 
 #: After the time limit: what the ranks' witnesses take to look, and to be heard.
-_WITNESS_NS = 1_000_000_000
+_STALL_REPORT_NS = 1_000_000_000
 #: What a worker may say before what it was asked for.
 _UNASKED = {"returned": ("stuck",)}
 #: Characters of what one of them says.
@@ -61,7 +62,7 @@ Answers = dict[int, Mapping[str, Any]]
 
 
 @dataclass(kw_only=True)
-class _Parcel:
+class _RankInputs:
     """What one rank is handed: where its inputs lie, and how big they are."""
 
     message: Mapping[str, Any]
@@ -77,15 +78,15 @@ class _Run:
 
     trees: list[object]
     claims_ns: tuple[int, ...]
-    rooms: list[Arena]
+    output_arenas: list[Arena]
     start_ns: int
     end_ns: int
     #: See Call.
     delayed_ns: int | None
 
 
-class Crew:
-    """A team with a worker per rank; see `team.Team`."""
+class MultiRank:
+    """A team with a worker per rank; see `Workers`."""
 
     def __init__(
         self, sockets: Sequence[socket.socket], collector: Collector, *, device: str, memory_bytes: int
@@ -99,9 +100,9 @@ class Crew:
         self._world_size = len(sockets)
         self._memory_bytes = memory_bytes // len(sockets)
         self._core = judge_core()
-        self._delays = Delays()
+        self._sched_delay = SchedDelay()
         self._spin_ns = SPIN_NS if self._core is not None else 0
-        self._clerks: list[tuple[subprocess.Popen[bytes], Channel]] = []
+        self._checkers: list[tuple[subprocess.Popen[bytes], Channel]] = []
         self._joined = False
         self._waited_ns = 0
         #: Of the last call: the type of a returned object that is no tensor data, by rank.
@@ -109,14 +110,14 @@ class Crew:
 
     @property
     def waited_ns(self) -> int:
-        """See Team."""
+        """See Workers."""
         return self._waited_ns
 
     def prepare(self, files: Mapping[str, str], directory: Path, *, deadline_ns: int) -> None:
-        """See Team."""
+        """See Workers."""
         Problem.unpack(files, directory)
         meeting = directory / f".meeting-{secrets.token_hex(8)}"
-        self._clerks = [start_clerk(world_size=self._world_size) for _ in self._channels]
+        self._checkers = [start_rank_checker(world_size=self._world_size) for _ in self._channels]
         common = {"world_size": self._world_size, "device": self._device}
         begin = common | {
             "op": "begin",
@@ -124,43 +125,43 @@ class Crew:
             "directory": str(directory),
             "meeting": str(meeting),
         }
-        for rank, (_, channel) in enumerate(self._clerks):
-            self._tell_clerk(channel, encode(begin | {"rank": rank}), deadline_ns)
-        # The workers' interpreters may still be starting, as the clerks' are.
+        for rank, (_, channel) in enumerate(self._checkers):
+            self._tell_checker(channel, encode(begin | {"rank": rank}), deadline_ns)
+        # The workers' interpreters may still be starting, as the rank checkers' are.
         for rank in self._ranks():
             self._tell(rank, encode(common | {"op": "enroll", "rank": rank}), deadline_ns)
         for answer in self._listen("enrolled", deadline_ns).values():
-            self._delays.watch(answer["pid"])
-        self._hear_clerks("ready", deadline_ns)
+            self._sched_delay.watch(answer["pid"])
+        self._hear_checkers("ready", deadline_ns)
 
     def probe(self, *, deadline_ns: int) -> int:
-        """See Team."""
-        return self._known((0, torch.zeros(64, dtype=torch.uint8), 64), 64, deadline_ns)[0]
+        """See Workers."""
+        return self._calibration_call((0, torch.zeros(64, dtype=torch.uint8), 64), 64, deadline_ns)[0]
 
     def calibrate(self, *, deadline_ns: int) -> Calibration:
-        """See Team."""
+        """See Workers."""
         costs = calibrate(
-            lambda value, room: self._known(value, room, deadline_ns),
+            lambda value, output_capacity: self._calibration_call(value, output_capacity, deadline_ns),
             most_bytes=self._memory_bytes // 8,
             ranks=self._world_size,
         )
         return Calibration(message=costs)
 
-    def equip(self, device: str, *, flush_bytes: int | None, deadline_ns: int) -> str | None:  # noqa: ARG002 for one device
-        """See Team."""
-        message = {"op": "equip", "flush_bytes": flush_bytes}
+    def prepare_device(self, device: str, *, flush_bytes: int | None, deadline_ns: int) -> str | None:  # noqa: ARG002 for one device
+        """See Workers."""
+        message = {"op": "prepare_device", "flush_bytes": flush_bytes}
         for rank in self._ranks():
             self._tell(rank, encode(message), deadline_ns)
-        self._listen("equipped", deadline_ns)
+        self._listen("device_prepared", deadline_ns)
         return "calls of several ranks begin together, by the clock"
 
     def control(self, cases: object, count: int, *, like: Call, deadline_ns: int) -> None:
-        """See Team."""
+        """See Workers."""
 
     def load(
         self, files: Mapping[str, str], submission: str, *, deadline_ns: int, compiled: Compiled | None = None
     ) -> None:
-        """See Team. Rank 0 goes first and alone: it writes the files and builds what the others then find built."""
+        """See Workers. Rank 0 goes first and alone: it writes the files and builds what the others then find built."""
         if compiled is not None:
             raise TaskFault("a compiled submission has one device: ranks meet through torch.distributed")
         for first, ranks in ((True, [0]), (False, list(self._ranks())[1:])):
@@ -170,42 +171,47 @@ class Crew:
             self._listen("loaded", deadline_ns, ranks=ranks)
 
     def settle(self, *, deadline_ns: int) -> None:
-        """See Team. The ranks enter a new process group, at first and whenever a call has gone wrong."""
+        """See Workers. The ranks enter a new process group, at first and whenever a call has gone wrong."""
         if not self._joined:
             self._ask({"op": "join", "meeting": f".meeting-{secrets.token_hex(8)}"}, "joined", deadline_ns)
             self._joined = True
 
     def flush(self, *, deadline_ns: int) -> None:
-        """See Team."""
+        """See Workers."""
         self._ask({"op": "flush"}, "flushed", deadline_ns)
 
     def call(
-        self, arguments: Mapping[str, Value], *, rng_seed: int | None, rooms: tuple[int, ...], deadline_ns: int
+        self,
+        arguments: Mapping[str, Value],
+        *,
+        rng_seed: int | None,
+        output_capacities: tuple[int, ...],
+        deadline_ns: int,
     ) -> Call:
-        """See Team."""
+        """See Workers."""
         with ExitStack() as stack:
-            parcels = self._prepared(arguments, rng_seed, deadline_ns, stack)
-            run = self._hand_over(parcels, rooms or (0,) * self._world_size, deadline_ns, stack)
+            rank_inputs = self._prepared(arguments, rng_seed, deadline_ns, stack)
+            run = self._hand_over(rank_inputs, output_capacities or (0,) * self._world_size, deadline_ns, stack)
             taken = self._taken(run, deadline_ns)
         self._opaque = {rank: answer["opaque"] for rank, answer in taken.items() if answer["opaque"] is not None}
         looked = max(answer["looked_ns"] for answer in taken.values())
         return Call(
-            shape=tuple(parcel.shape for parcel in parcels),
+            shape=tuple(rank_input.shape for rank_input in rank_inputs),
             claims_ns=run.claims_ns,
-            rooms=tuple(taken[rank]["output_bytes"] for rank in self._ranks()),
+            output_capacities=tuple(taken[rank]["output_bytes"] for rank in self._ranks()),
             outside_ns=run.end_ns - run.start_ns + max(0, looked - run.end_ns - LOOK_NS),
             delayed_ns=run.delayed_ns,
-            tensors=sum(parcel.tensors for parcel in parcels),
-            input_bytes=sum(parcel.nbytes for parcel in parcels),
+            tensors=sum(rank_input.tensors for rank_input in rank_inputs),
+            input_bytes=sum(rank_input.nbytes for rank_input in rank_inputs),
         )
 
     def check(self, *, deadline_ns: int) -> str:
-        """See Team."""
+        """See Workers."""
         for rank, kind in sorted(self._opaque.items()):
             raise Fault(
                 "wrong_answer", f"custom_kernel returned a {kind}, which cannot be read as tensor data"
             ).of_rank(rank)
-        answers = self._ask_clerks({"op": "check"}, ("checked", "raised"), deadline_ns)
+        answers = self._ask_checkers({"op": "check"}, ("checked", "raised"), deadline_ns)
         raised = {rank: answer["text"] for rank, answer in answers.items() if answer["op"] == "raised"}
         if raised:
             self._blame_for_raising(raised, deadline_ns)
@@ -218,41 +224,41 @@ class Crew:
     def profile(
         self, arguments: Mapping[str, Value], *, rng_seed: int | None, deadline_ns: int
     ) -> tuple[Profiled, ...]:
-        """See Team."""
+        """See Workers."""
         with ExitStack() as stack:
-            parcels = self._prepared(arguments, rng_seed, deadline_ns, stack)
-            self._open(parcels, deadline_ns)
-            rooms = [stack.enter_context(Arena.create(PROFILE_BYTES)) for _ in parcels]
-            for rank, room in enumerate(rooms):
-                message = encode({"op": "profile", "room": room.size, "limit_s": None}, descriptors=1)
-                self._tell(rank, message, deadline_ns, (room.fd,))
+            rank_inputs = self._prepared(arguments, rng_seed, deadline_ns, stack)
+            self._open(rank_inputs, deadline_ns)
+            output_arenas = [stack.enter_context(Arena.create(PROFILE_BYTES)) for _ in rank_inputs]
+            for rank, output_arena in enumerate(output_arenas):
+                message = encode({"op": "profile", "output_size": output_arena.size, "limit_s": None}, descriptors=1)
+                self._tell(rank, message, deadline_ns, (output_arena.fd,))
             answers = self._listen("profiled", deadline_ns)
-            return tuple(profile_of(answers[rank], room) for rank, room in enumerate(rooms))
+            return tuple(profile_of(answers[rank], output_arena) for rank, output_arena in enumerate(output_arenas))
 
     def close(self) -> None:
-        """End the clerks."""
-        for process, channel in self._clerks:
+        """End the rank checkers."""
+        for process, channel in self._checkers:
             channel.close()
             process.kill()
             # One that hangs in a driver is left to the steward.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=5)
-        self._clerks = []
+        self._checkers = []
 
     # -- one call --------------------------------------------------------------------------------------------------
 
     def _prepared(
         self, arguments: Mapping[str, Value], rng_seed: int | None, deadline_ns: int, stack: ExitStack
-    ) -> list[_Parcel]:
+    ) -> list[_RankInputs]:
         """Every rank's inputs, in arenas whose descriptors the stack closes."""
         # One seed for all, so that what a task draws for all its ranks is the same on each.
         seed = secrets.randbits(32) if rng_seed is None else rng_seed
         message = {"op": "prepare", "arguments": dict(arguments), "rng_seed": seed}
-        parcels: list[_Parcel] = []
-        for _, answer in sorted(self._ask_clerks(message, ("prepared",), deadline_ns).items()):
+        rank_inputs: list[_RankInputs] = []
+        for _, answer in sorted(self._ask_checkers(message, ("prepared",), deadline_ns).items()):
             stack.callback(os.close, answer["fd"])
-            parcels.append(
-                _Parcel(
+            rank_inputs.append(
+                _RankInputs(
                     message={key: answer[key] for key in ("tree", "storages", "size")},
                     fd=answer["fd"],
                     nbytes=answer["nbytes"],
@@ -260,38 +266,42 @@ class Crew:
                     shape=answer["shape"],
                 )
             )
-        return parcels
+        return rank_inputs
 
     def _hand_over(
-        self, parcels: Sequence[_Parcel], room_bytes: Sequence[int], deadline_ns: int, stack: ExitStack
+        self, rank_inputs: Sequence[_RankInputs], output_capacities: Sequence[int], deadline_ns: int, stack: ExitStack
     ) -> _Run:
         """Let every rank run on its parcel."""
-        rooms = [stack.enter_context(Arena.create(nbytes)) for nbytes in room_bytes]
-        for room in rooms:
-            room.poison()
-        for rank, room in enumerate(rooms):
-            self._tell(rank, encode({"op": "arm", "size": room.size}, descriptors=1), deadline_ns, (room.fd,))
+        output_arenas = [stack.enter_context(Arena.create(nbytes)) for nbytes in output_capacities]
+        for output_arena in output_arenas:
+            output_arena.poison()
+        for rank, output_arena in enumerate(output_arenas):
+            self._tell(
+                rank, encode({"op": "arm", "size": output_arena.size}, descriptors=1), deadline_ns, (output_arena.fd,)
+            )
         self._listen("armed", deadline_ns)
         with on_core(self._core):
             # The first inputs leave with the next message and not before: nothing can be computed early.
-            before = self._delays.total_ns()
+            before = self._sched_delay.total_ns()
             start = time.perf_counter_ns()
-            self._open(parcels, deadline_ns)
+            self._open(rank_inputs, deadline_ns)
             at = time.perf_counter_ns() + _LEAD_NS + _LEAD_PER_RANK_NS * self._world_size
             left = max(0, deadline_ns - time.monotonic_ns())
             go = {"op": "go", "at_ns": at, "until_ns": at + left}
             # A moment more than the time limit, for every rank to say where it is.
-            returned = self._ask(go, "returned", deadline_ns + _WITNESS_NS)
+            returned = self._ask(go, "returned", deadline_ns + _STALL_REPORT_NS)
             answers = self._ask({"op": "deliver"}, ("done", "need"), deadline_ns)
             end = time.perf_counter_ns()
             short = [rank for rank, answer in answers.items() if answer["op"] == "need"]
             for rank in short:
                 with self._of_rank(rank):
-                    nbytes = needed(answers[rank], input_bytes=parcels[rank].nbytes, memory_bytes=self._memory_bytes)
-                rooms[rank] = stack.enter_context(Arena.create(nbytes))
-                rooms[rank].poison()
-                message = encode({"op": "room", "size": rooms[rank].size}, descriptors=1)
-                self._tell(rank, message, deadline_ns, (rooms[rank].fd,))
+                    nbytes = needed(
+                        answers[rank], input_bytes=rank_inputs[rank].nbytes, memory_bytes=self._memory_bytes
+                    )
+                output_arenas[rank] = stack.enter_context(Arena.create(nbytes))
+                output_arenas[rank].poison()
+                message = encode({"op": "output_arena", "size": output_arenas[rank].size}, descriptors=1)
+                self._tell(rank, message, deadline_ns, (output_arenas[rank].fd,))
             if short:
                 answers |= self._listen("done", deadline_ns, ranks=short)
                 end = time.perf_counter_ns()
@@ -302,45 +312,45 @@ class Crew:
         return _Run(
             trees=[answers[rank].get("tree") for rank in self._ranks()],
             claims_ns=tuple(claims),
-            rooms=rooms,
+            output_arenas=output_arenas,
             start_ns=start,
             end_ns=end,
-            delayed_ns=self._delays.since(before),
+            delayed_ns=self._sched_delay.since(before),
         )
 
-    def _open(self, parcels: Sequence[_Parcel], deadline_ns: int) -> None:
-        encoded = [encode({"op": "open", **parcel.message}, descriptors=1) for parcel in parcels]
-        for rank, parcel in enumerate(parcels):
-            self._tell(rank, encoded[rank], deadline_ns, (parcel.fd,))
+    def _open(self, rank_inputs: Sequence[_RankInputs], deadline_ns: int) -> None:
+        encoded = [encode({"op": "open", **rank_input.message}, descriptors=1) for rank_input in rank_inputs]
+        for rank, rank_input in enumerate(rank_inputs):
+            self._tell(rank, encoded[rank], deadline_ns, (rank_input.fd,))
         self._listen("opened", deadline_ns, spin_ns=self._spin_ns)
 
     def _taken(self, run: _Run, deadline_ns: int) -> Answers:
         messages = []
-        for rank, (tree, room) in enumerate(zip(run.trees, run.rooms, strict=True)):
+        for rank, (tree, output_arena) in enumerate(zip(run.trees, run.output_arenas, strict=True)):
             with self._of_rank(rank):
-                messages.append(_passed_on(tree, room))
-        for (_, channel), message, room in zip(self._clerks, messages, run.rooms, strict=True):
-            self._tell_clerk(channel, message, deadline_ns, (room.fd,))
-        return self._hear_clerks("taken", deadline_ns)
+                messages.append(_passed_on(tree, output_arena))
+        for (_, channel), message, output_arena in zip(self._checkers, messages, run.output_arenas, strict=True):
+            self._tell_checker(channel, message, deadline_ns, (output_arena.fd,))
+        return self._hear_checkers("taken", deadline_ns)
 
-    def _known(self, value: tuple[object, ...], room_bytes: int, deadline_ns: int) -> tuple[int, int]:
+    def _calibration_call(self, value: tuple[object, ...], output_capacity: int, deadline_ns: int) -> tuple[int, int]:
         """One call of the known kernel on every rank: outside span and slowest claim; nobody looks at the outputs."""
         packed = pack(value)
         with ExitStack() as stack:
-            parcels = []
+            rank_inputs = []
             for _ in self._ranks():
                 placed, size = packed.place()
                 arena = stack.enter_context(Arena.create(size))
                 packed.write(arena, placed)
-                parcels.append(
-                    _Parcel(
+                rank_inputs.append(
+                    _RankInputs(
                         message=packed.message(placed, arena.size),
                         fd=arena.fd,
                         nbytes=packed.nbytes,
                         tensors=packed.tensors,
                     )
                 )
-            run = self._hand_over(parcels, (room_bytes,) * self._world_size, deadline_ns, stack)
+            run = self._hand_over(rank_inputs, (output_capacity,) * self._world_size, deadline_ns, stack)
         return run.end_ns - run.start_ns, max(run.claims_ns)
 
     # -- the workers -----------------------------------------------------------------------------------------------
@@ -399,8 +409,8 @@ class Crew:
             self._blame(asked, heard, wanted)
         return answers
 
-    def _blame(self, asked: Sequence[int], heard: Sequence[Heard], wanted: tuple[str, ...]) -> NoReturn:
-        """Say who is at fault: who cheated before who died before who failed first before who said nothing."""
+    def _blame(self, asked: Sequence[int], heard: Sequence[Reply], wanted: tuple[str, ...]) -> NoReturn:
+        """Blame, in order: protocol violation, death, first exception, timeout."""
         silent = [rank for index, rank in enumerate(asked) if index not in {one.index for one in heard}]
         faults = list(_faults(asked, heard, wanted))
         for fault in faults:
@@ -425,41 +435,43 @@ class Crew:
             return fault if fault.output_limit else fault.of_rank(rank)
         return ending_of(ended).of_rank(ended.rank)
 
-    # -- the clerks ------------------------------------------------------------------------------------------------
+    # -- the rank checkers -----------------------------------------------------------------------------------------
 
-    def _ask_clerks(self, message: Mapping[str, Any], expected: tuple[str, ...], deadline_ns: int) -> Answers:
+    def _ask_checkers(self, message: Mapping[str, Any], expected: tuple[str, ...], deadline_ns: int) -> Answers:
         encoded = encode(message)
-        for _, channel in self._clerks:
-            self._tell_clerk(channel, encoded, deadline_ns)
-        return self._hear_clerks(expected, deadline_ns)
+        for _, channel in self._checkers:
+            self._tell_checker(channel, encoded, deadline_ns)
+        return self._hear_checkers(expected, deadline_ns)
 
     @staticmethod
-    def _tell_clerk(channel: Channel, message: bytes, deadline_ns: int, descriptors: tuple[int, ...] = ()) -> None:
+    def _tell_checker(channel: Channel, message: bytes, deadline_ns: int, descriptors: tuple[int, ...] = ()) -> None:
         try:
             channel.send(message, descriptors, deadline_ns=deadline_ns)
         except PeerClosed as error:
-            raise RuntimeError("a clerk has ended; see its words above") from error
+            raise RuntimeError("a rank checker has ended; see its words above") from error
         except TimeoutError as error:
             raise too_late() from error
 
-    def _hear_clerks(self, expected: str | tuple[str, ...], deadline_ns: int) -> Answers:
-        """One answer of each clerk; a descriptor that comes with it is the answer's `fd`.
+    def _hear_checkers(self, expected: str | tuple[str, ...], deadline_ns: int) -> Answers:
+        """One answer of each rank checker; a descriptor that comes with it is the answer's `fd`.
 
         Raises:
-            Fault, TaskFault: what a clerk found.
-            RuntimeError: a clerk broke.
+            Fault, TaskFault: what a rank checker found.
+            RuntimeError: a rank checker broke.
         """
         wanted = (expected,) if isinstance(expected, str) else expected
         heard = gather(
-            [channel for _, channel in self._clerks],
+            [channel for _, channel in self._checkers],
             good=lambda message: message["op"] in wanted and message["op"] != "raised",
             deadline_ns=deadline_ns,
-            grace_ns=_CLERK_GRACE_NS,
+            grace_ns=_CHECKER_GRACE_NS,
         )
         answers: Answers = {}
         for one in heard:
             if one.error is not None:
-                raise RuntimeError(f"the clerk of rank {one.index} has ended; see its words above") from one.error
+                raise RuntimeError(
+                    f"the rank checker of rank {one.index} has ended; see its words above"
+                ) from one.error
             answer = one.message
             if answer["op"] == "task_fault":
                 raise TaskFault(f"rank {one.index}: {answer['text']}")
@@ -475,7 +487,7 @@ class Crew:
 
     def _blame_for_raising(self, raised: Mapping[int, str], deadline_ns: int) -> NoReturn:
         """check_implementation raised: because of the output if that is not built like the reference's."""
-        same = self._ask_clerks({"op": "structure"}, ("structured",), deadline_ns)
+        same = self._ask_checkers({"op": "structure"}, ("structured",), deadline_ns)
         for rank, text in sorted(raised.items()):
             if not same[rank]["same"]:
                 raise Fault("wrong_answer", f"the output could not be compared: {text}").of_rank(rank)
@@ -483,7 +495,7 @@ class Crew:
         raise TaskFault(f"rank {rank}: the task's check_implementation raised {text} (reference.py)")
 
 
-def _faults(asked: Sequence[int], heard: Sequence[Heard], wanted: tuple[str, ...]) -> Iterator[Fault]:
+def _faults(asked: Sequence[int], heard: Sequence[Reply], wanted: tuple[str, ...]) -> Iterator[Fault]:
     """What was wrong with the messages, in the order of their arrival."""
     for one in heard:
         try:
@@ -495,10 +507,14 @@ def _faults(asked: Sequence[int], heard: Sequence[Heard], wanted: tuple[str, ...
             yield fault.of_rank(asked[one.index])
 
 
-def _passed_on(tree: object, room: Arena) -> bytes:
-    """A worker's description of its output, for the clerk to look at; it may hold what arrives and cannot be sent."""
+def _passed_on(tree: object, output_arena: Arena) -> bytes:
+    """A worker's description of its output, for the rank checker.
+
+    Raises:
+        Fault: it holds something that arrived as JSON but cannot be sent on.
+    """
     try:
-        return encode({"op": "take", "tree": tree, "size": room.size}, descriptors=1)
+        return encode({"op": "take", "tree": tree, "size": output_arena.size}, descriptors=1)
     except (ValueError, RecursionError) as error:
         raise tampered(f"an output that cannot be described: {type(error).__name__}") from error
 

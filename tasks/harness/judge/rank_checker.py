@@ -1,15 +1,17 @@
-"""The trusted side of one rank: makes its inputs, keeps them, copies its output, and checks it in a group of clerks.
+"""The trusted side of one rank: makes its inputs, keeps them, copies its output, and checks it.
 
-A task of several ranks has functions that know one rank: generate_input takes `rank`, and check_implementation may run
-a reference that talks to the other ranks through torch.distributed. So the judge has a clerk per rank, a process of its
-own uid, and the clerks are a process group of their own. They have entered it before any byte of a submission is
-anywhere, and listen to nobody afterwards. A clerk decides nothing, and sees nothing of the workers but their outputs.
+The functions of a task of several ranks know one rank: generate_input takes `rank`, and check_implementation may run a
+reference that talks to the other ranks through torch.distributed. So the judge has one rank checker per rank, a process
+with the judge's uid. The rank checkers are a process group of their own. They join it before any byte of a submission
+is in the container, and accept no connection afterwards. A rank checker decides nothing, and sees only the outputs of
+the workers.
 
-What it answers on the socket in KR_CLERK_FD, beside `task_fault {text}` and `fault {verdict, text, gone}`:
+Messages on the socket in KR_RANK_CHECKER_FD. Beside these answers, each may be `task_fault {text}` or
+`fault {verdict, text, gone}`:
 
     begin     {rank, world_size, device, memory_bytes, directory, meeting} -> ready
     prepare   {arguments, rng_seed} -> prepared {tree, storages, size, nbytes, tensors, shape}   descriptor: inputs
-    take      {tree, size}          -> taken {looked_ns, output_bytes, opaque}                   (descriptor: room)
+    take      {tree, size}          -> taken {looked_ns, output_bytes, opaque}                  descriptor: output arena
     check     {}                    -> checked {good, text} | raised {text}
     structure {}                    -> structured {same}
 """
@@ -27,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# As the judge's: the reference's threads must not go on spinning while the submission is timed.
+# The same as in the judge: the reference's threads must not go on spinning while the submission is timed.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
@@ -50,8 +52,8 @@ _START = (
 Answer = tuple[dict[str, Any], tuple[int, ...]]
 
 
-def start_clerk(*, world_size: int) -> tuple[subprocess.Popen[bytes], Channel]:
-    """Start one of so many clerks beside the calling judge; the judge's end of the line to it."""
+def start_rank_checker(*, world_size: int) -> tuple[subprocess.Popen[bytes], Channel]:
+    """Start one of `world_size` rank checkers; the process, and the judge's end of the socket to it."""
     mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("KR_")}
     # Read when torch is imported.
@@ -59,7 +61,7 @@ def start_clerk(*, world_size: int) -> tuple[subprocess.Popen[bytes], Channel]:
     with its:
         process = subprocess.Popen(
             [sys.executable, "-I", "-c", _START, str(_ROOT)],
-            env=environment | {"KR_CLERK_FD": str(its.fileno())},
+            env=environment | {"KR_RANK_CHECKER_FD": str(its.fileno())},
             stdin=subprocess.DEVNULL,
             pass_fds=(its.fileno(),),
         )
@@ -68,7 +70,7 @@ def start_clerk(*, world_size: int) -> tuple[subprocess.Popen[bytes], Channel]:
 
 @dataclass(kw_only=True)
 class _Call:
-    """What the last call is given, and gave back."""
+    """The inputs and the output of the last call."""
 
     arguments: Mapping[str, Value]
     rng_seed: int
@@ -79,8 +81,8 @@ class _Call:
     output: Snapshot | None = None
 
 
-class Clerk:
-    """The conversation with the judge."""
+class RankChecker:
+    """Answers the judge's messages for one rank."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -122,7 +124,7 @@ class Clerk:
         become_rank(**place)
         join_group(Path(message["meeting"]), **place)
         self._problem = Problem.load(Path(message["directory"]))
-        # The workers share the loopback device: nobody may join late.
+        # The workers share the loopback device: no process may join the group later.
         close_listeners()
         return {"op": "ready"}, ()
 
@@ -160,13 +162,13 @@ class Clerk:
 
     def _take(self, message: dict[str, Any], descriptors: Sequence[int]) -> Answer:
         call = self._last
-        room = Arena(descriptors[0], message["size"])
-        room.forget()
+        output_arena = Arena(descriptors[0], message["size"])
+        output_arena.forget()
         taken = take(
             message["tree"],
             inputs=call.inputs,
             placed=call.placed,
-            room=room,
+            output_arena=output_arena,
             input_bytes=call.packed.nbytes,
             memory_bytes=self._memory_bytes,
         )
@@ -186,7 +188,10 @@ class Clerk:
         return {"op": "checked", "good": good, "text": text}, ()
 
     def _structure(self, _: dict[str, Any], __: Sequence[int]) -> Answer:
-        """Whether the output looks like the reference's. Every clerk is asked, or the reference would wait for ever."""
+        """Whether the output has the structure of the reference's.
+
+        All rank checkers are asked: the reference of one would wait for the others for ever.
+        """
         call = self._last
         expected = self._problem.expected(self._problem.generate(call.arguments, rng_seed=call.rng_seed))
         same = self._output.has_tensor if expected is None else signature(expected) == self._output.signature
@@ -206,24 +211,24 @@ class Clerk:
 
 
 def main() -> int:
-    """Entry point: serve the judge at KR_CLERK_FD until it is gone."""
+    """Entry point: serve the judge at KR_RANK_CHECKER_FD until it is gone."""
     guard_heap()
     scramble()
-    # Its threads are started now: later the submission may have left none of the container's processes for them.
+    # Start torch's threads now: later the submission may have used up the container's processes.
     torch.ones(1 << 20).add_(1)
-    descriptor = int(os.environ.pop("KR_CLERK_FD"))
+    descriptor = int(os.environ.pop("KR_RANK_CHECKER_FD"))
     os.set_inheritable(descriptor, False)
     channel = Channel(
         socket.socket(fileno=descriptor), max_bytes=MAX_FROM_JUDGE_BYTES, accept_descriptors=True, wake_fd=None
     )
     code = 0
     try:
-        Clerk(channel).serve()
+        RankChecker(channel).serve()
     except PeerClosed:
         pass
     except Exception:  # noqa: BLE001 the harness boundary: the judge sees the line end, and says what stands on stderr
         traceback.print_exc()
         code = 1
-    # Threads of gloo, NCCL and the task's may still run and would keep the interpreter from ending.
+    # Threads of gloo, NCCL and the task may still run, and would keep the interpreter from ending.
     sys.stderr.flush()
     os._exit(code)

@@ -11,7 +11,7 @@ import os
 from contextlib import suppress
 
 
-class Delays:
+class SchedDelay:
     """The main threads of this process and of others that are watched."""
 
     def __init__(self) -> None:

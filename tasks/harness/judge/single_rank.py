@@ -12,14 +12,14 @@ import torch
 
 from tasks.harness.shared.values import Packed, Snapshot, pack, signature, tensors_in, tree_signature
 
-from .calibration import KnownCall, calibrate
+from .calibration import CalibrationCall, calibrate
 from .cases import Value
 from .control import Control
 from .faults import Fault
 from .hand_over import Calibration
 from .problem import CheckRaised, Problem, TaskFault
 from .request import Compiled
-from .worker_client import DEVICE_GATE_BYTES, UNASKED_BYTES, Peer, Profiled
+from .worker_client import STREAM_BLOCK_BYTES, UNASKED_BYTES, Profiled, WorkerClient
 from .worker_output import Collector
 from .workers import Call
 
@@ -37,18 +37,18 @@ class _Last:
     output: Snapshot
 
 
-class Solo:
-    """A team of one; see `team.Team`."""
+class SingleRank:
+    """A team of one; see `Workers`."""
 
     def __init__(self, sock: socket.socket, collector: Collector, *, control: Control | None = None) -> None:
-        self._peer = Peer(sock, collector)
+        self._client = WorkerClient(sock, collector)
         self._control = control
         self._problem: Problem
         self._last: _Last | None = None
         #: Where known kernels run.
         self._device = "cpu"
         #: Whether calls on a device begin at the gate.
-        self._gated = False
+        self._by_flags = False
         #: The problem that was last asked for the tensors of its output, and how many they are.
         self._asked_for: tuple[object, int] | None = None
         #: Whether the gates of worker and control process have been tried, and whether control calls bound the times.
@@ -64,17 +64,17 @@ class Solo:
         if self._warm:
             return
         self._warm = True
-        if self._control is None or not self._peer.open_gate(deadline_ns=deadline_ns):
+        if self._control is None or not self._client.open_flags(deadline_ns=deadline_ns):
             self._end_control()
             return
         # Whatever the cases of a request may hold.
-        asked, self._peer.memory_bytes = self._peer.memory_bytes, UNASKED_BYTES
+        asked, self._client.memory_bytes = self._client.memory_bytes, UNASKED_BYTES
         for nbytes in (64, 64 << 10, 512 << 10):
             payload = torch.ones(nbytes, dtype=torch.uint8)
             for _ in range(4):
-                self._peer.call(pack((0, payload, 64)), room_bytes=64, deadline_ns=deadline_ns)
-        self._peer.rest(deadline_ns=deadline_ns)
-        self._peer.memory_bytes = asked
+                self._client.call(pack((0, payload, 64)), output_capacity=64, deadline_ns=deadline_ns)
+        self._client.withdraw_call(deadline_ns=deadline_ns)
+        self._client.memory_bytes = asked
         if not self._control.open(deadline_ns=deadline_ns):
             self._end_control()
 
@@ -85,67 +85,67 @@ class Solo:
 
     def limit(self, memory_bytes: int) -> None:
         """Say what the tensors of a case may fill."""
-        self._peer.memory_bytes = memory_bytes
+        self._client.memory_bytes = memory_bytes
 
-    def equip(self, device: str, *, flush_bytes: int | None, deadline_ns: int) -> str | None:
-        """See Team."""
+    def prepare_device(self, device: str, *, flush_bytes: int | None, deadline_ns: int) -> str | None:
+        """See Workers."""
         self._device = device
-        why_not = self._peer.equip(flush_bytes=flush_bytes, deadline_ns=deadline_ns)
-        self._gated = why_not is None
+        why_not = self._client.prepare_device(flush_bytes=flush_bytes, deadline_ns=deadline_ns)
+        self._by_flags = why_not is None
         return why_not
 
     @property
     def waited_ns(self) -> int:
-        """See Team."""
-        return self._peer.waited_ns
+        """See Workers."""
+        return self._client.waited_ns
 
     def prepare(self, files: Mapping[str, str], directory: Path, *, deadline_ns: int) -> None:  # noqa: ARG002 nobody is waited for
-        """See Team."""
+        """See Workers."""
         Problem.unpack(files, directory)
         self._problem = Problem.load(directory)
 
     def probe(self, *, deadline_ns: int) -> int:
-        """See Team."""
+        """See Workers."""
         value = (0, torch.zeros(64, dtype=torch.uint8), 64)
-        called = self._peer.call(pack(value), room_bytes=64, deadline_ns=deadline_ns)
+        called = self._client.call(pack(value), output_capacity=64, deadline_ns=deadline_ns)
         if not torch.equal(torch.as_tensor(called.output.value()), value[1]):
             raise RuntimeError("the worker's answer to a known kernel is not what it was given")
         return called.outside_ns
 
     def calibrate(self, *, deadline_ns: int) -> Calibration | None:
-        """See Team."""
+        """See Workers."""
         if self._device == "cpu":
             self.warm_up(deadline_ns=deadline_ns)
             self._controlled = self._control is not None
             if self._controlled:
                 return None
-        most_bytes = self._peer.memory_bytes // 8
+        most_bytes = self._client.memory_bytes // 8
         # Both ways, as far as they are open: a call that does not go through the gate goes by message.
-        message = calibrate(self._known(deadline_ns, by_message=True), most_bytes=most_bytes)
-        most_bytes = min(DEVICE_GATE_BYTES, most_bytes)
-        gate = calibrate(self._known(deadline_ns), most_bytes=most_bytes) if self._gated else None
-        return Calibration(message=message, gate=gate)
+        message = calibrate(self._calibration_call(deadline_ns, by_message=True), most_bytes=most_bytes)
+        most_bytes = min(STREAM_BLOCK_BYTES, most_bytes)
+        flags = calibrate(self._calibration_call(deadline_ns), most_bytes=most_bytes) if self._by_flags else None
+        return Calibration(message=message, flags=flags)
 
     def control(
         self, cases: Iterator[Mapping[str, Value]], count: int, *, like: Call, deadline_ns: int
     ) -> Sequence[float] | None:
-        """See Team."""
+        """See Workers."""
         if self._control is None or not self._controlled:
             return None
         self._last = None
-        self._peer.rest(deadline_ns=deadline_ns)
+        self._client.withdraw_call(deadline_ns=deadline_ns)
 
         def make() -> Packed:
             data = self._problem.generate(next(cases), rng_seed=None)
-            return self._problem.pack(data, memory_bytes=self._peer.memory_bytes)
+            return self._problem.pack(data, memory_bytes=self._client.memory_bytes)
 
         return self._control.calls(
             make,
             count,
             parts=min(like.parts, self._most_parts(like, cases)),
-            gated=like.gated,
+            by_flags=like.by_flags,
             deadline_ns=deadline_ns,
-            beside=self._peer.pid,
+            beside=self._client.pid,
         )
 
     def _most_parts(self, like: Call, cases: Iterator[Mapping[str, Value]]) -> int:
@@ -157,10 +157,13 @@ class Solo:
             self._asked_for = like.shape, tensors_in(expected)
         return max(self._asked_for[1], _FEW_PARTS)
 
-    def _known(self, deadline_ns: int, *, by_message: bool = False) -> KnownCall:
-        def call(value: tuple[object, ...], room: int) -> tuple[int, int]:
-            called = self._peer.call(
-                pack(_moved(value, self._device)), room_bytes=room, deadline_ns=deadline_ns, by_message=by_message
+    def _calibration_call(self, deadline_ns: int, *, by_message: bool = False) -> CalibrationCall:
+        def call(value: tuple[object, ...], output_capacity: int) -> tuple[int, int]:
+            called = self._client.call(
+                pack(_moved(value, self._device)),
+                output_capacity=output_capacity,
+                deadline_ns=deadline_ns,
+                by_message=by_message,
             )
             return called.outside_ns, called.claim_ns
 
@@ -169,35 +172,42 @@ class Solo:
     def load(
         self, files: Mapping[str, str], submission: str, *, deadline_ns: int, compiled: Compiled | None = None
     ) -> None:
-        """See Team."""
-        self._peer.load(files, submission, deadline_ns=deadline_ns, compiled=compiled)
+        """See Workers."""
+        self._client.load(files, submission, deadline_ns=deadline_ns, compiled=compiled)
 
     def settle(self, *, deadline_ns: int) -> None:
         """Nothing to do: a single worker is ready whenever it answers."""
 
     def flush(self, *, deadline_ns: int) -> None:
-        """See Team."""
-        self._peer.flush(deadline_ns=deadline_ns)
+        """See Workers."""
+        self._client.flush(deadline_ns=deadline_ns)
 
     def call(
-        self, arguments: Mapping[str, Value], *, rng_seed: int | None, rooms: tuple[int, ...], deadline_ns: int
+        self,
+        arguments: Mapping[str, Value],
+        *,
+        rng_seed: int | None,
+        output_capacities: tuple[int, ...],
+        deadline_ns: int,
     ) -> Call:
-        """See Team."""
+        """See Workers."""
         # Before the next inputs are made: both together may be more than there is room for.
         self._last = None
         start = time.perf_counter_ns()
         data = self._problem.generate(arguments, rng_seed=rng_seed)
-        packed = self._problem.pack(data, memory_bytes=self._peer.memory_bytes)
+        packed = self._problem.pack(data, memory_bytes=self._client.memory_bytes)
         made_ns = time.perf_counter_ns() - start
-        called = self._peer.call(packed, room_bytes=rooms[0] if rooms else None, deadline_ns=deadline_ns)
+        called = self._client.call(
+            packed, output_capacity=output_capacities[0] if output_capacities else None, deadline_ns=deadline_ns
+        )
         self._last = _Last(arguments=arguments, rng_seed=rng_seed, data=data, output=called.output)
         return Call(
             shape=tree_signature(packed),
             claims_ns=(called.claim_ns,),
-            rooms=(called.output_bytes,),
+            output_capacities=(called.output_bytes,),
             outside_ns=called.outside_ns,
             made_ns=made_ns,
-            gated=called.gated,
+            by_flags=called.by_flags,
             parts=called.parts,
             delayed_ns=called.delayed_ns,
             by_host=called.by_host,
@@ -206,7 +216,7 @@ class Solo:
         )
 
     def check(self, *, deadline_ns: int) -> str:  # noqa: ARG002 the check is not interrupted
-        """See Team."""
+        """See Workers."""
         last = self._last
         if last is None:
             raise RuntimeError("nothing has been called")
@@ -227,14 +237,14 @@ class Solo:
     def profile(
         self, arguments: Mapping[str, Value], *, rng_seed: int | None, deadline_ns: int
     ) -> tuple[Profiled, ...]:
-        """See Team."""
+        """See Workers."""
         data = self._problem.generate(arguments, rng_seed=rng_seed)
-        packed = self._problem.pack(data, memory_bytes=self._peer.memory_bytes)
-        return (self._peer.profile(packed, deadline_ns=deadline_ns),)
+        packed = self._problem.pack(data, memory_bytes=self._client.memory_bytes)
+        return (self._client.profile(packed, deadline_ns=deadline_ns),)
 
     def close(self) -> None:
         """End the control process."""
-        self._peer.close()
+        self._client.close()
         self._end_control()
 
     def _same_structure(self, last: _Last) -> bool:

@@ -181,7 +181,13 @@ class WorkerMemory:
 
 
 def take(
-    tree: object, *, inputs: Readable, placed: Sequence[Placed], room: Readable, input_bytes: int, memory_bytes: int
+    tree: object,
+    *,
+    inputs: Readable,
+    placed: Sequence[Placed],
+    output_arena: Readable,
+    input_bytes: int,
+    memory_bytes: int,
 ) -> Taken:
     """Copy what a worker's `tree` describes out of the arenas of its call.
 
@@ -189,13 +195,13 @@ def take(
         Fault: the description is none, the output is still being written, or there is too much of it.
     """
     try:
-        found = regions(tree, placed=placed, output_bytes=room.size)
+        found = regions(tree, placed=placed, output_bytes=output_arena.size)
     except WireViolation as error:
         raise tampered(str(error)) from error
     # Many descriptors of the same bytes must not multiply into more memory than the case may hold.
     if held(input_bytes, sum(region.nbytes for region in found)) > memory_bytes:
         raise Fault("memory_limit", "custom_kernel returned more bytes than this case may hold", gone=True)
-    sources = [inputs if region.inputs else room for region in found]
+    sources = [inputs if region.inputs else output_arena for region in found]
     views = [source.bytes_at(region.start, region.nbytes) for source, region in zip(sources, found, strict=True)]
     # What has been copied already stays as it is.
     probes = [

@@ -29,7 +29,7 @@ _FIGURES = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w")
 S = TypeVar("S")
 
 
-class Unsteady(Exception):
+class DeviceUnsteady(Exception):
     """Too many calls had to be set aside; the message says how many and why. Nobody's fault but the device's."""
 
 
@@ -93,7 +93,7 @@ class Readings:
             return tuple(self._moments)
 
 
-class Sieve(Generic[S]):
+class ThrottleFilter(Generic[S]):
     """Of one case: which of its calls count."""
 
     def __init__(self, readings: Readings) -> None:
@@ -104,7 +104,7 @@ class Sieve(Generic[S]):
         self._count = 0
         self._moments: Sequence[Moment] = ()
 
-    def sift(self, spans: Sequence[Span[S]]) -> list[Span[S]]:
+    def apply(self, spans: Sequence[Span[S]]) -> list[Span[S]]:
         """The calls that count; the others have been set aside.
 
         Raises:
@@ -124,7 +124,7 @@ class Sieve(Generic[S]):
                 self._aside[reason] = self._aside.get(reason, 0) + 1
         if self._count > MAX_ASIDE + len(self._checked):
             calls = self._count + len(self._checked)
-            raise Unsteady(
+            raise DeviceUnsteady(
                 f"the device is too unsteady to time on: {self._count} of {calls} calls were made while its clocks "
                 f"were held down or off what its GPU type demands ({', '.join(sorted(self._aside))}); see that it is "
                 "cooled and supplied well, and what `kernel-runner gpu clocks` says"

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 from tasks.harness.shared.arenas import HUGE_PAGE_BYTES, Arena, size_for_later
-from tasks.harness.shared.call_flags import Gate
+from tasks.harness.shared.call_flags import CallFlags
 from tasks.harness.shared.cores import judge_core, stay_on
 from tasks.harness.shared.profilers import SUFFIXES
 from tasks.harness.shared.values import Packed, Placed, Snapshot, place, size_of
@@ -33,7 +33,7 @@ from tasks.harness.shared.wire import (
 
 from .faults import Fault, died, expect, flooded, tampered, too_late
 from .request import Compiled
-from .sched_delay import Delays
+from .sched_delay import SchedDelay
 from .snapshots import Frozen, Readable, Unreadable, WorkerMemory, claimed, needed, take, within
 from .worker_output import Watcher
 
@@ -49,7 +49,7 @@ LOOK_NS, COPY_NS_A_BYTE = 1_000_000, 2
 #: they come: the copy must be short (1 µs). Of larger ones the worker is handed a descriptor, and maps it.
 COPY_BYTES = 16 << 10
 #: The same on a device, whose memory the inputs reach by a copy that is calibrated.
-DEVICE_GATE_BYTES = 32 << 20
+STREAM_BLOCK_BYTES = 32 << 20
 #: How long a worker may take to enqueue a call before it is let in all the same, as it would wait for ever for a stream
 #: that stands still; much less after so many calls in a row that did.
 ENQUEUE_NS = 100_000_000
@@ -76,9 +76,9 @@ class Called:
     #: Tensors in it.
     parts: int
     #: Whether it began and ended at the gate.
-    gated: bool = False
+    by_flags: bool = False
     #: Whether inputs that fill huge pages were handed over in such.
-    gathered: bool = True
+    in_huge_pages: bool = True
     #: On a device: it was let in before all of it was enqueued, so that the host's work is in its span.
     by_host: bool = False
     #: How long judge and worker were kept from running by others.
@@ -123,7 +123,7 @@ class _Armed:
             self.arena.close()
 
 
-class Peer:
+class WorkerClient:
     """The worker as the judge sees it."""
 
     def __init__(self, sock: socket.socket, collector: Watcher, *, core: int | None = None) -> None:
@@ -137,16 +137,16 @@ class Peer:
         self._core = judge_core() if core is None else core
         stay_on(self._core)
         self._spin_ns = SPIN_NS if self._core is not None else 0
-        self._gate: Gate | None = None
+        self._flags: CallFlags | None = None
         #: Where descriptors of inputs are sent, and what the outputs are read from; both open with the gate.
-        self._line: socket.socket | None = None
+        self._descriptor_socket: socket.socket | None = None
         self._memory: WorkerMemory | None = None
         #: The worker's process.
         self.pid: int | None = None
         #: The one that a device looks at, and how many calls in a row were not enqueued in time.
-        self._device_gate: Gate | None = None
+        self._stream_flags: CallFlags | None = None
         self._not_enqueued = 0
-        self._delays = Delays()
+        self._sched_delay = SchedDelay()
         self._calls = 0
         #: The next call, if the worker has been told of it already.
         self._armed: _Armed | None = None
@@ -182,12 +182,12 @@ class Peer:
         if self._armed is not None:
             with self._armed:
                 self._armed = None
-        for opened in (self._gate, self._device_gate, self._line, self._memory, self._delays):
+        for opened in (self._flags, self._stream_flags, self._descriptor_socket, self._memory, self._sched_delay):
             if opened is not None:
                 opened.close()
-        self._gate = self._device_gate = self._line = self._memory = None
+        self._flags = self._stream_flags = self._descriptor_socket = self._memory = None
 
-    def rest(self, *, deadline_ns: int) -> None:
+    def withdraw_call(self, *, deadline_ns: int) -> None:
         """Take back the call that the worker was told of: it is to wait for a message, and not at the gate.
 
         Before anything else is said to it, and where nothing is asked of it for a long time.
@@ -195,14 +195,14 @@ class Peer:
         Raises:
             Fault: see the class.
         """
-        if self._gate is None or self._armed is None:
+        if self._flags is None or self._armed is None:
             return
         with self._armed as armed:
             self._armed = None
-            self._gate.withdraw(armed.call)
+            self._flags.withdraw(armed.call)
             self._hear_armed(deadline_ns)
 
-    def open_gate(self, *, deadline_ns: int) -> bool:
+    def open_flags(self, *, deadline_ns: int) -> bool:
         """Have calls that are small enough begin and end by flags from now on; before a submission is loaded.
 
         Not where both sides share a core: who spins there keeps the other from running.
@@ -212,10 +212,10 @@ class Peer:
         """
         if self._core is None:
             return False
-        gate = Gate.create()
+        flags = CallFlags.create()
         line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            answer = self._ask({"op": "gate"}, "gated", deadline_ns, (gate.fd, theirs.fileno()))
+            answer = self._ask({"op": "open_flags"}, "flags_open", deadline_ns, (flags.fd, theirs.fileno()))
         line.setblocking(False)
         # Nothing but trusted code has run in the worker yet; later nothing that it sends here is read.
         try:
@@ -226,15 +226,15 @@ class Peer:
             line.close()
             return False
         self.pid = int(answer["pid"])
-        self._delays.watch(self.pid)
-        self._gate, self._line, self._memory = gate, line, WorkerMemory(found[0])
+        self._sched_delay.watch(self.pid)
+        self._flags, self._descriptor_socket, self._memory = flags, line, WorkerMemory(found[0])
         return True
 
     def call(
         self,
         packed: Packed,
         *,
-        room_bytes: int | None,
+        output_capacity: int | None,
         deadline_ns: int,
         by_message: bool = False,
         ahead: bool = True,
@@ -249,14 +249,14 @@ class Peer:
         # The tree holds numbers and texts of the input: only what the worker knows already may stand there before. On
         # a device the worker's tensors are copies, which can only be made of what is there.
         alike = packed.tree == self._tree and not by_message
-        if self._gate is not None and alike and packed.device == "cpu":
-            return self._call_at_gate(self._gate, packed, ahead=ahead, deadline_ns=deadline_ns)
-        if not by_message and self._fits_device_gate(packed, room_bytes):
-            return self._call_on_device(packed, room_bytes=room_bytes or 0, deadline_ns=deadline_ns)
+        if self._flags is not None and alike and packed.device == "cpu":
+            return self._call_by_flags(self._flags, packed, ahead=ahead, deadline_ns=deadline_ns)
+        if not by_message and self._fits_stream_block(packed, output_capacity):
+            return self._call_on_device(packed, output_capacity=output_capacity or 0, deadline_ns=deadline_ns)
         self._tree = packed.tree
-        return self._call_by_message(packed, room_bytes=room_bytes or 0, deadline_ns=deadline_ns)
+        return self._call_by_message(packed, output_capacity=output_capacity or 0, deadline_ns=deadline_ns)
 
-    def equip(self, *, flush_bytes: int | None, deadline_ns: int) -> str | None:
+    def prepare_device(self, *, flush_bytes: int | None, deadline_ns: int) -> str | None:
         """Have a worker with a device begin calls at the gate, too; before a submission is loaded.
 
         Args:
@@ -269,63 +269,69 @@ class Peer:
         Raises:
             Fault: see the class.
         """
-        gate = Gate.create()
-        answer = self._ask({"op": "equip", "flush_bytes": flush_bytes}, "equipped", deadline_ns, (gate.fd,))
+        flags = CallFlags.create()
+        answer = self._ask(
+            {"op": "prepare_device", "flush_bytes": flush_bytes}, "device_prepared", deadline_ns, (flags.fd,)
+        )
         if self._core is None:
             return "judge and worker share a core"
-        if answer["gate"] is not None:
-            return str(answer["gate"])[:1000]
-        self._delays.watch(answer["pid"])
-        self._device_gate = gate
+        if answer["why_not"] is not None:
+            return str(answer["why_not"])[:1000]
+        self._sched_delay.watch(answer["pid"])
+        self._stream_flags = flags
         return None
 
-    def _fits_device_gate(self, packed: Packed, room_bytes: int | None) -> bool:
-        alike = self._device_gate is not None and packed.tree == self._tree and room_bytes is not None
-        return alike and packed.device not in {None, "cpu"} and max(packed.nbytes, room_bytes or 0) <= DEVICE_GATE_BYTES
+    def _fits_stream_block(self, packed: Packed, output_capacity: int | None) -> bool:
+        alike = self._stream_flags is not None and packed.tree == self._tree and output_capacity is not None
+        return (
+            alike
+            and packed.device not in {None, "cpu"}
+            and max(packed.nbytes, output_capacity or 0) <= STREAM_BLOCK_BYTES
+        )
 
-    def _call_on_device(self, packed: Packed, *, room_bytes: int, deadline_ns: int) -> Called:
-        gate = self._device_gate
-        if gate is None:
+    def _call_on_device(self, packed: Packed, *, output_capacity: int, deadline_ns: int) -> Called:
+        flags = self._stream_flags
+        if flags is None:
             raise RuntimeError("there is no gate on a device")
         placed, size = packed.place()
         first, staged = packed.staged(placed)
         self._calls += 1
         call = self._calls
-        with Arena.create(size) as inputs, Arena.create(room_bytes) as room:
-            room.poison()
+        with Arena.create(size) as inputs, Arena.create(output_capacity) as output_arena:
+            output_arena.poison()
             message = {
                 "op": "queue",
                 "call": call,
                 "device": packed.device,
-                "room": room.size,
+                "output_size": output_arena.size,
                 **packed.message(placed, inputs.size),
             }
-            self._send(encode(message, descriptors=2), (room.fd, inputs.fd), deadline_ns)
-            by_host = not self._wait_enqueued(gate, call)
+            self._send(encode(message, descriptors=2), (output_arena.fd, inputs.fd), deadline_ns)
+            by_host = not self._wait_enqueued(flags, call)
             window = inputs.window(first, len(staged))
-            before = self._delays.total_ns()
+            before = self._sched_delay.total_ns()
             start = time.perf_counter_ns()
             # Until here the inputs are nowhere the worker, or its device, can see.
             window[:] = staged
             copied = time.perf_counter_ns()
-            gate.release(call)
-            if not gate.finished(call, spin_ns=self._spin_ns):
-                self._sleep_until_finished(gate, call, deadline_ns)
+            flags.release(call)
+            if not flags.finished(call, spin_ns=self._spin_ns):
+                self._sleep_until_finished(flags, call, deadline_ns)
             # The device wrote the output before it said so; what is written later is not looked at.
-            frozen = Frozen.of_arena(room)
-            end, delayed = frozen.ended_ns, self._delays.since(before)
+            frozen = Frozen.of_arena(output_arena)
+            end, delayed = frozen.ended_ns, self._sched_delay.since(before)
             self.waited_ns += end - copied
             answer = self._receive(deadline_ns, self._spin_ns)
             given = _Given(inputs=inputs, placed=placed, nbytes=packed.nbytes)
             called = self._take(answer, given, frozen, start=start, end=end, deadline_ns=deadline_ns)
-        return replace(called, gated=True, by_host=by_host, delayed_ns=delayed)
+        return replace(called, by_flags=True, by_host=by_host, delayed_ns=delayed)
 
-    def _wait_enqueued(self, gate: Gate, call: int) -> bool:
+    def _wait_enqueued(self, flags: CallFlags, call: int) -> bool:
         """Whether all of a call was enqueued while its stream stood still; one that waits for its stream never is."""
         patience_ns = ENQUEUE_NS if self._not_enqueued < _OFTEN else ENQUEUE_NS // 50
         until = time.perf_counter_ns() + patience_ns
         while time.perf_counter_ns() < until:
-            if gate.enqueued(call, spin_ns=1_000_000):
+            if flags.enqueued(call, spin_ns=1_000_000):
                 self._not_enqueued = 0
                 return True
             if self._channel.readable(0):
@@ -334,24 +340,24 @@ class Peer:
         self._not_enqueued += 1
         return False
 
-    def _call_at_gate(self, gate: Gate, packed: Packed, *, ahead: bool, deadline_ns: int) -> Called:
+    def _call_by_flags(self, flags: CallFlags, packed: Packed, *, ahead: bool, deadline_ns: int) -> Called:
         sizes = packed.sizes
         placed = self._armed.placed if self._armed is not None and self._armed.sizes == sizes else _placed(sizes)
         with contextlib.ExitStack() as stack:
-            release, gathered = (
+            release, in_huge_pages = (
                 self._copier(packed, placed) if packed.nbytes <= COPY_BYTES else self._sender(packed, placed, stack)
             )
             armed = stack.enter_context(self._armed_for(sizes, placed, deadline_ns=deadline_ns))
-            before = self._delays.total_ns()
+            before = self._sched_delay.total_ns()
             start = time.perf_counter_ns()
             # Until here the inputs are nowhere the worker can see.
             release(armed)
-            gate.release(armed.call)
-            if not gate.finished(armed.call, spin_ns=self._spin_ns):
-                self._sleep_until_finished(gate, armed.call, deadline_ns)
+            flags.release(armed.call)
+            if not flags.finished(armed.call, spin_ns=self._spin_ns):
+                self._sleep_until_finished(flags, armed.call, deadline_ns)
             # A call ends with the first look at its output: who keeps the judge from looking has no time to work in.
-            frozen = self._frozen(gate, packed)
-            end, delayed = frozen.ended_ns, self._delays.since(before)
+            frozen = self._frozen(flags, packed)
+            end, delayed = frozen.ended_ns, self._sched_delay.since(before)
             self.waited_ns += end - start
             # Calls follow each other quickly, and nobody else needs the cores.
             calm = start - self._last_end_ns < _SOON_NS and delayed is not None and delayed < _CROWDED_NS
@@ -363,7 +369,7 @@ class Peer:
             answer = self._receive(deadline_ns, self._spin_ns)
             given = _Given(inputs=frozen, placed=(), nbytes=packed.nbytes)
             called = self._take(answer, given, frozen, start=start, end=end, deadline_ns=deadline_ns)
-        return replace(called, gated=True, gathered=gathered, delayed_ns=delayed)
+        return replace(called, by_flags=True, in_huge_pages=in_huge_pages, delayed_ns=delayed)
 
     def _copier(self, packed: Packed, placed: Sequence[Placed]) -> tuple[Callable[[_Armed], None], bool]:
         """Hands inputs over by copying them to where the worker waits for them."""
@@ -380,12 +386,12 @@ class Peer:
         self, packed: Packed, placed: Sequence[Placed], stack: contextlib.ExitStack
     ) -> tuple[Callable[[_Armed], None], bool]:
         """Hands inputs over as a descriptor of memory where they are in place; whether in huge pages."""
-        line = self._line
+        line = self._descriptor_socket
         if line is None:
             raise RuntimeError("there is no line to send descriptors on")
         inputs = stack.enter_context(Arena.create_for_later(size_of(placed)))
         packed.write(inputs, placed)
-        gathered = inputs.collapse() or inputs.size < HUGE_PAGE_BYTES
+        in_huge_pages = inputs.collapse() or inputs.size < HUGE_PAGE_BYTES
         message, rights = [b"i"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [inputs.fd]))]
 
         def release(_: _Armed) -> None:
@@ -396,14 +402,14 @@ class Peer:
             except BlockingIOError as error:
                 raise tampered("inputs that it was handed are not fetched") from error
 
-        return release, gathered
+        return release, in_huge_pages
 
-    def _frozen(self, gate: Gate, packed: Packed) -> Frozen:
+    def _frozen(self, flags: CallFlags, packed: Packed) -> Frozen:
         """The output as it is now; what the worker says of it later changes nothing any more."""
         if self._memory is None:
             raise RuntimeError("the worker's memory cannot be read")
         try:
-            return self._memory.freeze(gate.delivered(), input_bytes=packed.nbytes, memory_bytes=self.memory_bytes)
+            return self._memory.freeze(flags.delivered(), input_bytes=packed.nbytes, memory_bytes=self.memory_bytes)
         except Unreadable as error:
             if self._collector.wait_exit(1.0) is not None:
                 raise died(self._collector) from error
@@ -415,7 +421,7 @@ class Peer:
         armed = self._armed
         late = armed is not None and time.perf_counter_ns() - self._last_end_ns > _SOON_NS
         if armed is None or late or armed.placed is not placed:
-            self.rest(deadline_ns=deadline_ns)
+            self.withdraw_call(deadline_ns=deadline_ns)
             armed = self._arm(sizes, placed, deadline_ns=deadline_ns)
         self._hear_armed(deadline_ns)
         self._armed = None
@@ -440,7 +446,7 @@ class Peer:
     def _hear_armed(self, deadline_ns: int) -> None:
         expect(self._receive(deadline_ns, min(self._spin_ns, ASK_SPIN_NS)), "armed")
 
-    def _sleep_until_finished(self, gate: Gate, call: int, deadline_ns: int) -> None:
+    def _sleep_until_finished(self, flags: CallFlags, call: int, deadline_ns: int) -> None:
         """Wait for a call that takes longer than the judge spins."""
         start = time.monotonic_ns()
         try:
@@ -452,50 +458,50 @@ class Peer:
             raise too_late() from error
         finally:
             self.waited_ns += time.monotonic_ns() - start
-        gate.finished(call, spin_ns=0)
+        flags.finished(call, spin_ns=0)
 
-    def _call_by_message(self, packed: Packed, *, room_bytes: int, deadline_ns: int) -> Called:
+    def _call_by_message(self, packed: Packed, *, output_capacity: int, deadline_ns: int) -> Called:
         placed, size = packed.place()
-        with Arena.create(size) as inputs, Arena.create(room_bytes) as room:
+        with Arena.create(size) as inputs, Arena.create(output_capacity) as output_arena:
             packed.write(inputs, placed)
-            room.poison()
+            output_arena.poison()
             encoded = encode({"op": "call", **packed.message(placed, inputs.size)}, descriptors=1)
-            self._ask({"op": "arm", "size": room.size}, "armed", deadline_ns, (room.fd,))
+            self._ask({"op": "arm", "size": output_arena.size}, "armed", deadline_ns, (output_arena.fd,))
             # The inputs reach the worker with this message and not before: nothing can be computed early.
-            before = self._delays.total_ns()
+            before = self._sched_delay.total_ns()
             start = time.perf_counter_ns()
             self._send(encoded, (inputs.fd,), deadline_ns)
             answer = self._receive(deadline_ns, self._spin_ns)
             end = time.perf_counter_ns()
-            delayed = self._delays.since(before)
+            delayed = self._sched_delay.since(before)
             given = _Given(inputs=inputs, placed=placed, nbytes=packed.nbytes)
-            called = self._take(answer, given, room, start=start, end=end, deadline_ns=deadline_ns)
+            called = self._take(answer, given, output_arena, start=start, end=end, deadline_ns=deadline_ns)
         return replace(called, delayed_ns=delayed)
 
     def _take(
-        self, answer: dict[str, Any], given: _Given, room: Readable, *, start: int, end: int, deadline_ns: int
+        self, answer: dict[str, Any], given: _Given, output_arena: Readable, *, start: int, end: int, deadline_ns: int
     ) -> Called:
         """Copy the output that an answer describes, after making room for it if there is not enough."""
         with contextlib.ExitStack() as stack:
             if answer["op"] == "need":
                 nbytes = needed(answer, input_bytes=given.nbytes, memory_bytes=self.memory_bytes)
-                self.rest(deadline_ns=deadline_ns)
+                self.withdraw_call(deadline_ns=deadline_ns)
                 made = stack.enter_context(Arena.create(nbytes))
                 made.poison()
-                self._send(encode({"op": "room", "size": made.size}, descriptors=1), (made.fd,), deadline_ns)
+                self._send(encode({"op": "output_arena", "size": made.size}, descriptors=1), (made.fd,), deadline_ns)
                 answer = self._receive(deadline_ns, self._spin_ns)
-                end, room = time.perf_counter_ns(), made
+                end, output_arena = time.perf_counter_ns(), made
             expect(answer, "done")
             taken = take(
                 answer.get("tree"),
                 inputs=given.inputs,
                 placed=given.placed,
-                room=room,
+                output_arena=output_arena,
                 input_bytes=given.nbytes,
                 memory_bytes=self.memory_bytes,
             )
-        if isinstance(room, Frozen):
-            late = room.copied_ns - end - LOOK_NS - COPY_NS_A_BYTE * room.size
+        if isinstance(output_arena, Frozen):
+            late = output_arena.copied_ns - end - LOOK_NS - COPY_NS_A_BYTE * output_arena.size
         else:
             late = taken.looked_ns - end
         return Called(
@@ -513,17 +519,17 @@ class Peer:
             Fault: see the class.
         """
         placed, size = packed.place()
-        with Arena.create(size) as inputs, Arena.create(PROFILE_BYTES) as room:
+        with Arena.create(size) as inputs, Arena.create(PROFILE_BYTES) as output_arena:
             packed.write(inputs, placed)
             opened = {"op": "open", **packed.message(placed, inputs.size)}
             self._ask(opened, "opened", deadline_ns, (inputs.fd,))
-            message = {"op": "profile", "room": room.size, "limit_s": profiler_limit_s(deadline_ns)}
-            return profile_of(self._ask(message, "profiled", deadline_ns, (room.fd,)), room)
+            message = {"op": "profile", "output_size": output_arena.size, "limit_s": profiler_limit_s(deadline_ns)}
+            return profile_of(self._ask(message, "profiled", deadline_ns, (output_arena.fd,)), output_arena)
 
     def _ask(
         self, message: Mapping[str, Any], expected: str, deadline_ns: int, descriptors: tuple[int, ...] = ()
     ) -> dict[str, Any]:
-        self.rest(deadline_ns=deadline_ns)
+        self.withdraw_call(deadline_ns=deadline_ns)
         self._send(encode(message, descriptors=len(descriptors)), descriptors, deadline_ns)
         answer = self._receive(deadline_ns, min(self._spin_ns, ASK_SPIN_NS))
         expect(answer, expected)
@@ -568,7 +574,7 @@ def profiler_limit_s(deadline_ns: int) -> float:
     return max(0.0, (deadline_ns - time.monotonic_ns()) / 2e9)
 
 
-def profile_of(answer: Mapping[str, Any], room: Arena) -> Profiled:
+def profile_of(answer: Mapping[str, Any], output_arena: Arena) -> Profiled:
     """A worker's profile, read from the room it was given.
 
     Raises:
@@ -581,7 +587,7 @@ def profile_of(answer: Mapping[str, Any], room: Arena) -> Profiled:
     if answer.get("suffix") not in {"", *SUFFIXES}:
         raise tampered("a profile of an unknown kind")
     table, trace, report = (int(size or 0) for size in sizes)
-    data = room.bytes_at(0, table + trace + report).numpy().tobytes()
+    data = output_arena.bytes_at(0, table + trace + report).numpy().tobytes()
     return Profiled(
         table=data[:table], trace=data[table : table + trace], report=data[table + trace :], suffix=answer["suffix"]
     )

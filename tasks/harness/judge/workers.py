@@ -25,11 +25,11 @@ class Call:
     shape: object
     #: By rank: times as the workers claim them, and bytes of output copied into the judge's memory.
     claims_ns: tuple[int, ...]
-    rooms: tuple[int, ...]
+    output_capacities: tuple[int, ...]
     outside_ns: int
     #: Whether it began and ended by flags, and how long judge and worker were kept from running meanwhile; None where
     #: the kernel does not tell.
-    gated: bool = False
+    by_flags: bool = False
     #: Tensors in the output of one rank.
     parts: int = 1
     delayed_ns: int | None = None
@@ -49,10 +49,10 @@ class Call:
     @property
     def output_bytes(self) -> int:
         """Copied by all ranks together."""
-        return sum(self.rooms)
+        return sum(self.output_capacities)
 
 
-class Team(Protocol):
+class Workers(Protocol):
     """The workers, and whatever of the judge's stands beside them.
 
     Every method may raise Fault, for what the submission did, and TaskFault, for what the task did.
@@ -68,7 +68,7 @@ class Team(Protocol):
     def probe(self, *, deadline_ns: int) -> int:
         """A call of a known kernel that proves that the workers answer; its outside span in ns."""
 
-    def equip(self, device: str, *, flush_bytes: int | None, deadline_ns: int) -> str | None:
+    def prepare_device(self, device: str, *, flush_bytes: int | None, deadline_ns: int) -> str | None:
         """Make workers with a device ready to be timed; why their calls cannot be gated, None if they can."""
 
     def calibrate(self, *, deadline_ns: int) -> Calibration | None:
@@ -95,7 +95,12 @@ class Team(Protocol):
         """Let the workers write out what they have buffered for stdout and stderr."""
 
     def call(
-        self, arguments: Mapping[str, Value], *, rng_seed: int | None, rooms: tuple[int, ...], deadline_ns: int
+        self,
+        arguments: Mapping[str, Value],
+        *,
+        rng_seed: int | None,
+        output_capacities: tuple[int, ...],
+        deadline_ns: int,
     ) -> Call:
         """Make one call. `rooms` are those of an earlier call of the same shape, or none; seed None: unpredictable."""
 

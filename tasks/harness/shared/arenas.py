@@ -185,7 +185,7 @@ def size_for_later(nbytes: int) -> int:
     return max(PAGE_BYTES, -(-nbytes // unit) * unit)
 
 
-def gathers() -> bool:
+def has_huge_pages() -> bool:
     """Whether arenas can be gathered in huge pages here."""
     with Arena.create_for_later(HUGE_PAGE_BYTES) as arena:
         arena.poison()

@@ -18,15 +18,15 @@ from .arenas import Arena
 # places of 8 bytes; in cache lines of their own
 _RELEASED, _FINISHED, _WITHDRAWN, _ENQUEUED, _PARTS = 0, 8, 16, 24, 32
 #: Bytes of the shared memory, and the tensors that an output may have: each is two numbers there.
-GATE_BYTES = 64 << 10
-MAX_PARTS = (GATE_BYTES // 8 - _PARTS - 1) // 2
+FLAGS_BYTES = 64 << 10
+MAX_PARTS = (FLAGS_BYTES // 8 - _PARTS - 1) // 2
 #: Where a device looks and writes: the lower half of a number, in bytes from the page's beginning.
 RELEASED_AT, FINISHED_AT = 8 * _RELEASED, 8 * _FINISHED
 #: Looks between two looks at the clock.
 _LOOKS = 32
 
 
-class Gate:
+class CallFlags:
     """Shared numbers. Calls are numbered from 1, each number is used once."""
 
     def __init__(self, arena: Arena) -> None:
@@ -34,9 +34,9 @@ class Gate:
         self._words = arena.words()
 
     @classmethod
-    def create(cls) -> Gate:
+    def create(cls) -> CallFlags:
         """New ones; their descriptor is `fd`."""
-        return cls(Arena.create(GATE_BYTES))
+        return cls(Arena.create(FLAGS_BYTES))
 
     @property
     def fd(self) -> int:

@@ -1,5 +1,5 @@
 """Process groups of torch.distributed inside a box without a network: gloo over the loopback device, NCCL or RCCL on
-devices; rank r on device r. Used by workers and, for groups of their own, by clerks.
+devices; rank r on device r. Used by workers and, for groups of their own, by rank checkers.
 
 Ranks find each other through a file in a directory of their uid, not through a port that somebody else may have taken.
 """

@@ -345,13 +345,13 @@ def regions(tree: object, *, placed: Sequence[Placed], output_bytes: int) -> lis
             nbytes *= size
         region, start = node["at"]
         if region == OUTPUT_REGION:
-            room, base = output_bytes, 0
+            available, base = output_bytes, 0
         elif 0 <= region < len(placed):
-            room, base = placed[region].nbytes, placed[region].offset
+            available, base = placed[region].nbytes, placed[region].offset
         else:
             raise WireViolation(f"output tensor in region {region}, there are {len(placed)} inputs")
-        if start < 0 or start + nbytes > room:
-            raise WireViolation(f"output tensor at bytes {start} to {start + nbytes} of a region of {room}")
+        if start < 0 or start + nbytes > available:
+            raise WireViolation(f"output tensor at bytes {start} to {start + nbytes} of a region of {available}")
         found.append(Region(inputs=region != OUTPUT_REGION, start=base + start, nbytes=nbytes))
     return found
 

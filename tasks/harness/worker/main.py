@@ -69,7 +69,7 @@ import torch  # noqa: E402 see above
 
 from tasks.harness.emulate import asked, install_if_asked  # noqa: E402 see above
 from tasks.harness.shared.arenas import Arena  # noqa: E402 see above
-from tasks.harness.shared.call_flags import GATE_BYTES, Gate  # noqa: E402 see above
+from tasks.harness.shared.call_flags import FLAGS_BYTES, CallFlags  # noqa: E402 see above
 from tasks.harness.shared.process_groups import become_rank, join_group, leave_group  # noqa: E402 see above
 from tasks.harness.shared.profilers import Report, choose, missing, run  # noqa: E402 see above
 from tasks.harness.shared.values import DTYPES, Outgoing, identity, unpack  # noqa: E402 see above
@@ -87,14 +87,14 @@ from .compiled import CompileFailed, KernelFailed, compile_sources, flatten, loa
 from .cuda_driver import Driver, DriverError, try_out  # noqa: E402 see above
 from .loading import import_submission  # noqa: E402 see above
 from .profile_target import write as write_call  # noqa: E402 see above
-from .stream_block import IDLE_NS, DeviceGate, Made, Order  # noqa: E402 see above
+from .stream_block import IDLE_NS, StreamBlock, StreamCall, StreamCallResult  # noqa: E402 see above
 
 #: How long an armed worker asks the socket again and again before it sleeps.
 SPIN_NS = 2_000_000
 #: What the judge answers at once.
 _SPIN_AFTER = ("armed", "opened", "returned")
 #: How long a worker looks at the gate before it rests in between; a judge that was woken late is waited for.
-GATE_SPIN_NS = 20_000_000
+FLAG_SPIN_NS = 20_000_000
 #: A worker that has spun for long enough without being let in looks again so often.
 _NAP_MS = 1
 _MAX_TEXT = 8_000
@@ -107,7 +107,7 @@ _HARNESS = str(Path(__file__).parents[1])
 _TORCH = str(Path(torch.__file__).parent) + os.sep
 _DISTRIBUTED = str(Path(torch.__file__).parent / "distributed") + os.sep
 #: How often a witness looks.
-WITNESS_S = 0.25
+STALL_CHECK_S = 0.25
 
 #: Raised while a kernel is built, by (root package, class name): text of an exception is never looked at.
 _BUILD_ERRORS = {("triton", "CompilationError"), ("torch", "CppCompileError"), ("torch", "InductorError")}
@@ -120,7 +120,7 @@ _OWN = (torch.Tensor, torch.nn.Parameter)
 _RIGHTS_BYTES = socket.CMSG_SPACE(4)
 
 
-def known_kernel(data: tuple[Any, ...]) -> Any:
+def calibration_kernel(data: tuple[Any, ...]) -> Any:
     """What is called before a submission is loaded: spin for data[0] ns, return a copy of data[1][: data[2]].
 
     One copy where data[2] is a number, a list of them where it is a list.
@@ -164,7 +164,7 @@ class Worker:
     def __init__(self, channel: Channel, *, own_cores: bool, kernel: Kernel | None = None) -> None:
         self._own_cores = own_cores
         self._channel = channel
-        self._kernel: Kernel = kernel or known_kernel
+        self._kernel: Kernel = kernel or calibration_kernel
         #: What the kernel takes in place of the inputs as the task made them.
         self._adapt: Callable[[Any], Any] = _as_it_is
         #: What was loaded, by its name in this directory.
@@ -174,14 +174,14 @@ class Worker:
         #: The last call's inputs; unmapped when the next call is armed, outside the time that is clocked.
         self._inputs: _Inputs | None = None
         self._output: Arena | None = None
-        self._gate: Gate | None = None
+        self._flags: CallFlags | None = None
         #: Where descriptors of inputs come from.
-        self._line: socket.socket | None = None
+        self._descriptor_socket: socket.socket | None = None
         #: What the last call's inputs looked like, and its output, if that was plain tensors: container, then each.
         self._tree: Any = None
         self._like: tuple[type, tuple[tuple[torch.dtype, torch.Size], ...]] | None = None
         #: The call that begins when the gate says so, and what inputs that come on the line are to be mapped to.
-        self._awaited: tuple[Gate, int] | None = None
+        self._awaited: tuple[CallFlags, int] | None = None
         self._reserved: Arena | None = None
         #: The descriptor of the last inputs that came there.
         self._handed: int | None = None
@@ -189,14 +189,14 @@ class Worker:
         #: What empties a device's caches, as the judge says.
         self._flush_bytes: int | None = None
         self._driver: Driver | None = None
-        self._device_gate: DeviceGate | None = None
+        self._stream_block: StreamBlock | None = None
         #: The last call on a device: its output may be asked for later.
-        self._queued: Made | None = None
+        self._queued: StreamCallResult | None = None
         #: What the kernel has returned and the judge has not asked for yet.
         self._returned: object = None
         #: rank, world_size, device
         self._place: Mapping[str, Any] = {}
-        self._witness: Witness | None = None
+        self._stall_reporter: StallReporter | None = None
         #: Where all ranks start; a submission may go elsewhere.
         self._home = Path.cwd()
 
@@ -204,19 +204,19 @@ class Worker:
         """Answer until the judge is gone."""
         handlers: Mapping[str, Callable[[dict[str, Any], Sequence[int]], dict[str, Any]]] = {
             "load": self._load,
-            "gate": self._watch_gate,
-            "equip": self._equip,
+            "open_flags": self._open_flags,
+            "prepare_device": self._prepare_device,
             "queue": self._queue,
             "arm": self._arm,
             "call": self._call,
-            "room": self._room,
+            "output_arena": self._larger_output_arena,
             "profile": self._profile,
             "flush": self._flush,
             "enroll": self._enroll,
             "join": self._join,
             "open": self._open,
             "go": self._go,
-            "deliver": self._give,
+            "deliver": self._deliver_output,
         }
         spin_ns = 0
         while True:
@@ -231,9 +231,9 @@ class Worker:
             spin_ns = SPIN_NS if answer["op"] in _SPIN_AFTER and self._own_cores else 0
             self._channel.send(encode(answer))
             if self._awaited is not None:
-                (gate, call), self._awaited = self._awaited, None
-                if self._let_in(gate, call):
-                    self._channel.send(encode(self._call_at(gate, call)))
+                (flags, call), self._awaited = self._awaited, None
+                if self._wait_for_release(flags, call):
+                    self._channel.send(encode(self._call_by_flags(flags, call)))
 
     def _load(self, message: dict[str, Any], _: Sequence[int]) -> dict[str, Any]:
         directory = Path.cwd()
@@ -268,19 +268,19 @@ class Worker:
         self._kernel, self._adapt = load_library(program), flatten
         self._loaded = {"submission": None, "program": compiled["program"]}
 
-    def _watch_gate(self, _: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
-        self._gate = Gate(_map(descriptors[0], GATE_BYTES))
-        self._line = socket.socket(fileno=os.dup(descriptors[1]))
+    def _open_flags(self, _: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
+        self._flags = CallFlags(_map(descriptors[0], FLAGS_BYTES))
+        self._descriptor_socket = socket.socket(fileno=os.dup(descriptors[1]))
         # Where another process may not read this one's memory, this one may pass it on.
         with suppress(OSError), open("/proc/self/mem", "rb", buffering=0) as memory:  # noqa: PTH123 no path is made
-            socket.send_fds(self._line, [b"m"], [memory.fileno()])
-        return {"op": "gated", "pid": os.getpid()}
+            socket.send_fds(self._descriptor_socket, [b"m"], [memory.fileno()])
+        return {"op": "flags_open", "pid": os.getpid()}
 
-    def _equip(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
+    def _prepare_device(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
         self._flush_bytes = message["flush_bytes"]
-        return {"op": "equipped", "pid": os.getpid(), "gate": self._open_device_gate(descriptors)}
+        return {"op": "device_prepared", "pid": os.getpid(), "why_not": self._open_stream_block(descriptors)}
 
-    def _open_device_gate(self, descriptors: Sequence[int]) -> str | None:
+    def _open_stream_block(self, descriptors: Sequence[int]) -> str | None:
         if not descriptors:
             return "no page was given"
         if torch.version.cuda is None:
@@ -293,26 +293,26 @@ class Worker:
             # Makes the context current in this thread.
             torch.cuda.synchronize()
             self._driver = Driver.open()
-            self._device_gate = DeviceGate(self._driver, _map(descriptors[0], GATE_BYTES))
+            self._stream_block = StreamBlock(self._driver, _map(descriptors[0], FLAGS_BYTES))
         except (DriverError, RuntimeError) as error:
             return str(error)
         return None
 
     def _queue(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
-        if self._device_gate is None:
+        if self._stream_block is None:
             raise RuntimeError("the judge asked for a call at a gate that is not there")
         self._pending = self._inputs = self._output = self._returned = self._queued = None
-        room, inputs = _map(descriptors[0], message["room"]), _map(descriptors[1], message["size"])
+        output_arena, inputs = _map(descriptors[0], message["output_size"]), _map(descriptors[1], message["size"])
         self._reset_l2()
-        order = Order(
+        order = StreamCall(
             call=message["call"],
             tree=message["tree"],
             storages=message["storages"],
             device=message["device"],
             inputs=inputs,
-            room=room,
+            output_arena=output_arena,
         )
-        made = self._device_gate.make(order, self._kernel, adapt=self._adapt, flush=self._flush_l2)
+        made = self._stream_block.make(order, self._kernel, adapt=self._adapt, flush=self._flush_l2)
         self._claim_ns, self._queued = made.claim_ns, made
         if not made.delivered:
             self._pending = made.outgoing
@@ -328,14 +328,14 @@ class Worker:
         if "call" not in message:
             self._output = _map(descriptors[0], message["size"])
             return {"op": "armed"}
-        if self._gate is None:
+        if self._flags is None:
             raise RuntimeError("the judge asked for a call at a gate that is not there")
         if descriptors:
             arena = _map(descriptors[0], message["size"])
         else:
             arena = self._reserved = Arena.reserve(message["size"])
-        self._put_together(arena, message["storages"], self._tree)
-        self._awaited = self._gate, message["call"]
+        self._build_inputs(arena, message["storages"], self._tree)
+        self._awaited = self._flags, message["call"]
         return {"op": "armed"}
 
     def _parts_like_last(self, output: object) -> list[tuple[int, int]] | None:
@@ -363,52 +363,52 @@ class Worker:
             parts.append((item.data_ptr(), item.nbytes))
         return parts
 
-    def _let_in(self, gate: Gate, call: int) -> bool:
+    def _wait_for_release(self, flags: CallFlags, call: int) -> bool:
         """Wait until the call may begin; False if it is withdrawn."""
-        spin_ns = GATE_SPIN_NS
-        while not gate.released(call, spin_ns=spin_ns):
+        spin_ns = FLAG_SPIN_NS
+        while not flags.released(call, spin_ns=spin_ns):
             # Who has been kept waiting for so long is not worth a core any more.
             spin_ns = 0
             # The judge says nothing before it lets in or withdraws: what there is to read otherwise is its end.
-            readable = not gate.withdrawn(call) and self._channel.readable(_NAP_MS)
-            if gate.withdrawn(call):
+            readable = not flags.withdrawn(call) and self._channel.readable(_NAP_MS)
+            if flags.withdrawn(call):
                 return False
             if readable:
                 raise PeerClosed("the judge is gone")
         return True
 
-    def _call_at(self, gate: Gate, call: int) -> dict[str, Any]:
+    def _call_by_flags(self, flags: CallFlags, call: int) -> dict[str, Any]:
         inputs, kernel = self._opened(), self._kernel
         value, reserved = inputs.value, self._reserved
         try:
             if reserved is not None:
-                self._enter(reserved)
+                self._map_inputs(reserved)
             start = perf_counter_ns()
             output = kernel(value)
             self._claim_ns = perf_counter_ns() - start
             outgoing, parts = None, self._parts_like_last(output)
             if parts is None:
-                outgoing = self._described(output, {})
+                outgoing = self._describe_output(output, {})
                 if outgoing.put_off:
                     # What was put off until somebody looks is the kernel's own work.
                     self._claim_ns = perf_counter_ns() - start
                 parts = outgoing.parts
-            gate.deliver(parts)
+            flags.deliver(parts)
         except BaseException as error:  # noqa: BLE001 the harness boundary, as in serve
-            gate.deliver(())
-            gate.finish(call)
+            flags.deliver(())
+            flags.finish(call)
             return describe_failure(error)
-        gate.finish(call)
+        flags.finish(call)
         # What it is called is told in a message; its bytes are where the gate has said, and stay there.
         outgoing = outgoing or Outgoing.describe(output, {})
         self._returned = output, outgoing
         return {"op": "done", "tree": outgoing.tree, "claim_ns": self._claim_ns}
 
-    def _enter(self, reserved: Arena) -> None:
+    def _map_inputs(self, reserved: Arena) -> None:
         """Map the inputs that have been sent."""
-        if self._line is None:
+        if self._descriptor_socket is None:
             raise RuntimeError("the judge sends inputs on a line that is not there")
-        _, found, _, _ = self._line.recvmsg(1, _RIGHTS_BYTES, socket.MSG_CMSG_CLOEXEC)
+        _, found, _, _ = self._descriptor_socket.recvmsg(1, _RIGHTS_BYTES, socket.MSG_CMSG_CLOEXEC)
         self._handed = int.from_bytes(found[0][2], sys.byteorder)
         reserved.enter(self._handed)
 
@@ -417,7 +417,7 @@ class Worker:
         become_rank(**self._place)
         # Ranks that share a core must not keep it from each other.
         self._own_cores = self._own_cores and len(os.sched_getaffinity(0)) >= message["world_size"]
-        self._witness = Witness(self._channel)
+        self._stall_reporter = StallReporter(self._channel)
         return {"op": "enrolled", "pid": os.getpid()}
 
     def _join(self, message: dict[str, Any], _: Sequence[int]) -> dict[str, Any]:
@@ -425,10 +425,10 @@ class Worker:
         join_group(self._home / message["meeting"], **self._place)
         return {"op": "joined"}
 
-    def _take_in(self, message: dict[str, Any], descriptor: int) -> _Inputs:
-        return self._put_together(_map(descriptor, message["size"]), message["storages"], message["tree"])
+    def _receive_inputs(self, message: dict[str, Any], descriptor: int) -> _Inputs:
+        return self._build_inputs(_map(descriptor, message["size"]), message["storages"], message["tree"])
 
-    def _put_together(self, arena: Arena, storages: Sequence[tuple[int, int]], tree: Any) -> _Inputs:
+    def _build_inputs(self, arena: Arena, storages: Sequence[tuple[int, int]], tree: Any) -> _Inputs:
         views = [arena.bytes_at(offset, nbytes) for offset, nbytes in storages]
         raw = unpack(tree, views)
         self._tree = tree
@@ -445,7 +445,7 @@ class Worker:
         return self._inputs
 
     def _open(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
-        if self._take_in(message, descriptors[0]).cuda:
+        if self._receive_inputs(message, descriptors[0]).cuda:
             self._reset_l2()
             self._flush_l2()
             torch.cuda.synchronize()
@@ -454,7 +454,7 @@ class Worker:
     def _go(self, message: dict[str, Any], _: Sequence[int]) -> dict[str, Any]:
         inputs = self._opened()
         kernel, value, at = self._kernel, inputs.value, message["at_ns"]
-        with self._witnessed(message["until_ns"]):
+        with self._reporting_stalls(message["until_ns"]):
             while perf_counter_ns() < at:
                 pass
             # Device events would not see one rank wait for another; all ranks count from the same moment.
@@ -464,12 +464,12 @@ class Worker:
             self._claim_ns = perf_counter_ns() - at
         return {"op": "returned", "claim_ns": self._claim_ns}
 
-    def _give(self, _: dict[str, Any], __: Sequence[int]) -> dict[str, Any]:
+    def _deliver_output(self, _: dict[str, Any], __: Sequence[int]) -> dict[str, Any]:
         output, self._returned = self._returned, None
-        return self._hand_back(output, self._opened())
+        return self._return_output(output, self._opened())
 
     def _call(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
-        inputs = self._take_in(message, descriptors[0])
+        inputs = self._receive_inputs(message, descriptors[0])
         kernel, value = self._kernel, inputs.value
         if inputs.cuda:
             output = self._timed_on_device(kernel, value)
@@ -477,48 +477,48 @@ class Worker:
             start = perf_counter_ns()
             output = kernel(value)
             self._claim_ns = perf_counter_ns() - start
-        return self._hand_back(output, inputs)
+        return self._return_output(output, inputs)
 
-    def _witnessed(self, until_ns: int) -> AbstractContextManager[None]:
-        if self._witness is None:
+    def _reporting_stalls(self, until_ns: int) -> AbstractContextManager[None]:
+        if self._stall_reporter is None:
             raise RuntimeError("the judge asked for a call of a rank that is none")
-        return self._witness.until(until_ns)
+        return self._stall_reporter.until(until_ns)
 
     def _opened(self) -> _Inputs:
         if self._inputs is None:
             raise RuntimeError("the judge asked for a call without inputs")
         return self._inputs
 
-    def _hand_back(self, output: object, inputs: _Inputs) -> dict[str, Any]:
+    def _return_output(self, output: object, inputs: _Inputs) -> dict[str, Any]:
         start = perf_counter_ns()
-        outgoing = self._described(output, inputs.storages)
+        outgoing = self._describe_output(output, inputs.storages)
         if outgoing.put_off:
             if inputs.cuda:
                 torch.cuda.synchronize()
             # What was put off until somebody looks is the kernel's own work.
             self._claim_ns += perf_counter_ns() - start
-        return self._handed_back(outgoing)
+        return self._return_described(outgoing)
 
-    def _described(self, output: object, storages: Mapping[int, int]) -> Outgoing:
+    def _describe_output(self, output: object, storages: Mapping[int, int]) -> Outgoing:
         items = output if isinstance(output, (tuple, list)) else (output,)
         like = tuple((item.dtype, item.shape) for item in items if isinstance(item, torch.Tensor) and _plain(item))
         self._like = (type(output), like) if len(like) == len(items) else None
         return Outgoing.describe(output, storages)
 
-    def _handed_back(self, outgoing: Outgoing) -> dict[str, Any]:
+    def _return_described(self, outgoing: Outgoing) -> dict[str, Any]:
         if self._output is None or outgoing.nbytes > self._output.size:
             self._pending = outgoing
             return {"op": "need", "bytes": outgoing.nbytes}
         return self._deliver(outgoing, self._output)
 
-    def _room(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
+    def _larger_output_arena(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
         outgoing, self._pending = self._pending, None
         if outgoing is None:
             raise RuntimeError("the judge offered room for an output nobody has")
         return self._deliver(outgoing, _map(descriptors[0], message["size"]))
 
-    def _deliver(self, outgoing: Outgoing, room: Arena) -> dict[str, Any]:
-        outgoing.copy_to(room)
+    def _deliver(self, outgoing: Outgoing, output_arena: Arena) -> dict[str, Any]:
+        outgoing.copy_to(output_arena)
         return {"op": "done", "tree": outgoing.tree, "claim_ns": self._claim_ns}
 
     def _flush_l2(self) -> None:
@@ -575,8 +575,8 @@ class Worker:
             trace = gzip.compress(path.read_bytes(), compresslevel=6)
         # Half a compressed trace is none.
         trace = trace if len(trace) <= MAX_TRACE_BYTES else b""
-        room = _map(descriptors[0], message["room"])
-        room.fill(0, memoryview(table + trace + vendors.data))
+        output_arena = _map(descriptors[0], message["output_size"])
+        output_arena.fill(0, memoryview(table + trace + vendors.data))
         sizes = {"table": len(table), "trace": len(trace), "report": len(vendors.data)}
         return {"op": "profiled", **sizes, "suffix": vendors.suffix}
 
@@ -601,7 +601,7 @@ class Worker:
         return {"op": "flushed"}
 
 
-class Witness:
+class StallReporter:
     """Says where a rank is when its time is up: one that waits inside a collective does so because of another one.
 
     A thread that looks now and then, since waking it for every call would disturb the call.
@@ -626,7 +626,7 @@ class Witness:
 
     def _watch(self) -> None:
         while True:
-            time.sleep(WITNESS_S)
+            time.sleep(STALL_CHECK_S)
             with self._lock:
                 if self._until_ns is not None and perf_counter_ns() > self._until_ns:
                     self._until_ns = None

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import torch
 
 from tasks.harness.shared.arenas import PAGE_BYTES, Arena
-from tasks.harness.shared.call_flags import FINISHED_AT, RELEASED_AT, Gate
+from tasks.harness.shared.call_flags import FINISHED_AT, RELEASED_AT, CallFlags
 from tasks.harness.shared.values import Outgoing, unpack
 
 #: Waiting for a device that has nothing more to do takes less.
@@ -43,7 +43,7 @@ class Streams(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order:
+class StreamCall:
     """One call as the judge asks for it."""
 
     call: int
@@ -51,11 +51,11 @@ class Order:
     storages: Sequence[tuple[int, int]]
     device: str
     inputs: Arena
-    room: Arena
+    output_arena: Arena
 
 
 @dataclass(frozen=True, kw_only=True)
-class Made:
+class StreamCallResult:
     """What came of a call: the output, and the time the worker claims."""
 
     outgoing: Outgoing
@@ -66,7 +66,7 @@ class Made:
     inputs: tuple[object, ...]
 
 
-class DeviceGate:
+class StreamBlock:
     """A page that the judge made, seen by the device."""
 
     def __init__(self, streams: Streams, page: Arena) -> None:
@@ -76,18 +76,18 @@ class DeviceGate:
             DriverError: the driver refuses.
         """
         self._streams = streams
-        self._gate = Gate(page)
+        self._flags = CallFlags(page)
         self._page = page
         self._pointer = streams.register(page.addresses.start, PAGE_BYTES)
 
     def make(
         self,
-        order: Order,
+        order: StreamCall,
         kernel: Callable[[Any], Any],
         *,
         adapt: Callable[[Any], Any],
         flush: Callable[[], None],
-    ) -> Made:
+    ) -> StreamCallResult:
         """Make a call.
 
         Args:
@@ -96,7 +96,7 @@ class DeviceGate:
             adapt: what the kernel takes in place of the inputs.
             flush: enqueues what empties the device's caches; called behind the gate.
         """
-        with self._pinned(order.inputs), self._pinned(order.room):
+        with self._pinned(order.inputs), self._pinned(order.output_arena):
             buffers = [torch.empty(nbytes, dtype=torch.uint8, device=order.device) for _, nbytes in order.storages]
             value = adapt(unpack(order.tree, buffers))
             began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]  # torch lacks it
@@ -111,20 +111,20 @@ class DeviceGate:
                 output = kernel(value)
                 ended.record()
                 outgoing = Outgoing.describe(output, {})
-                delivered = outgoing.nbytes <= order.room.size
+                delivered = outgoing.nbytes <= order.output_arena.size
                 if delivered:
-                    outgoing.copy_to(order.room, wait=False)
+                    outgoing.copy_to(order.output_arena, wait=False)
                 self._streams.write(stream, self._pointer + FINISHED_AT, order.call)
             finally:
                 # Also for a kernel that raised: whoever waits for this number hears of it in the answer.
-                self._gate.enqueue(order.call)
+                self._flags.enqueue(order.call)
             ended.synchronize()
             after_ns = perf_counter_ns()
             torch.cuda.synchronize()
             late_ns = perf_counter_ns() - after_ns
             # The events see one stream; what others still had to do for this call is its time, too.
             claim_ns = round(began.elapsed_time(ended) * 1e6) + (late_ns if late_ns > IDLE_NS else 0)
-        return Made(outgoing=outgoing, claim_ns=claim_ns, delivered=delivered, inputs=(value, buffers))
+        return StreamCallResult(outgoing=outgoing, claim_ns=claim_ns, delivered=delivered, inputs=(value, buffers))
 
     @contextmanager
     def _pinned(self, arena: Arena) -> Iterator[None]:

@@ -14,10 +14,8 @@ from typing import Any, Final
 
 import torch
 
-from tasks.harness.judge import control, snapshots
+from tasks.harness.judge import control, single_rank, snapshots, worker_client
 from tasks.harness.judge import main as judge
-from tasks.harness.judge import single_rank as solo
-from tasks.harness.judge import worker_client as peer
 from tasks.harness.judge.audit import Sample
 from tasks.harness.judge.cases import Case
 from tasks.harness.judge.request import Floor
@@ -110,7 +108,7 @@ def _frozen() -> None:
 
     _replace(snapshots.WorkerMemory, "freeze", live)
     # A worker that is told of its next call forgets what it returned.
-    _replace(peer, "_SOON_NS", 0)
+    _replace(worker_client, "_SOON_NS", 0)
 
 
 def _looked() -> None:
@@ -149,26 +147,28 @@ def _floor() -> None:
 
 def _held() -> None:
     """Inputs are where the worker can see them before the clock runs."""
-    armed_for = peer.Peer._armed_for
-    ready: list[Callable[[peer._Armed], None]] = []
+    armed_for = worker_client.WorkerClient._armed_for
+    ready: list[Callable[[worker_client._Armed], None]] = []
 
-    def keeping(hands_over: Callable[..., tuple[Callable[[peer._Armed], None], bool]]) -> Callable[..., object]:
+    def keeping(
+        hands_over: Callable[..., tuple[Callable[[worker_client._Armed], None], bool]],
+    ) -> Callable[..., object]:
         def keep(*given: Any) -> tuple[Callable[[object], None], bool]:  # noqa: ANN401 handed through
-            release, gathered = hands_over(*given)
+            release, in_huge_pages = hands_over(*given)
             ready[:] = [release]
-            return lambda _: None, gathered
+            return lambda _: None, in_huge_pages
 
         return keep
 
-    def hand_over_early(self: peer.Peer, *given: Any, **settings: Any) -> peer._Armed:  # noqa: ANN401 handed through
+    def hand_over_early(self: worker_client.WorkerClient, *given: Any, **settings: Any) -> worker_client._Armed:  # noqa: ANN401 handed through
         armed = armed_for(self, *given, **settings)
         ready.pop()(armed)
         time.sleep(_DAWDLES_S)
         return armed
 
     for name in ("_copier", "_sender"):
-        _replace(peer.Peer, name, keeping(getattr(peer.Peer, name)))
-    _replace(peer.Peer, "_armed_for", hand_over_early)
+        _replace(worker_client.WorkerClient, name, keeping(getattr(worker_client.WorkerClient, name)))
+    _replace(worker_client.WorkerClient, "_armed_for", hand_over_early)
 
 
 def _calm() -> None:
@@ -180,29 +180,29 @@ def _calm() -> None:
 def _asked() -> None:
     """Control calls return as many tensors as the submission says that it does."""
 
-    def most_parts(self: solo.Solo, like: Call, cases: object) -> int:
+    def most_parts(self: single_rank.SingleRank, like: Call, cases: object) -> int:
         return like.parts
 
-    _replace(solo.Solo, "_most_parts", most_parts)
+    _replace(single_rank.SingleRank, "_most_parts", most_parts)
 
 
 def _own_copy() -> None:
     """The check gets the inputs from the memory that the worker had."""
 
-    class Shared(peer.Peer):
-        def call(self, packed: values.Packed, **settings: Any) -> peer.Called:  # noqa: ANN401 handed through
+    class Shared(worker_client.WorkerClient):
+        def call(self, packed: values.Packed, **settings: Any) -> worker_client.Called:  # noqa: ANN401 handed through
             self.packed = packed
             return super().call(packed, **settings)
 
-        def _take(self, answer: Any, given: Any, room: Any, **times: Any) -> peer.Called:  # noqa: ANN401 handed through
+        def _take(self, answer: Any, given: Any, output_arena: Any, **times: Any) -> worker_client.Called:  # noqa: ANN401 handed through
             # Calls at the gate have no input region: there the worker has the only copy besides the judge's.
             if not given.placed:
-                return super()._take(answer, given, room, **times)
+                return super()._take(answer, given, output_arena, **times)
             for storage, place in zip(self.packed.storages, given.placed, strict=True):
                 storage.copy_(given.inputs.bytes_at(place.offset, place.nbytes))
-            return super()._take(answer, given, room, **times)
+            return super()._take(answer, given, output_arena, **times)
 
-    _replace(solo, "Peer", Shared)
+    _replace(single_rank, "WorkerClient", Shared)
 
 
 def _short() -> None:

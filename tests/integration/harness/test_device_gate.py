@@ -60,7 +60,7 @@ worker.try_out = lambda: None
 worker.Driver = type("Opener", (), {"open": staticmethod(Host)})
 worker.asked = lambda: False
 worker.Worker._flush_l2 = lambda self: Host.seen.append("flush")
-worker.known_kernel = kernel
+worker.calibration_kernel = kernel
 torch.version.cuda = "13.0"
 worker.main()
 """
@@ -78,19 +78,19 @@ from tasks.harness.shared.values import pack
 module.judge_core, module.stay_on, module.ENQUEUE_NS = lambda: 0, lambda _: None, 2_000_000_000
 line = socket.socket(fileno=int(sys.argv[1]))
 pipes = [os.pipe() for _ in range(3)]
-peer = module.Peer(line, Collector(stdout_fd=pipes[0][0], stderr_fd=pipes[1][0], steward_fd=pipes[2][0]))
+client = module.WorkerClient(line, Collector(stdout_fd=pipes[0][0], stderr_fd=pipes[1][0], steward_fd=pipes[2][0]))
 until = time.monotonic_ns() + 60_000_000_000
-why_not = peer.equip(flush_bytes=None, deadline_ns=until)
+why_not = client.prepare_device(flush_bytes=None, deadline_ns=until)
 found = []
 for number in range(3):
     a, b = (torch.full((64,), float(number + each), device="cuda") for each in (1, 2))
     try:
-        called = peer.call(pack((a, b)), room_bytes=512 if number else None, deadline_ns=until)
+        called = client.call(pack((a, b)), output_capacity=512 if number else None, deadline_ns=until)
     except Fault as fault:
         found.append({"fault": fault.verdict, "message": fault.message})
         continue
     right = torch.equal(called.output.value().cpu(), (a + b).cpu())
-    found.append({"right": right, "gated": called.gated, "by_host": called.by_host, "output": called.output_bytes,
+    found.append({"right": right, "by_flags": called.by_flags, "by_host": called.by_host, "output": called.output_bytes,
                   "outside_ns": called.outside_ns, "claim_ns": called.claim_ns})
     module.ENQUEUE_NS = 20_000_000 if WAITS else module.ENQUEUE_NS
 print(json.dumps({"why_not": why_not, "calls": found}))
@@ -137,10 +137,10 @@ def converse(*, waits: bool, fails: bool = False) -> tuple[dict[str, Any], str]:
 def test_a_stream_that_its_host_waits_for_is_let_in_and_bounded_by_the_host() -> None:
     """The output is right, frozen when the device said so; the span holds the claim, and says whose it is."""
     found, said = converse(waits=True)
-    first, *gated = found["calls"]
-    assert (first["right"], first["gated"]) == (True, False)
-    for call in gated:
-        assert (call["right"], call["gated"], call["by_host"]) == (True, True, True)
+    first, *by_flags = found["calls"]
+    assert (first["right"], first["by_flags"]) == (True, False)
+    for call in by_flags:
+        assert (call["right"], call["by_flags"], call["by_host"]) == (True, True, True)
         assert call["output"] == 512
         assert call["outside_ns"] > call["claim_ns"] > 0
     # The page, then for each call: nothing is kept of the cache, both memories are known, and then in this order.
@@ -152,7 +152,7 @@ def test_a_stream_that_does_not_wait_has_no_inputs() -> None:
     """All was enqueued, and here done, before the judge let go: what came of it is wrong."""
     found, _ = converse(waits=False)
     for call in found["calls"][1:]:
-        assert (call["right"], call["gated"], call["by_host"]) == (False, True, False)
+        assert (call["right"], call["by_flags"], call["by_host"]) == (False, True, False)
 
 
 def test_a_kernel_that_raises_behind_the_gate_is_a_runtime_error() -> None:

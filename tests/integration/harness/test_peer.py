@@ -16,10 +16,10 @@ import torch
 from tasks.harness.judge import worker_client as module
 from tasks.harness.judge.faults import Fault
 from tasks.harness.judge.snapshots import WorkerMemory
-from tasks.harness.judge.worker_client import COPY_BYTES, COPY_NS_A_BYTE, LOOK_NS, Called, Peer
+from tasks.harness.judge.worker_client import COPY_BYTES, COPY_NS_A_BYTE, LOOK_NS, Called, WorkerClient
 from tasks.harness.judge.worker_output import Collector
 from tasks.harness.local import Pair
-from tasks.harness.shared.call_flags import GATE_BYTES
+from tasks.harness.shared.call_flags import FLAGS_BYTES
 from tasks.harness.shared.values import pack
 from tests.acceptance.judging.nursery import Nursery
 
@@ -27,7 +27,7 @@ _PATIENCE_NS = 60_000_000_000
 
 
 @pytest.fixture
-def peer(processes: Nursery, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Peer]:
+def client(processes: Nursery, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[WorkerClient]:
     """A peer whose worker still has the known kernel, with an open gate; the test's own process is pinned nowhere."""
     monkeypatch.setattr(module, "judge_core", lambda: 0)
     monkeypatch.setattr(module, "stay_on", lambda _: None)
@@ -47,10 +47,10 @@ def peer(processes: Nursery, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     )
     theirs.close()
     collector = Collector(stdout_fd=pipes[0][0], stderr_fd=pipes[1][0], steward_fd=pipes[2][0])
-    made = Peer(ours, collector)
+    made = WorkerClient(ours, collector)
     monkeypatch.setattr(made, "worker_pid", process.pid, raising=False)
     try:
-        assert made.open_gate(deadline_ns=time.monotonic_ns() + _PATIENCE_NS)
+        assert made.open_flags(deadline_ns=time.monotonic_ns() + _PATIENCE_NS)
         yield made
     finally:
         made.close()
@@ -62,11 +62,11 @@ def peer(processes: Nursery, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
                 os.close(end)
 
 
-def _call(peer: Peer, payload: torch.Tensor) -> Called:
+def _call(client: WorkerClient, payload: torch.Tensor) -> Called:
     """One call that returns what it is given."""
     deadline_ns = time.monotonic_ns() + _PATIENCE_NS
     size = payload.numel()
-    return peer.call(pack((0, payload, size)), room_bytes=size, deadline_ns=deadline_ns)
+    return client.call(pack((0, payload, size)), output_capacity=size, deadline_ns=deadline_ns)
 
 
 def assert_equal(found: object, expected: object) -> None:
@@ -91,85 +91,87 @@ def _returned(called: Called) -> bytes:
     return bytes(torch.as_tensor(called.output.value()).numpy())
 
 
-def test_calls_that_follow_each_other_are_told_of_ahead(peer: Peer) -> None:
+def test_calls_that_follow_each_other_are_told_of_ahead(client: WorkerClient) -> None:
     """Each gets its own inputs and gives its own output, whatever the worker was told before it was there."""
     sent: list[object] = []
     for number in range(1, 6):
-        called = _call(peer, torch.full((4096,), number, dtype=torch.uint8))
-        sent.append((called.gated, _returned(called)))
+        called = _call(client, torch.full((4096,), number, dtype=torch.uint8))
+        sent.append((called.by_flags, _returned(called)))
 
     assert sent == [(number > 1, bytes([number]) * 4096) for number in range(1, 6)]
-    assert peer._armed is not None
+    assert client._armed is not None
 
 
-def test_what_the_worker_was_told_of_is_taken_back(peer: Peer) -> None:
+def test_what_the_worker_was_told_of_is_taken_back(client: WorkerClient) -> None:
     """Another message in between, or inputs of another size, do not run the call that was announced."""
     for number in range(3):
-        _call(peer, torch.full((4096,), number, dtype=torch.uint8))
-    announced = peer._armed
+        _call(client, torch.full((4096,), number, dtype=torch.uint8))
+    announced = client._armed
     assert announced is not None
 
-    peer.flush(deadline_ns=time.monotonic_ns() + _PATIENCE_NS)
-    assert peer._armed is None
+    client.flush(deadline_ns=time.monotonic_ns() + _PATIENCE_NS)
+    assert client._armed is None
     assert announced.arena is not None
     assert announced.arena.fd == -1
 
-    assert _returned(_call(peer, torch.full((512,), 7, dtype=torch.uint8))) == b"\x07" * 512
+    assert _returned(_call(client, torch.full((512,), 7, dtype=torch.uint8))) == b"\x07" * 512
     for size in (512, 512, 4096, 4096, 512):
-        called = _call(peer, torch.full((size,), 9, dtype=torch.uint8))
+        called = _call(client, torch.full((size,), 9, dtype=torch.uint8))
         assert _returned(called) == b"\x09" * size
 
 
-def test_an_output_that_outgrows_its_room_waits_for_a_larger_one(peer: Peer) -> None:
+def test_an_output_that_outgrows_its_room_waits_for_a_larger_one(client: WorkerClient) -> None:
     """In a call by message it waits; at the gate it is read where it lies, whatever its size."""
     deadline_ns = time.monotonic_ns() + _PATIENCE_NS
     source = "def custom_kernel(data):\n    return data.repeat(int(data[0])) + 1\n"
-    peer.load({"grow.py": source}, "grow.py", deadline_ns=deadline_ns)
+    client.load({"grow.py": source}, "grow.py", deadline_ns=deadline_ns)
     seen = []
     for times in (1, 1, 1, 40, 1, 1, 40, 40, 1):
         sent = torch.full((512,), times, dtype=torch.uint8)
-        called = peer.call(pack(sent), room_bytes=512, deadline_ns=deadline_ns)
+        called = client.call(pack(sent), output_capacity=512, deadline_ns=deadline_ns)
         seen.append((times, _returned(called)))
         assert called.output_bytes == 512 * times
 
     assert seen == [(times, bytes([times + 1]) * (512 * times)) for times, _ in seen]
-    assert peer._armed is not None
+    assert client._armed is not None
 
 
-def test_a_call_after_a_pause_is_announced_anew(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_after_a_pause_is_announced_anew(client: WorkerClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that has waited for long rests, and would begin late: it is told of the call again."""
     for number in range(3):
-        _call(peer, torch.full((4096,), number, dtype=torch.uint8))
-    announced = peer._armed
+        _call(client, torch.full((4096,), number, dtype=torch.uint8))
+    announced = client._armed
     assert announced is not None
-    calls = peer._calls
+    calls = client._calls
 
     monkeypatch.setattr(module, "_SOON_NS", 0)
-    assert _returned(_call(peer, torch.full((4096,), 5, dtype=torch.uint8))) == b"\x05" * 4096
-    assert peer._calls == calls + 1
-    assert peer._armed is None
+    assert _returned(_call(client, torch.full((4096,), 5, dtype=torch.uint8))) == b"\x05" * 4096
+    assert client._calls == calls + 1
+    assert client._armed is None
 
 
-def test_nobody_waits_spinning_where_others_need_the_cores(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_waits_spinning_where_others_need_the_cores(
+    client: WorkerClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Calls are not announced ahead on a crowded machine, and go on as before."""
     monkeypatch.setattr(module, "_CROWDED_NS", 0)
 
     for number in range(3):
-        assert _returned(_call(peer, torch.full((4096,), number, dtype=torch.uint8))) == bytes([number]) * 4096
-        assert peer._armed is None
+        assert _returned(_call(client, torch.full((4096,), number, dtype=torch.uint8))) == bytes([number]) * 4096
+        assert client._armed is None
 
 
-def test_inputs_of_every_size_arrive_and_outputs_are_read_where_they_lie(peer: Peer) -> None:
+def test_inputs_of_every_size_arrive_and_outputs_are_read_where_they_lie(client: WorkerClient) -> None:
     """Copied at the gate or handed over as a descriptor, in huge pages or not: each call has its own bytes."""
     deadline_ns = time.monotonic_ns() + _PATIENCE_NS
     source = "def custom_kernel(data):\n    return data + 1, data[:7]\n"
-    peer.memory_bytes = 1 << 30
-    peer.load({"add.py": source}, "add.py", deadline_ns=deadline_ns)
+    client.memory_bytes = 1 << 30
+    client.load({"add.py": source}, "add.py", deadline_ns=deadline_ns)
     for size in (64, COPY_BYTES, COPY_BYTES + 1, 100_000, 300_000, 5 << 20):
         for number in range(4):
             sent = torch.full((size,), number, dtype=torch.uint8)
-            called = peer.call(pack(sent), room_bytes=size, deadline_ns=deadline_ns)
-            assert called.gated == (number > 0)
+            called = client.call(pack(sent), output_capacity=size, deadline_ns=deadline_ns)
+            assert called.by_flags == (number > 0)
             assert_equal(called.output.value(), (sent + 1, sent[:7]))
 
 
@@ -183,36 +185,38 @@ KINDS: dict[str, Callable[[torch.Tensor], object]] = {
 }
 
 
-def test_outputs_of_every_kind_are_read_where_they_lie(peer: Peer) -> None:
+def test_outputs_of_every_kind_are_read_where_they_lie(client: WorkerClient) -> None:
     """Views, inputs, containers, values that are put off, and outputs unlike the last one."""
     deadline_ns = time.monotonic_ns() + _PATIENCE_NS
     for number, (returned, expected) in enumerate(KINDS.items()):
         source = f"def custom_kernel(data):\n    return {returned}\n"
-        peer.load({f"kind{number}.py": source}, f"kind{number}.py", deadline_ns=deadline_ns)
+        client.load({f"kind{number}.py": source}, f"kind{number}.py", deadline_ns=deadline_ns)
         for first in range(4):
             sent = (torch.arange(64) + first).to(torch.float32)
-            output = peer.call(pack(sent), room_bytes=None, deadline_ns=deadline_ns).output.value()
+            output = client.call(pack(sent), output_capacity=None, deadline_ns=deadline_ns).output.value()
             assert_equal(output, expected(sent))
 
 
-def test_inputs_are_nowhere_before_the_release(peer: Peer) -> None:
+def test_inputs_are_nowhere_before_the_release(client: WorkerClient) -> None:
     """What a worker that waits at the gate has of inputs to be mapped is zeros and no descriptor."""
     payload = torch.full((100_000,), 255, dtype=torch.uint8)
     for _ in range(3):
-        _call(peer, payload)
+        _call(client, payload)
 
-    assert peer._armed is not None
+    assert client._armed is not None
     # By then it has closed the last ones; the memory of the gate stays.
-    peer._hear_armed(time.monotonic_ns() + _PATIENCE_NS)
-    open_files = Path(f"/proc/{peer.worker_pid}/fd").iterdir()  # type: ignore[attr-defined]  # the fixture's
-    assert [file.stat().st_size for file in open_files if "memfd:arena" in str(file.readlink())] == [GATE_BYTES]
+    client._hear_armed(time.monotonic_ns() + _PATIENCE_NS)
+    open_files = Path(f"/proc/{client.worker_pid}/fd").iterdir()  # type: ignore[attr-defined]  # the fixture's
+    assert [file.stat().st_size for file in open_files if "memfd:arena" in str(file.readlink())] == [FLAGS_BYTES]
 
 
-def test_a_call_ends_when_the_judge_has_looked_at_its_output(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_ends_when_the_judge_has_looked_at_its_output(
+    client: WorkerClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What keeps the judge from reading is the call's time: from the first look at each tensor, or from the copy."""
     deadline_ns = time.monotonic_ns() + _PATIENCE_NS
     source = "def custom_kernel(data):\n    return data[1], data[1][:9]\n"
-    peer.load({"two.py": source}, "two.py", deadline_ns=deadline_ns)
+    client.load({"two.py": source}, "two.py", deadline_ns=deadline_ns)
     reads, wait_s = WorkerMemory._read, 0.01
 
     def late(self: WorkerMemory, into: memoryview, address: int) -> None:
@@ -221,16 +225,16 @@ def test_a_call_ends_when_the_judge_has_looked_at_its_output(peer: Peer, monkeyp
 
     for size, count in ((64, 4), (64 << 10, 20)):
         payload = torch.full((size,), 7, dtype=torch.uint8)
-        _call(peer, payload)
+        _call(client, payload)
         with monkeypatch.context() as patch:
             patch.setattr(WorkerMemory, "_read", late)
-            called = _call(peer, payload)
+            called = _call(client, payload)
         allowed_ns = LOOK_NS + COPY_NS_A_BYTE * (size + 1024)
-        assert called.gated
+        assert called.by_flags
         assert called.outside_ns >= count * wait_s * 1e9 - allowed_ns
 
 
-def test_a_worker_that_names_memory_it_has_not_is_rejected(peer: Peer) -> None:
+def test_a_worker_that_names_memory_it_has_not_is_rejected(client: WorkerClient) -> None:
     """An address of nothing, a size of everything, and more tensors than there are numbers for."""
     deadline_ns = time.monotonic_ns() + _PATIENCE_NS
     for size, (parts, error) in enumerate(
@@ -248,23 +252,23 @@ def test_a_worker_that_names_memory_it_has_not_is_rejected(peer: Peer) -> None:
             f"worker._parts_like_last = lambda self, output: {parts}\n"
             "def custom_kernel(data):\n    return data\n"
         )
-        peer.load({"lies.py": source}, "lies.py", deadline_ns=deadline_ns)
+        client.load({"lies.py": source}, "lies.py", deadline_ns=deadline_ns)
         # The first one goes by message.
-        _call(peer, torch.ones(size, dtype=torch.uint8))
+        _call(client, torch.ones(size, dtype=torch.uint8))
         with pytest.raises(Fault, match=error):
-            _call(peer, torch.ones(size, dtype=torch.uint8))
+            _call(client, torch.ones(size, dtype=torch.uint8))
         # Where the judge reads nothing, it ends the worker; here the conversation goes on.
         with contextlib.suppress(Fault):
-            peer._receive(time.monotonic_ns() + 500_000_000)
+            client._receive(time.monotonic_ns() + 500_000_000)
 
 
-def test_who_waits_for_long_does_not_spin(peer: Peer) -> None:
+def test_who_waits_for_long_does_not_spin(client: WorkerClient) -> None:
     """A worker that was told of a call which does not come leaves its core to others."""
     for number in range(3):
-        _call(peer, torch.full((4096,), number, dtype=torch.uint8))
+        _call(client, torch.full((4096,), number, dtype=torch.uint8))
 
-    assert peer._armed is not None
-    _wait_until_idle(peer.worker_pid)  # type: ignore[attr-defined]  # the fixture's
+    assert client._armed is not None
+    _wait_until_idle(client.worker_pid)  # type: ignore[attr-defined]  # the fixture's
 
 
 def test_a_parked_pair_does_not_spin() -> None:

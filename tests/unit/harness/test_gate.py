@@ -8,20 +8,20 @@ import threading
 import pytest
 
 from tasks.harness.judge.faults import Fault
-from tasks.harness.judge.sched_delay import Delays
+from tasks.harness.judge.sched_delay import SchedDelay
 from tasks.harness.judge.snapshots import Frozen
 from tasks.harness.shared.arenas import PAGE_BYTES, Arena
-from tasks.harness.shared.call_flags import Gate
+from tasks.harness.shared.call_flags import CallFlags
 
 
-def _other_end(gate: Gate) -> Gate:
+def _other_end(flags: CallFlags) -> CallFlags:
     """The same page, mapped once more as the other process does."""
-    return Gate(Arena(os.dup(gate.fd), PAGE_BYTES))
+    return CallFlags(Arena(os.dup(flags.fd), PAGE_BYTES))
 
 
 def test_each_side_sees_what_the_other_says() -> None:
     """A call is released by one side and finished by the other, and an earlier number is not this one."""
-    judge = Gate.create()
+    judge = CallFlags.create()
     worker = _other_end(judge)
 
     assert not worker.released(1, spin_ns=0)
@@ -35,7 +35,7 @@ def test_each_side_sees_what_the_other_says() -> None:
 
 def test_what_is_said_while_one_looks_is_seen() -> None:
     """Looking goes on until it is there."""
-    judge = Gate.create()
+    judge = CallFlags.create()
     worker = _other_end(judge)
     threading.Timer(0.02, judge.release, args=(7,)).start()
 
@@ -44,7 +44,7 @@ def test_what_is_said_while_one_looks_is_seen() -> None:
 
 def test_a_withdrawn_call_is_not_waited_for() -> None:
     """Looking ends at once, and the call has not begun; the next one is another."""
-    judge = Gate.create()
+    judge = CallFlags.create()
     worker = _other_end(judge)
     threading.Timer(0.02, judge.withdraw, args=(3,)).start()
 
@@ -57,10 +57,10 @@ def test_a_withdrawn_call_is_not_waited_for() -> None:
 
 def test_a_page_cannot_be_made_smaller() -> None:
     """A worker that truncates the page would kill the judge."""
-    gate = Gate.create()
+    flags = CallFlags.create()
 
     with pytest.raises(PermissionError):
-        os.ftruncate(gate.fd, 0)
+        os.ftruncate(flags.fd, 0)
 
 
 def test_a_frozen_arena_does_not_change() -> None:
@@ -88,7 +88,7 @@ def test_an_arena_that_is_being_written_is_not_frozen(monkeypatch: pytest.Monkey
 
 def test_delays_only_grow_and_are_unknown_of_the_dead() -> None:
     """A total is there, grows, and nothing is known once a watched process is gone."""
-    delays = Delays()
+    delays = SchedDelay()
     before = delays.total_ns()
     assert before is not None
     since = delays.since(before)

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from sandbox.protocol import FrameError, Reading
-from tasks.harness.judge.throttling import MAX_ASIDE, Moment, Readings, Sieve, Span, Unsteady, reasons
+from tasks.harness.judge.throttling import MAX_ASIDE, DeviceUnsteady, Moment, Readings, Span, ThrottleFilter, reasons
 
 HOT = "hw_thermal_slowdown"
 MS = 1_000_000
@@ -48,10 +48,10 @@ def test_a_call_counts_if_no_reading_around_it_says_otherwise(start: int, end: i
 
 def test_without_readings_everything_counts() -> None:
     """Nobody watches the device: nothing is set aside, nothing is waited for, and the report says so."""
-    sieve = Sieve[int](Readings())
+    throttle_filter = ThrottleFilter[int](Readings())
     spans = [Span(sample=number, start_ns=number, end_ns=number + 1) for number in range(5)]
-    assert sieve.sift(spans) == spans
-    assert sieve.details == {"clocks": None}
+    assert throttle_filter.apply(spans) == spans
+    assert throttle_filter.details == {"clocks": None}
 
 
 def told(times: list[tuple[int, bool]]) -> Readings:
@@ -69,17 +69,17 @@ def spans_between(moments_ns: list[int]) -> list[Span[int]]:
 
 def test_what_heat_has_slowed_is_set_aside_counted_and_shown() -> None:
     """The rest counts; a power cap is noted and sets nothing aside; asked again, nothing is set aside twice."""
-    sieve = Sieve[int](readings := Readings())
+    throttle_filter = ThrottleFilter[int](readings := Readings())
     now = time.monotonic_ns()
     times = [now + n for n in range(0, 600, 100)]
     while time.monotonic_ns() <= times[-1]:
         pass
     for at, hot in zip(times, [False, False, True, False, False, False], strict=True):
         readings.tell(Reading(at_ns=at, held=(HOT,) if hot else (), noted=("sw_power_cap",), sm_clock_mhz=1500.0))
-    kept = sieve.sift(spans_between(times))
+    kept = throttle_filter.apply(spans_between(times))
     assert [span.sample for span in kept] == [0, 3, 4]
-    assert sieve.sift(kept) == kept
-    clocks = sieve.details["clocks"]
+    assert throttle_filter.apply(kept) == kept
+    clocks = throttle_filter.details["clocks"]
     assert (clocks["set_aside"], clocks["reasons"], clocks["noted"]) == (2, {HOT: 2}, ["sw_power_cap"])
     assert clocks["sm_clock_mhz"] == {"min": 1500.0, "max": 1500.0}
 
@@ -89,8 +89,8 @@ def test_too_many_that_were_slowed_are_no_measurement() -> None:
     now = time.monotonic_ns() - 4_000 * MS
     times = [now + n * MS for n in range(MAX_ASIDE + 3)]
     readings = told([(at, True) for at in times])
-    with pytest.raises(Unsteady, match=rf"{MAX_ASIDE + 2} of {MAX_ASIDE + 2} calls .*{HOT}"):
-        Sieve[int](readings).sift(spans_between(times))
+    with pytest.raises(DeviceUnsteady, match=rf"{MAX_ASIDE + 2} of {MAX_ASIDE + 2} calls .*{HOT}"):
+        ThrottleFilter[int](readings).apply(spans_between(times))
 
 
 def test_an_impossible_moment_is_the_one_it_arrived_at() -> None:

@@ -147,6 +147,6 @@ def test_what_is_put_off_is_claimed_by_message_too(monkeypatch: pytest.MonkeyPat
     with end, other:
         made = Worker(Channel(end, max_bytes=64, accept_descriptors=True, wake_fd=None), own_cores=False)
         inputs = worker._Inputs(raw=None, value=None, addresses=range(0), storages={}, views=(), cuda=False)
-        answer = made._hand_back(torch.zeros(4).as_subclass(_Later), inputs)
+        answer = made._return_output(torch.zeros(4).as_subclass(_Later), inputs)
     assert answer["op"] == "need"
     assert made._claim_ns == 1_000_000
