@@ -14,8 +14,7 @@ from typing import Any, Final
 
 import torch
 
-from tasks.harness.judge import control, single_rank, snapshots, worker_client
-from tasks.harness.judge import main as judge
+from tasks.harness.judge import benchmark, control, main, single_rank, snapshots, timed_case, worker_client
 from tasks.harness.judge.audit import Sample
 from tasks.harness.judge.cases import Case
 from tasks.harness.judge.request import Floor
@@ -45,7 +44,7 @@ def _fresh() -> None:
     def fresh_seed(case: Case) -> int:
         return case.seed or 0
 
-    _replace(judge, "_fresh_seed", fresh_seed)
+    _replace(timed_case, "_fresh_seed", fresh_seed)
 
 
 def _secret() -> None:
@@ -55,7 +54,7 @@ def _secret() -> None:
     def fresh_seed(case: Case) -> int:
         return (case.seed or 0) + 13 * next(steps)
 
-    _replace(judge, "_fresh_seed", fresh_seed)
+    _replace(timed_case, "_fresh_seed", fresh_seed)
 
 
 def _poison() -> None:
@@ -73,20 +72,20 @@ def _heap() -> None:
     def guard_heap() -> None:
         """Leave it as it is."""
 
-    _replace(judge, "guard_heap", guard_heap)
+    _replace(main, "guard_heap", guard_heap)
 
 
 def _clock() -> None:
     """Claims are believed: nothing is known of spans."""
 
-    def sample_of(self: judge.Judge, call: Call) -> Sample:
+    def sample_of(self: benchmark.Benchmark, call: Call) -> Sample:
         return Sample(claim_ns=call.claim_ns, outside_ns=call.outside_ns)
 
-    def call_controls(self: judge._TimedCase, count: int) -> None:
+    def call_controls(self: timed_case.TimedCase, count: int) -> None:
         """Make none."""
 
-    _replace(judge.Judge, "_sample_of", sample_of)
-    _replace(judge._TimedCase, "call_controls", call_controls)
+    _replace(benchmark.Benchmark, "_sample_of", sample_of)
+    _replace(timed_case.TimedCase, "call_controls", call_controls)
 
 
 def _frozen() -> None:
@@ -127,13 +126,13 @@ def _looked() -> None:
 
 def _every() -> None:
     """Only a case's first call is checked."""
-    check = judge._TimedCase._check
+    check = timed_case.TimedCase._check
 
-    def check_first(self: judge._TimedCase) -> None:
+    def check_first(self: timed_case.TimedCase) -> None:
         if self._checked == 0:
             check(self)
 
-    _replace(judge._TimedCase, "_check", check_first)
+    _replace(timed_case.TimedCase, "_check", check_first)
 
 
 def _floor() -> None:
@@ -213,7 +212,7 @@ def _short() -> None:
         def of(cls, timing: Timing | None, **limits: float) -> Stopping:
             return replace(Stopping.of(timing, **limits), max_runs=_RUNS)
 
-    _replace(judge, "Stopping", Short)
+    _replace(benchmark, "Stopping", Short)
 
 
 CHANGES: Final[Mapping[str, Callable[[], None]]] = {
