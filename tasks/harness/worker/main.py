@@ -46,18 +46,13 @@ import gzip
 import os
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
-import threading
-import time
-import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter_ns
-from types import FrameType
 from typing import Any
 
 from tasks.harness.shared.cores import leave_judge_core
@@ -83,10 +78,12 @@ from tasks.harness.shared.wire import (  # noqa: E402 see above
     encode,
 )
 
-from .compiled import CompileFailed, KernelFailed, compile_sources, flatten, load_library  # noqa: E402 see above
+from .compiled import CompileFailed, compile_sources, flatten, load_library  # noqa: E402 see above
 from .cuda_driver import Driver, DriverError, try_out  # noqa: E402 see above
+from .failures import HARNESS, describe_failure, failed  # noqa: E402 see above
 from .loading import import_submission  # noqa: E402 see above
 from .profile_target import write as write_call  # noqa: E402 see above
+from .stalls import StallReporter  # noqa: E402 see above
 from .stream_block import IDLE_NS, StreamBlock, StreamCall, StreamCallResult  # noqa: E402 see above
 
 #: How long an armed worker asks the socket again and again before it sleeps.
@@ -97,20 +94,11 @@ _SPIN_AFTER = ("armed", "opened", "returned")
 FLAG_SPIN_NS = 20_000_000
 #: A worker that has spun for long enough without being let in looks again so often.
 _NAP_MS = 1
-_MAX_TEXT = 8_000
 _L2_FLUSH_BYTES = 256 << 20
 #: Starts `profiled` where the harness is.
 _PROFILED = (
     "import sys; sys.path.insert(0, {!r}); from tasks.harness.worker.profile_target import main; sys.exit(main())"
 )
-_HARNESS = str(Path(__file__).parents[1])
-_TORCH = str(Path(torch.__file__).parent) + os.sep
-_DISTRIBUTED = str(Path(torch.__file__).parent / "distributed") + os.sep
-#: How often a witness looks.
-STALL_CHECK_S = 0.25
-
-#: Raised while a kernel is built, by (root package, class name): text of an exception is never looked at.
-_BUILD_ERRORS = {("triton", "CompilationError"), ("torch", "CppCompileError"), ("torch", "InductorError")}
 
 Kernel = Callable[[Any], Any]
 
@@ -246,11 +234,11 @@ class Worker:
             return {"op": "loaded"}
         module = import_submission(directory, message["submission"])
         if module is None:
-            return _failed("runtime_error", f"{message['submission']} is no Python file; expected a name that ends .py")
+            return failed("runtime_error", f"{message['submission']} is no Python file; expected a name that ends .py")
         kernel = getattr(module, "custom_kernel", None)
         if not callable(kernel):
             found = "nothing of that name" if kernel is None else f"a {type(kernel).__name__}"
-            return _failed("runtime_error", f"the submission defines no function custom_kernel (found {found})")
+            return failed("runtime_error", f"the submission defines no function custom_kernel (found {found})")
         self._kernel = kernel
         self._loaded = {"submission": message["submission"], "program": None}
         return {"op": "loaded"}
@@ -591,7 +579,7 @@ class Worker:
             call.mkdir()
             made.mkdir()
             write_call(call, **self._loaded, data=inputs.raw)
-            target = (sys.executable, "-P", "-c", _PROFILED.format(str(Path(_HARNESS).parents[1])), str(call))
+            target = (sys.executable, "-P", "-c", _PROFILED.format(str(Path(HARNESS).parents[1])), str(call))
             return run(tool, target, made, limit_s=limit_s, most_bytes=MAX_REPORT_BYTES)
 
     def _flush(self, _: dict[str, Any], __: Sequence[int]) -> dict[str, Any]:
@@ -599,53 +587,6 @@ class Worker:
             stream.flush()
         ctypes.CDLL(None).fflush(None)
         return {"op": "flushed"}
-
-
-class StallReporter:
-    """Says where a rank is when its time is up: one that waits inside a collective does so because of another one.
-
-    A thread that looks now and then, since waking it for every call would disturb the call.
-    """
-
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
-        self._main = threading.get_ident()
-        self._lock = threading.Lock()
-        self._until_ns: int | None = None
-        threading.Thread(target=self._watch, name="witness", daemon=True).start()
-
-    @contextmanager
-    def until(self, until_ns: int) -> Iterator[None]:
-        """Watch what is done inside; on time.perf_counter_ns."""
-        self._until_ns = until_ns
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._until_ns = None
-
-    def _watch(self) -> None:
-        while True:
-            time.sleep(STALL_CHECK_S)
-            with self._lock:
-                if self._until_ns is not None and perf_counter_ns() > self._until_ns:
-                    self._until_ns = None
-                    with suppress(PeerClosed):
-                        self._channel.send(encode(describe_place(sys._current_frames()[self._main])))  # noqa: SLF001 there is no public way to another thread's frames
-
-
-def describe_place(frame: FrameType) -> dict[str, Any]:
-    """Where a thread is, as a message: the submission's innermost line, and whether it waits for the other ranks."""
-    stack = [entry for entry in traceback.extract_stack(frame) if not entry.filename.startswith(_HARNESS)]
-    others = [entry for entry in stack if not entry.filename.startswith(_TORCH)]
-    own = [entry for entry in others if entry.filename.startswith(str(Path.cwd()) + os.sep)] or others
-    if not own:
-        # The kernel has returned, and what it has started on the device has not ended: a collective, as like as not.
-        return {"op": "stuck", "text": "waited for its device", "waits": True}
-    waits = any(entry.filename.startswith(_DISTRIBUTED) for entry in stack)
-    what = "waited for the others at" if waits else "was at"
-    text = f"{what} {Path(own[-1].filename).name}:{own[-1].lineno}, in {own[-1].name}"
-    return {"op": "stuck", "text": _cut(text), "waits": waits}
 
 
 def flush_size(stated: int | None, properties: Any) -> int:
@@ -676,48 +617,6 @@ def _tensor_nodes(tree: Any) -> Sequence[Mapping[str, Any]]:
     items = tree.get("items", [])
     children = [item for _, item in items] if tree["t"] in ("dict", "record") else items
     return [node for child in children for node in _tensor_nodes(child)]
-
-
-def describe_failure(error: BaseException) -> dict[str, Any]:
-    """An exception of the submission's as a message: kind, text and its own frames of the traceback."""
-    if isinstance(error, SystemExit):
-        return _failed("runtime_error", f"the submission called exit({error.code!r:.100}), which ends nothing here")
-    if isinstance(error, CompileFailed):
-        return _failed("compile_error", str(error))
-    if isinstance(error, KernelFailed):
-        return _failed("runtime_error", str(error))
-    kind = "compile_error" if _is_build_failure(error) else "runtime_error"
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_HARNESS)]
-    # A syntax error's own lines say where it is; the import machinery's frames say nothing.
-    shown = [] if isinstance(error, SyntaxError) else [f for f in frames if not f.filename.startswith("<frozen")]
-    trace = "".join(traceback.format_list(shown[-12:]))
-    text = "".join(traceback.format_exception_only(error)).strip()
-    return _failed(kind, text, trace)
-
-
-def _is_build_failure(error: BaseException) -> bool:
-    if isinstance(error, SyntaxError):
-        return True
-    seen: BaseException | None = error
-    for _ in range(8):
-        if seen is None:
-            return False
-        if isinstance(seen, subprocess.CalledProcessError) and "ninja" in str(seen.cmd):
-            return True
-        if any((kind.__module__.partition(".")[0], kind.__name__) in _BUILD_ERRORS for kind in type(seen).__mro__):
-            return True
-        seen = seen.__cause__ or seen.__context__
-    return False
-
-
-def _failed(kind: str, text: str, trace: str = "") -> dict[str, Any]:
-    return {"op": "failed", "kind": kind, "text": _cut(text), "trace": _cut(trace)}
-
-
-def _cut(text: str) -> str:
-    # Surrogates cannot be encoded; json would pass them on and the judge's UTF-8 would break.
-    clean = text.encode("utf-8", errors="replace").decode()
-    return clean if len(clean) <= _MAX_TEXT else clean[: _MAX_TEXT // 2] + "\n[...]\n" + clean[-_MAX_TEXT // 2 :]
 
 
 def main() -> int:

@@ -16,7 +16,9 @@ import torch
 from tasks.harness.emulate.device import Event
 from tasks.harness.shared.wire import Channel
 from tasks.harness.worker import main as worker
-from tasks.harness.worker.main import Worker, describe_failure, describe_place
+from tasks.harness.worker.failures import describe_failure
+from tasks.harness.worker.main import Worker
+from tasks.harness.worker.stalls import describe_place
 
 
 class CompilationError(Exception):
