@@ -1,13 +1,14 @@
-"""What the calls of a case count as: claims that the judge's clock bounds, or else the judge's own measure; pure.
+"""What the calls of a case count as: claims that the judge's clock bounds, or else the judge's own measure. Pure.
 
-Every call has two times: what the worker claims, and the span on the judge's clock from the release of the inputs to
-the end. What a span holds beside the kernel is the hand-over. Control calls measure it: they hand over as many bytes in
-the same way, at the same moments, in a process of the judge's own, which no submission can slow or recognise. Where
-there is no such process (devices, several ranks), a calibration made before the submission was loaded stands in for it.
+Every call has two times: the worker's claim, and the span on the judge's clock from the release of the inputs to the
+end. The part of a span that is not the kernel is the hand-over. Control calls measure it. They hand over as many bytes
+in the same way, at the same moments, in a process of the judge's own, which no submission can slow or recognise.
+Devices and tasks of several ranks have no such process. There a calibration from before the submission was loaded takes
+its place.
 
-The rule: claims count where the hand-over is known to within `tolerance` of them, and they leave no more of the spans
-unexplained than that. Everything else is measured: span less hand-over, at the upper end of what that may be, and
-never less than what was claimed.
+The rule: claims count if the hand-over is known to within `tolerance` of them, and if they leave no more of the spans
+unexplained than that. Everything else is measured: span less hand-over, at the upper end of its possible range, and
+never less than the claim.
 """
 
 from __future__ import annotations
@@ -21,26 +22,26 @@ from typing import Any
 from .hand_over import Bound
 from .stats import quantile
 
-#: No Python callable takes tensors and returns one faster; keeps a time from driving a mean to nothing.
+#: No Python function takes tensors and returns one faster. Keeps one time from pulling a mean to zero.
 FLOOR_NS = 1_000
-#: Fewer control calls say nothing.
+#: Fewer control calls do not give an estimate.
 FEWEST_CONTROLS = 6
-#: Standard errors that a difference must exceed to be one.
+#: A difference must exceed so many standard errors to be significant.
 _SIGMAS = 2.0
-#: The same on one side, for a hand-over that is to be no more than it was.
+#: The same, one-sided, for the lower end of the hand-over.
 _SIGMAS_LOW = 1.65
-#: A kernel leaves colder caches than a control call, and a judge that has slept wakes up late: what is allowed for
-#: beside the noise, fixed and as a part of the claim.
+#: A kernel leaves colder caches than a control call, and a judge that has slept wakes up late. This much is allowed for
+#: beside the statistical noise: fixed, and as a part of the claim.
 _COLD_NS, _COLD_SHARE = 1_000.0, 0.02
-#: One call is not believed if its hand-over seems longer than expected by so many times what three in four control
-#: calls stay within, and this much, and this part of the claim.
+#: One call is not believed if its hand-over seems longer than expected by more than the sum of three: so many times the
+#: distance from the median to the upper quartile of control calls, a fixed time, and a part of the claim.
 _SPREADS, _SINGLE_NS, _SINGLE_SHARE = 4.0, 3_000.0, 0.02
-#: A call during which judge or worker waited for a core for longer is disturbed.
+#: A call is disturbed if judge or worker waited for a core for longer than this.
 CROWDED_NS = 20_000
-#: Calls that are not believed count as measured, each by itself; where they are more than this, none is believed.
+#: Each call that is not believed counts as measured. If more than this share is not, all calls count as measured.
 _MOST_DOUBTED = 0.5
-#: A case is rejected where more than this share of its calls claims less than half of what must have passed, and more
-#: time than this is missing, beside all the time in which others had the cores.
+#: A case is rejected if more than this share of its calls claim less than this part of the time that must have passed,
+#: and the missing time is larger than this, without the time in which other processes had the cores.
 _FORGED_SHARE, _FORGED_PART, _FORGED_GAP_NS = 0.5, 0.5, 300_000
 
 
@@ -50,7 +51,7 @@ class Sample:
 
     claim_ns: int
     outside_ns: int
-    #: From a calibration; None where control calls are made, or nothing is known.
+    #: From a calibration. None where control calls are made, or there is neither.
     bound: Bound | None = None
     #: How long judge and worker were ready to run and did not; None where the kernel does not tell.
     delayed_ns: int | None = None
@@ -59,7 +60,7 @@ class Sample:
 
     @property
     def claimed_ns(self) -> float:
-        """The claim; never more than what passed outside."""
+        """The claim, at most the span on the judge's clock."""
         return float(max(min(self.claim_ns, self.outside_ns), FLOOR_NS))
 
 
@@ -68,20 +69,20 @@ class ControlCosts:
     """What control calls cost beside their kernel, in nanoseconds."""
 
     mean_ns: float
-    #: What three in four cost at least.
+    #: The lower quartile.
     quartile_ns: float
-    #: Of single calls, and how many there were.
+    #: Standard deviation of single calls, and their number.
     sd_ns: float
     count: int
-    #: Standard error of the mean. Calls of one row are alike, as the machine drifts: rows that differ by more than
-    #: their calls explain make it larger.
+    #: Standard error of the mean. The machine drifts, so calls of one row are alike. Rows that differ by more than
+    #: their calls explain make the error larger.
     error_ns: float
-    #: A single call may cost so much more than the mean.
+    #: How much more than the mean a single call may cost.
     single_ns: float
 
     @classmethod
     def of(cls, rows_ns: Sequence[Sequence[float]]) -> ControlCosts | None:
-        """Summarise rows of control calls; None if there are too few. Interrupts count up to what one call may cost."""
+        """Summarise rows of control calls; None if too few. Outliers count as the most that one call may cost."""
         ordered = sorted(cost for row in rows_ns for cost in row)
         if len(ordered) < FEWEST_CONTROLS:
             return None
@@ -105,41 +106,42 @@ class ControlCosts:
 
     @property
     def low_ns(self) -> float:
-        """What the hand-over of a case's calls is taken for where claims do not count: at the lower end."""
+        """The lower end of the hand-over, which is subtracted from spans where claims do not count."""
         return max(min(self.mean_ns - _SIGMAS_LOW * self.error_ns, self.quartile_ns), 0.0)
 
     def excess_ns(self, sample: Sample) -> float:
-        """What a call leaves unexplained."""
+        """The part of a span that neither claim nor mean hand-over explains."""
         return sample.outside_ns - sample.claim_ns - self.mean_ns
 
     def believes(self, sample: Sample) -> bool:
-        """Whether one call was undisturbed, and leaves no more unexplained than a control call may."""
+        """Whether one call was undisturbed and leaves no more unexplained than a control call may."""
         disturbed = (sample.delayed_ns or 0) > max(CROWDED_NS, _SINGLE_SHARE * sample.outside_ns)
         return not disturbed and self.excess_ns(sample) <= self.single_ns + _SINGLE_SHARE * sample.claim_ns
 
     def unexplained_ns(self, excesses_ns: Sequence[float]) -> float:
-        """What the calls of a case leave unexplained: on average, or in their lower quarter, where that is more.
+        """The unexplained time of a case's calls: the mean, or the lower quartile if that is more.
 
-        Some lowered claims show in the mean. Others on the cores lengthen some calls and some control calls, but not
-        the lower quarter of either: there claims that are all lowered show, however much the means differ.
+        A few lowered claims show in the mean. Other processes lengthen some calls and some control calls, but not the
+        lower quartile of either. Claims that are all lowered show there, however much the means differ.
         """
         return max(fmean(excesses_ns), quantile(sorted(excesses_ns), 0.25) + self.mean_ns - self.quartile_ns)
 
     def noise_ns(self, *, calls: int, sd_ns: float, claim_ns: float) -> float:
-        """How far a mean hand-over of so many calls may honestly be from that of the control calls."""
+        """How far the mean hand-over of so many honest calls may be from that of the control calls."""
         return self.statistical_ns(calls=calls, sd_ns=sd_ns) + _COLD_NS + _COLD_SHARE * claim_ns
 
     def statistical_ns(self, *, calls: int, sd_ns: float) -> float:
-        """The part of the noise that more control calls make smaller."""
+        """The part of the noise that more control calls would reduce."""
         return _SIGMAS * math.sqrt(min(sd_ns, 2 * self.sd_ns) ** 2 / calls + self.error_ns**2)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """What a case's calls count as, and why."""
+    """The times that a case's calls count as, and why."""
 
     counted: tuple[float, ...]
-    #: audited: the claims; measured: the judge's clock; claimed: the claims, and nothing bounds them.
+    #: audited: the claims count; measured: the judge's clock counts; claimed: the claims count, and nothing bounds
+    #: them.
     timing: str
     #: How far the mean may be off; None: nothing is known.
     noise_ns: float | None = None
@@ -147,10 +149,10 @@ class Audit:
     excess_ns: float | None = None
     hand_over_ns: float | None = None
     not_believed: int = 0
-    #: What the middle call must at least have taken.
+    #: The least that the median call must have taken.
     least_ns: float = 0.0
     is_forged: bool = False
-    #: The mean by the judge's clock, where that is what counts.
+    #: The mean by the judge's clock, if that counts.
     measured_ns: float | None = None
 
     @property
@@ -160,7 +162,7 @@ class Audit:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Where the mean lies, as far as the judge's clock can tell."""
+        """An interval for the mean, from the judge's clock."""
         if self.noise_ns is None or not self.counted:
             return None
         mean = fmean(self.counted)
@@ -169,12 +171,12 @@ class Audit:
 
 
 def audit(samples: Sequence[Sample], *, controls_ns: Sequence[Sequence[float]] | None, tolerance: float) -> Audit:
-    """What the calls of a case count as.
+    """Decide what the calls of a case count as.
 
     Args:
         samples: its timed calls.
-        controls_ns: what control calls cost beside their kernel, in the rows they were made in; None: none can be made.
-        tolerance: how closely a claim has to be bounded to count, as a part of it.
+        controls_ns: costs of the control calls, one sequence per row; None: none can be made.
+        tolerance: a claim counts if it is bounded to within this part of it.
     """
     if not samples:
         return Audit(counted=(), timing="claimed")
@@ -189,7 +191,7 @@ def audit(samples: Sequence[Sample], *, controls_ns: Sequence[Sequence[float]] |
 
 
 def _count_whole_spans(samples: Sequence[Sample]) -> Audit:
-    """Nothing is known of the hand-over: all that passed counts."""
+    """The hand-over is not known, so the whole spans count."""
     spans = tuple(float(max(sample.outside_ns, FLOOR_NS)) for sample in samples)
     return Audit(counted=spans, timing="measured", noise_ns=fmean(spans), not_believed=len(samples))
 
@@ -207,7 +209,7 @@ def _compare_with_controls(samples: Sequence[Sample], hand_over: ControlCosts, t
     if is_audited:
         counted = [claim if good else time for claim, good, time in zip(claimed, believed, measured, strict=True)]
     else:
-        # A claim that is higher than the measure needs no proof.
+        # A claim that is higher than the measured time needs no proof.
         counted = max(claimed, measured, key=fmean)
     least = [sample.outside_ns - hand_over.mean_ns - hand_over.single_ns for sample in samples]
     return Audit(
@@ -231,7 +233,7 @@ def _compare_with_calibration(samples: Sequence[Sample], tolerance: float) -> Au
     excess = median(gaps)
     claim = fmean(sample.claim_ns for sample in samples)
     is_audited = noise <= tolerance * claim and excess <= noise and doubted <= _MOST_DOUBTED * len(samples)
-    # Never less than was claimed: what is subtracted is what known kernels cost before, not beside this case.
+    # Never less than the claim: the hand-over was measured before this case, not beside it.
     counted = (
         sample.claimed_ns
         if is_audited and sample.claim_ns >= bound.bound_ns
@@ -251,7 +253,7 @@ def _compare_with_calibration(samples: Sequence[Sample], tolerance: float) -> Au
 
 
 def _is_forged(samples: Sequence[Sample], least_ns: Sequence[float]) -> bool:
-    """Whether most calls claim far less than must have passed, although nobody else had the cores meanwhile."""
+    """Whether most calls claim far less than must have passed, not counting time that other processes had the cores."""
 
     def is_forged_call(sample: Sample, least: float) -> bool:
         if sample.delayed_ns is None:
@@ -263,7 +265,7 @@ def _is_forged(samples: Sequence[Sample], least_ns: Sequence[float]) -> bool:
 
 
 def details(samples: Sequence[Sample], found: Audit) -> Mapping[str, Any]:
-    """Claims, spans and what became of them, for the report; times in nanoseconds."""
+    """Claims, spans and the verdict on them, for the report; times in nanoseconds."""
     return {
         "timing": found.timing,
         "claimed_median_ns": median(sample.claim_ns for sample in samples),

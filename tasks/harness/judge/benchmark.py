@@ -45,7 +45,7 @@ _ASSURANCES = ("claimed", "audited_host", "measured", "audited")
 
 @dataclass(frozen=True, kw_only=True)
 class _Timed:
-    """The timed calls of a case, and what they count as."""
+    """The timed calls of a case, and the verdict on their times."""
 
     samples: Sequence[Sample]
     audit: Audit
@@ -54,7 +54,7 @@ class _Timed:
 
     @property
     def doubt_ns(self) -> float:
-        """How far the mean may be off: nothing where the claims count."""
+        """How far the mean may be off. Zero where the claims count."""
         return 0.0 if self.audit.timing == "audited" else self.audit.noise_ns or 0.0
 
 
@@ -100,7 +100,7 @@ class Benchmark:
             self._report(run, index, found.samples, found.audit, stopping=stopping, known=known)
 
     def _time(self, run: ModeRun, timed: TimedCase, stopping: Stopping, *, start_ns: int) -> _Timed:
-        """Call until the stopping rule is content, and say what the calls count as."""
+        """Call until the stopping rule ends the case, then audit the calls."""
         spans: list[Span[Sample]] = []
         throttle_filter = ThrottleFilter[Sample](self._readings)
         so_far = Running()
@@ -108,7 +108,7 @@ class Benchmark:
         while True:
             stopped = stopping.reason(so_far, wall_ns=time.monotonic_ns() - start_ns)
             if stopped is not None:
-                # What a slowed device has counted for is made good, if there is time for it.
+                # Calls that were set aside because the device was slowed are made again, if there is time.
                 spans, before = throttle_filter.apply(spans), len(spans)
                 if len(spans) == before:
                     break
@@ -133,20 +133,20 @@ class Benchmark:
         return _Timed(samples=samples, audit=found, known=known)
 
     def _should_time_again(self, found: _Timed, timed: TimedCase) -> bool:
-        """Whether a case is worth timing again: its claims do not count, which a noisy moment may be the reason of."""
+        """Whether to time a case again: its claims do not count, and a noisy moment may be the reason."""
         long_enough = median(sample.claim_ns for sample in found.samples) >= _AGAIN_FROM_NS
         small_enough = timed.input_bytes <= _MORE_UP_TO_BYTES
         measured = found.audit.timing == "measured" and not found.audit.is_forged
         return timed.controls_ns is not None and measured and long_enough and small_enough
 
     def _believes(self, sample: Sample, controls: ControlCosts | None) -> bool:
-        """Whether a call counts as it is, as far as is known yet."""
+        """Whether the claim of one call counts, by what is known so far."""
         if controls is not None:
             return controls.believes(sample)
         return not self._rejects or sample.bound is None or sample.claim_ns >= sample.bound.bound_ns
 
     def _add_controls(self, timed: TimedCase, samples: Sequence[Sample]) -> None:
-        """Make more control calls where the hand-over is not known closely enough for kernels so short."""
+        """Make more control calls where the hand-over is not known closely enough for such short kernels."""
         claim_ns = median(sample.claim_ns for sample in samples)
         if claim_ns < _MORE_FROM_NS:
             timed.call_controls(_LAST_CONTROLS)
@@ -172,7 +172,7 @@ class Benchmark:
         stopping: Stopping,
         known: Mapping[str, Any],
     ) -> None:
-        """What a case's samples come to; `known` goes into the details, too."""
+        """Write the result of a case. `known` goes into the details, too."""
         told = {**details(samples, found), **known}
         run.details.setdefault("cases", []).append(told)
         if self._rejects and found.is_forged:
@@ -182,7 +182,7 @@ class Benchmark:
                 f"{found.least_ns / 1e6:.3f} ms passed on the judge's clock",
             )
         summary, findings = summarise(found.counted), examine(found.counted)
-        # How steady the kernel is: what is measured also holds the interrupts of the hand-over.
+        # Noise is a property of the kernel: measured times also hold the interrupts of the hand-over.
         claims = summarise([sample.claimed_ns for sample in samples])
         floor = run.request.floors[index] if run.request.floors else None
         impossible = None if floor is None else floor.refusal(summary.mean)
@@ -199,7 +199,7 @@ class Benchmark:
         )
         if noise.refusal is not None:
             raise DeviceUnsteady(noise.refusal)
-        # One case whose time stands on the worker's word alone makes the mode's score stand on it.
+        # The assurance of a mode is that of its weakest case.
         assurance = "claimed" if known["fixed_inputs"] else found.timing
         if assurance == "audited" and any(sample.by_host for sample in samples):
             assurance = "audited_host"
@@ -212,7 +212,7 @@ class Benchmark:
             run.result[f"benchmark.{index}.runner.interval"] = str([round(low, 1), round(high, 1)])
 
     def _sample_of(self, call: Call) -> Sample:
-        """One timed call beside its outside bound."""
+        """One timed call, with its bound if there is a calibration."""
         bound = None
         if self._calibration is not None:
             bound = self._calibration.costs(by_flags=call.by_flags).bound(
@@ -227,7 +227,7 @@ class Benchmark:
             outside_ns=call.outside_ns,
             bound=bound,
             delayed_ns=call.delayed_ns,
-            # On a device a call by message is a conversation with the host.
+            # On a device a call by message includes work of the host.
             by_host=call.by_host or (self._device != "cpu" and not call.by_flags),
         )
 
@@ -249,7 +249,7 @@ def _write_summary(result: dict[str, str], index: int, summary: Summary) -> None
 
 
 def _write_findings(result: dict[str, str], index: int, findings: Findings, noise: Noise, *, stopped: str) -> None:
-    """What KernelBot has no keys for, under keys that are nobody else's."""
+    """Write what KernelBot has no keys for, under keys of our own."""
     values: dict[str, object] = {
         "mean_ci95": list(findings.mean_ci95),
         "outliers": round(findings.outliers, 4),

@@ -1,7 +1,7 @@
-"""A process of the judge's own that is called as the worker is, to know what a call costs beside its kernel.
+"""The control process: the judge calls it as it calls the worker, to know what a call costs beside its kernel.
 
-It is forked from the judge before anything of a task or a submission is there, runs the worker's code with a kernel of
-ours, and has the judge's user. A submission can neither reach nor recognise it; it can only keep the cores busy, which
+It is forked from the judge before anything of a task or a submission is there. It runs the worker's code with a kernel
+of ours, as the judge's user. A submission can neither reach nor recognise it. It can only keep the cores busy, which
 the judge sees.
 """
 
@@ -31,12 +31,12 @@ from .worker_client import WorkerClient
 from .worker_output import WorkerExit
 
 _PR_SET_PDEATHSIG = 1
-#: Any case fits; what bounds it is the case that it is to be like.
+#: No limit of its own: control calls copy the calls of a case, which are limited.
 _MEMORY_BYTES = 1 << 62
-#: Calls at the beginning of a row that do not count: after the worker's calls the first ones meet colder caches than
-#: calls in the middle of a case do (up to twice the cost, tens of microseconds). Of larger inputs one, like no other.
+#: Calls at the beginning of a row that do not count. They meet colder caches than calls in the middle of a case (up to
+#: twice the cost, tens of microseconds). With larger inputs only the first call costs more.
 _FIRST, _FIRST_UP_TO_BYTES = 3, 4 << 20
-#: The worker is busy beside control calls if it had a core for more than this part of their time.
+#: The worker counts as busy beside control calls if it had a core for more than this part of their time.
 _BUSY_SHARE = 0.1
 
 
@@ -48,8 +48,8 @@ class Control:
         self._core = core
         self._sock = sock
         self._client: WorkerClient | None = None
-        #: Whether inputs are handed over in huge pages here. Calls for which there was no room for those say nothing:
-        #: a submission may have filled the memory, to make room again for its own calls.
+        #: Whether inputs are handed over in huge pages here. Then control calls without huge pages do not count: a
+        #: submission could fill the memory during control calls, and free it for its own calls.
         self._has_huge_pages = False
 
     @classmethod
@@ -66,7 +66,7 @@ class Control:
         return cls(pid, ours, core)
 
     def open(self, *, deadline_ns: int) -> bool:
-        """Open its gate, and call it until its code is warm; whether calls can go by the gate.
+        """Open its flags and call it until its code is warm; whether calls can go by flags.
 
         Raises:
             RuntimeError: it does not answer.
@@ -91,19 +91,19 @@ class Control:
         deadline_ns: int,
         beside: int | None = None,
     ) -> list[float]:
-        """What up to `count` calls cost beside their kernel, in nanoseconds; fewer where others had the cores.
+        """What up to `count` calls cost beside their kernel, in nanoseconds. Disturbed calls are left out.
 
         Args:
-            make: makes the inputs of one call, as those of the submission's calls are made.
-            count: how many count; a few go before them, see `_FIRST`.
+            make: makes the inputs of one call, in the same way as for the submission's calls.
+            count: how many count. A few calls before them do not (`_FIRST`).
             parts: tensors that each returns.
-            gated: whether they go by the gate.
+            by_flags: whether they begin and end by flags.
             deadline_ns: on the monotonic clock.
-            beside: a process that is to be idle meanwhile; if it is not, nothing is known.
+            beside: a process that must be idle meanwhile. If it is not, no call counts.
 
         Raises:
             Fault: time is up.
-            RuntimeError: the control process failed, which is no submission's fault.
+            RuntimeError: the control process failed, which is not the submission's fault.
         """
         client = self._client
         if client is None:
@@ -140,7 +140,7 @@ class Control:
 
 @contextlib.contextmanager
 def _our_fault() -> Iterator[None]:
-    """What goes wrong with the control process is no submission's doing; a time limit that passes stays one."""
+    """Turn faults of the control process into RuntimeError: no submission caused them. Time limits stay faults."""
     try:
         yield
     except Fault as fault:
@@ -150,13 +150,13 @@ def _our_fault() -> Iterator[None]:
 
 
 class _Unwatched:
-    """Where a worker has a collector: the control process writes nothing."""
+    """Stands in for a worker's collector: the control process writes nothing."""
 
     wake_fd = None
     flooded = False
 
     def wait_exit(self, timeout_s: float) -> WorkerExit | None:  # noqa: ARG002 it is not waited for
-        """Nothing is known."""
+        """Return None: nothing is known."""
         return None
 
 
@@ -192,7 +192,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def cpu_ns(pid: int | None) -> int:
-    """Processor time that all threads of a process have had, in nanoseconds; 0 where nobody tells."""
+    """Processor time of all threads of a process, in nanoseconds; 0 where the kernel does not tell."""
     if pid is None:
         return 0
     with contextlib.suppress(OSError):

@@ -32,7 +32,7 @@ START_TIMEOUT_NS = 120_000_000_000
 
 
 class WorkerLost(Exception):
-    """The worker cannot be asked anything any more; what is to be said about it has been recorded."""
+    """The worker cannot be asked anything any more. The reason has been recorded."""
 
 
 class Judge:
@@ -52,7 +52,7 @@ class Judge:
         self._extra: dict[str, Any] = {"system": facts(device)}
 
     def run(self, directory: Path) -> None:
-        """Judge every mode that is asked for, one step frame each."""
+        """Judge every requested mode and send one step frame for each."""
         if not self._request.modes:
             self._answer_facts()
             return
@@ -80,7 +80,7 @@ class Judge:
         self._emit(run)
 
     def _prepare(self, directory: Path) -> list[ModeRun] | None:
-        """Parse, import, calibrate, load; None when that has ended the evaluation, with its step sent."""
+        """Parse, import, calibrate, load. None if that ended the evaluation; its step has been sent."""
         first = ModeRun(request=self._request.modes[0], cases=(), start_ns=time.monotonic_ns(), deadline_ns=0)
         self._frames.progress("build", 0, 1)
         try:
@@ -110,7 +110,7 @@ class Judge:
             first.result[f"{first.prefix}-count"] = str(len(first.cases))
             first.fail_with(None, fault)
             if not fault.gone:
-                # What it printed before it failed is still in the worker's buffers.
+                # Its output up to the failure is still in the worker's buffers.
                 with contextlib.suppress(Fault):
                     self._workers.flush(deadline_ns=time.monotonic_ns() + 1_000_000_000)
             self._emit(first)
@@ -120,19 +120,19 @@ class Judge:
         return runs
 
     def _prepare_device(self) -> None:
-        """Have a device's calls gated if they can be; what cannot be audited is claimed, and says why."""
+        """Make a device ready to be timed. Where its calls cannot be audited, the details say why."""
         deadline = time.monotonic_ns() + START_TIMEOUT_NS
         flush_bytes = self._request.flush_bytes
         why_not = self._workers.prepare_device(self._device, flush_bytes=flush_bytes, deadline_ns=deadline)
         self._extra["gate"] = "open" if why_not is None else why_not
         if self._request.ranks is None:
             try:
-                # Calls by message are bounded, too, from end to end.
+                # Calls by message are bounded, too, over their whole span.
                 self._calibration = self._workers.calibrate(deadline_ns=deadline)
             except Fault as fault:
                 if fault.gone:
                     raise
-                # A known kernel that fails here says that times cannot be audited, not that nothing can be run.
+                # A calibration kernel that fails means that times cannot be audited, not that nothing can run.
                 self._extra["gate"] = f"a known kernel failed: {fault.message}"
 
     def _parse(self) -> list[ModeRun]:
@@ -182,7 +182,7 @@ class Judge:
             raise
 
     def _run_mode(self, run: ModeRun) -> bool:
-        """Run one mode and send its step; True when the worker is gone."""
+        """Run one mode and send its step. True if the worker is lost."""
         gone = False
         run.result[f"{run.prefix}-count"] = str(len(run.cases))
         waited_ns = self._workers.waited_ns
@@ -223,7 +223,7 @@ class Judge:
             else:
                 self._benchmark.run(run, index, case)
         except DeviceUnsteady as unsteady:
-            # Neither the submission's fault nor the task's: the daemon evaluates again, elsewhere if it can.
+            # Neither the submission's fault nor the task's: the daemon evaluates again, on another device if it can.
             run.fail(index, "internal_error", str(unsteady))
         except Fault as fault:
             run.fail_with(index, fault)
@@ -241,7 +241,7 @@ class Judge:
 
     def _profile(self, run: ModeRun, index: int, case: Case) -> None:
         rng_seed = rng_seed_of(self._request.seed)
-        # The first call builds and warms up; nobody wants that profiled.
+        # The first call builds and warms up, and is not profiled.
         self._workers.call(case.arguments, rng_seed=rng_seed, output_capacities=(), deadline_ns=run.deadline_ns)
         profiles = self._workers.profile(case.arguments, rng_seed=rng_seed, deadline_ns=run.deadline_ns)
         several = len(profiles) > 1

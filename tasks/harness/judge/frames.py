@@ -13,7 +13,7 @@ _PROGRESS_NS = 200_000_000
 
 
 class Frames:
-    """The judge's report: frames on the descriptor that was stdout, which nothing else writes to any more."""
+    """Writes frames to what was stdout. Nothing else writes there: descriptor 1 becomes stderr."""
 
     def __init__(self) -> None:
         self._fd = os.dup(1)

@@ -1,13 +1,13 @@
-"""The trusted side: makes inputs, releases them to the worker, clocks it from outside, checks what came back, decides.
+"""Entry point of the judge: makes inputs, releases them to the worker, measures each call, checks outputs, decides.
 
-Theory of operation. The steward starts this process beside the worker, under another uid, before there is anything to
-judge; torch is imported at once. One request arrives on stdin (see `request`). The task's files are written to this
-process's private directory and its reference is imported here; the submission only ever reaches the worker. Per mode
-one `step` frame goes to stdout (fd 1 is kept for frames; whatever a task prints goes to stderr). The process ends with
-0 after its last frame; anything else means that the harness itself broke.
+The steward starts this process beside the worker, under another uid, before there is anything to judge. Torch is
+imported at once. One request arrives on stdin (`request`). The task's files are written to this process's private
+directory, and its reference is imported here. The submission only ever reaches the worker. One `step` frame per mode
+goes to stdout. File descriptor 1 is kept for frames: whatever a task prints goes to stderr. The process ends with 0
+after its last frame. Any other exit code means that the harness itself broke.
 
-Every verdict is made here, from bytes that the judge copied and its own clock. What the worker says is a claim or text
-to show. Called by the steward, or by `local` where there is no container.
+Every verdict comes from bytes that the judge copied and from its own clock. What the worker says is a claim, or text to
+show.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from .workers import Workers
 
 
 def _start_threads() -> None:
-    """Start torch's threads now: later the submission may have left none of the container's processes for them.
+    """Start torch's threads now: later the submission may have used up the container's processes.
 
-    One less than there are cores: the worker waits for its next call on one of them, and whatever is shared out to that
-    one waits for the scheduler, each time.
+    One thread fewer than there are cores. The worker waits for its next call on one core, and a thread on that core
+    would wait for the scheduler each time.
     """
     torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) - 1))
     torch.ones(1 << 20).add_(1)
 
 
 def _further_sockets(ranks: int) -> list[socket.socket]:
-    """The judge's ends of the lines to further workers, which are started with the request."""
+    """The judge's ends of the sockets to further workers, which are started with the request."""
     with socket.socket(fileno=int(os.environ.pop("KR_RANKS_FD"))) as line:
         line.settimeout(START_TIMEOUT_NS / 1e9)
         found: list[int] = []
@@ -74,13 +74,13 @@ def _workers(
 
 
 def _sees_devices() -> bool:
-    """Whether there is an accelerator in this box, as far as a file says so: asking its driver would start it."""
+    """Whether the container has an accelerator, judged by device files: asking the driver would start it."""
     return any(Path(name).exists() for name in ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg"))
 
 
 def main() -> int:
-    """Entry point: wait for a request on stdin, judge it, leave. Exit code 0 unless the harness itself broke."""
-    # Before anything else: it is to have no threads, no descriptors and no secrets of this process.
+    """Wait for a request on stdin, judge it, exit. The exit code is 0 unless the harness itself broke."""
+    # Before anything else: the control process must have no threads, descriptors or secrets of this process.
     control = Control.start()
     guard_heap()
     _start_threads()
@@ -96,7 +96,7 @@ def main() -> int:
         line = socket.socket(fileno=int(os.environ.pop("KR_WORKER_FD")))
         single_rank = SingleRank(line, collector, control=control)
         if not _sees_devices() and not select.select([0], [], [], 0)[0]:
-            # Nobody waits for this yet, as a rule; on a device times are not audited by what is measured here.
+            # As a rule there is no request yet, so this costs no time. On a device these measurements are not used.
             single_rank.warm_up(deadline_ns=time.monotonic_ns() + START_TIMEOUT_NS)
         request = JudgeRequest.from_payload(read_request(0)["payload"])
         device = request.device
@@ -109,5 +109,5 @@ def main() -> int:
         traceback.print_exc()
         return 1
     sys.stderr.flush()
-    # Every frame has been written. Tearing down torch, and threads of the task's, would only cost time.
+    # Every frame has been written. Ending torch and the task's threads would only cost time.
     os._exit(0)

@@ -29,14 +29,14 @@ class ModeRun:
     verdict: str = "accepted"
     message: str | None = None
     timed_out: bool = False
-    #: Which of several ranks had not answered when time was up.
+    #: Which of several ranks had not answered when the time limit passed.
     late: str = ""
     output_limit: bool = False
     #: Tracebacks of the submission, shown below its own stderr.
     traces: list[str] = field(default_factory=list)
     details: dict[str, Any] = field(default_factory=dict)
     timing: str = "claimed"
-    #: Where the time went: phase -> nanoseconds.
+    #: Phase -> nanoseconds spent in it.
     phases_ns: dict[str, int] = field(default_factory=dict)
 
     def spend(self, phase: str, nanoseconds: int) -> None:
@@ -45,7 +45,7 @@ class ModeRun:
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Add what passes inside to a phase."""
+        """Add the time of the block to a phase."""
         start = time.perf_counter_ns()
         try:
             yield
@@ -59,11 +59,11 @@ class ModeRun:
 
     @property
     def prefix(self) -> str:
-        """What the result keys start with."""
+        """The first part of the result keys."""
         return "test" if self.kind == "test" else "benchmark"
 
     def fail(self, index: int | None, verdict: str, text: str, *, trace: str = "") -> None:
-        """Record a failure; the first one names the mode's verdict."""
+        """Record a failure. The first one decides the mode's verdict."""
         where = f"{self.prefix} {index + 1} of {len(self.cases)}: " if index is not None else ""
         if index is not None:
             self.result[f"{self.prefix}.{index}.status"] = "fail"
@@ -75,7 +75,7 @@ class ModeRun:
             self.message = where + text[:_MAX_ERROR]
 
     def fail_with(self, index: int | None, fault: Fault) -> None:
-        """Record what the worker did."""
+        """Record a fault of the submission."""
         self.timed_out = self.timed_out or fault.timed_out
         self.late = self.late or fault.late
         self.output_limit = self.output_limit or fault.output_limit
@@ -90,5 +90,5 @@ def check_time_limit(run: ModeRun) -> None:
 
 def one_line(text: str) -> str:
     """A text as a value of a result line."""
-    # The result lines are split at newlines; frontends turn the two characters back into one.
+    # Result lines are split at newlines. Frontends turn the two characters back into one.
     return text[:_MAX_ERROR].strip().replace("\n", "\\n")

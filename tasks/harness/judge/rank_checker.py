@@ -129,7 +129,7 @@ class RankChecker:
         return {"op": "ready"}, ()
 
     def _prepare(self, message: dict[str, Any], _: Sequence[int]) -> Answer:
-        # Before the next inputs are made: both together may be more than there is room for.
+        # Before the next inputs are made: both together may not fit into memory.
         self._call = None
         arguments: dict[str, Value] = {
             key: tuple(value) if isinstance(value, list) else value for key, value in message["arguments"].items()

@@ -1,4 +1,4 @@
-"""One worker, one device: the task's functions run in the judge's own process. Called by the judge."""
+"""One worker, one device. The task's functions run in the judge's own process."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from .worker_client import STREAM_BLOCK_BYTES, UNASKED_BYTES, Profiled, WorkerCl
 from .worker_output import Collector
 from .workers import Call
 
-#: An output may have so many tensors, whatever the reference returns: each costs a control call some microseconds.
+#: An output may have so many tensors, whatever the reference returns. Each costs a control call some microseconds.
 _FEW_PARTS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Last:
-    """What the last call was given and gave back."""
+    """Inputs and output of the last call."""
 
     arguments: Mapping[str, Value]
     rng_seed: int | None
@@ -38,25 +38,25 @@ class _Last:
 
 
 class SingleRank:
-    """A team of one; see `Workers`."""
+    """One worker; see `Workers`."""
 
     def __init__(self, sock: socket.socket, collector: Collector, *, control: Control | None = None) -> None:
         self._client = WorkerClient(sock, collector)
         self._control = control
         self._problem: Problem
         self._last: _Last | None = None
-        #: Where known kernels run.
+        #: Where calibration kernels run.
         self._device = "cpu"
-        #: Whether calls on a device begin at the gate.
+        #: Whether calls on a device begin by flags.
         self._by_flags = False
-        #: The problem that was last asked for the tensors of its output, and how many they are.
+        #: Shape of the last call whose reference output was counted, and the number of its tensors.
         self._asked_for: tuple[object, int] | None = None
-        #: Whether the gates of worker and control process have been tried, and whether control calls bound the times.
+        #: Whether `warm_up` has run, and whether control calls bound the times.
         self._warm = False
         self._controlled = False
 
     def warm_up(self, *, deadline_ns: int) -> None:
-        """Open the gates and make first calls, which are like no others; at leisure, before any request is there.
+        """Open the flags and make the first calls, which cost more than others, before any request is there.
 
         Raises:
             Fault: the worker did not answer.
@@ -84,7 +84,7 @@ class SingleRank:
             self._control = None
 
     def limit(self, memory_bytes: int) -> None:
-        """Say what the tensors of a case may fill."""
+        """Limit the bytes that the tensors of a case may fill."""
         self._client.memory_bytes = memory_bytes
 
     def prepare_device(self, device: str, *, flush_bytes: int | None, deadline_ns: int) -> str | None:
@@ -120,7 +120,7 @@ class SingleRank:
             if self._controlled:
                 return None
         most_bytes = self._client.memory_bytes // 8
-        # Both ways, as far as they are open: a call that does not go through the gate goes by message.
+        # Both ways: a call that cannot go by flags goes by message.
         message = calibrate(self._calibration_call(deadline_ns, by_message=True), most_bytes=most_bytes)
         most_bytes = min(STREAM_BLOCK_BYTES, most_bytes)
         flags = calibrate(self._calibration_call(deadline_ns), most_bytes=most_bytes) if self._by_flags else None
@@ -149,7 +149,7 @@ class SingleRank:
         )
 
     def _most_parts(self, like: Call, cases: Iterator[Mapping[str, Value]]) -> int:
-        """Tensors that an output of a case has at most, so that nobody adds some to make control calls dearer."""
+        """The most tensors that a control call returns, so that a submission cannot make control calls longer."""
         if like.parts <= _FEW_PARTS:
             return _FEW_PARTS
         if self._asked_for is None or self._asked_for[0] != like.shape:
@@ -176,7 +176,7 @@ class SingleRank:
         self._client.load(files, submission, deadline_ns=deadline_ns, compiled=compiled)
 
     def settle(self, *, deadline_ns: int) -> None:
-        """Nothing to do: a single worker is ready whenever it answers."""
+        """Do nothing: a single worker is ready whenever it answers."""
 
     def flush(self, *, deadline_ns: int) -> None:
         """See Workers."""
@@ -191,7 +191,7 @@ class SingleRank:
         deadline_ns: int,
     ) -> Call:
         """See Workers."""
-        # Before the next inputs are made: both together may be more than there is room for.
+        # Before the next inputs are made: both together may not fit into memory.
         self._last = None
         start = time.perf_counter_ns()
         data = self._problem.generate(arguments, rng_seed=rng_seed)
@@ -256,7 +256,7 @@ class SingleRank:
 
 
 def _moved(value: object, device: str) -> object:
-    """A known kernel's input with its tensors on a device."""
+    """A calibration kernel's input with its tensors on a device."""
     if isinstance(value, torch.Tensor):
         return value.to(device)
     if isinstance(value, (tuple, list)):

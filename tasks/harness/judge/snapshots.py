@@ -1,6 +1,6 @@
 """The judge's copy of what a worker returned: places checked, bytes copied, and proof that they had stopped changing.
 
-Called on the judge's side only, in whichever process holds the arenas of the call.
+Runs on the judge's side only, in the process that holds the arenas of the call.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tasks.harness.shared.wire import WireViolation
 
 from .faults import Fault, tampered
 
-#: Positions that are read, beside one of every tensor, before the full copy is made, and compared with it.
+#: Positions that are read before the full copy and compared with it, beside one position of every tensor.
 _PROBES = 16
-#: Fewer bytes are copied as fast as a position is read; of more, at most one position in so many bytes is read first.
+#: Up to so many bytes are copied as fast as one position is read. Above, at most one position in so many is read first.
 _AT_ONCE_BYTES = 4096
 _BYTES_A_PROBE = 2048
 _CLAIM_LIMIT_NS = 1 << 62
@@ -30,38 +30,38 @@ _CLAIM_LIMIT_NS = 1 << 62
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """A copy of an output, and what it cost to get."""
+    """A copy of an output, and when it was made."""
 
     output: Snapshot
-    #: What the output fills of the room it was copied to (0 when the worker returned an input buffer).
+    #: Bytes that the output fills of the arena it was copied to (0 when the worker returned an input buffer).
     output_bytes: int
-    #: Tensors in it.
+    #: Tensors in the output.
     parts: int
-    #: When the copies began, on time.perf_counter_ns: until then they could still be written.
+    #: When the copies began, on time.perf_counter_ns. Until then the bytes could still change.
     looked_ns: int
 
 
 class Readable(Protocol):
-    """Bytes that a region is read from."""
+    """Memory that a region is read from."""
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """Its bytes."""
 
     def bytes_at(self, offset: int, nbytes: int) -> torch.Tensor:
-        """Some of them; ValueError where there are none."""
+        """A range of it; ValueError where there is none."""
 
 
 class Frozen:
-    """A copy made the moment a call was over, before anybody has said what is in it.
+    """A copy that was made at the moment a call was over, before its contents were described.
 
-    Its tensors are no copies of their own.
+    Tensors over it share its memory.
     """
 
     def __init__(self, copy: bytearray, *, ended_ns: int, copied_ns: int) -> None:
         self._copy = copy
         self.size = len(copy)
-        #: When the first look at every tensor was over, and when the copy was; on time.perf_counter_ns.
+        #: When the first look at every tensor ended, and when the copy did; on time.perf_counter_ns.
         self.ended_ns = ended_ns
         self.copied_ns = copied_ns
 
@@ -70,7 +70,7 @@ class Frozen:
         """Copy an arena.
 
         Raises:
-            Fault: it was still being written.
+            Fault: it was still changing.
         """
         words = arena.words()
         # Whole pages are whole words.
@@ -85,20 +85,20 @@ class Frozen:
         return cls(copy, ended_ns=ended, copied_ns=copied)
 
     def bytes_at(self, offset: int, nbytes: int) -> torch.Tensor:
-        """See Arena; where no number could begin, a copy where one can."""
+        """See Arena. A copy where the offset is not aligned for numbers."""
         view = bytes_at(self._copy, offset, nbytes)
         return view if offset % ALIGN_BYTES == 0 else view.clone()
 
 
 class Unreadable(Exception):
-    """The worker has no memory at an address that it named, or is gone."""
+    """The worker has no memory at an address that it named, or it has ended."""
 
 
 class WorkerMemory:
     """The worker's memory, read through a descriptor that it opened before a submission was loaded.
 
-    Nothing that the worker maps, protects or puts off changes what is read, and reading takes no action of its own. It
-    can make the reading wait: while a thread of its own changes mappings, nobody else may read them.
+    The worker cannot change what is read by mapping, protecting or delaying anything, and it takes no part in the
+    reading. It can make the reading wait: while one of its threads changes mappings, no other process may read them.
     """
 
     def __init__(self, fd: int) -> None:
@@ -112,13 +112,13 @@ class WorkerMemory:
         """Copy the tensors of an output, each at its place in a layout like that of `values.Outgoing`.
 
         Args:
-            parts: address and bytes of each, as the worker says.
+            parts: address and bytes of each, by the worker's word.
             input_bytes: of the call's inputs.
             memory_bytes: what the case may hold.
 
         Raises:
-            Fault: there is too much of it, or it was still being written.
-            Unreadable: see there.
+            Fault: it is too large, or it was still changing.
+            Unreadable: see the class.
         """
         size = sum(map(_aligned, (nbytes for _, nbytes in parts)))
         if held(input_bytes, size) > memory_bytes:
@@ -143,7 +143,7 @@ class WorkerMemory:
         return Frozen(copy, ended_ns=ended, copied_ns=copied)
 
     def _first_look(self, places: Sequence[tuple[int, int, int]], *, whole: bool) -> list[tuple[int, bytearray]]:
-        """One read of every tensor: all of it, or what stands at a secret position."""
+        """One read of every tensor: all of it, or the bytes at a secret position."""
         found = []
         numbers = memoryview(os.urandom(8 * len(places))).cast("Q")
         for (address, offset, nbytes), number in zip(places, numbers, strict=True):
@@ -155,7 +155,7 @@ class WorkerMemory:
         return found
 
     def _probes(self, places: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, bytearray]]:
-        """Bytes at secret positions, read before all others: the later they were written, the likelier they differ."""
+        """Bytes at secret positions, read before all others. Bytes that are written later differ from the copy."""
         total = sum(nbytes for _, _, nbytes in places)
         count = min(_PROBES, total // _BYTES_A_PROBE)
         for number in memoryview(os.urandom(8 * count)).cast("Q"):
@@ -192,7 +192,7 @@ def take(
     """Copy what a worker's `tree` describes out of the arenas of its call.
 
     Raises:
-        Fault: the description is none, the output is still being written, or there is too much of it.
+        Fault: the description is invalid, or the output is still changing or too large.
     """
     try:
         found = regions(tree, placed=placed, output_bytes=output_arena.size)
@@ -203,7 +203,7 @@ def take(
         raise Fault("memory_limit", "custom_kernel returned more bytes than this case may hold", gone=True)
     sources = [inputs if region.inputs else output_arena for region in found]
     views = [source.bytes_at(region.start, region.nbytes) for source, region in zip(sources, found, strict=True)]
-    # What has been copied already stays as it is.
+    # A frozen copy does not change any more.
     probes = [
         None if isinstance(source, Frozen) else _positions(view.numel())
         for source, view in zip(sources, views, strict=True)
@@ -223,7 +223,7 @@ def take(
 
 
 def _aligned(nbytes: int) -> int:
-    """What a tensor fills with the gap to the next one, so that an output of several has room the next time."""
+    """Bytes of a tensor with the gap to the next one, so that an output of several tensors fits the next time."""
     return -(-nbytes // ALIGN_BYTES) * ALIGN_BYTES
 
 
@@ -232,10 +232,10 @@ def _still_written() -> Fault:
 
 
 def needed(answer: Mapping[str, Any], *, input_bytes: int, memory_bytes: int) -> int:
-    """The room a worker asks for.
+    """The bytes of output arena that a worker asks for.
 
     Raises:
-        Fault: it is no size, or more than the case may hold.
+        Fault: it is not a size, or it is more than the case may hold.
     """
     nbytes = answer.get("bytes")
     if not within(nbytes, 1 << 48):
@@ -254,7 +254,7 @@ def claimed(answer: Mapping[str, Any]) -> int:
     """The time a worker claims.
 
     Raises:
-        Fault: it is none.
+        Fault: it is not a time.
     """
     claim = answer.get("claim_ns")
     if not within(claim, _CLAIM_LIMIT_NS):
@@ -268,7 +268,7 @@ def within(value: object, limit: int) -> TypeGuard[int]:
 
 
 def held(input_bytes: int, output_bytes: int) -> int:
-    """Bytes held at once: inputs and their shared copy; the worker's output, its shared copy and the judge's own."""
+    """Bytes held at once: inputs and their shared copy; the output, its shared copy and the judge's copy."""
     return 2 * input_bytes + 3 * output_bytes
 
 

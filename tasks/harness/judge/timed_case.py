@@ -25,7 +25,7 @@ _CONTROL_TRIES = 5
 
 
 class TimedCase:
-    """One benchmark case: fresh inputs for every call, every output checked as far as the budget goes."""
+    """Calls one benchmark case: fresh inputs for every call, and every output checked until the budget is spent."""
 
     def __init__(self, workers: Workers, run: ModeRun, case: Case, *, rng_seed: int) -> None:
         self._workers = workers
@@ -38,11 +38,11 @@ class TimedCase:
         self._checked = 0
         self._claims_ns: list[tuple[int, ...]] = []
         self._unchecked = False
-        #: What control calls in between cost, row by row; None where none can be made.
+        #: Costs of the control calls, row by row. None where no control calls can be made.
         self.controls_ns: list[Sequence[float]] | None = None
         self.controls: ControlCosts | None = None
         self._last: Call | None = None
-        #: The case changes its shapes with its seed, so every call has the same inputs.
+        #: True if the case changes its shapes with its seed: then every call has the same inputs.
         self.fixed = False
 
     @property
@@ -57,11 +57,11 @@ class TimedCase:
         }
 
     def warm_up(self) -> None:
-        """A call with the case's own seed, checked, not timed; to the worker it looks like every other."""
+        """Make two calls that are checked but not timed, then a row of control calls."""
         call = self._call(self._case.arguments, rng_seed=self._rng_seed)
         self._output_capacities, self._shape = call.output_capacities, call.shape
         self._check()
-        # A second one goes the way that timed calls go, and control calls like it.
+        # The second one takes the path that timed calls take, which control calls copy.
         self._last = self._fresh()
         self._check()
         self.call_controls(_FIRST_CONTROLS)
@@ -78,21 +78,21 @@ class TimedCase:
 
     @property
     def controls_made(self) -> int:
-        """How many control calls count."""
+        """The number of control calls that count."""
         return sum(map(len, self.controls_ns or ()))
 
     def forget_controls(self) -> None:
-        """Begin anew, with a first row."""
+        """Drop all control calls and make a first row again."""
         self.controls_ns = self.controls = None
         self.call_controls(_FIRST_CONTROLS)
 
     @property
     def input_bytes(self) -> int:
-        """Of one call."""
+        """Input bytes of one call."""
         return 0 if self._last is None else self._last.input_bytes
 
     def call_controls(self, count: int) -> None:
-        """Make control calls that hand over as much as the last call, which is checked before if it was not."""
+        """Make control calls that hand over as much as the last call. That call is checked first if it was not."""
         if self._last is None:
             raise RuntimeError("nothing has been called that control calls could be like")
         self.check_last()
@@ -120,7 +120,7 @@ class TimedCase:
             call = self._call(self._fresh_arguments(), rng_seed=None)
             if call.shape == self._shape:
                 return call
-            # Another problem size would be timed; the outcome of this call is dropped, its output was never wanted.
+            # Other shapes would be another problem. This call does not count, and its output is not checked.
             self.fixed = True
         return self._call(self._case.arguments, rng_seed=self._rng_seed)
 
@@ -145,6 +145,6 @@ class TimedCase:
 
 
 def _fresh_seed(case: Case) -> int:
-    """A seed nobody can foresee, in the range every generator takes (below 2**31)."""
+    """An unpredictable seed in the range that every generator takes (below 2**31)."""
     digest = hashlib.sha256(os.urandom(16) + str(case.seed).encode()).digest()
     return int.from_bytes(digest[:4], "big") & 0x7FFF_FFFF

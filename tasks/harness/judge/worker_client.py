@@ -1,7 +1,6 @@
-"""The judge's side of the conversation with one worker: hand over inputs, clock the call, take a copy of the output.
+"""The judge's side of the conversation with one worker: hand over inputs, measure the call, take a copy of the output.
 
-Everything the worker says is checked here; whatever goes wrong on its side becomes a `Fault` with a verdict and a
-sentence. Called by `solo` and by nothing else.
+Everything that the worker says is checked here. Whatever goes wrong on its side becomes a `Fault`.
 """
 
 from __future__ import annotations
@@ -37,30 +36,30 @@ from .sched_delay import SchedDelay
 from .snapshots import Frozen, Readable, Unreadable, WorkerMemory, claimed, needed, take, within
 from .worker_output import Watcher
 
-#: How long the judge looks for the end of a call, or asks for "done", before it sleeps; only on a core of its own. A
-#: core that has slept for long wakes up to 0.3 ms late.
+#: How long the judge spins while it waits for the end of a call, before it sleeps; only on a core of its own. A core
+#: that has slept for long wakes up to 0.3 ms late.
 SPIN_NS = 25_000_000
-#: Being armed takes a worker less; being woken up takes the judge as long again.
+#: A worker needs less to get ready for a call. Waking up the judge would take as long again.
 ASK_SPIN_NS = 1_000_000
-#: What may pass between the judge's first look at an output and the end of its copy, beside so much for every byte.
-#: What passes beyond this counts as the call's time, or keeping the judge from copying would buy time to compute in.
+#: Time that may pass between the judge's first look at an output and the end of its copy, beside so much for every
+#: byte. Any more counts as the call's time. Else a worker could keep the judge from copying, and compute meanwhile.
 LOOK_NS, COPY_NS_A_BYTE = 1_000_000, 2
-#: Inputs of at most so many bytes are copied to where the worker sees them while the clock runs, and could be read as
-#: they come: the copy must be short (1 µs). Of larger ones the worker is handed a descriptor, and maps it.
+#: Inputs of at most so many bytes are copied to where the worker sees them, while the clock runs. The worker could read
+#: them as they come, so the copy must be short (1 µs). For larger inputs the worker gets a descriptor, and maps it.
 COPY_BYTES = 16 << 10
-#: The same on a device, whose memory the inputs reach by a copy that is calibrated.
+#: On a device, calls with at most so many bytes of inputs and outputs use the stream block. The copy is calibrated.
 STREAM_BLOCK_BYTES = 32 << 20
-#: How long a worker may take to enqueue a call before it is let in all the same, as it would wait for ever for a stream
-#: that stands still; much less after so many calls in a row that did.
+#: How long a worker may take to enqueue a call. Then the call is released all the same, because a kernel that
+#: synchronises waits for its blocked stream for ever. The limit is much shorter after so many such calls in a row.
 ENQUEUE_NS = 100_000_000
 _OFTEN = 3
-#: What a case may hold as long as no request has said it: room for every known kernel of the calibration, at a volume
-#: (an eighth of this) that takes long enough to be told from the fixed part.
+#: Bytes that a case may hold before a request says so: enough for every calibration kernel, at a volume (an eighth of
+#: this) that takes long enough to be told from the fixed part.
 UNASKED_BYTES = 16 << 20
-#: A worker that has waited at the gate for longer rests in between (see `worker.GATE_SPIN_NS`) and would begin late: it
-#: is told of a call ahead only where calls follow each other faster.
+#: A worker that has waited for the start flag for longer sleeps in between (`FLAG_SPIN_NS`) and would begin late. So
+#: the next call is announced ahead only where calls follow each other faster than this.
 _SOON_NS = 10_000_000
-#: Where others have the cores for so long during a call, a worker that waits spinning only takes more of them.
+#: If other processes had the cores for so long during a call, a spinning worker would only make it worse.
 _CROWDED_NS = 500_000
 
 
@@ -71,34 +70,34 @@ class Called:
     output: Snapshot
     claim_ns: int
     outside_ns: int
-    #: What the output fills of the room it was copied to (0 when the worker returned an input buffer).
+    #: Bytes that the output fills of the arena it was copied to (0 when the worker returned an input buffer).
     output_bytes: int
-    #: Tensors in it.
+    #: Tensors in the output.
     parts: int
-    #: Whether it began and ended at the gate.
+    #: Whether it began and ended by flags in shared memory, not by messages.
     by_flags: bool = False
-    #: Whether inputs that fill huge pages were handed over in such.
+    #: Whether inputs that are large enough for huge pages were handed over in huge pages.
     in_huge_pages: bool = True
-    #: On a device: it was let in before all of it was enqueued, so that the host's work is in its span.
+    #: On a device: it was released before all of it was enqueued, so the span includes work of the host.
     by_host: bool = False
-    #: How long judge and worker were kept from running by others.
+    #: How long judge and worker were ready to run while other processes had the cores.
     delayed_ns: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Profiled:
-    """A worker's profile; text of the submission's process, not evidence."""
+    """A worker's profile. It is text of the submission's process, not evidence."""
 
     table: bytes
     trace: bytes
-    #: What a vendor's profiler left, and what its file is called at the end; empty: nothing.
+    #: The file that a vendor's profiler left, and the end of its name; empty: none.
     report: bytes = b""
     suffix: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Given:
-    """What a call was given: where its storages lie, and in what they are read if they come back."""
+    """The inputs of a call: where their storages lie, and where to read them if the output is one of them."""
 
     inputs: Readable
     placed: Sequence[Placed]
@@ -107,12 +106,12 @@ class _Given:
 
 @dataclass(frozen=True, kw_only=True)
 class _Armed:
-    """A call the worker has been told of: it waits at the gate, over memory that its inputs will be written to."""
+    """A call that the worker has been told of. It waits for the start flag, over memory for the inputs to come."""
 
     call: int
     sizes: tuple[int, ...]
     placed: Sequence[Placed]
-    #: What the worker has mapped already, if the inputs are copied there; None: it is handed a descriptor.
+    #: Memory that the worker has mapped already, to copy the inputs to. None: the worker gets a descriptor.
     arena: Arena | None
 
     def __enter__(self) -> Self:
@@ -127,9 +126,9 @@ class WorkerClient:
     """The worker as the judge sees it."""
 
     def __init__(self, sock: socket.socket, collector: Watcher, *, core: int | None = None) -> None:
-        """`core`: the judge's own, where this thread is confined to it already."""
+        """`core`: the judge's own core, if this thread is confined to it already."""
         self._collector = collector
-        #: What the tensors of a case may fill.
+        #: Bytes that the tensors of a case may fill.
         self.memory_bytes = UNASKED_BYTES
         self._channel = Channel(
             sock, max_bytes=MAX_FROM_WORKER_BYTES, accept_descriptors=False, wake_fd=collector.wake_fd
@@ -138,12 +137,13 @@ class WorkerClient:
         stay_on(self._core)
         self._spin_ns = SPIN_NS if self._core is not None else 0
         self._flags: CallFlags | None = None
-        #: Where descriptors of inputs are sent, and what the outputs are read from; both open with the gate.
+        #: The socket for descriptors of inputs, and the worker's memory, to read outputs from. Both open with the
+        #: flags.
         self._descriptor_socket: socket.socket | None = None
         self._memory: WorkerMemory | None = None
         #: The worker's process.
         self.pid: int | None = None
-        #: The one that a device looks at, and how many calls in a row were not enqueued in time.
+        #: The flags that a device reads and writes, and how many calls in a row were not enqueued in time.
         self._stream_flags: CallFlags | None = None
         self._not_enqueued = 0
         self._sched_delay = SchedDelay()
@@ -151,15 +151,15 @@ class WorkerClient:
         #: The next call, if the worker has been told of it already.
         self._armed: _Armed | None = None
         self._last_end_ns = 0
-        #: What the last call's inputs were like; the worker knows it too.
+        #: The tree of the last call's inputs. The worker has it, too.
         self._tree: object = None
-        #: Time the worker was waited for, by whom it concerns: a mode that ran out of time says where it went.
+        #: Time that the judge has waited for the worker, for the message of a mode that ran out of time.
         self.waited_ns = 0
 
     def load(
         self, files: Mapping[str, str], submission: str, *, deadline_ns: int, compiled: Compiled | None = None
     ) -> None:
-        """Give the worker its files and let it import the submission, or compile and load it.
+        """Give the worker its files. It imports the submission, or compiles and loads it.
 
         Raises:
             Fault: see the class.
@@ -170,7 +170,7 @@ class WorkerClient:
         self._ask(message, "loaded", deadline_ns)
 
     def flush(self, *, deadline_ns: int) -> None:
-        """Let the worker write out what it has buffered for stdout and stderr.
+        """Make the worker flush stdout and stderr.
 
         Raises:
             Fault: see the class.
@@ -178,7 +178,7 @@ class WorkerClient:
         self._ask({"op": "flush"}, "flushed", deadline_ns)
 
     def close(self) -> None:
-        """Close what came with the gate; the socket stays its owner's."""
+        """Close everything but the socket, which belongs to the caller."""
         if self._armed is not None:
             with self._armed:
                 self._armed = None
@@ -188,9 +188,9 @@ class WorkerClient:
         self._flags = self._stream_flags = self._descriptor_socket = self._memory = None
 
     def withdraw_call(self, *, deadline_ns: int) -> None:
-        """Take back the call that the worker was told of: it is to wait for a message, and not at the gate.
+        """Take back the call that the worker was told of: it waits for a message again, not for the start flag.
 
-        Before anything else is said to it, and where nothing is asked of it for a long time.
+        Needed before any other message, and before a long pause.
 
         Raises:
             Fault: see the class.
@@ -203,9 +203,9 @@ class WorkerClient:
             self._hear_armed(deadline_ns)
 
     def open_flags(self, *, deadline_ns: int) -> bool:
-        """Have calls that are small enough begin and end by flags from now on; before a submission is loaded.
+        """Make calls on the CPU begin and end by flags from now on. Must come before a submission is loaded.
 
-        Not where both sides share a core: who spins there keeps the other from running.
+        Returns False where both sides share a core: a side that spins would keep the other from running.
 
         Raises:
             Fault: see the class.
@@ -217,7 +217,7 @@ class WorkerClient:
         with theirs:
             answer = self._ask({"op": "open_flags"}, "flags_open", deadline_ns, (flags.fd, theirs.fileno()))
         line.setblocking(False)
-        # Nothing but trusted code has run in the worker yet; later nothing that it sends here is read.
+        # Only trusted code has run in the worker so far. Nothing that it sends here later is read.
         try:
             _, found, _, _ = socket.recv_fds(line, 1, 1)
         except BlockingIOError:
@@ -239,15 +239,20 @@ class WorkerClient:
         by_message: bool = False,
         ahead: bool = True,
     ) -> Called:
-        """One call on fresh memory. `room_bytes` is the size of the output; None: nobody knows it.
+        """Make one call on fresh memory.
 
-        `ahead`: another one like it will probably follow.
+        Args:
+            packed: its inputs.
+            output_capacity: bytes of the output of an earlier call like this one; None: not known.
+            deadline_ns: on the monotonic clock.
+            by_message: not by flags.
+            ahead: another call like it will probably follow.
 
         Raises:
             Fault: see the class.
         """
-        # The tree holds numbers and texts of the input: only what the worker knows already may stand there before. On
-        # a device the worker's tensors are copies, which can only be made of what is there.
+        # The tree holds numbers and texts of the input. By flags, the worker gets the tree before the clock runs, so it
+        # must be one that the worker knows already. On a device the worker's tensors are copies of existing inputs.
         alike = packed.tree == self._tree and not by_message
         if self._flags is not None and alike and packed.device == "cpu":
             return self._call_by_flags(self._flags, packed, ahead=ahead, deadline_ns=deadline_ns)
@@ -257,14 +262,14 @@ class WorkerClient:
         return self._call_by_message(packed, output_capacity=output_capacity or 0, deadline_ns=deadline_ns)
 
     def prepare_device(self, *, flush_bytes: int | None, deadline_ns: int) -> str | None:
-        """Have a worker with a device begin calls at the gate, too; before a submission is loaded.
+        """Make the worker's device ready for calls by flags. Must come before a submission is loaded.
 
         Args:
-            flush_bytes: what is written between two calls to empty the device's caches; None: the worker finds out.
+            flush_bytes: bytes to write between two calls to empty the device's caches; None: the worker decides.
             deadline_ns: on the monotonic clock.
 
         Returns:
-            Why it cannot, in words of the worker's; None if it can.
+            Why it cannot, in the worker's words; None if it can.
 
         Raises:
             Fault: see the class.
@@ -311,13 +316,13 @@ class WorkerClient:
             window = inputs.window(first, len(staged))
             before = self._sched_delay.total_ns()
             start = time.perf_counter_ns()
-            # Until here the inputs are nowhere the worker, or its device, can see.
+            # Until here neither the worker nor its device can see the inputs.
             window[:] = staged
             copied = time.perf_counter_ns()
             flags.release(call)
             if not flags.finished(call, spin_ns=self._spin_ns):
                 self._sleep_until_finished(flags, call, deadline_ns)
-            # The device wrote the output before it said so; what is written later is not looked at.
+            # The device wrote the output before the flag. Later writes are not looked at.
             frozen = Frozen.of_arena(output_arena)
             end, delayed = frozen.ended_ns, self._sched_delay.since(before)
             self.waited_ns += end - copied
@@ -327,7 +332,7 @@ class WorkerClient:
         return replace(called, by_flags=True, by_host=by_host, delayed_ns=delayed)
 
     def _wait_enqueued(self, flags: CallFlags, call: int) -> bool:
-        """Whether all of a call was enqueued while its stream stood still; one that waits for its stream never is."""
+        """Whether all of a call was enqueued while its stream was blocked. A kernel that synchronises never is."""
         patience_ns = ENQUEUE_NS if self._not_enqueued < _OFTEN else ENQUEUE_NS // 50
         until = time.perf_counter_ns() + patience_ns
         while time.perf_counter_ns() < until:
@@ -335,7 +340,7 @@ class WorkerClient:
                 self._not_enqueued = 0
                 return True
             if self._channel.readable(0):
-                # It answers before it was let in: its own exception, or a forgery that has no inputs.
+                # It answers before it was released: its own exception, or a forgery without inputs.
                 break
         self._not_enqueued += 1
         return False
@@ -350,21 +355,21 @@ class WorkerClient:
             armed = stack.enter_context(self._armed_for(sizes, placed, deadline_ns=deadline_ns))
             before = self._sched_delay.total_ns()
             start = time.perf_counter_ns()
-            # Until here the inputs are nowhere the worker can see.
+            # Until here the worker cannot see the inputs.
             release(armed)
             flags.release(armed.call)
             if not flags.finished(armed.call, spin_ns=self._spin_ns):
                 self._sleep_until_finished(flags, armed.call, deadline_ns)
-            # A call ends with the first look at its output: who keeps the judge from looking has no time to work in.
+            # A call ends with the first look at its output, so a worker gains nothing by delaying the judge.
             frozen = self._frozen(flags, packed)
             end, delayed = frozen.ended_ns, self._sched_delay.since(before)
             self.waited_ns += end - start
-            # Calls follow each other quickly, and nobody else needs the cores.
+            # Calls follow each other quickly, and no other process needs the cores.
             calm = start - self._last_end_ns < _SOON_NS and delayed is not None and delayed < _CROWDED_NS
             self._last_end_ns = end
             if ahead and calm:
-                # While the worker says what it returned; its answer to this comes while the output is looked at and the
-                # next inputs are made.
+                # The worker is still describing its output. It answers this while the judge looks at the output and
+                # makes the next inputs.
                 self._arm(sizes, _placed(sizes), deadline_ns=deadline_ns)
             answer = self._receive(deadline_ns, self._spin_ns)
             given = _Given(inputs=frozen, placed=(), nbytes=packed.nbytes)
@@ -372,7 +377,7 @@ class WorkerClient:
         return replace(called, by_flags=True, in_huge_pages=in_huge_pages, delayed_ns=delayed)
 
     def _copier(self, packed: Packed, placed: Sequence[Placed]) -> tuple[Callable[[_Armed], None], bool]:
-        """Hands inputs over by copying them to where the worker waits for them."""
+        """A function that hands inputs over by copying them to memory that the worker has mapped."""
         first, staged = packed.staged(placed)
 
         def release(armed: _Armed) -> None:
@@ -385,7 +390,7 @@ class WorkerClient:
     def _sender(
         self, packed: Packed, placed: Sequence[Placed], stack: contextlib.ExitStack
     ) -> tuple[Callable[[_Armed], None], bool]:
-        """Hands inputs over as a descriptor of memory where they are in place; whether in huge pages."""
+        """A function that hands inputs over as a descriptor of memory that holds them; whether in huge pages."""
         line = self._descriptor_socket
         if line is None:
             raise RuntimeError("there is no line to send descriptors on")
@@ -405,7 +410,7 @@ class WorkerClient:
         return release, in_huge_pages
 
     def _frozen(self, flags: CallFlags, packed: Packed) -> Frozen:
-        """The output as it is now; what the worker says of it later changes nothing any more."""
+        """A copy of the output as it is now. What the worker writes or says later does not change it."""
         if self._memory is None:
             raise RuntimeError("the worker's memory cannot be read")
         try:
@@ -417,7 +422,7 @@ class WorkerClient:
             raise Fault("rejected", text, gone=True) from error
 
     def _armed_for(self, sizes: tuple[int, ...], placed: Sequence[Placed], *, deadline_ns: int) -> _Armed:
-        """The call that the worker is ready for, with these places; whatever else it was ready for is withdrawn."""
+        """The announced call with these places. A call that was announced with others is withdrawn."""
         armed = self._armed
         late = armed is not None and time.perf_counter_ns() - self._last_end_ns > _SOON_NS
         if armed is None or late or armed.placed is not placed:
@@ -428,7 +433,7 @@ class WorkerClient:
         return armed
 
     def _arm(self, sizes: tuple[int, ...], placed: Sequence[Placed], *, deadline_ns: int) -> _Armed:
-        """Tell the worker of a call; its answer is not awaited."""
+        """Announce a call to the worker, without waiting for its answer."""
         self._calls += 1
         nbytes = size_of(placed)
         arena = Arena.create(nbytes) if sum(sizes) <= COPY_BYTES else None
@@ -450,7 +455,7 @@ class WorkerClient:
         """Wait for a call that takes longer than the judge spins."""
         start = time.monotonic_ns()
         try:
-            # The worker says the end at the gate first; a message without it is heard as well.
+            # The worker sets the flag first. A message without the flag ends the wait, too.
             self._channel.wait_readable(deadline_ns=deadline_ns)
         except Interrupted as error:
             raise died(self._collector) from error
@@ -467,7 +472,7 @@ class WorkerClient:
             output_arena.poison()
             encoded = encode({"op": "call", **packed.message(placed, inputs.size)}, descriptors=1)
             self._ask({"op": "arm", "size": output_arena.size}, "armed", deadline_ns, (output_arena.fd,))
-            # The inputs reach the worker with this message and not before: nothing can be computed early.
+            # The inputs reach the worker with this message and not before, so nothing can be computed early.
             before = self._sched_delay.total_ns()
             start = time.perf_counter_ns()
             self._send(encoded, (inputs.fd,), deadline_ns)
@@ -481,7 +486,7 @@ class WorkerClient:
     def _take(
         self, answer: dict[str, Any], given: _Given, output_arena: Readable, *, start: int, end: int, deadline_ns: int
     ) -> Called:
-        """Copy the output that an answer describes, after making room for it if there is not enough."""
+        """Copy the output that an answer describes, after offering a larger arena if the output does not fit."""
         with contextlib.ExitStack() as stack:
             if answer["op"] == "need":
                 nbytes = needed(answer, input_bytes=given.nbytes, memory_bytes=self.memory_bytes)
@@ -561,21 +566,21 @@ class WorkerClient:
 
 
 def _placed(sizes: Sequence[int]) -> Sequence[Placed]:
-    """Where inputs lie in their arena; what the worker maps itself has random addresses, and no room in front."""
+    """Where inputs lie in their arena. Arenas that the worker maps itself have random addresses instead of offsets."""
     return place(sizes, lead=sum(sizes) <= COPY_BYTES)[0]
 
 
-#: Room for a profile's table and trace.
+#: Bytes for a profile's table, trace and report.
 PROFILE_BYTES = MAX_TABLE_BYTES + MAX_TRACE_BYTES + MAX_REPORT_BYTES
 
 
 def profiler_limit_s(deadline_ns: int) -> float:
-    """How long a vendor's profiler may take: half of what is left, so that the rest of the profile is not lost."""
+    """Seconds for a vendor's profiler: half of what is left, so that the rest of the profile is not lost."""
     return max(0.0, (deadline_ns - time.monotonic_ns()) / 2e9)
 
 
 def profile_of(answer: Mapping[str, Any], output_arena: Arena) -> Profiled:
-    """A worker's profile, read from the room it was given.
+    """A worker's profile, read from the arena that it was given.
 
     Raises:
         Fault: its sizes are impossible.

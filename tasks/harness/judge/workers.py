@@ -1,7 +1,7 @@
-"""What the judge asks of the workers, whether there is one (`solo`) or one per rank (`crew`); pure.
+"""What the judge asks of the workers, whether there is one (`single_rank`) or one per rank (`multi_rank`).
 
-A team generates a case's inputs, hands them over, clocks the call, copies the outputs and checks them. The judge
-decides which calls are made and what their times are worth.
+The workers' side generates a case's inputs, hands them over, measures the call, copies the outputs and checks them. The
+judge decides which calls are made, and what their times are worth.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ class Call:
 
     #: Structure, dtypes and shapes of the inputs; equal ones are the same problem.
     shape: object
-    #: By rank: times as the workers claim them, and bytes of output copied into the judge's memory.
+    #: By rank: times that the workers claim, and bytes of output that were copied into the judge's memory.
     claims_ns: tuple[int, ...]
     output_capacities: tuple[int, ...]
     outside_ns: int
-    #: Whether it began and ended by flags, and how long judge and worker were kept from running meanwhile; None where
-    #: the kernel does not tell.
+    #: Whether it began and ended by flags in shared memory, not by messages.
     by_flags: bool = False
     #: Tensors in the output of one rank.
     parts: int = 1
+    #: How long judge and worker were ready to run and did not; None where the kernel does not tell.
     delayed_ns: int | None = None
-    #: On a device: the host's work is in the outside span.
+    #: On a device: the span on the judge's clock includes work of the host.
     by_host: bool = False
-    #: What making the inputs took, before the clock ran; 0 where others did it.
+    #: Time to make the inputs, before the clock ran; 0 where rank checkers made them.
     made_ns: int = 0
     #: Of all ranks together.
     tensors: int
@@ -53,40 +53,41 @@ class Call:
 
 
 class Workers(Protocol):
-    """The workers, and whatever of the judge's stands beside them.
+    """The workers, and the judge's own processes beside them.
 
-    Every method may raise Fault, for what the submission did, and TaskFault, for what the task did.
+    Every method may raise Fault (the submission's) and TaskFault (the task's).
     """
 
     @property
     def waited_ns(self) -> int:
-        """How long the workers have been waited for so far."""
+        """How long the judge has waited for the workers so far."""
 
     def prepare(self, files: Mapping[str, str], directory: Path, *, deadline_ns: int) -> None:
-        """Unpack the task, import its reference, and see that every worker is there."""
+        """Unpack the task, import its reference, and make sure that every worker answers."""
 
     def probe(self, *, deadline_ns: int) -> int:
-        """A call of a known kernel that proves that the workers answer; its outside span in ns."""
+        """One call of the calibration kernel, to prove that the workers answer; its span in nanoseconds."""
 
     def prepare_device(self, device: str, *, flush_bytes: int | None, deadline_ns: int) -> str | None:
-        """Make workers with a device ready to be timed; why their calls cannot be gated, None if they can."""
+        """Make workers with a device ready to be timed; why their calls cannot be bounded, None if they can."""
 
     def calibrate(self, *, deadline_ns: int) -> Calibration | None:
-        """Measure the hand-over, before the submission is loaded; None where control calls do that beside the case."""
+        """Measure the hand-over before the submission is loaded. None where control calls measure it."""
 
     def control(
         self, cases: Iterator[Mapping[str, Value]], count: int, *, like: Call, deadline_ns: int
     ) -> Sequence[float] | None:
-        """What calls like this one cost now beside their kernel, in nanoseconds; None where no such calls can be made.
+        """Make up to `count` control calls and return what each costs beside its kernel, in nanoseconds.
 
-        Their inputs are made as those of other calls, and no submission runs in the process that answers them. Up to
-        `count` of them: those that others have disturbed say nothing. The last call cannot be checked any more.
+        Their inputs are made like those of other calls, and no submission runs in the process that answers them. Calls
+        that other processes disturbed are left out. Afterwards the last call cannot be checked any more. None where no
+        control calls can be made.
         """
 
     def load(
         self, files: Mapping[str, str], submission: str, *, deadline_ns: int, compiled: Compiled | None = None
     ) -> None:
-        """Give the workers their files and let them import the submission, or compile and load it."""
+        """Give the workers their files. They import the submission, or compile and load it."""
 
     def settle(self, *, deadline_ns: int) -> None:
         """Make the workers ready for the next case, whatever the last one did to them."""
@@ -102,10 +103,17 @@ class Workers(Protocol):
         output_capacities: tuple[int, ...],
         deadline_ns: int,
     ) -> Call:
-        """Make one call. `rooms` are those of an earlier call of the same shape, or none; seed None: unpredictable."""
+        """Make one call.
+
+        Args:
+            arguments: of the case.
+            rng_seed: of the global generators; None: unpredictable.
+            output_capacities: of an earlier call of the same shape, or empty.
+            deadline_ns: on the monotonic clock.
+        """
 
     def check(self, *, deadline_ns: int) -> str:
-        """Check the output of the last call; the message of a right one."""
+        """Check the output of the last call. The message of check_implementation, if the output is right."""
 
     def profile(
         self, arguments: Mapping[str, Value], *, rng_seed: int | None, deadline_ns: int
@@ -113,4 +121,4 @@ class Workers(Protocol):
         """Run the kernel once under a profiler; by rank."""
 
     def close(self) -> None:
-        """End what the team started itself."""
+        """End the processes that it started itself."""

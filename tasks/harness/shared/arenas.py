@@ -1,8 +1,8 @@
 """Shared memory between judge and worker: anonymous files that the judge makes, seals and hands over.
 
-The judge creates every arena and seals its size, so that no one can truncate it under the judge's feet (SIGBUS); it
-never maps memory of the worker's making. An arena is used for one call and then forgotten: a worker that keeps a
-mapping sees nothing of later calls. Both sides use this module.
+The judge creates every arena and seals its size. Otherwise a worker could truncate it while the judge reads (SIGBUS).
+The judge never maps memory that a worker made. An arena is used for one call and then dropped: a worker that keeps a
+mapping sees nothing of later calls.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Self
 
 import torch
 
-#: Distance between storages in an arena; what CUDA's allocator gives, and a multiple of every cache line.
+#: Alignment of storages in an arena: that of CUDA's allocator, and a multiple of every cache line.
 ALIGN_BYTES = 512
 PAGE_BYTES = mmap.PAGESIZE
-#: Arenas of at least so many bytes are worth huge pages: mapping 64 MiB is then 32 entries, not 16,384.
+#: Arenas of at least so many bytes use huge pages: mapping 64 MiB then takes 32 entries instead of 16,384.
 HUGE_FROM_BYTES = 128 << 10
 #: A huge page of x86-64, and of aarch64 with pages of 4 KiB.
 HUGE_PAGE_BYTES = 2 << 20
-#: Equal inputs do not lie at equal addresses.
+#: A random number of pages comes first, so that equal inputs do not lie at equal addresses.
 _MAX_LEADING_PAGES = 16
 _MADV_COLLAPSE = 25  # include/uapi/asm-generic/mman-common.h; Linux 6.1 and later
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -38,10 +38,10 @@ class Arena:
     """A shared memory region of fixed size. Close it, or use it as a context manager."""
 
     def __init__(self, fd: int, size: int, *, reserved: mmap.mmap | None = None, start: int = 0) -> None:
-        """Map a memory file. `reserved`: addresses for one that comes later, and where among them it is to begin."""
+        """Map a memory file. `reserved` and `start`: addresses for a file that comes later, and where it begins there."""
         self.fd = fd
         self.size = size
-        # Populated at once: page faults belong to the hand-over, not to the kernel that is timed.
+        # Populated at once, so that page faults belong to the hand-over and not to the timed kernel.
         self._map = reserved or mmap.mmap(fd, size, mmap.MAP_SHARED | mmap.MAP_POPULATE)
         self._start = start
 
@@ -58,9 +58,9 @@ class Arena:
 
     @classmethod
     def reserve(cls, size: int) -> Self:
-        """Addresses for an arena that comes later (`enter`), where huge pages fit; random ones.
+        """Random addresses, aligned for huge pages, for an arena that comes later (`enter`).
 
-        Tensors may be laid out over them at once. Until `enter` they read as zeros.
+        Tensors may be laid out over them at once. They read as zeros until `enter`.
         """
         unit = HUGE_PAGE_BYTES if size % HUGE_PAGE_BYTES == 0 else PAGE_BYTES
         spare = (1 + os.urandom(1)[0] % _MAX_LEADING_PAGES) * unit
@@ -69,7 +69,7 @@ class Arena:
 
     @classmethod
     def create_for_later(cls, size: int) -> Self:
-        """A new arena that another process maps in microseconds once it is filled and `collapse`d."""
+        """A new arena that another process can map in microseconds, once it is filled and `collapse`d."""
         size = size_for_later(size)
         arena = cls.reserve(size)
         arena.fd = _memory_file(size)
@@ -93,7 +93,7 @@ class Arena:
             raise OSError(number, f"inputs cannot be mapped: {os.strerror(number)}")
 
     def collapse(self) -> bool:
-        """Gather the arena, whose bytes must be there, in huge pages; whether the kernel did."""
+        """Move the arena, which must be filled, to huge pages. Whether the kernel did."""
         return self.size >= HUGE_PAGE_BYTES and _libc.madvise(self.addresses.start, self.size, _MADV_COLLAPSE) == 0
 
     def bytes_at(self, offset: int, nbytes: int) -> torch.Tensor:
@@ -107,11 +107,11 @@ class Arena:
         return bytes_at(self._map, self._start + offset, nbytes)
 
     def words(self) -> memoryview:
-        """The arena as unsigned numbers of 8 bytes, to look at without torch."""
+        """The arena as unsigned numbers of 8 bytes, without torch."""
         return self._view().cast("Q")
 
     def fill(self, offset: int, data: memoryview) -> None:
-        """Copy bytes to a place in one go.
+        """Copy bytes to an offset in one step.
 
         Raises:
             ValueError: they do not fit there.
@@ -119,12 +119,12 @@ class Arena:
         self.window(offset, len(data))[:] = data
 
     def window(self, offset: int, nbytes: int) -> memoryview:
-        """A place in the arena, to be written later in one go."""
+        """A range of the arena, to be written later in one step."""
         return self._view()[offset : offset + nbytes]
 
     @property
     def addresses(self) -> range:
-        """Where it is mapped."""
+        """The addresses at which it is mapped."""
         start = _address(self._map) + self._start
         return range(start, start + self.size)
 
@@ -133,7 +133,7 @@ class Arena:
         return bytearray(self._view())
 
     def poison(self) -> None:
-        """Fill the arena with bytes that nobody can foresee."""
+        """Fill the arena with unpredictable bytes."""
         # Arenas are whole pages.
         tile = torch.frombuffer(bytearray(os.urandom(PAGE_BYTES)), dtype=torch.uint8)
         self.bytes_at(0, self.size).view(-1, PAGE_BYTES).copy_(tile.expand(self.size // PAGE_BYTES, -1))
@@ -142,11 +142,11 @@ class Arena:
         return memoryview(self._map)[self._start : self._start + self.size]
 
     def forget(self) -> None:
-        """Leave the descriptor to someone else to close."""
+        """Give up the descriptor: the caller closes it."""
         self.fd = -1
 
     def close(self) -> None:
-        """Close the descriptor. The mapping goes when the last tensor over it does."""
+        """Close the descriptor. The mapping ends with the last tensor over it."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
@@ -163,7 +163,7 @@ def _address(mapping: mmap.mmap) -> int:
 
 
 def _memory_file(size: int) -> int:
-    """An anonymous file of whole pages that keeps its size."""
+    """An anonymous file of whole pages, sealed against any change of its size."""
     fd = os.memfd_create("arena", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
     try:
         os.ftruncate(fd, size)
@@ -175,18 +175,18 @@ def _memory_file(size: int) -> int:
 
 
 def whole_pages(nbytes: int) -> int:
-    """The size of an arena for so many bytes: whole pages, and one at least."""
+    """The size of an arena for so many bytes: whole pages, at least one."""
     return max(PAGE_BYTES, -(-nbytes // PAGE_BYTES) * PAGE_BYTES)
 
 
 def size_for_later(nbytes: int) -> int:
-    """The size of an arena that is handed over in one go: whole huge pages from where they pay, else whole pages."""
+    """The size of an arena for `create_for_later`: whole huge pages if it is large enough, else whole pages."""
     unit = HUGE_PAGE_BYTES if nbytes >= HUGE_FROM_BYTES else PAGE_BYTES
     return max(PAGE_BYTES, -(-nbytes // unit) * unit)
 
 
 def has_huge_pages() -> bool:
-    """Whether arenas can be gathered in huge pages here."""
+    """Whether arenas can be moved to huge pages on this machine."""
     with Arena.create_for_later(HUGE_PAGE_BYTES) as arena:
         arena.poison()
         return arena.collapse()

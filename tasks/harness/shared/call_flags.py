@@ -1,11 +1,11 @@
-"""The start and the end of a call as two numbers in shared memory, watched by two spinning cores.
+"""The start and the end of a call as numbers in shared memory: one core writes them, the other core spins on them.
 
-A message costs a hundred microseconds each way, most of it differing from call to call; a number that the other core
-sees costs less than one. The judge makes the page and seals it. What stands in it decides nothing: a worker that says
-too early that it has finished has its output read too early, one that begins before it may has no inputs.
+A message costs a hundred microseconds each way, and most of that differs from call to call. A number that the other
+core sees costs less than one microsecond. The judge makes the page and seals it. The numbers decide nothing. If a
+worker says too early that it has finished, its output is read too early. If it begins too early, it has no inputs.
 
-Both sides use it. Stores of one core are seen in order by the other on x86-64; on processors that may reorder them, the
-system calls between arming and release, and the message that follows the end, order what matters.
+On x86-64 one core sees the stores of another core in order. On processors that may reorder stores, system calls keep
+the order that matters: those between the announcement and the release of a call, and the message that follows its end.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from collections.abc import Sequence
 
 from .arenas import Arena
 
-# places of 8 bytes; in cache lines of their own
+# Places of 8 bytes, each in a cache line of its own.
 _RELEASED, _FINISHED, _WITHDRAWN, _ENQUEUED, _PARTS = 0, 8, 16, 24, 32
-#: Bytes of the shared memory, and the tensors that an output may have: each is two numbers there.
+#: Bytes of the shared memory, and the most tensors that an output may have: each takes two numbers.
 FLAGS_BYTES = 64 << 10
 MAX_PARTS = (FLAGS_BYTES // 8 - _PARTS - 1) // 2
-#: Where a device looks and writes: the lower half of a number, in bytes from the page's beginning.
+#: Offsets that a device reads and writes: the lower half of a number, in bytes from the beginning of the page.
 RELEASED_AT, FINISHED_AT = 8 * _RELEASED, 8 * _FINISHED
-#: Looks between two looks at the clock.
+#: Reads of a number between two reads of the clock.
 _LOOKS = 32
 
 
 class CallFlags:
-    """Shared numbers. Calls are numbered from 1, each number is used once."""
+    """The shared numbers. Calls are numbered from 1, and each number is used once."""
 
     def __init__(self, arena: Arena) -> None:
         self._arena = arena
@@ -35,24 +35,24 @@ class CallFlags:
 
     @classmethod
     def create(cls) -> CallFlags:
-        """New ones; their descriptor is `fd`."""
+        """New flags; `fd` is their descriptor."""
         return cls(Arena.create(FLAGS_BYTES))
 
     @property
     def fd(self) -> int:
-        """What the worker maps."""
+        """The descriptor that the worker maps."""
         return self._arena.fd
 
     def close(self) -> None:
-        """Close the descriptor; what is mapped stays."""
+        """Close the descriptor. The mapping stays."""
         self._arena.close()
 
     def release(self, call: int) -> None:
-        """The judge's: the call may begin, its inputs are there."""
+        """Judge: the call may begin, its inputs are there."""
         self._words[_RELEASED] = call
 
     def withdraw(self, call: int) -> None:
-        """The judge's: the call will not be made."""
+        """Judge: the call will not be made."""
         self._words[_WITHDRAWN] = call
 
     def withdrawn(self, call: int) -> bool:
@@ -60,11 +60,11 @@ class CallFlags:
         return bool(self._words[_WITHDRAWN] == call)
 
     def finish(self, call: int) -> None:
-        """The worker's: the output is where it belongs, or there is none."""
+        """Worker: the call has ended; `deliver` has said where its output lies, if there is one."""
         self._words[_FINISHED] = call
 
     def deliver(self, parts: Sequence[tuple[int, int]]) -> None:
-        """The worker's, before it finishes: address and bytes of each tensor of the output, in its own memory.
+        """Worker, before `finish`: address and bytes of each tensor of the output, in its own memory.
 
         Raises:
             ValueError: there are too many.
@@ -78,25 +78,25 @@ class CallFlags:
         words[_PARTS] = len(parts)
 
     def delivered(self) -> list[tuple[int, int]]:
-        """The judge's: what the worker says there; numbers to be checked."""
+        """Judge: address and bytes of each tensor, by the worker's word. Must be checked."""
         count = min(self._words[_PARTS], MAX_PARTS)
         numbers = self._words[_PARTS + 1 : _PARTS + 1 + 2 * count].tolist()
         return list(zip(numbers[::2], numbers[1::2], strict=True))
 
     def enqueue(self, call: int) -> None:
-        """The worker's, on a device: all that the call is has been enqueued."""
+        """Worker, on a device: all of the call has been enqueued."""
         self._words[_ENQUEUED] = call
 
     def enqueued(self, call: int, *, spin_ns: int) -> bool:
-        """Whether all that the call is has been enqueued, looking for so long."""
+        """Judge: whether all of the call has been enqueued; spins for at most `spin_ns`."""
         return self._equals(_ENQUEUED, call, spin_ns)
 
     def released(self, call: int, *, spin_ns: int) -> bool:
-        """Whether the call may begin, looking for so long, or until it is withdrawn."""
+        """Worker: whether the call may begin; spins for at most `spin_ns`, or until the call is withdrawn."""
         return self._equals(_RELEASED, call, spin_ns)
 
     def finished(self, call: int, *, spin_ns: int) -> bool:
-        """Whether the call has ended, looking for so long."""
+        """Judge: whether the call has ended; spins for at most `spin_ns`."""
         return self._equals(_FINISHED, call, spin_ns)
 
     def _equals(self, place: int, call: int, spin_ns: int) -> bool:

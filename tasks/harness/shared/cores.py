@@ -14,13 +14,13 @@ from contextlib import contextmanager
 
 
 def judge_core() -> int | None:
-    """The core kept for the judge; None where there is only one."""
+    """The core that is kept for the judge; None where there is only one core."""
     cores = sorted(os.sched_getaffinity(0))
     return cores[-1] if len(cores) > 1 else None
 
 
 def leave_judge_core() -> bool:
-    """Confine the calling process to the worker's cores; whether it has any that are not the judge's."""
+    """Confine the calling process to the worker's cores. False if the judge's core is the only one."""
     core = judge_core()
     if core is None:
         return False

@@ -1,7 +1,8 @@
-"""Process groups of torch.distributed inside a box without a network: gloo over the loopback device, NCCL or RCCL on
-devices; rank r on device r. Used by workers and, for groups of their own, by rank checkers.
+"""Process groups of torch.distributed inside a container without a network.
 
-Ranks find each other through a file in a directory of their uid, not through a port that somebody else may have taken.
+Gloo over the loopback device on the CPU, NCCL or RCCL on devices; rank r is on device r. Workers form one group, rank
+checkers another. Ranks find each other through a file in a directory of their uid, not through a port, which another
+process could take first.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-#: Whoever waits for the ranks has a limit of its own; this one only ends what would never end.
+#: The judge has a limit of its own. This one only ends groups that would never end.
 _TIMEOUT = timedelta(hours=24)
 
 
 def become_rank(*, rank: int, world_size: int, device: str) -> None:
-    """Prepare the calling process to be a rank: its device or its share of the cores, and what libraries look for."""
+    """Make the calling process a rank: its device or its share of the cores, and the variables that libraries read."""
     os.environ.update(
         {
             "RANK": str(rank),
@@ -29,7 +30,7 @@ def become_rank(*, rank: int, world_size: int, device: str) -> None:
             "LOCAL_WORLD_SIZE": str(world_size),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": "12356",
-            # There is no other device, and host names resolve to nothing in a box.
+            # There is no other network device, and host names do not resolve in a container.
             "GLOO_SOCKET_IFNAME": "lo",
             "NCCL_SOCKET_IFNAME": "lo",
         }
@@ -40,12 +41,12 @@ def become_rank(*, rank: int, world_size: int, device: str) -> None:
 
 
 def threads_of_rank(world_size: int) -> int:
-    """How many threads a rank may compute with beside the others, on the calling process's cores."""
+    """How many threads a rank may use beside the others, on the calling process's cores."""
     return max(1, len(os.sched_getaffinity(0)) // world_size)
 
 
 def join_group(meeting: Path, *, rank: int, world_size: int, device: str) -> None:
-    """Enter the default group; all ranks name the same file, which is new."""
+    """Join the default group. All ranks name the same file, which must not exist yet."""
     store = dist.FileStore(str(meeting), world_size)  # type: ignore[attr-defined]  # torch does not export it by name
     if device == "cpu":
         dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=_TIMEOUT)
@@ -69,8 +70,8 @@ def leave_group() -> None:
 def close_listeners() -> int:
     """Close every listening socket of this process for good; how many there were.
 
-    Gloo goes on listening after its ranks have found each other, and answers whoever connects. Its descriptors stay
-    taken, so that it does not close somebody else's later.
+    Gloo goes on listening after its ranks have found each other, and answers every connection. Its descriptors stay in
+    use, so that gloo does not close a later descriptor with the same number.
     """
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     closed = 0
