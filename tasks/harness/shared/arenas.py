@@ -38,7 +38,7 @@ class Arena:
     """A shared memory region of fixed size. Close it, or use it as a context manager."""
 
     def __init__(self, fd: int, size: int, *, reserved: mmap.mmap | None = None, start: int = 0) -> None:
-        """Map a memory file. `reserved` and `start`: addresses for a file that comes later, and where it begins there."""
+        """Map a memory file. `reserved`, `start`: addresses for a file that comes later, and where it begins there."""
         self.fd = fd
         self.size = size
         # Populated at once, so that page faults belong to the hand-over and not to the timed kernel.

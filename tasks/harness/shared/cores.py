@@ -1,9 +1,9 @@
-"""Which core is whose: the judge's clock has one to itself, the submission has all the others.
+"""Which core belongs to whom: the judge has one core to itself, the submission has all others.
 
-Two processes that wait for each other on one core measure the scheduler: a woken process may wait for the next tick
-(4 ms) while a thread of the other spins. So the last core of those they share is the judge's while a call is under way,
-and the worker keeps off it from its first moment (before torch counts cores). With a single core both share it and
-nobody spins. Standard library only; used by both sides, before either imports torch.
+Two processes that wait for each other on one core measure the scheduler: a woken process may wait for the next tick (4
+ms) while a thread of the other spins. So the last of their cores is the judge's while a call is under way. The worker
+leaves it at its start, before torch counts cores. With a single core both share it, and neither spins. Standard library
+only, because both sides import it before torch.
 """
 
 from __future__ import annotations

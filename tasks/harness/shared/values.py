@@ -1,11 +1,11 @@
-"""What a kernel takes and returns, as a tree of JSON nodes plus raw bytes in an arena; never pickle.
+"""Inputs and outputs of a kernel, as a tree of JSON nodes plus raw bytes in an arena; never pickle.
 
 A tensor is a descriptor: dtype name, shape, and where its bytes lie. Inputs keep strides, storage offsets and aliasing
-(two views of one storage stay two views of one storage). Outputs travel contiguous: either copied into the judge's
-output arena, or, when the kernel returned (part of) an input buffer, as a reference to that buffer. The judge checks
-every number a worker sends against the arenas it made itself.
+(two views of one storage stay two views of one storage). Outputs travel contiguous. They are copied into the judge's
+output arena. If the kernel returned an input buffer or a part of one, they are a reference to that buffer. The judge
+checks every number that a worker sends against the arenas it made itself.
 
-Both sides use this module: `pack` and `snapshot` belong to the judge, `unpack` and `Outgoing` to the worker.
+`pack` and `Snapshot` belong to the judge, `unpack` and `Outgoing` to the worker.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import torch
 from .arenas import ALIGN_BYTES, PAGE_BYTES, Arena
 from .wire import WireViolation
 
-#: Every dtype whose tensors are plain bytes, by the name both sides use; older torch versions lack some.
+#: Every dtype whose tensors are plain bytes, by the name that both sides use. Older torch versions lack some.
 DTYPES: Mapping[str, torch.dtype] = {
     name: getattr(torch, name)
     for name in (
@@ -47,14 +47,14 @@ MAX_TEXT = 1 << 16
 _MAX_LEADING_PAGES = 16
 #: Region number of the output arena in a tensor node; inputs count from 0.
 OUTPUT_REGION = -1
-#: Copies of more bytes are worth several threads.
+#: Copies of more bytes use several threads.
 _SMALL_BYTES = 256 << 10
 #: Kinds of node whose items have names.
 _PAIRS = ("dict", "record")
 
 
 class Unsupported(TypeError):
-    """A value of a kind that cannot travel; the message names it."""
+    """A value of a kind that cannot be sent; the message names it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ class Packed:
 
     @property
     def device(self) -> str | None:
-        """Where all its tensors belong; None where that is more than one place."""
+        """The device of all its tensors; None if there are several."""
         found = {node["device"] for node in tensor_nodes(self.tree)} or {"cpu"}
         return found.pop() if len(found) == 1 else None
 
@@ -98,16 +98,16 @@ class Packed:
         return place(self.sizes)
 
     def message(self, placed: Sequence[Placed], size: int) -> dict[str, Any]:
-        """What a worker has to be told to put the value together again from an arena of `size` bytes."""
+        """The keys of a message that lets a worker rebuild the value from an arena of `size` bytes."""
         return {"tree": self.tree, "storages": [[place.offset, place.nbytes] for place in placed], "size": size}
 
     def staged(self, placed: Sequence[Placed]) -> tuple[int, memoryview]:
-        """The storages as they will lie in their arena: where the first one begins, and the bytes from there on."""
+        """The storages as they will lie in their arena: the offset of the first one, and the bytes from there on."""
         start = placed[0].offset if placed else 0
         end = max((place.offset + place.nbytes for place in placed), default=start)
         data = memoryview(bytearray(end - start))
         for storage, place in zip(self.storages, placed, strict=True):
-            # On this thread alone: torch would share a copy out among its threads, and wait for all of them.
+            # On this thread alone: torch would split the copy among its threads, and wait for all of them.
             data[place.offset - start : place.offset - start + place.nbytes] = storage.cpu().numpy().data
         return start, data
 
@@ -120,7 +120,7 @@ class Packed:
 def place(sizes: Sequence[int], *, lead: bool = True) -> tuple[list[Placed], int]:
     """A layout for storages of so many bytes, and the size of the arena it needs.
 
-    `lead`: behind a random number of pages, where the arena's own address is none that differs from call to call.
+    `lead`: after a random number of pages. Needed where the arena's own address does not differ from call to call.
     """
     offset = 0 if not lead else os.urandom(1)[0] % _MAX_LEADING_PAGES * PAGE_BYTES
     placed = []
@@ -136,7 +136,7 @@ def size_of(placed: Sequence[Placed]) -> int:
 
 
 def identity(item: torch.Tensor) -> int:
-    """What a tensor shares with its views and with no other tensor, as long as it lives."""
+    """A number that a tensor shares with its views and with no other living tensor."""
     key: int = item.untyped_storage()._cdata  # noqa: SLF001 torch offers no public identity of a storage
     return key
 
@@ -146,8 +146,8 @@ def pack(value: object, *, modules: frozenset[str] = frozenset()) -> Packed:
 
     Args:
         value: what generate_input made.
-        modules: names of the task's own modules. An object of a class of theirs travels as a record of its attributes,
-            since the worker has not the class; it arrives as a namespace.
+        modules: names of the task's own modules. An object of one of their classes is sent as a record of its
+            attributes, because the worker lacks the class. It arrives as a namespace.
 
     Raises:
         Unsupported: something other than tensors, tuples, lists, dicts with text keys, numbers, text, None, dtypes,
@@ -193,7 +193,7 @@ def _refuse(name: str) -> Any:
 
 
 def unpack(tree: object, storages: Sequence[torch.Tensor]) -> object:
-    """Put a kernel's input together again from a tree of the judge's and uint8 tensors over the input arena."""
+    """Rebuild a kernel's input from the judge's tree and uint8 tensors over the input arena."""
     on_device: dict[tuple[int, str], torch.UntypedStorage] = {}
 
     def tensor(node: Mapping[str, Any]) -> torch.Tensor:
@@ -210,7 +210,7 @@ def unpack(tree: object, storages: Sequence[torch.Tensor]) -> object:
 
 @dataclass(kw_only=True)
 class Outgoing:
-    """The worker's half of returning a value: describe it, learn its size, copy the bytes.
+    """The worker's side of returning a value: describe it, learn its size, copy the bytes.
 
     `inputs` maps the identity of an input storage to its number, so that a returned input buffer is not copied.
     """
@@ -218,13 +218,13 @@ class Outgoing:
     inputs: Mapping[int, int]
     tree: Any = None
     nbytes: int = 0
-    #: Something in it had been put off until somebody looks, and was computed here.
+    #: A part of it was lazy, and was computed while it was described.
     put_off: bool = False
     _copies: list[tuple[int, torch.Tensor]] = field(default_factory=list)
 
     @classmethod
     def describe(cls, value: object, inputs: Mapping[int, int]) -> Outgoing:
-        """Take a kernel's output apart. Values that cannot travel become `opaque` nodes that name their type."""
+        """Take a kernel's output apart. Values that cannot be sent become `opaque` nodes that name their type."""
         outgoing = cls(inputs=inputs)
         outgoing.tree = _describe(value, outgoing._tensor, lambda name: {"t": "opaque", "type": name[:200]})
         return outgoing
@@ -234,7 +234,7 @@ class Outgoing:
             return {"t": "opaque", "type": f"tensor of layout {item.layout} and dtype {item.dtype}"}
         plain = item.detach()
         if type(item) not in (torch.Tensor, torch.nn.Parameter):
-            # A subclass may compute on demand; only plain bytes travel, so it must do that now.
+            # A subclass may compute on demand. Only plain bytes can be sent, so it must compute now.
             plain = torch.empty(item.shape, dtype=item.dtype, device=item.device).copy_(item)
             self.put_off = True
         self.put_off = self.put_off or plain.is_conj() or plain.is_neg()
@@ -257,17 +257,17 @@ class Outgoing:
 
     @property
     def parts(self) -> list[tuple[int, int]]:
-        """Address and bytes of each tensor that is to be copied, in the order of their places."""
+        """Address and bytes of each tensor to copy, in the order of their offsets."""
         return [(item.data_ptr(), item.numel() * item.element_size()) for _, item in self._copies]
 
     def copy_to(self, arena: Arena, *, wait: bool = True) -> None:
-        """Copy the described tensors into the judge's arena, which has room for `nbytes`.
+        """Copy the described tensors into the judge's arena, which holds at least `nbytes`.
 
-        `wait`: until the bytes are there; a device's are else under way, into memory that it was given.
+        `wait`: until the bytes are there. Otherwise copies from a device may still be under way.
         """
         for offset, item in self._copies:
             if item.is_cpu and item.nbytes <= _SMALL_BYTES:
-                # On this thread alone: torch would share the copy out among its threads, and wait for all of them.
+                # On this thread alone: torch would split the copy among its threads, and wait for all of them.
                 if item.nbytes:
                     ctypes.memmove(arena.bytes_at(offset, item.nbytes).data_ptr(), item.data_ptr(), item.nbytes)
                 continue
@@ -276,7 +276,7 @@ class Outgoing:
 
 
 def _bytes_of(item: torch.Tensor) -> torch.Tensor:
-    """A contiguous tensor's own bytes as uint8, without those of the rest of its storage."""
+    """A contiguous tensor's own bytes as uint8, without the rest of its storage."""
     nbytes = item.numel() * item.element_size()
     whole = torch.empty(0, dtype=torch.uint8, device=item.device).set_(item.untyped_storage())
     start = item.storage_offset() * item.element_size()
@@ -293,7 +293,7 @@ class Region:
 
 
 class Snapshot:
-    """The judge's own copy of a returned value; nothing in it lies in shared memory."""
+    """The judge's own copy of a returned value. No part of it lies in shared memory."""
 
     def __init__(self, tree: object, copies: Sequence[torch.Tensor]) -> None:
         self._tree = tree
@@ -306,7 +306,7 @@ class Snapshot:
 
     @property
     def opaque(self) -> str | None:
-        """The type of the first returned object that cannot travel, or None."""
+        """The type of the first returned object that cannot be sent, or None."""
         return next((node["type"] for node in _nodes(self._tree) if node["t"] == "opaque"), None)
 
     @property
@@ -426,7 +426,7 @@ def tree_signature(packed: Packed) -> object:
 
 
 def _no_record(_: object) -> None:
-    """An output holds no records: the judge would not know what to make of them."""
+    """Outputs hold no records: the judge has no meaning for them."""
 
 
 def _describe(  # noqa: C901, PLR0911 one branch per kind of value
@@ -492,7 +492,7 @@ def _build(tree: Any, tensor: Callable[[Mapping[str, Any]], torch.Tensor]) -> ob
 
 
 def _nodes(tree: object, *, trusted: bool = True) -> Iterator[dict[str, Any]]:
-    """Every node of a tree, parents first; of an untrusted one only after a look at it."""
+    """Every node of a tree, parents first. Nodes of an untrusted tree are checked before."""
     stack: list[tuple[Any, int]] = [(tree, 0)]
     count = 0
     while stack:
@@ -538,7 +538,7 @@ def _are_pairs(items: Sequence[object]) -> bool:
     return len(keys) == len(items) == len(set(keys))
 
 
-#: What a part of an output has to look like, by its kind.
+#: Kind of a node -> the check that it is well formed.
 _SOUND: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     "tensor": lambda _: True,
     "none": lambda _: True,

@@ -1,9 +1,8 @@
-"""Messages between the judge and the worker: length-capped JSON over a stream socket, descriptors beside it. Pure I/O.
+"""Messages between the judge and the worker: JSON of limited length over a stream socket, with descriptors beside it.
 
-Owns the framing and nothing of the meaning. A message is a 9-byte header (magic and version, body length, number of
-file descriptors) and a body of UTF-8 JSON, one object with an `op`. Nothing is ever pickled. The judge takes no
-descriptors: those a worker sends are dropped by the kernel. Both sides use it; the judge treats every error it
-raises as the worker's doing.
+Owns the framing, not the meaning. A message is a 9-byte header (magic and version, body length, number of file
+descriptors) and a body of UTF-8 JSON, one object with an `op`. Nothing is ever pickled. The judge takes no descriptors:
+the kernel drops those that a worker sends. The judge treats every error from here as the worker's doing.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ MAX_FROM_JUDGE_BYTES = 32 << 20
 #: Bytes of profile table and of compressed trace that the judge takes from a worker.
 MAX_TABLE_BYTES = 256 << 10
 MAX_TRACE_BYTES = 8 << 20
-#: The file that a vendor's profiler leaves.
+#: Bytes of the file that a vendor's profiler leaves.
 MAX_REPORT_BYTES = 8 << 20
 #: Characters of an exception's text, and of its traceback.
 MAX_FAILURE_CHARS = 8_100
@@ -36,16 +35,16 @@ MAX_DESCRIPTORS = 4
 _MAGIC = b"KRW1"
 _HEADER = struct.Struct("!4sIB")
 _CHUNK_BYTES = 1 << 18
-#: Made once: json.dumps makes one for every message.
+#: Made once: json.dumps would make an encoder for every message.
 _encoded = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 class WireViolation(Exception):
-    """What arrived is no message of this protocol."""
+    """The bytes that arrived are not a message of this protocol."""
 
 
 class PeerClosed(Exception):
-    """The other side is gone."""
+    """The other side has ended or closed its end."""
 
 
 class Interrupted(Exception):
@@ -53,7 +52,7 @@ class Interrupted(Exception):
 
 
 def encode(message: Mapping[str, Any], *, descriptors: int = 0) -> bytes:
-    """One message, ready to send; encoded ahead of a timed window so that only the system call is inside it."""
+    """One message, ready to send. Encode before a timed span, so that only the system call is inside it."""
     body = _encoded(message).encode()
     return _HEADER.pack(_MAGIC, len(body), descriptors) + body
 
@@ -70,7 +69,7 @@ class Channel:
         self._max_bytes = max_bytes
         self._accept = accept_descriptors
         self._buffer = bytearray()
-        #: Where the socket is read to: memory of this size that is asked for anew each time costs more than the call.
+        #: The read buffer. Allocating so much memory for every read would cost more than the system call.
         self._chunk = bytearray(_CHUNK_BYTES)
         self._descriptors: deque[int] = deque()
         self._poll = select.poll()
@@ -102,8 +101,8 @@ class Channel:
     def receive(self, *, deadline_ns: int | None = None, spin_ns: int = 0) -> tuple[dict[str, Any], list[int]]:
         """The next message and its descriptors, which the caller must close.
 
-        For the first `spin_ns` the socket is asked again and again, which is quicker than being woken up; after
-        that the process sleeps until something arrives.
+        Polls the socket for the first `spin_ns`, which is quicker than being woken up. Then the process sleeps until
+        something arrives.
 
         Raises:
             PeerClosed, WireViolation, Interrupted, TimeoutError
@@ -128,7 +127,7 @@ class Channel:
         self._wait(select.POLLIN, deadline_ns)
 
     def readable(self, wait_ms: int) -> bool:
-        """Whether something has arrived, or the other side is gone, within so long."""
+        """Whether something arrives, or the other side ends, within `wait_ms`."""
         return bool(self._poll.poll(wait_ms))
 
     def fileno(self) -> int:
@@ -147,7 +146,7 @@ class Channel:
                 return message
 
     def close(self) -> None:
-        """Close the socket and every descriptor that arrived and was not taken."""
+        """Close the socket, and every descriptor that arrived and was not taken."""
         while self._descriptors:
             os.close(self._descriptors.popleft())
         self._sock.close()
@@ -163,7 +162,7 @@ class Channel:
                         received.frombytes(raw[: len(raw) - len(raw) % received.itemsize])
                         self._descriptors.extend(received)
             else:
-                # A plain recv makes the kernel close whatever descriptors were sent along.
+                # A plain recv makes the kernel close all descriptors that were sent along.
                 size = self._sock.recv_into(self._chunk)
         except BlockingIOError:
             return False
@@ -204,7 +203,7 @@ class Channel:
                 self._poll.modify(self._sock.fileno(), select.POLLIN)
         if not ready:
             raise TimeoutError("nothing arrived in time")
-        # What the other side said before it died still counts: the socket is read before the wake-up is heard.
+        # Messages from before the other side died still count, so the socket comes before the wake-up descriptor.
         if all(fd == self._wake_fd for fd, _ in ready):
             raise Interrupted("woken up while waiting")
 

@@ -1,8 +1,8 @@
-"""Compiled submissions (`lang: cu`): nvcc makes a library of the sources and the submission, which is called here.
+"""Compiled submissions (`lang: cu`): nvcc makes a library of the sources and the submission, and the worker calls it.
 
-Owns the call's layout (`include/kernel_runner.h`) and, where nothing was built ahead, the compiler's run. The library
-lives in the worker like any other submission: it decides nothing, its times are claims, its outputs are read by the
-judge. Standard library and torch; called by the worker.
+Owns the layout of the call (`include/kernel_runner.h`) and, where nothing was built ahead, the compiler's run. The
+library runs in the worker like any other submission: it decides nothing, its times are claims, the judge reads its
+outputs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 
 #: What the library exports.
 ENTRY = "custom_kernel"
-#: Characters of the compiler's words that travel, of each stream.
+#: Characters of each of the compiler's streams that are kept.
 MAX_SAID = 6_000
 
 #: enum kr_dtype; everything else is KR_OTHER.
@@ -72,23 +72,23 @@ class CompileFailed(Exception):
 
 
 class KernelFailed(Exception):
-    """The library's function returned a sentence in place of nothing."""
+    """The library cannot be used, or its function returned an error message."""
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """A case's inputs as the library takes them; made before the call is timed."""
+    """A case's inputs as the library takes them, made before the timed call."""
 
     values: Any
     count: int
-    #: What the call is said to have returned: the last element of the inputs.
+    #: The value that the call returns: the last element of the inputs.
     output: object
-    #: Keeps what `values` points to.
+    #: Keeps the memory alive that `values` points to.
     kept: tuple[object, ...]
 
 
 def flatten(data: object) -> Arguments:
-    """Lay a case's inputs out.
+    """Lay out a case's inputs.
 
     Raises:
         TypeError: something in them is no tensor, number, None, or tuple, list or dict of such.
@@ -140,7 +140,7 @@ def _fill(place: Any, leaf: object, kept: list[object]) -> None:
 
 
 def load_library(path: Path) -> Callable[[Arguments], object]:
-    """The submission's function, to be called with what `flatten` made.
+    """The submission's function. It takes the result of `flatten`.
 
     Raises:
         KernelFailed: the library cannot be loaded, or exports no such function.
@@ -163,9 +163,9 @@ def load_library(path: Path) -> Callable[[Arguments], object]:
 
 
 def compile_sources(argv: Sequence[str], directory: Path) -> str:
-    """Run the compiler in a folder that holds the sources; what it said.
+    """Run the compiler in a folder with the sources; its output.
 
-    Its time is the load's, which the judge limits.
+    Its time is part of loading, which the judge limits.
 
     Raises:
         CompileFailed: it ended with anything but 0.

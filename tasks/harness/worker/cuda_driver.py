@@ -1,9 +1,8 @@
-"""The few calls of the CUDA driver that torch has no name for: streams that wait for memory, and the cache's settings.
+"""The calls of the CUDA driver that torch does not offer: streams that wait for memory, and settings of the cache.
 
 Through ctypes, in the worker's own process and context. Constants and signatures: cuda.h of CUDA 13 (driver API, stream
 memory operations; cuCtxSetLimit; cuCtxResetPersistingL2Cache). HIP has stream memory operations as well, but only on
-memory of its own making, which cannot be shared with a judge: there is no driver there. Called by `device_gate` and the
-worker; decides nothing.
+memory that it allocates itself, which cannot be shared with a judge. So there is no driver for HIP here.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ _WRITE_DEFAULT: Final = 0x0
 #: CU_MEMHOSTREGISTER_PORTABLE and CU_MEMHOSTREGISTER_DEVICEMAP.
 _REGISTER: Final = 0x01 | 0x02
 _LIMIT_PERSISTING_L2: Final = 0x06
-#: What a device may take to see a number in the host's memory, and a process to find that out.
+#: Seconds for a device to see a number in the host's memory, and for the whole trial.
 _SEEN_S: Final = 2.0
 _TRIED_S: Final = 20.0
 _WAITS_AT, _WRITES_AT = 0, 64
 
 
 class DriverError(Exception):
-    """A call of the driver's failed, or there is no driver."""
+    """A call of the driver failed, or there is no driver."""
 
 
 class Driver:
@@ -53,7 +52,7 @@ class Driver:
             raise DriverError(f"there is no {_LIBRARY}: {error}") from error
 
     def register(self, address: int, nbytes: int) -> int:
-        """Let the device use host memory, which stays where it is; its address there.
+        """Map host memory for the device; its address on the device.
 
         Raises:
             DriverError: see the class.
@@ -64,7 +63,7 @@ class Driver:
         return found.value
 
     def unregister(self, address: int) -> None:
-        """Undo `register`; nothing on the device may use the memory any more.
+        """Undo `register`. The device must not use the memory any more.
 
         Raises:
             DriverError: see the class.
@@ -72,7 +71,7 @@ class Driver:
         self._do("cuMemHostUnregister", ctypes.c_void_p(address))
 
     def wait_for(self, stream: int, pointer: int, value: int) -> None:
-        """Have a stream stand still until the number at a device address is this one or a later one.
+        """Block a stream until the number at a device address is at least this one.
 
         Raises:
             DriverError: see the class.
@@ -83,7 +82,7 @@ class Driver:
         )
 
     def write(self, stream: int, pointer: int, value: int) -> None:
-        """Have a stream write a number to a device address when all before it is done.
+        """Make a stream write a number to a device address after all earlier work.
 
         Raises:
             DriverError: see the class.
@@ -94,14 +93,14 @@ class Driver:
         )
 
     def reset_persisting_l2(self) -> None:
-        """Set nothing of the L2 cache aside any more, and let go of what was kept there; older devices have no such."""
+        """Set aside no part of the L2 cache, and drop what was kept there. Older devices lack the feature."""
         with suppress(DriverError):
             self._do("cuCtxSetLimit", ctypes.c_int(_LIMIT_PERSISTING_L2), ctypes.c_size_t(0))
         with suppress(DriverError):
             self._do("cuCtxResetPersistingL2Cache")
 
     def new_stream(self) -> int:
-        """A context on the first device, current in this thread, and a stream in it; for a process without torch.
+        """A stream in a new context on the first device, current in this thread; for a process without torch.
 
         Raises:
             DriverError: see the class.
@@ -124,10 +123,10 @@ class Driver:
 
 
 def try_out(opener: Callable[[], Driver] = Driver.open) -> str | None:
-    """Why streams of this machine's device cannot wait for shared memory; None: they can, it has been seen.
+    """Try whether streams of this machine's device can wait for shared memory; None: they can, else the reason.
 
-    In a process of its own, before this one has a context: where the device never sees the number, the stream that
-    waits for it can never be ended.
+    Runs in a process of its own, before this one has a context. If the device never sees the number, the waiting stream
+    can never be ended.
     """
     read, write = os.pipe()
     child = os.fork()
@@ -146,7 +145,7 @@ def try_out(opener: Callable[[], Driver] = Driver.open) -> str | None:
         said = os.read(read, 2000).decode(errors="replace").strip("\n") if heard else f"no answer in {_TRIED_S:g} s"
     finally:
         os.close(read)
-        # One whose stream stands still for ever would not end by itself.
+        # A process whose stream is blocked for ever would not end by itself.
         with suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)

@@ -18,7 +18,7 @@ _BUILD_ERRORS = {("triton", "CompilationError"), ("torch", "CppCompileError"), (
 
 
 def describe_failure(error: BaseException) -> dict[str, Any]:
-    """An exception of the submission's as a message: kind, text and its own frames of the traceback."""
+    """An exception of the submission as a message: kind, text, and its own frames of the traceback."""
     if isinstance(error, SystemExit):
         return failed("runtime_error", f"the submission called exit({error.code!r:.100}), which ends nothing here")
     if isinstance(error, CompileFailed):
@@ -27,7 +27,7 @@ def describe_failure(error: BaseException) -> dict[str, Any]:
         return failed("runtime_error", str(error))
     kind = "compile_error" if _is_build_failure(error) else "runtime_error"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(HARNESS)]
-    # A syntax error's own lines say where it is; the import machinery's frames say nothing.
+    # The text of a syntax error says where it is. Frames of the import machinery do not help.
     shown = [] if isinstance(error, SyntaxError) else [f for f in frames if not f.filename.startswith("<frozen")]
     trace = "".join(traceback.format_list(shown[-12:]))
     text = "".join(traceback.format_exception_only(error)).strip()
@@ -56,6 +56,6 @@ def failed(kind: str, text: str, trace: str = "") -> dict[str, Any]:
 
 def cut(text: str) -> str:
     """A text that can be sent, cut in the middle where it is too long."""
-    # Surrogates cannot be encoded; json would pass them on and the judge's UTF-8 would break.
+    # Surrogates cannot be encoded: json would pass them on, and the judge could not decode the message.
     clean = text.encode("utf-8", errors="replace").decode()
     return clean if len(clean) <= _MAX_TEXT else clean[: _MAX_TEXT // 2] + "\n[...]\n" + clean[-_MAX_TEXT // 2 :]

@@ -1,4 +1,4 @@
-"""Imports a submission. Called by whatever runs one: the worker, what builds ahead, what profiles."""
+"""Imports a submission."""
 
 from __future__ import annotations
 

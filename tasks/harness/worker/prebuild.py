@@ -1,7 +1,7 @@
-"""Imports a submission as the worker would, where there is neither a judge nor a device, so that its compilers run.
+"""Imports a submission as the worker would, without judge or device, so that its compilers run ahead of time.
 
-What they make is left in their caches; how the import ends is nobody's verdict. Started by the steward of a container
-that builds, in a folder with the files that the worker would write, with the submission's name as argument.
+What they build stays in their caches. How the import ends is no verdict. The steward of a build container starts this,
+in a folder with the files that the worker would write. The argument is the submission's name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""One call of a submission in a process of its own, for profilers that only see what they have started.
+"""One call of a submission in a process of its own, for profilers that only see processes they have started.
 
-Started below a profiler by the worker (`profilers`), as the worker's user, in its directory; nothing of what it does is
-judged. Argument: a directory with `call.json` and the inputs.
+The worker starts this below a profiler, as the worker's user, in the worker's directory. Nothing that it does is
+judged.
+Argument: a directory with `call.json` and the inputs.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ CALL, INPUTS = "call.json", "inputs.pt"
 
 
 def write(directory: Path, *, submission: str | None, program: str | None, data: object) -> None:
-    """Lay out a call: a Python submission's name or a library's, in the working directory, and its inputs."""
+    """Write a call to a directory: the name of a Python submission or of a library, and the inputs."""
     (directory / CALL).write_text(json.dumps({"submission": submission, "program": program}), encoding="utf-8")
     torch.save(data, directory / INPUTS)
 
 
 def main() -> int:
-    """Entry point: warm up, then make the call between the marks that profilers look for."""
+    """Warm up, then make the call between the marks that profilers look for."""
     directory = Path(sys.argv[1])
     call = json.loads((directory / CALL).read_text(encoding="utf-8"))
     kernel: Callable[[Any], Any]
@@ -39,7 +40,7 @@ def main() -> int:
 
     else:
         kernel = getattr(import_submission(Path.cwd(), call["submission"]), "custom_kernel")  # noqa: B009 a module's
-    # Written by the worker a moment ago; read twice, as a kernel may change its inputs.
+    # The worker wrote them a moment ago. Loaded twice, because a kernel may change its inputs.
     warm, data = (torch.load(directory / INPUTS, weights_only=False) for _ in range(2))
     kernel(warm)
     _wait()

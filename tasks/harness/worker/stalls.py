@@ -27,9 +27,9 @@ _DISTRIBUTED = str(Path(torch.__file__).parent / "distributed") + os.sep
 
 
 class StallReporter:
-    """Says where a rank is when its time is up: one that waits inside a collective does so because of another one.
+    """Sends where a rank is when its time is up. A rank inside a collective waits because of another rank.
 
-    A thread that looks now and then, since waking it for every call would disturb the call.
+    A thread that wakes up at fixed intervals, because waking it for every call would disturb the call.
     """
 
     def __init__(self, channel: Channel) -> None:
@@ -41,7 +41,7 @@ class StallReporter:
 
     @contextmanager
     def until(self, until_ns: int) -> Iterator[None]:
-        """Watch what is done inside; on time.perf_counter_ns."""
+        """Report if the block still runs at `until_ns` (time.perf_counter_ns)."""
         self._until_ns = until_ns
         try:
             yield
@@ -60,12 +60,12 @@ class StallReporter:
 
 
 def describe_place(frame: FrameType) -> dict[str, Any]:
-    """Where a thread is, as a message: the submission's innermost line, and whether it waits for the other ranks."""
+    """A message with the submission's innermost line in a thread, and whether it waits for the other ranks."""
     stack = [entry for entry in traceback.extract_stack(frame) if not entry.filename.startswith(HARNESS)]
     others = [entry for entry in stack if not entry.filename.startswith(_TORCH)]
     own = [entry for entry in others if entry.filename.startswith(str(Path.cwd()) + os.sep)] or others
     if not own:
-        # The kernel has returned, and what it has started on the device has not ended: a collective, as like as not.
+        # The kernel has returned, but its work on the device has not ended: most likely a collective.
         return {"op": "stuck", "text": "waited for its device", "waits": True}
     waits = any(entry.filename.startswith(_DISTRIBUTED) for entry in stack)
     what = "waited for the others at" if waits else "was at"

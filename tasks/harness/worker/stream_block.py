@@ -1,11 +1,11 @@
-"""The worker's half of a gated call on a device: all is enqueued before the inputs exist, then the judge lets go.
+"""The worker's side of a call on a device: everything is enqueued before the inputs exist, then the judge releases it.
 
-One stream, in this order: stand still until the judge's number, copy the inputs from shared memory, flush the cache,
-event, the kernel, event, copy the output to shared memory, write the number that says so. The host's work for a launch
-is so behind the judge's clock, and nothing can be computed early. The judge's half is `peer`; what decides is there.
+One stream holds, in this order: wait for the judge's number, copy the inputs from shared memory, flush the cache,
+event, the kernel, event, copy the output to shared memory, write the number that says so. So the host's work for a
+launch is done before the judge's clock starts, and nothing can be computed early.
 
-A submission that synchronises with the host waits for a stream that stands still. The judge hears nothing, lets go
-after a while, and holds that call to what passed on its own clock, host and all. Called by the worker; imports torch.
+A submission that synchronises with the host waits for a stream that is blocked. The judge gets no answer, releases the
+call after a while, and measures that call with the host's work in it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tasks.harness.shared.arenas import PAGE_BYTES, Arena
 from tasks.harness.shared.call_flags import FINISHED_AT, RELEASED_AT, CallFlags
 from tasks.harness.shared.values import Outgoing, unpack
 
-#: Waiting for a device that has nothing more to do takes less.
+#: Synchronising with a device that is idle takes less.
 IDLE_NS = 50_000
 
 
 class Streams(Protocol):
-    """What is needed of `cuda_driver.Driver`."""
+    """The part of `cuda_driver.Driver` that is needed here."""
 
     def register(self, address: int, nbytes: int) -> int:
         """See Driver."""
@@ -44,7 +44,7 @@ class Streams(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamCall:
-    """One call as the judge asks for it."""
+    """One call, as the judge asks for it."""
 
     call: int
     tree: Any
@@ -56,18 +56,18 @@ class StreamCall:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamCallResult:
-    """What came of a call: the output, and the time the worker claims."""
+    """The output of a call, and the time that the worker claims."""
 
     outgoing: Outgoing
     claim_ns: int
-    #: Whether the output was small enough for the room, and is there.
+    #: Whether the output fitted into the arena, and is there.
     delivered: bool
-    #: Keep until the output has been delivered.
+    #: Must live until the output has been delivered.
     inputs: tuple[object, ...]
 
 
 class StreamBlock:
-    """A page that the judge made, seen by the device."""
+    """The judge's page of flags, mapped for the device."""
 
     def __init__(self, streams: Streams, page: Arena) -> None:
         """Register the page.
@@ -91,10 +91,10 @@ class StreamBlock:
         """Make a call.
 
         Args:
-            order: what the judge asks for.
+            order: the call that the judge asks for.
             kernel: the submission's.
-            adapt: what the kernel takes in place of the inputs.
-            flush: enqueues what empties the device's caches; called behind the gate.
+            adapt: makes the kernel's arguments from the inputs.
+            flush: enqueues a write that empties the device's caches; called after the wait for the judge's number.
         """
         with self._pinned(order.inputs), self._pinned(order.output_arena):
             buffers = [torch.empty(nbytes, dtype=torch.uint8, device=order.device) for _, nbytes in order.storages]
@@ -116,13 +116,13 @@ class StreamBlock:
                     outgoing.copy_to(order.output_arena, wait=False)
                 self._streams.write(stream, self._pointer + FINISHED_AT, order.call)
             finally:
-                # Also for a kernel that raised: whoever waits for this number hears of it in the answer.
+                # Also for a kernel that raised: the judge waits for this number, and gets the error in the answer.
                 self._flags.enqueue(order.call)
             ended.synchronize()
             after_ns = perf_counter_ns()
             torch.cuda.synchronize()
             late_ns = perf_counter_ns() - after_ns
-            # The events see one stream; what others still had to do for this call is its time, too.
+            # The events see one stream. Work of other streams for this call counts, too.
             claim_ns = round(began.elapsed_time(ended) * 1e6) + (late_ns if late_ns > IDLE_NS else 0)
         return StreamCallResult(outgoing=outgoing, claim_ns=claim_ns, delivered=delivered, inputs=(value, buffers))
 
@@ -133,6 +133,6 @@ class StreamBlock:
         try:
             yield
         finally:
-            # The device may still be at it, if the kernel raised.
+            # If the kernel raised, the device may still be using the memory.
             torch.cuda.synchronize()
             self._streams.unregister(start)
