@@ -1,6 +1,6 @@
-"""Measures what a hand-over costs beside the kernel's own time, with kernels that are known; pure but for the calls.
+"""Measures what a hand-over costs beside the kernel's own time, with kernels whose time is known.
 
-Only meaningful before any byte of a submission is in a worker. Called by solo and crew, each with calls of its own.
+Only meaningful before any byte of a submission is in a worker.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LONG_KERNEL_NS = 6_000_000
 _VOLUME_BYTES = 4 << 20
 _CROWD = 8
 
-#: Makes one call of `worker.known_kernel` with a value and the bytes it returns: the outside span and the claim, in ns.
+#: Makes one call of the worker's `calibration_kernel` with a value and the bytes it returns: span and claim, in ns.
 CalibrationCall = Callable[[tuple[object, ...], int], tuple[int, int]]
 
 
@@ -29,7 +29,7 @@ def calibrate(
     most_bytes: int,
     ranks: int = 1,
 ) -> Costs:
-    """Measure one way of handing over.
+    """Measure one way to hand over.
 
     Args:
         call: makes a call on every rank.
@@ -59,6 +59,6 @@ def calibrate(
 
 
 def _measure(call: CalibrationCall, count: int, value: tuple[object, ...], output_capacity: int) -> HandOver:
-    # The first of a kind is like no other: memory is touched for the first time, the way may not be open yet.
+    # The first calls of a kind cost more: they touch memory for the first time, and flags may not be in use yet.
     samples = [call(value, output_capacity) for _ in range(count + 2)][2:]
     return HandOver.of([float(outside - claim) for outside, claim in samples])

@@ -1,7 +1,4 @@
-"""What a submission did wrong, as an exception with a verdict; and how the judge reads a worker's answer.
-
-Called by everything of the judge that talks to a worker. Pure but for waiting to hear how a worker ended.
-"""
+"""What a submission did wrong, as an exception with a verdict; and the checks of a worker's answer."""
 
 from __future__ import annotations
 
@@ -17,8 +14,8 @@ from .worker_output import Watcher, WorkerExit
 class Fault(Exception):
     """The submission failed in a way that has a verdict.
 
-    `gone` says that the worker cannot be asked anything any more; `timed_out` and `output_limit` mirror the step's
-    fields. `trace` holds the frames of the submission's own code, `late` who had not answered in time.
+    `gone`: the worker cannot be asked anything any more. `timed_out` and `output_limit` are the step's fields. `trace`:
+    frames of the submission's own code. `late`: the ranks that had not answered in time.
     """
 
     def __init__(self, verdict: str, message: str, *, gone: bool = False, trace: str = "", late: str = "") -> None:
@@ -32,25 +29,25 @@ class Fault(Exception):
         self.output_limit = verdict == "output_limit"
 
     def of_rank(self, rank: int, *, gone: bool = False) -> Fault:
-        """The same fault, with the rank that is to blame in its sentence."""
+        """The same fault, with the rank in its message."""
         return Fault(self.verdict, f"rank {rank}: {self.message}", gone=self.gone or gone, trace=self.trace)
 
 
 def too_late(late: str = "") -> Fault:
-    """The time limit passed; `late` says who had not answered by then, where there are several."""
+    """The time limit passed. `late`: the ranks that had not answered, if there are several."""
     return Fault("time_limit", f"the time limit passed{f': {late}' if late else ''}", gone=True, late=late)
 
 
 def tampered(what: str) -> Fault:
-    """Something arrived that the worker's own code does not send, and no submission sends by accident."""
+    """A message arrived that the worker's own code does not send, and that no submission sends by accident."""
     return Fault("rejected", f"the submission wrote to the harness's own channel ({what})", gone=True)
 
 
 def expect(answer: Mapping[str, Any], expected: str) -> None:
-    """Check that a worker answered what was due.
+    """Check that a worker sent the expected answer.
 
     Raises:
-        Fault: it did not; a failure that it reports, or something that it cannot have said.
+        Fault: it reported a failure, or sent what its own code cannot send.
     """
     if answer["op"] == expected:
         return
@@ -59,17 +56,17 @@ def expect(answer: Mapping[str, Any], expected: str) -> None:
     kind, text, trace = answer.get("kind"), answer.get("text"), answer.get("trace")
     if kind not in ("compile_error", "runtime_error") or not isinstance(text, str) or not isinstance(trace, str):
         raise tampered("a failure that does not parse")
-    # The worker's own code cuts them; a report must not grow with what a rewritten one sends.
+    # The worker's own code cuts texts. A rewritten worker must not make the report grow.
     raise Fault(kind, text[:MAX_FAILURE_CHARS], trace=trace[:MAX_FAILURE_CHARS])
 
 
 def flooded() -> Fault:
-    """The submission wrote more than anybody reads."""
+    """The submission wrote more than the limit."""
     return Fault("output_limit", "the submission wrote more than 64 MiB to stdout and stderr", gone=True)
 
 
 def died(collector: Watcher) -> Fault:
-    """What to say of a worker whose channel ended; waits a moment for the steward's word."""
+    """The fault for a worker whose channel ended. Waits a moment for the steward's word."""
     ended = None if collector.flooded else collector.wait_exit(2.0)
     return flooded() if collector.flooded else ending_of(ended)
 

@@ -1,8 +1,8 @@
-"""Answers from several processes at once: who answers first is heard first, and who fails cuts the others' time short.
+"""Answers from several processes at once, in the order of their arrival. A failure shortens the others' time.
 
-A rank that fails or dies leaves the others waiting for it inside a collective, for ever. So after the first bad answer
-the rest have a moment left, in which the cause of all may still be heard: a rank that died makes its neighbours raise
-before anybody says that it is dead. Pure I/O, knows nothing of what is said. Called by the crew.
+A rank that fails or dies leaves the others in a collective, for ever. So after the first bad answer the rest have a
+short time left. In it the cause may still arrive: a rank that died makes its neighbours raise before its death is
+reported. Pure I/O, without knowledge of the messages.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any
 
 from tasks.harness.shared.wire import Channel, PeerClosed, WireViolation
 
-#: What the others have left after the first bad answer: to answer themselves if they can.
+#: Time that the others have after the first bad answer.
 GRACE_NS = 2_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """What one process said, or how its channel ended."""
+    """The message of one process, or how its channel ended."""
 
     index: int
     message: Mapping[str, Any] = field(default_factory=dict)
-    #: The caller's to close.
+    #: The caller must close them.
     descriptors: tuple[int, ...] = ()
     error: PeerClosed | WireViolation | None = None
 
@@ -39,15 +39,15 @@ def gather(
     spin_ns: int = 0,
     grace_ns: int = GRACE_NS,
 ) -> tuple[Reply, ...]:
-    """One message of each channel, in the order of their arrival; who said nothing in time is missing.
+    """One message of each channel, in the order of arrival. Channels that time out are missing.
 
     Args:
-        channels: whom to listen to.
-        good: whether a message leaves the others their time.
+        channels: the channels to read.
+        good: whether a message leaves the others their full time.
         deadline_ns: on time.monotonic_ns.
         wake_fd: ends the wait like a bad answer once it is readable.
-        spin_ns: how long to ask again and again, which is quicker than being woken up.
-        grace_ns: what is left after the first bad answer, or after `wake_fd` became readable.
+        spin_ns: how long to poll without sleeping, which is quicker than being woken up.
+        grace_ns: time after the first bad answer, or after `wake_fd` became readable.
     """
     pending = dict(enumerate(channels))
     heard: list[Reply] = []
@@ -75,7 +75,7 @@ def gather(
             continue
         ready = poll.poll((limit_ns - now) / 1e6)
         if wake_fd is not None and any(descriptor == wake_fd for descriptor, _ in ready):
-            # It stays readable, and has been heard now.
+            # It stays readable, so it is not watched any more.
             poll.unregister(wake_fd)
             wake_fd = None
             limit_ns = min(limit_ns, time.monotonic_ns() + grace_ns)

@@ -1,9 +1,9 @@
-"""What a calibration says of a call: its hand-over, and the least that its kernel can have taken; pure.
+"""The result of a calibration: the hand-over of a call, and the least time that its kernel can have taken. Pure.
 
-The judge clocks every call from outside, from the release of the inputs to the arrival of "done". That span holds the
-kernel and a hand-over (messages, mapping the inputs, copying the outputs). Known kernels measure the hand-over before
-any byte of a submission is in a worker (`calibration`). Devices and tasks of several ranks are bounded so; a single
-worker on the CPU is held against control calls instead (`audit`).
+The judge measures a span for every call, from the release of the inputs to the arrival of "done". It holds the kernel
+and a hand-over (messages, mapping the inputs, copying the outputs). Kernels of known time measure the hand-over before
+any byte of a submission is in a worker (`calibration`). This bounds devices and tasks of several ranks. A single worker
+on the CPU is compared with control calls instead (`audit`).
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-#: Part of a span by which a judge that has slept may be late.
+#: A judge that has slept may be late by this part of the span.
 _SLEPT_SHARE = 0.02
-#: A calibration under load must not let everything pass: spread counts up to here.
+#: The most that the spread counts, so that a calibration under load does not let everything pass.
 _MARGIN_SPREAD_NS = 500_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class HandOver:
-    """What one kind of known kernel cost beside its own time."""
+    """The cost of calls of one calibration kernel beside its own time."""
 
-    #: One in four calls cost no more: what the hand-over costs when nothing gets in its way.
+    #: The lower quartile: the cost of an undisturbed hand-over.
     p25_ns: float
     median_ns: float
-    #: Three in four calls cost no more. Higher quantiles of a few samples would be single interrupts.
+    #: The upper quartile. Higher quantiles of a few samples would be single interrupts.
     p75_ns: float
 
     @classmethod
     def of(cls, samples_ns: Sequence[float]) -> HandOver:
-        """Summarise (outside - claim) of trusted calls."""
+        """Summarise span less claim of trusted calls."""
         ordered = sorted(samples_ns)
         quarter, three_quarters = (ordered[int(share * len(ordered))] for share in (0.25, 0.75))
         return cls(p25_ns=quarter, median_ns=median(ordered), p75_ns=three_quarters)
@@ -38,11 +38,11 @@ class HandOver:
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """One way of handing over, as a function of what is handed over."""
+    """The cost of one way to hand over, as a function of tensors and bytes."""
 
-    #: A kernel that returns at once: the judge is still spinning when it is done.
+    #: For a kernel that returns at once: the judge is still spinning.
     short: HandOver
-    #: A kernel of `long_kernel_ns`: the judge sleeps and has to be woken up.
+    #: For a kernel of `long_kernel_ns`: the judge sleeps and must be woken up.
     long: HandOver
     long_kernel_ns: float
     per_tensor_ns: float
@@ -50,17 +50,17 @@ class Costs:
     per_output_byte_ns: float
     #: For each tensor of an output that has several.
     per_part_ns: float = 0.0
-    #: Spread that the calibration cannot see: another core's interrupts, a colder cache.
+    #: Spread that the calibration cannot show: interrupts of other cores, colder caches.
     floor_ns: float = 10_000
 
     def bound(self, *, outside_ns: int, tensors: int, input_bytes: int, output_bytes: int, parts: int = 1) -> Bound:
-        """What a call of this outside span must at least have taken.
+        """The least time that a call with this span must have taken.
 
         Args:
-            outside_ns: what passed on the judge's clock.
-            tensors: how many were handed over.
-            input_bytes: of all of them.
-            output_bytes: copied back.
+            outside_ns: the span on the judge's clock.
+            tensors: number of input tensors.
+            input_bytes: of all inputs.
+            output_bytes: that were copied back.
             parts: tensors in the output.
         """
         base = self.short if outside_ns < self.short.median_ns + self.long_kernel_ns / 2 else self.long
@@ -70,9 +70,9 @@ class Costs:
             + self.per_output_byte_ns * output_bytes
             + (self.per_part_ns * parts if parts > 1 else 0.0)
         )
-        # Moving bytes varies by half under memory pressure; the fixed part by what the calibration itself showed.
+        # The cost of bytes varies by half under memory pressure, the fixed part by the spread of the calibration.
         spread = min(4 * (base.p75_ns - base.median_ns), _MARGIN_SPREAD_NS)
-        # If it slept at all: a core that has slept for longer than in the calibration wakes up later.
+        # A core that sleeps longer than in the calibration wakes up later.
         slept = _SLEPT_SHARE * outside_ns if base is self.long else 0.0
         margin = self.floor_ns + spread + 0.5 * volume + slept
         rest = outside_ns - base.median_ns - volume
@@ -98,14 +98,14 @@ class Costs:
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """What handing over costs on this host, now."""
+    """The cost of a hand-over on this host, now."""
 
     message: Costs
-    #: None: no call goes through the gate.
+    #: Of calls by flags; None: no call is made by flags.
     flags: Costs | None = None
 
     def costs(self, *, by_flags: bool) -> Costs:
-        """Those of a call that went through the gate, or did not."""
+        """The costs of a call by flags or by message."""
         return self.flags if by_flags and self.flags is not None else self.message
 
     def as_details(self) -> dict[str, dict[str, float]]:
@@ -117,10 +117,10 @@ class Calibration:
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
-    """What the judge's own clock says about one call."""
+    """What the judge's clock says about one call."""
 
-    #: Outside span less the expected hand-over: the judge's own estimate of the kernel's time.
+    #: Span less the expected hand-over: the judge's estimate of the kernel's time.
     kernel_ns: float
     margin_ns: float
-    #: The least the kernel can have taken.
+    #: The least time that the kernel can have taken.
     bound_ns: float

@@ -45,17 +45,17 @@ from .worker_client import LOOK_NS, PROFILE_BYTES, SPIN_NS, Profiled, profile_of
 from .worker_output import Collector
 from .workers import Call
 
-#: Between the last worker's word that it is ready and the moment they all begin at: the time to tell them.
+#: Time between the last worker's "opened" and the common start, in which all workers are told of it.
 _LEAD_NS = 100_000
 _LEAD_PER_RANK_NS = 25_000
-#: A reference waits for its peers; one that has failed leaves the others this long to come to an end.
+#: The references of all ranks wait for each other. After one failed, the others have so long to end.
 _CHECKER_GRACE_NS = 20_000_000_000
 
-#: After the time limit: what the ranks' witnesses take to look, and to be heard.
+#: Time after the time limit for the ranks' stall reporters to report.
 _STALL_REPORT_NS = 1_000_000_000
-#: What a worker may say before what it was asked for.
+#: Answers that a worker may send before the expected one.
 _UNASKED = {"returned": ("stuck",)}
-#: Characters of what one of them says.
+#: Characters of one rank's stall report.
 _MAX_PLACE = 200
 
 Answers = dict[int, Mapping[str, Any]]
@@ -63,7 +63,7 @@ Answers = dict[int, Mapping[str, Any]]
 
 @dataclass(kw_only=True)
 class _RankInputs:
-    """What one rank is handed: where its inputs lie, and how big they are."""
+    """The inputs of one rank: where they lie, and their size."""
 
     message: Mapping[str, Any]
     fd: int
@@ -74,7 +74,7 @@ class _RankInputs:
 
 @dataclass(kw_only=True)
 class _Run:
-    """One call as the workers and the clock saw it."""
+    """One call: the workers' answers and the judge's clock."""
 
     trees: list[object]
     claims_ns: tuple[int, ...]
@@ -86,7 +86,7 @@ class _Run:
 
 
 class MultiRank:
-    """A team with a worker per rank; see `Workers`."""
+    """One worker per rank; see `Workers`."""
 
     def __init__(
         self, sockets: Sequence[socket.socket], collector: Collector, *, device: str, memory_bytes: int
@@ -127,7 +127,7 @@ class MultiRank:
         }
         for rank, (_, channel) in enumerate(self._checkers):
             self._tell_checker(channel, encode(begin | {"rank": rank}), deadline_ns)
-        # The workers' interpreters may still be starting, as the rank checkers' are.
+        # The interpreters of workers and rank checkers may still be starting.
         for rank in self._ranks():
             self._tell(rank, encode(common | {"op": "enroll", "rank": rank}), deadline_ns)
         for answer in self._listen("enrolled", deadline_ns).values():
@@ -161,7 +161,7 @@ class MultiRank:
     def load(
         self, files: Mapping[str, str], submission: str, *, deadline_ns: int, compiled: Compiled | None = None
     ) -> None:
-        """See Workers. Rank 0 goes first and alone: it writes the files and builds what the others then find built."""
+        """See Workers. Rank 0 loads first and alone: it writes the files and builds. The others find all built."""
         if compiled is not None:
             raise TaskFault("a compiled submission has one device: ranks meet through torch.distributed")
         for first, ranks in ((True, [0]), (False, list(self._ranks())[1:])):
@@ -171,7 +171,7 @@ class MultiRank:
             self._listen("loaded", deadline_ns, ranks=ranks)
 
     def settle(self, *, deadline_ns: int) -> None:
-        """See Workers. The ranks enter a new process group, at first and whenever a call has gone wrong."""
+        """See Workers. The ranks join a new process group, at first and after each call that went wrong."""
         if not self._joined:
             self._ask({"op": "join", "meeting": f".meeting-{secrets.token_hex(8)}"}, "joined", deadline_ns)
             self._joined = True
@@ -236,11 +236,11 @@ class MultiRank:
             return tuple(profile_of(answers[rank], output_arena) for rank, output_arena in enumerate(output_arenas))
 
     def close(self) -> None:
-        """End the rank checkers."""
+        """Kill the rank checkers."""
         for process, channel in self._checkers:
             channel.close()
             process.kill()
-            # One that hangs in a driver is left to the steward.
+            # The steward ends a process that hangs in a driver.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=5)
         self._checkers = []
@@ -251,7 +251,7 @@ class MultiRank:
         self, arguments: Mapping[str, Value], rng_seed: int | None, deadline_ns: int, stack: ExitStack
     ) -> list[_RankInputs]:
         """Every rank's inputs, in arenas whose descriptors the stack closes."""
-        # One seed for all, so that what a task draws for all its ranks is the same on each.
+        # One seed for all, so that data that a task draws for all ranks is the same on each.
         seed = secrets.randbits(32) if rng_seed is None else rng_seed
         message = {"op": "prepare", "arguments": dict(arguments), "rng_seed": seed}
         rank_inputs: list[_RankInputs] = []
@@ -271,7 +271,7 @@ class MultiRank:
     def _hand_over(
         self, rank_inputs: Sequence[_RankInputs], output_capacities: Sequence[int], deadline_ns: int, stack: ExitStack
     ) -> _Run:
-        """Let every rank run on its parcel."""
+        """Make the call on every rank."""
         output_arenas = [stack.enter_context(Arena.create(nbytes)) for nbytes in output_capacities]
         for output_arena in output_arenas:
             output_arena.poison()
@@ -281,14 +281,14 @@ class MultiRank:
             )
         self._listen("armed", deadline_ns)
         with on_core(self._core):
-            # The first inputs leave with the next message and not before: nothing can be computed early.
+            # The first inputs leave with the next message and not before, so nothing can be computed early.
             before = self._sched_delay.total_ns()
             start = time.perf_counter_ns()
             self._open(rank_inputs, deadline_ns)
             at = time.perf_counter_ns() + _LEAD_NS + _LEAD_PER_RANK_NS * self._world_size
             left = max(0, deadline_ns - time.monotonic_ns())
             go = {"op": "go", "at_ns": at, "until_ns": at + left}
-            # A moment more than the time limit, for every rank to say where it is.
+            # A little more than the time limit, so that every rank can say where it is.
             returned = self._ask(go, "returned", deadline_ns + _STALL_REPORT_NS)
             answers = self._ask({"op": "deliver"}, ("done", "need"), deadline_ns)
             end = time.perf_counter_ns()
@@ -334,7 +334,7 @@ class MultiRank:
         return self._hear_checkers("taken", deadline_ns)
 
     def _calibration_call(self, value: tuple[object, ...], output_capacity: int, deadline_ns: int) -> tuple[int, int]:
-        """One call of the known kernel on every rank: outside span and slowest claim; nobody looks at the outputs."""
+        """One call of the calibration kernel on every rank: span and slowest claim. The outputs are not read."""
         packed = pack(value)
         with ExitStack() as stack:
             rank_inputs = []
@@ -428,7 +428,7 @@ class MultiRank:
         raise too_late(f"{_named(silent)} had not answered{others}")
 
     def _dead(self, rank: int) -> Fault:
-        """How the first worker that died ended; `rank` is one whose channel is closed, if the steward says nothing."""
+        """How the first dead worker ended. `rank`: a closed channel's, for when the steward says nothing."""
         fault = died(self._collector)
         ended = self._collector.worker_exit
         if ended is None or fault.output_limit:
@@ -453,10 +453,10 @@ class MultiRank:
             raise too_late() from error
 
     def _hear_checkers(self, expected: str | tuple[str, ...], deadline_ns: int) -> Answers:
-        """One answer of each rank checker; a descriptor that comes with it is the answer's `fd`.
+        """One answer of each rank checker. A descriptor that comes with it is the answer's `fd`.
 
         Raises:
-            Fault, TaskFault: what a rank checker found.
+            Fault, TaskFault: a rank checker reported it.
             RuntimeError: a rank checker broke.
         """
         wanted = (expected,) if isinstance(expected, str) else expected
@@ -486,7 +486,7 @@ class MultiRank:
         return dict(sorted(answers.items()))
 
     def _blame_for_raising(self, raised: Mapping[int, str], deadline_ns: int) -> NoReturn:
-        """check_implementation raised: because of the output if that is not built like the reference's."""
+        """Blame for check_implementation that raised: the output's, if its structure is not the reference's."""
         same = self._ask_checkers({"op": "structure"}, ("structured",), deadline_ns)
         for rank, text in sorted(raised.items()):
             if not same[rank]["same"]:
@@ -496,7 +496,7 @@ class MultiRank:
 
 
 def _faults(asked: Sequence[int], heard: Sequence[Reply], wanted: tuple[str, ...]) -> Iterator[Fault]:
-    """What was wrong with the messages, in the order of their arrival."""
+    """The faults in the messages, in the order of arrival."""
     for one in heard:
         try:
             if isinstance(one.error, WireViolation):
@@ -520,7 +520,7 @@ def _passed_on(tree: object, output_arena: Arena) -> bytes:
 
 
 def _places(stuck: Mapping[int, Mapping[str, Any]], silent: Sequence[int]) -> str:
-    """Where the ranks were when time was up, in their own words; those that did not wait for others come first."""
+    """Where the ranks were at the time limit, by their own word. Ranks that did not wait for others come first."""
     said = sorted(stuck.items(), key=lambda item: (item[1].get("waits") is True, item[0]))
     texts = ((rank, str(message.get("text"))[:_MAX_PLACE]) for rank, message in said)
     places = [f"rank {rank} {''.join(filter(str.isprintable, text))}" for rank, text in texts]

@@ -1,7 +1,7 @@
 """The task's own functions, called in the judge: generate_input, check_implementation and, if there is one, ref_kernel.
 
-Owns the task's directory and the global random generators. What goes wrong in here is the task's fault, never the
-submission's, and raises `TaskFault`. Called by the judge.
+Owns the task's directory and the global random generators. What goes wrong here is the task's fault, never the
+submission's, and raises `TaskFault`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from .cases import Value
 
 
 class TaskFault(Exception):
-    """The task definition does not work; the message names the function and the file."""
+    """The task definition does not work. The message names the function and the file."""
 
 
 class CheckRaised(Exception):
-    """check_implementation raised instead of answering; whose fault that is depends on what it was given."""
+    """check_implementation raised. Whose fault that is depends on the output that it got."""
 
 
 class Problem:
@@ -48,7 +48,7 @@ class Problem:
 
     @staticmethod
     def unpack(files: Mapping[str, str], directory: Path) -> None:
-        """Write the task's files below `directory`, which nobody else can read.
+        """Write the task's files below `directory`, which only this user can read.
 
         Raises:
             TaskFault: a file name that leaves the directory, or no reference.py.
@@ -68,7 +68,7 @@ class Problem:
         """Import the reference.py of a task that has been unpacked.
 
         Raises:
-            TaskFault: it cannot be imported, or lacks something.
+            TaskFault: it cannot be imported, or lacks a function.
         """
         sys.path.insert(0, str(directory))
         try:
@@ -109,7 +109,7 @@ class Problem:
         """Take a case's inputs apart for the worker.
 
         Raises:
-            TaskFault: they hold something that cannot travel, or more bytes than the case may hold.
+            TaskFault: they hold a value that cannot be sent, or more bytes than the case may hold.
         """
         try:
             packed = pack(data, modules=self._modules)
@@ -125,11 +125,11 @@ class Problem:
         return packed
 
     def check(self, data: object, output: object) -> tuple[bool, str]:
-        """Ask check_implementation; understands every answer in use: text ("" is right), (bool, text), bool.
+        """Call check_implementation. It may return text ("" is right), (bool, text), or a bool.
 
         Raises:
             CheckRaised: it raised.
-            TaskFault: it answered something else.
+            TaskFault: it returned something else.
         """
         try:
             answer = self._check(data, output)
@@ -159,14 +159,14 @@ class Problem:
 
 
 def rng_seed_of(global_seed: int | None) -> int:
-    """The global generators' seed for a case by the contract: the global seed, or 42; reduced to what numpy takes."""
+    """The seed of the global generators by the contract: the global seed, or 42, reduced to numpy's range."""
     return (42 if global_seed is None else global_seed) % (1 << 32)
 
 
 def guard_heap() -> None:
     """Overwrite memory as it is allocated and freed.
 
-    A task's torch.empty is handed to the worker as it is; without this it could hold pieces of what the judge knows.
+    A task's torch.empty goes to the worker as it is. Without this it could hold data of the judge.
     """
     m_perturb = -6
     libc = ctypes.CDLL(None)
@@ -181,7 +181,7 @@ def scramble() -> None:
 
 def _seed(seed: int) -> None:
     random.seed(seed)
-    # torch.manual_seed would note a stack trace for every device that is not initialised yet, each time.
+    # torch.manual_seed would record a stack trace for every device that is not initialised yet, each time.
     torch.default_generator.manual_seed(seed)
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch lacks it
         torch.cuda.manual_seed_all(seed)

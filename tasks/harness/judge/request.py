@@ -1,7 +1,7 @@
-"""What the judge is asked to do, as records; pure, standard library only, also imported by the runner's planner.
+"""The judge's request, as records. Pure, standard library only: the runner's planner imports it, too.
 
-The request reaches only the judge: it holds seeds, references and hidden cases. Nothing of it but the submission and
-the files named in `worker_files` may ever reach the worker.
+The request reaches only the judge: it holds seeds, references and hidden cases. Only the submission and the files named
+in `worker_files` may ever reach the worker.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ VERSION = 1
 
 
 class RequestError(ValueError):
-    """The request is not what this harness understands."""
+    """The request does not parse, or has another version."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Floor:
-    """The time that no right kernel can go below in one case, whatever it does."""
+    """A time that no correct kernel can be faster than, in one case."""
 
     ns: float
-    #: What takes that long: math or memory.
+    #: The limit behind it: math or memory.
     limit: str
-    #: The sum behind it, as the end of a sentence.
+    #: How it was computed, as the end of a sentence.
     why: str
 
     def refusal(self, mean_ns: float) -> str | None:
@@ -48,7 +48,7 @@ class ModeRequest:
     #: One spec line per case, `key: value` joined by `; `.
     cases: tuple[str, ...]
     timeout_s: float
-    #: What each case's mean time is held against; none at all, or one entry per case.
+    #: Floors for the mean times; empty, or one entry per case.
     floors: tuple[Floor | None, ...] = ()
     #: How long the task wants its cases timed; None: as the mode does.
     timing: Timing | None = None
@@ -56,11 +56,11 @@ class ModeRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Compiled:
-    """A submission that a compiler makes a library of (`compiled`)."""
+    """A submission that is compiled to a library."""
 
-    #: The library's file name in the worker's directory; it is there already if it was built ahead.
+    #: The library's file name in the worker's directory. The file is there already if it was built ahead.
     program: str
-    #: The compiler's command line, for a worker that finds no library.
+    #: The compiler's command line, for a worker without the library.
     argv: tuple[str, ...]
 
 
@@ -86,11 +86,11 @@ class JudgeRequest:
     build_timeout_s: float = 120.0
     #: Bytes of tensor data per case that judge and worker together may hold.
     memory_bytes: int = 1 << 30
-    #: What is written between two timed calls so that a device's caches hold nothing of the inputs; None: not known.
+    #: Bytes to write between two timed calls, so that a device's caches hold no inputs; None: not known.
     flush_bytes: int | None = None
-    #: Whether times on a device that the judge's clock contradicts are rejected; else its measure counts.
+    #: Whether times on a device that the judge's clock contradicts are rejected. Else the judge's measure counts.
     rejects_forged_times: bool = False
-    #: A claimed time counts where the judge's clock bounds it to within this part of it; else the judge's measure does.
+    #: A claim counts if the judge's clock bounds it to within this part of it. Else the judge's measure counts.
     tolerance: float = 0.1
     #: None: the submission is Python.
     compiled: Compiled | None = None

@@ -1,6 +1,6 @@
-"""The summary of repeated timings; pure, device-free, standard library only.
+"""The summary of repeated timings. Pure, standard library only.
 
-Called by the judge. Durations are nanoseconds as floats, because a mean of integers is none.
+Durations are nanoseconds as floats, because a mean of integers need not be an integer.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What a row of samples says; every field but `runs` is in nanoseconds."""
+    """Statistics of samples. Every field but `runs` is in nanoseconds."""
 
     runs: int
     mean: float

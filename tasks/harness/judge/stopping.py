@@ -1,6 +1,6 @@
-"""When enough calls of a case have been timed, and whether what came of them is worth reporting; pure.
+"""When enough calls of a case have been timed, and whether their times are too noisy to report. Pure.
 
-Standard library only, since the planner writes the rule into the request. Called by the judge.
+Standard library only, because the planner writes the rule into the request.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import TypeVar
 
 Number = TypeVar("Number", int, float)
 _Z95 = NormalDist().inv_cdf(0.975)
-#: Fewer samples than this say nothing of their spread; no ceiling ends a case before.
+#: Fewer samples have no useful spread. No ceiling ends a case before.
 FEWEST = 3
-#: Of fewer than so many calls one or two that were held up decide how wide the median's interval is.
+#: With fewer calls, one or two delayed calls would decide the width of the median's interval.
 FEWEST_FOR_REFUSAL = 20
-#: Others' time on the cores, as a part of the case's, from which on it is them who made it noisy.
+#: Above this share of core time used by other processes, noise is attributed to them.
 DISTURBED_SHARE = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """What a task asks of its timings (`timing` in runner.yml); None leaves the rule of the mode."""
+    """A task's own values for its timings (`timing` in runner.yml). None leaves the mode's value."""
 
     width: float | None = None
     min_runs: int | None = None
@@ -38,27 +38,27 @@ class Timing:
 
 @dataclass(frozen=True, kw_only=True)
 class Stopping:
-    """The rule of one case. Every ceiling ends it, once there are three samples; else floors come first."""
+    """The rule of one case. Any ceiling ends it after three samples, the interval only after the floors."""
 
-    #: Ceilings: timed calls, their times together, and what has passed since the case began, whatever it went into.
+    #: Ceilings: timed calls, the sum of their times, and the time since the case began.
     max_runs: int = 100
     max_kernel_ns: float
     max_wall_ns: float
-    #: Enough for the interval to be believed: so many calls, or so much time in them.
+    #: Floors: the interval is believed after so many calls, or so much time in them.
     min_runs: int = 20
     min_kernel_ns: float = 1e9
-    #: Not before this has passed: for devices whose clocks take their time.
+    #: The interval does not end a case before this time, for devices whose clocks settle slowly.
     min_wall_ns: float = 0.0
-    #: The 95 % interval of the mean (Student's t), as a part of the mean: enough when it is narrower.
+    #: The case ends when the 95 % interval of the mean (Student's t) is at most this part of the mean.
     width: float = 0.004
-    #: The bootstrap interval of the mean, as a part of it, from which on a result is marked noisy.
+    #: A result is marked noisy if the bootstrap interval of the mean is wider than this part of it.
     noisy: float = 0.1
-    #: The interval of the median, as a part of it, from which on a result is refused if others had the cores.
+    #: A result is refused if the median's interval is wider than this part of it, and others had the cores.
     refuse: float = 5.0
 
     @classmethod
     def of(cls, timing: Timing | None, *, max_kernel_ns: float, max_wall_ns: float) -> Stopping:
-        """The rule of a mode, with what a task has said differently. A task may not wait longer than the mode does."""
+        """The rule of a mode, with a task's own values. A task may not wait longer than the mode does."""
         rule = cls(max_kernel_ns=max_kernel_ns, max_wall_ns=max_wall_ns)
         if timing is None:
             return rule
@@ -75,7 +75,7 @@ class Stopping:
         )
 
     def reason(self, so_far: Running, *, wall_ns: float) -> str | None:
-        """Why no further sample is wanted: runs, wall_time, kernel_time or interval; None if one is."""
+        """Why the case ends: runs, wall_time, kernel_time or interval; None if it goes on."""
         if so_far.count < FEWEST:
             return None
         ceilings = {
@@ -93,7 +93,7 @@ class Stopping:
 
 
 class Running:
-    """Mean and spread of samples as they come (Welford, Technometrics 4, 1962)."""
+    """Running mean and spread of samples (Welford, Technometrics 4, 1962)."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -102,14 +102,14 @@ class Running:
 
     @classmethod
     def of(cls, samples_ns: Iterable[float]) -> Running:
-        """What these come to."""
+        """The running values of these samples."""
         running = cls()
         for sample_ns in samples_ns:
             running.add(sample_ns)
         return running
 
     def add(self, sample_ns: float) -> None:
-        """One more."""
+        """Add one sample."""
         self.count += 1
         before = sample_ns - self._mean
         self._mean += before / self.count
@@ -117,7 +117,7 @@ class Running:
 
     @property
     def total_ns(self) -> float:
-        """All of them together."""
+        """The sum of all samples."""
         return self._mean * self.count
 
     @property
@@ -146,11 +146,11 @@ def student_t95(freedom: int) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Noise:
-    """What the spread of a case's times means for its result."""
+    """The verdict on the spread of a case's times."""
 
-    #: Why it is marked noisy, as a sentence; None if it is not.
+    #: Why the result is marked noisy, as a sentence; None if it is not.
     remark: str | None
-    #: Why it is not reported at all, as a sentence; None if it is.
+    #: Why the result is refused, as a sentence; None if it is not.
     refusal: str | None
 
 
@@ -167,13 +167,13 @@ def noise_of(
     """Judge the spread of a case.
 
     Args:
-        rule: says how much is too much.
+        rule: has the limits.
         runs: how many calls were timed.
         mean: of the times, in ns, as all that follow.
         mean_ci95: its interval.
         median: of the times.
         ci95: its interval.
-        disturbed: others' time on the cores, as a part of all that passed during the calls.
+        disturbed: share of the calls' time in which other processes had the cores.
     """
     low, high = ci95
     if runs >= FEWEST_FOR_REFUSAL and high - low > rule.refuse * median and disturbed > DISTURBED_SHARE:

@@ -1,4 +1,4 @@
-"""What machine the evaluation ran on, as KernelBot's `system_info` keys. Called by the judge."""
+"""The machine that the evaluation ran on, as KernelBot's `system_info` keys."""
 
 from __future__ import annotations
 

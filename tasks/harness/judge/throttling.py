@@ -1,10 +1,10 @@
-"""Which timed calls a device was slowed down in, from readings that whoever owns the device sends during a run.
+"""Which timed calls a device was slowed down in, by readings that the daemon sends during a run.
 
-The judge cannot ask a driver: it sees its own container. The daemon samples clocks, temperature, power and the reasons
-for low clocks outside, and sends each reading as a frame (`sandbox.protocol.Reading`). A call counts only if no reading
-around it says that the clocks were held down by heat or the power supply, or were not those that the GPU type demands;
-such calls are set aside, counted and shown.
-Where nobody sends readings nothing is set aside, and the report says so. Called by the judge; the decision is pure.
+The judge cannot ask a driver: it sees its own container only. The daemon samples clocks, temperature, power and the
+reasons for low clocks outside, and sends each reading as a frame (`sandbox.protocol.Reading`). A call counts if no
+reading around it says that heat or the power supply held the clocks down, or that the clocks were not those that the
+GPU type demands. Other calls are set aside, counted and shown. Without readings no call is set aside, and the report
+says so.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any, Generic, TypeVar
 
 from sandbox.protocol import Reading
 
-#: Calls of a case that may be set aside beside as many as count; beyond that the device is too unsteady to time on.
+#: The device is too unsteady if the calls that are set aside exceed those that count by more than this.
 MAX_ASIDE = 20
-#: Longer than anybody waits between two readings; how long the last call's next reading is waited for.
+#: How long to wait for the reading after the last call. Longer than the time between two readings.
 PATIENCE_NS = 1_500_000_000
-#: A daemon's moment is believed if it lies no further in the past of this clock, which is the same one on a host.
+#: The time in a reading is believed if it is at most so long ago. Daemon and judge share the host's clock.
 _OLDEST_NS = 5_000_000_000
 _FIGURES = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w")
 
@@ -30,7 +30,7 @@ S = TypeVar("S")
 
 
 class DeviceUnsteady(Exception):
-    """Too many calls had to be set aside; the message says how many and why. Nobody's fault but the device's."""
+    """Too many calls were set aside, which is the device's fault. The message says how many and why."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class Moment:
 
 @dataclass(frozen=True, kw_only=True)
 class Span(Generic[S]):
-    """A timed call, from before its inputs were released until after its output was there."""
+    """A timed call: from before the release of its inputs until after its output was copied."""
 
     sample: S
     start_ns: int
@@ -51,7 +51,7 @@ class Span(Generic[S]):
 
 
 def reasons(moments: Sequence[Moment], start_ns: int, end_ns: int) -> tuple[str, ...]:
-    """Why times of a span do not count: what the readings within say, the last one before and the first one after.
+    """Why a span does not count, by the readings within it, the last one before and the first one after.
 
     Args:
         moments: in order of time.
@@ -65,7 +65,7 @@ def reasons(moments: Sequence[Moment], start_ns: int, end_ns: int) -> tuple[str,
 
 
 class Readings:
-    """What has been told of the devices so far. Threadsafe: told by one thread, asked by another."""
+    """The readings so far. Threadsafe: one thread adds them, another reads them."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -77,15 +77,15 @@ class Readings:
         plausible = reading.at_ns is not None and 0 <= now_ns - reading.at_ns <= _OLDEST_NS
         with self._changed:
             at_ns = reading.at_ns if plausible and reading.at_ns is not None else now_ns
-            # Of several devices readings come one after the other; time does not go back.
+            # Readings of several devices come one after the other. Times stay in order.
             at_ns = max(at_ns, self._moments[-1].at_ns if self._moments else 0)
             self._moments.append(Moment(at_ns=at_ns, reading=reading))
             self._changed.notify_all()
 
     def until(self, at_ns: int) -> Sequence[Moment]:
-        """All of them, once one of this moment or a later one is there; what there is when patience ends.
+        """All readings, once there is one of this moment or later, or after `PATIENCE_NS`.
 
-        Returns at once where nobody has told anything.
+        Returns at once if there has been no reading.
         """
         with self._changed:
             if self._moments:
@@ -94,7 +94,7 @@ class Readings:
 
 
 class ThrottleFilter(Generic[S]):
-    """Of one case: which of its calls count."""
+    """Decides which calls of one case count."""
 
     def __init__(self, readings: Readings) -> None:
         self._readings = readings
@@ -105,7 +105,7 @@ class ThrottleFilter(Generic[S]):
         self._moments: Sequence[Moment] = ()
 
     def apply(self, spans: Sequence[Span[S]]) -> list[Span[S]]:
-        """The calls that count; the others have been set aside.
+        """The calls that count, without those that are set aside.
 
         Raises:
             Unsteady: too many.
@@ -133,7 +133,7 @@ class ThrottleFilter(Generic[S]):
 
     @property
     def details(self) -> Mapping[str, Any]:
-        """For the report: what was set aside and why, and how the device was meanwhile."""
+        """For the report: calls that were set aside, the reasons, and the device's readings."""
         during = [moment.reading for moment in self._moments if moment.at_ns >= self._began_ns]
         if not during:
             return {"clocks": None}

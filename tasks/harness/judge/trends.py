@@ -1,7 +1,7 @@
-"""What a row of timings says beyond its summary: how sure its mean is, whether it drifts, how many are far out; pure.
+"""More about a series of timings than its summary: an interval of the mean, a drift, the share of outliers. Pure.
 
-numpy in float64, on the calling thread alone: a few milliseconds for a hundred samples. torch would ask other threads
-for help, which have better things to do. Called by the judge once per case.
+numpy in float64, on the calling thread alone: a few milliseconds for a hundred samples. torch would use other threads,
+which are needed elsewhere.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.random import default_rng
 
-#: Resamples of the bootstrap; with a thousand the ends of a 95 % interval move by a few hundredths of its width.
+#: Resamples of the bootstrap. With a thousand the ends of a 95 % interval vary by a few hundredths of its width.
 RESAMPLES = 1_000
 #: The normal approximation of Kendall's statistic holds from about ten samples on.
 FEWEST_FOR_DRIFT = 10
@@ -39,7 +39,7 @@ class Drift:
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """What a case's samples say, in the order they were taken."""
+    """Results for a case's samples, in the order they were taken."""
 
     #: A 95 % confidence interval of the mean, by bootstrap; nanoseconds.
     mean_ci95: tuple[float, float]
@@ -50,7 +50,7 @@ class Findings:
 
 
 def examine(samples_ns: Sequence[float]) -> Findings:
-    """Look at samples in the order they were taken.
+    """Examine samples in the order they were taken.
 
     Raises:
         ValueError: no samples.
@@ -64,8 +64,8 @@ def examine(samples_ns: Sequence[float]) -> Findings:
 def _mean_interval(samples: _Samples) -> tuple[float, float]:
     """Bias-corrected and accelerated (Efron, Better Bootstrap Confidence Intervals, JASA 82, 1987).
 
-    Timings are skewed: an interval that is as wide below as above would be wrong on both sides. The resamples are the
-    same for the same samples, so a report can be worked out again.
+    Timings are skewed, so a symmetric interval would be wrong on both sides. Equal samples have equal resamples, so
+    that a report can be reproduced.
     """
     count, mean = len(samples), float(samples.mean())
     deviations = samples - mean

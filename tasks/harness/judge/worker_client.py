@@ -297,7 +297,7 @@ class WorkerClient:
     def _call_on_device(self, packed: Packed, *, output_capacity: int, deadline_ns: int) -> Called:
         flags = self._stream_flags
         if flags is None:
-            raise RuntimeError("there is no gate on a device")
+            raise RuntimeError("the flags of the device are not open")
         placed, size = packed.place()
         first, staged = packed.staged(placed)
         self._calls += 1
@@ -393,7 +393,7 @@ class WorkerClient:
         """A function that hands inputs over as a descriptor of memory that holds them; whether in huge pages."""
         line = self._descriptor_socket
         if line is None:
-            raise RuntimeError("there is no line to send descriptors on")
+            raise RuntimeError("the socket for descriptors is not open")
         inputs = stack.enter_context(Arena.create_for_later(size_of(placed)))
         packed.write(inputs, placed)
         in_huge_pages = inputs.collapse() or inputs.size < HUGE_PAGE_BYTES

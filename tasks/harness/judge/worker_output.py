@@ -1,7 +1,7 @@
-"""What the worker writes to stdout and stderr, and what the steward says about its death; drained in a thread.
+"""The worker's stdout and stderr, and the steward's word on how the worker ended; drained by a thread.
 
-The judge must never stop reading: a full pipe would stall the worker inside a timed call. Text is kept up to a cap per
-mode; the rest is counted and dropped. After a flood nothing more is read and the judge is woken up.
+The judge must never stop reading: a full pipe would block the worker inside a timed call. Text is kept up to a limit
+per mode. The rest is counted and dropped. After a flood nothing more is read, and the judge is woken up.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from sandbox.protocol import Decoder, FrameError, Reading
 
 from .throttling import Readings
 
-#: Kept of each stream per mode.
+#: Bytes of each stream that are kept per mode.
 KEEP_BYTES = 1 << 20
-#: Both streams together, over the whole request; then the worker is not read any more (verdict output_limit).
+#: The limit of both streams together, over the whole request. Then reading stops (verdict output_limit).
 FLOOD_BYTES = 64 << 20
 _CHUNK_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class Captured:
-    """What a mode's worker wrote."""
+    """The worker's output during one mode."""
 
     stdout: str
     stderr: str
@@ -39,7 +39,7 @@ class WorkerExit:
 
     exit_code: int | None
     signal: int | None
-    #: Which of several; the first of them that ended.
+    #: The first rank that ended.
     rank: int = 0
 
 
@@ -51,7 +51,7 @@ class _Stream:
         os.set_blocking(fd, False)
 
     def read(self) -> int | None:
-        """Read what is there; bytes read, 0 for nothing, None for the end."""
+        """Read what has arrived: number of bytes, 0 for nothing, None for the end."""
         try:
             data = os.read(self.fd, _CHUNK_BYTES)
         except BlockingIOError:
@@ -71,7 +71,7 @@ class _Stream:
 
 
 class Watcher(Protocol):
-    """What is known of a worker beside what it answers."""
+    """What is known of a worker beside its answers."""
 
     @property
     def wake_fd(self) -> int | None:
@@ -79,10 +79,10 @@ class Watcher(Protocol):
 
     @property
     def flooded(self) -> bool:
-        """Whether it has written more than anybody reads."""
+        """Whether it has written more than the limit."""
 
     def wait_exit(self, timeout_s: float) -> WorkerExit | None:
-        """How it ended, if that is known in time."""
+        """How it ended, if that is known within `timeout_s`."""
 
 
 class Collector:
@@ -100,16 +100,16 @@ class Collector:
         self.wake_fd = os.eventfd(0, os.EFD_CLOEXEC)
         self.flooded = False
         self.worker_exit: WorkerExit | None = None
-        #: How the devices are, as far as somebody says.
+        #: Readings of the devices, if the daemon sends any.
         self.readings = Readings()
         self._thread = threading.Thread(target=self._drain, name="collector", daemon=True)
 
     def start(self) -> None:
-        """Begin to drain."""
+        """Start the thread."""
         self._thread.start()
 
     def take(self) -> Captured:
-        """What arrived since the last call, including what still lies in the pipes; the next mode starts afresh."""
+        """Output since the last call of this method, including what is still in the pipes."""
         with self._lock:
             for stream in self._streams:
                 while not self.flooded and self._read(stream):
@@ -118,12 +118,12 @@ class Collector:
         return Captured(stdout=stdout, stderr=stderr, stdout_bytes=stdout_bytes, stderr_bytes=stderr_bytes)
 
     def wait_exit(self, timeout_s: float) -> WorkerExit | None:
-        """How the worker ended, if the steward says so in time."""
+        """How the worker ended, if the steward says so within `timeout_s`."""
         self._exited.wait(timeout_s)
         return self.worker_exit
 
     def close(self) -> None:
-        """Stop draining, if that has begun."""
+        """Stop the thread, if it was started."""
         if self._thread.ident is not None:
             os.eventfd_write(self._stop_fd, 1)
             self._thread.join(timeout=5)
@@ -153,7 +153,7 @@ class Collector:
                     ended = not self._hear()
                 else:
                     with self._lock:
-                        # Whoever floods waits for ever; the judge ends the mode and the steward kills the rest.
+                        # A worker that floods blocks for ever. The judge ends the mode, and the steward kills it.
                         ended = self.flooded or self._read(streams[fd]) is None
                 if ended:
                     poll.unregister(fd)
@@ -165,7 +165,7 @@ class Collector:
             for message in self._decoder.feed(data):
                 self._note(message)
         except FrameError:
-            # The steward is ours; a broken frame of its can only cost the worker's exit status.
+            # The steward is trusted. A broken frame only loses the worker's exit status.
             return False
         return bool(data)
 
@@ -185,9 +185,9 @@ class Collector:
 
 
 def read_request(fd: int) -> dict[str, Any]:
-    """The first frame on a descriptor, read to the byte, so that what follows stays for the collector.
+    """The first frame on a descriptor. Reads no byte after it, since later frames are for the collector.
 
-    Waits for ever: the judge is parked until there is something to judge, and its steward ends it otherwise.
+    Waits without a limit: the judge is started ahead of requests, and the steward ends it otherwise.
 
     Raises:
         FrameError: the stream ended, or holds no frame.

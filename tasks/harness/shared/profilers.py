@@ -1,9 +1,9 @@
-"""The vendors' profilers: which one a device asks for, how it is called, what is kept of it. Unranked, all of it.
+"""The vendors' profilers: which one fits a device, its command line, and what is kept of its report. All unranked.
 
-They profile what they have started, so the worker has them start a process of its own that makes one call of the
-submission again (`profiled`). Command lines are made here without looking at anything, `run` looks. Options: Nsight
-Compute CLI manual (--profile-from-start, --set, --export, --import, --page); "Using rocprofv3" and the rocprof command
-reference in the ROCm documentation. Called by the worker.
+A profiler only sees processes that it has started. So the worker lets it start a process that makes one call of the
+submission again (`worker.profile_target`). Command lines are made without looking at the machine; `run` looks. Options:
+Nsight Compute CLI manual (--profile-from-start, --set, --export, --import, --page); "Using rocprofv3" and the rocprof
+command reference in the ROCm documentation.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BASE = "profile"
 
 
 class Tool(Enum):
-    """A profiler that may be installed: its title, its program, the file it leaves, and what that is called."""
+    """A profiler that may be installed: title, program, the file it leaves, and the suffix of the artifact."""
 
     NCU = "Nsight Compute", "ncu", f"{_BASE}.ncu-rep", "ncu-rep"
     ROCPROFV3 = "rocprofv3", "rocprofv3", f"{_BASE}_kernel_trace.csv", "kernel_trace.csv"
@@ -37,13 +37,13 @@ class Tool(Enum):
         self.suffix = suffix
 
 
-#: What an artifact of a profiler may be called at its end.
+#: Suffixes that an artifact of a profiler may have.
 SUFFIXES = frozenset(tool.suffix for tool in Tool)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What a profiler left: text for a terminal, and the file it wrote, if any."""
+    """A profiler's report: text for a terminal, and the file that it wrote, if any."""
 
     text: str
     data: bytes = b""
@@ -56,12 +56,12 @@ def candidates(*, hip: bool) -> tuple[Tool, ...]:
 
 
 def choose(*, hip: bool, which: Callable[[str], str | None] = shutil.which) -> Tool | None:
-    """The first of them that is installed."""
+    """The first profiler that is installed."""
     return next((tool for tool in candidates(hip=hip) if which(tool.program) is not None), None)
 
 
 def missing(*, hip: bool) -> str:
-    """That none is installed, as a sentence."""
+    """A sentence that says that none is installed."""
     names = " nor ".join(tool.program for tool in candidates(hip=hip))
     return (
         f"The device's counters were not read: there is no {names} on PATH in this container (install it in the GPU "
@@ -73,7 +73,7 @@ def record_command(tool: Tool, target: Sequence[str], directory: Path) -> tuple[
     """The command that runs a program under a profiler, which writes to a directory."""
     match tool:
         case Tool.NCU:
-            # The program says where its one call begins and ends; everything before is its warm-up.
+            # The program marks where its one call begins and ends. Everything before is its warm-up.
             options: tuple[str, ...] = (
                 *("--target-processes", "all", "--profile-from-start", "off", "--set", "full"),
                 *("--force-overwrite", "--export", str(directory / _BASE)),
@@ -89,26 +89,26 @@ def record_command(tool: Tool, target: Sequence[str], directory: Path) -> tuple[
 
 
 def page_command(tool: Tool, directory: Path) -> tuple[str, ...] | None:
-    """The command that prints what was recorded; None: a file holds it."""
+    """The command that prints the recorded report; None: a file holds it."""
     if tool is not Tool.NCU:
         return None
     return (tool.program, "--import", str(directory / tool.leaves), "--page", "details")
 
 
 def page_file(tool: Tool, directory: Path) -> Path:
-    """The file that holds what was recorded in a form for people, where no command prints it."""
+    """The file with the readable report, where no command prints it."""
     return directory / (f"{_BASE}_kernel_stats.csv" if tool is Tool.ROCPROFV3 else f"{_BASE}.stats.csv")
 
 
 def run(tool: Tool, target: Sequence[str], directory: Path, *, limit_s: float, most_bytes: int) -> Report:
-    """Run a program under a profiler; whatever goes wrong is text in the report.
+    """Run a program under a profiler. Failures become text in the report.
 
     Args:
-        tool: which.
+        tool: the profiler.
         target: the program's command line.
-        directory: an empty one, for what the profiler writes.
-        limit_s: all of it may take so long.
-        most_bytes: a file that is larger is left out.
+        directory: an empty directory for the profiler's files.
+        limit_s: limit of each command, in seconds.
+        most_bytes: a larger file is left out.
     """
     try:
         code, said = _done(record_command(tool, target, directory), limit_s)
@@ -130,7 +130,7 @@ def run(tool: Tool, target: Sequence[str], directory: Path, *, limit_s: float, m
 
 
 def _done(argv: Sequence[str], limit_s: float) -> tuple[int, str]:
-    """Exit code and output of a command; it and all it started are killed when its time is up."""
+    """Exit code and output of a command. On timeout, its whole session is killed."""
     with subprocess.Popen(
         argv,
         stdin=subprocess.DEVNULL,

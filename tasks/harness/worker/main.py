@@ -1,42 +1,43 @@
-"""The untrusted side: hosts the submission, calls it when told to, copies its output into the judge's memory.
+"""The worker: hosts the submission, calls it when told to, copies its output into the judge's memory.
 
-Everything in this process may be rewritten by the submission once it is loaded, so nothing here decides anything: its
-times are claims, its messages are checked by the judge, its text is shown as text. It holds no reference, no expected
-output, no seed, no tolerance and no result descriptor. Started by the steward (or `local`) before any request is there;
-imports torch at once.
+The submission may rewrite everything in this process once it is loaded, so nothing here decides anything. Its times are
+claims, the judge checks its messages, and its text is shown as text. It holds no reference, no expected output, no
+seed, no tolerance and no result descriptor. The steward (or `local`) starts it before there is a request. It imports
+torch at once.
 
-What it answers on the socket in KR_JUDGE_FD:
+Messages on the socket in KR_JUDGE_FD, and their answers:
 
-    load    {files, submission}     -> loaded | failed
-    load    {files, submission, compiled} -> loaded | failed              a library of the compiler's, see `compiled`
-    gate    {}                      -> gated {pid}                        descriptors: memory of `gate`, a line
-        on the line the worker sends a descriptor of its own memory, once, and gets those of inputs
-    equip   {flush_bytes}           -> equipped {pid, gate}               descriptor: a page as of `gate`
-        the caches of a device are emptied so; gate: why calls on it cannot begin at that page (null: they can)
-    queue   {call, device, room, tree, storages, size} -> done | need | failed   descriptors: room, inputs to come
-        one call on the device, enqueued before its inputs exist (see `device_gate`)
-    arm     {size}                  -> armed                              descriptor: room for the output
-        everything of earlier calls is dropped, the room is mapped, the next message is awaited spinning
-    arm     {size, call, storages}  -> armed, done | failed               descriptor, or none: inputs to come
-        what the last call's tree describes is put together over inputs that are not there yet: in the memory of the
-        descriptor, or, without one, at addresses where the worker maps what it gets on the line; the call begins when
-        the gate says so; where its output lies, and that it has ended, is said there before the second answer; if the
-        gate says that the call is withdrawn, there is no second answer
-    call    {tree, storages, size}  -> done | need {bytes} | failed       descriptor: inputs
+    load           {files, submission, compiled} -> loaded | failed
+        compiled: absent, or a library that the compiler makes (see `compiled`)
+    open_flags     {}                      -> flags_open {pid}                descriptors: flags, a socket
+        on that socket the worker sends a descriptor of its own memory, once, and gets descriptors of inputs
+    prepare_device {flush_bytes}           -> device_prepared {pid, why_not}  descriptor: a page of flags
+        flush_bytes: bytes to write to empty the device's caches; why_not: why its calls cannot begin by flags, or null
+    queue          {call, device, output_size, tree, storages, size} -> done | need | failed
+        descriptors: output arena, inputs to come; one call on the device, enqueued before its inputs exist (see
+        `stream_block`)
+    arm            {size}                  -> armed                           descriptor: output arena
+        drops everything of earlier calls, maps the output arena, and spins for the next message
+    arm            {size, call, storages}  -> armed, done | failed            descriptor, or none: inputs to come
+        builds the inputs that the last call's tree describes, over memory that holds no inputs yet: the memory of the
+        descriptor, or, without one, addresses where the worker maps the descriptor that it gets on the socket. The call
+        begins when the flags say so. The flags also say where its output lies and that it has ended, before the second
+        answer. If the flags say that the call is withdrawn, there is no second answer.
+    call           {tree, storages, size}  -> done | need {bytes} | failed    descriptor: inputs
         open, go and deliver in one
-    room    {size}                  -> done | failed                      descriptor: larger room for the same output
-    profile {room, limit_s}         -> profiled {table, trace, report, suffix} | failed   descriptor: room; after open
-        limit_s: how long a vendor's profiler may take; null: none is used
-    flush   {}                      -> flushed
+    output_arena   {size}                  -> done | failed                   descriptor: a larger arena, same output
+    profile        {output_size, limit_s}  -> profiled {table, trace, report, suffix} | failed
+        descriptor: output arena; after open; limit_s: seconds for a vendor's profiler, null: none is used
+    flush          {}                      -> flushed
 
-and, where it is one rank of several:
+If it is one rank of several:
 
-    enroll  {rank, world_size, device} -> enrolled {pid}
-    join    {meeting}               -> joined | failed                    enter a new process group
-    open    {tree, storages, size}  -> opened | failed                    descriptor: inputs
-    go      {at_ns, until_ns}       -> returned {claim_ns} | failed       begin at this moment
+    enroll         {rank, world_size, device} -> enrolled {pid}
+    join           {meeting}               -> joined | failed                 joins a new process group
+    open           {tree, storages, size}  -> opened | failed                 descriptor: inputs
+    go             {at_ns, until_ns}       -> returned {claim_ns} | failed    begins at the first moment
         stuck {text, waits} in between, once, if the kernel has not returned at the second moment
-    deliver {}                      -> done | need {bytes} | failed
+    deliver        {}                      -> done | need {bytes} | failed
 """
 
 from __future__ import annotations
@@ -86,36 +87,36 @@ from .profile_target import write as write_call  # noqa: E402 see above
 from .stalls import StallReporter  # noqa: E402 see above
 from .stream_block import IDLE_NS, StreamBlock, StreamCall, StreamCallResult  # noqa: E402 see above
 
-#: How long an armed worker asks the socket again and again before it sleeps.
+#: How long an armed worker polls the socket before it sleeps.
 SPIN_NS = 2_000_000
-#: What the judge answers at once.
+#: Answers after which the judge sends its next message at once.
 _SPIN_AFTER = ("armed", "opened", "returned")
-#: How long a worker looks at the gate before it rests in between; a judge that was woken late is waited for.
+#: How long a worker spins on the flags before it sleeps in between. Long enough for a judge that woke up late.
 FLAG_SPIN_NS = 20_000_000
-#: A worker that has spun for long enough without being let in looks again so often.
+#: Milliseconds between two looks at the flags after that.
 _NAP_MS = 1
 _L2_FLUSH_BYTES = 256 << 20
-#: Starts `profiled` where the harness is.
+#: Starts `profile_target` where the harness is.
 _PROFILED = (
     "import sys; sys.path.insert(0, {!r}); from tasks.harness.worker.profile_target import main; sys.exit(main())"
 )
 
 Kernel = Callable[[Any], Any]
 
-#: Tensors that are nothing else besides.
+#: Classes of plain tensors.
 _OWN = (torch.Tensor, torch.nn.Parameter)
-#: Room for one descriptor beside a message.
+#: Size of the ancillary data for one descriptor.
 _RIGHTS_BYTES = socket.CMSG_SPACE(4)
 
 
 def calibration_kernel(data: tuple[Any, ...]) -> Any:
-    """What is called before a submission is loaded: spin for data[0] ns, return a copy of data[1][: data[2]].
+    """The kernel before a submission is loaded: spin for data[0] ns, return a copy of data[1][: data[2]].
 
-    One copy where data[2] is a number, a list of them where it is a list.
+    If data[2] is a list, return a list with one copy for each number in it.
     """
     spin_ns, payload, keep, *_ = data
     if payload.is_cuda:
-        # Cycles of a clock of at most 2 GHz and more than 1: no shorter than a third of what is asked for.
+        # Cycles of a clock between 1 and 2 GHz: at least a third of the time that is asked for.
         torch.cuda._sleep(int(spin_ns))  # type: ignore[no-untyped-call]  # noqa: SLF001 torch lacks both
         spin_ns = 0
     until = perf_counter_ns() + spin_ns
@@ -135,57 +136,57 @@ class _Inputs:
     """One call's inputs, as tensors over the judge's memory."""
 
     value: Any
-    #: The same as the task made it, where the kernel takes something else.
+    #: As the task made it, where the kernel takes another form.
     raw: Any
-    #: Where the arena lies in this process.
+    #: Addresses of the arena in this process.
     addresses: range
     #: Identity of each input storage -> its number.
     storages: Mapping[int, int]
-    #: Keeps the storages alive, and so their identities unique, whatever the kernel does to its argument.
+    #: Keeps the storages alive, so that their identities stay unique whatever the kernel does to its argument.
     views: Sequence[torch.Tensor]
     cuda: bool
 
 
 class Worker:
-    """The conversation with the judge."""
+    """Answers the judge's messages."""
 
     def __init__(self, channel: Channel, *, own_cores: bool, kernel: Kernel | None = None) -> None:
         self._own_cores = own_cores
         self._channel = channel
         self._kernel: Kernel = kernel or calibration_kernel
-        #: What the kernel takes in place of the inputs as the task made them.
+        #: Makes the kernel's argument from the inputs as the task made them.
         self._adapt: Callable[[Any], Any] = _as_it_is
-        #: What was loaded, by its name in this directory.
+        #: Names, in this directory, of what was loaded.
         self._loaded: dict[str, str | None] = {"submission": None, "program": None}
         self._pending: Outgoing | None = None
         self._claim_ns = 0
-        #: The last call's inputs; unmapped when the next call is armed, outside the time that is clocked.
+        #: The last call's inputs. Unmapped when the next call is armed, outside the timed span.
         self._inputs: _Inputs | None = None
         self._output: Arena | None = None
         self._flags: CallFlags | None = None
-        #: Where descriptors of inputs come from.
+        #: The socket for descriptors of inputs.
         self._descriptor_socket: socket.socket | None = None
-        #: What the last call's inputs looked like, and its output, if that was plain tensors: container, then each.
+        #: The tree of the last call's inputs. And what its output was, if plain tensors: container, then each tensor.
         self._tree: Any = None
         self._like: tuple[type, tuple[tuple[torch.dtype, torch.Size], ...]] | None = None
-        #: The call that begins when the gate says so, and what inputs that come on the line are to be mapped to.
+        #: The call that begins when the flags say so, and the addresses for inputs that come as a descriptor.
         self._awaited: tuple[CallFlags, int] | None = None
         self._reserved: Arena | None = None
-        #: The descriptor of the last inputs that came there.
+        #: The descriptor of the last inputs that came on the socket.
         self._handed: int | None = None
         self._l2: torch.Tensor | None = None
-        #: What empties a device's caches, as the judge says.
+        #: Bytes to write to empty a device's caches, as the judge says.
         self._flush_bytes: int | None = None
         self._driver: Driver | None = None
         self._stream_block: StreamBlock | None = None
-        #: The last call on a device: its output may be asked for later.
+        #: The last call on a device. Its output may be asked for later.
         self._queued: StreamCallResult | None = None
-        #: What the kernel has returned and the judge has not asked for yet.
+        #: The kernel's return value, until the judge asks for it.
         self._returned: object = None
         #: rank, world_size, device
         self._place: Mapping[str, Any] = {}
         self._stall_reporter: StallReporter | None = None
-        #: Where all ranks start; a submission may go elsewhere.
+        #: The directory where all ranks start. A submission may change its own.
         self._home = Path.cwd()
 
     def serve(self) -> None:
@@ -246,7 +247,7 @@ class Worker:
     def _load_compiled(self, directory: Path, compiled: Mapping[str, Any]) -> None:
         program = directory / compiled["program"]
         if not program.exists():
-            # Nothing was built ahead. What the compiler says is the submission's to read.
+            # Nothing was built ahead. The submission's author may read the compiler's output.
             try:
                 said = compile_sources(compiled["argv"], directory)
             except CompileFailed as error:
@@ -259,7 +260,7 @@ class Worker:
     def _open_flags(self, _: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
         self._flags = CallFlags(_map(descriptors[0], FLAGS_BYTES))
         self._descriptor_socket = socket.socket(fileno=os.dup(descriptors[1]))
-        # Where another process may not read this one's memory, this one may pass it on.
+        # Other processes may be forbidden to open this one's memory, so this one passes a descriptor on.
         with suppress(OSError), open("/proc/self/mem", "rb", buffering=0) as memory:  # noqa: PTH123 no path is made
             socket.send_fds(self._descriptor_socket, [b"m"], [memory.fileno()])
         return {"op": "flags_open", "pid": os.getpid()}
@@ -288,7 +289,7 @@ class Worker:
 
     def _queue(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
         if self._stream_block is None:
-            raise RuntimeError("the judge asked for a call at a gate that is not there")
+            raise RuntimeError("the judge asked for a call by flags that are not open")
         self._pending = self._inputs = self._output = self._returned = self._queued = None
         output_arena, inputs = _map(descriptors[0], message["output_size"]), _map(descriptors[1], message["size"])
         self._reset_l2()
@@ -308,7 +309,7 @@ class Worker:
         return {"op": "done", "tree": made.outgoing.tree, "claim_ns": self._claim_ns}
 
     def _arm(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
-        # What waits for room goes on waiting: a call that is told of ahead may be withdrawn.
+        # `_pending` stays: its output still needs a larger arena, and the announced call may be withdrawn.
         self._inputs = self._output = self._returned = self._reserved = None
         if self._handed is not None:
             os.close(self._handed)
@@ -317,7 +318,7 @@ class Worker:
             self._output = _map(descriptors[0], message["size"])
             return {"op": "armed"}
         if self._flags is None:
-            raise RuntimeError("the judge asked for a call at a gate that is not there")
+            raise RuntimeError("the judge asked for a call by flags that are not open")
         if descriptors:
             arena = _map(descriptors[0], message["size"])
         else:
@@ -327,9 +328,9 @@ class Worker:
         return {"op": "armed"}
 
     def _parts_like_last(self, output: object) -> list[tuple[int, int]] | None:
-        """Address and bytes of each tensor of an output that looks like the last one, without describing it.
+        """Address and bytes of each tensor of an output like the last one; None if it is not like that.
 
-        Few questions, each asked once: this code is as cold as the kernel leaves it, and all of it is clocked.
+        Short on purpose: the kernel leaves cold caches, and all of this is inside the timed span.
         """
         if self._like is None or type(output) is not self._like[0]:
             return None
@@ -355,9 +356,10 @@ class Worker:
         """Wait until the call may begin; False if it is withdrawn."""
         spin_ns = FLAG_SPIN_NS
         while not flags.released(call, spin_ns=spin_ns):
-            # Who has been kept waiting for so long is not worth a core any more.
+            # After so long a wait the call is not worth a spinning core.
             spin_ns = 0
-            # The judge says nothing before it lets in or withdraws: what there is to read otherwise is its end.
+            # The judge sends nothing before it releases or withdraws the call. Anything to read is the end of the
+            # stream.
             readable = not flags.withdrawn(call) and self._channel.readable(_NAP_MS)
             if flags.withdrawn(call):
                 return False
@@ -378,7 +380,7 @@ class Worker:
             if parts is None:
                 outgoing = self._describe_output(output, {})
                 if outgoing.put_off:
-                    # What was put off until somebody looks is the kernel's own work.
+                    # Lazy work that is done when the output is described is the kernel's own.
                     self._claim_ns = perf_counter_ns() - start
                 parts = outgoing.parts
             flags.deliver(parts)
@@ -387,15 +389,15 @@ class Worker:
             flags.finish(call)
             return describe_failure(error)
         flags.finish(call)
-        # What it is called is told in a message; its bytes are where the gate has said, and stay there.
+        # The description follows in a message. The bytes stay where the flags have said.
         outgoing = outgoing or Outgoing.describe(output, {})
         self._returned = output, outgoing
         return {"op": "done", "tree": outgoing.tree, "claim_ns": self._claim_ns}
 
     def _map_inputs(self, reserved: Arena) -> None:
-        """Map the inputs that have been sent."""
+        """Map the inputs whose descriptor has been sent."""
         if self._descriptor_socket is None:
-            raise RuntimeError("the judge sends inputs on a line that is not there")
+            raise RuntimeError("the judge sends inputs on a socket that is not open")
         _, found, _, _ = self._descriptor_socket.recvmsg(1, _RIGHTS_BYTES, socket.MSG_CMSG_CLOEXEC)
         self._handed = int.from_bytes(found[0][2], sys.byteorder)
         reserved.enter(self._handed)
@@ -403,7 +405,7 @@ class Worker:
     def _enroll(self, message: dict[str, Any], _: Sequence[int]) -> dict[str, Any]:
         self._place = {key: message[key] for key in ("rank", "world_size", "device")}
         become_rank(**self._place)
-        # Ranks that share a core must not keep it from each other.
+        # Ranks that share a core must not spin on it.
         self._own_cores = self._own_cores and len(os.sched_getaffinity(0)) >= message["world_size"]
         self._stall_reporter = StallReporter(self._channel)
         return {"op": "enrolled", "pid": os.getpid()}
@@ -445,7 +447,7 @@ class Worker:
         with self._reporting_stalls(message["until_ns"]):
             while perf_counter_ns() < at:
                 pass
-            # Device events would not see one rank wait for another; all ranks count from the same moment.
+            # Device events would not see one rank wait for another. All ranks count from the same moment.
             self._returned = kernel(value)
             if inputs.cuda:
                 torch.cuda.synchronize()
@@ -483,7 +485,7 @@ class Worker:
         if outgoing.put_off:
             if inputs.cuda:
                 torch.cuda.synchronize()
-            # What was put off until somebody looks is the kernel's own work.
+            # Lazy work that is done when the output is described is the kernel's own.
             self._claim_ns += perf_counter_ns() - start
         return self._return_described(outgoing)
 
@@ -502,7 +504,7 @@ class Worker:
     def _larger_output_arena(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
         outgoing, self._pending = self._pending, None
         if outgoing is None:
-            raise RuntimeError("the judge offered room for an output nobody has")
+            raise RuntimeError("the judge offered an arena, but no output waits for one")
         return self._deliver(outgoing, _map(descriptors[0], message["size"]))
 
     def _deliver(self, outgoing: Outgoing, output_arena: Arena) -> dict[str, Any]:
@@ -511,7 +513,7 @@ class Worker:
 
     def _flush_l2(self) -> None:
         if asked():
-            # An emulated device has no cache of its own, and memory that takes its time.
+            # An emulated device has no cache of its own, and writing its memory is slow.
             return
         if self._l2 is None:
             nbytes = flush_size(self._flush_bytes, torch.cuda.get_device_properties("cuda"))
@@ -519,7 +521,7 @@ class Worker:
         self._l2.zero_()
 
     def _reset_l2(self) -> None:
-        """Take back what a submission has set aside of the cache, where the driver knows of such."""
+        """Undo a submission's reservation of the cache, where the driver has such reservations."""
         if self._driver is None and torch.version.cuda is not None and not asked():
             with suppress(DriverError):
                 self._driver = Driver.open()
@@ -538,7 +540,7 @@ class Worker:
         ended = perf_counter_ns()
         torch.cuda.synchronize()
         late = perf_counter_ns() - ended
-        # The events see one stream; what others still had to do for this call is its time, too.
+        # The events see one stream. Work of other streams for this call counts, too.
         self._claim_ns = round(start.elapsed_time(end) * 1e6) + (late if late > IDLE_NS else 0)
         return output
 
@@ -561,7 +563,7 @@ class Worker:
             path = Path(directory) / "trace.json"
             profiler.export_chrome_trace(str(path))
             trace = gzip.compress(path.read_bytes(), compresslevel=6)
-        # Half a compressed trace is none.
+        # A part of a compressed trace is of no use.
         trace = trace if len(trace) <= MAX_TRACE_BYTES else b""
         output_arena = _map(descriptors[0], message["output_size"])
         output_arena.fill(0, memoryview(table + trace + vendors.data))
@@ -569,7 +571,7 @@ class Worker:
         return {"op": "profiled", **sizes, "suffix": vendors.suffix}
 
     def _vendors_profile(self, inputs: _Inputs, limit_s: float) -> Report:
-        """One more call, in a process below the profiler that the device's vendor offers, if it is installed."""
+        """One more call, in a process below the vendor's profiler, if that is installed."""
         hip = torch.version.hip is not None
         tool = choose(hip=hip)
         if tool is None:
@@ -592,8 +594,8 @@ class Worker:
 def flush_size(stated: int | None, properties: Any) -> int:
     """Bytes to write so that nothing of the inputs is left in a device's caches.
 
-    Twice what its GPU type states for all its caches; else twice what the driver says of its L2, and no less than is
-    more than most have. Never more than an eighth of its memory.
+    `stated` by the GPU type; else twice the size of the L2 cache by the driver, and at least a size that is larger than
+    most caches. Never more than an eighth of the device's memory.
     """
     known = max(_L2_FLUSH_BYTES, 2 * int(getattr(properties, "L2_cache_size", 0) or 0))
     wanted = known if stated is None else stated
@@ -605,7 +607,7 @@ def _plain(tensor: torch.Tensor) -> bool:
 
 
 def _map(descriptor: int, size: int) -> Arena:
-    """Map the judge's memory; the descriptor stays the caller's."""
+    """Map the judge's memory. The caller keeps the descriptor."""
     arena = Arena(descriptor, size)
     arena.forget()
     return arena
@@ -620,11 +622,11 @@ def _tensor_nodes(tree: Any) -> Sequence[Mapping[str, Any]]:
 
 
 def main() -> int:
-    """Entry point: serve the judge at KR_JUDGE_FD until it is gone."""
+    """Serve the judge at KR_JUDGE_FD until it is gone."""
     install_if_asked()
     descriptor = int(os.environ.pop("KR_JUDGE_FD"))
     os.set_inheritable(descriptor, False)
-    # A judge that is gone must not leave a worker behind that prints a traceback of its own.
+    # When the judge is interrupted, the worker must not print a traceback of its own.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     channel = Channel(
         socket.socket(fileno=descriptor), max_bytes=MAX_FROM_JUDGE_BYTES, accept_descriptors=True, wake_fd=None
@@ -632,6 +634,6 @@ def main() -> int:
     try:
         Worker(channel, own_cores=_OWN_CORES).serve()
     except PeerClosed:
-        # Threads of the submission's may still run and would keep the interpreter from ending.
+        # Threads of the submission may still run, and would keep the interpreter from ending.
         os._exit(0)
     return 0

@@ -37,7 +37,7 @@ class StallReporter:
         self._main = threading.get_ident()
         self._lock = threading.Lock()
         self._until_ns: int | None = None
-        threading.Thread(target=self._watch, name="witness", daemon=True).start()
+        threading.Thread(target=self._watch, name="stall reporter", daemon=True).start()
 
     @contextmanager
     def until(self, until_ns: int) -> Iterator[None]:
