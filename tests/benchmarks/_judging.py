@@ -1,6 +1,6 @@
 """What the benchmarks of the judge share: a kernel that takes as long as its case says, and evaluations of it.
 
-Real judge, real worker, real messages and gate; no container, no database. Processes are forked from ones that have
+Real judge, real worker, real messages and flags; no container, no database. Processes are forked from ones that have
 imported torch, as containers wait with it imported.
 """
 

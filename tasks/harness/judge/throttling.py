@@ -108,7 +108,7 @@ class ThrottleFilter(Generic[S]):
         """The calls that count, without those that are set aside.
 
         Raises:
-            Unsteady: too many.
+            DeviceUnsteady: too many were set aside.
         """
         fresh = spans[len(self._checked) :]
         if not fresh:

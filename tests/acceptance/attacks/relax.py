@@ -194,7 +194,7 @@ def _own_copy() -> None:
             return super().call(packed, **settings)
 
         def _take(self, answer: Any, given: Any, output_arena: Any, **times: Any) -> worker_client.Called:  # noqa: ANN401 handed through
-            # Calls at the gate have no input region: there the worker has the only copy besides the judge's.
+            # Calls by flags have no input region: there the worker has the only copy besides the judge's.
             if not given.placed:
                 return super()._take(answer, given, output_arena, **times)
             for storage, place in zip(self.packed.storages, given.placed, strict=True):

@@ -51,7 +51,7 @@ def _calls(
 
 @pytest.mark.parametrize("by_flags", [True, False])
 def test_a_call_costs_something_beside_its_kernel(control: Control, *, by_flags: bool) -> None:
-    """Copied, mapped in small pages or in huge ones, by the gate and by message: as many costs as calls."""
+    """Copied, mapped in small pages or in huge ones, by flags and by message: as many costs as calls."""
     for nbytes in (64, 100_000, 300_000):
         costs = _calls(control, {"x": torch.ones(nbytes, dtype=torch.uint8), "n": 3}, 5, by_flags=by_flags)
         assert len(costs) == 5

@@ -143,7 +143,7 @@ class _Later(torch.Tensor):
 
 
 def test_what_is_put_off_is_claimed_by_message_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tensor that computes when it is read does so on the kernel's account, on a call without a gate as well."""
+    """A tensor that computes when it is read does so on the kernel's account, on a call by message as well."""
     monkeypatch.setattr(worker, "perf_counter_ns", lambda: _Later.now[0])
     end, other = socket.socketpair()
     with end, other:

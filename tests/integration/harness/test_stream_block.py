@@ -1,4 +1,4 @@
-"""Gated calls on a device: the order in which things are enqueued, and what the judge makes of streams that wait.
+"""Calls by flags on a device: the order in which things are enqueued, and what the judge makes of streams that wait.
 
 The device is emulated, so that everything is done when it is enqueued. A stream that stands still is then one whose
 host stands still, as for a submission that synchronises; one that does not wait makes its call before there are inputs.

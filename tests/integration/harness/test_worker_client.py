@@ -28,7 +28,7 @@ _PATIENCE_NS = 60_000_000_000
 
 @pytest.fixture
 def client(processes: Nursery, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[WorkerClient]:
-    """A peer whose worker still has the known kernel, with an open gate; the test's own process is pinned nowhere."""
+    """A client with open flags, whose worker still has the calibration kernel; the test is pinned to no core."""
     monkeypatch.setattr(module, "judge_core", lambda: 0)
     monkeypatch.setattr(module, "stay_on", lambda _: None)
     # However slow the machine is.
@@ -121,7 +121,7 @@ def test_what_the_worker_was_told_of_is_taken_back(client: WorkerClient) -> None
 
 
 def test_an_output_that_outgrows_its_room_waits_for_a_larger_one(client: WorkerClient) -> None:
-    """In a call by message it waits; at the gate it is read where it lies, whatever its size."""
+    """In a call by message it waits. By flags it is read where it lies, whatever its size."""
     deadline_ns = time.monotonic_ns() + _PATIENCE_NS
     source = "def custom_kernel(data):\n    return data.repeat(int(data[0])) + 1\n"
     client.load({"grow.py": source}, "grow.py", deadline_ns=deadline_ns)
@@ -162,7 +162,7 @@ def test_nobody_waits_spinning_where_others_need_the_cores(
 
 
 def test_inputs_of_every_size_arrive_and_outputs_are_read_where_they_lie(client: WorkerClient) -> None:
-    """Copied at the gate or handed over as a descriptor, in huge pages or not: each call has its own bytes."""
+    """Copied or handed over as a descriptor, in huge pages or not: each call has its own bytes."""
     deadline_ns = time.monotonic_ns() + _PATIENCE_NS
     source = "def custom_kernel(data):\n    return data + 1, data[:7]\n"
     client.memory_bytes = 1 << 30
@@ -198,13 +198,13 @@ def test_outputs_of_every_kind_are_read_where_they_lie(client: WorkerClient) -> 
 
 
 def test_inputs_are_nowhere_before_the_release(client: WorkerClient) -> None:
-    """What a worker that waits at the gate has of inputs to be mapped is zeros and no descriptor."""
+    """What a worker that waits for the start flag has of inputs to be mapped is zeros and no descriptor."""
     payload = torch.full((100_000,), 255, dtype=torch.uint8)
     for _ in range(3):
         _call(client, payload)
 
     assert client._armed is not None
-    # By then it has closed the last ones; the memory of the gate stays.
+    # By then it has closed the last ones; the memory of the flags stays.
     client._hear_armed(time.monotonic_ns() + _PATIENCE_NS)
     open_files = Path(f"/proc/{client.worker_pid}/fd").iterdir()  # type: ignore[attr-defined]  # the fixture's
     assert [file.stat().st_size for file in open_files if "memfd:arena" in str(file.readlink())] == [FLAGS_BYTES]
@@ -272,7 +272,7 @@ def test_who_waits_for_long_does_not_spin(client: WorkerClient) -> None:
 
 
 def test_a_parked_pair_does_not_spin() -> None:
-    """Judge and worker that are ready before there is a request wait for it asleep, and not at the gate."""
+    """Judge and worker that are ready before there is a request wait for it asleep, and not spinning on the flags."""
     with Pair() as pair:
         worker = pair.workers[0].pid
         deadline_s = time.monotonic() + _PATIENCE_NS / 1e9
