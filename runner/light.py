@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from runner.gpus.model import Dtype, Figures, GpuType, Vendor
 from runner.taskdef.model import Case, Task
 from runner.taskdef.work import work
-from tasks.harness.request import Floor
+from tasks.harness.judge.request import Floor
 
 #: How much faster than its data sheet arithmetic may be: 1.1 for clocks (an H100's rates are stated at 1.83 GHz, its
 #: clock reaches 1.98 GHz: 1.08), and 64/49 for two levels of Strassen's algorithm, more than anybody gains on a GPU;

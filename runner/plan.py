@@ -31,8 +31,8 @@ from sandbox.spec import (
     SandboxSpec,
     Tmpfs,
 )
-from tasks.harness.request import Compiled, JudgeRequest, ModeRequest
-from tasks.harness.stopping import Timing
+from tasks.harness.judge.request import Compiled, JudgeRequest, ModeRequest
+from tasks.harness.judge.stopping import Timing
 
 #: Where init and the harness are mounted inside every container.
 STAGE = "/kernel-runner"
@@ -61,6 +61,12 @@ _RANK_GIB = 0.75
 #: When a benchmark that only precedes the ranked step has been timed enough: half of what it is given alone.
 _HALF = Timing(width=0.008, max_runs=50, max_kernel_s=5.0)
 _PROCESS = 'import sys; sys.path.insert(0, "{stage}"); from {module} import main; sys.exit(main())'
+#: Process of the built-in harness -> the module with its `main`.
+_HARNESS_MODULES = {
+    "judge": "tasks.harness.judge.main",
+    "worker": "tasks.harness.worker.main",
+    "prebuild": "tasks.harness.worker.prebuild",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,7 +258,7 @@ def _pair_boot(environment: Environment) -> Boot:
 
 def harness_process(environment: Environment, name: str) -> tuple[str, ...]:
     """What to run for a process of the built-in harness: judge, worker, or what imports a submission to build it."""
-    return (environment.python, "-I", "-c", _PROCESS.format(stage=STAGE, module=f"tasks.harness.{name}"))
+    return (environment.python, "-I", "-c", _PROCESS.format(stage=STAGE, module=_HARNESS_MODULES[name]))
 
 
 def _devices(slot: Slot, environment: Environment) -> Devices | None:

@@ -34,9 +34,9 @@ def main(arguments: list[str]) -> int:
         _say(f"usage: eval.py {'|'.join(MODES)} CASES_FILE")
         return EXIT_USAGE
     try:
-        from tasks.harness.cases import CaseError, parse_cases
+        from tasks.harness.judge.cases import CaseError, parse_cases
+        from tasks.harness.judge.request import JudgeRequest, ModeRequest
         from tasks.harness.local import JudgeFailed, evaluate
-        from tasks.harness.request import JudgeRequest, ModeRequest
     except ImportError as error:
         _say(
             f"the harness is not here ({error}): expected beside {Path(__file__).name}, or `pip install kernel-runner`"

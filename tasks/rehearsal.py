@@ -25,10 +25,10 @@ from typing import Any, TypeVar
 import torch
 
 from tasks.harness import emulate
-from tasks.harness.cases import Case, CaseError, parse_cases
+from tasks.harness.judge.cases import Case, CaseError, parse_cases
+from tasks.harness.judge.problem import CheckRaised, Problem, TaskFault, rng_seed_of
+from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.local import JudgeFailed, evaluate
-from tasks.harness.problem import CheckRaised, Problem, TaskFault, rng_seed_of
-from tasks.harness.request import JudgeRequest, ModeRequest
 
 #: Seconds that the import of a template may take; it may compile.
 _IMPORT_TIMEOUT_S = 180.0

@@ -31,7 +31,7 @@ from runner.taskdef.schema import (
     TaskCommon,
 )
 from runner.taskdef.work import WorkError, work
-from tasks.harness.stopping import Timing
+from tasks.harness.judge.stopping import Timing
 
 REFERENCE = "reference.py"
 _MAX_NAME_CHARS = 255

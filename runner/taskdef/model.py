@@ -12,7 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from runner.gpus.model import Dtype
-from tasks.harness.stopping import Timing
+from tasks.harness.judge.stopping import Timing
 
 #: Stands in `files` for the user's file; its key is the name the file has inside the container.
 SUBMISSION = "@SUBMISSION@"

@@ -1,8 +1,8 @@
 """Judge and workers as processes of this machine, without a container: for task authors and for tests.
 
-Plays init: starts them, passes the request on, collects frames, tells the judge when a worker has ended, kills
-what is left. All run as the caller's user, so a submission could interfere with the judge; results made this way are
-for trying out, not for ranking.
+It takes init's part: starts them, passes the request on, collects frames, tells the judge when a worker has
+ended, kills what is left. All run as the caller's user, so a submission could interfere with the judge. Results made
+this way are for trying out, not for ranking.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from typing import IO, Any, Protocol, Self
 from sandbox.protocol import Decoder, StepResult, encode, from_b64
 
 from .emulate import VARIABLE as EMULATE
-from .request import JudgeRequest
+from .judge.request import JudgeRequest
 
 _ROOT = Path(__file__).resolve().parents[2]
-_START = "import sys; sys.path.insert(0, sys.argv[1]); from tasks.harness.{0} import main; sys.exit(main())"
+_START = "import sys; sys.path.insert(0, sys.argv[1]); from tasks.harness.{0}.main import main; sys.exit(main())"
 _CHUNK_BYTES = 1 << 16
 
 
@@ -45,7 +45,7 @@ class LocalReport:
 
 
 class Started(Protocol):
-    """A process that `start` has started; what is needed of subprocess.Popen."""
+    """A process that `start` has started: the part of subprocess.Popen that is needed."""
 
     pid: int
     stdin: IO[bytes] | None
@@ -66,7 +66,7 @@ class Start(Protocol):
 
 
 def with_interpreter(python: str = sys.executable) -> Start:
-    """Processes that each start an interpreter of their own."""
+    """Start each process with an interpreter of its own."""
 
     def start(
         role: str, *, cwd: Path, env: Mapping[str, str], stdin: int, stdout: int, stderr: int, keep: Sequence[int]
@@ -80,7 +80,7 @@ def with_interpreter(python: str = sys.executable) -> Start:
             stdout=stdout,
             stderr=stderr,
             pass_fds=tuple(keep),
-            # What it starts goes with it.
+            # Processes that it starts are killed with it.
             start_new_session=True,
         )
 
@@ -152,7 +152,7 @@ class Pair:
         ]
 
     def run(self, request: JudgeRequest, *, on_frame: Callable[[dict[str, Any]], None] | None = None) -> LocalReport:
-        """Hand over the request and wait for the judge's last frame; may be called once.
+        """Hand over the request and wait for the judge's last frame. May be called once.
 
         Raises:
             JudgeFailed: the judge ended with anything but 0.
@@ -181,11 +181,11 @@ class Pair:
 
     @property
     def judge_stderr(self) -> str:
-        """What the judge and the task's own code wrote to stderr."""
+        """The stderr of the judge and of the task's own code."""
         return self._stderr.decode(errors="replace")
 
     def close(self) -> None:
-        """Kill all and everything they started in their sessions; remove their directories."""
+        """Kill all processes and their sessions, and remove their directories."""
         self._kill_workers()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._judge.pid, signal.SIGKILL)
@@ -226,7 +226,7 @@ class Pair:
 
     def _await_worker(self, rank: int) -> None:
         code = self.workers[rank].wait()
-        # One rank's end is the end of all; only the first says why.
+        # All workers end with the first one. Only the first says why.
         if not self._ended.acquire(blocking=False):
             return
         self._kill_workers()
@@ -245,7 +245,7 @@ def evaluate(
     on_frame: Callable[[dict[str, Any]], None] | None = None,
     start: Start | None = None,
 ) -> LocalReport:
-    """Start what a request needs, judge it, clean up. `start`: how; None gives every process a new interpreter.
+    """Start what a request needs, judge it, clean up. `start`: None gives every process a new interpreter.
 
     Raises:
         JudgeFailed: the judge broke.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.harness.request import JudgeRequest, ModeRequest
+from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tests.acceptance.judging.nursery import Nursery, nursery
 
 HONEST = Path(__file__).parent / "honest"

@@ -27,7 +27,7 @@ from runner.plan import make_plan
 from runner.store.records import SubmissionView
 from runner.taskdef import load_folder
 from sandbox.protocol import PairRequest
-from tasks.harness.request import JudgeRequest
+from tasks.harness.judge.request import JudgeRequest
 from tests.acceptance.judging.nursery import Nursery, nursery
 from tests.plugins.live import ROOT, LiveRunner, live_runner
 from tests.unit import samples

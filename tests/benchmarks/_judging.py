@@ -1,6 +1,6 @@
 """What the benchmarks of the judge share: a kernel that takes as long as its case says, and evaluations of it.
 
-Real judge, real worker, real messages and gate; no container, no database. Processes are forked from ones that have
+Real judge, real worker, real messages and flags; no container, no database. Processes are forked from ones that have
 imported torch, as containers wait with it imported.
 """
 
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sandbox.protocol import StepResult
-from tasks.harness.request import JudgeRequest, ModeRequest
-from tasks.harness.stopping import Timing
+from tasks.harness.judge.request import JudgeRequest, ModeRequest
+from tasks.harness.judge.stopping import Timing
 from tests.acceptance.judging.nursery import Nursery
 
 #: Inputs are a tensor and the nanoseconds to spend; the tensor is wanted back as it is.
@@ -49,7 +49,7 @@ import sys
 import time
 
 perf_counter_ns = time.perf_counter_ns
-worker = sys.modules["tasks.harness.worker"]
+worker = sys.modules["tasks.harness.worker.main"]
 began = perf_counter_ns()
 worker.perf_counter_ns = lambda: began + int({part} * (perf_counter_ns() - began))
 """ + HONEST.partition("\n\n")[2]
@@ -90,7 +90,7 @@ import torch
 
 perf_counter_ns = time.perf_counter_ns
 random = __import__("random").Random(1)
-worker = sys.modules["tasks.harness.worker"]
+worker = sys.modules["tasks.harness.worker.main"]
 calls = 0
 claim = None
 

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
 
-from tasks.harness.stopping import Timing
+from tasks.harness.judge.stopping import Timing
 from tests.acceptance.judging.nursery import Nursery, nursery
 from tests.benchmarks._judging import ROWS, ROWS_REFERENCE, cases_of, machine, request_of, spin_case
 

@@ -22,7 +22,7 @@ import torch
 
 from sandbox.protocol import StepResult
 from tasks.harness import local
-from tasks.harness.request import JudgeRequest, ModeRequest
+from tasks.harness.judge.request import JudgeRequest, ModeRequest
 
 ROOT = Path(__file__).resolve().parents[2]
 MANIFEST = Path(__file__).parent / "manifest.json"

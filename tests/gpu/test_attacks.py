@@ -9,7 +9,7 @@ import torch
 
 from sandbox.protocol import StepResult
 from tasks.harness import local
-from tasks.harness.request import JudgeRequest, ModeRequest
+from tasks.harness.judge.request import JudgeRequest, ModeRequest
 
 TASK = Path(__file__).resolve().parents[2] / "tasks"
 CASE = "size: 1024; seed: 2"
@@ -168,7 +168,7 @@ def custom_kernel(data):
     lazy.work = a, b
     return lazy
 """
-#: Writes both numbers of every gate that it finds among its mappings: let in, and done.
+#: Writes both flags of every page of flags that it finds among its mappings: let in, and done.
 LETS_ITSELF_IN = """
 import ctypes
 import torch
@@ -230,7 +230,7 @@ def test_work_on_another_stream_is_waited_for() -> None:
         pytest.param(STALE_MEMORY, id="stale memory"),
         pytest.param(WRITES_LATER, id="written after return"),
         pytest.param(
-            LETS_ITSELF_IN, id="lets itself in", marks=pytest.mark.skipif(not torch.version.cuda, reason="gate")
+            LETS_ITSELF_IN, id="lets itself in", marks=pytest.mark.skipif(not torch.version.cuda, reason="flags")
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""How far the judge's clock bounds times on a device: events beside the gated bound beside the time from end to end.
+"""How far the judge's clock bounds times on a device: events beside the bound by flags beside the time from end to end.
 
 Kernels of about 3, 20 and 200 µs in three kinds (torch, Triton, CUDA C++), each with and without a flush before it.
 Against them stand CUDA events around a graph, and triton.testing.do_bench. The figures are printed at the end.
@@ -19,8 +19,8 @@ import torch
 
 from sandbox.protocol import StepResult
 from tasks.harness import local
-from tasks.harness.loading import import_submission
-from tasks.harness.request import JudgeRequest, ModeRequest
+from tasks.harness.judge.request import JudgeRequest, ModeRequest
+from tasks.harness.worker.loading import import_submission
 from tests.gpu.bench import Machine, Task, judge, tasks, verdict_of
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator on this machine")
@@ -166,7 +166,7 @@ def timed(
 
 
 def details(step: StepResult) -> dict[str, Any]:
-    """What the report says of the one case; the gate has opened."""
+    """What the report says of the one case; its calls go by flags."""
     assert step.judged is not None
     if CUDA:
         assert step.judged.details["gate"] == "open", step.judged.details["gate"]
@@ -271,9 +271,9 @@ def test_a_submission_that_synchronises_is_bounded_from_end_to_end() -> None:
     assert details(step)["contradicted"] is False
 
 
-@pytest.mark.skipif(not CUDA, reason="calls are gated on CUDA alone")
+@pytest.mark.skipif(not CUDA, reason="calls go by flags on CUDA alone")
 def test_nothing_can_be_computed_before_there_are_inputs() -> None:
-    """Who does not wait for the gate works on memory that nobody has written."""
+    """A worker that does not wait for the start flag works on memory without inputs."""
     step = timed(LOOKS_EARLY, rounds=1)
     assert step.judged is not None
     assert step.judged.verdict == "wrong_answer", step.judged

@@ -13,7 +13,7 @@ import torch
 
 from sandbox.protocol import StepResult
 from tasks.harness import local
-from tasks.harness.request import JudgeRequest, ModeRequest
+from tasks.harness.judge.request import JudgeRequest, ModeRequest
 
 ROOT = Path(__file__).resolve().parents[2]
 TASKS = ROOT / "tasks"
@@ -92,7 +92,7 @@ def test_wrong_submissions_are_not(task: str, submission: str) -> None:
     ],
 )
 def test_a_rank_on_each_device(task: str, submission: str, verdict: str) -> None:
-    """As many ranks as there are devices, one included, meet over NCCL or RCCL, and so do the clerks."""
+    """As many ranks as there are devices, one included, meet over NCCL or RCCL, and so do the rank checkers."""
     steps = evaluate(task, submission, "test", "benchmark")
     modes = ("test", "benchmark") if verdict == "accepted" else ("test",)
     assert verdicts(steps) == [(mode, verdict) for mode in modes], steps

@@ -24,7 +24,7 @@ from runner.store.records import SubmissionView
 from runner.taskdef import extra_to_stored, load, to_stored
 from runner.taskdef.model import Harness
 from sandbox.host.engine import DockerEngine
-from tasks.harness.stopping import Timing
+from tasks.harness.judge.stopping import Timing
 
 ROOT = Path(__file__).resolve().parents[2]
 #: A run that takes longer than this is stuck, however loaded the machine is.

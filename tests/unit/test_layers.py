@@ -75,6 +75,18 @@ CONTAINER_IMPORTS = {"torch", "numpy", "sandbox", "tasks"}
 ENVIRONMENT_READERS = ("runner/config.py", *CONTAINER_CODE)
 
 
+#: Folder of the harness -> what it may import of the harness: the folders are the trust boundary.
+HARNESS = "tasks.harness"
+HARNESS_IMPORTS = {
+    "judge": {"judge", "shared", "emulate"},
+    "worker": {"worker", "shared", "emulate"},
+    "shared": {"shared"},
+    "emulate": {"emulate"},
+}
+#: The control process is a fork of the judge that runs the worker's code, with a kernel of the judge's own.
+RUNS_THE_WORKER = {"tasks/harness/judge/control.py": {"tasks.harness.worker.main"}}
+
+
 def modules() -> list[Path]:
     """Every module of the three packages, without the task folders (their files are no package)."""
     found = [
@@ -103,6 +115,20 @@ def imports(path: Path) -> Iterator[str]:
                 yield node.module
                 # `from runner import store` imports the module runner.store.
                 yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def harness_imports(path: Path) -> Iterator[str]:
+    """Full dotted names of the modules of the harness that a module imports, relative imports resolved."""
+    parts = list(path.relative_to(ROOT).with_suffix("").parts)
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.startswith(HARNESS))
+        elif isinstance(node, ast.ImportFrom):
+            module = ".".join([*(parts[: -node.level] if node.level else []), *(node.module or "").split(".")])
+            if module in (HARNESS, f"{HARNESS}."):
+                yield from (f"{HARNESS}.{alias.name}" for alias in node.names)
+            elif module.startswith(f"{HARNESS}."):
+                yield module
 
 
 def layer(name: str) -> int | None:
@@ -175,6 +201,19 @@ def test_a_container_gets_the_modules_that_run_inside_and_no_other() -> None:
     staged = {path.relative_to(sandbox).as_posix() for pattern in INSIDE for path in sandbox.glob(pattern)}
     inside = {path.relative_to(sandbox).as_posix() for path in (sandbox / "inside").rglob("*.py")}
     assert staged == inside | {"__init__.py", "protocol.py"}
+
+
+@pytest.mark.parametrize("path", [path for path in modules() if dotted(path).startswith(f"{HARNESS}.")], ids=relative)
+def test_judge_and_worker_import_only_what_they_share(path: Path) -> None:
+    """The judge imports nothing of the worker, nor the worker of the judge: a submission may rewrite the worker."""
+    folder = dotted(path).split(".")[2]
+    if folder == "local":
+        # It starts both as processes of their own.
+        assert {name.split(".")[2] for name in harness_imports(path)} == {"judge", "emulate"}
+        return
+    names = set(harness_imports(path)) - RUNS_THE_WORKER.get(relative(path), set())
+    foreign = {name for name in names if name.split(".")[2] not in HARNESS_IMPORTS[folder]}
+    assert not foreign, f"{relative(path)} imports across the trust boundary: {sorted(foreign)}"
 
 
 @pytest.mark.parametrize("path", modules(), ids=relative)

@@ -14,8 +14,8 @@ from runner.plan import CASES_FILE, Plan, derived_seed, make_plan, make_probe, t
 from runner.taskdef.model import HARNESS, CaseSet, Extra, Harness, Ranking, Task
 from sandbox.protocol import PairRequest, Step, StepsRequest
 from sandbox.spec import DeviceDriver
-from tasks.harness.request import JudgeRequest
-from tasks.harness.stopping import Stopping, Timing
+from tasks.harness.judge.request import JudgeRequest
+from tasks.harness.judge.stopping import Stopping, Timing
 from tests.unit import samples
 
 

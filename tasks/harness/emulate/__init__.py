@@ -1,14 +1,14 @@
-"""A CUDA device that is not there: programs that name `device="cuda"` run on processor cores, without a changed line.
+"""An emulated CUDA device: programs that name `device="cuda"` run on processor cores, without a changed line.
 
 For trying tasks and submissions on a machine without an accelerator. Every tensor "on the device" is an ordinary tensor
-in host memory that says `cuda:0` of itself (`mode`); `torch.cuda` answers for one device whose streams run everything
-at once, in order, and whose events read the host's clock (`device`). What needs a compiler for devices (Triton, CUDA
-extensions) or a driver (CUDA graphs) is refused by name (`hooks`). Times say how fast a processor is, and rank nobody:
-the runner refuses ranked runs.
+in host memory that reports `cuda:0` as its device (`mode`). `torch.cuda` reports one device whose streams run
+everything at once, in order, and whose events read the host's clock (`device`). What needs a compiler for devices
+(Triton, CUDA extensions) or a driver (CUDA graphs) is refused by name (`hooks`). Times show the speed of a processor
+and never rank: the runner refuses ranked runs.
 
-Whoever wants it sets KR_EMULATE_CUDA to the device's memory in bytes. Judge, clerks and workers call
-`install_if_asked`; a task's own eval program and the processes it starts get it from `site/sitecustomize.py`, which is
-on their path. This package must stand alone, since they load it from its file, and import torch only when told to.
+KR_EMULATE_CUDA switches it on and holds the device's memory in bytes. Judge, rank checkers and workers call
+`install_if_asked`. A task's own eval program and its processes get it from `site/sitecustomize.py`, which is on their
+path. They load this package from its file, so it must stand alone, and it must import torch only when told to.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ VARIABLE = "KR_EMULATE_CUDA"
 
 
 def ask(memory_bytes: int) -> None:
-    """Emulate from here on, in this process and in those it starts.
+    """Emulate from now on, in this process and in those it starts.
 
     Args:
         memory_bytes: of the device.
@@ -37,7 +37,7 @@ def asked() -> bool:
 
 
 def install_if_asked() -> None:
-    """Emulate from here on, in all threads of this process, if the environment says so."""
+    """Emulate from now on, in all threads of this process, if the environment says so."""
     memory = os.environ.get(VARIABLE)
     if memory:
         from .hooks import watch_imports
@@ -48,7 +48,7 @@ def install_if_asked() -> None:
 
 
 def install_with_torch() -> None:
-    """The same, once torch has been imported: processes that never do are left alone."""
+    """The same, as soon as torch is imported. Processes without torch are not changed."""
     memory = os.environ.get(VARIABLE)
     if memory:
         from .hooks import watch_imports

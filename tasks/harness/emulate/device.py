@@ -1,6 +1,6 @@
-"""The device itself, as `torch.cuda` describes it: one, whose streams run everything in order and at once.
+"""The emulated device, as `torch.cuda` describes it: one device, whose streams run everything in order and at once.
 
-Called by `install`. Events read the host's clock, so the time between two of them is what the processor took.
+Events read the host's clock, so the time between two events is the processor's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .errors import EmulationError
 from .mode import CUDA
 
 NAME: Final = "CUDA, emulated on the CPU"
-#: What programs choose their way by; the oldest that has bfloat16 and asynchronous copies.
+#: Programs choose code paths by it. The oldest capability with bfloat16 and asynchronous copies.
 CAPABILITY: Final = (8, 0)
 
 
@@ -57,34 +57,34 @@ class Event:
         return (end_event._at_ns - self._at_ns) / 1e6
 
     def query(self) -> bool:
-        """Whether it is over; it always is."""
+        """Whether it has ended: always."""
         return True
 
     def synchronize(self) -> None:
-        """Nothing is under way."""
+        """Do nothing: all work has ended."""
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Nothing is under way."""
+        """Do nothing: all work has ended."""
 
 
 class Stream:
-    """torch.cuda.Stream: what is put into it has run when the call returns."""
+    """torch.cuda.Stream: work has run when the call that adds it returns."""
 
     def __init__(self, device: object = None, priority: int = 0, **_: object) -> None:  # noqa: ARG002 torch's signature
         self.device, self.priority, self.cuda_stream = CUDA, priority, 0
 
     def synchronize(self) -> None:
-        """Nothing is under way."""
+        """Do nothing: all work has ended."""
 
     def query(self) -> bool:
-        """Whether everything in it is over; it always is."""
+        """Whether everything in it has ended: always."""
         return True
 
     def wait_event(self, event: Event) -> None:
-        """Nothing is under way."""
+        """Do nothing: all work has ended."""
 
     def wait_stream(self, stream: Stream) -> None:
-        """Nothing is under way."""
+        """Do nothing: all work has ended."""
 
     def record_event(self, event: Event | None = None) -> Event:
         """Note the time in an event."""
@@ -101,7 +101,7 @@ class Stream:
         return None
 
 
-#: What work goes to; all streams are alike.
+#: The default stream. All streams are alike.
 DEFAULT_STREAM: Final = Stream()
 
 
@@ -136,7 +136,7 @@ class Generator(torch.Generator):
 
 @dataclass(frozen=True, kw_only=True)
 class Properties:
-    """torch.cuda.get_device_properties: what programs compute launches from."""
+    """torch.cuda.get_device_properties: programs compute their launches from it."""
 
     total_memory: int
     name: str = NAME
@@ -157,6 +157,6 @@ class Properties:
 
 
 def memory_in_use() -> int:
-    """Bytes of this process's own memory; tensors are among them."""
+    """Bytes of this process's memory, tensors included."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")

@@ -1,14 +1,14 @@
-"""What is said where the emulation ends."""
+"""The errors at the limits of the emulation."""
 
 from __future__ import annotations
 
 
 class EmulationError(RuntimeError):
-    """Something was asked for that only a device can do."""
+    """An operation needs a real device."""
 
 
 class NoDeviceCode(ImportError):
-    """A library that compiles for devices was imported; whoever can do without it goes on without."""
+    """A library that compiles for devices was imported. Programs with a fallback go on without it."""
 
 
 def needs_device(what: str) -> EmulationError:

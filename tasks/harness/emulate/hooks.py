@@ -1,6 +1,6 @@
-"""What happens as modules are imported: torch is patched, libraries that compile for devices are refused.
+"""Hooks at the import of modules: torch is patched, libraries that compile for devices are refused.
 
-Called by the package's own entry points. Must import nothing but the standard library.
+Must import nothing but the standard library.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from types import ModuleType
 
 from .errors import NoDeviceCode, needs_device
 
-#: Top-level modules that are of no use without a device.
+#: Top-level modules that need a device.
 _DEVICE_CODE = ("triton", "cutlass", "cuda", "cupy", "pycuda", "tilelang")
 _EXTENSIONS = "torch.utils.cpp_extension"
 _DEVICE_SOURCES = (".cu", ".cuh", ".hip")
 
 
 def watch_imports(memory_bytes: int | None) -> None:
-    """Watch what is imported from here on.
+    """Watch all imports from now on.
 
     Args:
         memory_bytes: of the device, if torch is to be patched as soon as it has been imported; None if it is patched.
@@ -53,7 +53,7 @@ class _Finder(MetaPathFinder):
         with self._not_again():
             spec = PathFinder.find_spec(fullname, path, target)
         if fullname in _DEVICE_CODE:
-            # One that is not installed is not found, as anywhere else.
+            # A library that is not installed is not found, as usual.
             return None if spec is None else ModuleSpec(fullname, _Refusal())
         if spec is not None and then is not None and type(spec.loader) is SourceFileLoader:
             spec.loader = _Then(spec.loader, then)
@@ -76,7 +76,7 @@ class _Finder(MetaPathFinder):
 
 
 class _Then(SourceFileLoader):
-    """Loads a module and then does something with it."""
+    """Loads a module and then calls a function with it."""
 
     def __init__(self, loader: SourceFileLoader, then: Callable[[ModuleType], None]) -> None:
         super().__init__(loader.name, loader.path)
@@ -88,7 +88,7 @@ class _Then(SourceFileLoader):
 
 
 class _Refusal(Loader):
-    """Finds a library, and says why it cannot be used."""
+    """Refuses a library that was found, with the reason."""
 
     def exec_module(self, module: ModuleType) -> None:
         raise NoDeviceCode(
@@ -99,7 +99,7 @@ class _Refusal(Loader):
 
 
 def _patch_extensions(module: ModuleType) -> None:
-    """C++ extensions are built as ever; those with device sources are refused before a compiler is looked for."""
+    """C++ extensions are built as usual. Those with device sources are refused before a compiler is looked for."""
     load, load_inline = module.load, module.load_inline
 
     def checked_load(name: str, sources: str | Sequence[str], *args: object, **kwargs: object) -> object:

@@ -1,6 +1,6 @@
-"""Puts the emulation into torch: once per process, for good.
+"""Installs the emulation in torch, once per process and for good. Everything that is replaced is listed here.
 
-Called by the package's entry points after torch has been imported. Everything that is replaced is listed here.
+Torch must have been imported.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def install(memory_bytes: int) -> None:
 
 
 def _nothing() -> Callable[..., None]:
-    """A function that does what is left to do where there is no device; every name has one of its own.
+    """A function that does nothing. Every name gets one of its own.
 
     (torch keeps a table of its functions, and two names for one would clash there.)
     """
@@ -115,7 +115,7 @@ def _patch_cuda(memory_bytes: int) -> None:
     for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):
         setattr(cuda.nvtx, name, _answer(0))
     cuda.nvtx.range = lambda *_, **__: contextlib.nullcontext()
-    # What is not emulated asks for the driver first.
+    # Functions that are not emulated ask for the driver first.
     cuda._lazy_init = _refuse("this function of torch.cuda")  # noqa: SLF001 its callers have no other door
 
 
@@ -142,7 +142,7 @@ def _patch_torch(mode: EmulatedCuda) -> None:
     patched.Generator = Generator
     patched.set_default_device = set_default_device
     patched.get_default_device = lambda: mode.default
-    # Compiled code would be the CPU's, after minutes; what it computes is what the function computes.
+    # Compiled code would be code for the CPU, after minutes. The function computes the same.
     patched.compile = lambda model=None, **_: model if model is not None else lambda function: function
     for kind in (torch.nn.Parameter, torch.nn.Buffer):
         _mark_made(kind)
@@ -196,7 +196,7 @@ def _patch_profiler() -> None:
 
 
 def _enter_in_threads(mode: EmulatedCuda) -> None:
-    """Modes belong to a thread; those to come enter it before anything else."""
+    """Modes belong to a thread, so every later thread enters the mode first."""
     start = threading.Thread.start
 
     @functools.wraps(start)
@@ -214,7 +214,7 @@ def _enter_in_threads(mode: EmulatedCuda) -> None:
 
 
 def _enter_in_backward(mode: EmulatedCuda) -> None:
-    """Torch leaves all modes while it computes gradients; a program's own backward functions have the device too."""
+    """Torch leaves all modes while it computes gradients. A program's own backward functions need the mode, too."""
     node: Any = torch.autograd.function.BackwardCFunction
     apply = node.apply
 

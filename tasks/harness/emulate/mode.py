@@ -1,9 +1,9 @@
-"""Tensors that say they are on a CUDA device: which ones do, and what follows for the calls they take part in.
+"""Tensors that report a CUDA device: which ones do, and what follows for the calls with them.
 
-Every call of torch passes through `EmulatedCuda`. A device it names is replaced by the CPU, and what comes back is
-marked with where it would be; a result without a named device is where its operands are. The marks are attributes of
-the tensor objects. A tensor that came into being where torch does not tell (from numpy, in a backward pass) has none:
-it counts as the host's, and nobody complains about it.
+Every call of torch passes through `EmulatedCuda`. A device in the arguments is replaced by the CPU, and the result is
+marked with the named device. Without a named device, a result is where its operands are. The marks are attributes of
+the tensor objects. Tensors that torch creates out of sight (from numpy, in a backward pass) have no mark. They count as
+the host's, and no check refuses them.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ CPU: Final = torch.device("cpu")
 CUDA: Final = torch.device("cuda", 0)
 
 _MARK: Final = "_kr_on_cuda"
-#: Names of functions that make tensors out of nothing, where a default device counts.
+#: Names of functions that make tensors without operands, where the default device counts.
 _FACTORIES: Final = frozenset(function.__name__ for function in _device_constructors())
-#: Factories whose results are as large as their arguments say.
+#: Factories whose arguments give the size of the result.
 _SIZED: Final = frozenset({"empty", "empty_strided", "zeros", "ones", "full"})
-#: Take what they are given as it is, without copying; a device has a copy of its own.
+#: Functions that share the memory of their argument. A device would have a copy of its own.
 _SHARING: Final = frozenset({"as_tensor", "asarray"})
-#: Answers that depend on where a tensor is.
+#: Attributes that depend on a tensor's device.
 _PROPERTIES: Final[Mapping[str, Callable[[bool], object]]] = {
     "device": lambda cuda: CUDA if cuda else CPU,
     "is_cuda": lambda cuda: cuda,
@@ -55,22 +55,22 @@ _STRICT: Final = frozenset(
     )
     for name in (operator, f"{operator}_", f"__{operator}__", f"__r{operator}__", f"__i{operator}__")
 )
-#: Names of torch that stay names: they take devices, and make no tensors.
+#: Functions of torch that take devices and make no tensors. They are not changed.
 _PLAIN: Final = frozenset({"device", "Generator"})
 
 
 def on_cuda(tensor: torch.Tensor) -> bool:
-    """Whether a tensor says that it is on the device."""
+    """Whether a tensor is marked as on the device."""
     return getattr(tensor, _MARK, None) is True
 
 
 def mark(tensor: torch.Tensor, *, cuda: bool) -> None:
-    """Say where a tensor is."""
+    """Mark where a tensor is."""
     setattr(tensor, _MARK, cuda)
 
 
 class EmulatedCuda(TorchFunctionMode):
-    """Makes torch believe in one CUDA device; one instance serves all threads, each of which enters it."""
+    """Emulates one CUDA device for torch. One instance serves all threads, and each thread enters it."""
 
     def __init__(self, memory_bytes: int) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class EmulatedCuda(TorchFunctionMode):
     # -- places --------------------------------------------------------------------------------------------------
 
     def place(self, device: object) -> bool | None:
-        """Whether a device that somebody names is the emulated one; None if none is named.
+        """Whether a named device is the emulated one; None if no device is named.
 
         Raises:
             EmulationError: there is no such device.
@@ -124,7 +124,7 @@ class EmulatedCuda(TorchFunctionMode):
             if name in _PROPERTIES and self._is_here(tensor):
                 return _PROPERTIES[name](on_cuda(tensor))
             found = func(*args)
-            # What belongs to a tensor is where it is: gradient, data, transpose.
+            # Parts of a tensor are on its device: gradient, data, transpose.
             if isinstance(found, torch.Tensor) and found is not tensor and hasattr(tensor, _MARK):
                 mark(found, cuda=on_cuda(tensor))
             return found
@@ -152,7 +152,7 @@ class EmulatedCuda(TorchFunctionMode):
         kwargs = self._without_cuda(kwargs, here=bool(here))
         args = [CPU if isinstance(arg, torch.device) and arg.type == "cuda" else arg for arg in args]
         if wanted and name in _SIZED:
-            # Asked first: the host would have to find the memory, and may have it for a while.
+            # Checked before: the host may have so much memory, although the emulated device does not.
             nbytes = func(*args, **kwargs | {"device": "meta"}).nbytes
             if nbytes > self.memory_bytes:
                 raise self._too_large(nbytes)
@@ -171,7 +171,7 @@ class EmulatedCuda(TorchFunctionMode):
         changed = dict(kwargs)
         if self.place(changed.get("device")):
             changed["device"] = CPU
-        # Pages can only be pinned for a device.
+        # Pages can only be pinned for a real device.
         if changed.get("pin_memory"):
             changed["pin_memory"] = False
         generator = changed.get("generator")
@@ -189,7 +189,7 @@ class EmulatedCuda(TorchFunctionMode):
     # -- methods of tensors that move them -------------------------------------------------------------------------
 
     def move(self, tensor: torch.Tensor, *, cuda: bool, **options: Any) -> torch.Tensor:
-        """A tensor on one side or the other: a copy, unless it is there already."""
+        """A tensor on the device or the host: a copy, unless it is there already."""
         if on_cuda(tensor) != cuda:
             options["copy"] = True
         moved = tensor.to(CPU, **options)
@@ -248,18 +248,18 @@ class EmulatedCuda(TorchFunctionMode):
         return changed
 
     def stay(self, _: Callable[..., Any], args: Sequence[Any], __: Mapping[str, Any]) -> Any:
-        """Tensor.pin_memory: pages can only be pinned for a device."""
+        """Tensor.pin_memory: pages can only be pinned for a real device."""
         return args[0]
 
     def nothing(self, _: Callable[..., Any], __: Sequence[Any], ___: Mapping[str, Any]) -> None:
-        """Tensor.record_stream: whatever was started has ended."""
+        """Tensor.record_stream: all work has ended."""
 
     def get_device(self, _: Callable[..., Any], args: Sequence[Any], __: Mapping[str, Any]) -> int:
         """Tensor.get_device."""
         return 0 if on_cuda(args[0]) else -1
 
     def host_only(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Tensor.numpy and the like, which no device's tensor has."""
+        """Tensor.numpy and similar methods, which fail for tensors on a device."""
         if on_cuda(args[0]) and not kwargs.get("force"):
             raise TypeError(
                 "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory "
@@ -300,7 +300,7 @@ def _tensors(values: Sequence[Any]) -> Iterator[torch.Tensor]:
 
 
 def _whereabouts(given: Sequence[torch.Tensor]) -> bool | None:
-    """Where the result of an operation on these is; None if nobody knows."""
+    """Where the result of an operation on these is; None if it is not known."""
     marks = [getattr(tensor, _MARK, None) for tensor in given]
     return True if True in marks else False if False in marks else None
 

@@ -29,7 +29,7 @@ from typing import Any
 
 import torch
 
-from tasks.harness.cases import Case, Value, parse_cases
+from tasks.harness.judge.cases import Case, Value, parse_cases
 
 #: What one mode calls for timing, unless the warm-up says that there is time for fewer.
 TIMED_CALLS = 8

@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tasks.harness.judge.request import Floor, JudgeRequest, ModeRequest
 from tasks.harness.local import LocalReport, Started, evaluate
-from tasks.harness.request import Floor, JudgeRequest, ModeRequest
 from tests.acceptance.attacks.catalogue import TASKS, Attack
 from tests.acceptance.attacks.relax import CHANGES, SHORT
 from tests.acceptance.judging.nursery import PATIENCE_S, Nursery

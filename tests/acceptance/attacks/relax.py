@@ -14,14 +14,15 @@ from typing import Any, Final
 
 import torch
 
-from tasks.harness import control, judge, peer, snapshots, solo, values
-from tasks.harness.arenas import ALIGN_BYTES, Arena
-from tasks.harness.audit import Sample
-from tasks.harness.cases import Case
-from tasks.harness.request import Floor
-from tasks.harness.snapshots import Frozen
-from tasks.harness.stopping import Stopping, Timing
-from tasks.harness.team import Call
+from tasks.harness.judge import benchmark, control, main, single_rank, snapshots, timed_case, worker_client
+from tasks.harness.judge.audit import Sample
+from tasks.harness.judge.cases import Case
+from tasks.harness.judge.request import Floor
+from tasks.harness.judge.snapshots import Frozen
+from tasks.harness.judge.stopping import Stopping, Timing
+from tasks.harness.judge.workers import Call
+from tasks.harness.shared import values
+from tasks.harness.shared.arenas import ALIGN_BYTES, Arena
 
 #: How long a judge that hands its inputs out early is busy with other things, and one that looks at outputs late.
 _DAWDLES_S: Final = 0.05
@@ -43,7 +44,7 @@ def _fresh() -> None:
     def fresh_seed(case: Case) -> int:
         return case.seed or 0
 
-    _replace(judge, "_fresh_seed", fresh_seed)
+    _replace(timed_case, "_fresh_seed", fresh_seed)
 
 
 def _secret() -> None:
@@ -53,7 +54,7 @@ def _secret() -> None:
     def fresh_seed(case: Case) -> int:
         return (case.seed or 0) + 13 * next(steps)
 
-    _replace(judge, "_fresh_seed", fresh_seed)
+    _replace(timed_case, "_fresh_seed", fresh_seed)
 
 
 def _poison() -> None:
@@ -71,20 +72,20 @@ def _heap() -> None:
     def guard_heap() -> None:
         """Leave it as it is."""
 
-    _replace(judge, "guard_heap", guard_heap)
+    _replace(main, "guard_heap", guard_heap)
 
 
 def _clock() -> None:
     """Claims are believed: nothing is known of spans."""
 
-    def sample_of(self: judge.Judge, call: Call) -> Sample:
+    def sample_of(self: benchmark.Benchmark, call: Call) -> Sample:
         return Sample(claim_ns=call.claim_ns, outside_ns=call.outside_ns)
 
-    def call_controls(self: judge._TimedCase, count: int) -> None:
+    def call_controls(self: timed_case.TimedCase, count: int) -> None:
         """Make none."""
 
-    _replace(judge.Judge, "_sample_of", sample_of)
-    _replace(judge._TimedCase, "call_controls", call_controls)
+    _replace(benchmark.Benchmark, "_sample_of", sample_of)
+    _replace(timed_case.TimedCase, "call_controls", call_controls)
 
 
 def _frozen() -> None:
@@ -106,7 +107,7 @@ def _frozen() -> None:
 
     _replace(snapshots.WorkerMemory, "freeze", live)
     # A worker that is told of its next call forgets what it returned.
-    _replace(peer, "_SOON_NS", 0)
+    _replace(worker_client, "_SOON_NS", 0)
 
 
 def _looked() -> None:
@@ -125,13 +126,13 @@ def _looked() -> None:
 
 def _every() -> None:
     """Only a case's first call is checked."""
-    check = judge._TimedCase._check
+    check = timed_case.TimedCase._check
 
-    def check_first(self: judge._TimedCase) -> None:
+    def check_first(self: timed_case.TimedCase) -> None:
         if self._checked == 0:
             check(self)
 
-    _replace(judge._TimedCase, "_check", check_first)
+    _replace(timed_case.TimedCase, "_check", check_first)
 
 
 def _floor() -> None:
@@ -145,26 +146,28 @@ def _floor() -> None:
 
 def _held() -> None:
     """Inputs are where the worker can see them before the clock runs."""
-    armed_for = peer.Peer._armed_for
-    ready: list[Callable[[peer._Armed], None]] = []
+    armed_for = worker_client.WorkerClient._armed_for
+    ready: list[Callable[[worker_client._Armed], None]] = []
 
-    def keeping(hands_over: Callable[..., tuple[Callable[[peer._Armed], None], bool]]) -> Callable[..., object]:
+    def keeping(
+        hands_over: Callable[..., tuple[Callable[[worker_client._Armed], None], bool]],
+    ) -> Callable[..., object]:
         def keep(*given: Any) -> tuple[Callable[[object], None], bool]:  # noqa: ANN401 handed through
-            release, gathered = hands_over(*given)
+            release, in_huge_pages = hands_over(*given)
             ready[:] = [release]
-            return lambda _: None, gathered
+            return lambda _: None, in_huge_pages
 
         return keep
 
-    def hand_over_early(self: peer.Peer, *given: Any, **settings: Any) -> peer._Armed:  # noqa: ANN401 handed through
+    def hand_over_early(self: worker_client.WorkerClient, *given: Any, **settings: Any) -> worker_client._Armed:  # noqa: ANN401 handed through
         armed = armed_for(self, *given, **settings)
         ready.pop()(armed)
         time.sleep(_DAWDLES_S)
         return armed
 
     for name in ("_copier", "_sender"):
-        _replace(peer.Peer, name, keeping(getattr(peer.Peer, name)))
-    _replace(peer.Peer, "_armed_for", hand_over_early)
+        _replace(worker_client.WorkerClient, name, keeping(getattr(worker_client.WorkerClient, name)))
+    _replace(worker_client.WorkerClient, "_armed_for", hand_over_early)
 
 
 def _calm() -> None:
@@ -176,29 +179,29 @@ def _calm() -> None:
 def _asked() -> None:
     """Control calls return as many tensors as the submission says that it does."""
 
-    def most_parts(self: solo.Solo, like: Call, cases: object) -> int:
+    def most_parts(self: single_rank.SingleRank, like: Call, cases: object) -> int:
         return like.parts
 
-    _replace(solo.Solo, "_most_parts", most_parts)
+    _replace(single_rank.SingleRank, "_most_parts", most_parts)
 
 
 def _own_copy() -> None:
     """The check gets the inputs from the memory that the worker had."""
 
-    class Shared(peer.Peer):
-        def call(self, packed: values.Packed, **settings: Any) -> peer.Called:  # noqa: ANN401 handed through
+    class Shared(worker_client.WorkerClient):
+        def call(self, packed: values.Packed, **settings: Any) -> worker_client.Called:  # noqa: ANN401 handed through
             self.packed = packed
             return super().call(packed, **settings)
 
-        def _take(self, answer: Any, given: Any, room: Any, **times: Any) -> peer.Called:  # noqa: ANN401 handed through
-            # Calls at the gate have no input region: there the worker has the only copy besides the judge's.
+        def _take(self, answer: Any, given: Any, output_arena: Any, **times: Any) -> worker_client.Called:  # noqa: ANN401 handed through
+            # Calls by flags have no input region: there the worker has the only copy besides the judge's.
             if not given.placed:
-                return super()._take(answer, given, room, **times)
+                return super()._take(answer, given, output_arena, **times)
             for storage, place in zip(self.packed.storages, given.placed, strict=True):
                 storage.copy_(given.inputs.bytes_at(place.offset, place.nbytes))
-            return super()._take(answer, given, room, **times)
+            return super()._take(answer, given, output_arena, **times)
 
-    _replace(solo, "Peer", Shared)
+    _replace(single_rank, "WorkerClient", Shared)
 
 
 def _short() -> None:
@@ -209,7 +212,7 @@ def _short() -> None:
         def of(cls, timing: Timing | None, **limits: float) -> Stopping:
             return replace(Stopping.of(timing, **limits), max_runs=_RUNS)
 
-    _replace(judge, "Stopping", Short)
+    _replace(benchmark, "Stopping", Short)
 
 
 CHANGES: Final[Mapping[str, Callable[[], None]]] = {

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from tasks.harness.judge.request import JudgeRequest
 from tasks.harness.local import LocalReport, Started, evaluate
-from tasks.harness.request import JudgeRequest
 from tests.acceptance.judging.zygote import ORDER_BYTES
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -32,13 +32,13 @@ _PARKED_FROM = 600
 def load(role: str) -> Callable[[], int]:
     """Import one half of the harness, as its own interpreter would; its entry point."""
     if role == "judge":
-        from tasks.harness.judge import main
+        from tasks.harness.judge.main import main
     elif role == "naive":
         from tests.acceptance.attacks.naive import main
     else:
         # The worker's module leaves the judge's core alone where a judge waits for it; children inherit that.
         os.environ["KR_JUDGE_FD"] = "-1"
-        from tasks.harness.worker import main
+        from tasks.harness.worker.main import main
 
         del os.environ["KR_JUDGE_FD"]
     return main

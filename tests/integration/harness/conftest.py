@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from sandbox.protocol import StepResult
+from tasks.harness.judge.request import Floor, JudgeRequest, ModeRequest
 from tasks.harness.local import LocalReport, evaluate
-from tasks.harness.request import Floor, JudgeRequest, ModeRequest
 from tests.acceptance.judging.nursery import Nursery, nursery
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "harness"

@@ -13,10 +13,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tasks.harness import control as module
-from tasks.harness.arenas import Arena
-from tasks.harness.control import Control, cpu_ns, read_all
-from tasks.harness.values import Packed, pack
+from tasks.harness.judge import control as module
+from tasks.harness.judge.control import Control, cpu_ns, read_all
+from tasks.harness.shared.arenas import Arena
+from tasks.harness.shared.values import Packed, pack
 
 _PATIENCE_NS = 60_000_000_000
 
@@ -28,7 +28,7 @@ def control(monkeypatch: pytest.MonkeyPatch) -> Iterator[Control]:
     monkeypatch.setattr(module, "leave_judge_core", lambda: True)
     monkeypatch.setattr(module, "CROWDED_NS", _PATIENCE_NS)
     before = os.sched_getaffinity(0)
-    monkeypatch.setattr("tasks.harness.peer.stay_on", lambda _: None)
+    monkeypatch.setattr("tasks.harness.judge.worker_client.stay_on", lambda _: None)
     started = Control.start()
     assert started is not None
     try:
@@ -40,20 +40,20 @@ def control(monkeypatch: pytest.MonkeyPatch) -> Iterator[Control]:
 
 
 def _calls(
-    control: Control, value: object, count: int, *, gated: bool = True, beside: int | None = None
+    control: Control, value: object, count: int, *, by_flags: bool = True, beside: int | None = None
 ) -> list[float]:
     def make() -> Packed:
         return pack(value)
 
     deadline_ns = time.monotonic_ns() + _PATIENCE_NS
-    return control.calls(make, count, parts=1, gated=gated, deadline_ns=deadline_ns, beside=beside)
+    return control.calls(make, count, parts=1, by_flags=by_flags, deadline_ns=deadline_ns, beside=beside)
 
 
-@pytest.mark.parametrize("gated", [True, False])
-def test_a_call_costs_something_beside_its_kernel(control: Control, *, gated: bool) -> None:
-    """Copied, mapped in small pages or in huge ones, by the gate and by message: as many costs as calls."""
+@pytest.mark.parametrize("by_flags", [True, False])
+def test_a_call_costs_something_beside_its_kernel(control: Control, *, by_flags: bool) -> None:
+    """Copied, mapped in small pages or in huge ones, by flags and by message: as many costs as calls."""
     for nbytes in (64, 100_000, 300_000):
-        costs = _calls(control, {"x": torch.ones(nbytes, dtype=torch.uint8), "n": 3}, 5, gated=gated)
+        costs = _calls(control, {"x": torch.ones(nbytes, dtype=torch.uint8), "n": 3}, 5, by_flags=by_flags)
         assert len(costs) == 5
         assert all(0 < cost < 1e9 for cost in costs), costs
 
@@ -87,10 +87,10 @@ def test_calls_in_small_pages_do_not_count_where_there_are_huge_ones(
     monkeypatch.setattr(Arena, "collapse", lambda _: False)
     large, small = (torch.ones(nbytes, dtype=torch.uint8) for nbytes in (300_000, 100_000))
 
-    control._gathers = True
+    control._has_huge_pages = True
     assert _calls(control, large, 5) == []
     assert len(_calls(control, small, 5)) == 5
-    control._gathers = False
+    control._has_huge_pages = False
     assert len(_calls(control, large, 5)) == 5
 
 

@@ -15,8 +15,8 @@ from statistics import fmean
 import pytest
 
 from sandbox.protocol import StepResult
+from tasks.harness.judge.stopping import Timing
 from tasks.harness.local import evaluate
-from tasks.harness.stopping import Timing
 from tests.acceptance.judging.nursery import Nursery, nursery
 from tests.benchmarks._judging import ROWS, ROWS_REFERENCE, cases_of, request_of, spin_case
 from tests.benchmarks.forging import FORGERIES

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tasks.harness.groups import close_listeners, threads_of_rank
+from tasks.harness.shared.process_groups import close_listeners, threads_of_rank
 
 ROOT = Path(__file__).resolve().parents[3]
 RANK = """
@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 import torch
 import torch.distributed as dist
-from tasks.harness.groups import become_rank, close_listeners, join_group, leave_group
+from tasks.harness.shared.process_groups import become_rank, close_listeners, join_group, leave_group
 rank = int(sys.argv[3])
 become_rank(rank=rank, world_size=2, device="cpu")
 for meeting in ("first", "second"):

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from sandbox.protocol import StepResult
-from tasks.harness.request import Floor
+from tasks.harness.judge.request import Floor
 
 from .conftest import Run, message_of, verdict_of
 

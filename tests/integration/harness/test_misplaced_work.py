@@ -4,7 +4,7 @@ Claims that are only lowered are in test_forged_times.py. Each submission is jud
 what stops it, where it gains: one that gains nowhere would prove nothing. What makes control calls dearer is stopped
 twice, since claims that are all lowered show in the calls that nobody disturbed, too. Two ways of looking out for the
 inputs are left out, because they gain nothing either way: /proc/self/maps and /proc/self/fd show inputs when the
-worker has fetched them, and it does that when the gate has let it in.
+worker has fetched them, and it does that when the start flag is set.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from sandbox.protocol import StepResult
+from tasks.harness.judge.request import JudgeRequest, ModeRequest
+from tasks.harness.judge.stopping import Timing
 from tasks.harness.local import evaluate
-from tasks.harness.request import JudgeRequest, ModeRequest
-from tasks.harness.stopping import Timing
 from tests.acceptance.judging.nursery import Nursery, nursery
 from tests.benchmarks._judging import cases_of
 

@@ -45,7 +45,7 @@ def evaluate(processes: Nursery | None, submission: str, **fields: object) -> Lo
     request = make_request(submission, **asked)  # type: ignore[arg-type]  # checked by make_request
     with Pair(ranks=2, start=None if processes is None else processes.start) as pair:
         report = pair.run(request)
-        # The clerks are in their judge's session.
+        # The rank checkers are in their judge's session.
         sessions = {pair._judge.pid, *(worker.pid for worker in pair.workers)}
     assert not [path.name for path in Path("/proc").glob("[0-9]*") if _session(path) in sessions]
     return report

@@ -25,8 +25,8 @@ import pytest
 from runner.evaluate import EvaluationSettings, Evaluator
 from runner.gpus import Registry
 from sandbox.host.engine import ContainerReport
+from tasks.harness.judge.request import JudgeRequest
 from tasks.harness.local import evaluate
-from tasks.harness.request import JudgeRequest
 from tests.integration.store.conftest import Bench
 from tests.unit import samples
 from tests.unit.interfaces.fixtures import ROOT, compare, keys

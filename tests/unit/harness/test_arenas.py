@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from tasks.harness.arenas import HUGE_FROM_BYTES, HUGE_PAGE_BYTES, PAGE_BYTES, Arena, size_for_later
+from tasks.harness.shared.arenas import HUGE_FROM_BYTES, HUGE_PAGE_BYTES, PAGE_BYTES, Arena, size_for_later
 
 
 @pytest.mark.parametrize("nbytes", [1, PAGE_BYTES + 1, HUGE_FROM_BYTES, 3 << 20])
@@ -46,7 +46,7 @@ def test_small_arenas_and_old_kernels_do_without(monkeypatch: pytest.MonkeyPatch
     """Nothing is gathered where it cannot be, and the arena is as good as before."""
     with Arena.create_for_later(100) as arena:
         assert not arena.collapse()
-    monkeypatch.setattr("tasks.harness.arenas._MADV_COLLAPSE", 9999)
+    monkeypatch.setattr("tasks.harness.shared.arenas._MADV_COLLAPSE", 9999)
     with Arena.create_for_later(HUGE_PAGE_BYTES) as arena:
         arena.fill(5, memoryview(b"x"))
         assert not arena.collapse()

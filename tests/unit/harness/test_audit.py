@@ -9,8 +9,8 @@ from statistics import fmean
 
 import pytest
 
-from tasks.harness.audit import FLOOR_NS, Audit, ControlCosts, Sample, audit, details
-from tasks.harness.hand_over import Bound
+from tasks.harness.judge.audit import FLOOR_NS, Audit, ControlCosts, Sample, audit, details
+from tasks.harness.judge.hand_over import Bound
 
 #: Hand-overs as they are on a quiet machine, in ns, with an interrupt; and such of inputs that are mapped.
 COPIED = (*(6_600, 6_800, 6_900, 7_000, 7_100, 7_300, 7_500, 7_600, 7_900, 8_400) * 3, 60_000)
@@ -63,7 +63,7 @@ def test_true_claims_count_as_they_are(kernel_ns: int, like: Sequence[int]) -> N
 
     assert found.timing == "audited"
     assert not found.contradicted
-    assert not found.forged
+    assert not found.is_forged
     assert abs(fmean(found.counted) - kernel_ns) <= max(0.03 * kernel_ns, 3_000)
 
 
@@ -149,13 +149,13 @@ def test_most_calls_far_too_low_are_forged_and_single_ones_not() -> None:
     unknown = Sample(claim_ns=900_000, outside_ns=2_007_000)
     controls = _rows(COPIED, CONTROLS, 4)
 
-    def forged(*samples: Sample) -> bool:
-        return audit(samples, controls_ns=controls, tolerance=0.1).forged
+    def is_forged(*samples: Sample) -> bool:
+        return audit(samples, controls_ns=controls, tolerance=0.1).is_forged
 
-    assert forged(*[low] * 6, *[honest] * 5)
-    assert not forged(*[low] * 5, *[honest] * 5)
-    assert not forged(*[delayed] * 10)
-    assert not forged(*[unknown] * 10)
+    assert is_forged(*[low] * 6, *[honest] * 5)
+    assert not is_forged(*[low] * 5, *[honest] * 5)
+    assert not is_forged(*[delayed] * 10)
+    assert not is_forged(*[unknown] * 10)
 
 
 def test_claims_beside_a_calibration_count_where_its_margin_is_narrow() -> None:

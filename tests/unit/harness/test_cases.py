@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.harness.cases import CaseError, combine, parse_cases
+from tasks.harness.judge.cases import CaseError, combine, parse_cases
 
 
 def test_union_of_the_grammars() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tasks.harness.compiled import CompileFailed, KernelFailed, compile_sources, flatten, load_library
+from tasks.harness.worker.compiled import CompileFailed, KernelFailed, compile_sources, flatten, load_library
 
 INCLUDE = Path(__file__).parents[3] / "tasks" / "harness" / "include"
 #: Writes what it sees of its inputs into the last one, or complains.

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tasks.harness.gather import gather
-from tasks.harness.wire import Channel, PeerClosed, WireViolation, encode
+from tasks.harness.judge.gather import gather
+from tasks.harness.shared.wire import Channel, PeerClosed, WireViolation, encode
 
 
 @pytest.fixture

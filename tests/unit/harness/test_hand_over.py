@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tasks.harness.hand_over import Costs, HandOver
+from tasks.harness.judge.hand_over import Costs, HandOver
 
 COSTS = Costs(
     short=HandOver(p25_ns=99_000, median_ns=100_000, p75_ns=105_000),

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tasks.harness import profiled
-from tasks.harness.profilers import Tool, choose, missing, page_command, page_file, record_command, run
+from tasks.harness.shared.profilers import Tool, choose, missing, page_command, page_file, record_command, run
+from tasks.harness.worker import profile_target
 
 _ROOT = Path(__file__).resolve().parents[3]
 TARGET = ("python", "-c", "pass")
@@ -91,8 +91,9 @@ def test_one_call_of_the_submission_is_made_below_the_profiler(ncu: Path, monkey
     (ncu / "submission.py").write_text(SUBMISSION)
     for name in ("call", "made"):
         (ncu / name).mkdir()
-    profiled.write(ncu / "call", submission="submission.py", program=None, data=(torch.ones(3),))
-    start = f"import sys; sys.path.insert(0, {str(_ROOT)!r}); from tasks.harness.profiled import main; sys.exit(main())"
+    profile_target.write(ncu / "call", submission="submission.py", program=None, data=(torch.ones(3),))
+    module = "tasks.harness.worker.profile_target"
+    start = f"import sys; sys.path.insert(0, {str(_ROOT)!r}); from {module} import main; sys.exit(main())"
     target = (sys.executable, "-P", "-c", start, str(ncu / "call"))
     report = run(Tool.NCU, target, ncu / "made", limit_s=60, most_bytes=1 << 20)
     assert report.text == "page of 1 3.0\n2 3.0\n"

@@ -8,7 +8,7 @@ import random
 import pytest
 import scipy.stats
 
-from tasks.harness.stats import median_interval, summarise
+from tasks.harness.judge.stats import median_interval, summarise
 
 
 def test_summary_of_known_samples() -> None:

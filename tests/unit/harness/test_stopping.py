@@ -8,7 +8,7 @@ import math
 import pytest
 import scipy.stats
 
-from tasks.harness.stopping import Noise, Running, Stopping, Timing, noise_of, student_t95
+from tasks.harness.judge.stopping import Noise, Running, Stopping, Timing, noise_of, student_t95
 
 RULE = Stopping(max_kernel_ns=10e9, max_wall_ns=120e9)
 STEADY = (1e6, 1.001e6)

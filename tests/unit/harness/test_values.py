@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from tasks.harness.arenas import Arena
-from tasks.harness.values import (
+from tasks.harness.shared.arenas import Arena
+from tasks.harness.shared.values import (
     DTYPES,
     Outgoing,
     Packed,
@@ -25,7 +25,7 @@ from tasks.harness.values import (
     signature,
     unpack,
 )
-from tasks.harness.wire import WireViolation
+from tasks.harness.shared.wire import WireViolation
 
 
 def _cross(packed: Packed) -> tuple[Any, list[torch.Tensor], Arena, list[Placed]]:
@@ -40,10 +40,10 @@ def _cross(packed: Packed) -> tuple[Any, list[torch.Tensor], Arena, list[Placed]
 def _return(value: object, inputs: dict[int, int], arena: Arena, placed: list[Placed]) -> Snapshot:
     """Hand an output back as worker and judge do."""
     outgoing = Outgoing.describe(value, inputs)
-    with Arena.create(outgoing.nbytes) as room:
-        outgoing.copy_to(room)
-        found = regions(outgoing.tree, placed=placed, output_bytes=room.size)
-        copies = [(arena if r.inputs else room).bytes_at(r.start, r.nbytes).clone() for r in found]
+    with Arena.create(outgoing.nbytes) as output_arena:
+        outgoing.copy_to(output_arena)
+        found = regions(outgoing.tree, placed=placed, output_bytes=output_arena.size)
+        copies = [(arena if r.inputs else output_arena).bytes_at(r.start, r.nbytes).clone() for r in found]
     return Snapshot(outgoing.tree, copies)
 
 
@@ -190,11 +190,11 @@ def test_subclasses_become_plain_bytes() -> None:
 def test_snapshot_is_private() -> None:
     """Nothing the worker writes after the copy changes it."""
     outgoing = Outgoing.describe(torch.ones(4), {})
-    with Arena.create(outgoing.nbytes) as room:
-        outgoing.copy_to(room)
-        found = regions(outgoing.tree, placed=[], output_bytes=room.size)
-        snapshot = Snapshot(outgoing.tree, [room.bytes_at(r.start, r.nbytes).clone() for r in found])
-        room.poison()
+    with Arena.create(outgoing.nbytes) as output_arena:
+        outgoing.copy_to(output_arena)
+        found = regions(outgoing.tree, placed=[], output_bytes=output_arena.size)
+        snapshot = Snapshot(outgoing.tree, [output_arena.bytes_at(r.start, r.nbytes).clone() for r in found])
+        output_arena.poison()
         assert torch.equal(torch.as_tensor(snapshot.value()), torch.ones(4))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tasks.harness.wire import Channel, Interrupted, PeerClosed, WireViolation, encode
+from tasks.harness.shared.wire import Channel, Interrupted, PeerClosed, WireViolation, encode
 
 
 @pytest.fixture

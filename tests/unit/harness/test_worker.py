@@ -13,10 +13,12 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
-from tasks.harness import worker
 from tasks.harness.emulate.device import Event
-from tasks.harness.wire import Channel
-from tasks.harness.worker import Worker, describe_failure, describe_place
+from tasks.harness.shared.wire import Channel
+from tasks.harness.worker import main as worker
+from tasks.harness.worker.failures import describe_failure
+from tasks.harness.worker.main import Worker
+from tasks.harness.worker.stalls import describe_place
 
 
 class CompilationError(Exception):
@@ -141,12 +143,12 @@ class _Later(torch.Tensor):
 
 
 def test_what_is_put_off_is_claimed_by_message_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tensor that computes when it is read does so on the kernel's account, on a call without a gate as well."""
+    """A tensor that computes when it is read does so on the kernel's account, on a call by message as well."""
     monkeypatch.setattr(worker, "perf_counter_ns", lambda: _Later.now[0])
     end, other = socket.socketpair()
     with end, other:
         made = Worker(Channel(end, max_bytes=64, accept_descriptors=True, wake_fd=None), own_cores=False)
         inputs = worker._Inputs(raw=None, value=None, addresses=range(0), storages={}, views=(), cuda=False)
-        answer = made._hand_back(torch.zeros(4).as_subclass(_Later), inputs)
+        answer = made._return_output(torch.zeros(4).as_subclass(_Later), inputs)
     assert answer["op"] == "need"
     assert made._claim_ns == 1_000_000

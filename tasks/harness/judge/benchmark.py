@@ -1,0 +1,262 @@
+"""Times the cases of benchmark and leaderboard modes, and reports what their calls count as."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from .audit import Audit, ControlCosts, Sample, audit, details
+from .cases import Case
+from .faults import Fault
+from .hand_over import Calibration
+from .mode_run import ModeRun, check_time_limit
+from .problem import rng_seed_of
+from .request import JudgeRequest
+from .stats import Summary, summarise
+from .stopping import Noise, Running, Stopping, noise_of
+from .throttling import DeviceUnsteady, Readings, Span, ThrottleFilter
+from .timed_case import TimedCase
+from .trends import Findings, examine
+from .workers import Call, Workers
+
+#: Modes that are timed -> the most time in calls of one case.
+TOTAL_NS = {"benchmark": 10_000_000_000, "leaderboard": 30_000_000_000}
+_CASE_WALL_NS = 120_000_000_000
+#: A call whose claim the judge's clock contradicts, or that other processes disturbed, is made again, because an
+#: interrupt is no cheat: so many calls per case, and one more for every call that counts. Beyond that such calls count
+#: as the judge measured them.
+_MAX_REPEATED = 10
+#: Rows of control calls between the timed calls of a case, because the hand-over drifts: so many calls after so many
+#: timed calls. Kernels shorter than `_MORE_FROM_NS`, which are measured anyway, have one row at the end.
+_CONTROLS, _CONTROLS_EVERY, _LAST_CONTROLS = 4, 20, 5
+#: Longer kernels over few bytes have more control calls at the end, until two standard errors of the hand-over are this
+#: part of the claims, or there are so many.
+_WANTED_ERROR, _MOST_CONTROLS, _MORE_CONTROLS = 0.03, 100, 10
+_MORE_FROM_NS, _MORE_UP_TO_BYTES = 20_000, 4 << 20
+#: A case whose claims do not count is timed again, once, if it has used at most this part of its time. Shorter kernels
+#: are not: their hand-over is seldom known closely enough, however often they are timed.
+_AGAIN_SHARE, _AGAIN_FROM_NS = 0.3, 40_000
+#: What a time can be worth, from the least.
+_ASSURANCES = ("claimed", "audited_host", "measured", "audited")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Timed:
+    """The timed calls of a case, and the verdict on their times."""
+
+    samples: Sequence[Sample]
+    audit: Audit
+    #: For the report.
+    known: dict[str, Any]
+
+    @property
+    def doubt_ns(self) -> float:
+        """How far the mean may be off. Zero where the claims count."""
+        return 0.0 if self.audit.timing == "audited" else self.audit.noise_ns or 0.0
+
+
+class Benchmark:
+    """The timed cases of one evaluation."""
+
+    def __init__(
+        self,
+        request: JudgeRequest,
+        *,
+        device: str,
+        workers: Workers,
+        readings: Readings,
+        calibration: Calibration | None,
+    ) -> None:
+        self._request = request
+        self._device = device
+        self._workers = workers
+        self._readings = readings
+        self._calibration = calibration
+        #: Whether a claim that the judge's clock contradicts does not count.
+        self._rejects = device == "cpu" or request.rejects_forged_times
+
+    def run(self, run: ModeRun, index: int, case: Case) -> None:
+        start = time.monotonic_ns()
+        left = (run.deadline_ns - start) / (len(run.cases) - index)
+        stopping = Stopping.of(
+            run.request.timing, max_kernel_ns=TOTAL_NS[run.kind], max_wall_ns=min(_CASE_WALL_NS, 0.9 * left)
+        )
+        timed = TimedCase(self._workers, run, case, rng_seed=rng_seed_of(self._request.seed))
+        timed.warm_up()
+        found = self._time(run, timed, stopping, start_ns=start)
+        used_ns = time.monotonic_ns() - start
+        if self._should_time_again(found, timed) and used_ns <= _AGAIN_SHARE * stopping.max_wall_ns:
+            timed.forget_controls()
+            found = min(
+                found, self._time(run, timed, stopping, start_ns=time.monotonic_ns()), key=lambda row: row.doubt_ns
+            )
+            found.known["timed_again"] = True
+        timed.check_last()
+        with run.phase("statistics"):
+            known = {**found.known, **timed.details}
+            self._report(run, index, found.samples, found.audit, stopping=stopping, known=known)
+
+    def _time(self, run: ModeRun, timed: TimedCase, stopping: Stopping, *, start_ns: int) -> _Timed:
+        """Call until the stopping rule ends the case, then audit the calls."""
+        spans: list[Span[Sample]] = []
+        throttle_filter = ThrottleFilter[Sample](self._readings)
+        so_far = Running()
+        repeated = 0
+        while True:
+            stopped = stopping.reason(so_far, wall_ns=time.monotonic_ns() - start_ns)
+            if stopped is not None:
+                # Calls that were set aside because the device was slowed are made again, if there is time.
+                spans, before = throttle_filter.apply(spans), len(spans)
+                if len(spans) == before:
+                    break
+                so_far = Running.of(span.sample.claimed_ns for span in spans)
+                continue
+            called_ns = time.monotonic_ns()
+            call = timed.sample()
+            sample = self._sample_of(call)
+            if repeated < _MAX_REPEATED + len(spans) and not self._believes(sample, timed.controls):
+                repeated += 1
+                continue
+            spans.append(Span(sample=sample, start_ns=called_ns, end_ns=time.monotonic_ns()))
+            so_far.add(sample.claimed_ns)
+            if sample.claim_ns >= _MORE_FROM_NS and len(spans) % _CONTROLS_EVERY == 0:
+                timed.call_controls(_CONTROLS)
+            check_time_limit(run)
+        samples = [span.sample for span in spans]
+        self._add_controls(timed, samples)
+        with run.phase("statistics"):
+            found = audit(samples, controls_ns=timed.controls_ns, tolerance=self._request.tolerance)
+        known = {"repeated": repeated, "stopped": stopped, "controls": timed.controls_made, **throttle_filter.details}
+        return _Timed(samples=samples, audit=found, known=known)
+
+    def _should_time_again(self, found: _Timed, timed: TimedCase) -> bool:
+        """Whether to time a case again: its claims do not count, and a noisy moment may be the reason."""
+        long_enough = median(sample.claim_ns for sample in found.samples) >= _AGAIN_FROM_NS
+        small_enough = timed.input_bytes <= _MORE_UP_TO_BYTES
+        measured = found.audit.timing == "measured" and not found.audit.is_forged
+        return timed.controls_ns is not None and measured and long_enough and small_enough
+
+    def _believes(self, sample: Sample, controls: ControlCosts | None) -> bool:
+        """Whether the claim of one call counts, by what is known so far."""
+        if controls is not None:
+            return controls.believes(sample)
+        return not self._rejects or sample.bound is None or sample.claim_ns >= sample.bound.bound_ns
+
+    def _add_controls(self, timed: TimedCase, samples: Sequence[Sample]) -> None:
+        """Make more control calls where the hand-over is not known closely enough for such short kernels."""
+        claim_ns = median(sample.claim_ns for sample in samples)
+        if claim_ns < _MORE_FROM_NS:
+            timed.call_controls(_LAST_CONTROLS)
+            return
+        if timed.input_bytes > _MORE_UP_TO_BYTES:
+            return
+        while timed.controls is not None and timed.controls.count < _MOST_CONTROLS:
+            controls = timed.controls
+            if controls.statistical_ns(calls=len(samples), sd_ns=controls.sd_ns) <= _WANTED_ERROR * claim_ns:
+                return
+            before = controls.count
+            timed.call_controls(_MORE_CONTROLS)
+            if timed.controls.count == before:
+                return
+
+    def _report(
+        self,
+        run: ModeRun,
+        index: int,
+        samples: Sequence[Sample],
+        found: Audit,
+        *,
+        stopping: Stopping,
+        known: Mapping[str, Any],
+    ) -> None:
+        """Write the result of a case. `known` goes into the details, too."""
+        told = {**details(samples, found), **known}
+        run.details.setdefault("cases", []).append(told)
+        if self._rejects and found.is_forged:
+            raise Fault(
+                "rejected",
+                f"the submission claims {told['claimed_median_ns'] / 1e6:.3f} ms per call, but at least "
+                f"{found.least_ns / 1e6:.3f} ms passed on the judge's clock",
+            )
+        summary, findings = summarise(found.counted), examine(found.counted)
+        # Noise is a property of the kernel: measured times also hold the interrupts of the hand-over.
+        claims = summarise([sample.claimed_ns for sample in samples])
+        floor = run.request.floors[index] if run.request.floors else None
+        impossible = None if floor is None else floor.refusal(summary.mean)
+        if impossible is not None:
+            raise Fault("rejected", impossible)
+        noise = noise_of(
+            stopping,
+            runs=summary.runs,
+            mean=summary.mean,
+            mean_ci95=findings.mean_ci95,
+            median=claims.median,
+            ci95=claims.ci95,
+            disturbed=told["delayed_ns"] / max(sum(sample.outside_ns for sample in samples), 1),
+        )
+        if noise.refusal is not None:
+            raise DeviceUnsteady(noise.refusal)
+        # The assurance of a mode is that of its weakest case.
+        assurance = "claimed" if known["fixed_inputs"] else found.timing
+        if assurance == "audited" and any(sample.by_host for sample in samples):
+            assurance = "audited_host"
+        run.timing = assurance if index == 0 else min(assurance, run.timing, key=_ASSURANCES.index)
+        _write_summary(run.result, index, summary)
+        _write_findings(run.result, index, findings, noise, stopped=known["stopped"])
+        run.result[f"benchmark.{index}.runner.timing"] = assurance
+        if found.interval is not None:
+            low, high = found.interval
+            run.result[f"benchmark.{index}.runner.interval"] = str([round(low, 1), round(high, 1)])
+
+    def _sample_of(self, call: Call) -> Sample:
+        """One timed call, with its bound if there is a calibration."""
+        bound = None
+        if self._calibration is not None:
+            bound = self._calibration.costs(by_flags=call.by_flags).bound(
+                outside_ns=call.outside_ns,
+                tensors=call.tensors,
+                input_bytes=call.input_bytes,
+                output_bytes=call.output_bytes,
+                parts=call.parts,
+            )
+        return Sample(
+            claim_ns=call.claim_ns,
+            outside_ns=call.outside_ns,
+            bound=bound,
+            delayed_ns=call.delayed_ns,
+            # On a device a call by message includes work of the host.
+            by_host=call.by_host or (self._device != "cpu" and not call.by_flags),
+        )
+
+
+def _write_summary(result: dict[str, str], index: int, summary: Summary) -> None:
+    values = {
+        "runs": summary.runs,
+        "mean": summary.mean,
+        "std": summary.std,
+        "err": summary.err,
+        "best": summary.best,
+        "worst": summary.worst,
+        "median": summary.median,
+        "p10": summary.p10,
+        "p90": summary.p90,
+        "ci95": list(summary.ci95),
+    }
+    result.update({f"benchmark.{index}.{key}": str(value) for key, value in values.items()})
+
+
+def _write_findings(result: dict[str, str], index: int, findings: Findings, noise: Noise, *, stopped: str) -> None:
+    """Write what KernelBot has no keys for, under keys of our own."""
+    values: dict[str, object] = {
+        "mean_ci95": list(findings.mean_ci95),
+        "outliers": round(findings.outliers, 4),
+        "stopped": stopped,
+    }
+    if findings.drift is not None:
+        values |= {"drift": round(findings.drift.change, 5), "drift_p": round(findings.drift.p, 6)}
+    if noise.remark is not None:
+        values["noisy"] = noise.remark
+    result.update({f"benchmark.{index}.runner.{key}": str(value) for key, value in values.items()})

@@ -1,0 +1,64 @@
+"""Measures what a hand-over costs beside the kernel's own time, with kernels whose time is known.
+
+Only meaningful before any byte of a submission is in a worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+
+from tasks.harness.shared.arenas import ALIGN_BYTES
+
+from .hand_over import Costs, HandOver
+
+#: Longer than the judge spins.
+_LONG_KERNEL_NS = 6_000_000
+_VOLUME_BYTES = 4 << 20
+_CROWD = 8
+
+#: Makes one call of the worker's `calibration_kernel` with a value and the bytes it returns: span and claim, in ns.
+CalibrationCall = Callable[[tuple[object, ...], int], tuple[int, int]]
+
+
+def calibrate(
+    call: CalibrationCall,
+    *,
+    most_bytes: int,
+    ranks: int = 1,
+) -> Costs:
+    """Measure one way to hand over.
+
+    Args:
+        call: makes a call on every rank.
+        most_bytes: of the largest tensor that is handed over.
+        ranks: how many ranks one call hands tensors to.
+    """
+    volume = max(4096, min(_VOLUME_BYTES, most_bytes))
+    small, large = torch.zeros(64, dtype=torch.uint8), torch.zeros(volume, dtype=torch.uint8)
+    many = [torch.zeros(64, dtype=torch.uint8) for _ in range(_CROWD)]
+
+    measure = partial(_measure, call)
+    short = measure(24, (0, small, 64), 64)
+    long = measure(6, (_LONG_KERNEL_NS, small, 64), 64)
+    crowd = measure(8, (0, small, 64, many), 64)
+    inward = measure(6, (0, large, 64), 64)
+    parts = measure(8, (0, small, [64] * _CROWD), _CROWD * ALIGN_BYTES)
+    both = measure(6, (0, large, volume), volume)
+    return Costs(
+        short=short,
+        long=long,
+        long_kernel_ns=_LONG_KERNEL_NS,
+        per_tensor_ns=max(crowd.p25_ns - short.p25_ns, 0.0) / (_CROWD * ranks),
+        per_input_byte_ns=max(inward.p25_ns - short.p25_ns, 0.0) / (volume * ranks),
+        per_output_byte_ns=max(both.p25_ns - inward.p25_ns, 0.0) / (volume * ranks),
+        per_part_ns=max(parts.p25_ns - short.p25_ns, 0.0) / (_CROWD * ranks),
+    )
+
+
+def _measure(call: CalibrationCall, count: int, value: tuple[object, ...], output_capacity: int) -> HandOver:
+    # The first calls of a kind cost more: they touch memory for the first time, and flags may not be in use yet.
+    samples = [call(value, output_capacity) for _ in range(count + 2)][2:]
+    return HandOver.of([float(outside - claim) for outside, claim in samples])

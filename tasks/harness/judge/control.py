@@ -1,0 +1,222 @@
+"""The control process: the judge calls it as it calls the worker, to know what a call costs beside its kernel.
+
+It is forked from the judge before anything of a task or a submission is there. It runs the worker's code with a kernel
+of ours, as the judge's user. A submission can neither reach nor recognise it. It can only keep the cores busy, which
+the judge sees.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from tasks.harness.shared.arenas import has_huge_pages
+from tasks.harness.shared.cores import judge_core, leave_judge_core
+from tasks.harness.shared.values import Packed, pack
+from tasks.harness.shared.wire import MAX_FROM_JUDGE_BYTES, Channel, PeerClosed
+
+from .audit import CROWDED_NS
+from .faults import Fault
+from .worker_client import WorkerClient
+from .worker_output import WorkerExit
+
+_PR_SET_PDEATHSIG = 1
+#: No limit of its own: control calls copy the calls of a case, which are limited.
+_MEMORY_BYTES = 1 << 62
+#: Calls at the beginning of a row that do not count. They meet colder caches than calls in the middle of a case (up to
+#: twice the cost, tens of microseconds). With larger inputs only the first call costs more.
+_FIRST, _FIRST_UP_TO_BYTES = 3, 4 << 20
+#: The worker counts as busy beside control calls if it had a core for more than this part of their time.
+_BUSY_SHARE = 0.1
+
+
+class Control:
+    """The control process, as the judge sees it. Close it."""
+
+    def __init__(self, pid: int, sock: socket.socket, core: int) -> None:
+        self._pid = pid
+        self._core = core
+        self._sock = sock
+        self._client: WorkerClient | None = None
+        #: Whether inputs are handed over in huge pages here. Then control calls without huge pages do not count: a
+        #: submission could fill the memory during control calls, and free it for its own calls.
+        self._has_huge_pages = False
+
+    @classmethod
+    def start(cls) -> Control | None:
+        """Fork it, before this process has threads; None where judge and worker share their only core."""
+        core = judge_core()
+        if core is None:
+            return None
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        pid = os.fork()
+        if pid == 0:
+            _serve(theirs)
+        theirs.close()
+        return cls(pid, ours, core)
+
+    def open(self, *, deadline_ns: int) -> bool:
+        """Open its flags and call it until its code is warm; whether calls can go by flags.
+
+        Raises:
+            RuntimeError: it does not answer.
+        """
+        self._client = WorkerClient(self._sock, _Unwatched(), core=self._core)
+        self._client.memory_bytes = _MEMORY_BYTES
+        with _our_fault():
+            if not self._client.open_flags(deadline_ns=deadline_ns):
+                return False
+        self._has_huge_pages = has_huge_pages()
+        for nbytes in (64, 64 << 10, 512 << 10):
+            self.calls(partial(_ones, nbytes), 4, parts=1, by_flags=True, deadline_ns=deadline_ns)
+        return True
+
+    def calls(
+        self,
+        make: Callable[[], Packed],
+        count: int,
+        *,
+        parts: int,
+        by_flags: bool,
+        deadline_ns: int,
+        beside: int | None = None,
+    ) -> list[float]:
+        """What up to `count` calls cost beside their kernel, in nanoseconds. Disturbed calls are left out.
+
+        Args:
+            make: makes the inputs of one call, in the same way as for the submission's calls.
+            count: how many count. A few calls before them do not (`_FIRST`).
+            parts: tensors that each returns.
+            by_flags: whether they begin and end by flags.
+            deadline_ns: on the monotonic clock.
+            beside: a process that must be idle meanwhile. If it is not, no call counts.
+
+        Raises:
+            Fault: time is up.
+            RuntimeError: the control process failed, which is not the submission's fault.
+        """
+        client = self._client
+        if client is None:
+            raise RuntimeError("the control process has not been opened")
+        costs = []
+        busy_ns = start_ns = 0
+        packed = make()
+        for left in reversed(range(count + (_FIRST if packed.nbytes <= _FIRST_UP_TO_BYTES else 1))):
+            packed.tree = {"t": "tuple", "items": [packed.tree, {"t": "int", "v": parts}]}
+            with _our_fault():
+                called = client.call(
+                    packed, output_capacity=64, deadline_ns=deadline_ns, by_message=not by_flags, ahead=left > 0
+                )
+            if left == count:
+                busy_ns, start_ns = cpu_ns(beside), time.perf_counter_ns()
+            alike = called.by_flags == by_flags and called.in_huge_pages >= self._has_huge_pages
+            if left < count and alike and (called.delayed_ns or 0) <= CROWDED_NS:
+                costs.append(float(called.outside_ns - called.claim_ns))
+            if left:
+                packed = make()
+        with _our_fault():
+            client.withdraw_call(deadline_ns=deadline_ns)
+        idle = cpu_ns(beside) - busy_ns <= _BUSY_SHARE * (time.perf_counter_ns() - start_ns)
+        return costs if idle else []
+
+    def close(self) -> None:
+        """End it."""
+        if self._client is not None:
+            self._client.close()
+        self._sock.close()
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self._pid, 0)
+
+
+@contextlib.contextmanager
+def _our_fault() -> Iterator[None]:
+    """Turn faults of the control process into RuntimeError: no submission caused them. Time limits stay faults."""
+    try:
+        yield
+    except Fault as fault:
+        if fault.timed_out:
+            raise
+        raise RuntimeError(f"the control process failed: {fault.message}") from fault
+
+
+class _Unwatched:
+    """Stands in for a worker's collector: the control process writes nothing."""
+
+    wake_fd = None
+    flooded = False
+
+    def wait_exit(self, timeout_s: float) -> WorkerExit | None:  # noqa: ARG002 it is not waited for
+        """Return None: nothing is known."""
+        return None
+
+
+def read_all(data: tuple[Any, int]) -> Any:
+    """The control kernel: read all of data[0], return data[1] small tensors; one alone, or a tuple of several."""
+    value, parts = data
+    read = sum(map(_read, _tensors(value)))
+    found = tuple(torch.tensor([read]) for _ in range(max(parts, 1)))
+    return found[0] if len(found) == 1 else found
+
+
+def _ones(nbytes: int) -> Packed:
+    return pack(torch.ones(nbytes, dtype=torch.uint8))
+
+
+def _read(item: torch.Tensor) -> int:
+    whole = torch.empty(0, dtype=torch.uint8).set_(item.untyped_storage())
+    return int(whole[: whole.numel() // 8 * 8].view(torch.int64).sum()) & 0xFF
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    """All tensors of an input."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, SimpleNamespace):
+        yield from _tensors(vars(value))
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _tensors(item)
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _tensors(item)
+
+
+def cpu_ns(pid: int | None) -> int:
+    """Processor time of all threads of a process, in nanoseconds; 0 where the kernel does not tell."""
+    if pid is None:
+        return 0
+    with contextlib.suppress(OSError):
+        # The clock of another process: include/linux/posix-timers_types.h, CPUCLOCK_SCHED.
+        return time.clock_gettime_ns(~pid << 3 | 2)
+    return 0
+
+
+def _serve(sock: socket.socket) -> None:
+    """The forked process; does not return."""
+    try:
+        keep = sock.fileno()
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        os.closerange(0, keep)
+        os.closerange(keep + 1, os.sysconf("SC_OPEN_MAX"))
+        for _ in range(3):
+            os.open(os.devnull, os.O_RDWR)
+        leave_judge_core()
+        torch.set_num_threads(1)
+        from tasks.harness.worker.main import Worker
+
+        channel = Channel(sock, max_bytes=MAX_FROM_JUDGE_BYTES, accept_descriptors=True, wake_fd=None)
+        Worker(channel, own_cores=True, kernel=read_all).serve()
+    except PeerClosed:
+        pass
+    finally:
+        os._exit(0)

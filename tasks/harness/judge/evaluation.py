@@ -1,0 +1,295 @@
+"""One evaluation: prepare the workers, load the submission, run the modes, send one step frame for each."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from sandbox.protocol import Artifact, Judged, StepResult, to_b64
+from tasks.harness.emulate import asked
+
+from .benchmark import TOTAL_NS, Benchmark
+from .cases import Case, CaseError, parse_cases
+from .faults import Fault
+from .frames import Frames
+from .hand_over import Calibration
+from .mode_run import ModeRun, check_time_limit, one_line
+from .problem import TaskFault, rng_seed_of
+from .request import JudgeRequest, ModeRequest
+from .system_facts import facts
+from .throttling import DeviceUnsteady
+from .worker_output import Collector
+from .workers import Workers
+
+EXIT_PASSED, EXIT_NOT_PASSED, EXIT_TIMED_OUT = 0, 112, 114
+_BINARY = "application/octet-stream"
+_CALIBRATION_TIMEOUT_NS = 30_000_000_000
+#: How long the interpreters of several ranks, and the judge's own processes beside them, may take to import torch.
+START_TIMEOUT_NS = 120_000_000_000
+
+
+class WorkerLost(Exception):
+    """The worker cannot be asked anything any more. The reason has been recorded."""
+
+
+class Judge:
+    """One evaluation."""
+
+    def __init__(
+        self, request: JudgeRequest, *, device: str, frames: Frames, workers: Workers, collector: Collector
+    ) -> None:
+        self._request = request
+        self._frames = frames
+        self._workers = workers
+        self._collector = collector
+        self._began_ns = time.monotonic_ns()
+        self._device = device
+        self._calibration: Calibration | None = None
+        self._benchmark: Benchmark
+        self._extra: dict[str, Any] = {"system": facts(device)}
+
+    def run(self, directory: Path) -> None:
+        """Judge every requested mode and send one step frame for each."""
+        if not self._request.modes:
+            self._answer_facts()
+            return
+        runs = self._prepare(directory)
+        if runs is None:
+            return
+        self._benchmark = Benchmark(
+            self._request,
+            device=self._device,
+            workers=self._workers,
+            readings=self._collector.readings,
+            calibration=self._calibration,
+        )
+        for run in runs:
+            run.start_ns = time.monotonic_ns()
+            run.deadline_ns = run.start_ns + round(run.request.timeout_s * 1e9)
+            gone = self._run_mode(run)
+            if gone or (run.verdict != "accepted" and run.kind != "profile"):
+                return
+
+    def _answer_facts(self) -> None:
+        start = time.monotonic_ns()
+        run = ModeRun(request=ModeRequest(name="facts", cases=(), timeout_s=0), cases=(), start_ns=start, deadline_ns=0)
+        run.details["round_trip_ns"] = self._workers.probe(deadline_ns=start + _CALIBRATION_TIMEOUT_NS)
+        self._emit(run)
+
+    def _prepare(self, directory: Path) -> list[ModeRun] | None:
+        """Parse, import, calibrate, load. None if that ended the evaluation; its step has been sent."""
+        first = ModeRun(request=self._request.modes[0], cases=(), start_ns=time.monotonic_ns(), deadline_ns=0)
+        self._frames.progress("build", 0, 1)
+        try:
+            runs = self._parse()
+            self._workers.prepare(self._request.files, directory, deadline_ns=time.monotonic_ns() + START_TIMEOUT_NS)
+            self._extra["prepare_ns"] = time.monotonic_ns() - first.start_ns
+            if self._device == "cpu" and any(run.kind in TOTAL_NS for run in runs):
+                deadline = time.monotonic_ns() + _CALIBRATION_TIMEOUT_NS
+                self._calibration = self._workers.calibrate(deadline_ns=deadline)
+                self._extra["calibrate_ns"] = time.monotonic_ns() - first.start_ns - self._extra["prepare_ns"]
+            elif self._device != "cpu" and not asked() and any(run.kind in TOTAL_NS for run in runs):
+                self._prepare_device()
+        except TaskFault as fault:
+            first.fail(None, "invalid", str(fault))
+            self._emit(first)
+            return None
+        except Fault as fault:
+            said = self._collector.take().stderr[-2000:]
+            raise RuntimeError(
+                f"the worker failed before any submission was loaded: {fault.message}\n{said}"
+            ) from fault
+        load_start = time.monotonic_ns()
+        try:
+            self._load(load_start)
+        except Fault as fault:
+            first.cases = runs[0].cases
+            first.result[f"{first.prefix}-count"] = str(len(first.cases))
+            first.fail_with(None, fault)
+            if not fault.gone:
+                # Its output up to the failure is still in the worker's buffers.
+                with contextlib.suppress(Fault):
+                    self._workers.flush(deadline_ns=time.monotonic_ns() + 1_000_000_000)
+            self._emit(first)
+            return None
+        self._extra["load_ns"] = time.monotonic_ns() - load_start
+        self._frames.progress("build", 1, 1)
+        return runs
+
+    def _prepare_device(self) -> None:
+        """Make a device ready to be timed. Where its calls cannot be audited, the details say why."""
+        deadline = time.monotonic_ns() + START_TIMEOUT_NS
+        flush_bytes = self._request.flush_bytes
+        why_not = self._workers.prepare_device(self._device, flush_bytes=flush_bytes, deadline_ns=deadline)
+        self._extra["gate"] = "open" if why_not is None else why_not
+        if self._request.ranks is None:
+            try:
+                # Calls by message are bounded, too, over their whole span.
+                self._calibration = self._workers.calibrate(deadline_ns=deadline)
+            except Fault as fault:
+                if fault.gone:
+                    raise
+                # A calibration kernel that fails means that times cannot be audited, not that nothing can run.
+                self._extra["gate"] = f"a known kernel failed: {fault.message}"
+
+    def _parse(self) -> list[ModeRun]:
+        runs = []
+        for mode in self._request.modes:
+            if mode.name.partition(".")[0] not in ("test", "benchmark", "leaderboard", "profile"):
+                raise TaskFault(f"mode {mode.name!r} is unknown, expected test, benchmark, leaderboard or profile.N")
+            try:
+                cases = parse_cases(mode.cases, global_seed=self._request.seed)
+            except CaseError as error:
+                raise TaskFault(f"mode {mode.name!r}: {error}") from error
+            if not cases:
+                raise TaskFault(f"mode {mode.name!r} has no cases, expected at least one")
+            for case in cases:
+                self._check_world_size(mode, case)
+            runs.append(ModeRun(request=mode, cases=cases, start_ns=0, deadline_ns=0))
+        return runs
+
+    def _check_world_size(self, mode: ModeRequest, case: Case) -> None:
+        found, ranks = case.arguments.get("world_size"), self._request.ranks
+        if found != ranks:
+            expected = (
+                "none, as the task is for one device" if ranks is None else f"{ranks}, as many as there are ranks"
+            )
+            raise TaskFault(f"mode {mode.name!r}: case {case.spec!r} has world_size {found}, expected {expected}")
+
+    def _load(self, start_ns: int) -> None:
+        request = self._request
+        files = {name: request.files[name] for name in request.worker_files if name in request.files}
+        files[request.submission_name] = request.submission
+        limit = request.build_timeout_s
+        compiler = request.compiled.argv[:1] if request.compiled is not None else ()
+        if compiler and shutil.which(compiler[0]) is None:
+            raise RuntimeError(f"{compiler[0]} is not in this container (install the CUDA toolkit in the type's image)")
+        deadline = start_ns + round(limit * 1e9)
+        try:
+            self._workers.load(files, request.submission_name, deadline_ns=deadline, compiled=request.compiled)
+        except Fault as fault:
+            if fault.timed_out:
+                late = f" ({fault.late})" if fault.late else ""
+                raise Fault(
+                    "time_limit", f"importing the submission took longer than {limit:g} s{late}", gone=True
+                ) from fault
+            if fault.gone and fault.verdict == "runtime_error":
+                text = f"{fault.message} while the submission was being imported"
+                raise Fault("runtime_error", text, gone=True) from fault
+            raise
+
+    def _run_mode(self, run: ModeRun) -> bool:
+        """Run one mode and send its step. True if the worker is lost."""
+        gone = False
+        run.result[f"{run.prefix}-count"] = str(len(run.cases))
+        waited_ns = self._workers.waited_ns
+        try:
+            for index, case in enumerate(run.cases):
+                self._frames.progress(run.request.name, index, len(run.cases))
+                run.result[f"{run.prefix}.{index}.spec"] = case.spec
+                self._run_case(run, index, case)
+                if run.kind == "leaderboard" and run.verdict != "accepted":
+                    break
+            else:
+                self._frames.progress(run.request.name, len(run.cases), len(run.cases))
+            self._workers.flush(deadline_ns=max(run.deadline_ns, time.monotonic_ns() + 1_000_000_000))
+        except WorkerLost:
+            gone = True
+        except Fault as fault:
+            run.fail_with(None, fault)
+            gone = True
+        except TaskFault as fault:
+            run.fail(None, "invalid", str(fault))
+            gone = True
+        if run.timed_out:
+            waited_s = (self._workers.waited_ns - waited_ns) / 1e9
+            run.message = (
+                f"{run.request.name} did not finish within {run.request.timeout_s:g} s "
+                f"(the submission was waited for {waited_s:.1f} s of it{f'; {run.late}' if run.late else ''})"
+            )
+        self._emit(run)
+        return gone
+
+    def _run_case(self, run: ModeRun, index: int, case: Case) -> None:
+        try:
+            self._workers.settle(deadline_ns=run.deadline_ns)
+            if run.kind == "test":
+                self._test(run, index, case)
+            elif run.kind == "profile":
+                self._profile(run, index, case)
+            else:
+                self._benchmark.run(run, index, case)
+        except DeviceUnsteady as unsteady:
+            # Neither the submission's fault nor the task's: the daemon evaluates again, on another device if it can.
+            run.fail(index, "internal_error", str(unsteady))
+        except Fault as fault:
+            run.fail_with(index, fault)
+            if fault.gone:
+                raise WorkerLost from fault
+
+    def _test(self, run: ModeRun, index: int, case: Case) -> None:
+        rng_seed = rng_seed_of(self._request.seed)
+        self._workers.call(case.arguments, rng_seed=rng_seed, output_capacities=(), deadline_ns=run.deadline_ns)
+        message = self._workers.check(deadline_ns=run.deadline_ns)
+        run.result[f"test.{index}.status"] = "pass"
+        if message:
+            run.result[f"test.{index}.message"] = one_line(message)
+        check_time_limit(run)
+
+    def _profile(self, run: ModeRun, index: int, case: Case) -> None:
+        rng_seed = rng_seed_of(self._request.seed)
+        # The first call builds and warms up, and is not profiled.
+        self._workers.call(case.arguments, rng_seed=rng_seed, output_capacities=(), deadline_ns=run.deadline_ns)
+        profiles = self._workers.profile(case.arguments, rng_seed=rng_seed, deadline_ns=run.deadline_ns)
+        several = len(profiles) > 1
+        tables = [
+            (f"rank {rank}\n".encode() if several else b"") + profiled.table for rank, profiled in enumerate(profiles)
+        ]
+        run.result[f"benchmark.{index}.report"] = to_b64(b"\n".join(tables))
+        name = run.request.name if len(run.cases) == 1 else f"{run.request.name}.{index}"
+        for rank, profiled in enumerate(profiles):
+            base = f"{name}{f'.rank{rank}' if several else ''}"
+            files = ((profiled.trace, "trace.json.gz", "application/gzip"), (profiled.report, profiled.suffix, _BINARY))
+            for data, suffix, media_type in files:
+                if data:
+                    artifact = Artifact(name=f"{base}.{suffix}", media_type=media_type, data=data)
+                    self._frames.send(artifact.to_message())
+
+    def _emit(self, run: ModeRun) -> None:
+        captured = self._collector.take()
+        passed = run.verdict == "accepted"
+        if run.request.name != "facts":
+            run.result["check"] = "pass" if passed else "fail"
+        stderr = "\n".join(part for part in (captured.stderr, *run.traces) if part)
+        details = run.details | self._extra
+        if run.phases_ns:
+            details["phases_ns"] = run.phases_ns
+        if self._calibration is not None and run.kind in TOTAL_NS:
+            details["calibration"] = self._calibration.as_details()
+        self._extra = {}
+        exit_code = EXIT_PASSED if passed else EXIT_TIMED_OUT if run.timed_out else EXIT_NOT_PASSED
+        self._frames.send(
+            StepResult(
+                name=run.request.name,
+                command=f"judge {run.request.name}",
+                start_ns=run.start_ns - self._began_ns,
+                duration_ns=time.monotonic_ns() - run.start_ns,
+                exit_code=exit_code,
+                timed_out=run.timed_out,
+                output_limit=run.output_limit,
+                stdout=captured.stdout,
+                stderr=stderr,
+                stdout_bytes=captured.stdout_bytes,
+                stderr_bytes=captured.stderr_bytes,
+                result=run.result,
+                judged=Judged(
+                    verdict=run.verdict,
+                    message=run.message,
+                    assurance={"correctness": "judge", "timing": run.timing},
+                    details=details,
+                ),
+            ).to_message()
+        )

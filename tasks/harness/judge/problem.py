@@ -1,0 +1,195 @@
+"""The task's own functions, called in the judge: generate_input, check_implementation and, if there is one, ref_kernel.
+
+Owns the task's directory and the global random generators. What goes wrong here is the task's fault, never the
+submission's, and raises `TaskFault`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import random
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePosixPath
+
+import torch
+
+from tasks.harness.shared.values import Packed, Unsupported, pack
+
+from .cases import Value
+
+
+class TaskFault(Exception):
+    """The task definition does not work. The message names the function and the file."""
+
+
+class CheckRaised(Exception):
+    """check_implementation raised. Whose fault that is depends on the output that it got."""
+
+
+class Problem:
+    """A task that has been written to a directory and imported."""
+
+    def __init__(
+        self,
+        *,
+        generate: Callable[..., object],
+        check: Callable[[object, object], object],
+        reference: Callable[[object], object] | None,
+        modules: frozenset[str],
+    ) -> None:
+        self._generate = generate
+        self._check = check
+        self._reference = reference
+        self._modules = modules
+
+    @staticmethod
+    def unpack(files: Mapping[str, str], directory: Path) -> None:
+        """Write the task's files below `directory`, which only this user can read.
+
+        Raises:
+            TaskFault: a file name that leaves the directory, or no reference.py.
+        """
+        for name, text in files.items():
+            relative = PurePosixPath(name)
+            if relative.is_absolute() or ".." in relative.parts or not relative.parts:
+                raise TaskFault(f"the task's file name {name!r} leaves its directory; expected a relative name")
+            path = directory / relative
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        if "reference.py" not in files:
+            raise TaskFault(f"the task has no file reference.py (found {', '.join(sorted(files)) or 'none'})")
+
+    @classmethod
+    def load(cls, directory: Path) -> Problem:
+        """Import the reference.py of a task that has been unpacked.
+
+        Raises:
+            TaskFault: it cannot be imported, or lacks a function.
+        """
+        sys.path.insert(0, str(directory))
+        try:
+            module = importlib.import_module("reference")
+        except Exception as error:
+            raise TaskFault(f"the task's reference.py cannot be imported: {_sentence(error)}") from error
+        functions = {name: getattr(module, name, None) for name in ("generate_input", "check_implementation")}
+        for name, function in functions.items():
+            if not callable(function):
+                raise TaskFault(f"the task's reference.py defines no function {name}")
+        reference = getattr(module, "ref_kernel", None)
+        return cls(
+            generate=module.generate_input,
+            check=module.check_implementation,
+            reference=reference if callable(reference) else None,
+            modules=frozenset(path.stem for path in directory.glob("*.py")),
+        )
+
+    def generate(self, arguments: Mapping[str, Value], *, rng_seed: int | None) -> object:
+        """A case's inputs. The global generators are set to `rng_seed` for it (None: unpredictably), then scrambled.
+
+        Raises:
+            TaskFault: generate_input raised.
+        """
+        if rng_seed is None:
+            scramble()
+        else:
+            _seed(rng_seed)
+        try:
+            return self._generate(**arguments)
+        except Exception as error:
+            raise TaskFault(f"the task's generate_input raised {_sentence(error)} (reference.py)") from error
+        finally:
+            if rng_seed is not None:
+                scramble()
+
+    def pack(self, data: object, *, memory_bytes: int) -> Packed:
+        """Take a case's inputs apart for the worker.
+
+        Raises:
+            TaskFault: they hold a value that cannot be sent, or more bytes than the case may hold.
+        """
+        try:
+            packed = pack(data, modules=self._modules)
+        except Unsupported as error:
+            raise TaskFault(
+                f"the task's generate_input returned what the built-in harness cannot use: {error}"
+            ) from error
+        if 2 * packed.nbytes > memory_bytes:
+            raise TaskFault(
+                f"the case has {packed.nbytes} bytes of inputs, held twice; that is more than the {memory_bytes} bytes "
+                "it may hold on this GPU type: give it smaller cases (runner.yml)"
+            )
+        return packed
+
+    def check(self, data: object, output: object) -> tuple[bool, str]:
+        """Call check_implementation. It may return text ("" is right), (bool, text), or a bool.
+
+        Raises:
+            CheckRaised: it raised.
+            TaskFault: it returned something else.
+        """
+        try:
+            answer = self._check(data, output)
+        except Exception as error:
+            raise CheckRaised(_sentence(error)) from error
+        match answer:
+            case bool():
+                return answer, "" if answer else "the output is wrong"
+            case str():
+                return not answer, answer
+            case (bool() as good, str() as message):
+                return good, message or ("" if good else "the output is wrong")
+            case _:
+                raise TaskFault(
+                    f"the task's check_implementation returned a {type(answer).__name__}, expected text, "
+                    "a bool, or a bool with text (reference.py)"
+                )
+
+    def expected(self, data: object) -> object | None:
+        """What ref_kernel returns, or None where the task has none or it raises."""
+        if self._reference is None:
+            return None
+        try:
+            return self._reference(data)
+        except Exception:  # noqa: BLE001 asked only after check_implementation raised; the answer is then unknown
+            return None
+
+
+def rng_seed_of(global_seed: int | None) -> int:
+    """The seed of the global generators by the contract: the global seed, or 42, reduced to numpy's range."""
+    return (42 if global_seed is None else global_seed) % (1 << 32)
+
+
+def guard_heap() -> None:
+    """Overwrite memory as it is allocated and freed.
+
+    A task's torch.empty goes to the worker as it is. Without this it could hold data of the judge.
+    """
+    m_perturb = -6
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(m_perturb, random.SystemRandom().randrange(1, 255))
+
+
+def scramble() -> None:
+    """Seed every global generator from the operating system."""
+    _seed(int.from_bytes(os.urandom(4), "big"))
+
+
+def _seed(seed: int) -> None:
+    random.seed(seed)
+    # torch.manual_seed would record a stack trace for every device that is not initialised yet, each time.
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch lacks it
+        torch.cuda.manual_seed_all(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed)
+
+
+def _sentence(error: BaseException) -> str:
+    text = "".join(traceback.format_exception_only(error)).strip()
+    return text[:2000]

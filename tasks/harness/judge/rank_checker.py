@@ -1,0 +1,234 @@
+"""The trusted side of one rank: makes its inputs, keeps them, copies its output, and checks it.
+
+The functions of a task of several ranks know one rank: generate_input takes `rank`, and check_implementation may run a
+reference that talks to the other ranks through torch.distributed. So the judge has one rank checker per rank, a process
+with the judge's uid. The rank checkers are a process group of their own. They join it before any byte of a submission
+is in the container, and accept no connection afterwards. A rank checker decides nothing, and sees only the outputs of
+the workers.
+
+Messages on the socket in KR_RANK_CHECKER_FD. Beside these answers, each may be `task_fault {text}` or
+`fault {verdict, text, gone}`:
+
+    begin     {rank, world_size, device, memory_bytes, directory, meeting} -> ready
+    prepare   {arguments, rng_seed} -> prepared {tree, storages, size, nbytes, tensors, shape}   descriptor: inputs
+    take      {tree, size}          -> taken {looked_ns, output_bytes, opaque}                  descriptor: output arena
+    check     {}                    -> checked {good, text} | raised {text}
+    structure {}                    -> structured {same}
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+# The same as in the judge: the reference's threads must not go on spinning while the submission is timed.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+import torch
+
+from tasks.harness.shared.arenas import Arena
+from tasks.harness.shared.process_groups import become_rank, close_listeners, join_group, threads_of_rank
+from tasks.harness.shared.values import Packed, Placed, Snapshot, signature, tree_signature
+from tasks.harness.shared.wire import MAX_FROM_JUDGE_BYTES, Channel, PeerClosed, encode
+
+from .cases import Value
+from .faults import Fault
+from .problem import CheckRaised, Problem, TaskFault, guard_heap, scramble
+from .snapshots import take
+
+_ROOT = Path(__file__).resolve().parents[3]
+_START = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from tasks.harness.judge.rank_checker import main; sys.exit(main())"
+)
+
+Answer = tuple[dict[str, Any], tuple[int, ...]]
+
+
+def start_rank_checker(*, world_size: int) -> tuple[subprocess.Popen[bytes], Channel]:
+    """Start one of `world_size` rank checkers; the process, and the judge's end of the socket to it."""
+    mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("KR_")}
+    # Read when torch is imported.
+    environment["OMP_NUM_THREADS"] = str(threads_of_rank(world_size))
+    with its:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-c", _START, str(_ROOT)],
+            env=environment | {"KR_RANK_CHECKER_FD": str(its.fileno())},
+            stdin=subprocess.DEVNULL,
+            pass_fds=(its.fileno(),),
+        )
+    return process, Channel(mine, max_bytes=MAX_FROM_JUDGE_BYTES, accept_descriptors=True, wake_fd=None)
+
+
+@dataclass(kw_only=True)
+class _Call:
+    """The inputs and the output of the last call."""
+
+    arguments: Mapping[str, Value]
+    rng_seed: int
+    data: object
+    packed: Packed
+    placed: Sequence[Placed]
+    inputs: Arena
+    output: Snapshot | None = None
+
+
+class RankChecker:
+    """Answers the judge's messages for one rank."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._memory_bytes = 0
+        self._rank = 0
+        self._problem: Problem
+        self._call: _Call | None = None
+
+    def serve(self) -> None:
+        """Answer until the judge is gone."""
+        handlers: Mapping[str, Callable[[dict[str, Any], Sequence[int]], Answer]] = {
+            "begin": self._begin,
+            "prepare": self._prepare,
+            "take": self._take,
+            "check": self._check,
+            "structure": self._structure,
+        }
+        while True:
+            message, descriptors = self._channel.receive()
+            try:
+                answer, sent = handlers[message["op"]](message, descriptors)
+            except TaskFault as fault:
+                answer, sent = {"op": "task_fault", "text": str(fault)}, ()
+            except Fault as fault:
+                answer, sent = (
+                    {"op": "fault", "verdict": fault.verdict, "text": fault.message, "gone": fault.gone},
+                    (),
+                )
+            finally:
+                for descriptor in descriptors:
+                    os.close(descriptor)
+            self._channel.send(encode(answer, descriptors=len(sent)), sent)
+            for descriptor in sent:
+                os.close(descriptor)
+
+    def _begin(self, message: dict[str, Any], _: Sequence[int]) -> Answer:
+        self._rank, self._memory_bytes = message["rank"], message["memory_bytes"]
+        place = {key: message[key] for key in ("rank", "world_size", "device")}
+        become_rank(**place)
+        join_group(Path(message["meeting"]), **place)
+        self._problem = Problem.load(Path(message["directory"]))
+        # The workers share the loopback device: no process may join the group later.
+        close_listeners()
+        return {"op": "ready"}, ()
+
+    def _prepare(self, message: dict[str, Any], _: Sequence[int]) -> Answer:
+        # Before the next inputs are made: both together may not fit into memory.
+        self._call = None
+        arguments: dict[str, Value] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in message["arguments"].items()
+        }
+        arguments["rank"] = self._rank
+        data = self._problem.generate(arguments, rng_seed=message["rng_seed"])
+        packed = self._problem.pack(data, memory_bytes=self._memory_bytes)
+        placed, size = packed.place()
+        inputs = Arena.create(size)
+        packed.write(inputs, placed)
+        self._call = _Call(
+            arguments=arguments,
+            rng_seed=message["rng_seed"],
+            data=data,
+            packed=packed,
+            placed=placed,
+            inputs=inputs,
+        )
+        shape = hashlib.sha256(repr(tree_signature(packed)).encode()).hexdigest()
+        answer = {
+            "op": "prepared",
+            **packed.message(placed, inputs.size),
+            "nbytes": packed.nbytes,
+            "tensors": packed.tensors,
+            "shape": shape,
+        }
+        descriptor = inputs.fd
+        inputs.forget()
+        return answer, (descriptor,)
+
+    def _take(self, message: dict[str, Any], descriptors: Sequence[int]) -> Answer:
+        call = self._last
+        output_arena = Arena(descriptors[0], message["size"])
+        output_arena.forget()
+        taken = take(
+            message["tree"],
+            inputs=call.inputs,
+            placed=call.placed,
+            output_arena=output_arena,
+            input_bytes=call.packed.nbytes,
+            memory_bytes=self._memory_bytes,
+        )
+        call.output = taken.output
+        return {
+            "op": "taken",
+            "looked_ns": taken.looked_ns,
+            "output_bytes": taken.output_bytes,
+            "opaque": taken.output.opaque,
+        }, ()
+
+    def _check(self, _: dict[str, Any], __: Sequence[int]) -> Answer:
+        try:
+            good, text = self._problem.check(self._last.data, self._output.value())
+        except CheckRaised as raised:
+            return {"op": "raised", "text": str(raised)}, ()
+        return {"op": "checked", "good": good, "text": text}, ()
+
+    def _structure(self, _: dict[str, Any], __: Sequence[int]) -> Answer:
+        """Whether the output has the structure of the reference's.
+
+        All rank checkers are asked: the reference of one would wait for the others for ever.
+        """
+        call = self._last
+        expected = self._problem.expected(self._problem.generate(call.arguments, rng_seed=call.rng_seed))
+        same = self._output.has_tensor if expected is None else signature(expected) == self._output.signature
+        return {"op": "structured", "same": same}, ()
+
+    @property
+    def _last(self) -> _Call:
+        if self._call is None:
+            raise RuntimeError("no inputs have been made")
+        return self._call
+
+    @property
+    def _output(self) -> Snapshot:
+        if self._last.output is None:
+            raise RuntimeError("no output has been taken")
+        return self._last.output
+
+
+def main() -> int:
+    """Entry point: serve the judge at KR_RANK_CHECKER_FD until it is gone."""
+    guard_heap()
+    scramble()
+    # Start torch's threads now: later the submission may have used up the container's processes.
+    torch.ones(1 << 20).add_(1)
+    descriptor = int(os.environ.pop("KR_RANK_CHECKER_FD"))
+    os.set_inheritable(descriptor, False)
+    channel = Channel(
+        socket.socket(fileno=descriptor), max_bytes=MAX_FROM_JUDGE_BYTES, accept_descriptors=True, wake_fd=None
+    )
+    code = 0
+    try:
+        RankChecker(channel).serve()
+    except PeerClosed:
+        pass
+    except Exception:  # noqa: BLE001 the harness boundary: the judge sees the line end, and says what stands on stderr
+        traceback.print_exc()
+        code = 1
+    # Threads of gloo, NCCL and the task may still run, and would keep the interpreter from ending.
+    sys.stderr.flush()
+    os._exit(code)

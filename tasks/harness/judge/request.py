@@ -1,0 +1,136 @@
+"""The judge's request, as records. Pure, standard library only: the runner's planner imports it, too.
+
+The request reaches only the judge: it holds seeds, references and hidden cases. Only the submission and the files named
+in `worker_files` may ever reach the worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .stopping import Timing
+
+VERSION = 1
+
+
+class RequestError(ValueError):
+    """The request does not parse, or has another version."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Floor:
+    """A time that no correct kernel can be faster than, in one case."""
+
+    ns: float
+    #: The limit behind it: math or memory.
+    limit: str
+    #: How it was computed, as the end of a sentence.
+    why: str
+
+    def refusal(self, mean_ns: float) -> str | None:
+        """Why a mean time cannot be true, as a sentence; None if it can."""
+        if mean_ns >= self.ns:
+            return None
+        return (
+            f"its mean time of {mean_ns / 1e3:.4g} µs is impossible: the case needs at least {self.ns / 1e3:.4g} µs "
+            f"for {self.limit} ({self.why})"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModeRequest:
+    """One mode to run: a row of `leaderboard.runs` when it is done."""
+
+    #: test, benchmark, leaderboard or profile.N
+    name: str
+    #: One spec line per case, `key: value` joined by `; `.
+    cases: tuple[str, ...]
+    timeout_s: float
+    #: Floors for the mean times; empty, or one entry per case.
+    floors: tuple[Floor | None, ...] = ()
+    #: How long the task wants its cases timed; None: as the mode does.
+    timing: Timing | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compiled:
+    """A submission that is compiled to a library."""
+
+    #: The library's file name in the worker's directory. The file is there already if it was built ahead.
+    program: str
+    #: The compiler's command line, for a worker without the library.
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeRequest:
+    """A whole evaluation: the modes run in order and stop at the first that does not pass (profiles all run)."""
+
+    modes: tuple[ModeRequest, ...]
+    #: Task files (reference.py, task.py, utils.py, ...), name -> text, without the eval program and the submission.
+    files: Mapping[str, str]
+    #: The names in `files` that the worker gets too.
+    worker_files: tuple[str, ...]
+    #: File name the submission has in the worker's directory (normally submission.py) and its source text.
+    submission_name: str
+    submission: str
+    #: POPCORN_SEED's value, or None where the contract leaves it unset.
+    seed: int | None = None
+    #: How many ranks a task of several devices has, a worker each; None for any other task.
+    ranks: int | None = None
+    #: Devices the worker may use; "cpu", or "cuda" for CUDA and ROCm alike; "auto" is cuda where torch finds a device.
+    device: str = "cpu"
+    #: Seconds that importing (and so building) the submission may take, before the first mode's own time begins.
+    build_timeout_s: float = 120.0
+    #: Bytes of tensor data per case that judge and worker together may hold.
+    memory_bytes: int = 1 << 30
+    #: Bytes to write between two timed calls, so that a device's caches hold no inputs; None: not known.
+    flush_bytes: int | None = None
+    #: Whether times on a device that the judge's clock contradicts are rejected. Else the judge's measure counts.
+    rejects_forged_times: bool = False
+    #: A claim counts if the judge's clock bounds it to within this part of it. Else the judge's measure counts.
+    tolerance: float = 0.1
+    #: None: the submission is Python.
+    compiled: Compiled | None = None
+
+    def to_payload(self) -> dict[str, Any]:
+        """The JSON object that `from_payload` reads."""
+        return {"version": VERSION, **asdict(self), "files": dict(self.files)}
+
+    @classmethod
+    def from_payload(cls, payload: Mapping[str, Any]) -> JudgeRequest:
+        """Parse what the daemon sent.
+
+        Raises:
+            RequestError: another version, or a key that is missing or unknown.
+        """
+        values = dict(payload)
+        version = values.pop("version", None)
+        if version != VERSION:
+            raise RequestError(f"judge request has version {version!r}, this harness understands {VERSION}")
+        try:
+            values["modes"] = tuple(_mode(mode) for mode in values["modes"])
+            values["worker_files"] = tuple(values["worker_files"])
+            values["compiled"] = _compiled(values.get("compiled"))
+            return cls(**values)
+        except (KeyError, TypeError) as error:
+            raise RequestError(f"judge request does not parse: {error}") from error
+
+
+def _compiled(values: Mapping[str, Any] | None) -> Compiled | None:
+    return None if values is None else Compiled(program=values["program"], argv=tuple(values["argv"]))
+
+
+def _mode(values: Mapping[str, Any]) -> ModeRequest:
+    floors = tuple(None if floor is None else Floor(**floor) for floor in values["floors"])
+    timing = values.get("timing")
+    return ModeRequest(
+        **{
+            **values,
+            "cases": tuple(values["cases"]),
+            "floors": floors,
+            "timing": None if timing is None else Timing(**timing),
+        }
+    )

@@ -1,0 +1,264 @@
+"""One worker, one device. The task's functions run in the judge's own process."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from tasks.harness.shared.values import Packed, Snapshot, pack, signature, tensors_in, tree_signature
+
+from .calibration import CalibrationCall, calibrate
+from .cases import Value
+from .control import Control
+from .faults import Fault
+from .hand_over import Calibration
+from .problem import CheckRaised, Problem, TaskFault
+from .request import Compiled
+from .worker_client import STREAM_BLOCK_BYTES, UNASKED_BYTES, Profiled, WorkerClient
+from .worker_output import Collector
+from .workers import Call
+
+#: An output may have so many tensors, whatever the reference returns. Each costs a control call some microseconds.
+_FEW_PARTS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Last:
+    """Inputs and output of the last call."""
+
+    arguments: Mapping[str, Value]
+    rng_seed: int | None
+    data: object
+    output: Snapshot
+
+
+class SingleRank:
+    """One worker; see `Workers`."""
+
+    def __init__(self, sock: socket.socket, collector: Collector, *, control: Control | None = None) -> None:
+        self._client = WorkerClient(sock, collector)
+        self._control = control
+        self._problem: Problem
+        self._last: _Last | None = None
+        #: Where calibration kernels run.
+        self._device = "cpu"
+        #: Whether calls on a device begin by flags.
+        self._by_flags = False
+        #: Shape of the last call whose reference output was counted, and the number of its tensors.
+        self._asked_for: tuple[object, int] | None = None
+        #: Whether `warm_up` has run, and whether control calls bound the times.
+        self._warm = False
+        self._controlled = False
+
+    def warm_up(self, *, deadline_ns: int) -> None:
+        """Open the flags and make the first calls, which cost more than others, before any request is there.
+
+        Raises:
+            Fault: the worker did not answer.
+        """
+        if self._warm:
+            return
+        self._warm = True
+        if self._control is None or not self._client.open_flags(deadline_ns=deadline_ns):
+            self._end_control()
+            return
+        # Whatever the cases of a request may hold.
+        asked, self._client.memory_bytes = self._client.memory_bytes, UNASKED_BYTES
+        for nbytes in (64, 64 << 10, 512 << 10):
+            payload = torch.ones(nbytes, dtype=torch.uint8)
+            for _ in range(4):
+                self._client.call(pack((0, payload, 64)), output_capacity=64, deadline_ns=deadline_ns)
+        self._client.withdraw_call(deadline_ns=deadline_ns)
+        self._client.memory_bytes = asked
+        if not self._control.open(deadline_ns=deadline_ns):
+            self._end_control()
+
+    def _end_control(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+
+    def limit(self, memory_bytes: int) -> None:
+        """Limit the bytes that the tensors of a case may fill."""
+        self._client.memory_bytes = memory_bytes
+
+    def prepare_device(self, device: str, *, flush_bytes: int | None, deadline_ns: int) -> str | None:
+        """See Workers."""
+        self._device = device
+        why_not = self._client.prepare_device(flush_bytes=flush_bytes, deadline_ns=deadline_ns)
+        self._by_flags = why_not is None
+        return why_not
+
+    @property
+    def waited_ns(self) -> int:
+        """See Workers."""
+        return self._client.waited_ns
+
+    def prepare(self, files: Mapping[str, str], directory: Path, *, deadline_ns: int) -> None:  # noqa: ARG002 nobody is waited for
+        """See Workers."""
+        Problem.unpack(files, directory)
+        self._problem = Problem.load(directory)
+
+    def probe(self, *, deadline_ns: int) -> int:
+        """See Workers."""
+        value = (0, torch.zeros(64, dtype=torch.uint8), 64)
+        called = self._client.call(pack(value), output_capacity=64, deadline_ns=deadline_ns)
+        if not torch.equal(torch.as_tensor(called.output.value()), value[1]):
+            raise RuntimeError("the worker's answer to a known kernel is not what it was given")
+        return called.outside_ns
+
+    def calibrate(self, *, deadline_ns: int) -> Calibration | None:
+        """See Workers."""
+        if self._device == "cpu":
+            self.warm_up(deadline_ns=deadline_ns)
+            self._controlled = self._control is not None
+            if self._controlled:
+                return None
+        most_bytes = self._client.memory_bytes // 8
+        # Both ways: a call that cannot go by flags goes by message.
+        message = calibrate(self._calibration_call(deadline_ns, by_message=True), most_bytes=most_bytes)
+        most_bytes = min(STREAM_BLOCK_BYTES, most_bytes)
+        flags = calibrate(self._calibration_call(deadline_ns), most_bytes=most_bytes) if self._by_flags else None
+        return Calibration(message=message, flags=flags)
+
+    def control(
+        self, cases: Iterator[Mapping[str, Value]], count: int, *, like: Call, deadline_ns: int
+    ) -> Sequence[float] | None:
+        """See Workers."""
+        if self._control is None or not self._controlled:
+            return None
+        self._last = None
+        self._client.withdraw_call(deadline_ns=deadline_ns)
+
+        def make() -> Packed:
+            data = self._problem.generate(next(cases), rng_seed=None)
+            return self._problem.pack(data, memory_bytes=self._client.memory_bytes)
+
+        return self._control.calls(
+            make,
+            count,
+            parts=min(like.parts, self._most_parts(like, cases)),
+            by_flags=like.by_flags,
+            deadline_ns=deadline_ns,
+            beside=self._client.pid,
+        )
+
+    def _most_parts(self, like: Call, cases: Iterator[Mapping[str, Value]]) -> int:
+        """The most tensors that a control call returns, so that a submission cannot make control calls longer."""
+        if like.parts <= _FEW_PARTS:
+            return _FEW_PARTS
+        if self._asked_for is None or self._asked_for[0] != like.shape:
+            expected = self._problem.expected(self._problem.generate(next(cases), rng_seed=None))
+            self._asked_for = like.shape, tensors_in(expected)
+        return max(self._asked_for[1], _FEW_PARTS)
+
+    def _calibration_call(self, deadline_ns: int, *, by_message: bool = False) -> CalibrationCall:
+        def call(value: tuple[object, ...], output_capacity: int) -> tuple[int, int]:
+            called = self._client.call(
+                pack(_moved(value, self._device)),
+                output_capacity=output_capacity,
+                deadline_ns=deadline_ns,
+                by_message=by_message,
+            )
+            return called.outside_ns, called.claim_ns
+
+        return call
+
+    def load(
+        self, files: Mapping[str, str], submission: str, *, deadline_ns: int, compiled: Compiled | None = None
+    ) -> None:
+        """See Workers."""
+        self._client.load(files, submission, deadline_ns=deadline_ns, compiled=compiled)
+
+    def settle(self, *, deadline_ns: int) -> None:
+        """Do nothing: a single worker is ready whenever it answers."""
+
+    def flush(self, *, deadline_ns: int) -> None:
+        """See Workers."""
+        self._client.flush(deadline_ns=deadline_ns)
+
+    def call(
+        self,
+        arguments: Mapping[str, Value],
+        *,
+        rng_seed: int | None,
+        output_capacities: tuple[int, ...],
+        deadline_ns: int,
+    ) -> Call:
+        """See Workers."""
+        # Before the next inputs are made: both together may not fit into memory.
+        self._last = None
+        start = time.perf_counter_ns()
+        data = self._problem.generate(arguments, rng_seed=rng_seed)
+        packed = self._problem.pack(data, memory_bytes=self._client.memory_bytes)
+        made_ns = time.perf_counter_ns() - start
+        called = self._client.call(
+            packed, output_capacity=output_capacities[0] if output_capacities else None, deadline_ns=deadline_ns
+        )
+        self._last = _Last(arguments=arguments, rng_seed=rng_seed, data=data, output=called.output)
+        return Call(
+            shape=tree_signature(packed),
+            claims_ns=(called.claim_ns,),
+            output_capacities=(called.output_bytes,),
+            outside_ns=called.outside_ns,
+            made_ns=made_ns,
+            by_flags=called.by_flags,
+            parts=called.parts,
+            delayed_ns=called.delayed_ns,
+            by_host=called.by_host,
+            tensors=packed.tensors,
+            input_bytes=packed.nbytes,
+        )
+
+    def check(self, *, deadline_ns: int) -> str:  # noqa: ARG002 the check is not interrupted
+        """See Workers."""
+        last = self._last
+        if last is None:
+            raise RuntimeError("nothing has been called")
+        if last.output.opaque is not None:
+            raise Fault(
+                "wrong_answer", f"custom_kernel returned a {last.output.opaque}, which cannot be read as tensor data"
+            )
+        try:
+            good, message = self._problem.check(last.data, last.output.value())
+        except CheckRaised as raised:
+            if self._same_structure(last):
+                raise TaskFault(f"the task's check_implementation raised {raised} (reference.py)") from raised
+            raise Fault("wrong_answer", f"the output could not be compared: {raised}") from raised
+        if not good:
+            raise Fault("wrong_answer", message)
+        return message
+
+    def profile(
+        self, arguments: Mapping[str, Value], *, rng_seed: int | None, deadline_ns: int
+    ) -> tuple[Profiled, ...]:
+        """See Workers."""
+        data = self._problem.generate(arguments, rng_seed=rng_seed)
+        packed = self._problem.pack(data, memory_bytes=self._client.memory_bytes)
+        return (self._client.profile(packed, deadline_ns=deadline_ns),)
+
+    def close(self) -> None:
+        """End the control process."""
+        self._client.close()
+        self._end_control()
+
+    def _same_structure(self, last: _Last) -> bool:
+        """Whether the output looks like the reference's; without a reference, whether it holds tensors at all."""
+        expected = self._problem.expected(self._problem.generate(last.arguments, rng_seed=last.rng_seed))
+        if expected is None:
+            return last.output.has_tensor
+        return signature(expected) == last.output.signature
+
+
+def _moved(value: object, device: str) -> object:
+    """A calibration kernel's input with its tensors on a device."""
+    if isinstance(value, torch.Tensor):
+        return value.to(device)
+    if isinstance(value, (tuple, list)):
+        return type(value)(_moved(item, device) for item in value)
+    return value

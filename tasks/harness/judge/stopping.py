@@ -1,0 +1,197 @@
+"""When enough calls of a case have been timed, and whether their times are too noisy to report. Pure.
+
+Standard library only, because the planner writes the rule into the request.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import TypeVar
+
+Number = TypeVar("Number", int, float)
+_Z95 = NormalDist().inv_cdf(0.975)
+#: Fewer samples have no useful spread. No ceiling ends a case before.
+FEWEST = 3
+#: With fewer calls, one or two delayed calls would decide the width of the median's interval.
+FEWEST_FOR_REFUSAL = 20
+#: Above this share of core time used by other processes, noise is attributed to them.
+DISTURBED_SHARE = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """A task's own values for its timings (`timing` in runner.yml). None leaves the mode's value."""
+
+    width: float | None = None
+    min_runs: int | None = None
+    max_runs: int | None = None
+    min_kernel_s: float | None = None
+    max_kernel_s: float | None = None
+    min_wall_s: float | None = None
+    max_wall_s: float | None = None
+    noisy: float | None = None
+    refuse: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stopping:
+    """The rule of one case. Any ceiling ends it after three samples, the interval only after the floors."""
+
+    #: Ceilings: timed calls, the sum of their times, and the time since the case began.
+    max_runs: int = 100
+    max_kernel_ns: float
+    max_wall_ns: float
+    #: Floors: the interval is believed after so many calls, or so much time in them.
+    min_runs: int = 20
+    min_kernel_ns: float = 1e9
+    #: The interval does not end a case before this time, for devices whose clocks settle slowly.
+    min_wall_ns: float = 0.0
+    #: The case ends when the 95 % interval of the mean (Student's t) is at most this part of the mean.
+    width: float = 0.004
+    #: A result is marked noisy if the bootstrap interval of the mean is wider than this part of it.
+    noisy: float = 0.1
+    #: A result is refused if the median's interval is wider than this part of it, and others had the cores.
+    refuse: float = 5.0
+
+    @classmethod
+    def of(cls, timing: Timing | None, *, max_kernel_ns: float, max_wall_ns: float) -> Stopping:
+        """The rule of a mode, with a task's own values. A task may not wait longer than the mode does."""
+        rule = cls(max_kernel_ns=max_kernel_ns, max_wall_ns=max_wall_ns)
+        if timing is None:
+            return rule
+        return cls(
+            max_runs=_or(timing.max_runs, rule.max_runs),
+            max_kernel_ns=_ns(timing.max_kernel_s, max_kernel_ns),
+            max_wall_ns=min(_ns(timing.max_wall_s, max_wall_ns), max_wall_ns),
+            min_runs=_or(timing.min_runs, rule.min_runs),
+            min_kernel_ns=_ns(timing.min_kernel_s, rule.min_kernel_ns),
+            min_wall_ns=_ns(timing.min_wall_s, rule.min_wall_ns),
+            width=_or(timing.width, rule.width),
+            noisy=_or(timing.noisy, rule.noisy),
+            refuse=_or(timing.refuse, rule.refuse),
+        )
+
+    def reason(self, so_far: Running, *, wall_ns: float) -> str | None:
+        """Why the case ends: runs, wall_time, kernel_time or interval; None if it goes on."""
+        if so_far.count < FEWEST:
+            return None
+        ceilings = {
+            "runs": so_far.count >= self.max_runs,
+            "wall_time": wall_ns > self.max_wall_ns,
+            "kernel_time": so_far.total_ns > self.max_kernel_ns,
+        }
+        reached = next((name for name, passed in ceilings.items() if passed), None)
+        if reached is not None:
+            return reached
+        too_few = so_far.count < self.min_runs and so_far.total_ns < self.min_kernel_ns
+        if too_few or wall_ns < self.min_wall_ns:
+            return None
+        return "interval" if so_far.relative_width <= self.width else None
+
+
+class Running:
+    """Running mean and spread of samples (Welford, Technometrics 4, 1962)."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._mean = 0.0
+        self._squares = 0.0
+
+    @classmethod
+    def of(cls, samples_ns: Iterable[float]) -> Running:
+        """The running values of these samples."""
+        running = cls()
+        for sample_ns in samples_ns:
+            running.add(sample_ns)
+        return running
+
+    def add(self, sample_ns: float) -> None:
+        """Add one sample."""
+        self.count += 1
+        before = sample_ns - self._mean
+        self._mean += before / self.count
+        self._squares += before * (sample_ns - self._mean)
+
+    @property
+    def total_ns(self) -> float:
+        """The sum of all samples."""
+        return self._mean * self.count
+
+    @property
+    def relative_width(self) -> float:
+        """The 95 % interval of the mean by Student's t, as a part of the mean; infinite below three samples."""
+        if self.count < FEWEST:
+            return math.inf
+        error = math.sqrt(self._squares / (self.count - 1) / self.count)
+        return 2 * student_t95(self.count - 1) * error / self._mean
+
+
+def student_t95(freedom: int) -> float:
+    """The 97.5 % quantile of Student's t, within a hundredth, from two degrees of freedom on.
+
+    Cornish-Fisher expansion (Abramowitz and Stegun, 26.7.5).
+    """
+    z = _Z95
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return z + math.fsum(term / freedom ** (power + 1) for power, term in enumerate(terms))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise:
+    """The verdict on the spread of a case's times."""
+
+    #: Why the result is marked noisy, as a sentence; None if it is not.
+    remark: str | None
+    #: Why the result is refused, as a sentence; None if it is not.
+    refusal: str | None
+
+
+def noise_of(
+    rule: Stopping,
+    *,
+    runs: int,
+    mean: float,
+    mean_ci95: tuple[float, float],
+    median: float,
+    ci95: tuple[float, float],
+    disturbed: float,
+) -> Noise:
+    """Judge the spread of a case.
+
+    Args:
+        rule: has the limits.
+        runs: how many calls were timed.
+        mean: of the times, in ns, as all that follow.
+        mean_ci95: its interval.
+        median: of the times.
+        ci95: its interval.
+        disturbed: share of the calls' time in which other processes had the cores.
+    """
+    low, high = ci95
+    if runs >= FEWEST_FOR_REFUSAL and high - low > rule.refuse * median and disturbed > DISTURBED_SHARE:
+        text = (
+            f"the times of {runs} calls are noise: their median lies anywhere between {low / 1e3:.4g} and "
+            f"{high / 1e3:.4g} µs, and others had the cores for {disturbed:.0%} of the time (give the slot cores of "
+            "its own, or run fewer other things on this host)"
+        )
+        return Noise(remark=None, refusal=text)
+    low, high = mean_ci95
+    if high - low > rule.noisy * mean:
+        return Noise(remark=f"the mean lies between {low / 1e3:.4g} and {high / 1e3:.4g} µs", refusal=None)
+    return Noise(remark=None, refusal=None)
+
+
+def _ns(seconds: float | None, otherwise_ns: float) -> float:
+    return otherwise_ns if seconds is None else 1e9 * seconds
+
+
+def _or(value: Number | None, otherwise: Number) -> Number:
+    return otherwise if value is None else value

@@ -1,0 +1,150 @@
+"""One benchmark case: fresh inputs for every call, checks of the outputs, and control calls beside them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from .audit import ControlCosts
+from .cases import Case, Value
+from .mode_run import ModeRun
+from .workers import Call, Workers
+
+#: Time of one case that may go into checking every output. After that a random part is checked.
+_CHECK_BUDGET_NS = 20_000_000_000
+_CHECK_SHARE = 8
+#: Control calls before a case's first timed call.
+_FIRST_CONTROLS = 8
+#: Rows of control calls that are made at most until the cost of a hand-over is known: disturbed calls say nothing.
+_CONTROL_TRIES = 5
+
+
+class TimedCase:
+    """Calls one benchmark case: fresh inputs for every call, and every output checked until the budget is spent."""
+
+    def __init__(self, workers: Workers, run: ModeRun, case: Case, *, rng_seed: int) -> None:
+        self._workers = workers
+        self._run = run
+        self._case = case
+        self._rng_seed = rng_seed
+        self._output_capacities: tuple[int, ...] = ()
+        self._shape: object = None
+        self._check_ns = 0
+        self._checked = 0
+        self._claims_ns: list[tuple[int, ...]] = []
+        self._unchecked = False
+        #: Costs of the control calls, row by row. None where no control calls can be made.
+        self.controls_ns: list[Sequence[float]] | None = None
+        self.controls: ControlCosts | None = None
+        self._last: Call | None = None
+        #: True if the case changes its shapes with its seed: then every call has the same inputs.
+        self.fixed = False
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """For the report."""
+        by_rank = [median(claims) for claims in zip(*self._claims_ns, strict=True)]
+        return {
+            "calls": len(self._claims_ns),
+            "checked": self._checked,
+            "fixed_inputs": self.fixed,
+            **({"claimed_median_by_rank_ns": by_rank} if len(by_rank) > 1 else {}),
+        }
+
+    def warm_up(self) -> None:
+        """Make two calls that are checked but not timed, then a row of control calls."""
+        call = self._call(self._case.arguments, rng_seed=self._rng_seed)
+        self._output_capacities, self._shape = call.output_capacities, call.shape
+        self._check()
+        # The second one takes the path that timed calls take, which control calls copy.
+        self._last = self._fresh()
+        self._check()
+        self.call_controls(_FIRST_CONTROLS)
+
+    def sample(self) -> Call:
+        """One timed call."""
+        call = self._fresh()
+        self._claims_ns.append(call.claims_ns)
+        self._last = call
+        self._unchecked = True
+        if self._check_ns < _CHECK_BUDGET_NS or secrets.randbelow(_CHECK_SHARE) == 0:
+            self._check()
+        return call
+
+    @property
+    def controls_made(self) -> int:
+        """The number of control calls that count."""
+        return sum(map(len, self.controls_ns or ()))
+
+    def forget_controls(self) -> None:
+        """Drop all control calls and make a first row again."""
+        self.controls_ns = self.controls = None
+        self.call_controls(_FIRST_CONTROLS)
+
+    @property
+    def input_bytes(self) -> int:
+        """Input bytes of one call."""
+        return 0 if self._last is None else self._last.input_bytes
+
+    def call_controls(self, count: int) -> None:
+        """Make control calls that hand over as much as the last call. That call is checked first if it was not."""
+        if self._last is None:
+            raise RuntimeError("nothing has been called that control calls could be like")
+        self.check_last()
+        fresh = iter(self._fresh_arguments, None)
+        with self._run.phase("controls"):
+            for _ in range(_CONTROL_TRIES):
+                costs_ns = self._workers.control(fresh, count, like=self._last, deadline_ns=self._run.deadline_ns)
+                if costs_ns is None:
+                    return
+                self.controls_ns = [*(self.controls_ns or ()), costs_ns]
+                self.controls = ControlCosts.of(self.controls_ns)
+                if self.controls is not None:
+                    return
+
+    def check_last(self) -> None:
+        """Check the last call if it was not."""
+        if self._unchecked:
+            self._check()
+
+    def _fresh_arguments(self) -> Mapping[str, Value]:
+        return self._case.arguments if self.fixed else self._case.with_seed(_fresh_seed(self._case))
+
+    def _fresh(self) -> Call:
+        if not self.fixed:
+            call = self._call(self._fresh_arguments(), rng_seed=None)
+            if call.shape == self._shape:
+                return call
+            # Other shapes would be another problem. This call does not count, and its output is not checked.
+            self.fixed = True
+        return self._call(self._case.arguments, rng_seed=self._rng_seed)
+
+    def _call(self, arguments: Mapping[str, Value], *, rng_seed: int | None) -> Call:
+        start = time.perf_counter_ns()
+        call = self._workers.call(
+            arguments, rng_seed=rng_seed, output_capacities=self._output_capacities, deadline_ns=self._run.deadline_ns
+        )
+        rest_ns = time.perf_counter_ns() - start - call.made_ns - call.outside_ns
+        for phase, nanoseconds in (("inputs", call.made_ns), ("call", call.outside_ns), ("hand_over", rest_ns)):
+            self._run.spend(phase, nanoseconds)
+        return call
+
+    def _check(self) -> None:
+        start = time.perf_counter_ns()
+        self._workers.check(deadline_ns=self._run.deadline_ns)
+        spent_ns = time.perf_counter_ns() - start
+        self._check_ns += spent_ns
+        self._run.spend("check", spent_ns)
+        self._checked += 1
+        self._unchecked = False
+
+
+def _fresh_seed(case: Case) -> int:
+    """An unpredictable seed in the range that every generator takes (below 2**31)."""
+    digest = hashlib.sha256(os.urandom(16) + str(case.seed).encode()).digest()
+    return int.from_bytes(digest[:4], "big") & 0x7FFF_FFFF

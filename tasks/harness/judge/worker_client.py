@@ -1,0 +1,598 @@
+"""The judge's side of the conversation with one worker: hand over inputs, measure the call, take a copy of the output.
+
+Everything that the worker says is checked here. Whatever goes wrong on its side becomes a `Fault`.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
+
+from tasks.harness.shared.arenas import HUGE_PAGE_BYTES, Arena, size_for_later
+from tasks.harness.shared.call_flags import CallFlags
+from tasks.harness.shared.cores import judge_core, stay_on
+from tasks.harness.shared.profilers import SUFFIXES
+from tasks.harness.shared.values import Packed, Placed, Snapshot, place, size_of
+from tasks.harness.shared.wire import (
+    MAX_FROM_WORKER_BYTES,
+    MAX_REPORT_BYTES,
+    MAX_TABLE_BYTES,
+    MAX_TRACE_BYTES,
+    Channel,
+    Interrupted,
+    PeerClosed,
+    WireViolation,
+    encode,
+)
+
+from .faults import Fault, died, expect, flooded, tampered, too_late
+from .request import Compiled
+from .sched_delay import SchedDelay
+from .snapshots import Frozen, Readable, Unreadable, WorkerMemory, claimed, needed, take, within
+from .worker_output import Watcher
+
+#: How long the judge spins while it waits for the end of a call, before it sleeps; only on a core of its own. A core
+#: that has slept for long wakes up to 0.3 ms late.
+SPIN_NS = 25_000_000
+#: A worker needs less to get ready for a call. Waking up the judge would take as long again.
+ASK_SPIN_NS = 1_000_000
+#: Time that may pass between the judge's first look at an output and the end of its copy, beside so much for every
+#: byte. Any more counts as the call's time. Else a worker could keep the judge from copying, and compute meanwhile.
+LOOK_NS, COPY_NS_A_BYTE = 1_000_000, 2
+#: Inputs of at most so many bytes are copied to where the worker sees them, while the clock runs. The worker could read
+#: them as they come, so the copy must be short (1 µs). For larger inputs the worker gets a descriptor, and maps it.
+COPY_BYTES = 16 << 10
+#: On a device, calls with at most so many bytes of inputs and outputs use the stream block. The copy is calibrated.
+STREAM_BLOCK_BYTES = 32 << 20
+#: How long a worker may take to enqueue a call. Then the call is released all the same, because a kernel that
+#: synchronises waits for its blocked stream for ever. The limit is much shorter after so many such calls in a row.
+ENQUEUE_NS = 100_000_000
+_OFTEN = 3
+#: Bytes that a case may hold before a request says so: enough for every calibration kernel, at a volume (an eighth of
+#: this) that takes long enough to be told from the fixed part.
+UNASKED_BYTES = 16 << 20
+#: A worker that has waited for the start flag for longer sleeps in between (`FLAG_SPIN_NS`) and would begin late. So
+#: the next call is announced ahead only where calls follow each other faster than this.
+_SOON_NS = 10_000_000
+#: If other processes had the cores for so long during a call, a spinning worker would only make it worse.
+_CROWDED_NS = 500_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Called:
+    """One finished call."""
+
+    output: Snapshot
+    claim_ns: int
+    outside_ns: int
+    #: Bytes that the output fills of the arena it was copied to (0 when the worker returned an input buffer).
+    output_bytes: int
+    #: Tensors in the output.
+    parts: int
+    #: Whether it began and ended by flags in shared memory, not by messages.
+    by_flags: bool = False
+    #: Whether inputs that are large enough for huge pages were handed over in huge pages.
+    in_huge_pages: bool = True
+    #: On a device: it was released before all of it was enqueued, so the span includes work of the host.
+    by_host: bool = False
+    #: How long judge and worker were ready to run while other processes had the cores.
+    delayed_ns: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profiled:
+    """A worker's profile. It is text of the submission's process, not evidence."""
+
+    table: bytes
+    trace: bytes
+    #: The file that a vendor's profiler left, and the end of its name; empty: none.
+    report: bytes = b""
+    suffix: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Given:
+    """The inputs of a call: where their storages lie, and where to read them if the output is one of them."""
+
+    inputs: Readable
+    placed: Sequence[Placed]
+    nbytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Armed:
+    """A call that the worker has been told of. It waits for the start flag, over memory for the inputs to come."""
+
+    call: int
+    sizes: tuple[int, ...]
+    placed: Sequence[Placed]
+    #: Memory that the worker has mapped already, to copy the inputs to. None: the worker gets a descriptor.
+    arena: Arena | None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.arena is not None:
+            self.arena.close()
+
+
+class WorkerClient:
+    """The worker as the judge sees it."""
+
+    def __init__(self, sock: socket.socket, collector: Watcher, *, core: int | None = None) -> None:
+        """`core`: the judge's own core, if this thread is confined to it already."""
+        self._collector = collector
+        #: Bytes that the tensors of a case may fill.
+        self.memory_bytes = UNASKED_BYTES
+        self._channel = Channel(
+            sock, max_bytes=MAX_FROM_WORKER_BYTES, accept_descriptors=False, wake_fd=collector.wake_fd
+        )
+        self._core = judge_core() if core is None else core
+        stay_on(self._core)
+        self._spin_ns = SPIN_NS if self._core is not None else 0
+        self._flags: CallFlags | None = None
+        #: The socket for descriptors of inputs, and the worker's memory, to read outputs from. Both open with the
+        #: flags.
+        self._descriptor_socket: socket.socket | None = None
+        self._memory: WorkerMemory | None = None
+        #: The worker's process.
+        self.pid: int | None = None
+        #: The flags that a device reads and writes, and how many calls in a row were not enqueued in time.
+        self._stream_flags: CallFlags | None = None
+        self._not_enqueued = 0
+        self._sched_delay = SchedDelay()
+        self._calls = 0
+        #: The next call, if the worker has been told of it already.
+        self._armed: _Armed | None = None
+        self._last_end_ns = 0
+        #: The tree of the last call's inputs. The worker has it, too.
+        self._tree: object = None
+        #: Time that the judge has waited for the worker, for the message of a mode that ran out of time.
+        self.waited_ns = 0
+
+    def load(
+        self, files: Mapping[str, str], submission: str, *, deadline_ns: int, compiled: Compiled | None = None
+    ) -> None:
+        """Give the worker its files. It imports the submission, or compiles and loads it.
+
+        Raises:
+            Fault: see the class.
+        """
+        message = {"op": "load", "files": dict(files), "submission": submission}
+        if compiled is not None:
+            message["compiled"] = asdict(compiled)
+        self._ask(message, "loaded", deadline_ns)
+
+    def flush(self, *, deadline_ns: int) -> None:
+        """Make the worker flush stdout and stderr.
+
+        Raises:
+            Fault: see the class.
+        """
+        self._ask({"op": "flush"}, "flushed", deadline_ns)
+
+    def close(self) -> None:
+        """Close everything but the socket, which belongs to the caller."""
+        if self._armed is not None:
+            with self._armed:
+                self._armed = None
+        for opened in (self._flags, self._stream_flags, self._descriptor_socket, self._memory, self._sched_delay):
+            if opened is not None:
+                opened.close()
+        self._flags = self._stream_flags = self._descriptor_socket = self._memory = None
+
+    def withdraw_call(self, *, deadline_ns: int) -> None:
+        """Take back the call that the worker was told of: it waits for a message again, not for the start flag.
+
+        Needed before any other message, and before a long pause.
+
+        Raises:
+            Fault: see the class.
+        """
+        if self._flags is None or self._armed is None:
+            return
+        with self._armed as armed:
+            self._armed = None
+            self._flags.withdraw(armed.call)
+            self._hear_armed(deadline_ns)
+
+    def open_flags(self, *, deadline_ns: int) -> bool:
+        """Make calls on the CPU begin and end by flags from now on. Must come before a submission is loaded.
+
+        Returns False where both sides share a core: a side that spins would keep the other from running.
+
+        Raises:
+            Fault: see the class.
+        """
+        if self._core is None:
+            return False
+        flags = CallFlags.create()
+        line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            answer = self._ask({"op": "open_flags"}, "flags_open", deadline_ns, (flags.fd, theirs.fileno()))
+        line.setblocking(False)
+        # Only trusted code has run in the worker so far. Nothing that it sends here later is read.
+        try:
+            _, found, _, _ = socket.recv_fds(line, 1, 1)
+        except BlockingIOError:
+            found = []
+        if not found:
+            line.close()
+            return False
+        self.pid = int(answer["pid"])
+        self._sched_delay.watch(self.pid)
+        self._flags, self._descriptor_socket, self._memory = flags, line, WorkerMemory(found[0])
+        return True
+
+    def call(
+        self,
+        packed: Packed,
+        *,
+        output_capacity: int | None,
+        deadline_ns: int,
+        by_message: bool = False,
+        ahead: bool = True,
+    ) -> Called:
+        """Make one call on fresh memory.
+
+        Args:
+            packed: its inputs.
+            output_capacity: bytes of the output of an earlier call like this one; None: not known.
+            deadline_ns: on the monotonic clock.
+            by_message: not by flags.
+            ahead: another call like it will probably follow.
+
+        Raises:
+            Fault: see the class.
+        """
+        # The tree holds numbers and texts of the input. By flags, the worker gets the tree before the clock runs, so it
+        # must be one that the worker knows already. On a device the worker's tensors are copies of existing inputs.
+        alike = packed.tree == self._tree and not by_message
+        if self._flags is not None and alike and packed.device == "cpu":
+            return self._call_by_flags(self._flags, packed, ahead=ahead, deadline_ns=deadline_ns)
+        if not by_message and self._fits_stream_block(packed, output_capacity):
+            return self._call_on_device(packed, output_capacity=output_capacity or 0, deadline_ns=deadline_ns)
+        self._tree = packed.tree
+        return self._call_by_message(packed, output_capacity=output_capacity or 0, deadline_ns=deadline_ns)
+
+    def prepare_device(self, *, flush_bytes: int | None, deadline_ns: int) -> str | None:
+        """Make the worker's device ready for calls by flags. Must come before a submission is loaded.
+
+        Args:
+            flush_bytes: bytes to write between two calls to empty the device's caches; None: the worker decides.
+            deadline_ns: on the monotonic clock.
+
+        Returns:
+            Why it cannot, in the worker's words; None if it can.
+
+        Raises:
+            Fault: see the class.
+        """
+        flags = CallFlags.create()
+        answer = self._ask(
+            {"op": "prepare_device", "flush_bytes": flush_bytes}, "device_prepared", deadline_ns, (flags.fd,)
+        )
+        if self._core is None:
+            return "judge and worker share a core"
+        if answer["why_not"] is not None:
+            return str(answer["why_not"])[:1000]
+        self._sched_delay.watch(answer["pid"])
+        self._stream_flags = flags
+        return None
+
+    def _fits_stream_block(self, packed: Packed, output_capacity: int | None) -> bool:
+        alike = self._stream_flags is not None and packed.tree == self._tree and output_capacity is not None
+        return (
+            alike
+            and packed.device not in {None, "cpu"}
+            and max(packed.nbytes, output_capacity or 0) <= STREAM_BLOCK_BYTES
+        )
+
+    def _call_on_device(self, packed: Packed, *, output_capacity: int, deadline_ns: int) -> Called:
+        flags = self._stream_flags
+        if flags is None:
+            raise RuntimeError("the flags of the device are not open")
+        placed, size = packed.place()
+        first, staged = packed.staged(placed)
+        self._calls += 1
+        call = self._calls
+        with Arena.create(size) as inputs, Arena.create(output_capacity) as output_arena:
+            output_arena.poison()
+            message = {
+                "op": "queue",
+                "call": call,
+                "device": packed.device,
+                "output_size": output_arena.size,
+                **packed.message(placed, inputs.size),
+            }
+            self._send(encode(message, descriptors=2), (output_arena.fd, inputs.fd), deadline_ns)
+            by_host = not self._wait_enqueued(flags, call)
+            window = inputs.window(first, len(staged))
+            before = self._sched_delay.total_ns()
+            start = time.perf_counter_ns()
+            # Until here neither the worker nor its device can see the inputs.
+            window[:] = staged
+            copied = time.perf_counter_ns()
+            flags.release(call)
+            if not flags.finished(call, spin_ns=self._spin_ns):
+                self._sleep_until_finished(flags, call, deadline_ns)
+            # The device wrote the output before the flag. Later writes are not looked at.
+            frozen = Frozen.of_arena(output_arena)
+            end, delayed = frozen.ended_ns, self._sched_delay.since(before)
+            self.waited_ns += end - copied
+            answer = self._receive(deadline_ns, self._spin_ns)
+            given = _Given(inputs=inputs, placed=placed, nbytes=packed.nbytes)
+            called = self._take(answer, given, frozen, start=start, end=end, deadline_ns=deadline_ns)
+        return replace(called, by_flags=True, by_host=by_host, delayed_ns=delayed)
+
+    def _wait_enqueued(self, flags: CallFlags, call: int) -> bool:
+        """Whether all of a call was enqueued while its stream was blocked. A kernel that synchronises never is."""
+        patience_ns = ENQUEUE_NS if self._not_enqueued < _OFTEN else ENQUEUE_NS // 50
+        until = time.perf_counter_ns() + patience_ns
+        while time.perf_counter_ns() < until:
+            if flags.enqueued(call, spin_ns=1_000_000):
+                self._not_enqueued = 0
+                return True
+            if self._channel.readable(0):
+                # It answers before it was released: its own exception, or a forgery without inputs.
+                break
+        self._not_enqueued += 1
+        return False
+
+    def _call_by_flags(self, flags: CallFlags, packed: Packed, *, ahead: bool, deadline_ns: int) -> Called:
+        sizes = packed.sizes
+        placed = self._armed.placed if self._armed is not None and self._armed.sizes == sizes else _placed(sizes)
+        with contextlib.ExitStack() as stack:
+            release, in_huge_pages = (
+                self._copier(packed, placed) if packed.nbytes <= COPY_BYTES else self._sender(packed, placed, stack)
+            )
+            armed = stack.enter_context(self._armed_for(sizes, placed, deadline_ns=deadline_ns))
+            before = self._sched_delay.total_ns()
+            start = time.perf_counter_ns()
+            # Until here the worker cannot see the inputs.
+            release(armed)
+            flags.release(armed.call)
+            if not flags.finished(armed.call, spin_ns=self._spin_ns):
+                self._sleep_until_finished(flags, armed.call, deadline_ns)
+            # A call ends with the first look at its output, so a worker gains nothing by delaying the judge.
+            frozen = self._frozen(flags, packed)
+            end, delayed = frozen.ended_ns, self._sched_delay.since(before)
+            self.waited_ns += end - start
+            # Calls follow each other quickly, and no other process needs the cores.
+            calm = start - self._last_end_ns < _SOON_NS and delayed is not None and delayed < _CROWDED_NS
+            self._last_end_ns = end
+            if ahead and calm:
+                # The worker is still describing its output. It answers this while the judge looks at the output and
+                # makes the next inputs.
+                self._arm(sizes, _placed(sizes), deadline_ns=deadline_ns)
+            answer = self._receive(deadline_ns, self._spin_ns)
+            given = _Given(inputs=frozen, placed=(), nbytes=packed.nbytes)
+            called = self._take(answer, given, frozen, start=start, end=end, deadline_ns=deadline_ns)
+        return replace(called, by_flags=True, in_huge_pages=in_huge_pages, delayed_ns=delayed)
+
+    def _copier(self, packed: Packed, placed: Sequence[Placed]) -> tuple[Callable[[_Armed], None], bool]:
+        """A function that hands inputs over by copying them to memory that the worker has mapped."""
+        first, staged = packed.staged(placed)
+
+        def release(armed: _Armed) -> None:
+            if armed.arena is None:
+                raise RuntimeError("the worker has no memory to copy inputs to")
+            armed.arena.fill(first, staged)
+
+        return release, True
+
+    def _sender(
+        self, packed: Packed, placed: Sequence[Placed], stack: contextlib.ExitStack
+    ) -> tuple[Callable[[_Armed], None], bool]:
+        """A function that hands inputs over as a descriptor of memory that holds them; whether in huge pages."""
+        line = self._descriptor_socket
+        if line is None:
+            raise RuntimeError("the socket for descriptors is not open")
+        inputs = stack.enter_context(Arena.create_for_later(size_of(placed)))
+        packed.write(inputs, placed)
+        in_huge_pages = inputs.collapse() or inputs.size < HUGE_PAGE_BYTES
+        message, rights = [b"i"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [inputs.fd]))]
+
+        def release(_: _Armed) -> None:
+            try:
+                line.sendmsg(message, rights, socket.MSG_NOSIGNAL)
+            except (BrokenPipeError, ConnectionResetError) as error:
+                raise died(self._collector) from error
+            except BlockingIOError as error:
+                raise tampered("inputs that it was handed are not fetched") from error
+
+        return release, in_huge_pages
+
+    def _frozen(self, flags: CallFlags, packed: Packed) -> Frozen:
+        """A copy of the output as it is now. What the worker writes or says later does not change it."""
+        if self._memory is None:
+            raise RuntimeError("the worker's memory cannot be read")
+        try:
+            return self._memory.freeze(flags.delivered(), input_bytes=packed.nbytes, memory_bytes=self.memory_bytes)
+        except Unreadable as error:
+            if self._collector.wait_exit(1.0) is not None:
+                raise died(self._collector) from error
+            text = "the output is not where the submission's process says that it is"
+            raise Fault("rejected", text, gone=True) from error
+
+    def _armed_for(self, sizes: tuple[int, ...], placed: Sequence[Placed], *, deadline_ns: int) -> _Armed:
+        """The announced call with these places. A call that was announced with others is withdrawn."""
+        armed = self._armed
+        late = armed is not None and time.perf_counter_ns() - self._last_end_ns > _SOON_NS
+        if armed is None or late or armed.placed is not placed:
+            self.withdraw_call(deadline_ns=deadline_ns)
+            armed = self._arm(sizes, placed, deadline_ns=deadline_ns)
+        self._hear_armed(deadline_ns)
+        self._armed = None
+        return armed
+
+    def _arm(self, sizes: tuple[int, ...], placed: Sequence[Placed], *, deadline_ns: int) -> _Armed:
+        """Announce a call to the worker, without waiting for its answer."""
+        self._calls += 1
+        nbytes = size_of(placed)
+        arena = Arena.create(nbytes) if sum(sizes) <= COPY_BYTES else None
+        self._armed = _Armed(call=self._calls, sizes=sizes, placed=placed, arena=arena)
+        message = {
+            "op": "arm",
+            "size": size_for_later(nbytes) if arena is None else arena.size,
+            "call": self._calls,
+            "storages": [[each.offset, each.nbytes] for each in placed],
+        }
+        descriptors = () if arena is None else (arena.fd,)
+        self._send(encode(message, descriptors=len(descriptors)), descriptors, deadline_ns)
+        return self._armed
+
+    def _hear_armed(self, deadline_ns: int) -> None:
+        expect(self._receive(deadline_ns, min(self._spin_ns, ASK_SPIN_NS)), "armed")
+
+    def _sleep_until_finished(self, flags: CallFlags, call: int, deadline_ns: int) -> None:
+        """Wait for a call that takes longer than the judge spins."""
+        start = time.monotonic_ns()
+        try:
+            # The worker sets the flag first. A message without the flag ends the wait, too.
+            self._channel.wait_readable(deadline_ns=deadline_ns)
+        except Interrupted as error:
+            raise died(self._collector) from error
+        except TimeoutError as error:
+            raise too_late() from error
+        finally:
+            self.waited_ns += time.monotonic_ns() - start
+        flags.finished(call, spin_ns=0)
+
+    def _call_by_message(self, packed: Packed, *, output_capacity: int, deadline_ns: int) -> Called:
+        placed, size = packed.place()
+        with Arena.create(size) as inputs, Arena.create(output_capacity) as output_arena:
+            packed.write(inputs, placed)
+            output_arena.poison()
+            encoded = encode({"op": "call", **packed.message(placed, inputs.size)}, descriptors=1)
+            self._ask({"op": "arm", "size": output_arena.size}, "armed", deadline_ns, (output_arena.fd,))
+            # The inputs reach the worker with this message and not before, so nothing can be computed early.
+            before = self._sched_delay.total_ns()
+            start = time.perf_counter_ns()
+            self._send(encoded, (inputs.fd,), deadline_ns)
+            answer = self._receive(deadline_ns, self._spin_ns)
+            end = time.perf_counter_ns()
+            delayed = self._sched_delay.since(before)
+            given = _Given(inputs=inputs, placed=placed, nbytes=packed.nbytes)
+            called = self._take(answer, given, output_arena, start=start, end=end, deadline_ns=deadline_ns)
+        return replace(called, delayed_ns=delayed)
+
+    def _take(
+        self, answer: dict[str, Any], given: _Given, output_arena: Readable, *, start: int, end: int, deadline_ns: int
+    ) -> Called:
+        """Copy the output that an answer describes, after offering a larger arena if the output does not fit."""
+        with contextlib.ExitStack() as stack:
+            if answer["op"] == "need":
+                nbytes = needed(answer, input_bytes=given.nbytes, memory_bytes=self.memory_bytes)
+                self.withdraw_call(deadline_ns=deadline_ns)
+                made = stack.enter_context(Arena.create(nbytes))
+                made.poison()
+                self._send(encode({"op": "output_arena", "size": made.size}, descriptors=1), (made.fd,), deadline_ns)
+                answer = self._receive(deadline_ns, self._spin_ns)
+                end, output_arena = time.perf_counter_ns(), made
+            expect(answer, "done")
+            taken = take(
+                answer.get("tree"),
+                inputs=given.inputs,
+                placed=given.placed,
+                output_arena=output_arena,
+                input_bytes=given.nbytes,
+                memory_bytes=self.memory_bytes,
+            )
+        if isinstance(output_arena, Frozen):
+            late = output_arena.copied_ns - end - LOOK_NS - COPY_NS_A_BYTE * output_arena.size
+        else:
+            late = taken.looked_ns - end
+        return Called(
+            output=taken.output,
+            claim_ns=claimed(answer),
+            outside_ns=end - start + max(0, late),
+            output_bytes=taken.output_bytes,
+            parts=taken.parts,
+        )
+
+    def profile(self, packed: Packed, *, deadline_ns: int) -> Profiled:
+        """Run the kernel once under torch's profiler.
+
+        Raises:
+            Fault: see the class.
+        """
+        placed, size = packed.place()
+        with Arena.create(size) as inputs, Arena.create(PROFILE_BYTES) as output_arena:
+            packed.write(inputs, placed)
+            opened = {"op": "open", **packed.message(placed, inputs.size)}
+            self._ask(opened, "opened", deadline_ns, (inputs.fd,))
+            message = {"op": "profile", "output_size": output_arena.size, "limit_s": profiler_limit_s(deadline_ns)}
+            return profile_of(self._ask(message, "profiled", deadline_ns, (output_arena.fd,)), output_arena)
+
+    def _ask(
+        self, message: Mapping[str, Any], expected: str, deadline_ns: int, descriptors: tuple[int, ...] = ()
+    ) -> dict[str, Any]:
+        self.withdraw_call(deadline_ns=deadline_ns)
+        self._send(encode(message, descriptors=len(descriptors)), descriptors, deadline_ns)
+        answer = self._receive(deadline_ns, min(self._spin_ns, ASK_SPIN_NS))
+        expect(answer, expected)
+        return answer
+
+    def _send(self, message: bytes, descriptors: tuple[int, ...], deadline_ns: int) -> None:
+        try:
+            self._channel.send(message, descriptors, deadline_ns=deadline_ns)
+        except (PeerClosed, Interrupted) as error:
+            raise died(self._collector) from error
+        except TimeoutError as error:
+            raise too_late() from error
+
+    def _receive(self, deadline_ns: int, spin_ns: int = 0) -> dict[str, Any]:
+        start = time.monotonic_ns()
+        try:
+            message, _ = self._channel.receive(deadline_ns=deadline_ns, spin_ns=spin_ns)
+        except (PeerClosed, Interrupted) as error:
+            raise died(self._collector) from error
+        except TimeoutError as error:
+            raise too_late() from error
+        except WireViolation as error:
+            raise tampered(str(error)) from error
+        finally:
+            self.waited_ns += time.monotonic_ns() - start
+        if self._collector.flooded:
+            raise flooded()
+        return message
+
+
+def _placed(sizes: Sequence[int]) -> Sequence[Placed]:
+    """Where inputs lie in their arena. Arenas that the worker maps itself have random addresses instead of offsets."""
+    return place(sizes, lead=sum(sizes) <= COPY_BYTES)[0]
+
+
+#: Bytes for a profile's table, trace and report.
+PROFILE_BYTES = MAX_TABLE_BYTES + MAX_TRACE_BYTES + MAX_REPORT_BYTES
+
+
+def profiler_limit_s(deadline_ns: int) -> float:
+    """Seconds for a vendor's profiler: half of what is left, so that the rest of the profile is not lost."""
+    return max(0.0, (deadline_ns - time.monotonic_ns()) / 2e9)
+
+
+def profile_of(answer: Mapping[str, Any], output_arena: Arena) -> Profiled:
+    """A worker's profile, read from the arena that it was given.
+
+    Raises:
+        Fault: its sizes are impossible.
+    """
+    limits = {"table": MAX_TABLE_BYTES, "trace": MAX_TRACE_BYTES, "report": MAX_REPORT_BYTES}
+    sizes = [answer.get(name) for name in limits]
+    if not all(within(size, most) for size, most in zip(sizes, limits.values(), strict=True)):
+        raise tampered("a profile of an impossible size")
+    if answer.get("suffix") not in {"", *SUFFIXES}:
+        raise tampered("a profile of an unknown kind")
+    table, trace, report = (int(size or 0) for size in sizes)
+    data = output_arena.bytes_at(0, table + trace + report).numpy().tobytes()
+    return Profiled(
+        table=data[:table], trace=data[table : table + trace], report=data[table + trace :], suffix=answer["suffix"]
+    )

@@ -1,0 +1,124 @@
+"""What the judge asks of the workers, whether there is one (`single_rank`) or one per rank (`multi_rank`).
+
+The workers' side generates a case's inputs, hands them over, measures the call, copies the outputs and checks them. The
+judge decides which calls are made, and what their times are worth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from .cases import Value
+from .hand_over import Calibration
+from .request import Compiled
+from .worker_client import Profiled
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One finished call of the kernel, on every rank."""
+
+    #: Structure, dtypes and shapes of the inputs; equal ones are the same problem.
+    shape: object
+    #: By rank: times that the workers claim, and bytes of output that were copied into the judge's memory.
+    claims_ns: tuple[int, ...]
+    output_capacities: tuple[int, ...]
+    outside_ns: int
+    #: Whether it began and ended by flags in shared memory, not by messages.
+    by_flags: bool = False
+    #: Tensors in the output of one rank.
+    parts: int = 1
+    #: How long judge and worker were ready to run and did not; None where the kernel does not tell.
+    delayed_ns: int | None = None
+    #: On a device: the span on the judge's clock includes work of the host.
+    by_host: bool = False
+    #: Time to make the inputs, before the clock ran; 0 where rank checkers made them.
+    made_ns: int = 0
+    #: Of all ranks together.
+    tensors: int
+    input_bytes: int
+
+    @property
+    def claim_ns(self) -> int:
+        """The slowest rank's claim, which is the call's."""
+        return max(self.claims_ns)
+
+    @property
+    def output_bytes(self) -> int:
+        """Copied by all ranks together."""
+        return sum(self.output_capacities)
+
+
+class Workers(Protocol):
+    """The workers, and the judge's own processes beside them.
+
+    Every method may raise Fault (the submission's) and TaskFault (the task's).
+    """
+
+    @property
+    def waited_ns(self) -> int:
+        """How long the judge has waited for the workers so far."""
+
+    def prepare(self, files: Mapping[str, str], directory: Path, *, deadline_ns: int) -> None:
+        """Unpack the task, import its reference, and make sure that every worker answers."""
+
+    def probe(self, *, deadline_ns: int) -> int:
+        """One call of the calibration kernel, to prove that the workers answer; its span in nanoseconds."""
+
+    def prepare_device(self, device: str, *, flush_bytes: int | None, deadline_ns: int) -> str | None:
+        """Make workers with a device ready to be timed; why their calls cannot be bounded, None if they can."""
+
+    def calibrate(self, *, deadline_ns: int) -> Calibration | None:
+        """Measure the hand-over before the submission is loaded. None where control calls measure it."""
+
+    def control(
+        self, cases: Iterator[Mapping[str, Value]], count: int, *, like: Call, deadline_ns: int
+    ) -> Sequence[float] | None:
+        """Make up to `count` control calls and return what each costs beside its kernel, in nanoseconds.
+
+        Their inputs are made like those of other calls, and no submission runs in the process that answers them. Calls
+        that other processes disturbed are left out. Afterwards the last call cannot be checked any more. None where no
+        control calls can be made.
+        """
+
+    def load(
+        self, files: Mapping[str, str], submission: str, *, deadline_ns: int, compiled: Compiled | None = None
+    ) -> None:
+        """Give the workers their files. They import the submission, or compile and load it."""
+
+    def settle(self, *, deadline_ns: int) -> None:
+        """Make the workers ready for the next case, whatever the last one did to them."""
+
+    def flush(self, *, deadline_ns: int) -> None:
+        """Let the workers write out what they have buffered for stdout and stderr."""
+
+    def call(
+        self,
+        arguments: Mapping[str, Value],
+        *,
+        rng_seed: int | None,
+        output_capacities: tuple[int, ...],
+        deadline_ns: int,
+    ) -> Call:
+        """Make one call.
+
+        Args:
+            arguments: of the case.
+            rng_seed: of the global generators; None: unpredictable.
+            output_capacities: of an earlier call of the same shape, or empty.
+            deadline_ns: on the monotonic clock.
+        """
+
+    def check(self, *, deadline_ns: int) -> str:
+        """Check the output of the last call. The message of check_implementation, if the output is right."""
+
+    def profile(
+        self, arguments: Mapping[str, Value], *, rng_seed: int | None, deadline_ns: int
+    ) -> tuple[Profiled, ...]:
+        """Run the kernel once under a profiler; by rank."""
+
+    def close(self) -> None:
+        """End the processes that it started itself."""

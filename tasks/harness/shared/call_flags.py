@@ -1,0 +1,113 @@
+"""The start and the end of a call as numbers in shared memory: one core writes them, the other core spins on them.
+
+A message costs a hundred microseconds each way, and most of that differs from call to call. A number that the other
+core sees costs less than one microsecond. The judge makes the page and seals it. The numbers decide nothing. If a
+worker says too early that it has finished, its output is read too early. If it begins too early, it has no inputs.
+
+On x86-64 one core sees the stores of another core in order. On processors that may reorder stores, system calls keep
+the order that matters: those between the announcement and the release of a call, and the message that follows its end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from .arenas import Arena
+
+# Places of 8 bytes, each in a cache line of its own.
+_RELEASED, _FINISHED, _WITHDRAWN, _ENQUEUED, _PARTS = 0, 8, 16, 24, 32
+#: Bytes of the shared memory, and the most tensors that an output may have: each takes two numbers.
+FLAGS_BYTES = 64 << 10
+MAX_PARTS = (FLAGS_BYTES // 8 - _PARTS - 1) // 2
+#: Offsets that a device reads and writes: the lower half of a number, in bytes from the beginning of the page.
+RELEASED_AT, FINISHED_AT = 8 * _RELEASED, 8 * _FINISHED
+#: Reads of a number between two reads of the clock.
+_LOOKS = 32
+
+
+class CallFlags:
+    """The shared numbers. Calls are numbered from 1, and each number is used once."""
+
+    def __init__(self, arena: Arena) -> None:
+        self._arena = arena
+        self._words = arena.words()
+
+    @classmethod
+    def create(cls) -> CallFlags:
+        """New flags; `fd` is their descriptor."""
+        return cls(Arena.create(FLAGS_BYTES))
+
+    @property
+    def fd(self) -> int:
+        """The descriptor that the worker maps."""
+        return self._arena.fd
+
+    def close(self) -> None:
+        """Close the descriptor. The mapping stays."""
+        self._arena.close()
+
+    def release(self, call: int) -> None:
+        """Judge: the call may begin, its inputs are there."""
+        self._words[_RELEASED] = call
+
+    def withdraw(self, call: int) -> None:
+        """Judge: the call will not be made."""
+        self._words[_WITHDRAWN] = call
+
+    def withdrawn(self, call: int) -> bool:
+        """Whether the call will not be made."""
+        return bool(self._words[_WITHDRAWN] == call)
+
+    def finish(self, call: int) -> None:
+        """Worker: the call has ended; `deliver` has said where its output lies, if there is one."""
+        self._words[_FINISHED] = call
+
+    def deliver(self, parts: Sequence[tuple[int, int]]) -> None:
+        """Worker, before `finish`: address and bytes of each tensor of the output, in its own memory.
+
+        Raises:
+            ValueError: there are too many.
+        """
+        if len(parts) > MAX_PARTS:
+            raise ValueError(f"custom_kernel returned {len(parts)} tensors, at most {MAX_PARTS} can be handed back")
+        words, at = self._words, _PARTS + 1
+        for address, nbytes in parts:
+            words[at], words[at + 1] = address, nbytes
+            at += 2
+        words[_PARTS] = len(parts)
+
+    def delivered(self) -> list[tuple[int, int]]:
+        """Judge: address and bytes of each tensor, by the worker's word. Must be checked."""
+        count = min(self._words[_PARTS], MAX_PARTS)
+        numbers = self._words[_PARTS + 1 : _PARTS + 1 + 2 * count].tolist()
+        return list(zip(numbers[::2], numbers[1::2], strict=True))
+
+    def enqueue(self, call: int) -> None:
+        """Worker, on a device: all of the call has been enqueued."""
+        self._words[_ENQUEUED] = call
+
+    def enqueued(self, call: int, *, spin_ns: int) -> bool:
+        """Judge: whether all of the call has been enqueued; spins for at most `spin_ns`."""
+        return self._equals(_ENQUEUED, call, spin_ns)
+
+    def released(self, call: int, *, spin_ns: int) -> bool:
+        """Worker: whether the call may begin; spins for at most `spin_ns`, or until the call is withdrawn."""
+        return self._equals(_RELEASED, call, spin_ns)
+
+    def finished(self, call: int, *, spin_ns: int) -> bool:
+        """Judge: whether the call has ended; spins for at most `spin_ns`."""
+        return self._equals(_FINISHED, call, spin_ns)
+
+    def _equals(self, place: int, call: int, spin_ns: int) -> bool:
+        words = self._words
+        if words[place] == call:
+            return True
+        until = time.perf_counter_ns() + spin_ns
+        while time.perf_counter_ns() < until:
+            for _ in range(_LOOKS):
+                if words[place] == call:
+                    return True
+            if words[_WITHDRAWN] == call:
+                return False
+        return bool(words[place] == call)

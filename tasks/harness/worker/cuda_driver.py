@@ -1,0 +1,170 @@
+"""The calls of the CUDA driver that torch does not offer: streams that wait for memory, and settings of the cache.
+
+Through ctypes, in the worker's own process and context. Constants and signatures: cuda.h of CUDA 13 (driver API, stream
+memory operations; cuCtxSetLimit; cuCtxResetPersistingL2Cache). HIP has stream memory operations as well, but only on
+memory that it allocates itself, which cannot be shared with a judge. So there is no driver for HIP here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import select
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+_LIBRARY: Final = "libcuda.so.1"
+_WAIT_GEQ: Final = 0x0
+_WRITE_DEFAULT: Final = 0x0
+#: CU_MEMHOSTREGISTER_PORTABLE and CU_MEMHOSTREGISTER_DEVICEMAP.
+_REGISTER: Final = 0x01 | 0x02
+_LIMIT_PERSISTING_L2: Final = 0x06
+#: Seconds for a device to see a number in the host's memory, and for the whole trial.
+_SEEN_S: Final = 2.0
+_TRIED_S: Final = 20.0
+_WAITS_AT, _WRITES_AT = 0, 64
+
+
+class DriverError(Exception):
+    """A call of the driver failed, or there is no driver."""
+
+
+class Driver:
+    """The library, for the context that is current in the calling thread."""
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+
+    @classmethod
+    def open(cls) -> Driver:
+        """Open the library.
+
+        Raises:
+            DriverError: there is none.
+        """
+        try:
+            return cls(ctypes.CDLL(_LIBRARY))
+        except OSError as error:
+            raise DriverError(f"there is no {_LIBRARY}: {error}") from error
+
+    def register(self, address: int, nbytes: int) -> int:
+        """Map host memory for the device; its address on the device.
+
+        Raises:
+            DriverError: see the class.
+        """
+        self._do("cuMemHostRegister_v2", ctypes.c_void_p(address), ctypes.c_size_t(nbytes), ctypes.c_uint(_REGISTER))
+        found = ctypes.c_uint64()
+        self._do("cuMemHostGetDevicePointer_v2", ctypes.byref(found), ctypes.c_void_p(address), ctypes.c_uint(0))
+        return found.value
+
+    def unregister(self, address: int) -> None:
+        """Undo `register`. The device must not use the memory any more.
+
+        Raises:
+            DriverError: see the class.
+        """
+        self._do("cuMemHostUnregister", ctypes.c_void_p(address))
+
+    def wait_for(self, stream: int, pointer: int, value: int) -> None:
+        """Block a stream until the number at a device address is at least this one.
+
+        Raises:
+            DriverError: see the class.
+        """
+        self._do(
+            "cuStreamWaitValue32_v2",
+            *(ctypes.c_void_p(stream), ctypes.c_uint64(pointer), ctypes.c_uint32(value), ctypes.c_uint(_WAIT_GEQ)),
+        )
+
+    def write(self, stream: int, pointer: int, value: int) -> None:
+        """Make a stream write a number to a device address after all earlier work.
+
+        Raises:
+            DriverError: see the class.
+        """
+        self._do(
+            "cuStreamWriteValue32_v2",
+            *(ctypes.c_void_p(stream), ctypes.c_uint64(pointer), ctypes.c_uint32(value), ctypes.c_uint(_WRITE_DEFAULT)),
+        )
+
+    def reset_persisting_l2(self) -> None:
+        """Set aside no part of the L2 cache, and drop what was kept there. Older devices lack the feature."""
+        with suppress(DriverError):
+            self._do("cuCtxSetLimit", ctypes.c_int(_LIMIT_PERSISTING_L2), ctypes.c_size_t(0))
+        with suppress(DriverError):
+            self._do("cuCtxResetPersistingL2Cache")
+
+    def new_stream(self) -> int:
+        """A stream in a new context on the first device, current in this thread; for a process without torch.
+
+        Raises:
+            DriverError: see the class.
+        """
+        device, context, stream = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p()
+        self._do("cuInit", ctypes.c_uint(0))
+        self._do("cuDeviceGet", ctypes.byref(device), ctypes.c_int(0))
+        self._do("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        self._do("cuCtxSetCurrent", context)
+        self._do("cuStreamCreate", ctypes.byref(stream), ctypes.c_uint(0))
+        return stream.value or 0
+
+    def _do(self, function: str, *arguments: Any) -> None:
+        call = getattr(self._library, function, None)
+        if call is None:
+            raise DriverError(f"the driver has no {function}; it is too old")
+        code = call(*arguments)
+        if code != 0:
+            raise DriverError(f"{function} failed with CUresult {code}")
+
+
+def try_out(opener: Callable[[], Driver] = Driver.open) -> str | None:
+    """Try whether streams of this machine's device can wait for shared memory; None: they can, else the reason.
+
+    Runs in a process of its own, before this one has a context. If the device never sees the number, the waiting stream
+    can never be ended.
+    """
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        said = "it broke"
+        try:
+            said = _try(opener()) or ""
+        except BaseException as error:  # noqa: BLE001 a process of its own, which has nothing else to say
+            said = f"{type(error).__name__}: {error}"
+        finally:
+            os.write(write, said.encode()[:1000] + b"\n")
+            os._exit(0)
+    os.close(write)
+    try:
+        heard, _, _ = select.select([read], [], [], _TRIED_S)
+        said = os.read(read, 2000).decode(errors="replace").strip("\n") if heard else f"no answer in {_TRIED_S:g} s"
+    finally:
+        os.close(read)
+        # A process whose stream is blocked for ever would not end by itself.
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    return said or None
+
+
+def _try(driver: Driver) -> str | None:
+    page = mmap.mmap(-1, mmap.PAGESIZE)
+    words = memoryview(page).cast("I")
+    address = ctypes.addressof(ctypes.c_char.from_buffer(page))
+    stream = driver.new_stream()
+    pointer = driver.register(address, mmap.PAGESIZE)
+    driver.wait_for(stream, pointer + _WAITS_AT, 1)
+    driver.write(stream, pointer + _WRITES_AT, 1)
+    if words[_WRITES_AT // 4] != 0:
+        return "a stream does not wait"
+    words[_WAITS_AT // 4] = 1
+    until = time.monotonic() + _SEEN_S
+    while words[_WRITES_AT // 4] != 1:
+        if time.monotonic() > until:
+            return f"the device did not see a number in the host's memory within {_SEEN_S:g} s"
+    return None

@@ -1,0 +1,301 @@
+"""The judge's side of a conversation, held with a real worker."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from tasks.harness.judge import worker_client as module
+from tasks.harness.judge.faults import Fault
+from tasks.harness.judge.snapshots import WorkerMemory
+from tasks.harness.judge.worker_client import COPY_BYTES, COPY_NS_A_BYTE, LOOK_NS, Called, WorkerClient
+from tasks.harness.judge.worker_output import Collector
+from tasks.harness.local import Pair
+from tasks.harness.shared.call_flags import FLAGS_BYTES
+from tasks.harness.shared.values import pack
+from tests.acceptance.judging.nursery import Nursery
+
+_PATIENCE_NS = 60_000_000_000
+
+
+@pytest.fixture
+def client(processes: Nursery, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[WorkerClient]:
+    """A client with open flags, whose worker still has the calibration kernel; the test is pinned to no core."""
+    monkeypatch.setattr(module, "judge_core", lambda: 0)
+    monkeypatch.setattr(module, "stay_on", lambda _: None)
+    # However slow the machine is.
+    monkeypatch.setattr(module, "_SOON_NS", _PATIENCE_NS)
+    monkeypatch.setattr(module, "_CROWDED_NS", _PATIENCE_NS)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    pipes = [os.pipe() for _ in range(3)]
+    process = processes.start(
+        "worker",
+        cwd=tmp_path,
+        env=os.environ | {"KR_JUDGE_FD": str(theirs.fileno())},
+        stdin=subprocess.DEVNULL,
+        stdout=pipes[0][1],
+        stderr=pipes[1][1],
+        keep=(theirs.fileno(),),
+    )
+    theirs.close()
+    collector = Collector(stdout_fd=pipes[0][0], stderr_fd=pipes[1][0], init_fd=pipes[2][0])
+    made = WorkerClient(ours, collector)
+    monkeypatch.setattr(made, "worker_pid", process.pid, raising=False)
+    try:
+        assert made.open_flags(deadline_ns=time.monotonic_ns() + _PATIENCE_NS)
+        yield made
+    finally:
+        made.close()
+        collector.close()
+        ours.close()
+        process.wait(timeout=60)
+        for pipe in pipes:
+            for end in pipe:
+                os.close(end)
+
+
+def _call(client: WorkerClient, payload: torch.Tensor) -> Called:
+    """One call that returns what it is given."""
+    deadline_ns = time.monotonic_ns() + _PATIENCE_NS
+    size = payload.numel()
+    return client.call(pack((0, payload, size)), output_capacity=size, deadline_ns=deadline_ns)
+
+
+def assert_equal(found: object, expected: object) -> None:
+    """Structure and values are the same."""
+    if isinstance(expected, torch.Tensor):
+        assert isinstance(found, torch.Tensor)
+        assert torch.equal(found, expected)
+    elif isinstance(expected, dict):
+        assert isinstance(found, dict)
+        assert list(found) == list(expected)
+        for key, value in expected.items():
+            assert_equal(found[key], value)
+    elif isinstance(expected, (list, tuple)):
+        assert type(found) is type(expected)
+        for one, other in zip(found, expected, strict=True):
+            assert_equal(one, other)
+    else:
+        assert found == expected
+
+
+def _returned(called: Called) -> bytes:
+    return bytes(torch.as_tensor(called.output.value()).numpy())
+
+
+def test_calls_that_follow_each_other_are_told_of_ahead(client: WorkerClient) -> None:
+    """Each gets its own inputs and gives its own output, whatever the worker was told before it was there."""
+    sent: list[object] = []
+    for number in range(1, 6):
+        called = _call(client, torch.full((4096,), number, dtype=torch.uint8))
+        sent.append((called.by_flags, _returned(called)))
+
+    assert sent == [(number > 1, bytes([number]) * 4096) for number in range(1, 6)]
+    assert client._armed is not None
+
+
+def test_what_the_worker_was_told_of_is_taken_back(client: WorkerClient) -> None:
+    """Another message in between, or inputs of another size, do not run the call that was announced."""
+    for number in range(3):
+        _call(client, torch.full((4096,), number, dtype=torch.uint8))
+    announced = client._armed
+    assert announced is not None
+
+    client.flush(deadline_ns=time.monotonic_ns() + _PATIENCE_NS)
+    assert client._armed is None
+    assert announced.arena is not None
+    assert announced.arena.fd == -1
+
+    assert _returned(_call(client, torch.full((512,), 7, dtype=torch.uint8))) == b"\x07" * 512
+    for size in (512, 512, 4096, 4096, 512):
+        called = _call(client, torch.full((size,), 9, dtype=torch.uint8))
+        assert _returned(called) == b"\x09" * size
+
+
+def test_an_output_that_outgrows_its_room_waits_for_a_larger_one(client: WorkerClient) -> None:
+    """In a call by message it waits. By flags it is read where it lies, whatever its size."""
+    deadline_ns = time.monotonic_ns() + _PATIENCE_NS
+    source = "def custom_kernel(data):\n    return data.repeat(int(data[0])) + 1\n"
+    client.load({"grow.py": source}, "grow.py", deadline_ns=deadline_ns)
+    seen = []
+    for times in (1, 1, 1, 40, 1, 1, 40, 40, 1):
+        sent = torch.full((512,), times, dtype=torch.uint8)
+        called = client.call(pack(sent), output_capacity=512, deadline_ns=deadline_ns)
+        seen.append((times, _returned(called)))
+        assert called.output_bytes == 512 * times
+
+    assert seen == [(times, bytes([times + 1]) * (512 * times)) for times, _ in seen]
+    assert client._armed is not None
+
+
+def test_a_call_after_a_pause_is_announced_anew(client: WorkerClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that has waited for long rests, and would begin late: it is told of the call again."""
+    for number in range(3):
+        _call(client, torch.full((4096,), number, dtype=torch.uint8))
+    announced = client._armed
+    assert announced is not None
+    calls = client._calls
+
+    monkeypatch.setattr(module, "_SOON_NS", 0)
+    assert _returned(_call(client, torch.full((4096,), 5, dtype=torch.uint8))) == b"\x05" * 4096
+    assert client._calls == calls + 1
+    assert client._armed is None
+
+
+def test_nobody_waits_spinning_where_others_need_the_cores(
+    client: WorkerClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls are not announced ahead on a crowded machine, and go on as before."""
+    monkeypatch.setattr(module, "_CROWDED_NS", 0)
+
+    for number in range(3):
+        assert _returned(_call(client, torch.full((4096,), number, dtype=torch.uint8))) == bytes([number]) * 4096
+        assert client._armed is None
+
+
+def test_inputs_of_every_size_arrive_and_outputs_are_read_where_they_lie(client: WorkerClient) -> None:
+    """Copied or handed over as a descriptor, in huge pages or not: each call has its own bytes."""
+    deadline_ns = time.monotonic_ns() + _PATIENCE_NS
+    source = "def custom_kernel(data):\n    return data + 1, data[:7]\n"
+    client.memory_bytes = 1 << 30
+    client.load({"add.py": source}, "add.py", deadline_ns=deadline_ns)
+    for size in (64, COPY_BYTES, COPY_BYTES + 1, 100_000, 300_000, 5 << 20):
+        for number in range(4):
+            sent = torch.full((size,), number, dtype=torch.uint8)
+            called = client.call(pack(sent), output_capacity=size, deadline_ns=deadline_ns)
+            assert called.by_flags == (number > 0)
+            assert_equal(called.output.value(), (sent + 1, sent[:7]))
+
+
+KINDS: dict[str, Callable[[torch.Tensor], object]] = {
+    "data.view(4, 16).t()": lambda x: x.view(4, 16).t(),
+    "data": lambda x: x,
+    "{'a': data * 2, 'b': [data[::2]], 'n': 3}": lambda x: {"a": x * 2, "b": [x[::2]], "n": 3},
+    "data.to(__import__('torch').complex64).conj()": lambda x: x.to(torch.complex64).conj(),
+    "data[:0]": lambda x: x[:0],
+    "data if data[0] % 2 else (data, data[:3])": lambda x: x if x[0] % 2 else (x, x[:3]),
+}
+
+
+def test_outputs_of_every_kind_are_read_where_they_lie(client: WorkerClient) -> None:
+    """Views, inputs, containers, values that are put off, and outputs unlike the last one."""
+    deadline_ns = time.monotonic_ns() + _PATIENCE_NS
+    for number, (returned, expected) in enumerate(KINDS.items()):
+        source = f"def custom_kernel(data):\n    return {returned}\n"
+        client.load({f"kind{number}.py": source}, f"kind{number}.py", deadline_ns=deadline_ns)
+        for first in range(4):
+            sent = (torch.arange(64) + first).to(torch.float32)
+            output = client.call(pack(sent), output_capacity=None, deadline_ns=deadline_ns).output.value()
+            assert_equal(output, expected(sent))
+
+
+def test_inputs_are_nowhere_before_the_release(client: WorkerClient) -> None:
+    """What a worker that waits for the start flag has of inputs to be mapped is zeros and no descriptor."""
+    payload = torch.full((100_000,), 255, dtype=torch.uint8)
+    for _ in range(3):
+        _call(client, payload)
+
+    assert client._armed is not None
+    # By then it has closed the last ones; the memory of the flags stays.
+    client._hear_armed(time.monotonic_ns() + _PATIENCE_NS)
+    open_files = Path(f"/proc/{client.worker_pid}/fd").iterdir()  # type: ignore[attr-defined]  # the fixture's
+    assert [file.stat().st_size for file in open_files if "memfd:arena" in str(file.readlink())] == [FLAGS_BYTES]
+
+
+def test_a_call_ends_when_the_judge_has_looked_at_its_output(
+    client: WorkerClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What keeps the judge from reading is the call's time: from the first look at each tensor, or from the copy."""
+    deadline_ns = time.monotonic_ns() + _PATIENCE_NS
+    source = "def custom_kernel(data):\n    return data[1], data[1][:9]\n"
+    client.load({"two.py": source}, "two.py", deadline_ns=deadline_ns)
+    reads, wait_s = WorkerMemory._read, 0.01
+
+    def late(self: WorkerMemory, into: memoryview, address: int) -> None:
+        time.sleep(wait_s)
+        reads(self, into, address)
+
+    for size, count in ((64, 4), (64 << 10, 20)):
+        payload = torch.full((size,), 7, dtype=torch.uint8)
+        _call(client, payload)
+        with monkeypatch.context() as patch:
+            patch.setattr(WorkerMemory, "_read", late)
+            called = _call(client, payload)
+        allowed_ns = LOOK_NS + COPY_NS_A_BYTE * (size + 1024)
+        assert called.by_flags
+        assert called.outside_ns >= count * wait_s * 1e9 - allowed_ns
+
+
+def test_a_worker_that_names_memory_it_has_not_is_rejected(client: WorkerClient) -> None:
+    """An address of nothing, a size of everything, and more tensors than there are numbers for."""
+    deadline_ns = time.monotonic_ns() + _PATIENCE_NS
+    for size, (parts, error) in enumerate(
+        (
+            ("[(4096, 64)]", "not where"),
+            ("[(id(self), 1 << 62)]", "more bytes"),
+            ("[((1 << 64) - 8, 64)]", "not where"),
+            ("[(64, 64)] * 5000", "at most"),
+        ),
+        99,
+    ):
+        source = (
+            "import sys\n"
+            "worker = sys.modules['tasks.harness.worker.main'].Worker\n"
+            f"worker._parts_like_last = lambda self, output: {parts}\n"
+            "def custom_kernel(data):\n    return data\n"
+        )
+        client.load({"lies.py": source}, "lies.py", deadline_ns=deadline_ns)
+        # The first one goes by message.
+        _call(client, torch.ones(size, dtype=torch.uint8))
+        with pytest.raises(Fault, match=error):
+            _call(client, torch.ones(size, dtype=torch.uint8))
+        # Where the judge reads nothing, it ends the worker; here the conversation goes on.
+        with contextlib.suppress(Fault):
+            client._receive(time.monotonic_ns() + 500_000_000)
+
+
+def test_who_waits_for_long_does_not_spin(client: WorkerClient) -> None:
+    """A worker that was told of a call which does not come leaves its core to others."""
+    for number in range(3):
+        _call(client, torch.full((4096,), number, dtype=torch.uint8))
+
+    assert client._armed is not None
+    _wait_until_idle(client.worker_pid)  # type: ignore[attr-defined]  # the fixture's
+
+
+def test_a_parked_pair_does_not_spin() -> None:
+    """Judge and worker that are ready before there is a request wait for it asleep, and not spinning on the flags."""
+    with Pair() as pair:
+        worker = pair.workers[0].pid
+        deadline_s = time.monotonic() + _PATIENCE_NS / 1e9
+        while "memfd:arena" not in Path(f"/proc/{worker}/maps").read_text(encoding="utf-8"):
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
+        # Now they calibrate.
+        _wait_until_idle(pair._judge.pid, share=0.005)
+        _wait_until_idle(worker, share=0.005)
+
+
+def _cpu_s(pid: int) -> float:
+    """What a process has computed for so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _wait_until_idle(pid: int, *, share: float = 0.3) -> None:
+    """Wait until a process computes for less than this share of some seconds."""
+    deadline_s = time.monotonic() + _PATIENCE_NS / 1e9
+    while True:
+        began_s, before_s = time.monotonic(), _cpu_s(pid)
+        time.sleep(2)
+        if _cpu_s(pid) - before_s <= share * (time.monotonic() - began_s):
+            return
+        assert time.monotonic() < deadline_s, "it computes all the time"

@@ -1,0 +1,103 @@
+"""Calls that begin and end by flags, and the copies that are made at their end."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+from tasks.harness.judge.faults import Fault
+from tasks.harness.judge.sched_delay import SchedDelay
+from tasks.harness.judge.snapshots import Frozen
+from tasks.harness.shared.arenas import PAGE_BYTES, Arena
+from tasks.harness.shared.call_flags import CallFlags
+
+
+def _other_end(flags: CallFlags) -> CallFlags:
+    """The same page, mapped once more as the other process does."""
+    return CallFlags(Arena(os.dup(flags.fd), PAGE_BYTES))
+
+
+def test_each_side_sees_what_the_other_says() -> None:
+    """A call is released by one side and finished by the other, and an earlier number is not this one."""
+    judge = CallFlags.create()
+    worker = _other_end(judge)
+
+    assert not worker.released(1, spin_ns=0)
+    judge.release(1)
+    assert worker.released(1, spin_ns=0)
+    assert not worker.released(2, spin_ns=1000)
+    assert not judge.finished(1, spin_ns=0)
+    worker.finish(1)
+    assert judge.finished(1, spin_ns=0)
+
+
+def test_what_is_said_while_one_looks_is_seen() -> None:
+    """Looking goes on until it is there."""
+    judge = CallFlags.create()
+    worker = _other_end(judge)
+    threading.Timer(0.02, judge.release, args=(7,)).start()
+
+    assert worker.released(7, spin_ns=60_000_000_000)
+
+
+def test_a_withdrawn_call_is_not_waited_for() -> None:
+    """Looking ends at once, and the call has not begun; the next one is another."""
+    judge = CallFlags.create()
+    worker = _other_end(judge)
+    threading.Timer(0.02, judge.withdraw, args=(3,)).start()
+
+    assert not worker.released(3, spin_ns=60_000_000_000)
+    assert worker.withdrawn(3)
+    assert not worker.withdrawn(4)
+    judge.release(4)
+    assert worker.released(4, spin_ns=0)
+
+
+def test_a_page_cannot_be_made_smaller() -> None:
+    """A worker that truncates the page would kill the judge."""
+    flags = CallFlags.create()
+
+    with pytest.raises(PermissionError):
+        os.ftruncate(flags.fd, 0)
+
+
+def test_a_frozen_arena_does_not_change() -> None:
+    """What is written afterwards is not in the copy."""
+    with Arena.create(5000) as arena:
+        arena.fill(10, memoryview(b"before"))
+        frozen = Frozen.of_arena(arena)
+        arena.fill(10, memoryview(b"after!"))
+
+        assert frozen.size == arena.size
+        assert bytes(frozen.bytes_at(10, 6).numpy()) == b"before"
+        with pytest.raises(ValueError, match="not inside"):
+            frozen.bytes_at(arena.size - 1, 2)
+
+
+def test_an_arena_that_is_being_written_is_not_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes that differ between a look and the copy are the submission's doing."""
+    with Arena.create(PAGE_BYTES) as arena:
+        monkeypatch.setattr(Arena, "copied", lambda self: bytearray(b"\xff" * self.size))
+
+        with pytest.raises(Fault, match="still being written") as caught:
+            Frozen.of_arena(arena)
+    assert caught.value.verdict == "rejected"
+
+
+def test_delays_only_grow_and_are_unknown_of_the_dead() -> None:
+    """A total is there, grows, and nothing is known once a watched process is gone."""
+    delays = SchedDelay()
+    before = delays.total_ns()
+    assert before is not None
+    since = delays.since(before)
+    assert since is not None
+    assert since >= 0
+    assert delays.since(None) is None
+    pid = os.posix_spawn("/bin/sleep", ["sleep", "60"], {})
+    delays.watch(pid)
+    assert delays.total_ns() is not None
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+    assert delays.total_ns() is None

@@ -1,0 +1,112 @@
+"""Which calls count where a device's clocks were held down now and then."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+
+import pytest
+
+from sandbox.protocol import FrameError, Reading
+from tasks.harness.judge.throttling import MAX_ASIDE, DeviceUnsteady, Moment, Readings, Span, ThrottleFilter, reasons
+
+HOT = "hw_thermal_slowdown"
+MS = 1_000_000
+
+
+def moments(*held: tuple[int, bool]) -> list[Moment]:
+    """Readings at moments, with or without heat."""
+    return [Moment(at_ns=at, reading=Reading(held=(HOT,) if hot else ())) for at, hot in held]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [
+        (110, 120, ()),
+        (190, 195, (HOT,)),
+        (150, 350, (HOT,)),
+        (210, 250, (HOT,)),
+        (310, 320, ()),
+        (390, 500, ()),
+        (10, 20, ()),
+    ],
+    ids=[
+        "calm on both sides",
+        "before heat",
+        "heat within",
+        "after heat",
+        "calm again",
+        "after the last",
+        "before all",
+    ],
+)
+def test_a_call_counts_if_no_reading_around_it_says_otherwise(start: int, end: int, expected: tuple[str, ...]) -> None:
+    """The last reading before it, those within, the first one after."""
+    found = moments((100, False), (125, False), (200, True), (300, False), (400, False))
+    assert reasons(found, start, end) == expected
+
+
+def test_without_readings_everything_counts() -> None:
+    """Nobody watches the device: nothing is set aside, nothing is waited for, and the report says so."""
+    throttle_filter = ThrottleFilter[int](Readings())
+    spans = [Span(sample=number, start_ns=number, end_ns=number + 1) for number in range(5)]
+    assert throttle_filter.apply(spans) == spans
+    assert throttle_filter.details == {"clocks": None}
+
+
+def told(times: list[tuple[int, bool]]) -> Readings:
+    """Readings with moments of their own."""
+    readings = Readings()
+    for at, hot in times:
+        readings.tell(Reading(at_ns=at, held=(HOT,) if hot else (), noted=("sw_power_cap",), sm_clock_mhz=1500.0 + hot))
+    return readings
+
+
+def spans_between(moments_ns: list[int]) -> list[Span[int]]:
+    """A call between each two moments."""
+    return [Span(sample=n, start_ns=a + 1, end_ns=b - 1) for n, (a, b) in enumerate(pairwise(moments_ns))]
+
+
+def test_what_heat_has_slowed_is_set_aside_counted_and_shown() -> None:
+    """The rest counts; a power cap is noted and sets nothing aside; asked again, nothing is set aside twice."""
+    throttle_filter = ThrottleFilter[int](readings := Readings())
+    now = time.monotonic_ns()
+    times = [now + n for n in range(0, 600, 100)]
+    while time.monotonic_ns() <= times[-1]:
+        pass
+    for at, hot in zip(times, [False, False, True, False, False, False], strict=True):
+        readings.tell(Reading(at_ns=at, held=(HOT,) if hot else (), noted=("sw_power_cap",), sm_clock_mhz=1500.0))
+    kept = throttle_filter.apply(spans_between(times))
+    assert [span.sample for span in kept] == [0, 3, 4]
+    assert throttle_filter.apply(kept) == kept
+    clocks = throttle_filter.details["clocks"]
+    assert (clocks["set_aside"], clocks["reasons"], clocks["noted"]) == (2, {HOT: 2}, ["sw_power_cap"])
+    assert clocks["sm_clock_mhz"] == {"min": 1500.0, "max": 1500.0}
+
+
+def test_too_many_that_were_slowed_are_no_measurement() -> None:
+    """More than count, and some: the message says how many and why."""
+    now = time.monotonic_ns() - 4_000 * MS
+    times = [now + n * MS for n in range(MAX_ASIDE + 3)]
+    readings = told([(at, True) for at in times])
+    with pytest.raises(DeviceUnsteady, match=rf"{MAX_ASIDE + 2} of {MAX_ASIDE + 2} calls .*{HOT}"):
+        ThrottleFilter[int](readings).apply(spans_between(times))
+
+
+def test_an_impossible_moment_is_the_one_it_arrived_at() -> None:
+    """A reading from the future, or from long ago, is taken for one of now; time does not go back."""
+    before = time.monotonic_ns()
+    readings = told([(before + 10**12, False), (5, False), (before, False)])
+    found = [moment.at_ns for moment in readings.until(0)]
+    assert before <= found[0] <= found[1] <= found[2] <= time.monotonic_ns()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"held": "heat"}, {"held": [1]}, {"sm_clock_mhz": "fast"}, {"power_w": True}, {"at_ns": 1.5}]
+)
+def test_a_reading_is_checked(wrong: dict[str, object]) -> None:
+    """What the daemon sends is read with its types; what it never sends is refused."""
+    message = Reading(at_ns=1, held=(HOT,), power_w=1.5).to_message()
+    assert Reading.from_message(message) == Reading(at_ns=1, held=(HOT,), power_w=1.5)
+    with pytest.raises(FrameError):
+        Reading.from_message(message | wrong)
