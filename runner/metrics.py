@@ -2,7 +2,7 @@
 
 Owns the names, meanings and buckets of everything that is counted where it happens; docs/operations.md has the same
 list and a test holds the two together. What is only looked at when somebody asks (slots, spool, disks) is
-`runner.daemon.vitals`. Costs a lock and an addition per event, and can fail nothing. Called by whoever makes the event.
+`runner.daemon.monitoring.health`. Costs a lock and an addition per event, and can fail nothing.
 """
 
 from __future__ import annotations

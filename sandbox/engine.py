@@ -1,7 +1,7 @@
 """The container engine: starts single-use sandboxes from specs and removes them. The only door to the Docker SDK.
 
 Owns containers that carry our owner label, from create to removal. Must not know what runs inside: see `engine_box` for
-the conversation. Every wait is bounded. Called by runner.evaluate and by the daemon at start-up.
+the conversation. Every wait is bounded. Called by runner.evaluation.evaluate and by the daemon at start-up.
 
 Works over a Unix socket: binds and cgroup counters need the engine to be on this host.
 """

@@ -27,9 +27,9 @@ from runner.config import Config
 from runner.devices import described, detect_slots, list_devices
 from runner.disk import REMEDY, rooms
 from runner.errors import ConfigError, DatabaseUnavailableError, EvaluationError, KernelRunnerError
-from runner.gpus import GpuType, Registry
+from runner.evaluation.plan import STAGE, Environment, make_spec
+from runner.gpu_types import GpuType, Registry
 from runner.model import Json, Slot
-from runner.plan import STAGE, Environment, make_spec
 from runner.store.probe import DatabaseFacts, probe
 from sandbox import hardening
 from sandbox.engine import DockerEngine, EngineFacts

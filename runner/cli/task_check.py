@@ -22,11 +22,11 @@ from runner.cli.files import read_submission
 from runner.cli.finding import Finding, Mark
 from runner.cli.units import duration, size
 from runner.errors import NotFoundError
-from runner.gpus import GpuType, Registry, Vendor
-from runner.light import light_of
-from runner.plan import memory_of, misfit, moved_bytes, ranks_without_devices, tensor_bytes
-from runner.taskdef import spec_line
-from runner.taskdef.model import Case, Harness, Lang, TaskFolder
+from runner.evaluation.plan import memory_of, misfit, moved_bytes, ranks_without_devices, tensor_bytes
+from runner.evaluation.speed_of_light import light_of
+from runner.gpu_types import GpuType, Registry, Vendor
+from runner.task_format import spec_line
+from runner.task_format.model import Case, Harness, Lang, TaskFolder
 from sandbox.stage import stage
 
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from tasks.rehearsal import main; sys.exit(main())"

@@ -33,9 +33,9 @@ Its threads:
 Must not know what a container, a task or an SQL statement looks like.
 """
 
+from runner.daemon.interfaces import Engine, Evaluates
 from runner.daemon.loop import Daemon, Ending
-from runner.daemon.orders import Orders
-from runner.daemon.ports import Engine, Evaluates
 from runner.daemon.serve import serve
+from runner.daemon.shutdown import Orders
 
 __all__ = ["Daemon", "Ending", "Engine", "Evaluates", "Orders", "serve"]

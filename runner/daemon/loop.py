@@ -13,44 +13,45 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from enum import Enum
 from typing import Final
 
 from runner import metrics
-from runner.backoff import Backoff, between_s
 from runner.config import Settings
-from runner.daemon import events
-from runner.daemon.announcer import Announcer
-from runner.daemon.clocks import ServerClock
-from runner.daemon.delivery import Delivery
-from runner.daemon.desks import Ahead, Desk
+from runner.daemon.capacity import NOTHING, Capacity, Offer
 from runner.daemon.housekeeping import Housekeeper
-from runner.daemon.lookout import Lookout
-from runner.daemon.offers import NOTHING, Capacity, Offer
-from runner.daemon.orders import Orders
-from runner.daemon.ports import Engine, Evaluates, StoreFactory
-from runner.daemon.pulse import QUESTION_S, STEP_S, Pulse
-from runner.daemon.readiness import DATABASE, Readiness, missing, unusable
+from runner.daemon.interfaces import Engine, Evaluates, StoreFactory
+from runner.daemon.leases import LeaseKeeper, StopReason
+from runner.daemon.listener import Wakeups, takes_part
+from runner.daemon.monitoring.engine_probe import Lookout
+from runner.daemon.monitoring.readiness import DATABASE, Readiness, missing, unusable
+from runner.daemon.monitoring.snapshot import Census
+from runner.daemon.monitoring.watchdog import QUESTION_S, STEP_S, Pulse
+from runner.daemon.outcomes import events
+from runner.daemon.outcomes.committer import Settler
+from runner.daemon.outcomes.publisher import Announcer
+from runner.daemon.outcomes.replay import Delivery
+from runner.daemon.outcomes.spool import Spool
 from runner.daemon.reservations import Reservations
-from runner.daemon.settler import Settler
-from runner.daemon.slots import PATIENCE_S, SlotWorker
+from runner.daemon.server_clock import ServerClock
+from runner.daemon.shutdown import Orders
+from runner.daemon.slot_queue import Ahead, Desk
+from runner.daemon.slot_worker import PATIENCE_S, SlotWorker
 from runner.daemon.startup import Startup, host_record
 from runner.daemon.threads import Threads
-from runner.daemon.wakeups import Wakeups, takes_part
+from runner.devices.quarantine import Quarantine
 from runner.errors import (
     DatabaseUnavailableError,
     HostNameTakenError,
     InfrastructureError,
     StaleAttemptError,
 )
-from runner.gpus import Registry
-from runner.lease import LeaseKeeper, StopReason
+from runner.gpu_types import Registry
 from runner.logs import Sparing, get_logger
 from runner.model import Job, JobState, Slot
-from runner.quarantine import Quarantine
-from runner.spool import Spool
+from runner.retry import Backoff, between_s
 from runner.store import Claims, HostRecord, Reclaimed, Store, Unreadable
 
 _log = get_logger(__name__)
@@ -81,21 +82,6 @@ class Ending(Enum):
     LEFT_RUNS = "left runs"
     #: Nothing runs any more, so that new parts can be made.
     REBUILD = "rebuild"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Census:
-    """A daemon's slots and what it holds, at a moment."""
-
-    #: Each with whether it is busy.
-    slots: tuple[tuple[Slot, bool], ...]
-    #: By name of the slot, why it is not used, or not ranked on.
-    quarantined: Mapping[str, str]
-    degraded: Mapping[str, str]
-    #: Jobs that are this host's.
-    leases: int
-    #: Results that are neither in the database nor in the spool.
-    unwritten: int
 
 
 class Daemon:

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from runner import logs
 from runner.config import RELOAD, Config, Reload, Settings
-from runner.daemon.orders import Orders
-from runner.daemon.readiness import Readiness
+from runner.daemon.monitoring.readiness import Readiness
+from runner.daemon.shutdown import Orders
 from runner.devices import detect_slots
 from runner.errors import ConfigError
-from runner.gpus import Registry
+from runner.gpu_types import Registry
 from runner.model import Slot
 
 _log = logs.get_logger(__name__)

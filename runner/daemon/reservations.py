@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from runner.config import Settings
-from runner.daemon.offers import Capacity, Works
+from runner.daemon.capacity import Capacity, Works
 from runner.logs import get_logger
 from runner.store import Store
 

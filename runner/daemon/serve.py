@@ -14,22 +14,22 @@ from pathlib import Path
 
 from runner import logs, metrics
 from runner.config import Config, notify_socket, watchdog_s
-from runner.daemon.depth import Depths
-from runner.daemon.endpoint import Endpoint
 from runner.daemon.instance import instance_id
 from runner.daemon.loop import Daemon, Ending
-from runner.daemon.orders import Orders
-from runner.daemon.pulse import CHORE_S, Pulse
-from runner.daemon.readiness import Readiness
+from runner.daemon.monitoring.health import Parts, Vitals
+from runner.daemon.monitoring.http_endpoint import Endpoint
+from runner.daemon.monitoring.queue_depth import Depths
+from runner.daemon.monitoring.readiness import Readiness
+from runner.daemon.monitoring.watchdog import CHORE_S, Pulse
+from runner.daemon.outcomes.spool import Spool
 from runner.daemon.reload import Blueprint, Reloader
+from runner.daemon.shutdown import Orders
 from runner.daemon.signals import signals
-from runner.daemon.vitals import Parts, Vitals
+from runner.devices.quarantine import Quarantine
 from runner.disk import DiskFloor
 from runner.errors import ConfigError, DatabaseUnavailableError, EngineUnavailableError
-from runner.evaluate import EvaluationSettings, Evaluator
-from runner.plan import SLOT_LABEL
-from runner.quarantine import Quarantine
-from runner.spool import Spool
+from runner.evaluation.evaluate import EvaluationSettings, Evaluator
+from runner.evaluation.plan import SLOT_LABEL
 from runner.store import ConnectPacer, Store
 from runner.store.probe import probe
 from sandbox.engine import DockerEngine

@@ -12,16 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from runner import __version__
-from runner.backoff import Backoff
 from runner.config import Config
-from runner.daemon.delivery import Delivery
-from runner.daemon.ports import Engine, Evaluates
-from runner.daemon.pulse import CHORE_S, STEP_S, Pulse
-from runner.daemon.readiness import DATABASE, ENGINE, EVALUATION, Readiness, missing
+from runner.daemon.interfaces import Engine, Evaluates
+from runner.daemon.monitoring.readiness import DATABASE, ENGINE, EVALUATION, Readiness, missing
+from runner.daemon.monitoring.watchdog import CHORE_S, STEP_S, Pulse
+from runner.daemon.outcomes.replay import Delivery
 from runner.errors import DatabaseUnavailableError, InfrastructureError
-from runner.gpus import Registry
+from runner.gpu_types import Registry
 from runner.logs import get_logger
 from runner.model import Slot
+from runner.retry import Backoff
 from runner.store import HostRecord, Reclaimed, Store
 
 _log = get_logger(__name__)

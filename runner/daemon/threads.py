@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from runner.backoff import Backoff
 from runner.logs import Sparing, get_logger
+from runner.retry import Backoff
 from runner.store import Stop
 
 _log = get_logger(__name__)

@@ -1,7 +1,7 @@
 """The health gate: reads a slot's devices before and after each run, and keeps slots out that are not fit.
 
 Owns one line to every device: a call that hangs in the driver hangs the thread it was made in, and nobody else. Decides
-nothing itself (`runner.devices.health`). Called by `runner.attempt`; the daemon reads what it told the quarantine.
+nothing itself (`runner.devices.health`). The daemon reads what it told the quarantine.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from runner.devices.facts import Details, Reading, UnreachableError
 from runner.devices.health import XID_HOLD_S, Condition, Health, History, astray, is_grave, judge, spoiled
 from runner.devices.listing import OPENERS
 from runner.devices.nvidia import Nvml
+from runner.devices.quarantine import Quarantine
 from runner.devices.sampler import Sampler
-from runner.gpus import GpuType, Vendor
+from runner.gpu_types import GpuType, Vendor
 from runner.model import Device, Json, Slot
-from runner.quarantine import Quarantine
 
 #: What a device may take to answer; a healthy one takes milliseconds.
 LIMIT_S: Final = 5.0

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from runner.devices.facts import Reading
-from runner.gpus import ClockPolicy, GpuType, Vendor
+from runner.gpu_types import ClockPolicy, GpuType, Vendor
 
 #: What a device's memory may hold more than when it was idle, before something is left over in it.
 SLACK_BYTES: Final = 256 << 20

@@ -26,18 +26,18 @@ from typing import Final, Self
 from unittest.mock import patch
 
 from runner import logs
-from runner.attempt import Turnstile
 from runner.config import Config, Settings
-from runner.daemon import desks
+from runner.daemon import slot_queue
 from runner.daemon.instance import instance_id
 from runner.daemon.loop import Daemon, Ending
-from runner.daemon.orders import Orders
+from runner.daemon.outcomes.spool import Spool
 from runner.daemon.serve import only_daemon, require_schema
+from runner.daemon.shutdown import Orders
 from runner.daemon.signals import signals
 from runner.errors import CancelledByRequest, EvaluationError
-from runner.gpus import Registry
+from runner.evaluation.attempt import Turnstile
+from runner.gpu_types import Registry
 from runner.model import Device, Job, JobResult, Progress, Slot
-from runner.spool import Spool
 from runner.store import ConnectPacer, Store, results
 from tests.chaos.script import Script, found
 
@@ -197,8 +197,8 @@ def main(path: str) -> int:
         signals({signal.SIGTERM: told}),
         # Time is short in a storm, for leases and pauses alike.
         patch.object(results, "BACKOFF_S", spec.backoff_s),
-        patch.object(desks, "LASTED_S", _PAUSE_S),
-        patch.object(desks, "PAUSE_S", _PAUSE_S),
+        patch.object(slot_queue, "LASTED_S", _PAUSE_S),
+        patch.object(slot_queue, "PAUSE_S", _PAUSE_S),
     ):
         ending = _daemon(spec, config).run(orders)
     return 0 if ending is Ending.CLEAN else 1

@@ -16,10 +16,10 @@ from typing import Any
 
 import yaml
 
-from runner.gpus import GpuType, Registry, Vendor
-from runner.light import light_of
-from runner.taskdef import load_folder, spec_line, work
-from runner.taskdef.model import Case, Task
+from runner.evaluation.speed_of_light import light_of
+from runner.gpu_types import GpuType, Registry, Vendor
+from runner.task_format import load_folder, spec_line, work
+from runner.task_format.model import Case, Task
 
 ROOT = Path(__file__).resolve().parents[2]
 MANIFEST = Path(__file__).parent / "manifest.json"

@@ -21,7 +21,7 @@ from psycopg.conninfo import make_conninfo
 from runner.model import JobState
 from runner.store import Store
 from runner.store.records import SubmissionView
-from runner.taskdef import extra_to_stored, load, to_stored
+from runner.task_format import extra_to_stored, load, to_stored
 from sandbox.engine import DockerEngine
 from tasks.harness.stopping import Timing
 

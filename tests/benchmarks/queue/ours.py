@@ -19,14 +19,14 @@ import psycopg
 
 from runner.config import Config, Settings
 from runner.daemon import Daemon
-from runner.daemon.orders import Orders
-from runner.daemon.readiness import Readiness
+from runner.daemon.monitoring.readiness import Readiness
+from runner.daemon.outcomes.spool import Spool
 from runner.daemon.serve import require_schema
+from runner.daemon.shutdown import Orders
 from runner.errors import CancelledByRequest
-from runner.gpus import Registry
+from runner.gpu_types import Registry
 from runner.logs import configure
 from runner.model import Job, JobResult, Mode, Progress, RunRecord, Slot, Verdict
-from runner.spool import Spool
 from runner.store import ConnectPacer, Stop, Store, Wakeup, migrate
 from tests.benchmarks.queue.worker import Notebook, say_ready
 

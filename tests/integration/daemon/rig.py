@@ -18,13 +18,13 @@ from psycopg.rows import dict_row
 
 from runner.config import Config, Settings
 from runner.daemon import Daemon, Ending, Orders
-from runner.daemon.ports import StoreFactory
+from runner.daemon.interfaces import StoreFactory
+from runner.daemon.outcomes.spool import Spool
 from runner.daemon.serve import require_schema
+from runner.devices.quarantine import Quarantine
 from runner.errors import CancelledByRequest, EngineUnavailableError
-from runner.gpus import Registry
+from runner.gpu_types import Registry
 from runner.model import Job, JobResult, JobState, Progress, RunRecord, Slot, Verdict
-from runner.quarantine import Quarantine
-from runner.spool import Spool
 from runner.store import ConnectPacer, Store, SubmissionView
 
 #: A test that waits longer than this has failed.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from runner.daemon.readiness import BOTH, CONTAINERS, DEVICES
+from runner.daemon.monitoring.readiness import BOTH, CONTAINERS, DEVICES
 from runner.model import Slot
 from sandbox.errors import EngineRefused
 from tests.integration.daemon.rig import Rig

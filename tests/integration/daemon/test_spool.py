@@ -14,9 +14,9 @@ import psycopg
 import pytest
 from structlog.testing import capture_logs
 
+from runner.daemon.outcomes.spool import ASIDE, DROPPED
 from runner.errors import DatabaseUnavailableError
 from runner.model import Artifact, Job, JobResult, JobState, Progress, RunRecord, Verdict
-from runner.spool import ASIDE, DROPPED
 from runner.store import Completion, Store, migrate
 from tests.chaos.server import Server
 from tests.integration.daemon.process import Process

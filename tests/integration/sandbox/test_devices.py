@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from runner.evaluation.plan import Environment, make_spec
 from runner.model import Device, Slot
-from runner.plan import Environment, make_spec
 from sandbox.engine import DockerEngine
 from sandbox.errors import EngineRefused
 from sandbox.hostroot import HostRoot

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from runner import parking
-from runner.parking import Bounds, Parking
-from runner.quarantine import Quarantine
+from runner.devices.quarantine import Quarantine
+from runner.evaluation import warm_pool
+from runner.evaluation.warm_pool import Bounds, Parking
 from sandbox.engine import Box, DockerEngine
 from sandbox.protocol import Step, StepsRequest
 from sandbox.witness import NAMESPACES
@@ -72,7 +72,7 @@ def _apart(box: Box, engine: DockerEngine) -> dict[str, str]:
 def test_jobs_share_nothing(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two slots work at the same time from their parked containers; each job finds nothing, and leaves what it can."""
     # Nothing is timed here, so what still starts need not be thrown away.
-    monkeypatch.setattr(parking, "SETTLE_S", 0.0)
+    monkeypatch.setattr(warm_pool, "SETTLE_S", 0.0)
     spec = workshop.spec()
     parked = Parking(workshop.engine, Quarantine(), Bounds(size=JOBS))
     used: list[str] = []

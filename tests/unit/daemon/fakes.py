@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import cast
 
 from runner.config import Config, Settings
-from runner.daemon.announcer import Announcer
-from runner.daemon.delivery import Delivery
+from runner.daemon.leases import LeaseKeeper
+from runner.daemon.outcomes.publisher import Announcer
+from runner.daemon.outcomes.replay import Delivery
+from runner.daemon.outcomes.spool import Spool
 from runner.errors import DatabaseUnavailableError, StaleAttemptError
-from runner.lease import LeaseKeeper
 from runner.model import Job, JobResult, JobState, Json
-from runner.spool import Spool
 from runner.store import Completion, Ended, Store
 
 

@@ -14,9 +14,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from runner.config import RELOAD, Config, Reload
-from runner.daemon.orders import Orders
-from runner.daemon.readiness import Readiness
+from runner.daemon.monitoring.readiness import Readiness
 from runner.daemon.reload import Blueprint, Reloader
+from runner.daemon.shutdown import Orders
 from runner.errors import ConfigError
 
 

@@ -17,13 +17,13 @@ from structlog.testing import capture_logs
 from runner import logs
 from runner.config import Config, Settings
 from runner.daemon.loop import Ending
-from runner.daemon.orders import Orders
 from runner.daemon.reload import Reloader
 from runner.daemon.serve import _handlers, only_daemon, serve
+from runner.daemon.shutdown import Orders
 from runner.daemon.signals import signals
+from runner.devices.quarantine import Quarantine
 from runner.errors import ConfigError, DiskFullError, EngineUnavailableError
-from runner.parking import Bounds
-from runner.quarantine import Quarantine
+from runner.evaluation.warm_pool import Bounds
 from sandbox.errors import EngineRefused, NotReaped
 
 # The package exports the function under the module's name.

@@ -7,14 +7,14 @@ import threading
 import pytest
 from structlog.testing import capture_logs
 
-from runner import backoff
+from runner import retry
 from runner.daemon.threads import Threads
 
 
 def test_a_body_that_breaks_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a pause, and the log says which; one that ends by itself has ended."""
-    monkeypatch.setattr(backoff, "MIN_S", 0.0)
-    monkeypatch.setattr(backoff.Backoff, "next_s", lambda _self: 0.0)
+    monkeypatch.setattr(retry, "MIN_S", 0.0)
+    monkeypatch.setattr(retry.Backoff, "next_s", lambda _self: 0.0)
     threads = Threads()
     lives: list[int] = []
     over = threading.Event()

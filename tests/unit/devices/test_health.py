@@ -15,9 +15,9 @@ from runner.devices.facts import Reading
 from runner.devices.gate import HealthGate
 from runner.devices.health import SLACK_BYTES, XID_HOLD_S, Condition, Health, History, astray, judge, spoiled
 from runner.devices.nvidia import Nvml
-from runner.gpus import ClockPolicy, GpuType, Vendor
+from runner.devices.quarantine import Quarantine
+from runner.gpu_types import ClockPolicy, GpuType, Vendor
 from runner.model import Device, Slot
-from runner.quarantine import Quarantine
 from tests.fakes.nvml import Nvml as FakeNvml
 from tests.fakes.recordings import lost, nvidia
 

@@ -13,14 +13,14 @@ import yaml
 from prometheus_client.core import Metric
 
 from runner import metrics
-from runner.daemon.depth import Depths
-from runner.daemon.loop import Census
-from runner.daemon.pulse import Pulse
-from runner.daemon.readiness import Readiness
-from runner.daemon.vitals import Parts, Vitals
+from runner.daemon.monitoring.health import Parts, Vitals
+from runner.daemon.monitoring.queue_depth import Depths
+from runner.daemon.monitoring.readiness import Readiness
+from runner.daemon.monitoring.snapshot import Census
+from runner.daemon.monitoring.watchdog import Pulse
+from runner.daemon.outcomes.spool import Spool
 from runner.disk import Room
 from runner.model import Slot
-from runner.spool import Spool
 from runner.store import QueueDepth
 
 DOCS: Final = Path(__file__).resolve().parents[3] / "docs"

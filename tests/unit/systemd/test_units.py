@@ -14,7 +14,7 @@ import pytest
 from runner.cli.installation import DATABASE_URL, VENDOR, shipped
 from runner.config import Config
 from runner.daemon.loop import ABORT_S, JOIN_S
-from runner.daemon.pulse import STEP_S
+from runner.daemon.monitoring.watchdog import STEP_S
 from sandbox.engine import SLICE
 
 FOLDER = Path(__file__).resolve().parents[3] / "systemd"

@@ -1,0 +1,68 @@
+"""How long the queue is, for `/metrics`: asked of the database when somebody wants to know, and seldom.
+
+Owns how old an answer may be. An idle host costs the database 0.58 statements a second (`poll_s`), and may cost it 0.6:
+that leaves one a minute for this. Never holds up who asks for longer than `WAIT_S`, whatever the database does.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from runner.daemon.interfaces import StoreFactory
+from runner.errors import InfrastructureError
+from runner.logs import Sparing, get_logger
+from runner.store import QueueDepth
+
+_log = get_logger(__name__)
+
+#: The least time between two questions.
+KEPT_S: Final = 60.0
+#: An answer older than this says nothing any more.
+STALE_S: Final = 300.0
+#: How long who asks waits for a new answer.
+WAIT_S: Final = 2.0
+
+
+class Depths:
+    """Threadsafe. Its connection is open only while it asks."""
+
+    def __init__(self, store_factory: StoreFactory, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._store_factory = store_factory
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._asked_s = float("-inf")
+        self._answered_s = float("-inf")
+        self._known: Sequence[QueueDepth] = ()
+        self._answered = threading.Event()
+        self._sparing = Sparing()
+
+    def look(self) -> Sequence[QueueDepth] | None:
+        """What waits, by GPU type, at most a minute old where the database answers; None: not known."""
+        with self._lock:
+            due = self._clock() - self._asked_s >= KEPT_S
+            if due:
+                self._asked_s = self._clock()
+                self._answered.clear()
+                threading.Thread(target=self._ask, name="queue-depth", daemon=True).start()
+        self._answered.wait(WAIT_S)
+        with self._lock:
+            return self._known if self._clock() - self._answered_s < STALE_S else None
+
+    def _ask(self) -> None:
+        store = self._store_factory("metrics")
+        try:
+            found = store.queue_depths()
+        except InfrastructureError as error:
+            if (left_out := self._sparing.due("away")) is not None:
+                _log.info("the length of the queue is not known", error=str(error), left_out=left_out)
+        except Exception:  # noqa: BLE001 - the outermost frame of a thread; logged
+            _log.exception("the length of the queue is not known")
+        else:
+            with self._lock:
+                self._known, self._answered_s = found, self._clock()
+        finally:
+            store.close()
+            self._answered.set()

@@ -1,0 +1,241 @@
+"""One slot at work: takes a claimed job, has it evaluated, and hands on what was found.
+
+Owns the thread of a slot and the rule which ending of an evaluation becomes which write. A result is handed to the
+settler, and the slot is free again; an ending without a result is rare, and written here, fenced by the attempt in the
+store. Called by the loop.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from runner import metrics
+from runner.config import mask_password
+from runner.daemon.interfaces import Evaluates, StoreFactory
+from runner.daemon.leases import Lease, LeaseKeeper, StopReason
+from runner.daemon.outcomes import events
+from runner.daemon.outcomes.committer import LEFT_TO_ITS_LEASE, Settler
+from runner.daemon.outcomes.publisher import Announcer
+from runner.errors import CancelledByRequest, DatabaseUnavailableError, InfrastructureError, StaleAttemptError
+from runner.logs import get_logger, job_context
+from runner.model import Job, JobResult, Slot
+from runner.retry import Backoff
+from runner.store import Ended, Store
+
+_log = get_logger(__name__)
+
+#: How long an ending waits for a database that is away. It waits in memory: a restart of the daemon within that time
+#: loses it, and the job is evaluated again, as without it.
+PATIENCE_S: Final = 1800.0
+#: How long once the daemon is to end, or to be built anew.
+LEAVING_PATIENCE_S: Final = 30.0
+#: The connection of a slot is closed after so long without a job.
+IDLE_S: Final = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ending:
+    """How an attempt ends that has no result."""
+
+    #: In the log.
+    what: str
+    #: Says so in the database; None: there is nothing to say.
+    write: Callable[[Store], Ended] | None
+
+
+class SlotWorker:
+    """The thread of one slot. `give` and `busy` belong to the loop's thread; `run` is the body of its own.
+
+    `leaving` says whether the daemon is to end; `give_up`, once set, ends all waiting.
+    """
+
+    def __init__(
+        self,
+        slot: Slot,
+        *,
+        host: str,
+        evaluator: Evaluates,
+        store_factory: StoreFactory,
+        keeper: LeaseKeeper,
+        announcer: Announcer,
+        settler: Settler,
+        on_free: Callable[[], None],
+        on_trouble: Callable[[], None],
+        leaving: Callable[[], bool],
+        give_up: threading.Event,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self.slot = slot
+        self._host = host
+        self._evaluator = evaluator
+        self._store_factory = store_factory
+        self._keeper = keeper
+        self._announcer = announcer
+        self._settler = settler
+        self._on_free = on_free
+        self._on_trouble = on_trouble
+        self._leaving = leaving
+        self._give_up = give_up
+        self._patience_s = patience_s
+        self._inbox: queue.SimpleQueue[Lease | None] = queue.SimpleQueue()
+        self._busy = threading.Event()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a job was given whose result is not handed on, or whose ending is not written."""
+        return self._busy.is_set()
+
+    def give(self, lease: Lease) -> None:
+        """Hand over a claimed job; only to a worker that is not busy."""
+        self._busy.set()
+        self._inbox.put(lease)
+
+    def nudge(self) -> None:
+        """Have the thread look at its stop event."""
+        self._inbox.put(None)
+
+    def run(self, stop: threading.Event) -> None:
+        """Work off jobs until `stop` is set."""
+        store = self._store_factory(f"slot {self.slot.name}")
+        try:
+            while not stop.is_set():
+                try:
+                    lease = self._inbox.get(timeout=IDLE_S)
+                except queue.Empty:
+                    store.close()
+                    continue
+                if lease is None:
+                    continue
+                try:
+                    with job_context(lease.job, slot=self.slot.name):
+                        self._work(lease, store)
+                finally:
+                    # Nothing, if the settler holds it now.
+                    self._keeper.drop(lease)
+                    self._busy.clear()
+                    self._on_free()
+        finally:
+            store.close()
+
+    def _work(self, lease: Lease, store: Store) -> None:
+        job = lease.job
+        _log.info("job claimed", user=job.user_id, failures=job.failures)
+        self._announcer.event(events.claimed(job, host=self._host))
+        metrics.claimed(job)
+        started_s = time.monotonic()
+        handed = False
+
+        def hand(result: JobResult) -> None:
+            nonlocal handed
+            handed = True
+            self._announcer.forget(job)
+            _log.info("job evaluated", verdict=result.verdict.value, run_s=round(time.monotonic() - started_s, 3))
+            metrics.evaluated(job, result)
+            self._settler.hand(job, result, slot=self.slot.name)
+
+        found = self._evaluate(lease, hand)
+        if handed:
+            # Whatever came after it: the job is the settler's.
+            return
+        if isinstance(found, JobResult):
+            hand(found)
+            return
+        self._announcer.forget(job)
+        what = found.what
+        _log.info(what, run_s=round(time.monotonic() - started_s, 3))
+        metrics.ended(job, "failed" if lease.reason is None else lease.reason.value)
+        if found.write is not None:
+            self._write(job, store, found.write)
+
+    def _evaluate(self, lease: Lease, on_result: Callable[[JobResult], None]) -> JobResult | _Ending:
+        job = lease.job
+        try:
+            return self._evaluator.run(
+                job,
+                self.slot,
+                cancel=lease.cancel,
+                on_progress=lambda progress: self._announcer.post(job, replace(progress, slot=self.slot.name)),
+                on_result=on_result,
+            )
+        except CancelledByRequest:
+            return self._stopped(lease) or self._failed(job, "the evaluation stopped although nothing had asked it to")
+        except InfrastructureError as error:
+            stopped = self._stopped(lease)
+            if stopped is None:
+                metrics.fault(error)
+                self._on_trouble()
+                _log.warning("evaluation failed through no fault of the submission", error=str(error))
+            return stopped or self._failed(job, str(error))
+        except Exception as error:  # noqa: BLE001 - logged with the job's ids
+            # The daemon outlives every bug in an evaluation; the job keeps the cause.
+            metrics.fault(error)
+            _log.exception("evaluation broke")
+            return self._failed(job, f"unexpected {type(error).__name__}: {error}")
+
+    def _failed(self, job: Job, error: str) -> _Ending:
+        error, slot = mask_password(error), self.slot.name
+        return _Ending(
+            what="job failed, our fault",
+            write=lambda store: store.fail(job, error=error, report={"slot": slot}, slot=slot),
+        )
+
+    def _stopped(self, lease: Lease) -> _Ending | None:
+        """How a job that was told to stop ends; None if it was not told."""
+        job = lease.job
+        match lease.reason:
+            case None:
+                return None
+            case StopReason.LOST:
+                return _Ending(what="run stopped: the job is no longer ours", write=None)
+            case StopReason.CANCELLED:
+                return _Ending(what="run stopped: cancelled", write=lambda store: store.cancelled(job))
+            case StopReason.SHUTDOWN:
+                return _Ending(
+                    what="run stopped: the daemon is going down",
+                    write=lambda store: store.release(job, reason="the daemon was told to stop at once"),
+                )
+            case StopReason.GIVEN_BACK:
+                return _Ending(
+                    what="job given back before it began",
+                    write=lambda store: store.release(job, reason="its host begins no more jobs; it had not begun"),
+                )
+            case StopReason.OVERTIME:
+                return self._failed(job, "the run took longer than the host's max_run_s and was stopped")
+
+    def _write(self, job: Job, store: Store, write: Callable[[Store], Ended]) -> None:
+        """Write how a job ended and announce it, while patience with a database that is away lasts."""
+        # From here on nothing can be stopped: the lease is only renewed.
+        over = self._keeper.hold(job, running=False)
+        until_s = time.monotonic() + self._patience_s
+        leaving = False
+        backoff = Backoff(cap_s=5.0)
+        try:
+            while True:
+                try:
+                    ended = write(store)
+                except StaleAttemptError as error:
+                    _log.warning("job is no longer ours", error=str(error))
+                    return
+                except DatabaseUnavailableError as error:
+                    if backoff.failures == 0:
+                        _log.warning("database away: the job's end waits in memory", error=str(error))
+                    if self._leaving() and not leaving:
+                        leaving = True
+                        until_s = min(until_s, time.monotonic() + LEAVING_PATIENCE_S)
+                    if time.monotonic() > until_s or backoff.wait(self._give_up):
+                        _log.error(LEFT_TO_ITS_LEASE, error=str(error))
+                        return
+                else:
+                    if backoff.failures:
+                        _log.info("database back: the job is settled", attempts=backoff.failures + 1)
+                    self._announcer.ended(job, ended)
+                    return
+        except Exception:  # noqa: BLE001 - the daemon outlives it; logged with the job's ids
+            _log.exception(LEFT_TO_ITS_LEASE)
+        finally:
+            self._keeper.drop(over)

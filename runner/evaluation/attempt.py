@@ -1,0 +1,469 @@
+"""One job on one slot: its build, the wait for the slot, its container, its result.
+
+Owns the order of things: a build holds no device, unless the host has no cores for it but the slot's; a run holds its
+slot's devices and cores and nobody else does meanwhile. What was built is only ever an advantage: whatever goes wrong
+with it, the run does without.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from runner import metrics
+from runner.devices.facts import Reading
+from runner.devices.gate import HealthGate, Inspection
+from runner.devices.health import Condition, Health, astray
+from runner.devices.quarantine import Quarantine
+from runner.devices.sampler import Sampler
+from runner.errors import CancelledByRequest, EngineUnavailableError, EvaluationError
+from runner.evaluation.build_cache import CANCEL_POLL_S, Build, Builds
+from runner.evaluation.build_plan import BuildPlan, make_build_plan, worth_building
+from runner.evaluation.plan import Environment, Plan, make_plan
+from runner.evaluation.verdict import Evidence, compile_failure, decide
+from runner.evaluation.warm_pool import Parking, remove
+from runner.gpu_types import GpuType
+from runner.model import Artifact, Job, JobResult, Json, Mode, Progress, Slot
+from runner.task_format.model import Task
+from sandbox import protocol
+from sandbox.bundle import Bundle
+from sandbox.engine import DockerEngine
+from sandbox.engine_box import Box, BoxReport, Outbox
+from sandbox.errors import EngineUnavailable, SandboxError
+from sandbox.protocol import PairRequest
+from sandbox.spec import Ending
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+OnProgress = Callable[[Progress], None]
+OnResult = Callable[[JobResult], None]
+
+
+class Turnstile:
+    """Lets one in at a time, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        #: The first is in.
+        self._line: deque[object] = deque()
+
+    @contextmanager
+    def turn(self, cancel: threading.Event, *, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Be in; `on_wait` is called if somebody else is.
+
+        Raises:
+            CancelledByRequest: `cancel` was set before it was our turn.
+        """
+        ticket = object()
+        with self._changed:
+            self._line.append(ticket)
+            waits = self._line[0] is not ticket
+        try:
+            if waits:
+                on_wait()
+            with self._changed:
+                while self._line[0] is not ticket:
+                    if cancel.is_set():
+                        raise CancelledByRequest("cancelled before its slot was free")
+                    self._changed.wait(CANCEL_POLL_S)
+            yield
+        finally:
+            with self._changed:
+                self._line.remove(ticket)
+                self._changed.notify_all()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workshop:
+    """What all attempts of a host share. Threadsafe."""
+
+    engine: DockerEngine
+    parking: Parking
+    builds: Builds
+    quarantine: Quarantine
+    gate: HealthGate
+    #: By slot: who is in uses its devices and cores.
+    slots: defaultdict[str, Turnstile] = field(default_factory=lambda: defaultdict(Turnstile))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Commission:
+    """A job with all that was looked up for it."""
+
+    job: Job
+    slot: Slot
+    task: Task
+    gpu: GpuType
+    environment: Environment
+    build_timeout_s: float
+    max_run_s: float
+    #: KernelBot's facts of the system, and what `system_info.runner` says.
+    system: Json
+    runner: Json
+    #: On the monotonic clock.
+    started_ns: int
+
+    def plan(self, *, built: bool = False) -> Plan:
+        """What to run.
+
+        Raises:
+            TaskError: the task cannot be evaluated as asked.
+        """
+        return make_plan(
+            self.job,
+            self.task,
+            self.gpu,
+            self.slot,
+            self.environment,
+            build_timeout_s=self.build_timeout_s,
+            max_run_s=self.max_run_s,
+            built=built,
+        )
+
+    def build_plan(self, cpus: tuple[int, ...]) -> BuildPlan:
+        """What to build, on these cores."""
+        return make_build_plan(
+            self.job,
+            self.task,
+            self.gpu,
+            self.slot,
+            self.environment,
+            cpus=cpus,
+            build_timeout_s=self.build_timeout_s,
+        )
+
+
+class Attempt:
+    """One thread's. `run` may be called once."""
+
+    def __init__(
+        self,
+        commission: Commission,
+        plan: Plan,
+        workshop: Workshop,
+        *,
+        cancel: threading.Event,
+        on_progress: OnProgress | None,
+    ) -> None:
+        self._commission = commission
+        self._plan = plan
+        self._workshop = workshop
+        self._cancel = cancel
+        self._on_progress = on_progress
+        #: Spent on a build of its own, and on waiting: for a lane, for the twin's build, for the slot.
+        self._built_ns = 0
+        self._waited_ns = 0
+        #: What the health gate saw before the run, and what is told of both.
+        self._before = Inspection(readings=(), health=Health(condition=Condition.FIT))
+        self._devices: list[Json] | None = None
+        #: How long the devices were left to cool down before the run; None: nobody asked for it.
+        self._cooled_s: float | None = None
+        #: Containers that have said all they had to say.
+        self._empty: list[Box] = []
+
+    def run(self, *, on_free: Callable[[], None], on_result: OnResult | None = None) -> JobResult:
+        """The result; `on_free` is called when the slot's container is gone.
+
+        `on_result` gets a result that stands while its container is still to be removed, which takes a while.
+
+        Raises:
+            CancelledByRequest: it was stopped and its container is gone.
+            EngineUnavailableError: the engine went away or refuses containers.
+            EvaluationError: container or harness broke in a way the submission cannot have caused.
+        """
+        builds, commission = self._workshop.builds, self._commission
+        wanted = builds.wanted and worth_building(commission.job.code, commission.task, commission.gpu)
+        beside = wanted and builds.lanes > 0
+        build = self._build(beside=True) if beside else None
+        failed = self._compile_failure(build)
+        if failed is None:
+            with self._slot(on_free):
+                if wanted and not beside:
+                    build = self._build(beside=False)
+                    failed = self._compile_failure(build)
+                if failed is None:
+                    result = self._measure(build)
+                    if on_result is not None:
+                        on_result(result)
+                    return result
+        return failed
+
+    # -- build ---------------------------------------------------------------------------------------------------
+
+    def _build(self, *, beside: bool) -> Build:
+        """What came of the build, made now or for the twin."""
+        commission, asked_ns, began_ns = self._commission, time.monotonic_ns(), 0
+
+        def plan(cpus: tuple[int, ...]) -> BuildPlan:
+            nonlocal began_ns
+            began_ns = time.monotonic_ns()
+            return commission.build_plan(cpus)
+
+        self._say("build")
+        build = self._workshop.builds.get(
+            commission.job,
+            commission.slot,
+            beside=beside,
+            image=commission.environment.image,
+            plan=plan,
+            cancel=self._cancel,
+        )
+        now_ns = time.monotonic_ns()
+        self._built_ns = now_ns - began_ns if began_ns else 0
+        self._waited_ns += now_ns - asked_ns - self._built_ns
+        return build
+
+    def _compile_failure(self, build: Build | None) -> JobResult | None:
+        """The result, if the compiler has left nothing to run."""
+        if build is None or build.report is None or build.bundle is not None:
+            return None
+        begun_ns = time.monotonic_ns() - build.report.outcome.wall_ns
+        evidence = self._evidence(build.report, build, begun_ns)
+        return compile_failure(self._commission.job, self._commission.task, self._plan, evidence)
+
+    # -- run -----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _slot(self, on_free: Callable[[], None]) -> Iterator[None]:
+        """Use the slot; what was given beside a run waits here for its end."""
+        name, asked_ns = self._commission.slot.name, time.monotonic_ns()
+        with self._workshop.slots[name].turn(self._cancel, on_wait=lambda: self._say("waiting")):
+            self._waited_ns += time.monotonic_ns() - asked_ns
+            stuck = self._workshop.quarantine.reasons().get(name)
+            if stuck is not None:
+                # Since the job was given: whoever ran before has left something that still computes.
+                raise EvaluationError(f"slot {name} cannot be used: {stuck}")
+            with self._workshop.gate.using(self._commission.slot):
+                try:
+                    self._cool()
+                    self._before = self._inspect()
+                    yield
+                finally:
+                    self._clear()
+                    on_free()
+
+    def _clear(self) -> None:
+        """Remove what is left of the containers that were used."""
+        clear(self._empty, self._commission.slot, self._workshop)
+
+    def _cool(self) -> None:
+        """Let the devices of a run that is timed cool down as far as its GPU type wants them to."""
+        commission = self._commission
+        gpu, slot = commission.gpu, commission.slot
+        if gpu.cool_below_c is None or not slot.devices or commission.job.mode in {Mode.TEST, Mode.PROFILE}:
+            return
+        self._cooled_s = self._workshop.gate.cool(
+            slot, below_c=gpu.cool_below_c, limit_s=gpu.cool_limit_s, cancel=self._cancel
+        )
+        self._waited_ns += round(self._cooled_s * 1e9)
+
+    def _inspect(self) -> Inspection:
+        """The slot's devices before a run.
+
+        Raises:
+            EvaluationError: they are not fit for it.
+        """
+        commission = self._commission
+        found = self._workshop.gate.inspect(commission.slot)
+        metrics.inspected(commission.slot, found.readings)
+        if found.health.bars(ranked=commission.job.mode.ranked):
+            raise EvaluationError(
+                f"slot {commission.slot.name} is {found.health.condition}: {'; '.join(found.health.reasons)}"
+            )
+        return found
+
+    def _measure(self, build: Build | None) -> JobResult:
+        commission, plan = self._commission, self._plan
+        bundle = None if build is None else build.bundle
+        if bundle is not None:
+            plan = commission.plan(built=True)
+        gate, slot = self._workshop.gate, commission.slot
+        report, begun_ns, sampler = self._watched(plan, bundle)
+        if bundle is not None and _brought_down(report):
+            _log.warning("bundle_not_usable", job=commission.job.id, error=report.message or report.outcome.detail)
+            plan, build = self._plan, None
+            self._clear()
+            report, begun_ns, sampler = self._watched(plan, None)
+        if slot.devices:
+            # What is left on a device is the run's only once its container is gone.
+            self._clear()
+            before, after = self._before, gate.inspect(slot)
+            metrics.inspected(slot, after.readings)
+            spoiled = gate.spoiled(slot, before, after)
+            if spoiled is not None and report.outcome.ending is not Ending.CANCELLED:
+                raise EvaluationError(f"the result does not count: {spoiled}")
+            self._devices = gate.metadata(slot, before, after, sampler)
+        if report.outcome.ending is Ending.CANCELLED:
+            seconds = report.outcome.wall_ns / 1e9
+            raise CancelledByRequest(f"job {commission.job.id} was cancelled after {seconds:.1f} s")
+        return decide(commission.job, commission.task, plan, self._evidence(report, build, begun_ns))
+
+    def _watched(self, plan: Plan, bundle: Bundle | None) -> tuple[BoxReport, int, Sampler | None]:
+        """Run while the slot's devices are sampled; a judge is told of their readings as they come."""
+        outbox = Outbox() if isinstance(plan.request, PairRequest) else None
+
+        def tell(readings: Sequence[Reading]) -> None:
+            if outbox is not None:
+                for reading in told(readings, self._commission.gpu, at_ns=time.monotonic_ns()):
+                    outbox.post(reading.to_message())
+
+        slot, every_s = self._commission.slot, self._commission.gpu.sample_every_s
+        with self._workshop.gate.sampling(slot, every_s, on_round=tell) as sampler:
+            report, begun_ns = execute(
+                plan,
+                slot,
+                self._workshop,
+                cancel=self._cancel,
+                on_progress=self._on_progress,
+                bundle=bundle,
+                outbox=outbox,
+                empty=self._empty,
+            )
+        return report, begun_ns, sampler
+
+    def _evidence(self, report: BoxReport, build: Build | None, begun_ns: int) -> Evidence:
+        compiled = () if build is None or build.report is None else build.report.steps
+        return Evidence(
+            steps=() if build is not None and report is build.report else report.steps,
+            compiled=compiled,
+            artifacts=tuple(
+                Artifact(name=name, media_type=media_type, data=data) for name, media_type, data in report.artifacts
+            ),
+            ok=report.ok,
+            message=report.message,
+            outcome=report.outcome,
+            request_offset_ns=max(0, begun_ns - self._commission.started_ns),
+            built_ns=self._built_ns,
+            waited_ns=self._waited_ns,
+            system=self._commission.system,
+            runner={**self._commission.runner, "sandbox": dict(report.attested), **self._seen()},
+        )
+
+    def _seen(self) -> Json:
+        return {
+            **({} if self._devices is None else {"devices": self._devices}),
+            **({} if self._cooled_s is None else {"cooled_s": round(self._cooled_s, 3)}),
+        }
+
+    def _say(self, phase: str) -> None:
+        if self._on_progress is not None:
+            self._on_progress(Progress(phase=phase, done=0, total=0))
+
+
+def execute(
+    plan: Plan,
+    slot: Slot,
+    workshop: Workshop,
+    *,
+    cancel: threading.Event,
+    on_progress: OnProgress | None = None,
+    bundle: Bundle | None = None,
+    outbox: Outbox | None = None,
+    empty: list[Box],
+) -> tuple[BoxReport, int]:
+    """Run a request in a fresh container: one that waits for the slot, if it fits.
+
+    A container that has said all it had to say is put into `empty`, for the caller to `clear`: that takes the engine
+    longer than all else after a report. Every other one is gone when this returns or raises.
+
+    Returns:
+        The report, and when the container was ready for the request, on the monotonic clock in nanoseconds.
+
+    Raises:
+        CancelledByRequest, EngineUnavailableError, EvaluationError: as `Attempt.run`.
+    """
+
+    def converse(box: Box) -> tuple[BoxReport, int]:
+        begun_ns = time.monotonic_ns()
+        later = False
+        try:
+            report = box.run(
+                replace(plan.request, bundle_bytes=0 if bundle is None else bundle.size_bytes),
+                on_progress=_forward(on_progress),
+                cancel=cancel,
+                wall_s=plan.spec.limits.wall_s,
+                bundle=bundle,
+                outbox=outbox,
+            )
+            later = report.outcome.ending is Ending.COMPLETED
+            return report, begun_ns
+        finally:
+            if later:
+                empty.append(box)
+            else:
+                remove(box, slot.name, workshop.quarantine)
+
+    try:
+        parked = workshop.parking.take(slot.name, plan.spec, cancel=cancel)
+        metrics.container_taken(parked=parked is not None)
+        if parked is not None:
+            found = converse(parked)
+            if not _died_while_parked(found[0]):
+                return found
+            _log.warning("parked_container_was_dead", slot=slot.name, detail=found[0].outcome.detail)
+        if cancel.is_set():
+            raise CancelledByRequest("cancelled before its container started")
+        return converse(workshop.engine.start(plan.spec))
+    except SandboxError as error:
+        if error.leftover is not None:
+            workshop.quarantine.add(slot.name, error.leftover, error)
+        if isinstance(error, EngineUnavailable):
+            raise EngineUnavailableError(str(error)) from error
+        raise EvaluationError(str(error)) from error
+
+
+def clear(empty: list[Box], slot: Slot, workshop: Workshop) -> None:
+    """Remove the containers that `execute` has left."""
+    while empty:
+        remove(empty.pop(), slot.name, workshop.quarantine)
+
+
+def _forward(on_progress: OnProgress | None) -> Callable[[str, int, int], None] | None:
+    """What a container says of its progress, as the daemon hears it."""
+    if on_progress is None:
+        return None
+    return lambda phase, done, total: on_progress(Progress(phase=phase, done=done, total=total))
+
+
+def told(readings: Sequence[Reading], gpu: GpuType, *, at_ns: int) -> Iterator[protocol.Reading]:
+    """What the judge is told of a slot's devices, read one after the other up to a moment of the host's clock.
+
+    The moment is in nanoseconds of the monotonic one. Whether times around it count, the clocks of the GPU type say. A
+    call is as slow as the slowest of its devices, and the judge looks at the readings next to it, whichever device's
+    these are: so each has what holds any of them.
+    """
+    counts = gpu.clocks.set_aside
+    reasons = (
+        name
+        for reading in readings
+        for name in (*(name for name in reading.throttle if name in counts), *astray(reading, gpu))
+    )
+    held = tuple(dict.fromkeys(reasons))
+    for reading in readings:
+        yield protocol.Reading(
+            at_ns=at_ns,
+            held=held,
+            noted=tuple(name for name in reading.throttle if name not in counts),
+            sm_clock_mhz=reading.sm_clock_mhz,
+            memory_clock_mhz=reading.memory_clock_mhz,
+            temperature_c=reading.temperature_c,
+            power_w=reading.power_w,
+        )
+
+
+def _died_while_parked(report: BoxReport) -> bool:
+    """Whether a parked container was gone before it heard the request: the engine's doing, nobody's verdict."""
+    silent = not report.steps and not report.outcome.oom_kills
+    return report.outcome.ending is Ending.DIED and silent
+
+
+def _brought_down(report: BoxReport) -> bool:
+    """Whether a container broke before anything of the submission's was reported: perhaps of the bundle it got."""
+    broke = report.ok is False or report.outcome.ending in {Ending.DIED, Ending.BAD_REPORT}
+    return broke and not report.steps

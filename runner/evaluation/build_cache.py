@@ -1,0 +1,261 @@
+"""Builds submissions ahead of their runs, each once, and keeps what came of it until the submission's twins are done.
+
+Owns the build lanes (cores that no slot uses, so many builds at a time), the containers that build, and the bundles,
+which are a submission's own making: shared between its public and its secret job on one GPU type and image, with nobody
+else, never looked into, bounded in number, size and age. Decides no verdict. Called by runner.evaluation.evaluate only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from runner import metrics
+from runner.devices import spare_cpus
+from runner.devices.quarantine import Quarantine
+from runner.errors import CancelledByRequest, EngineUnavailableError
+from runner.evaluation.build_plan import BuildPlan
+from runner.evaluation.warm_pool import remove
+from runner.model import Job, Mode, Slot
+from sandbox.bundle import Bundle
+from sandbox.engine import DockerEngine
+from sandbox.engine_box import BoxReport
+from sandbox.errors import EngineUnavailable, SandboxError
+from sandbox.spec import Ending
+
+#: A twin that has not come by then builds anew: it runs elsewhere, was cancelled, or waits for very long.
+KEPT_S: Final = 900.0
+#: All bundles of a host together, and how many; the oldest goes first.
+KEPT_BYTES: Final = 512 << 20
+KEPT: Final = 64
+#: Characters kept of what a compiler said, with them: rows in the database hold less.
+KEPT_OUTPUT: Final = 1 << 15
+#: What the lanes are called where slots have names.
+LANE: Final = "build lane"
+#: How soon a cancellation is heard while somebody else builds.
+CANCEL_POLL_S: Final = 0.1
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Build:
+    """What came of a build."""
+
+    #: None: there is nothing to pass on, and the run does everything itself.
+    bundle: Bundle | None
+    #: What the container said; None: none was started.
+    report: BoxReport | None
+
+
+@dataclass(kw_only=True)
+class _Entry:
+    """One submission on one GPU type. All fields but `build` belong to the table's lock."""
+
+    #: Whoever holds it builds; the twin waits for it.
+    building: threading.Lock = field(default_factory=threading.Lock)
+    build: Build | None = None
+    #: Which of the twins are still to come: public (False), secret (True).
+    awaited: set[bool]
+    until_s: float
+
+
+class Builds:
+    """Threadsafe; one per host."""
+
+    def __init__(self, engine: DockerEngine, quarantine: Quarantine, *, directory: Path, lanes: int | None) -> None:
+        """`directory`: where bundles are. `lanes`: builds at a time; 0: none at all; None: one if there are cores."""
+        self._engine = engine
+        self._quarantine = quarantine
+        self._directory = directory
+        self._lanes = lanes
+        self._cpus: tuple[int, ...] = ()
+        self._changed = threading.Condition()
+        self._running = 0
+        self._entries: dict[tuple[int, str, str, str], _Entry] = {}
+
+    def arrange(self, slots: Iterable[Slot]) -> None:
+        """Say which slots there are: what cores they leave is the lanes'."""
+        self._cpus = spare_cpus(slots)
+
+    def resize(self, lanes: int | None) -> None:
+        """Let so many builds run at a time from now on."""
+        with self._changed:
+            self._lanes = lanes
+            self._changed.notify_all()
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anything is built ahead at all."""
+        return self._lanes != 0
+
+    @property
+    def lanes(self) -> int:
+        """How many builds may run beside the slots; 0: a build takes the cores of its job's slot."""
+        return (1 if self._lanes is None else self._lanes) if self._cpus else 0
+
+    @property
+    def room(self) -> bool:
+        """Whether a lane is free."""
+        return self._running < self.lanes
+
+    @property
+    def running(self) -> int:
+        """How many builds run in lanes."""
+        return self._running
+
+    def close(self) -> None:
+        """Let go of all bundles; who reads one has it until then."""
+        with self._changed:
+            self._entries.clear()
+
+    def get(
+        self,
+        job: Job,
+        slot: Slot,
+        *,
+        beside: bool,
+        image: str,
+        plan: Callable[[tuple[int, ...]], BuildPlan],
+        cancel: threading.Event,
+    ) -> Build:
+        """What came of the build of a job's submission; built now, unless its twin has seen to that.
+
+        Args:
+            job: whose submission.
+            slot: where the job will run.
+            beside: whether to build in a lane. Else it takes the cores of the slot, which the caller holds.
+            image: the id of the image it is built in and will run in.
+            plan: makes the build's plan for the cores it shall use; called just before the container is started.
+            cancel: set by another thread to stop it.
+
+        Raises:
+            CancelledByRequest: it was stopped, and the container is gone.
+            EngineUnavailableError: no engine answers.
+        """
+        entry = self._entry(job, image)
+        with _patiently(entry.building, job, cancel):
+            if entry.build is None:
+                with self._lane(job, cancel) if beside else nullcontext():
+                    place, cpus = (LANE, self._cpus) if beside else (slot.name, slot.cpus)
+                    entry.build = self._make(job, plan(cpus), place, cancel)
+                self._evict(entry)
+            return entry.build
+
+    def done(self, job: Job, image: str) -> None:
+        """The job has its result: it needs its build no more, and perhaps nobody does."""
+        with self._changed:
+            entry = self._entries.get(_key(job, image))
+            if entry is not None:
+                entry.awaited.discard(job.secret)
+                if not entry.awaited:
+                    del self._entries[_key(job, image)]
+
+    # -- the table -----------------------------------------------------------------------------------------------
+
+    def _entry(self, job: Job, image: str) -> _Entry:
+        now_s = time.monotonic()
+        with self._changed:
+            for key in [key for key, entry in self._entries.items() if entry.until_s < now_s]:
+                del self._entries[key]
+            twins = {False, True} if job.mode is Mode.LEADERBOARD else {job.secret}
+            return self._entries.setdefault(_key(job, image), _Entry(awaited=twins, until_s=now_s + KEPT_S))
+
+    def _evict(self, newest: _Entry) -> None:
+        with self._changed:
+            kept_bytes = sum(_size(entry) for entry in self._entries.values())
+            for key, entry in list(self._entries.items()):
+                too_much = kept_bytes > KEPT_BYTES or len(self._entries) > KEPT
+                if too_much and entry is not newest and entry.build is not None:
+                    kept_bytes -= _size(entry)
+                    del self._entries[key]
+
+    # -- a build -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _lane(self, job: Job, cancel: threading.Event) -> Iterator[None]:
+        """Have a lane, as soon as one is free. One that a reload takes away is used to the end."""
+        with self._changed:
+            while self._running >= max(1, self.lanes):
+                self._changed.wait(CANCEL_POLL_S)
+                _heed(job, cancel)
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._running -= 1
+                self._changed.notify_all()
+
+    def _make(self, job: Job, plan: BuildPlan, place: str, cancel: threading.Event) -> Build:
+        try:
+            bundle = Bundle(self._directory)
+            report = self._run(plan, place, bundle, job, cancel)
+        except (SandboxError, OSError) as error:
+            if isinstance(error, SandboxError) and error.leftover is not None:
+                self._quarantine.add(place, error.leftover, error)
+            if isinstance(error, EngineUnavailable):
+                raise EngineUnavailableError(str(error)) from error
+            # If the run has the same trouble, it will say so, and it can be retried.
+            _log.warning("not_built", job=job.id, error=str(error))
+            return Build(bundle=None, report=None)
+        complete = report.outcome.ending is Ending.COMPLETED and report.ok is True
+        usable = complete and bundle.size_bytes > 0
+        metrics.built(report.outcome.wall_ns / 1e9, usable=usable)
+        _log.info(
+            "built",
+            job=job.id,
+            submission=job.submission_id,
+            seconds=round(report.outcome.wall_ns / 1e9, 2),
+            cpus=plan.spec.limits.cpus,
+            ending=report.outcome.ending,
+            exit_codes={step.name: step.exit_code for step in report.steps},
+            bundle_bytes=bundle.size_bytes if usable else 0,
+            refused=bundle.refused,
+        )
+        said = tuple(
+            replace(step, stdout=step.stdout[:KEPT_OUTPUT], stderr=step.stderr[:KEPT_OUTPUT]) for step in report.steps
+        )
+        return Build(bundle=bundle if usable else None, report=replace(report, steps=said))
+
+    def _run(self, plan: BuildPlan, place: str, bundle: Bundle, job: Job, cancel: threading.Event) -> BoxReport:
+        box = self._engine.start(plan.spec)
+        try:
+            report = box.run(plan.request, on_progress=None, cancel=cancel, on_bundle=bundle.take)
+        finally:
+            remove(box, place, self._quarantine)
+        if report.outcome.ending is Ending.CANCELLED:
+            raise CancelledByRequest(f"job {job.id} was cancelled while it was built")
+        return report
+
+
+@contextmanager
+def _patiently(lock: threading.Lock, job: Job, cancel: threading.Event) -> Iterator[None]:
+    while not lock.acquire(timeout=CANCEL_POLL_S):
+        _heed(job, cancel)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _heed(job: Job, cancel: threading.Event) -> None:
+    if cancel.is_set():
+        raise CancelledByRequest(f"job {job.id} was cancelled before it was built")
+
+
+def _size(entry: _Entry) -> int:
+    return 0 if entry.build is None or entry.build.bundle is None else entry.build.bundle.size_bytes
+
+
+def _key(job: Job, image: str) -> tuple[int, str, str, str]:
+    """The submission, and what else decides about what is built: two users' equal files are two submissions."""
+    return job.submission_id, hashlib.sha256(job.code).hexdigest(), job.gpu_type, image

@@ -1,0 +1,107 @@
+"""Whether a submission is built before it has a device, and how; pure, no I/O, no clock.
+
+A build is a container of its own, with the same policy and no device, that does what the run would begin with: nvcc for
+lang cu, the submission's import for Python. What it leaves in the compilers' caches travels to the runs as a bundle.
+Only for lang cu does a build have a verdict: an import may fail for want of a device and succeed where there is one.
+Called by `runner.evaluation.evaluate`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Final
+
+from runner.evaluation.plan import (
+    CACHES,
+    PROGRAM,
+    WALL_MARGIN_S,
+    Environment,
+    compile_steps,
+    harness_process,
+    job_labels,
+    make_spec,
+    task_files,
+)
+from runner.gpu_types.model import GpuType, Vendor
+from runner.model import Job, Slot
+from runner.task_format.model import CuConfig, Harness, Task
+from sandbox.protocol import MAX_BUNDLE_BYTES, Step, StepsRequest
+from sandbox.spec import Boot, SandboxSpec
+
+#: What a Python submission says that compiles something when it is imported, and into one of CACHES. Triton's and
+#: torch.compile's kernels are compiled when they are first called, with inputs and on the device: a build has neither.
+_BUILDS: Final = re.compile(
+    rb"load_inline|cpp_extension|triton\.compile\s*\(|\.warmup\s*\(|torch\._inductor|aot_compile|aoti_compile"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildPlan:
+    """The container that builds, and what it is asked for."""
+
+    spec: SandboxSpec
+    request: StepsRequest
+
+
+def worth_building(code: bytes, task: Task, gpu: GpuType) -> bool:
+    """Whether a build probably pays. A wrong guess costs time, never a verdict."""
+    if isinstance(task.config, CuConfig):
+        # Without a known architecture nvcc asks the device for it.
+        return gpu.vendor is Vendor.NONE or gpu.nvcc_arch is not None
+    return _BUILDS.search(code) is not None
+
+
+def make_build_plan(
+    job: Job,
+    task: Task,
+    gpu: GpuType,
+    slot: Slot,
+    environment: Environment,
+    *,
+    cpus: tuple[int, ...],
+    build_timeout_s: float,
+) -> BuildPlan:
+    """Plan the build of a job that has a plan.
+
+    Args:
+        job: whose submission is built; its cases and seeds stay out of it.
+        task: the parsed task of its leaderboard.
+        gpu: the registry's entry for the job's GPU type.
+        slot: where the job will run.
+        environment: the inside of the type's containers.
+        cpus: the cores to build on.
+        build_timeout_s: limit of the compiler, or of the import.
+
+    Raises:
+        TaskError: as `make_plan`.
+    """
+    if isinstance(task.config, CuConfig) or task.harness is Harness.PROGRAM:
+        files = task_files(job, task) if task.harness is Harness.PROGRAM else _shown_files(job, task)
+        steps: tuple[Step, ...] = compile_steps(job, task, gpu, environment, build_timeout_s)
+    else:
+        files = _shown_files(job, task)
+        argv = (*harness_process(environment, "prebuild"), task.submission_name)
+        steps = (Step(name="compile", argv=argv, timeout_s=build_timeout_s, result_pipe=False),)
+    spec = make_spec(
+        gpu,
+        # The same container but for its cores, and without the device.
+        replace(slot, cpus=cpus, devices=(), numa_node=None),
+        environment,
+        Boot(kind="steps"),
+        wall_s=sum(step.timeout_s for step in steps) + WALL_MARGIN_S,
+        labels={**job_labels(job), "kernel-runner.build": str(job.submission_id)},
+    )
+    # The bundle is part of the report, a third larger as base64.
+    report_bytes = spec.limits.report_bytes + MAX_BUNDLE_BYTES * 3 // 2
+    return BuildPlan(
+        spec=replace(spec, limits=replace(spec.limits, report_bytes=report_bytes)),
+        request=StepsRequest(
+            files=files, steps=steps, keep=(PROGRAM,) if isinstance(task.config, CuConfig) else tuple(CACHES.values())
+        ),
+    )
+
+
+def _shown_files(job: Job, task: Task) -> dict[str, bytes]:
+    """What the worker's folder holds under the built-in harness: the submission, and what it may see of its task."""
+    return {name: task.judge_files[name].encode() for name in task.worker_files} | {task.submission_name: job.code}

@@ -1,0 +1,179 @@
+"""When a job is taken beside a run, and which."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import pytest
+
+from runner.daemon.leases import Lease, StopReason
+from runner.daemon.slot_queue import LASTED_S, PAUSE_S, WAITED, Ahead, Desk
+from runner.daemon.slot_worker import SlotWorker
+from runner.model import Job, Slot
+from tests.unit.daemon.hosts import job, slot
+
+
+@dataclass
+class Worker(SlotWorker):
+    """A thread of a slot that is busy until the test says otherwise."""
+
+    def __init__(self, where: Slot) -> None:
+        self.slot = where
+        self.given: list[Lease] = []
+        self.over = True
+
+    @property
+    def busy(self) -> bool:
+        """As the test says."""
+        return not self.over
+
+    def give(self, lease: Lease) -> None:
+        """Be busy."""
+        self.given.append(lease)
+        self.over = False
+
+
+class Host:
+    """Slots with a clock that the test moves; every job that says so is built."""
+
+    def __init__(self, *slots: Slot) -> None:
+        self.now_s = 100.0
+        self.room = True
+        self.started: list[Worker] = []
+        self.desks = [
+            Desk(each, Worker, start=self._start, clock=lambda: self.now_s)
+            for each in slots or (slot("one", "One", 0),)
+        ]
+        self.ahead = Ahead(self.desks, lambda job: self.room and b"x" in job.code, clock=lambda: self.now_s)
+
+    def _start(self, worker: SlotWorker) -> None:
+        assert isinstance(worker, Worker)
+        self.started.append(worker)
+
+    def run(self, desk: Desk, given: Job | None = None) -> Lease:
+        """Give a job, and let it last."""
+        lease = Lease(given or job("One"), deadline_s=None)
+        desk.give(lease)
+        self.now_s += max(LASTED_S, PAUSE_S)
+        return lease
+
+    def chosen(self, *free_types: str, barred: tuple[str, ...] = ()) -> Desk | None:
+        """The slot a job is asked for."""
+        return self.ahead.desk(free_types, lambda: barred)
+
+
+def other(number: int = 1) -> Job:
+    """A job of another submission."""
+    return replace(job("One", job_id=100 + number), submission_id=100 + number)
+
+
+def waited(given: Job, period: timedelta = WAITED) -> Job:
+    """A job that was claimed so long after it was made."""
+    return replace(given, started_at=given.created_at + period)
+
+
+def test_a_job_is_asked_for_beside_a_run_that_was_built() -> None:
+    """For one slot at a time, and not more often than it helps."""
+    host = Host()
+    (desk,) = host.desks
+    assert host.chosen() is None, "nothing runs"
+    host.run(desk)
+    assert host.chosen() is desk
+    assert host.chosen() is None
+    host.now_s += PAUSE_S
+    assert host.chosen() is desk
+
+
+def test_no_job_is_asked_for_where_it_would_not_help() -> None:
+    """Or where it would be in somebody's way."""
+    host = Host()
+    (desk,) = host.desks
+    desk.give(Lease(job("One"), deadline_s=None))
+    assert host.chosen() is None, "the run has just begun"
+    host.now_s += LASTED_S
+    assert host.chosen("One") is None, "another slot of the type is free"
+    assert host.chosen(barred=("one",)) is None, "a container of it will not go"
+    host.room = False
+    assert host.chosen() is None, "every lane builds"
+    host.room = True
+    assert host.chosen() is desk
+
+
+def test_nothing_is_taken_beside_a_run_that_was_not_built() -> None:
+    """Submissions that compile come in flocks."""
+    host = Host()
+    host.run(host.desks[0], replace(job("One"), code=b""))
+    assert host.chosen() is None
+
+
+def test_slots_that_share_devices_take_no_job_ahead() -> None:
+    """Whoever waits for those waits for more than one run already."""
+    host = Host(slot("two", "Two", 0, 1), slot("one", "One", 0), slot("apart", "One", 3))
+    for desk in host.desks:
+        host.run(desk)
+    assert host.chosen() is host.desks[2]
+
+
+def test_a_slot_holds_one_job_ahead_and_works_them_off_in_order() -> None:
+    """The second thread is made when it is needed, and once."""
+    host = Host()
+    (desk,) = host.desks
+    desk.open()
+    host.run(desk)
+    host.run(desk, other())
+    assert host.chosen() is None, "one is there"
+    first, second = host.started
+    first.over = True
+    assert desk.busy
+    host.run(desk, other(2))
+    assert [len(worker.given) for worker in (first, second)] == [2, 1]
+    desk.give_back()
+    assert (second.given[0].reason, first.given[1].reason) == (None, StopReason.GIVEN_BACK)
+    assert host.started == [first, second]
+
+
+def test_the_twin_of_what_runs_takes_nobodys_place() -> None:
+    """Its build is there: the lane would be idle while the two run. After it comes one other job, and no more."""
+    host = Host()
+    (desk,) = host.desks
+    host.run(desk)
+    host.run(desk, replace(job("One", job_id=2), secret=True))
+    assert host.chosen() is desk
+    host.run(desk, other())
+    assert host.chosen() is None
+    desk.give_back()
+    reasons = [worker.given[0].reason for worker in desk.workers if isinstance(worker, Worker)]
+    assert reasons == [None, StopReason.GIVEN_BACK, StopReason.GIVEN_BACK]
+
+
+@pytest.mark.parametrize("odd", ["young", "not built", "avoids"])
+def test_what_was_claimed_in_vain_does_not_stay(odd: str) -> None:
+    """A job another host would take at once, one that is not built, one that has just failed here."""
+    host = Host()
+    (desk,) = host.desks
+    host.run(desk)
+    claimed = waited(job("One", avoid_slot="one" if odd == "avoids" else None))
+    match odd:
+        case "young":
+            claimed = waited(claimed, WAITED / 2)
+        case "not built":
+            claimed = replace(claimed, code=b"")
+        case _:
+            pass
+    assert not host.ahead.keeps(desk, claimed)
+    asks_again = odd == "young"
+    assert (host.chosen() is not None) == asks_again
+    # The next run is another matter.
+    (worker,) = desk.workers
+    assert isinstance(worker, Worker)
+    worker.over = True
+    host.run(desk)
+    assert host.chosen() is desk
+
+
+def test_what_is_to_be_built_stays() -> None:
+    """That is what it was claimed for."""
+    host = Host()
+    host.run(host.desks[0])
+    assert host.ahead.keeps(host.desks[0], waited(job("One")))
