@@ -25,7 +25,7 @@ REMEDY: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Room:
+class DiskSpace:
     """What is left in one place."""
 
     #: What the place is for, as the operator knows it.
@@ -56,15 +56,15 @@ def free_bytes(path: Path) -> int | None:
     return found.f_bavail * found.f_frsize
 
 
-def rooms(state_dir: Path, data_root: Path | None, *, floor_gib: float) -> Sequence[Room]:
+def disk_spaces(state_dir: Path, data_root: Path | None, *, floor_gib: float) -> Sequence[DiskSpace]:
     """The places that fill up: the state directory, and the engine's data where the engine has said where it is."""
     floor = int(floor_gib * GIB)
     # Before the first start there is no state directory: it will be made where its nearest parent is.
     state = next((place for place in (state_dir, *state_dir.parents) if os.path.lexists(place)), state_dir)
-    found = [Room(what="state_dir", path=state_dir, free_bytes=free_bytes(state), floor_bytes=floor)]
+    found = [DiskSpace(what="state_dir", path=state_dir, free_bytes=free_bytes(state), floor_bytes=floor)]
     if data_root is not None:
         free = free_bytes(data_root)
-        found.append(Room(what="the engine's data in", path=data_root, free_bytes=free, floor_bytes=floor))
+        found.append(DiskSpace(what="the engine's data in", path=data_root, free_bytes=free, floor_bytes=floor))
     return found
 
 
@@ -75,10 +75,10 @@ class DiskFloor:
         self._settings = settings
         self._data_root = data_root
 
-    def rooms(self) -> Sequence[Room]:
+    def disk_spaces(self) -> Sequence[DiskSpace]:
         """The places, as they are now."""
-        config = self._settings.now
-        return rooms(config.state_dir, self._data_root(), floor_gib=config.min_free_gib)
+        config = self._settings.current
+        return disk_spaces(config.state_dir, self._data_root(), floor_gib=config.min_free_gib)
 
     def check(self) -> None:
         """Find out whether jobs may be taken.
@@ -86,6 +86,6 @@ class DiskFloor:
         Raises:
             DiskFullError: a place has less room than `min_free_gib`; says which, and what to do.
         """
-        short = [room for room in self.rooms() if not room.enough]
+        short = [room for room in self.disk_spaces() if not room.enough]
         if short:
             raise DiskFullError(f"{'; '.join(map(str, short))}: {REMEDY}")

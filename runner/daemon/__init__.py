@@ -6,7 +6,7 @@ The process:
     signals       signals as calls in a thread of their own
     reload        what a new configuration changes at once, and what after the current runs
     instance      the identity of the state directory
-    endpoint      health and metrics over HTTP; `vitals` is what they show, `depth` the length of the queue
+    endpoint      health and metrics over HTTP; `health_report` is what they show, `depth` the length of the queue
 
 One daemon:
 
@@ -33,9 +33,9 @@ Its threads:
 Must not know what a container, a task or an SQL statement looks like.
 """
 
-from runner.daemon.interfaces import Engine, Evaluates
-from runner.daemon.loop import Daemon, Ending
+from runner.daemon.interfaces import Engine, JobEvaluator
+from runner.daemon.loop import Daemon, ExitReason
 from runner.daemon.serve import serve
-from runner.daemon.shutdown import Orders
+from runner.daemon.shutdown import ShutdownControl
 
-__all__ = ["Daemon", "Ending", "Engine", "Evaluates", "Orders", "serve"]
+__all__ = ["Daemon", "Engine", "ExitReason", "JobEvaluator", "ShutdownControl", "serve"]

@@ -15,7 +15,7 @@ from runner.gpu_types import Registry
 from runner.model import Job, Slot
 
 
-class Works(Protocol):
+class SlotHandle(Protocol):
     """A slot at work, as far as jobs are given to it (`runner.daemon.slot_worker.SlotWorker`)."""
 
     @property
@@ -34,7 +34,7 @@ class Works(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Offer:
+class ClaimRequest:
     """The slots that may be claimed for."""
 
     #: GPU types, aliases included, and how many slots are free for each; the least recently served first.
@@ -45,7 +45,7 @@ class Offer:
     unranked: frozenset[str] = frozenset()
 
 
-NOTHING: Final = Offer(slots={}, at_most=None)
+NO_REQUEST: Final = ClaimRequest(slots={}, at_most=None)
 
 
 class Capacity:
@@ -53,7 +53,7 @@ class Capacity:
 
     def __init__(
         self,
-        workers: Sequence[Works],
+        workers: Sequence[SlotHandle],
         registry: Registry,
         *,
         quarantined: Callable[[], Collection[str]] = frozenset,
@@ -92,7 +92,7 @@ class Capacity:
         """Every name that a job may use for one of the slots."""
         return frozenset(name for names in self._names.values() for name in names)
 
-    def free(self) -> list[Works]:
+    def free(self) -> list[SlotHandle]:
         """Slots that could start a job now."""
         quarantined = self._quarantined()
         return [
@@ -109,18 +109,18 @@ class Capacity:
         quarantined = self._quarantined()
         return not all(self._barred(worker, quarantined) for worker in self._workers)
 
-    def ranks(self, worker: Works) -> bool:
+    def ranks(self, worker: SlotHandle) -> bool:
         """Whether what runs there may be ranked: neither its devices nor those of a slot within it are degraded."""
         return self._ranks(worker, self._degraded())
 
-    def _ranks(self, worker: Works, degraded: Collection[str]) -> bool:
+    def _ranks(self, worker: SlotHandle, degraded: Collection[str]) -> bool:
         return self._devices[worker.slot.name].isdisjoint(degraded)
 
-    def _barred(self, worker: Works, quarantined: Collection[str]) -> bool:
+    def _barred(self, worker: SlotHandle, quarantined: Collection[str]) -> bool:
         """Whether a container that will not go holds cores or devices of this slot."""
         return not self._sharing[worker.slot.name].isdisjoint(quarantined)
 
-    def offer(self) -> Offer:
+    def offer(self) -> ClaimRequest:
         """What to ask for now: one job at a time where one choice takes away another.
 
         Slots on which nothing is ranked are offered when no other of their type is free: what they may run is then all
@@ -139,9 +139,9 @@ class Capacity:
         # Types that share slots take turns, or a user's jobs of one would hold up everybody's of the other.
         served = {name: number for number, name in enumerate(self._served)}
         ordered = dict(sorted(slots.items(), key=lambda entry: served.get(entry[0], -1)))
-        return Offer(slots=ordered, at_most=1 if rivalry else None, unranked=frozenset(self.names(others)))
+        return ClaimRequest(slots=ordered, at_most=1 if rivalry else None, unranked=frozenset(self.names(others)))
 
-    def places(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Works]]:
+    def places(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, SlotHandle]]:
         """A free slot for each job; it must be made busy before the next is asked for.
 
         Jobs that failed on a slot choose first, and another one if there is one. What is not ranked goes where nothing
@@ -169,7 +169,7 @@ class Capacity:
 
     # -- reservations --------------------------------------------------------------------------------------------
 
-    def blocked(self) -> list[Works]:
+    def blocked(self) -> list[SlotHandle]:
         """Slots around others that are kept from working by those: a stream of small jobs would starve them.
 
         Not those of a type that another slot could serve now, nor those on which nothing is ranked: nobody knows
@@ -189,7 +189,7 @@ class Capacity:
             and any(rival.busy and _around(worker.slot, rival.slot) for rival in self._rivals[worker.slot.name])
         ]
 
-    def within(self, outer: Sequence[Works]) -> list[Works]:
+    def within(self, outer: Sequence[SlotHandle]) -> list[SlotHandle]:
         """The slots within these."""
         return [
             worker
@@ -197,11 +197,11 @@ class Capacity:
             if any(_around(one.slot, worker.slot) for one in outer if worker is not one)
         ]
 
-    def names(self, workers: Sequence[Works]) -> list[str]:
+    def names(self, workers: Sequence[SlotHandle]) -> list[str]:
         """Every name that a job may use for one of these."""
         return sorted({name for worker in workers for name in self._names[worker.slot.name]})
 
-    def cheapest(self, workers: Sequence[Works], gpu_type: str) -> Works | None:
+    def cheapest(self, workers: Sequence[SlotHandle], gpu_type: str) -> SlotHandle | None:
         """The slot of a type, among these, that waits for the fewest runs."""
         name = self._registry.get(gpu_type).name
         return min(
@@ -210,7 +210,7 @@ class Capacity:
             default=None,
         )
 
-    def withhold_for(self, worker: Works) -> None:
+    def withhold_for(self, worker: SlotHandle) -> None:
         """Let a slot come free: those it cannot work beside get no more jobs, all others do."""
         self._withheld = frozenset(rival.slot.name for rival in self._rivals[worker.slot.name])
 

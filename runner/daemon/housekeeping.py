@@ -43,7 +43,7 @@ class Housekeeper:
         removed: dict[str, int] = {}
         try:
             while not stop.is_set():
-                counts = asdict(store.reap(keep_s=self._settings.now.retention_days * _DAY_S, limit=BATCH))
+                counts = asdict(store.reap(keep_s=self._settings.current.retention_days * _DAY_S, limit=BATCH))
                 removed = {kind: removed.get(kind, 0) + count for kind, count in counts.items()}
                 # A batch of large files is short of BATCH although more are due.
                 if not any(counts.values()):

@@ -13,7 +13,7 @@ from runner.store import Store
 StoreFactory = Callable[[str], Store]
 
 
-class Evaluates(Protocol):
+class JobEvaluator(Protocol):
     """Turns a job into a result (`runner.evaluation.evaluate.Evaluator`). Threadsafe."""
 
     def prepare(self, slots: Iterable[Slot]) -> None:

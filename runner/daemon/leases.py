@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from runner import metrics
 from runner.config import Settings
 from runner.errors import InfrastructureError
-from runner.logs import Sparing, get_logger
+from runner.logs import LogRateLimit, get_logger
 from runner.model import Job
 from runner.retry import Backoff
 from runner.store import LeaseState
@@ -45,7 +45,7 @@ class StopReason(StrEnum):
     GIVEN_BACK = "given back"
 
 
-class Heart(Protocol):
+class HeartbeatStore(Protocol):
     """The part of `runner.store.Store` that a lease keeper uses."""
 
     def heartbeat(
@@ -93,7 +93,7 @@ class LeaseKeeper:
 
     def __init__(
         self,
-        store_factory: Callable[[], Heart],
+        store_factory: Callable[[], HeartbeatStore],
         settings: Settings,
         *,
         instance: str,
@@ -113,7 +113,7 @@ class LeaseKeeper:
         `ahead`: it waits for up to two other runs to end before its own, each of which may take as long.
         A lease of the same attempt that is held already is replaced in the same step.
         """
-        allowed_s = (3 if ahead else 1) * self._settings.now.max_run_s + OVERTIME_GRACE_S
+        allowed_s = (3 if ahead else 1) * self._settings.current.max_run_s + OVERTIME_GRACE_S
         deadline_s = self._clock() + allowed_s if running else None
         lease = Lease(job, deadline_s=deadline_s)
         with self._lock:
@@ -147,19 +147,19 @@ class LeaseKeeper:
         A lease lasts several heartbeats from its claim, so a job's first beat may be as late as any other; a run
         shorter than that costs none, and no connection.
         """
-        store: Heart | None = None
-        backoff = Backoff(cap_s=self._settings.now.heartbeat_s)
-        sparing = Sparing()
+        store: HeartbeatStore | None = None
+        backoff = Backoff(cap_s=self._settings.current.heartbeat_s)
+        log_limit = LogRateLimit()
         said = False
-        pause_s = self._settings.now.heartbeat_s
+        pause_s = self._settings.current.heartbeat_s
         try:
             while not stop.is_set():
-                self._rest(pause_s)
+                self._wait_for_next_beat(pause_s)
                 if stop.is_set():
                     break
                 self._stop_overtime()
                 self._abandon_stuck()
-                pause_s = self._settings.now.heartbeat_s
+                pause_s = self._settings.current.heartbeat_s
                 if not self.held():
                     if store is not None:
                         store.close()
@@ -172,10 +172,10 @@ class LeaseKeeper:
                     continue
                 store = store or self._store_factory()
                 try:
-                    self._beat(store)
+                    self._send_heartbeat(store)
                 except InfrastructureError as error:
                     metrics.heartbeat_failed()
-                    if backoff.failures == 0 and (left_out := sparing.due("outage")) is not None:
+                    if backoff.failures == 0 and (left_out := log_limit.due("outage")) is not None:
                         _log.warning(
                             "heartbeat fails; runs go on, their leases may expire", error=str(error), left_out=left_out
                         )
@@ -190,19 +190,19 @@ class LeaseKeeper:
             if store is not None:
                 store.close()
 
-    def _rest(self, pause_s: float) -> None:
+    def _wait_for_next_beat(self, pause_s: float) -> None:
         """Wait for the next beat or a nudge, and say when the process stood still: its jobs may be others' by now."""
         before_s = self._clock()
         self._nudged.wait(pause_s)
         self._nudged.clear()
         late_s = self._clock() - before_s - pause_s
-        if late_s > self._settings.now.lease_s and self.held():
+        if late_s > self._settings.current.lease_s and self.held():
             _log.warning("this process stood still for longer than a lease", for_s=round(late_s, 1))
 
-    def _beat(self, store: Heart) -> None:
+    def _send_heartbeat(self, store: HeartbeatStore) -> None:
         with self._lock:
             asked = dict(self._held)
-        config = self._settings.now
+        config = self._settings.current
         states = store.heartbeat(
             host=config.host_name, lease_s=config.lease_s, held=tuple(asked), instance=self._instance
         )
@@ -230,7 +230,7 @@ class LeaseKeeper:
                     "run is longer than max_run_s: stopped",
                     job=lease.job.id,
                     attempt=lease.job.attempt,
-                    max_run_s=self._settings.now.max_run_s,
+                    max_run_s=self._settings.current.max_run_s,
                 )
 
     def _abandon_stuck(self) -> None:

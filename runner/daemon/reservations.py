@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from runner.config import Settings
-from runner.daemon.capacity import Capacity, Works
+from runner.daemon.capacity import Capacity, SlotHandle
 from runner.logs import get_logger
 from runner.store import Store
 
@@ -25,7 +25,7 @@ class Reservations:
         self._settings = settings
         self._clock = clock
         #: The slot that comes free.
-        self._held: Works | None = None
+        self._held: SlotHandle | None = None
         self._next_s = 0.0
 
     def renew(self, store: Store) -> None:
@@ -56,7 +56,7 @@ class Reservations:
             wanted.append(self._held)
         if not wanted:
             return
-        config = self._settings.now
+        config = self._settings.current
         self._next_s = self._clock() + config.poll_s
         gpu_type = store.reserve(
             host=config.host_name,

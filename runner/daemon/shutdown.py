@@ -1,7 +1,6 @@
-"""What a daemon is told from outside: to stop, to stop at once, to make room for new parts.
+"""Requests from outside the daemon: stop, stop at once, or end so that a new daemon can be built.
 
-Owns nothing else. Outlives the daemons that a reload replaces, so that no signal is lost between two of them. Set by
-`signals` and `reload`, heard by the loop.
+Outlives the daemons that a reload replaces, so that no signal is lost between two of them.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ import threading
 from collections.abc import Callable
 
 
-class Orders:
-    """Threadsafe. Whoever waits for something outside waits on `leave`, and is called by `on_change` otherwise."""
+class ShutdownControl:
+    """Threadsafe. Threads that wait on something external also wait on `stop_claiming`; `on_change` wakes the others."""
 
     def __init__(self) -> None:
         #: Finish what runs and end.
@@ -19,38 +18,38 @@ class Orders:
         #: Do not wait for it.
         self.abort = threading.Event()
         #: Stop or make room: nothing new is begun.
-        self.leave = threading.Event()
+        self.stop_claiming = threading.Event()
         self._rebuild: str | None = None
         self._lock = threading.Lock()
-        self._heard: Callable[[], None] = lambda: None
+        self._callback: Callable[[], None] = lambda: None
 
     @property
     def rebuild(self) -> str | None:
         """What new parts are wanted for, or None."""
         return self._rebuild
 
-    def on_change(self, heard: Callable[[], None]) -> None:
+    def on_change(self, callback: Callable[[], None]) -> None:
         """Call this, from whatever thread, when an order comes; replaces the one before."""
-        self._heard = heard
+        self._callback = callback
 
-    def ask_stop(self) -> None:
+    def request_stop(self) -> None:
         """Finish what runs and end."""
         with self._lock:
             self.stop.set()
-            self.leave.set()
-        self._heard()
+            self.stop_claiming.set()
+        self._callback()
 
-    def ask_abort(self) -> None:
+    def request_abort(self) -> None:
         """Stop what runs and end."""
         self.abort.set()
-        self.ask_stop()
+        self.request_stop()
 
-    def ask_rebuild(self, why: str | None) -> None:
+    def request_rebuild(self, why: str | None) -> None:
         """Finish what runs and make room for new parts; None takes that back."""
         with self._lock:
             self._rebuild = why
             if why is not None:
-                self.leave.set()
+                self.stop_claiming.set()
             elif not self.stop.is_set():
-                self.leave.clear()
-        self._heard()
+                self.stop_claiming.clear()
+        self._callback()

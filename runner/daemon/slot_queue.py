@@ -26,14 +26,14 @@ from runner.daemon.slot_worker import SlotWorker
 from runner.model import Job, Slot
 
 #: How long a job has waited in the queue before it is taken beside a run: idle hosts take theirs within that.
-WAITED: Final = timedelta(milliseconds=100)
+MIN_QUEUED: Final = timedelta(milliseconds=100)
 #: How long a run has lasted before another job is taken beside it: a short one is over before anything is built.
-LASTED_S: Final = 1.0
+MIN_RUNNING_S: Final = 1.0
 #: The least time between two looks for such a job, so that a host with other work does not ask with every claim.
-PAUSE_S: Final = 1.0
+LOOK_PAUSE_S: Final = 1.0
 
 
-class Desk:
+class SlotQueue:
     """A slot as the loop sees it. `busy` may be asked by anybody; all else is the loop's thread."""
 
     def __init__(
@@ -51,10 +51,10 @@ class Desk:
         #: More are made when they are first needed.
         self._workers = [make_worker(slot)]
         #: What was given, oldest first: what runs, what is next. And when the last of it was.
-        self._given: list[tuple[SlotWorker, Lease]] = []
-        self._given_s = 0.0
+        self._jobs: list[tuple[SlotWorker, Lease]] = []
+        self._last_given_s = 0.0
         #: The run during which no more jobs are taken ahead.
-        self._enough: Lease | None = None
+        self._no_prefetch_during: Lease | None = None
 
     @property
     def busy(self) -> bool:
@@ -77,20 +77,20 @@ class Desk:
 
     def give(self, lease: Lease) -> None:
         """Hand over a job that is to run now, or next if another one runs."""
-        given = self._now()
+        given = self._unfinished()
         worker = next((worker for worker in self._workers if not worker.busy), None)
         if worker is None:
             worker = self._make_worker(self.slot)
             self._workers.append(worker)
             self._start(worker)
-        self._given = [*given, (worker, lease)]
-        self._given_s = self._clock()
+        self._jobs = [*given, (worker, lease)]
+        self._last_given_s = self._clock()
         worker.give(lease)
 
     def running(self) -> Job | None:
         """The job that runs, if another one may be taken beside it as far as this slot knows."""
-        leases = [lease for _, lease in self._now()]
-        if not leases or leases[0] is self._enough or self._clock() - self._given_s < LASTED_S:
+        leases = [lease for _, lease in self._unfinished()]
+        if not leases or leases[0] is self._no_prefetch_during or self._clock() - self._last_given_s < MIN_RUNNING_S:
             return None
         runs, *ahead = (lease.job for lease in leases)
         others = [job for job in ahead if job.submission_id != runs.submission_id]
@@ -98,36 +98,38 @@ class Desk:
 
     def enough(self) -> None:
         """Take no other job beside the current run: there was one, and it was of no use."""
-        self._enough = next((lease for _, lease in self._now()), None)
+        self._no_prefetch_during = next((lease for _, lease in self._unfinished()), None)
 
     def give_back(self) -> None:
         """Have what has not begun given back to the queue."""
-        for _, lease in self._now()[1:]:
+        for _, lease in self._unfinished()[1:]:
             lease.stop(StopReason.GIVEN_BACK)
 
-    def _now(self) -> list[tuple[SlotWorker, Lease]]:
-        return [(worker, lease) for worker, lease in self._given if worker.busy]
+    def _unfinished(self) -> list[tuple[SlotWorker, Lease]]:
+        return [(worker, lease) for worker, lease in self._jobs if worker.busy]
 
 
-class Ahead:
+class Prefetcher:
     """Which slot of a host takes a job beside its run. Belongs to the loop's thread."""
 
     def __init__(
         self,
-        desks: Sequence[Desk],
+        slot_queues: Sequence[SlotQueue],
         can_build: Callable[[Job], bool],
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         # What shares devices or cores waits for more than one run already.
-        self._desks = [
-            desk for desk in desks if not any(desk.slot.excludes(other.slot) for other in desks if other is not desk)
+        self._slot_queues = [
+            slot_queue
+            for slot_queue in slot_queues
+            if not any(slot_queue.slot.excludes(other.slot) for other in slot_queues if other is not slot_queue)
         ]
         self._can_build = can_build
         self._clock = clock
         self._not_before_s = 0.0
 
-    def desk(self, free_types: Collection[str], barred: Callable[[], Collection[str]]) -> Desk | None:
+    def slot_queue(self, free_types: Collection[str], barred: Callable[[], Collection[str]]) -> SlotQueue | None:
         """The slot to ask a job for beside its run, if any.
 
         Args:
@@ -136,20 +138,20 @@ class Ahead:
         """
         if self._clock() < self._not_before_s:
             return None
-        for desk in self._desks:
-            if desk.slot.gpu_type in free_types:
+        for slot_queue in self._slot_queues:
+            if slot_queue.slot.gpu_type in free_types:
                 continue
-            running = desk.running()
-            if running is not None and desk.slot.name not in barred() and self._can_build(running):
-                self._not_before_s = self._clock() + PAUSE_S
-                return desk
+            running = slot_queue.running()
+            if running is not None and slot_queue.slot.name not in barred() and self._can_build(running):
+                self._not_before_s = self._clock() + LOOK_PAUSE_S
+                return slot_queue
         return None
 
-    def keeps(self, desk: Desk, job: Job) -> bool:
+    def keeps(self, slot_queue: SlotQueue, job: Job) -> bool:
         """Whether a job that was claimed for a busy slot stays there; else it is given back."""
-        if job.started_at - job.created_at < WAITED:
+        if job.started_at - job.created_at < MIN_QUEUED:
             return False
-        if job.avoid_slot == desk.slot.name or not self._can_build(job):
-            desk.enough()
+        if job.avoid_slot == slot_queue.slot.name or not self._can_build(job):
+            slot_queue.enough()
             return False
         return True

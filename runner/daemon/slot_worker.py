@@ -16,11 +16,11 @@ from typing import Final
 
 from runner import metrics
 from runner.config import mask_password
-from runner.daemon.interfaces import Evaluates, StoreFactory
+from runner.daemon.interfaces import JobEvaluator, StoreFactory
 from runner.daemon.leases import Lease, LeaseKeeper, StopReason
 from runner.daemon.outcomes import events
-from runner.daemon.outcomes.committer import LEFT_TO_ITS_LEASE, Settler
-from runner.daemon.outcomes.publisher import Announcer
+from runner.daemon.outcomes.committer import LEFT_TO_ITS_LEASE, ResultCommitter
+from runner.daemon.outcomes.publisher import EventPublisher
 from runner.errors import CancelledByRequest, DatabaseUnavailableError, InfrastructureError, StaleAttemptError
 from runner.logs import get_logger, job_context
 from runner.model import Job, JobResult, Slot
@@ -39,7 +39,7 @@ IDLE_S: Final = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Ending:
+class _FailedAttempt:
     """How an attempt ends that has no result."""
 
     #: In the log.
@@ -59,11 +59,11 @@ class SlotWorker:
         slot: Slot,
         *,
         host: str,
-        evaluator: Evaluates,
+        evaluator: JobEvaluator,
         store_factory: StoreFactory,
         keeper: LeaseKeeper,
-        announcer: Announcer,
-        settler: Settler,
+        publisher: EventPublisher,
+        committer: ResultCommitter,
         on_free: Callable[[], None],
         on_trouble: Callable[[], None],
         leaving: Callable[[], bool],
@@ -75,8 +75,8 @@ class SlotWorker:
         self._evaluator = evaluator
         self._store_factory = store_factory
         self._keeper = keeper
-        self._announcer = announcer
-        self._settler = settler
+        self._publisher = publisher
+        self._committer = committer
         self._on_free = on_free
         self._on_trouble = on_trouble
         self._leaving = leaving
@@ -125,7 +125,7 @@ class SlotWorker:
     def _work(self, lease: Lease, store: Store) -> None:
         job = lease.job
         _log.info("job claimed", user=job.user_id, failures=job.failures)
-        self._announcer.event(events.claimed(job, host=self._host))
+        self._publisher.event(events.claimed(job, host=self._host))
         metrics.claimed(job)
         started_s = time.monotonic()
         handed = False
@@ -133,10 +133,10 @@ class SlotWorker:
         def hand(result: JobResult) -> None:
             nonlocal handed
             handed = True
-            self._announcer.forget(job)
+            self._publisher.forget(job)
             _log.info("job evaluated", verdict=result.verdict.value, run_s=round(time.monotonic() - started_s, 3))
             metrics.evaluated(job, result)
-            self._settler.hand(job, result, slot=self.slot.name)
+            self._committer.submit(job, result, slot=self.slot.name)
 
         found = self._evaluate(lease, hand)
         if handed:
@@ -145,21 +145,21 @@ class SlotWorker:
         if isinstance(found, JobResult):
             hand(found)
             return
-        self._announcer.forget(job)
+        self._publisher.forget(job)
         what = found.what
         _log.info(what, run_s=round(time.monotonic() - started_s, 3))
         metrics.ended(job, "failed" if lease.reason is None else lease.reason.value)
         if found.write is not None:
             self._write(job, store, found.write)
 
-    def _evaluate(self, lease: Lease, on_result: Callable[[JobResult], None]) -> JobResult | _Ending:
+    def _evaluate(self, lease: Lease, on_result: Callable[[JobResult], None]) -> JobResult | _FailedAttempt:
         job = lease.job
         try:
             return self._evaluator.run(
                 job,
                 self.slot,
                 cancel=lease.cancel,
-                on_progress=lambda progress: self._announcer.post(job, replace(progress, slot=self.slot.name)),
+                on_progress=lambda progress: self._publisher.post(job, replace(progress, slot=self.slot.name)),
                 on_result=on_result,
             )
         except CancelledByRequest:
@@ -177,30 +177,30 @@ class SlotWorker:
             _log.exception("evaluation broke")
             return self._failed(job, f"unexpected {type(error).__name__}: {error}")
 
-    def _failed(self, job: Job, error: str) -> _Ending:
+    def _failed(self, job: Job, error: str) -> _FailedAttempt:
         error, slot = mask_password(error), self.slot.name
-        return _Ending(
+        return _FailedAttempt(
             what="job failed, our fault",
             write=lambda store: store.fail(job, error=error, report={"slot": slot}, slot=slot),
         )
 
-    def _stopped(self, lease: Lease) -> _Ending | None:
+    def _stopped(self, lease: Lease) -> _FailedAttempt | None:
         """How a job that was told to stop ends; None if it was not told."""
         job = lease.job
         match lease.reason:
             case None:
                 return None
             case StopReason.LOST:
-                return _Ending(what="run stopped: the job is no longer ours", write=None)
+                return _FailedAttempt(what="run stopped: the job is no longer ours", write=None)
             case StopReason.CANCELLED:
-                return _Ending(what="run stopped: cancelled", write=lambda store: store.cancelled(job))
+                return _FailedAttempt(what="run stopped: cancelled", write=lambda store: store.cancelled(job))
             case StopReason.SHUTDOWN:
-                return _Ending(
+                return _FailedAttempt(
                     what="run stopped: the daemon is going down",
                     write=lambda store: store.release(job, reason="the daemon was told to stop at once"),
                 )
             case StopReason.GIVEN_BACK:
-                return _Ending(
+                return _FailedAttempt(
                     what="job given back before it began",
                     write=lambda store: store.release(job, reason="its host begins no more jobs; it had not begun"),
                 )
@@ -233,7 +233,7 @@ class SlotWorker:
                 else:
                     if backoff.failures:
                         _log.info("database back: the job is settled", attempts=backoff.failures + 1)
-                    self._announcer.ended(job, ended)
+                    self._publisher.ended(job, ended)
                     return
         except Exception:  # noqa: BLE001 - the daemon outlives it; logged with the job's ids
             _log.exception(LEFT_TO_ITS_LEASE)

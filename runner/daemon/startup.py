@@ -13,10 +13,10 @@ from contextlib import suppress
 
 from runner import __version__
 from runner.config import Config
-from runner.daemon.interfaces import Engine, Evaluates
+from runner.daemon.interfaces import Engine, JobEvaluator
 from runner.daemon.monitoring.readiness import DATABASE, ENGINE, EVALUATION, Readiness, missing
-from runner.daemon.monitoring.watchdog import CHORE_S, STEP_S, Pulse
-from runner.daemon.outcomes.replay import Delivery
+from runner.daemon.monitoring.watchdog import LONG_TASK_LIMIT_S, STEP_LIMIT_S, Watchdog
+from runner.daemon.outcomes.replay import SpoolReplayer
 from runner.errors import DatabaseUnavailableError, InfrastructureError
 from runner.gpu_types import Registry
 from runner.logs import get_logger
@@ -35,22 +35,22 @@ class Startup:
         *,
         engine: Engine,
         check_database: Callable[[], object],
-        evaluator: Evaluates,
-        delivery: Delivery,
+        evaluator: JobEvaluator,
+        replayer: SpoolReplayer,
         registry: Registry,
         host: HostRecord,
         readiness: Readiness,
-        pulse: Pulse,
+        watchdog: Watchdog,
         tell: Callable[[Reclaimed], None],
     ) -> None:
         self._engine = engine
         self._check_database = check_database
         self._evaluator = evaluator
-        self._delivery = delivery
+        self._replayer = replayer
         self._registry = registry
         self._host = host
         self._readiness = readiness
-        self._pulse = pulse
+        self._watchdog = watchdog
         #: Called with every job that is taken back.
         self._tell = tell
         #: The name is ours.
@@ -69,7 +69,7 @@ class Startup:
             and self._until(leave, DATABASE, lambda: self.register(store), meanwhile=self._clean_up)
         ):
             return False
-        self._delivery.adopt()
+        self._replayer.adopt()
         return True
 
     def take_over(self, store: Store, leave: threading.Event) -> bool:
@@ -117,7 +117,7 @@ class Startup:
 
     def _recover(self, store: Store) -> None:
         taken_back = store.recover(
-            host=self._host.name, keep=self._delivery.keys(), died=True, instance=self._host.instance
+            host=self._host.name, keep=self._replayer.keys(), died=True, instance=self._host.instance
         )
         for job in taken_back:
             self._tell(job)
@@ -136,7 +136,7 @@ class Startup:
         """Do it again and again until it works, and between two tries something that needs not wait for it."""
         backoff = Backoff(cap_s=cap_s)
         while not leave.is_set():
-            self._pulse.expect(CHORE_S)
+            self._watchdog.expect(LONG_TASK_LIMIT_S)
             try:
                 action()
             except InfrastructureError as error:
@@ -144,10 +144,10 @@ class Startup:
                 self._readiness.not_ready(missing(error, otherwise=what), reason=str(error))
                 with suppress(InfrastructureError):
                     meanwhile()
-                self._pulse.expect(cap_s + STEP_S)
+                self._watchdog.expect(cap_s + STEP_LIMIT_S)
                 backoff.wait(leave)
             else:
-                self._pulse.expect()
+                self._watchdog.expect()
                 if backoff.failures:
                     _log.info(f"{what} is there now", attempts=backoff.failures + 1)
                 return True

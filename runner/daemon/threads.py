@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from runner.logs import Sparing, get_logger
+from runner.logs import LogRateLimit, get_logger
 from runner.retry import Backoff
 from runner.store import Stop
 
 _log = get_logger(__name__)
 
 
-class Threads:
+class ThreadSupervisor:
     """Starts threads whose bodies end when `halt` is set. Belongs to the loop's thread."""
 
     def __init__(self) -> None:
@@ -33,12 +33,12 @@ class Threads:
     def _supervise(self, name: str, body: Callable[[Stop], None]) -> None:
         """A thread's body, started again whatever it dies of: without its heartbeat a daemon would lose every job."""
         backoff = Backoff()
-        sparing = Sparing()
+        log_limit = LogRateLimit()
         while not self.halt.is_set():
             try:
                 body(self.halt)
             except Exception:  # noqa: BLE001 - the outermost frame of a thread; logged
-                if (left_out := sparing.due(name)) is not None:
+                if (left_out := log_limit.due(name)) is not None:
                     _log.exception("a thread of the daemon broke and is started again", thread=name, left_out=left_out)
                 backoff.wait(self.halt)
             else:

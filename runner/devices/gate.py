@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 from runner.devices import processes
 from runner.devices.amd import AmdSmi
 from runner.devices.facts import Details, Reading, UnreachableError
-from runner.devices.health import XID_HOLD_S, Condition, Health, History, astray, is_grave, judge, spoiled
+from runner.devices.health import XID_HOLD_S, Condition, Health, History, clock_deviations, is_grave, judge, spoiled
 from runner.devices.listing import OPENERS
 from runner.devices.nvidia import Nvml
 from runner.devices.quarantine import Quarantine
@@ -223,7 +223,7 @@ class HealthGate:
             every_s=every_s,
             avoid=slot.cpus,
             on_round=on_round,
-            astray=partial(astray, gpu=self._type_of(slot)),
+            clock_deviations=partial(clock_deviations, gpu=self._type_of(slot)),
         )
         with sampler:
             yield sampler
@@ -307,9 +307,9 @@ class HealthGate:
     def _tell(self, slot: Slot, health: Health) -> None:
         why = "; ".join(health.reasons)
         degraded = why if health.condition is Condition.DEGRADED else None
-        self._quarantine.remark(slot.name, degraded, look=lambda: self._look_again(slot))
+        self._quarantine.mark_degraded(slot.name, degraded, look=lambda: self._look_again(slot))
         if health.condition is Condition.QUARANTINED:
-            self._quarantine.keep_out(slot.name, why, mended=lambda: self._is_mended(slot))
+            self._quarantine.quarantine_devices(slot.name, why, mended=lambda: self._is_mended(slot))
 
     def _look_again(self, slot: Slot) -> None:
         """Look at a slot on which nothing is ranked: no ranked job will come by and do so. Not while it is used."""

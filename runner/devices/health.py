@@ -94,7 +94,7 @@ def judge(reading: Reading, history: History, clocks: ClockPolicy) -> Health:
     return Health(condition=Condition.DEGRADED if reasons else Condition.FIT, reasons=reasons)
 
 
-def astray(reading: Reading, gpu: GpuType) -> tuple[str, ...]:
+def clock_deviations(reading: Reading, gpu: GpuType) -> tuple[str, ...]:
     """How a reading differs from the clocks that a GPU type demands of a device at work; nothing where it does not.
 
     `sm_clock_off` and `memory_clock_off`: by more than 1 % and 15 MHz. AMD's demand is an upper limit, and its devices

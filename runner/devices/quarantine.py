@@ -43,7 +43,7 @@ class Quarantine:
         self._lock = threading.Lock()
         self._stuck: dict[str, list[tuple[object, str]]] = {}
         #: Slots that are used, but not for what is ranked.
-        self._remarks: dict[str, str] = {}
+        self._degraded: dict[str, str] = {}
         #: Slots with a remark at which a thread looks again.
         self._watched: set[str] = set()
         self._stop = threading.Event()
@@ -67,25 +67,25 @@ class Quarantine:
 
         self._add(slot, container, reason, gone, event="slot_container_gone", container=container.id[:12])
 
-    def keep_out(self, slot: str, reason: str, *, mended: Callable[[], bool]) -> None:
+    def quarantine_devices(self, slot: str, reason: str, *, mended: Callable[[], bool]) -> None:
         """Keep a slot from being used until its devices are fit again, as `mended` says; once at a time."""
         with self._lock:
             if any(key is _DEVICES for key, _ in self._stuck.get(slot, ())):
                 return
         self._add(slot, _DEVICES, reason, mended, event="slot_devices_fit")
 
-    def remark(self, slot: str, reason: str | None, *, look: Callable[[], None] = lambda: None) -> None:
+    def mark_degraded(self, slot: str, reason: str | None, *, look: Callable[[], None] = lambda: None) -> None:
         """Say why nothing ranked runs on a slot now; None: nothing keeps it from that.
 
         As long as something does, `look` is called every few seconds: it remarks what it finds.
         """
         with self._lock:
-            if self._remarks.get(slot) == reason:
+            if self._degraded.get(slot) == reason:
                 return
             if reason is None:
-                del self._remarks[slot]
+                del self._degraded[slot]
             else:
-                self._remarks[slot] = reason
+                self._degraded[slot] = reason
             watch = reason is not None and slot not in self._watched
             if watch:
                 self._watched.add(slot)
@@ -100,15 +100,15 @@ class Quarantine:
     def _watch(self, slot: str, look: Callable[[], None]) -> None:
         while not self._stop.wait(self._retry_s):
             with self._lock:
-                if slot not in self._remarks:
+                if slot not in self._degraded:
                     self._watched.discard(slot)
                     return
             look()
 
-    def remarks(self) -> Mapping[str, str]:
+    def degraded(self) -> Mapping[str, str]:
         """Why nothing ranked runs on which slots."""
         with self._lock:
-            return dict(self._remarks)
+            return dict(self._degraded)
 
     def _add(self, slot: str, key: object, reason: str, gone: Callable[[], bool], *, event: str, **fields: str) -> None:
         with self._lock:

@@ -19,15 +19,15 @@ import structlog
 from runner import metrics
 from runner.devices.facts import Reading
 from runner.devices.gate import HealthGate, Inspection
-from runner.devices.health import Condition, Health, astray
+from runner.devices.health import Condition, Health, clock_deviations
 from runner.devices.quarantine import Quarantine
 from runner.devices.sampler import Sampler
 from runner.errors import CancelledByRequest, EngineUnavailableError, EvaluationError
-from runner.evaluation.build_cache import CANCEL_POLL_S, Build, Builds
+from runner.evaluation.build_cache import CANCEL_POLL_S, Build, BuildCache
 from runner.evaluation.build_plan import BuildPlan, make_build_plan, worth_building
 from runner.evaluation.plan import Environment, Plan, make_plan
 from runner.evaluation.verdict import Evidence, compile_failure, decide
-from runner.evaluation.warm_pool import Parking, remove
+from runner.evaluation.warm_pool import WarmPool, remove
 from runner.gpu_types import GpuType
 from runner.model import Artifact, Job, JobResult, Json, Mode, Progress, Slot
 from runner.task_format.model import Task
@@ -45,7 +45,7 @@ OnProgress = Callable[[Progress], None]
 OnResult = Callable[[JobResult], None]
 
 
-class Turnstile:
+class FifoLock:
     """Lets one in at a time, in the order in which they came."""
 
     def __init__(self) -> None:
@@ -80,20 +80,20 @@ class Turnstile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workshop:
+class HostResources:
     """What all attempts of a host share. Threadsafe."""
 
     engine: DockerEngine
-    parking: Parking
-    builds: Builds
+    parking: WarmPool
+    builds: BuildCache
     quarantine: Quarantine
     gate: HealthGate
     #: By slot: who is in uses its devices and cores.
-    slots: defaultdict[str, Turnstile] = field(default_factory=lambda: defaultdict(Turnstile))
+    slots: defaultdict[str, FifoLock] = field(default_factory=lambda: defaultdict(FifoLock))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Commission:
+class JobContext:
     """A job with all that was looked up for it."""
 
     job: Job
@@ -144,16 +144,16 @@ class Attempt:
 
     def __init__(
         self,
-        commission: Commission,
+        context: JobContext,
         plan: Plan,
-        workshop: Workshop,
+        resources: HostResources,
         *,
         cancel: threading.Event,
         on_progress: OnProgress | None,
     ) -> None:
-        self._commission = commission
+        self._context = context
         self._plan = plan
-        self._workshop = workshop
+        self._resources = resources
         self._cancel = cancel
         self._on_progress = on_progress
         #: Spent on a build of its own, and on waiting: for a lane, for the twin's build, for the slot.
@@ -177,9 +177,9 @@ class Attempt:
             EngineUnavailableError: the engine went away or refuses containers.
             EvaluationError: container or harness broke in a way the submission cannot have caused.
         """
-        builds, commission = self._workshop.builds, self._commission
-        wanted = builds.wanted and worth_building(commission.job.code, commission.task, commission.gpu)
-        beside = wanted and builds.lanes > 0
+        builds, context = self._resources.builds, self._context
+        wanted = builds.wanted and worth_building(context.job.code, context.task, context.gpu)
+        beside = wanted and builds.workers > 0
         build = self._build(beside=True) if beside else None
         failed = self._compile_failure(build)
         if failed is None:
@@ -198,19 +198,19 @@ class Attempt:
 
     def _build(self, *, beside: bool) -> Build:
         """What came of the build, made now or for the twin."""
-        commission, asked_ns, began_ns = self._commission, time.monotonic_ns(), 0
+        context, asked_ns, began_ns = self._context, time.monotonic_ns(), 0
 
         def plan(cpus: tuple[int, ...]) -> BuildPlan:
             nonlocal began_ns
             began_ns = time.monotonic_ns()
-            return commission.build_plan(cpus)
+            return context.build_plan(cpus)
 
-        self._say("build")
-        build = self._workshop.builds.get(
-            commission.job,
-            commission.slot,
+        self._post_phase("build")
+        build = self._resources.builds.get(
+            context.job,
+            context.slot,
             beside=beside,
-            image=commission.environment.image,
+            image=context.environment.image,
             plan=plan,
             cancel=self._cancel,
         )
@@ -225,23 +225,23 @@ class Attempt:
             return None
         begun_ns = time.monotonic_ns() - build.report.outcome.wall_ns
         evidence = self._evidence(build.report, build, begun_ns)
-        return compile_failure(self._commission.job, self._commission.task, self._plan, evidence)
+        return compile_failure(self._context.job, self._context.task, self._plan, evidence)
 
     # -- run -----------------------------------------------------------------------------------------------------
 
     @contextmanager
     def _slot(self, on_free: Callable[[], None]) -> Iterator[None]:
         """Use the slot; what was given beside a run waits here for its end."""
-        name, asked_ns = self._commission.slot.name, time.monotonic_ns()
-        with self._workshop.slots[name].turn(self._cancel, on_wait=lambda: self._say("waiting")):
+        name, asked_ns = self._context.slot.name, time.monotonic_ns()
+        with self._resources.slots[name].turn(self._cancel, on_wait=lambda: self._post_phase("waiting")):
             self._waited_ns += time.monotonic_ns() - asked_ns
-            stuck = self._workshop.quarantine.reasons().get(name)
+            stuck = self._resources.quarantine.reasons().get(name)
             if stuck is not None:
                 # Since the job was given: whoever ran before has left something that still computes.
                 raise EvaluationError(f"slot {name} cannot be used: {stuck}")
-            with self._workshop.gate.using(self._commission.slot):
+            with self._resources.gate.using(self._context.slot):
                 try:
-                    self._cool()
+                    self._cool_down()
                     self._before = self._inspect()
                     yield
                 finally:
@@ -250,15 +250,15 @@ class Attempt:
 
     def _clear(self) -> None:
         """Remove what is left of the containers that were used."""
-        clear(self._empty, self._commission.slot, self._workshop)
+        clear(self._empty, self._context.slot, self._resources)
 
-    def _cool(self) -> None:
+    def _cool_down(self) -> None:
         """Let the devices of a run that is timed cool down as far as its GPU type wants them to."""
-        commission = self._commission
-        gpu, slot = commission.gpu, commission.slot
-        if gpu.cool_below_c is None or not slot.devices or commission.job.mode in {Mode.TEST, Mode.PROFILE}:
+        context = self._context
+        gpu, slot = context.gpu, context.slot
+        if gpu.cool_below_c is None or not slot.devices or context.job.mode in {Mode.TEST, Mode.PROFILE}:
             return
-        self._cooled_s = self._workshop.gate.cool(
+        self._cooled_s = self._resources.gate.cool(
             slot, below_c=gpu.cool_below_c, limit_s=gpu.cool_limit_s, cancel=self._cancel
         )
         self._waited_ns += round(self._cooled_s * 1e9)
@@ -269,27 +269,27 @@ class Attempt:
         Raises:
             EvaluationError: they are not fit for it.
         """
-        commission = self._commission
-        found = self._workshop.gate.inspect(commission.slot)
-        metrics.inspected(commission.slot, found.readings)
-        if found.health.bars(ranked=commission.job.mode.ranked):
+        context = self._context
+        found = self._resources.gate.inspect(context.slot)
+        metrics.inspected(context.slot, found.readings)
+        if found.health.bars(ranked=context.job.mode.ranked):
             raise EvaluationError(
-                f"slot {commission.slot.name} is {found.health.condition}: {'; '.join(found.health.reasons)}"
+                f"slot {context.slot.name} is {found.health.condition}: {'; '.join(found.health.reasons)}"
             )
         return found
 
     def _measure(self, build: Build | None) -> JobResult:
-        commission, plan = self._commission, self._plan
+        context, plan = self._context, self._plan
         bundle = None if build is None else build.bundle
         if bundle is not None:
-            plan = commission.plan(built=True)
-        gate, slot = self._workshop.gate, commission.slot
-        report, begun_ns, sampler = self._watched(plan, bundle)
-        if bundle is not None and _brought_down(report):
-            _log.warning("bundle_not_usable", job=commission.job.id, error=report.message or report.outcome.detail)
+            plan = context.plan(built=True)
+        gate, slot = self._resources.gate, context.slot
+        report, begun_ns, sampler = self._execute_sampled(plan, bundle)
+        if bundle is not None and _broke_before_submission(report):
+            _log.warning("bundle_not_usable", job=context.job.id, error=report.message or report.outcome.detail)
             plan, build = self._plan, None
             self._clear()
-            report, begun_ns, sampler = self._watched(plan, None)
+            report, begun_ns, sampler = self._execute_sampled(plan, None)
         if slot.devices:
             # What is left on a device is the run's only once its container is gone.
             self._clear()
@@ -301,24 +301,24 @@ class Attempt:
             self._devices = gate.metadata(slot, before, after, sampler)
         if report.outcome.ending is Ending.CANCELLED:
             seconds = report.outcome.wall_ns / 1e9
-            raise CancelledByRequest(f"job {commission.job.id} was cancelled after {seconds:.1f} s")
-        return decide(commission.job, commission.task, plan, self._evidence(report, build, begun_ns))
+            raise CancelledByRequest(f"job {context.job.id} was cancelled after {seconds:.1f} s")
+        return decide(context.job, context.task, plan, self._evidence(report, build, begun_ns))
 
-    def _watched(self, plan: Plan, bundle: Bundle | None) -> tuple[BoxReport, int, Sampler | None]:
+    def _execute_sampled(self, plan: Plan, bundle: Bundle | None) -> tuple[BoxReport, int, Sampler | None]:
         """Run while the slot's devices are sampled; a judge is told of their readings as they come."""
         outbox = Outbox() if isinstance(plan.request, PairRequest) else None
 
         def tell(readings: Sequence[Reading]) -> None:
             if outbox is not None:
-                for reading in told(readings, self._commission.gpu, at_ns=time.monotonic_ns()):
+                for reading in judge_readings(readings, self._context.gpu, at_ns=time.monotonic_ns()):
                     outbox.post(reading.to_message())
 
-        slot, every_s = self._commission.slot, self._commission.gpu.sample_every_s
-        with self._workshop.gate.sampling(slot, every_s, on_round=tell) as sampler:
+        slot, every_s = self._context.slot, self._context.gpu.sample_every_s
+        with self._resources.gate.sampling(slot, every_s, on_round=tell) as sampler:
             report, begun_ns = execute(
                 plan,
                 slot,
-                self._workshop,
+                self._resources,
                 cancel=self._cancel,
                 on_progress=self._on_progress,
                 bundle=bundle,
@@ -338,20 +338,20 @@ class Attempt:
             ok=report.ok,
             message=report.message,
             outcome=report.outcome,
-            request_offset_ns=max(0, begun_ns - self._commission.started_ns),
+            request_offset_ns=max(0, begun_ns - self._context.started_ns),
             built_ns=self._built_ns,
             waited_ns=self._waited_ns,
-            system=self._commission.system,
-            runner={**self._commission.runner, "sandbox": dict(report.attested), **self._seen()},
+            system=self._context.system,
+            runner={**self._context.runner, "sandbox": dict(report.attested), **self._observed()},
         )
 
-    def _seen(self) -> Json:
+    def _observed(self) -> Json:
         return {
             **({} if self._devices is None else {"devices": self._devices}),
             **({} if self._cooled_s is None else {"cooled_s": round(self._cooled_s, 3)}),
         }
 
-    def _say(self, phase: str) -> None:
+    def _post_phase(self, phase: str) -> None:
         if self._on_progress is not None:
             self._on_progress(Progress(phase=phase, done=0, total=0))
 
@@ -359,7 +359,7 @@ class Attempt:
 def execute(
     plan: Plan,
     slot: Slot,
-    workshop: Workshop,
+    resources: HostResources,
     *,
     cancel: threading.Event,
     on_progress: OnProgress | None = None,
@@ -397,10 +397,10 @@ def execute(
             if later:
                 empty.append(box)
             else:
-                remove(box, slot.name, workshop.quarantine)
+                remove(box, slot.name, resources.quarantine)
 
     try:
-        parked = workshop.parking.take(slot.name, plan.spec, cancel=cancel)
+        parked = resources.parking.take(slot.name, plan.spec, cancel=cancel)
         metrics.container_taken(parked=parked is not None)
         if parked is not None:
             found = converse(parked)
@@ -409,19 +409,19 @@ def execute(
             _log.warning("parked_container_was_dead", slot=slot.name, detail=found[0].outcome.detail)
         if cancel.is_set():
             raise CancelledByRequest("cancelled before its container started")
-        return converse(workshop.engine.start(plan.spec))
+        return converse(resources.engine.start(plan.spec))
     except SandboxError as error:
         if error.leftover is not None:
-            workshop.quarantine.add(slot.name, error.leftover, error)
+            resources.quarantine.add(slot.name, error.leftover, error)
         if isinstance(error, EngineUnavailable):
             raise EngineUnavailableError(str(error)) from error
         raise EvaluationError(str(error)) from error
 
 
-def clear(empty: list[Box], slot: Slot, workshop: Workshop) -> None:
+def clear(empty: list[Box], slot: Slot, resources: HostResources) -> None:
     """Remove the containers that `execute` has left."""
     while empty:
-        remove(empty.pop(), slot.name, workshop.quarantine)
+        remove(empty.pop(), slot.name, resources.quarantine)
 
 
 def _forward(on_progress: OnProgress | None) -> Callable[[str, int, int], None] | None:
@@ -431,7 +431,7 @@ def _forward(on_progress: OnProgress | None) -> Callable[[str, int, int], None] 
     return lambda phase, done, total: on_progress(Progress(phase=phase, done=done, total=total))
 
 
-def told(readings: Sequence[Reading], gpu: GpuType, *, at_ns: int) -> Iterator[protocol.Reading]:
+def judge_readings(readings: Sequence[Reading], gpu: GpuType, *, at_ns: int) -> Iterator[protocol.Reading]:
     """What the judge is told of a slot's devices, read one after the other up to a moment of the host's clock.
 
     The moment is in nanoseconds of the monotonic one. Whether times around it count, the clocks of the GPU type say. A
@@ -442,7 +442,7 @@ def told(readings: Sequence[Reading], gpu: GpuType, *, at_ns: int) -> Iterator[p
     reasons = (
         name
         for reading in readings
-        for name in (*(name for name in reading.throttle if name in counts), *astray(reading, gpu))
+        for name in (*(name for name in reading.throttle if name in counts), *clock_deviations(reading, gpu))
     )
     held = tuple(dict.fromkeys(reasons))
     for reading in readings:
@@ -463,7 +463,7 @@ def _died_while_parked(report: BoxReport) -> bool:
     return report.outcome.ending is Ending.DIED and silent
 
 
-def _brought_down(report: BoxReport) -> bool:
+def _broke_before_submission(report: BoxReport) -> bool:
     """Whether a container broke before anything of the submission's was reported: perhaps of the bundle it got."""
     broke = report.ok is False or report.outcome.ending in {Ending.DIED, Ending.BAD_REPORT}
     return broke and not report.steps

@@ -39,7 +39,7 @@ KEPT: Final = 64
 #: Characters kept of what a compiler said, with them: rows in the database hold less.
 KEPT_OUTPUT: Final = 1 << 15
 #: What the lanes are called where slots have names.
-LANE: Final = "build lane"
+BUILD_WORKER: Final = "build lane"
 #: How soon a cancellation is heard while somebody else builds.
 CANCEL_POLL_S: Final = 0.1
 
@@ -68,15 +68,15 @@ class _Entry:
     until_s: float
 
 
-class Builds:
+class BuildCache:
     """Threadsafe; one per host."""
 
-    def __init__(self, engine: DockerEngine, quarantine: Quarantine, *, directory: Path, lanes: int | None) -> None:
-        """`directory`: where bundles are. `lanes`: builds at a time; 0: none at all; None: one if there are cores."""
+    def __init__(self, engine: DockerEngine, quarantine: Quarantine, *, directory: Path, workers: int | None) -> None:
+        """`directory`: where bundles are. `workers`: builds at a time; 0: none at all; None: one if there are cores."""
         self._engine = engine
         self._quarantine = quarantine
         self._directory = directory
-        self._lanes = lanes
+        self._workers = workers
         self._cpus: tuple[int, ...] = ()
         self._changed = threading.Condition()
         self._running = 0
@@ -86,26 +86,26 @@ class Builds:
         """Say which slots there are: what cores they leave is the lanes'."""
         self._cpus = spare_cpus(slots)
 
-    def resize(self, lanes: int | None) -> None:
+    def resize(self, workers: int | None) -> None:
         """Let so many builds run at a time from now on."""
         with self._changed:
-            self._lanes = lanes
+            self._workers = workers
             self._changed.notify_all()
 
     @property
     def wanted(self) -> bool:
         """Whether anything is built ahead at all."""
-        return self._lanes != 0
+        return self._workers != 0
 
     @property
-    def lanes(self) -> int:
+    def workers(self) -> int:
         """How many builds may run beside the slots; 0: a build takes the cores of its job's slot."""
-        return (1 if self._lanes is None else self._lanes) if self._cpus else 0
+        return (1 if self._workers is None else self._workers) if self._cpus else 0
 
     @property
     def room(self) -> bool:
         """Whether a lane is free."""
-        return self._running < self.lanes
+        return self._running < self.workers
 
     @property
     def running(self) -> int:
@@ -142,10 +142,10 @@ class Builds:
             EngineUnavailableError: no engine answers.
         """
         entry = self._entry(job, image)
-        with _patiently(entry.building, job, cancel):
+        with _hold(entry.building, job, cancel):
             if entry.build is None:
-                with self._lane(job, cancel) if beside else nullcontext():
-                    place, cpus = (LANE, self._cpus) if beside else (slot.name, slot.cpus)
+                with self._build_worker(job, cancel) if beside else nullcontext():
+                    place, cpus = (BUILD_WORKER, self._cpus) if beside else (slot.name, slot.cpus)
                     entry.build = self._make(job, plan(cpus), place, cancel)
                 self._evict(entry)
             return entry.build
@@ -181,12 +181,12 @@ class Builds:
     # -- a build -------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _lane(self, job: Job, cancel: threading.Event) -> Iterator[None]:
+    def _build_worker(self, job: Job, cancel: threading.Event) -> Iterator[None]:
         """Have a lane, as soon as one is free. One that a reload takes away is used to the end."""
         with self._changed:
-            while self._running >= max(1, self.lanes):
+            while self._running >= max(1, self.workers):
                 self._changed.wait(CANCEL_POLL_S)
-                _heed(job, cancel)
+                _raise_if_cancelled(job, cancel)
             self._running += 1
         try:
             yield
@@ -238,16 +238,16 @@ class Builds:
 
 
 @contextmanager
-def _patiently(lock: threading.Lock, job: Job, cancel: threading.Event) -> Iterator[None]:
+def _hold(lock: threading.Lock, job: Job, cancel: threading.Event) -> Iterator[None]:
     while not lock.acquire(timeout=CANCEL_POLL_S):
-        _heed(job, cancel)
+        _raise_if_cancelled(job, cancel)
     try:
         yield
     finally:
         lock.release()
 
 
-def _heed(job: Job, cancel: threading.Event) -> None:
+def _raise_if_cancelled(job: Job, cancel: threading.Event) -> None:
     if cancel.is_set():
         raise CancelledByRequest(f"job {job.id} was cancelled before it was built")
 

@@ -30,13 +30,13 @@ from runner.errors import (
     EvaluationError,
     TaskError,
 )
-from runner.evaluation.attempt import Attempt, Commission, Workshop, clear, execute
-from runner.evaluation.build_cache import Builds
+from runner.evaluation.attempt import Attempt, HostResources, JobContext, clear, execute
+from runner.evaluation.build_cache import BuildCache
 from runner.evaluation.build_plan import worth_building
 from runner.evaluation.plan import STAGE, Environment, make_probe
 from runner.evaluation.source_advice import advise, installed
 from runner.evaluation.verdict import invalid
-from runner.evaluation.warm_pool import Bounds, Parking
+from runner.evaluation.warm_pool import PoolBounds, WarmPool
 from runner.gpu_types import GpuType, Registry, Vendor
 from runner.model import Job, JobResult, Json, Progress, Slot
 from runner.task_format import from_stored
@@ -73,9 +73,9 @@ class EvaluationSettings:
     park_memory_bytes: int | None = None
 
     @property
-    def parking(self) -> Bounds:
+    def parking(self) -> PoolBounds:
         """What bounds the containers that wait."""
-        return Bounds(size=self.park_containers, max_age_s=self.park_max_age_s, memory_bytes=self.park_memory_bytes)
+        return PoolBounds(size=self.park_containers, max_age_s=self.park_max_age_s, memory_bytes=self.park_memory_bytes)
 
 
 class Evaluator:
@@ -97,14 +97,20 @@ class Evaluator:
         self._facts: EngineFacts | None = None
         self._environments: dict[str, Environment] = {}
         self._systems: dict[str, Json] = {}
-        self._parking = Parking(engine, self._quarantine, settings.parking)
-        self._builds = Builds(engine, self._quarantine, directory=settings.state_dir, lanes=settings.build_lanes)
+        self._warm_pool = WarmPool(engine, self._quarantine, settings.parking)
+        self._build_cache = BuildCache(
+            engine, self._quarantine, directory=settings.state_dir, workers=settings.build_lanes
+        )
         self._gate = HealthGate(self._quarantine, type_of=lambda slot: registry.get(slot.gpu_type))
         #: The version of the reader of source code beside this daemon, and where it reads.
         self._reader = installed()
         self._spare_cores: tuple[int, ...] = ()
-        self._workshop = Workshop(
-            engine=engine, parking=self._parking, builds=self._builds, quarantine=self._quarantine, gate=self._gate
+        self._resources = HostResources(
+            engine=engine,
+            parking=self._warm_pool,
+            builds=self._build_cache,
+            quarantine=self._quarantine,
+            gate=self._gate,
         )
 
     def adopt(self, settings: EvaluationSettings) -> None:
@@ -118,23 +124,23 @@ class Evaluator:
             park_max_age_s=settings.park_max_age_s,
             park_memory_bytes=settings.park_memory_bytes,
         )
-        self._parking.adopt(settings.parking)
-        self._builds.resize(settings.build_lanes)
+        self._warm_pool.adopt(settings.parking)
+        self._build_cache.resize(settings.build_lanes)
 
     @property
     def parked(self) -> Mapping[str, int]:
         """How many containers wait for each slot, once one of its jobs or `prepare` has asked for some."""
-        return self._parking.census()
+        return self._warm_pool.census()
 
     @property
     def builds(self) -> tuple[int, int]:
         """How many builds may run in lanes, and how many do."""
-        return self._builds.lanes, self._builds.running
+        return self._build_cache.workers, self._build_cache.running
 
     def close(self) -> None:
         """Remove the containers that wait for submissions; call it when no run will follow."""
-        self._parking.close()
-        self._builds.close()
+        self._warm_pool.close()
+        self._build_cache.close()
         self._quarantine.close()
         self._gate.close()
 
@@ -146,9 +152,9 @@ class Evaluator:
             EvaluationError: the probe did not come back, with what the container said.
         """
         slots = tuple(slots)
-        self._builds.arrange(slots)
+        self._build_cache.arrange(slots)
         self._spare_cores = spare_cpus(slots)
-        self._parking.arrange({slot.name: _rivals(slot, slots) for slot in slots})
+        self._warm_pool.arrange({slot.name: _rivals(slot, slots) for slot in slots})
         for slot in {slot.gpu_type: slot for slot in slots}.values():
             gpu = self._registry.get(slot.gpu_type)
             started = time.monotonic()
@@ -162,7 +168,7 @@ class Evaluator:
             )
         self._prune()
         for slot in slots:
-            self._park(slot, self._registry.get(slot.gpu_type))
+            self._refill_pool(slot, self._registry.get(slot.gpu_type))
 
     def _prune(self) -> None:
         """Remove the root file systems that earlier processes imported for an environment that has changed since.
@@ -180,7 +186,7 @@ class Evaluator:
 
     def can_build(self, job: Job) -> bool:
         """Whether a job would be built before it has its slot, and a lane has room for it now."""
-        if not self._builds.room:
+        if not self._build_cache.room:
             return False
         try:
             task = from_stored(job.task, job.extra, origin=f"leaderboard {job.leaderboard!r}")
@@ -219,7 +225,7 @@ class Evaluator:
             job.code.decode("utf-8")
             environment = self._environment(gpu)
             settings = self._settings
-            commission = Commission(
+            context = JobContext(
                 job=job,
                 slot=slot,
                 task=task,
@@ -231,32 +237,32 @@ class Evaluator:
                 runner=self._runner_info(slot, environment, gpu),
                 started_ns=started_ns,
             )
-            plan = commission.plan()
+            plan = context.plan()
         except TaskError as error:
             return invalid(str(error))
         except UnicodeDecodeError as error:
             return invalid(f"{job.file_name} is not UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}")
         if cancel.is_set():
             raise CancelledByRequest(f"job {job.id} was cancelled before its container started")
-        attempt = Attempt(commission, plan, self._workshop, cancel=cancel, on_progress=on_progress)
+        attempt = Attempt(context, plan, self._resources, cancel=cancel, on_progress=on_progress)
         # What is read of its code is a part of the result, and is read after the run, so that it takes nothing from it.
         early = on_result if self._reader is None else None
-        result = attempt.run(on_free=lambda: self._park(slot, gpu), on_result=early)
-        self._builds.done(job, environment.image)
-        return self._advised(job, result)
+        result = attempt.run(on_free=lambda: self._refill_pool(slot, gpu), on_result=early)
+        self._build_cache.done(job, environment.image)
+        return self._with_advice(job, result)
 
-    def _advised(self, job: Job, result: JobResult) -> JobResult:
+    def _with_advice(self, job: Job, result: JobResult) -> JobResult:
         """The result with what a reader of source code says, where one is installed; nothing else of it changes."""
         if self._reader is None:
             return result
         advice = advise(job.code, found=self._reader, cores=self._spare_cores)
         return replace(result, report={**result.report, "advice": advice})
 
-    def _park(self, slot: Slot, gpu: GpuType) -> None:
+    def _refill_pool(self, slot: Slot, gpu: GpuType) -> None:
         """Let containers wait for the slot's next submissions; what those will be decides whether they are used."""
         environment = self._environments.get(gpu.name)
         if environment is not None and slot.name not in self._quarantine.reasons():
-            self._parking.release(slot.name, make_probe(gpu, slot, environment).spec)
+            self._warm_pool.release(slot.name, make_probe(gpu, slot, environment).spec)
 
     def _environment(self, gpu: GpuType) -> Environment:
         with self._lock:
@@ -305,9 +311,9 @@ class Evaluator:
         plan = make_probe(gpu, slot, self._environment(gpu))
         empty: list[Box] = []
         try:
-            report, _ = execute(plan, slot, self._workshop, cancel=threading.Event(), empty=empty)
+            report, _ = execute(plan, slot, self._resources, cancel=threading.Event(), empty=empty)
         finally:
-            clear(empty, slot, self._workshop)
+            clear(empty, slot, self._resources)
         step = next((step for step in report.steps if step.name == "facts"), None)
         system = step.judged.details.get("system") if step is not None and step.judged is not None else None
         if not report.ok or not isinstance(system, Mapping):

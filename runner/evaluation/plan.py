@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from runner.errors import TaskError
-from runner.evaluation.speed_of_light import Light, light_of
+from runner.evaluation.speed_of_light import SpeedOfLight, speed_of_light
 from runner.gpu_types.model import GpuType, Vendor
 from runner.model import Job, Mode, Slot
 from runner.task_format import spec_line
@@ -88,7 +88,7 @@ class Plan:
     #: Cases per run name.
     case_counts: Mapping[str, int]
     #: What each case of a timed run needs at the least, by run name.
-    lights: Mapping[str, tuple[Light, ...]] = field(default_factory=dict)
+    speeds_of_light: Mapping[str, tuple[SpeedOfLight, ...]] = field(default_factory=dict)
 
 
 def make_plan(
@@ -119,8 +119,10 @@ def make_plan(
         TaskError: the task cannot be evaluated as asked: no cases, no eval program, a language the GPU type lacks.
     """
     device_name = slot.devices[0].name if slot.devices else None
-    lights = tuple(light_of(task, case, gpu, device_name=device_name) for case in _ranked(task, job.gpu_type))
-    modes = _modes(job, task, lights)
+    speeds_of_light = tuple(
+        speed_of_light(task, case, gpu, device_name=device_name) for case in _ranked(task, job.gpu_type)
+    )
+    modes = _modes(job, task, speeds_of_light)
     _refuse_misfits(job, task, gpu)
     if gpu.emulate_cuda:
         _refuse_what_is_not_emulated(job, task, gpu)
@@ -147,7 +149,7 @@ def make_plan(
         harness=task.harness,
         run_names=tuple(mode.name for mode in modes),
         case_counts={mode.name: len(mode.cases) for mode in modes},
-        lights={mode.name: lights for mode in modes if mode.name in ("benchmark", "leaderboard")},
+        speeds_of_light={mode.name: speeds_of_light for mode in modes if mode.name in ("benchmark", "leaderboard")},
     )
 
 
@@ -297,11 +299,11 @@ def _ranked(task: Task, gpu_type: str) -> tuple[Case, ...]:
     return benchmarks[-1:] if task.ranking_by is Ranking.LAST else benchmarks
 
 
-def _modes(job: Job, task: Task, lights: tuple[Light, ...]) -> tuple[ModeRequest, ...]:
+def _modes(job: Job, task: Task, speeds_of_light: tuple[SpeedOfLight, ...]) -> tuple[ModeRequest, ...]:
     cases = task.cases_for(job.gpu_type)
     benchmarks = cases.benchmarks or ()
     tests = (*(cases.tests or ()), *((cases.hidden or ()) if job.secret else ()))
-    lines, floors = _lines(_ranked(task, job.gpu_type)), tuple(light.floor for light in lights)
+    lines, floors = _lines(_ranked(task, job.gpu_type)), tuple(light.floor for light in speeds_of_light)
     test = ModeRequest(name="test", cases=_lines(tests), timeout_s=task.test_timeout_s)
     benchmark = ModeRequest(
         name="benchmark",

@@ -42,7 +42,7 @@ _CARRIERS: Mapping[Dtype, tuple[Dtype, ...]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Light:
+class SpeedOfLight:
     """What one case needs at the least; None where task or GPU type do not say enough."""
 
     #: Nanoseconds of a perfect kernel, and what binds it (math or memory).
@@ -56,7 +56,7 @@ class Light:
         return None if self.sol_ns is None else self.sol_ns / mean_ns
 
 
-def light_of(task: Task, case: Case, gpu: GpuType, *, device_name: str | None = None) -> Light:
+def speed_of_light(task: Task, case: Case, gpu: GpuType, *, device_name: str | None = None) -> SpeedOfLight:
     """What a benchmark case needs on a GPU type.
 
     Args:
@@ -73,11 +73,11 @@ def light_of(task: Task, case: Case, gpu: GpuType, *, device_name: str | None = 
     moved = None if task.extra.bytes is None else work(task.extra.bytes, case)
     # Ranks without devices share the processor's cores.
     ranks = int(str(case.get("world_size", 1))) if task.multi_gpu and gpu.vendor is not Vendor.NONE else 1
-    sol_ns, limit = _speed_of_light(task, figures, flops, moved, ranks)
-    return Light(sol_ns=sol_ns, limit=limit, floor=_floor(task, case, gpu, figures, flops, moved))
+    sol_ns, limit = _perfect_kernel(task, figures, flops, moved, ranks)
+    return SpeedOfLight(sol_ns=sol_ns, limit=limit, floor=_floor(task, case, gpu, figures, flops, moved))
 
 
-def _speed_of_light(
+def _perfect_kernel(
     task: Task, figures: Figures, flops: float | None, moved: float | None, ranks: int
 ) -> tuple[float | None, str | None]:
     """A perfect kernel's time and its limit; None if the rate of anything that the task states is not known."""

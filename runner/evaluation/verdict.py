@@ -16,7 +16,7 @@ from typing import Any
 
 from runner.errors import EvaluationError
 from runner.evaluation.plan import Plan
-from runner.evaluation.speed_of_light import Light
+from runner.evaluation.speed_of_light import SpeedOfLight
 from runner.model import Artifact, Demand, Job, JobResult, Json, Mode, RunRecord, TimingAssurance, Verdict
 from runner.task_format.model import CuConfig, Harness, Ranking, Task
 from sandbox.protocol import StepResult
@@ -118,7 +118,7 @@ def decide(job: Job, task: Task, plan: Plan, evidence: Evidence) -> JobResult:
                     scored_by=task if job.mode is Mode.LEADERBOARD else None,
                     # Public times rank. Of the secret twin only the verdict counts, so it keeps its score.
                     demand=Demand() if job.secret else job.demand,
-                    lights=plan.lights.get(name, ()),
+                    speeds_of_light=plan.speeds_of_light.get(name, ()),
                 )
             )
             if finding.verdict is Verdict.ACCEPTED:
@@ -299,7 +299,7 @@ def _implausible_benchmarks(task: Task, plan: Plan, step: StepResult, asked: int
         mean_ns = _positive(step.result.get(f"benchmark.{index}.mean"))
         if mean_ns is None:
             return f"benchmark {index} has the mean {step.result.get(f'benchmark.{index}.mean')!r}"
-        impossible = _below_floor(plan.lights.get(step.name, ()), index, count, mean_ns)
+        impossible = _below_floor(plan.speeds_of_light.get(step.name, ()), index, count, mean_ns)
         if impossible is not None:
             return f"in benchmark {index} {impossible}"
         total_ns += mean_ns
@@ -310,9 +310,12 @@ def _implausible_benchmarks(task: Task, plan: Plan, step: StepResult, asked: int
     return None
 
 
-def _below_floor(lights: Sequence[Light], index: int, count: int, mean_ns: float) -> str | None:
+def _below_floor(speeds_of_light: Sequence[SpeedOfLight], index: int, count: int, mean_ns: float) -> str | None:
     """Why a benchmark's mean cannot be true. Which case it was is known only where a program reports all of them."""
-    floors = [light.floor for light in (lights[index : index + 1] if len(lights) == count else lights)]
+    floors = [
+        light.floor
+        for light in (speeds_of_light[index : index + 1] if len(speeds_of_light) == count else speeds_of_light)
+    ]
     known = [floor for floor in floors if floor is not None]
     if not known or len(known) < len(floors):
         return None
@@ -351,7 +354,7 @@ def _run(
     assurance: Mapping[str, str],
     scored_by: Task | None,
     demand: Demand,
-    lights: Sequence[Light],
+    speeds_of_light: Sequence[SpeedOfLight],
 ) -> RunRecord:
     passed = finding.verdict is Verdict.ACCEPTED and step.result.get("check") == "pass"
     scored = passed and step.name == "leaderboard"
@@ -383,16 +386,16 @@ def _run(
             "duration": step.duration_ns / 1e9,
         },
         # Lines that arrived before a timeout say nothing about a whole mode; KernelBot stores none either.
-        result={} if step.timed_out else _with_light(_own_words(step), lights),
+        result={} if step.timed_out else _with_speed_of_light(_own_words(step), speeds_of_light),
         system_info={**system, "runner": runner},
     )
 
 
-def _with_light(result: Mapping[str, str], lights: Sequence[Light]) -> dict[str, str]:
+def _with_speed_of_light(result: Mapping[str, str], speeds_of_light: Sequence[SpeedOfLight]) -> dict[str, str]:
     """The result with the speed of light of every case that has a time, and with nobody else's word on it."""
     lit = {key: value for key, value in result.items() if not _SOL_KEY.fullmatch(key)}
-    if len(lights) == _count(result, "benchmark"):
-        for index, light in enumerate(lights):
+    if len(speeds_of_light) == _count(result, "benchmark"):
+        for index, light in enumerate(speeds_of_light):
             mean_ns = _positive(result.get(f"benchmark.{index}.mean"))
             fraction = None if mean_ns is None else light.fraction(mean_ns)
             if fraction is not None and light.limit is not None:

@@ -4,7 +4,7 @@ Owns the containers nobody has asked for so far, a few per slot. A parked contai
 cleaned: it has not seen a byte of any submission. Starting one costs its slot's cores two seconds of work, so they are
 started only while the slot is free, and one that is still at it when a job arrives is thrown away, unless the job would
 have to start one anyway. Slots that share devices or cores count as one there. What waits is bounded in number, age and
-memory (`Bounds`), and handed out only for the spec it was started with: GPU type, image, limits, devices, programs.
+memory (`PoolBounds`), and handed out only for the spec it was started with: GPU type, image, limits, devices, programs.
 Called by runner.evaluation.evaluate only.
 """
 
@@ -41,7 +41,7 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bounds:
+class PoolBounds:
     """How many containers may wait, how long, and what they may take together."""
 
     #: Per slot; 0: none.
@@ -52,7 +52,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Parked:
+class _WarmContainer:
     slot: str
     spec: SandboxSpec
     box: Box
@@ -60,11 +60,11 @@ class _Parked:
 
 
 @dataclass(kw_only=True)
-class _Place:
+class _SlotPool:
     """What waits for one slot. All fields belong to the lock."""
 
     spec: SandboxSpec
-    boxes: list[_Parked] = field(default_factory=list)
+    boxes: list[_WarmContainer] = field(default_factory=list)
     #: A container is being started for this slot right now.
     starting: bool = False
     #: The slot runs a job, or a job waits for what is being started.
@@ -74,15 +74,15 @@ class _Place:
     not_before_s: float = 0.0
 
 
-class Parking:
+class WarmPool:
     """Threadsafe."""
 
-    def __init__(self, engine: DockerEngine, quarantine: Quarantine, bounds: Bounds) -> None:
+    def __init__(self, engine: DockerEngine, quarantine: Quarantine, bounds: PoolBounds) -> None:
         self._engine = engine
         self._quarantine = quarantine
         self._bounds = bounds
         self._changed = threading.Condition()
-        self._places: dict[str, _Place] = {}
+        self._pools: dict[str, _SlotPool] = {}
         self._rivals: Mapping[str, frozenset[str]] = {}
         self._closed = False
         self._keeper: threading.Thread | None = None
@@ -92,12 +92,12 @@ class Parking:
         with self._changed:
             self._rivals = rivals
 
-    def adopt(self, bounds: Bounds) -> None:
+    def adopt(self, bounds: PoolBounds) -> None:
         """Let these count from now on; a slot that had none waiting begins after its next job."""
         with self._changed:
             self._bounds = bounds
-            thrown = [parked for place in self._places.values() for parked in place.boxes[bounds.size :]]
-            for place in self._places.values():
+            thrown = [parked for place in self._pools.values() for parked in place.boxes[bounds.size :]]
+            for place in self._pools.values():
                 del place.boxes[bounds.size :]
             self._changed.notify_all()
         self._remove(thrown)
@@ -109,7 +109,7 @@ class Parking:
         with self._changed:
             if self._closed:
                 return
-            place = self._places.setdefault(slot, _Place(spec=spec))
+            place = self._pools.setdefault(slot, _SlotPool(spec=spec))
             place.spec = replace(spec, labels={PARKED_LABEL: slot, SLOT_LABEL: slot})
             place.busy = False
             # With none waiting, the next job would have to start one itself: better now.
@@ -130,11 +130,11 @@ class Parking:
         second is enforced from outside.
         """
         with self._changed:
-            place = self._places.get(slot)
+            place = self._pools.get(slot)
             if place is None:
                 return None
             place.busy = True
-            if not place.boxes and _kind(place.spec) == _kind(spec):
+            if not place.boxes and _comparable(place.spec) == _comparable(spec):
                 # What is being started is as good as what the job would start.
                 place.awaited = True
                 while place.starting and not cancel.is_set():
@@ -143,7 +143,9 @@ class Parking:
                 place.awaited = False
             oldest_s = time.monotonic() - self._bounds.max_age_s
             fitting = [
-                parked for parked in place.boxes if _kind(parked.spec) == _kind(spec) and parked.started_s >= oldest_s
+                parked
+                for parked in place.boxes
+                if _comparable(parked.spec) == _comparable(spec) and parked.started_s >= oldest_s
             ]
             chosen = fitting[0] if fitting else None
             settled_s = time.monotonic() - SETTLE_S
@@ -161,7 +163,7 @@ class Parking:
     def census(self) -> Mapping[str, int]:
         """How many containers wait for each slot."""
         with self._changed:
-            return {slot: len(place.boxes) for slot, place in self._places.items()}
+            return {slot: len(place.boxes) for slot, place in self._pools.items()}
 
     def close(self) -> None:
         """Remove every parked container; none is parked afterwards."""
@@ -173,11 +175,11 @@ class Parking:
             # Bounded, because starting a container is.
             keeper.join()
         with self._changed:
-            left = [parked for place in self._places.values() for parked in place.boxes]
-            self._places.clear()
+            left = [parked for place in self._pools.values() for parked in place.boxes]
+            self._pools.clear()
         self._remove(left)
 
-    def _remove(self, parked: Iterable[_Parked]) -> None:
+    def _remove(self, parked: Iterable[_WarmContainer]) -> None:
         for each in parked:
             remove(each.box, each.slot, self._quarantine)
 
@@ -200,32 +202,32 @@ class Parking:
             if found is not None:
                 self._start(slot, place, spec)
 
-    def _too_old(self) -> list[_Parked]:
+    def _too_old(self) -> list[_WarmContainer]:
         """What has waited for too long, out of its place; nothing is removed beside a run, which it would disturb."""
         oldest_s = time.monotonic() - self._bounds.max_age_s
-        old: list[_Parked] = []
-        for slot, place in self._places.items():
+        old: list[_WarmContainer] = []
+        for slot, place in self._pools.items():
             if not self._disturbs(slot, place):
                 old += [parked for parked in place.boxes if parked.started_s < oldest_s]
                 place.boxes = [parked for parked in place.boxes if parked.started_s >= oldest_s]
         return old
 
-    def _next(self) -> tuple[str, _Place] | None:
+    def _next(self) -> tuple[str, _SlotPool] | None:
         """A slot that wants another container now; the one with the fewest, as memory may not suffice for all."""
         if self._closed:
             return None
         now = time.monotonic()
         ready = [
             (slot, place)
-            for slot, place in self._places.items()
+            for slot, place in self._pools.items()
             if self._wants(slot, place) and place.not_before_s <= now
         ]
         return min(ready, key=lambda found: len(found[1].boxes), default=None)
 
-    def _wants(self, slot: str, place: _Place) -> bool:
+    def _wants(self, slot: str, place: _SlotPool) -> bool:
         return len(place.boxes) < self._bounds.size and not self._disturbs(slot, place) and self._has_room()
 
-    def _disturbs(self, slot: str, place: _Place) -> bool:
+    def _disturbs(self, slot: str, place: _SlotPool) -> bool:
         """Whether something runs that shares the slot's cores."""
         return place.busy or any(rival.busy for rival in self._beside(slot))
 
@@ -234,28 +236,28 @@ class Parking:
         budget = self._bounds.memory_bytes
         if budget is None:
             return True
-        taken = [parked.box.memory_bytes() or _USUAL_BYTES for place in self._places.values() for parked in place.boxes]
+        taken = [parked.box.memory_bytes() or _USUAL_BYTES for place in self._pools.values() for parked in place.boxes]
         # One that has just started has not imported torch yet, and will be as large as the largest.
         each = max((*taken, _USUAL_BYTES))
         return each * (len(taken) + 1) <= budget
 
-    def _beside(self, slot: str) -> list[_Place]:
-        return [self._places[name] for name in self._rivals.get(slot, ()) if name in self._places]
+    def _beside(self, slot: str) -> list[_SlotPool]:
+        return [self._pools[name] for name in self._rivals.get(slot, ()) if name in self._pools]
 
     def _pause_s(self) -> float | None:
         """Seconds until a slot may want one, or one has waited too long; None: not before something changes."""
-        due = [place.not_before_s for slot, place in self._places.items() if self._wants(slot, place)]
+        due = [place.not_before_s for slot, place in self._pools.items() if self._wants(slot, place)]
         due += [
             # A little later: on the point it is not too old yet.
             parked.started_s + self._bounds.max_age_s + 0.001
-            for slot, place in self._places.items()
+            for slot, place in self._pools.items()
             if not self._disturbs(slot, place)
             for parked in place.boxes
         ]
         pause_s = max(0.0, min(due, default=math.inf) - time.monotonic())
         return None if math.isinf(pause_s) else min(pause_s, threading.TIMEOUT_MAX)
 
-    def _start(self, slot: str, place: _Place, spec: SandboxSpec) -> None:
+    def _start(self, slot: str, place: _SlotPool, spec: SandboxSpec) -> None:
         started_s = time.monotonic()
         box: Box | None = None
         try:
@@ -272,7 +274,7 @@ class Parking:
             rivalled = any(rival.busy for rival in self._beside(slot))
             unwanted = self._closed or rivalled or (place.busy and not place.awaited)
             if box is not None and not unwanted:
-                place.boxes.append(_Parked(slot=slot, spec=spec, box=box, started_s=started_s))
+                place.boxes.append(_WarmContainer(slot=slot, spec=spec, box=box, started_s=started_s))
             place.not_before_s = time.monotonic() + (SETTLE_S if box is not None else RETRY_S)
             self._changed.notify_all()
         if box is not None and unwanted:
@@ -287,6 +289,6 @@ def remove(box: Box, slot: str, quarantine: Quarantine) -> None:
         quarantine.add(slot, box, error)
 
 
-def _kind(spec: SandboxSpec) -> SandboxSpec:
+def _comparable(spec: SandboxSpec) -> SandboxSpec:
     """A spec without what may differ between a parked container and the job that takes it."""
     return replace(spec, labels={}, limits=replace(spec.limits, wall_s=0))

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from runner.evaluation.speed_of_light import light_of
+from runner.evaluation.speed_of_light import speed_of_light
 from runner.gpu_types import GpuType, Registry, Vendor
 from runner.task_format import load_folder, spec_line, work
 from runner.task_format.model import Case, Task
@@ -94,7 +94,7 @@ def _task(folder: Path, types: Sequence[GpuType]) -> dict[str, Any]:
 
 def _lights(task: Task, entry: GpuType) -> list[list[object] | None]:
     """Nanoseconds and limit of each benchmark."""
-    lights = [light_of(task, case, entry) for case in task.benchmarks]
+    lights = [speed_of_light(task, case, entry) for case in task.benchmarks]
     return [None if light.sol_ns is None else [float(f"{light.sol_ns:.6g}"), light.limit] for light in lights]
 
 

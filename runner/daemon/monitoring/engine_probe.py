@@ -24,7 +24,7 @@ EVERY_S: Final = 5.0
 SET_S: Final = 10.0
 
 
-class Lookout:
+class EngineProbe:
     """`idle` says whether nothing runs; `on_trouble` hears that the engine does not answer."""
 
     def __init__(

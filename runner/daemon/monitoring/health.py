@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from runner import __version__, metrics
 from runner.config import mask_password
-from runner.daemon.monitoring.queue_depth import Depths
+from runner.daemon.monitoring.queue_depth import QueueDepthCache
 from runner.daemon.monitoring.readiness import (
     BOTH,
     CONTAINERS,
@@ -30,10 +30,10 @@ from runner.daemon.monitoring.readiness import (
     HOST_NAME,
     Readiness,
 )
-from runner.daemon.monitoring.snapshot import Census
-from runner.daemon.monitoring.watchdog import Pulse
+from runner.daemon.monitoring.snapshot import DaemonSnapshot
+from runner.daemon.monitoring.watchdog import Watchdog
 from runner.daemon.outcomes.spool import Spool
-from runner.disk import Room
+from runner.disk import DiskSpace
 from runner.model import Json
 
 #: Why a daemon is not ready, in a word for `kernel_runner_not_ready{reason}`.
@@ -54,48 +54,48 @@ _RELOADING: Final = "reloading"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parts:
+class DaemonView:
     """What of a daemon is looked at; each may be asked by any thread."""
 
     host: str
-    census: Callable[[], Census]
+    snapshot: Callable[[], DaemonSnapshot]
     spool: Spool
-    rooms: Callable[[], Sequence[Room]]
+    disk_spaces: Callable[[], Sequence[DiskSpace]]
     #: Containers that wait, by slot, and how many build lanes there are and are used.
     parked: Callable[[], Mapping[str, int]]
-    lanes: Callable[[], tuple[int, int]]
-    depths: Depths
+    build_workers: Callable[[], tuple[int, int]]
+    queue_depths: QueueDepthCache
 
 
-class Vitals:
+class HealthReport:
     """Threadsafe. Outlives the daemons that a reload makes one after another."""
 
-    def __init__(self, readiness: Readiness, pulse: Pulse) -> None:
+    def __init__(self, readiness: Readiness, watchdog: Watchdog) -> None:
         #: What the loop says of itself, and its sign of life.
         self.readiness = readiness
-        self.pulse = pulse
-        self._parts: Parts | None = None
+        self.watchdog = watchdog
+        self._parts: DaemonView | None = None
         #: What is looked at with every scrape, beside what is counted.
         self.registry = CollectorRegistry()
         self.registry.register(_Snapshot(self))
 
-    def show(self, parts: Parts | None) -> None:
+    def show(self, parts: DaemonView | None) -> None:
         """From now on these are looked at; None: there is no daemon at the moment."""
         self._parts = parts
 
     @property
-    def parts(self) -> Parts | None:
+    def parts(self) -> DaemonView | None:
         """What is looked at."""
         return self._parts
 
     def health(self) -> tuple[bool, Json]:
         """Whether the main thread goes on, and what there is to say."""
-        alive = self.pulse.beats
+        alive = self.watchdog.is_alive
         return alive, {"alive": alive}
 
     def ready(self) -> tuple[bool, Json]:
         """Whether a job would be claimed now; why not, if not."""
-        if not self.pulse.beats:
+        if not self.watchdog.is_alive:
             return False, {"ready": False, "reason": "stuck", "waiting_for": "its main thread, which hangs"}
         if self.readiness.ready.is_set():
             return True, {"ready": True, "status": self.readiness.status}
@@ -123,30 +123,30 @@ def reason(waiting_for: str) -> str:
 class _Snapshot(Collector):
     """The state at the moment of a scrape."""
 
-    def __init__(self, vitals: Vitals) -> None:
-        self._vitals = vitals
+    def __init__(self, health_report: HealthReport) -> None:
+        self._health_report = health_report
 
     def collect(self) -> Iterable[Metric]:
         """The families, in the order of docs/operations.md."""
-        parts = self._vitals.parts
+        parts = self._health_report.parts
         yield from self._daemon(parts)
         if parts is None:
             return
-        yield from _slots(parts.census(), parts.parked())
-        yield from _lanes(*parts.lanes())
+        yield from _slots(parts.snapshot(), parts.parked())
+        yield from _build_workers(*parts.build_workers())
         yield from _storage(parts)
-        yield from _queue(parts.depths)
+        yield from _queue(parts.queue_depths)
 
     def describe(self) -> Iterable[Metric]:
         """Nothing: the registry would else collect when the process starts."""
         return ()
 
-    def _daemon(self, parts: Parts | None) -> Iterable[Metric]:
+    def _daemon(self, parts: DaemonView | None) -> Iterable[Metric]:
         info = {"version": __version__, **({} if parts is None else {"host": parts.host})}
         yield InfoMetricFamily("kernel_runner", "Release and name of the host.", value=info)
-        alive, _ = self._vitals.health()
+        alive, _ = self._health_report.health()
         yield GaugeMetricFamily("kernel_runner_alive", "1 while the daemon's main thread goes on.", value=alive)
-        ready, said = self._vitals.ready()
+        ready, said = self._health_report.ready()
         yield GaugeMetricFamily("kernel_runner_ready", "1 while jobs are claimed.", value=ready)
         why = GaugeMetricFamily("kernel_runner_not_ready", "1 for why no jobs are claimed.", labels=["reason"])
         for word in (*REASONS.values(), _DRAINING, _RELOADING, "stuck"):
@@ -154,7 +154,7 @@ class _Snapshot(Collector):
         yield why
 
 
-def _slots(census: Census, parked: Mapping[str, int]) -> Iterable[Metric]:
+def _slots(snapshot: DaemonSnapshot, parked: Mapping[str, int]) -> Iterable[Metric]:
     by_state: Counter[tuple[str, str]] = Counter()
     condition = GaugeMetricFamily(
         "kernel_runner_slot_condition",
@@ -164,9 +164,9 @@ def _slots(census: Census, parked: Mapping[str, int]) -> Iterable[Metric]:
     waiting = GaugeMetricFamily(
         "kernel_runner_containers_parked", "Containers that wait for submissions, torch imported.", labels=["slot"]
     )
-    for slot, busy in census.slots:
+    for slot, busy in snapshot.slots:
         name = slot.name
-        state = "quarantined" if name in census.quarantined else "degraded" if name in census.degraded else "fit"
+        state = "quarantined" if name in snapshot.quarantined else "degraded" if name in snapshot.degraded else "fit"
         for each in ("fit", "degraded", "quarantined"):
             condition.add_metric([name, slot.gpu_type, each], float(each == state))
         now = "busy" if busy else "quarantined" if state == "quarantined" else "free"
@@ -179,20 +179,20 @@ def _slots(census: Census, parked: Mapping[str, int]) -> Iterable[Metric]:
     for (gpu_type, state), count in sorted(by_state.items()):
         slots.add_metric([gpu_type, state], count)
     yield from (slots, condition, waiting)
-    yield GaugeMetricFamily("kernel_runner_leases_held", "Jobs that are this host's.", value=census.leases)
+    yield GaugeMetricFamily("kernel_runner_leases_held", "Jobs that are this host's.", value=snapshot.leases)
     yield GaugeMetricFamily(
         "kernel_runner_results_unwritten",
         "Results that are neither in the database nor in the spool.",
-        value=census.unwritten,
+        value=snapshot.unwritten,
     )
 
 
-def _lanes(lanes: int, running: int) -> Iterable[Metric]:
-    yield GaugeMetricFamily("kernel_runner_build_lanes", "Builds that may run beside the slots.", value=lanes)
+def _build_workers(build_workers: int, running: int) -> Iterable[Metric]:
+    yield GaugeMetricFamily("kernel_runner_build_lanes", "Builds that may run beside the slots.", value=build_workers)
     yield GaugeMetricFamily("kernel_runner_builds_running", "Builds that do.", value=running)
 
 
-def _storage(parts: Parts) -> Iterable[Metric]:
+def _storage(parts: DaemonView) -> Iterable[Metric]:
     yield GaugeMetricFamily(
         "kernel_runner_spool_results", "Results that wait for the database.", value=parts.spool.count
     )
@@ -206,15 +206,15 @@ def _storage(parts: Parts) -> Iterable[Metric]:
         labels=["path"],
     )
     floor = GaugeMetricFamily("kernel_runner_disk_floor_bytes", "`min_free_gib`.", labels=["path"])
-    for room in parts.rooms():
+    for room in parts.disk_spaces():
         if room.free_bytes is not None:
             free.add_metric([str(room.path)], room.free_bytes)
             floor.add_metric([str(room.path)], room.floor_bytes)
     yield from (free, floor)
 
 
-def _queue(depths: Depths) -> Iterable[Metric]:
-    found = depths.look()
+def _queue(queue_depths: QueueDepthCache) -> Iterable[Metric]:
+    found = queue_depths.look()
     yield GaugeMetricFamily(
         "kernel_runner_queue_known", "1 while the length of the queue is known.", value=found is not None
     )

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from runner.config import HttpAddress
-from runner.logs import Sparing, get_logger
+from runner.logs import LogRateLimit, get_logger
 
 _log = get_logger(__name__)
 
@@ -34,7 +34,7 @@ RETRY_S: Final = 10.0
 
 
 class Answers(Protocol):
-    """What is asked (`runner.daemon.monitoring.health.Vitals`)."""
+    """What is asked (`runner.daemon.monitoring.health.HealthReport`)."""
 
     def health(self) -> tuple[bool, Mapping[str, Any]]:
         """Whether the daemon is alive, and what there is to say."""
@@ -128,7 +128,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.BaseServer):
     def __init__(self, address: HttpAddress, answers: Answers) -> None:
         super().__init__(str(address), _Handler)
         self.answers = answers
-        self.sparing = Sparing()
+        self.log_limit = LogRateLimit()
         self._room = threading.BoundedSemaphore(CLIENTS)
         self._path = address.path
         self.socket = _unix(address.path) if address.path is not None else _tcp(address)
@@ -215,7 +215,7 @@ class _Handler(BaseHTTPRequestHandler):
                     known = "expected /healthz, /readyz or /metrics"
                     return _json(HTTPStatus.NOT_FOUND, {"error": f"there is nothing at {path[:200]!r}, {known}"})
         except Exception as error:  # noqa: BLE001 - the outermost frame of an answer; logged
-            if (left_out := self.server.sparing.due(path)) is not None:
+            if (left_out := self.server.log_limit.due(path)) is not None:
                 _log.exception("a question over HTTP has no answer", path=path, left_out=left_out)
             return _json(HTTPStatus.INTERNAL_SERVER_ERROR, {"error": f"{type(error).__name__}, see the log"})
 

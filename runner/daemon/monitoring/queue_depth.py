@@ -13,7 +13,7 @@ from typing import Final
 
 from runner.daemon.interfaces import StoreFactory
 from runner.errors import InfrastructureError
-from runner.logs import Sparing, get_logger
+from runner.logs import LogRateLimit, get_logger
 from runner.store import QueueDepth
 
 _log = get_logger(__name__)
@@ -26,7 +26,7 @@ STALE_S: Final = 300.0
 WAIT_S: Final = 2.0
 
 
-class Depths:
+class QueueDepthCache:
     """Threadsafe. Its connection is open only while it asks."""
 
     def __init__(self, store_factory: StoreFactory, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -37,7 +37,7 @@ class Depths:
         self._answered_s = float("-inf")
         self._known: Sequence[QueueDepth] = ()
         self._answered = threading.Event()
-        self._sparing = Sparing()
+        self._log_limit = LogRateLimit()
 
     def look(self) -> Sequence[QueueDepth] | None:
         """What waits, by GPU type, at most a minute old where the database answers; None: not known."""
@@ -56,7 +56,7 @@ class Depths:
         try:
             found = store.queue_depths()
         except InfrastructureError as error:
-            if (left_out := self._sparing.due("away")) is not None:
+            if (left_out := self._log_limit.due("away")) is not None:
                 _log.info("the length of the queue is not known", error=str(error), left_out=left_out)
         except Exception:  # noqa: BLE001 - the outermost frame of a thread; logged
             _log.exception("the length of the queue is not known")

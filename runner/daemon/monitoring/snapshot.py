@@ -9,7 +9,7 @@ from runner.model import Slot
 
 
 @dataclass(frozen=True, kw_only=True)
-class Census:
+class DaemonSnapshot:
     """A daemon's slots and what it holds, at a moment."""
 
     #: Each with whether it is busy.

@@ -24,16 +24,16 @@ _log = get_logger(__name__)
 
 #: Between two signs of life of a main thread that waits for nobody. Together with `WatchdogSec=` of the unit it is how
 #: soon a daemon that hangs is ended: less than a minute.
-STEP_S: Final = 25.0
+STEP_LIMIT_S: Final = 25.0
 #: For one question to the engine, which answers within a minute or not at all, and one to the database.
-QUESTION_S: Final = 150.0
+REQUEST_LIMIT_S: Final = 150.0
 #: For what may take minutes: proving the evaluation environment, removing containers that hardly go.
-CHORE_S: Final = 1800.0
+LONG_TASK_LIMIT_S: Final = 1800.0
 #: How often it is looked, if no watchdog wants it more often.
 _EVERY_S: Final = 10.0
 
 
-class Pulse:
+class Watchdog:
     """The main thread's sign of life. `expect` is for that thread, the rest for any."""
 
     def __init__(
@@ -48,17 +48,17 @@ class Pulse:
         #: Three times in the period, so that one message may be late.
         self._every_s = min(_EVERY_S, watchdog_s / 3) if watchdog_s is not None else _EVERY_S
         self._clock = clock
-        self._due_s = clock() + STEP_S
+        self._due_s = clock() + STEP_LIMIT_S
         self._stuck = False
         self._main = threading.main_thread().ident
         self._halt = threading.Event()
 
-    def expect(self, within_s: float = STEP_S) -> None:
+    def expect(self, within_s: float = STEP_LIMIT_S) -> None:
         """The main thread is here, and will be heard of again within so many seconds."""
         self._due_s = self._clock() + within_s
 
     @property
-    def beats(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether the main thread was heard of when it said it would be."""
         return self._clock() <= self._due_s
 
@@ -68,7 +68,7 @@ class Pulse:
         if self._notify is None:
             yield
             return
-        thread = threading.Thread(target=self._run, name="pulse", daemon=True)
+        thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
         thread.start()
         try:
             yield
@@ -78,7 +78,7 @@ class Pulse:
 
     def tell(self) -> None:
         """Send one message, if the main thread goes on; else say once where it stands."""
-        if self.beats:
+        if self.is_alive:
             if self._stuck:
                 _log.warning("the main thread goes on")
             self._stuck = False

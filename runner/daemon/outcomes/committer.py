@@ -20,8 +20,8 @@ from runner.config import mask_password
 from runner.daemon.interfaces import StoreFactory
 from runner.daemon.leases import Lease, LeaseKeeper
 from runner.daemon.outcomes import events
-from runner.daemon.outcomes.publisher import Announcer
-from runner.daemon.outcomes.replay import Delivery
+from runner.daemon.outcomes.publisher import EventPublisher
+from runner.daemon.outcomes.replay import SpoolReplayer
 from runner.errors import DatabaseUnavailableError, StaleAttemptError
 from runner.logs import get_logger, job_context
 from runner.model import Job, JobResult
@@ -60,7 +60,7 @@ IDLE_S: Final = 5.0
 LEFT_TO_ITS_LEASE: Final = "job could not be settled; it is evaluated again when its lease expires"
 
 
-class _Handed:
+class _PendingResult:
     """A result that is not written yet."""
 
     def __init__(self, job: Job, result: JobResult, slot: str, lease: Lease, now_s: float) -> None:
@@ -84,8 +84,8 @@ class _Handed:
         self.refused: Exception | None = None
 
 
-class Settler:
-    """What so many slots have found. `run` and `relieve` are the bodies of its threads; all else is threadsafe.
+class ResultCommitter:
+    """What so many slots have found. `run` and `run_late` are the bodies of its threads; all else is threadsafe.
 
     `on_empty` is called when nothing is left that was handed over; `give_up`, once set, ends all waiting.
     """
@@ -94,8 +94,8 @@ class Settler:
         self,
         store_factory: StoreFactory,
         keeper: LeaseKeeper,
-        announcer: Announcer,
-        delivery: Delivery,
+        publisher: EventPublisher,
+        replayer: SpoolReplayer,
         *,
         slots: int,
         on_empty: Callable[[], None],
@@ -105,8 +105,8 @@ class Settler:
     ) -> None:
         self._store_factory = store_factory
         self._keeper = keeper
-        self._announcer = announcer
-        self._delivery = delivery
+        self._publisher = publisher
+        self._replayer = replayer
         self._max_waiting = slots * WAITING_PER_SLOT
         self._on_empty = on_empty
         self._give_up = give_up
@@ -120,7 +120,7 @@ class Settler:
         self._slots = slots
         #: In the order in which they came. An entry leaves when it is settled, so that a thread that breaks and is
         #: started again finds it.
-        self._handed: dict[tuple[int, int], _Handed] = {}
+        self._pending: dict[tuple[int, int], _PendingResult] = {}
         self._size_bytes = 0
         #: When results were last taken to be written.
         self._took_s = float("-inf")
@@ -129,17 +129,17 @@ class Settler:
     @property
     def pending(self) -> int:
         """How many results are neither written nor safe in the spool."""
-        return len(self._handed)
+        return len(self._pending)
 
-    def hand(self, job: Job, result: JobResult, *, slot: str) -> None:
+    def submit(self, job: Job, result: JobResult, *, slot: str) -> None:
         """Take over a result and its lease; comes back at once, or when there is room again."""
         # From here on nothing can be stopped: the lease is only renewed, however long the database is away.
-        handed = _Handed(job, result, slot, self._keeper.hold(job, running=False), self._clock())
+        handed = _PendingResult(job, result, slot, self._keeper.hold(job, running=False), self._clock())
         with self._changed:
-            self._handed[job.key] = handed
+            self._pending[job.key] = handed
             self._size_bytes += handed.size_bytes
             self._changed.notify_all()
-            if sum(not one.taken for one in self._handed.values()) >= self._slots:
+            if sum(not one.taken for one in self._pending.values()) >= self._slots:
                 self._complete.notify_all()
             while not self._has_room(job) and not self._give_up.is_set() and not self._closed:
                 self._changed.wait(LOOK_S)
@@ -157,40 +157,42 @@ class Settler:
         """The threads have ended: what is left, or what a run finds that did not let go in time, goes to the spool."""
         with self._changed:
             self._closed = True
-            left = tuple(self._handed.values())
+            left = tuple(self._pending.values())
         for one in left:
             self._save(one)
 
-    def rescue(self) -> Sequence[Job]:
+    def spool_pending(self) -> Sequence[Job]:
         """Spool what is not written yet, from another thread; the jobs whose results are not safe.
 
         If a commit that is under way goes through after all, the delivery finds that out.
         """
         with self._changed:
-            handed = tuple(self._handed.values())
+            handed = tuple(self._pending.values())
         return [one.job for one in handed if not self._spooled(one)]
 
     def run(self, stop: threading.Event) -> None:
         """Write until `stop` is set. The connection stays open while results keep coming."""
         self._work(stop, self._store_factory("commit"), self._next)
 
-    def relieve(self, stop: threading.Event) -> None:
+    def run_late(self, stop: threading.Event) -> None:
         """Write what has waited for TURN_S, until `stop` is set."""
         self._work(stop, self._store_factory("late commit"), self._late)
 
-    def _save(self, one: _Handed) -> None:
+    def _save(self, one: _PendingResult) -> None:
         if not self._spooled(one):
             with job_context(one.job, slot=one.slot):
                 _log.error(LEFT_TO_ITS_LEASE, error="the daemon has ended, and the spool does not take the result")
 
     def _has_room(self, job: Job) -> bool:
-        return job.key not in self._handed or (
-            len(self._handed) <= self._max_waiting and self._size_bytes <= MAX_WAITING_BYTES
+        return job.key not in self._pending or (
+            len(self._pending) <= self._max_waiting and self._size_bytes <= MAX_WAITING_BYTES
         )
 
     # -- inside: everything below is the threads' -------------------------------------------------------------------
 
-    def _work(self, stop: threading.Event, store: Store, take: Callable[[threading.Event], Sequence[_Handed]]) -> None:
+    def _work(
+        self, stop: threading.Event, store: Store, take: Callable[[threading.Event], Sequence[_PendingResult]]
+    ) -> None:
         backoff = Backoff(cap_s=_CAP_S)
         try:
             while not stop.is_set():
@@ -199,7 +201,7 @@ class Settler:
                     store.close()
                     continue
                 try:
-                    self._settle(store, batch)
+                    self._write_batch(store, batch)
                 finally:
                     with self._changed:
                         for one in batch:
@@ -213,51 +215,51 @@ class Settler:
         finally:
             store.close()
 
-    def _next(self, stop: threading.Event) -> Sequence[_Handed]:
+    def _next(self, stop: threading.Event) -> Sequence[_PendingResult]:
         """Take what is due, waited for; empty: nothing came for a while, or `stop` was set."""
         until_s = self._clock() + IDLE_S
         with self._changed:
             while not self._due() and not stop.is_set() and (now_s := self._clock()) < until_s:
-                due_s = [one.due_s for one in self._handed.values() if not one.taken]
+                due_s = [one.due_s for one in self._pending.values() if not one.taken]
                 self._changed.wait(max(0.0, min([*due_s, until_s]) - now_s))
             if 0 < len(self._due()) < self._slots and time.monotonic() < self._took_s + BUSY_S:
                 self._complete.wait(GATHER_S)
             self._took_s = time.monotonic()
             return self._take(self._due())
 
-    def _late(self, stop: threading.Event) -> Sequence[_Handed]:
+    def _late(self, stop: threading.Event) -> Sequence[_PendingResult]:
         """After a while, take what has been due for too long."""
         stop.wait(TURN_S)
         with self._changed:
             return self._take(self._due(TURN_S))
 
-    def _due(self, age_s: float = 0.0) -> list[_Handed]:
+    def _due(self, age_s: float = 0.0) -> list[_PendingResult]:
         """Results that nobody writes and that have been due for so long; the lock is held."""
         until_s = self._clock() - age_s
-        return [one for one in self._handed.values() if not one.taken and one.due_s <= until_s]
+        return [one for one in self._pending.values() if not one.taken and one.due_s <= until_s]
 
-    def _take(self, due: Sequence[_Handed]) -> Sequence[_Handed]:
+    def _take(self, due: Sequence[_PendingResult]) -> Sequence[_PendingResult]:
         """These, or the first of them, for nobody else to write; the lock is held."""
         batch = due[:MAX_RESULTS]
         for one in batch:
             one.taken = True
         return batch
 
-    def _settle(self, store: Store, batch: Sequence[_Handed]) -> None:
+    def _write_batch(self, store: Store, batch: Sequence[_PendingResult]) -> None:
         """Write results together, as far as the database takes them."""
         self._commit(store, [one for one in batch if one.refused is None])
         for one in batch:
             if one.refused is not None:
                 self._fail(store, one, one.refused)
 
-    def _commit(self, store: Store, batch: Sequence[_Handed]) -> None:
+    def _commit(self, store: Store, batch: Sequence[_PendingResult]) -> None:
         if not batch:
             return
         try:
             outcomes = store.complete_all([(one.job, one.result) for one in batch])
         except DatabaseUnavailableError as error:
             for one in batch:
-                self._keep(one, error)
+                self._spool_or_wait(one, error)
         except Exception as error:  # noqa: BLE001 - the daemon outlives it; logged with the job's ids
             if len(batch) > 1:
                 # One that cannot be written spoils no other.
@@ -271,27 +273,27 @@ class Settler:
             one.refused = error
         else:
             for one, outcome in zip(batch, outcomes, strict=True):
-                self._heed(one, outcome)
+                self._apply_outcome(one, outcome)
 
-    def _heed(self, one: _Handed, outcome: Completion | StaleAttemptError | None) -> None:
+    def _apply_outcome(self, one: _PendingResult, outcome: Completion | StaleAttemptError | None) -> None:
         """What one result's outcome means."""
         if one.waits_since_s is not None:
             with job_context(one.job, slot=one.slot):
                 _log.info("database back: the job is settled")
             one.waits_since_s = None
         if outcome is None:
-            self._wait_for_its_submission(one)
+            self._retry_when_submission_is_free(one)
         elif isinstance(outcome, StaleAttemptError):
             with job_context(one.job, slot=one.slot):
                 _log.warning("job is no longer ours: what was found is no verdict", error=str(outcome))
             metrics.uncommitted(one.job)
-            self._settled(one)
+            self._finish(one)
         else:
             metrics.committed(one.job, one.result.verdict)
-            self._announcer.event(events.done(one.job, one.result.verdict, submission_done=outcome.submission_done))
-            self._settled(one)
+            self._publisher.event(events.done(one.job, one.result.verdict, submission_done=outcome.submission_done))
+            self._finish(one)
 
-    def _wait_for_its_submission(self, one: _Handed) -> None:
+    def _retry_when_submission_is_free(self, one: _PendingResult) -> None:
         """Somebody holds it: tried again soon, and nobody else waits for that."""
         now_s = self._clock()
         if one.held_since_s is None:
@@ -302,14 +304,14 @@ class Settler:
             with job_context(one.job, slot=one.slot):
                 if self._spooled(one):
                     _log.warning("its submission is held by somebody: the result waits in the spool")
-                    self._settled(one)
+                    self._finish(one)
 
-    def _keep(self, one: _Handed, error: DatabaseUnavailableError) -> None:
+    def _spool_or_wait(self, one: _PendingResult, error: DatabaseUnavailableError) -> None:
         """The database is away: to the spool, or it waits in memory while patience lasts."""
         with job_context(one.job, slot=one.slot):
             if one.refused is None and self._spooled(one):
                 _log.warning("database away: the result waits in the spool", error=str(error))
-                self._settled(one)
+                self._finish(one)
                 return
             now_s = self._clock()
             if one.waits_since_s is None:
@@ -317,9 +319,9 @@ class Settler:
                 _log.warning("database away: the job's end waits in memory", error=str(error))
             if now_s - one.waits_since_s > self._patience_s or self._give_up.is_set():
                 _log.error(LEFT_TO_ITS_LEASE, error=str(error))
-                self._settled(one)
+                self._finish(one)
 
-    def _fail(self, store: Store, one: _Handed, refused: Exception) -> None:
+    def _fail(self, store: Store, one: _PendingResult, refused: Exception) -> None:
         """End an attempt whose result is refused."""
         metrics.refused(one.job)
         cause = mask_password(f"unexpected {type(refused).__name__}: {refused}")
@@ -327,7 +329,7 @@ class Settler:
             try:
                 ended = store.fail(one.job, error=cause, report={"slot": one.slot}, slot=one.slot)
             except DatabaseUnavailableError as error:
-                self._keep(one, error)
+                self._spool_or_wait(one, error)
                 return
             except StaleAttemptError as error:
                 _log.warning("job is no longer ours", error=str(error))
@@ -335,25 +337,25 @@ class Settler:
                 # Nothing is left to try.
                 _log.exception(LEFT_TO_ITS_LEASE)
             else:
-                self._announcer.ended(one.job, ended)
-        self._settled(one)
+                self._publisher.ended(one.job, ended)
+        self._finish(one)
 
-    def _spooled(self, one: _Handed) -> bool:
+    def _spooled(self, one: _PendingResult) -> bool:
         """Whether the result is safe on disk. What cannot be written down is not; the database will refuse it too."""
         try:
-            return self._delivery.accept(one.job, one.result, slot=one.slot)
+            return self._replayer.accept(one.job, one.result, slot=one.slot)
         except (TypeError, ValueError) as error:
             with job_context(one.job, slot=one.slot):
                 _log.error("the result cannot be written down", error=str(error))
             return False
 
-    def _settled(self, one: _Handed) -> None:
+    def _finish(self, one: _PendingResult) -> None:
         # Nothing, if the delivery holds it now.
         self._keeper.drop(one.lease)
         with self._changed:
             one.over = True
-            del self._handed[one.job.key]
+            del self._pending[one.job.key]
             self._size_bytes -= one.size_bytes
-            empty = not self._handed
+            empty = not self._pending
         if empty:
             self._on_empty()

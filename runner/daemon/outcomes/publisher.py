@@ -45,7 +45,7 @@ class _Batch:
     progress: tuple[tuple[Job, Progress], ...]
 
 
-class Announcer:
+class EventPublisher:
     """What is still to be told. `run` is the body of its thread; everything else is threadsafe and returns at once."""
 
     def __init__(self, store_factory: StoreFactory, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -155,7 +155,7 @@ class Announcer:
             if not self._send_one_by_one(store, batch):
                 self._post_again(batch.progress)
                 return False
-        self._say_what_was_dropped()
+        self._log_dropped()
         for number, (job, progress) in enumerate(batch.progress):
             try:
                 if not store.progress(job, progress):
@@ -200,7 +200,7 @@ class Announcer:
             for job, latest in progress:
                 self._progress.setdefault(job.key, (job, latest))
 
-    def _say_what_was_dropped(self) -> None:
+    def _log_dropped(self) -> None:
         with self._lock:
             dropped, self._dropped = self._dropped, 0
         if dropped:

@@ -18,10 +18,10 @@ from runner.config import mask_password
 from runner.daemon.interfaces import StoreFactory
 from runner.daemon.leases import Lease, LeaseKeeper
 from runner.daemon.outcomes import events
-from runner.daemon.outcomes.publisher import Announcer
+from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.outcomes.spool import Spool, Spooled
 from runner.errors import InfrastructureError, StaleAttemptError
-from runner.logs import Sparing, get_logger, job_context
+from runner.logs import LogRateLimit, get_logger, job_context
 from runner.model import Job, JobResult
 from runner.retry import Backoff
 from runner.store import Store
@@ -35,7 +35,7 @@ CAP_S: Final = 4.0
 PATIENCE_S: Final = 1800.0
 
 
-class Delivery:
+class SpoolReplayer:
     """Brings spooled results to the database. `run` is the body of its thread; everything else is threadsafe."""
 
     def __init__(
@@ -43,14 +43,14 @@ class Delivery:
         spool: Spool,
         store_factory: StoreFactory,
         keeper: LeaseKeeper,
-        announcer: Announcer,
+        publisher: EventPublisher,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._spool = spool
         self._store_factory = store_factory
         self._keeper = keeper
-        self._announcer = announcer
+        self._publisher = publisher
         self._wake = threading.Event()
         self._leases: dict[tuple[int, int], Lease] = {}
         self._clock = clock
@@ -93,24 +93,24 @@ class Delivery:
     def run(self, stop: threading.Event) -> None:
         """Deliver until `stop` is set. Says that results wait for the database, and that they do no more, sparingly."""
         store = self._store_factory("deliver")
-        sparing = Sparing()
+        log_limit = LogRateLimit()
         backoff = Backoff(cap_s=CAP_S)
         try:
             while not stop.is_set():
                 self._wake.clear()
-                self._let_go()
+                self._drop_vanished()
                 if not self._spool.pending():
                     store.close()
                     self._wake.wait(CAP_S)
                     continue
                 try:
-                    committed = self.deliver_once(store)
+                    committed = self.replay_once(store)
                 except InfrastructureError as error:
-                    if backoff.failures == 0 and (left_out := sparing.due("waits")) is not None:
+                    if backoff.failures == 0 and (left_out := log_limit.due("waits")) is not None:
                         _log.warning("results wait in the spool for the database", error=str(error), left_out=left_out)
                     self._wake.wait(backoff.next_s())
                     continue
-                if (committed or backoff.failures) and (left_out := sparing.due("delivered")) is not None:
+                if (committed or backoff.failures) and (left_out := log_limit.due("delivered")) is not None:
                     _log.info("the spool is delivered", committed=committed, waits=backoff.failures, left_out=left_out)
                 backoff.reset()
                 if self._spool.pending():
@@ -119,7 +119,7 @@ class Delivery:
         finally:
             store.close()
 
-    def deliver_once(self, store: Store) -> int:
+    def replay_once(self, store: Store) -> int:
         """Bring everything that waits to the database, in order; how many were committed.
 
         Raises:
@@ -135,7 +135,7 @@ class Delivery:
                     except InfrastructureError as error:
                         # One that takes too long, or waits for a lock, must not hold up those behind it.
                         store.ping()
-                        self._bear(store, spooled, error)
+                        self._tolerate_timeout(store, spooled, error)
                         trouble = error
         if trouble is not None:
             raise trouble
@@ -167,12 +167,12 @@ class Delivery:
             committed = True
             metrics.committed(job, result.verdict)
             _log.info("spooled result committed", verdict=result.verdict.value)
-            self._announcer.event(events.done(job, result.verdict, submission_done=completion.submission_done))
+            self._publisher.event(events.done(job, result.verdict, submission_done=completion.submission_done))
         self._spool.remove(spooled)
         self._drop(job)
         return committed
 
-    def _bear(self, store: Store, spooled: Spooled, error: InfrastructureError) -> None:
+    def _tolerate_timeout(self, store: Store, spooled: Spooled, error: InfrastructureError) -> None:
         """The database answers, but not for this result: that is borne for a while.
 
         Raises:
@@ -200,11 +200,11 @@ class Delivery:
         except Exception:  # noqa: BLE001 - logged with the job's ids
             _log.exception("job could not be failed either; it is evaluated again when its lease expires")
         else:
-            self._announcer.ended(job, ended)
+            self._publisher.ended(job, ended)
         self._spool.set_aside(spooled, cause)
         self._drop(job)
 
-    def _let_go(self) -> None:
+    def _drop_vanished(self) -> None:
         """Give up the leases of results that are gone without having been delivered: damaged, or removed by hand."""
         # In this order: a result is in the spool before its lease is held.
         held = tuple(self._leases.items())

@@ -32,7 +32,7 @@ def held(rig: Rig, submission: int) -> Iterator[None]:
 def pending(rig: Rig) -> int:
     """How many results of a rig's daemon are handed over and not committed."""
     assert rig.daemon is not None
-    return rig.daemon._settler.pending
+    return rig.daemon._committer.pending
 
 
 def busy(rig: Rig) -> bool:
@@ -70,9 +70,9 @@ def test_a_daemon_that_is_told_to_stop_waits_for_what_was_handed_over(rig: Rig) 
     with held(rig, submission):
         gate.go.set()
         rig.wait_for(lambda: pending(rig) == 1 and not busy(rig), "it is handed over")
-        rig.orders.ask_stop()
+        rig.control.request_stop()
         rig.wait_for(lambda: rig.waiting_for == "shutdown", "it drains")
-        assert rig.ending is None
+        assert rig.exit_reason is None
     assert rig.join() == 0
     (job,) = rig.view(submission).jobs
     assert (job.verdict, job.attempt, rig.spool.count) == (Verdict.ACCEPTED, 1, 0)

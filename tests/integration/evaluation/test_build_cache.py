@@ -95,7 +95,7 @@ def made(docker_engine: DockerEngine, settings: EvaluationSettings) -> Iterator[
     """An evaluator with a build lane; nothing is parked."""
     chosen = replace(settings, build_lanes=None, park_containers=0, build_timeout_s=60)
     evaluator = Evaluator(docker_engine, Registry.load(), chosen)
-    evaluator._builds.arrange([SLOT])
+    evaluator._build_cache.arrange([SLOT])
     # What a probe would find out; none of these tests is about it.
     evaluator._systems["CPU"] = {"hostname": "test-host"}
     yield evaluator
@@ -247,7 +247,7 @@ def test_nvcc_runs_once_for_both_twins_and_its_facts_stand_with_both(made: Evalu
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="lang cu needs nvcc on the host, this one has none")
 def test_what_nvcc_refuses_never_gets_to_its_slot(made: Evaluator) -> None:
     """The slot is in use all the while, and both twins have their verdict from one build."""
-    with capture_logs() as logs, made._workshop.slots[SLOT.name].turn(threading.Event()):
+    with capture_logs() as logs, made._resources.slots[SLOT.name].turn(threading.Event()):
         results = [evaluate(made, job("this is no C++", CUDA, secret=secret)) for secret in (False, True)]
     assert [result.verdict for result in results] == [Verdict.COMPILE_ERROR] * 2
     assert all("nvcc failed" in (result.error or "") for result in results)
@@ -301,7 +301,7 @@ def test_a_job_that_waits_for_its_slot_can_be_cancelled(made: Evaluator) -> None
         if progress.phase == "waiting":
             cancel.set()
 
-    turn = made._workshop.slots[SLOT.name].turn(threading.Event())
+    turn = made._resources.slots[SLOT.name].turn(threading.Event())
     with turn, pytest.raises(CancelledByRequest, match="before its slot was free"):
         made.run(job(NOTES), SLOT, cancel=cancel, on_progress=hear)
     assert note(evaluate(made, job(NOTES))).startswith("ahead-")
@@ -310,11 +310,11 @@ def test_a_job_that_waits_for_its_slot_can_be_cancelled(made: Evaluator) -> None
 def test_a_job_does_not_run_beside_a_container_that_would_not_go(made: Evaluator) -> None:
     """The run before it left one behind: that is no verdict, and the job is tried elsewhere."""
     before = ExitStack()
-    before.enter_context(made._workshop.slots[SLOT.name].turn(threading.Event()))
+    before.enter_context(made._resources.slots[SLOT.name].turn(threading.Event()))
 
     def hear(progress: Progress) -> None:
         if progress.phase == "waiting":
-            made._workshop.quarantine.add(SLOT.name, Stuck(), EngineRefused("it will not go"))
+            made._resources.quarantine.add(SLOT.name, Stuck(), EngineRefused("it will not go"))
             before.close()
 
     with pytest.raises(EvaluationError, match=r"slot cpu0 cannot be used: .*it will not go"):
@@ -324,7 +324,7 @@ def test_a_job_does_not_run_beside_a_container_that_would_not_go(made: Evaluator
 def test_without_a_spare_core_a_job_is_built_on_its_slots_cores(made: Evaluator) -> None:
     """Before its run, and still once for both twins; with no lanes configured, in the run."""
     everything = replace(SLOT, cpus=tuple(sorted(os.sched_getaffinity(0))))
-    made._builds.arrange([everything])
+    made._build_cache.arrange([everything])
     with capture_logs() as logs:
         notes = {note(evaluate(made, job(NOTES, secret=secret), everything)) for secret in (False, True)}
         made.adopt(replace(made._settings, build_lanes=0))
@@ -339,22 +339,22 @@ def test_bundles_are_kept_within_bounds(made: Evaluator, monkeypatch: pytest.Mon
     monkeypatch.setattr(build_cache, "KEPT", 1)
     first = note(evaluate(made, job(NOTES, submission=1, secret=False)))
     evaluate(made, job(NOTES, submission=2, secret=False))
-    assert [key[0] for key in made._builds._entries] == [2]
+    assert [key[0] for key in made._build_cache._entries] == [2]
     assert note(evaluate(made, job(NOTES, submission=1, secret=True))) != first
     monkeypatch.setattr(build_cache, "KEPT", 9)
     monkeypatch.setattr(build_cache, "KEPT_BYTES", 1)
     evaluate(made, job(NOTES, submission=3, secret=False))
-    assert [key[0] for key in made._builds._entries] == [3]
+    assert [key[0] for key in made._build_cache._entries] == [3]
     monkeypatch.setattr(build_cache, "KEPT_BYTES", 1 << 20)
-    made._builds._entries[next(iter(made._builds._entries))].until_s = 0.0
+    made._build_cache._entries[next(iter(made._build_cache._entries))].until_s = 0.0
     evaluate(made, job(NOTES, submission=4, secret=False))
-    assert [key[0] for key in made._builds._entries] == [4]
+    assert [key[0] for key in made._build_cache._entries] == [4]
 
 
 def test_what_is_kept_of_a_build_leaves_no_file_and_little_in_memory(made: Evaluator, state_dir: Path) -> None:
     """A bundle's file has no name, so a crash leaves nothing either; what the compiler said is cut."""
     evaluate(made, job(f"{NOTES}\nprint('x' * 1_000_000)", secret=False))
-    (entry,) = made._builds._entries.values()
+    (entry,) = made._build_cache._entries.values()
     assert entry.build is not None
     assert entry.build.report is not None
     (step,) = entry.build.report.steps

@@ -58,8 +58,8 @@ def evaluate(
     registry: Any = _Types(clocks)
     made = Evaluator(engine, registry, replace(settings, park_containers=0))
     made._systems["CPU"] = {"hostname": "test-host"}
-    made._workshop = replace(
-        made._workshop,
+    made._resources = replace(
+        made._resources,
         gate=HealthGate(made._quarantine, type_of=lambda slot: registry.get(slot.gpu_type), openers=gate_of),
     )
     job = replace(samples.job(mode=Mode.BENCHMARK, code=CODE), task=to_stored(TASK), extra=extra_to_stored(TASK.extra))

@@ -34,7 +34,7 @@ def waiting(evaluator: Evaluator) -> str:
     """The id of the container that waits, once one does."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        boxes = evaluator._parking._places[samples.SLOT.name].boxes
+        boxes = evaluator._warm_pool._pools[samples.SLOT.name].boxes
         if boxes:
             return boxes[0].box.id
         time.sleep(0.02)
@@ -57,7 +57,7 @@ def test_a_result_is_known_while_its_container_is_removed_and_the_slot_is_free_a
 ) -> None:
     """The engine takes its time over a removal; one that had to be killed goes first."""
     order: list[str] = []
-    remove, release = docker_engine._remove, evaluator._parking.release
+    remove, release = docker_engine._remove, evaluator._warm_pool.release
 
     def removed(container_id: str) -> None:
         remove(container_id)
@@ -68,7 +68,7 @@ def test_a_result_is_known_while_its_container_is_removed_and_the_slot_is_free_a
         release(slot, spec)
 
     monkeypatch.setattr(docker_engine, "_remove", removed)
-    monkeypatch.setattr(evaluator._parking, "release", released)
+    monkeypatch.setattr(evaluator._warm_pool, "release", released)
     known: list[JobResult] = []
 
     def hear(result: JobResult) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from runner.devices.quarantine import Quarantine
 from runner.evaluation import warm_pool
-from runner.evaluation.warm_pool import Bounds, Parking
+from runner.evaluation.warm_pool import PoolBounds, WarmPool
 from sandbox.engine import Box, DockerEngine
 from sandbox.protocol import Step, StepsRequest
 from sandbox.witness import NAMESPACES
@@ -74,7 +74,7 @@ def test_jobs_share_nothing(workshop: Workshop, monkeypatch: pytest.MonkeyPatch)
     # Nothing is timed here, so what still starts need not be thrown away.
     monkeypatch.setattr(warm_pool, "SETTLE_S", 0.0)
     spec = workshop.spec()
-    parked = Parking(workshop.engine, Quarantine(), Bounds(size=JOBS))
+    parked = WarmPool(workshop.engine, Quarantine(), PoolBounds(size=JOBS))
     used: list[str] = []
     found: list[dict[str, Any]] = []
     apart: list[dict[str, str]] = []
@@ -83,7 +83,7 @@ def test_jobs_share_nothing(workshop: Workshop, monkeypatch: pytest.MonkeyPatch)
     def wait_for_all() -> None:
         with parked._changed:
             assert parked._changed.wait_for(
-                lambda: all(len(parked._places[slot].boxes) == JOBS for slot in SLOTS), timeout=60
+                lambda: all(len(parked._pools[slot].boxes) == JOBS for slot in SLOTS), timeout=60
             )
 
     def work(slot: str) -> None:
@@ -106,7 +106,7 @@ def test_jobs_share_nothing(workshop: Workshop, monkeypatch: pytest.MonkeyPatch)
         for slot in SLOTS:
             parked.release(slot, spec)
         wait_for_all()
-        apart += [_apart(each.box, workshop.engine) for place in parked._places.values() for each in place.boxes]
+        apart += [_apart(each.box, workshop.engine) for place in parked._pools.values() for each in place.boxes]
         threads = [threading.Thread(target=work, args=(slot,)) for slot in SLOTS]
         for thread in threads:
             thread.start()

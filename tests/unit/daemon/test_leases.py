@@ -30,7 +30,7 @@ class FakeHeart:
 
     def __init__(self, answer: Callable[[Held], Sequence[LeaseState]]) -> None:
         self.answer = answer
-        self.beats: list[Held] = []
+        self.is_alive: list[Held] = []
         self.lease_s = 0.0
         self.enough = threading.Semaphore(0)
         self.opened = threading.Semaphore(0)
@@ -45,7 +45,7 @@ class FakeHeart:
         """Remember and answer."""
         assert (host, instance) == ("h", "i")
         assert held, "an idle host costs nothing"
-        self.beats.append(held)
+        self.is_alive.append(held)
         self.lease_s = lease_s
         self.enough.release()
         return self.answer(held)
@@ -56,11 +56,11 @@ class FakeHeart:
 
     def last(self) -> Held:
         """What the last beat named."""
-        return self.beats[-1]
+        return self.is_alive[-1]
 
-    def wait(self, beats: int) -> None:
+    def wait(self, is_alive: int) -> None:
         """Wait for so many more heartbeats."""
-        for _ in range(beats):
+        for _ in range(is_alive):
             assert self.enough.acquire(timeout=30)
 
 
@@ -214,7 +214,7 @@ def test_a_reload_changes_the_period_and_the_longest_run(run: Run) -> None:
     """`heartbeat_s` and `lease_s` count for the next beat, `max_run_s` for the next job."""
     clock = Clock()
     keeper, heart = run(clock=clock, lease_s=3600.0, heartbeat_s=1200.0)
-    keeper._settings.replace(settings(max_run_s=5.0).now)
+    keeper._settings.replace(settings(max_run_s=5.0).current)
     lease = keeper.hold(job())
     keeper.nudge()
     heart.wait(5)
@@ -284,14 +284,14 @@ def test_an_outage_is_survived_and_said_once(run: Run) -> None:
         down.clear()
         heart.wait(3)
     assert not lease.cancel.is_set()
-    assert heart.beats[-1] == ((1, 1),)
+    assert heart.is_alive[-1] == ((1, 1),)
     events = [line["event"] for line in logs]
     assert events == ["heartbeat fails; runs go on, their leases may expire", "heartbeat works again"]
 
 
 def test_an_outage_is_over_when_nothing_is_held_any_more(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """No beat may come for hours then, and one that fails begins another outage, which is told of like the first."""
-    monkeypatch.setattr("runner.logs.SPARING_S", 0.0)
+    monkeypatch.setattr("runner.logs.LOG_INTERVAL_S", 0.0)
     fails, over = "heartbeat fails; runs go on, their leases may expire", "nothing is held any more: the heartbeat"
 
     def away(_held: Held) -> Sequence[LeaseState]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 
-from runner.daemon.shutdown import Orders
+from runner.daemon.shutdown import ShutdownControl
 
 
 def test_a_stop_during_a_reload_is_not_taken_back() -> None:
     """A reload that wants nothing new lets the daemon go on, unless it was told to stop between the two steps."""
-    orders = Orders()
-    stopping = threading.Thread(target=orders.ask_stop)
+    control = ShutdownControl()
+    stopping = threading.Thread(target=control.request_stop)
 
     class Interrupted(threading.Event):
         def is_set(self) -> bool:
@@ -21,7 +21,7 @@ def test_a_stop_during_a_reload_is_not_taken_back() -> None:
                 stopping.join(0.2)
             return found
 
-    orders.stop = Interrupted()
-    orders.ask_rebuild(None)
+    control.stop = Interrupted()
+    control.request_rebuild(None)
     stopping.join(30)
-    assert orders.leave.is_set()
+    assert control.stop_claiming.is_set()

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from runner.daemon.leases import Lease, StopReason
-from runner.daemon.slot_queue import LASTED_S, PAUSE_S, WAITED, Ahead, Desk
+from runner.daemon.slot_queue import LOOK_PAUSE_S, MIN_QUEUED, MIN_RUNNING_S, Prefetcher, SlotQueue
 from runner.daemon.slot_worker import SlotWorker
 from runner.model import Job, Slot
 from tests.unit.daemon.hosts import job, slot
@@ -41,26 +41,26 @@ class Host:
         self.now_s = 100.0
         self.room = True
         self.started: list[Worker] = []
-        self.desks = [
-            Desk(each, Worker, start=self._start, clock=lambda: self.now_s)
+        self.slot_queues = [
+            SlotQueue(each, Worker, start=self._start, clock=lambda: self.now_s)
             for each in slots or (slot("one", "One", 0),)
         ]
-        self.ahead = Ahead(self.desks, lambda job: self.room and b"x" in job.code, clock=lambda: self.now_s)
+        self.ahead = Prefetcher(self.slot_queues, lambda job: self.room and b"x" in job.code, clock=lambda: self.now_s)
 
     def _start(self, worker: SlotWorker) -> None:
         assert isinstance(worker, Worker)
         self.started.append(worker)
 
-    def run(self, desk: Desk, given: Job | None = None) -> Lease:
+    def run(self, slot_queue: SlotQueue, given: Job | None = None) -> Lease:
         """Give a job, and let it last."""
         lease = Lease(given or job("One"), deadline_s=None)
-        desk.give(lease)
-        self.now_s += max(LASTED_S, PAUSE_S)
+        slot_queue.give(lease)
+        self.now_s += max(MIN_RUNNING_S, LOOK_PAUSE_S)
         return lease
 
-    def chosen(self, *free_types: str, barred: tuple[str, ...] = ()) -> Desk | None:
+    def chosen(self, *free_types: str, barred: tuple[str, ...] = ()) -> SlotQueue | None:
         """The slot a job is asked for."""
-        return self.ahead.desk(free_types, lambda: barred)
+        return self.ahead.slot_queue(free_types, lambda: barred)
 
 
 def other(number: int = 1) -> Job:
@@ -68,7 +68,7 @@ def other(number: int = 1) -> Job:
     return replace(job("One", job_id=100 + number), submission_id=100 + number)
 
 
-def waited(given: Job, period: timedelta = WAITED) -> Job:
+def waited(given: Job, period: timedelta = MIN_QUEUED) -> Job:
     """A job that was claimed so long after it was made."""
     return replace(given, started_at=given.created_at + period)
 
@@ -76,59 +76,59 @@ def waited(given: Job, period: timedelta = WAITED) -> Job:
 def test_a_job_is_asked_for_beside_a_run_that_was_built() -> None:
     """For one slot at a time, and not more often than it helps."""
     host = Host()
-    (desk,) = host.desks
+    (slot_queue,) = host.slot_queues
     assert host.chosen() is None, "nothing runs"
-    host.run(desk)
-    assert host.chosen() is desk
+    host.run(slot_queue)
+    assert host.chosen() is slot_queue
     assert host.chosen() is None
-    host.now_s += PAUSE_S
-    assert host.chosen() is desk
+    host.now_s += LOOK_PAUSE_S
+    assert host.chosen() is slot_queue
 
 
 def test_no_job_is_asked_for_where_it_would_not_help() -> None:
     """Or where it would be in somebody's way."""
     host = Host()
-    (desk,) = host.desks
-    desk.give(Lease(job("One"), deadline_s=None))
+    (slot_queue,) = host.slot_queues
+    slot_queue.give(Lease(job("One"), deadline_s=None))
     assert host.chosen() is None, "the run has just begun"
-    host.now_s += LASTED_S
+    host.now_s += MIN_RUNNING_S
     assert host.chosen("One") is None, "another slot of the type is free"
     assert host.chosen(barred=("one",)) is None, "a container of it will not go"
     host.room = False
     assert host.chosen() is None, "every lane builds"
     host.room = True
-    assert host.chosen() is desk
+    assert host.chosen() is slot_queue
 
 
 def test_nothing_is_taken_beside_a_run_that_was_not_built() -> None:
     """Submissions that compile come in flocks."""
     host = Host()
-    host.run(host.desks[0], replace(job("One"), code=b""))
+    host.run(host.slot_queues[0], replace(job("One"), code=b""))
     assert host.chosen() is None
 
 
 def test_slots_that_share_devices_take_no_job_ahead() -> None:
     """Whoever waits for those waits for more than one run already."""
     host = Host(slot("two", "Two", 0, 1), slot("one", "One", 0), slot("apart", "One", 3))
-    for desk in host.desks:
-        host.run(desk)
-    assert host.chosen() is host.desks[2]
+    for slot_queue in host.slot_queues:
+        host.run(slot_queue)
+    assert host.chosen() is host.slot_queues[2]
 
 
 def test_a_slot_holds_one_job_ahead_and_works_them_off_in_order() -> None:
     """The second thread is made when it is needed, and once."""
     host = Host()
-    (desk,) = host.desks
-    desk.open()
-    host.run(desk)
-    host.run(desk, other())
+    (slot_queue,) = host.slot_queues
+    slot_queue.open()
+    host.run(slot_queue)
+    host.run(slot_queue, other())
     assert host.chosen() is None, "one is there"
     first, second = host.started
     first.over = True
-    assert desk.busy
-    host.run(desk, other(2))
+    assert slot_queue.busy
+    host.run(slot_queue, other(2))
     assert [len(worker.given) for worker in (first, second)] == [2, 1]
-    desk.give_back()
+    slot_queue.give_back()
     assert (second.given[0].reason, first.given[1].reason) == (None, StopReason.GIVEN_BACK)
     assert host.started == [first, second]
 
@@ -136,14 +136,14 @@ def test_a_slot_holds_one_job_ahead_and_works_them_off_in_order() -> None:
 def test_the_twin_of_what_runs_takes_nobodys_place() -> None:
     """Its build is there: the lane would be idle while the two run. After it comes one other job, and no more."""
     host = Host()
-    (desk,) = host.desks
-    host.run(desk)
-    host.run(desk, replace(job("One", job_id=2), secret=True))
-    assert host.chosen() is desk
-    host.run(desk, other())
+    (slot_queue,) = host.slot_queues
+    host.run(slot_queue)
+    host.run(slot_queue, replace(job("One", job_id=2), secret=True))
+    assert host.chosen() is slot_queue
+    host.run(slot_queue, other())
     assert host.chosen() is None
-    desk.give_back()
-    reasons = [worker.given[0].reason for worker in desk.workers if isinstance(worker, Worker)]
+    slot_queue.give_back()
+    reasons = [worker.given[0].reason for worker in slot_queue.workers if isinstance(worker, Worker)]
     assert reasons == [None, StopReason.GIVEN_BACK, StopReason.GIVEN_BACK]
 
 
@@ -151,29 +151,29 @@ def test_the_twin_of_what_runs_takes_nobodys_place() -> None:
 def test_what_was_claimed_in_vain_does_not_stay(odd: str) -> None:
     """A job another host would take at once, one that is not built, one that has just failed here."""
     host = Host()
-    (desk,) = host.desks
-    host.run(desk)
+    (slot_queue,) = host.slot_queues
+    host.run(slot_queue)
     claimed = waited(job("One", avoid_slot="one" if odd == "avoids" else None))
     match odd:
         case "young":
-            claimed = waited(claimed, WAITED / 2)
+            claimed = waited(claimed, MIN_QUEUED / 2)
         case "not built":
             claimed = replace(claimed, code=b"")
         case _:
             pass
-    assert not host.ahead.keeps(desk, claimed)
+    assert not host.ahead.keeps(slot_queue, claimed)
     asks_again = odd == "young"
     assert (host.chosen() is not None) == asks_again
     # The next run is another matter.
-    (worker,) = desk.workers
+    (worker,) = slot_queue.workers
     assert isinstance(worker, Worker)
     worker.over = True
-    host.run(desk)
-    assert host.chosen() is desk
+    host.run(slot_queue)
+    assert host.chosen() is slot_queue
 
 
 def test_what_is_to_be_built_stays() -> None:
     """That is what it was claimed for."""
     host = Host()
-    host.run(host.desks[0])
-    assert host.ahead.keeps(host.desks[0], waited(job("One")))
+    host.run(host.slot_queues[0])
+    assert host.ahead.keeps(host.slot_queues[0], waited(job("One")))

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from runner.daemon.leases import Lease, StopReason
-from runner.daemon.outcomes.committer import LEFT_TO_ITS_LEASE, Settler
+from runner.daemon.outcomes.committer import LEFT_TO_ITS_LEASE, ResultCommitter
 from runner.daemon.slot_worker import SlotWorker
 from runner.errors import CancelledByRequest, EvaluationError
 from runner.model import Job, JobResult, Progress, Slot
@@ -33,11 +33,11 @@ class Working:
         self.leaving = False
         #: Of the evaluation at hand.
         self.on_result: Callable[[JobResult], None] = lambda _result: None
-        self.settler = Settler(
+        self.committer = ResultCommitter(
             parts.fake,
             parts.keeper,
-            parts.announcer,
-            parts.delivery,
+            parts.publisher,
+            parts.replayer,
             slots=1,
             on_empty=lambda: None,
             give_up=self.give_up,
@@ -48,8 +48,8 @@ class Working:
             evaluator=self,
             store_factory=parts.fake,
             keeper=parts.keeper,
-            announcer=parts.announcer,
-            settler=self.settler,
+            publisher=parts.publisher,
+            committer=self.committer,
             on_free=self.free.release,
             on_trouble=self.trouble.set,
             leaving=lambda: self.leaving,
@@ -58,7 +58,7 @@ class Working:
         )
         self.threads = [
             threading.Thread(target=body, args=(self.stop,), daemon=True)
-            for body in (self.worker.run, self.settler.run)
+            for body in (self.worker.run, self.committer.run)
         ]
         for thread in self.threads:
             thread.start()
@@ -103,7 +103,7 @@ class Working:
         self.give(job_id)
         self.wait_free()
         for _ in range(3000):
-            if not self.settler.pending:
+            if not self.committer.pending:
                 return
             threading.Event().wait(0.01)
         raise AssertionError("the result was never settled")
@@ -113,7 +113,7 @@ class Working:
         self.stop.set()
         self.give_up.set()
         self.worker.nudge()
-        self.settler.nudge()
+        self.committer.nudge()
         for thread in self.threads:
             thread.join(30)
             assert not thread.is_alive()
@@ -140,8 +140,8 @@ def test_a_result_is_committed_and_announced_and_the_slot_is_free(parts: Parts, 
     working.do(1)
     assert parts.store.completed == [(1, result())]
     assert parts.events() == ["claimed", "done"]
-    assert parts.announcer._events[0]["host"] == "h"
-    assert parts.announcer._progress == {}
+    assert parts.publisher._events[0]["host"] == "h"
+    assert parts.publisher._progress == {}
     assert (parts.held(), parts.spool.count) == (set(), 0)
 
 
@@ -152,7 +152,7 @@ def test_a_result_is_committed_while_its_slot_is_still_being_cleared(
 
     def clearing(_lease: Lease) -> JobResult:
         working.on_result(result())
-        while working.settler.pending:
+        while working.committer.pending:
             threading.Event().wait(0.01)
         assert working.worker.busy
         assert parts.store.completed
@@ -164,7 +164,7 @@ def test_a_result_is_committed_while_its_slot_is_still_being_cleared(
     working.do(1)
     working.do(2)
     assert parts.store.completed == [(1, result()), (2, result())]
-    assert (parts.store.failed, parts.announcer._progress) == ([], {})
+    assert (parts.store.failed, parts.publisher._progress) == ([], {})
     assert parts.events() == ["claimed", "done"] * 2
     assert (parts.held(), parts.spool.count) == (set(), 0)
 
@@ -204,7 +204,7 @@ def test_a_run_that_was_told_to_stop_is_settled_as_what_it_was_told(
 
     work(told).do(1)
     assert (parts.store.given_back, parts.events(), parts.store.completed) == (wrote, said, [])
-    assert parts.announcer._gpu_types == ({"CPU"} if "queued" in said else set())
+    assert parts.publisher._gpu_types == ({"CPU"} if "queued" in said else set())
     assert parts.held() == set()
 
 
@@ -318,7 +318,7 @@ def test_a_slot_takes_the_next_job_while_its_last_result_is_written(parts: Parts
     working.wait_free()
     parts.store.meanwhile = lambda: None
     let_go.set()
-    while working.settler.pending:
+    while working.committer.pending:
         threading.Event().wait(0.01)
     assert [job_id for job_id, _ in parts.store.completed] == [1, 2]
     assert parts.events() == ["claimed", "claimed", "done", "done"]

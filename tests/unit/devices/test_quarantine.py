@@ -78,18 +78,18 @@ def test_devices_keep_a_slot_out_once_and_a_remark_does_not() -> None:
     quarantine.on_change(changes.release)
     fit = threading.Event()
     with capture_logs() as logs:
-        quarantine.keep_out("nvidia0", "lost", mended=fit.is_set)
-        quarantine.keep_out("nvidia0", "still lost", mended=fit.is_set)
+        quarantine.quarantine_devices("nvidia0", "lost", mended=fit.is_set)
+        quarantine.quarantine_devices("nvidia0", "still lost", mended=fit.is_set)
         assert quarantine.reasons() == {"nvidia0": "lost"}
         assert quarantine.causes() == {Cause.DEVICE}
         assert changes.acquire(timeout=PATIENCE_S)
         fit.set()
         assert changes.acquire(timeout=PATIENCE_S)
         assert quarantine.reasons() == {}
-        quarantine.remark("nvidia0", "hot")
-        quarantine.remark("nvidia0", "hot")
-        assert (quarantine.remarks(), quarantine.reasons()) == ({"nvidia0": "hot"}, {})
-        quarantine.remark("nvidia0", None)
-        assert quarantine.remarks() == {}
+        quarantine.mark_degraded("nvidia0", "hot")
+        quarantine.mark_degraded("nvidia0", "hot")
+        assert (quarantine.degraded(), quarantine.reasons()) == ({"nvidia0": "hot"}, {})
+        quarantine.mark_degraded("nvidia0", None)
+        assert quarantine.degraded() == {}
     quarantine.close()
     assert [line["event"] for line in logs] == ["slot_quarantined", "slot_devices_fit", "slot_degraded", "slot_fit"]

@@ -10,14 +10,14 @@ import pytest
 
 from runner.devices import Reading
 from runner.errors import CancelledByRequest
-from runner.evaluation.attempt import Turnstile, told
+from runner.evaluation.attempt import FifoLock, judge_readings
 from runner.gpu_types import ClockPolicy
 from tests.unit import samples
 
 
 def test_a_slot_is_used_by_one_at_a_time_in_the_order_they_came() -> None:
     """What was given first runs first, however many wait."""
-    turnstile = Turnstile()
+    turnstile = FifoLock()
     order: queue.SimpleQueue[int] = queue.SimpleQueue()
     inside = threading.Semaphore(1)
 
@@ -41,7 +41,7 @@ def test_a_slot_is_used_by_one_at_a_time_in_the_order_they_came() -> None:
 
 def test_who_is_cancelled_leaves_the_line_to_those_behind() -> None:
     """And the slot as it was."""
-    turnstile = Turnstile()
+    turnstile = FifoLock()
     cancel = threading.Event()
     cancel.set()
     with (
@@ -56,7 +56,7 @@ def test_who_is_cancelled_leaves_the_line_to_those_behind() -> None:
 
 def test_a_run_that_breaks_frees_its_slot() -> None:
     """Whatever it died of."""
-    turnstile = Turnstile()
+    turnstile = FifoLock()
     with pytest.raises(ZeroDivisionError), turnstile.turn(threading.Event()):
         raise ZeroDivisionError
     with turnstile.turn(threading.Event(), on_wait=lambda: pytest.fail("somebody is in")):
@@ -77,7 +77,7 @@ def test_the_clocks_of_the_gpu_type_decide_which_times_count(
 ) -> None:
     """The judge hears reasons that count and reasons that do not, and a clock off the lock is one that counts."""
     reading = Reading(throttle=("sw_power_cap", "hw_slowdown"), sm_clock_mhz=1410, memory_clock_mhz=2619, power_w=700.0)
-    (found,) = told([reading], replace(samples.H100, clocks=clocks), at_ns=17)
+    (found,) = judge_readings([reading], replace(samples.H100, clocks=clocks), at_ns=17)
     assert (found.held, found.noted) == (held, noted)
     assert (found.at_ns, found.sm_clock_mhz, found.memory_clock_mhz, found.power_w) == (17, 1410, 2619, 700.0)
 
@@ -87,9 +87,9 @@ def test_what_slows_one_device_of_a_slot_spoils_the_times_of_all() -> None:
     gpu = replace(samples.H100, count=4, clocks=ClockPolicy(sm_mhz=1410))
     good, noted = Reading(sm_clock_mhz=1410), Reading(sm_clock_mhz=1410, throttle=("sw_power_cap",))
     hot = Reading(sm_clock_mhz=1410, throttle=("hw_thermal_slowdown",))
-    found = list(told([good, hot, Reading(sm_clock_mhz=1980), noted], gpu, at_ns=17))
+    found = list(judge_readings([good, hot, Reading(sm_clock_mhz=1980), noted], gpu, at_ns=17))
     assert [reading.held for reading in found] == [("hw_thermal_slowdown", "sm_clock_off")] * 4
     assert [reading.noted for reading in found] == [(), (), (), ("sw_power_cap",)]
     assert [reading.sm_clock_mhz for reading in found] == [1410, 1410, 1980, 1410]
     assert {reading.at_ns for reading in found} == {17}
-    assert [reading.held for reading in told([good, noted], gpu, at_ns=18)] == [(), ()]
+    assert [reading.held for reading in judge_readings([good, noted], gpu, at_ns=18)] == [(), ()]

@@ -315,8 +315,8 @@ def test_the_judge_gets_a_floor_for_every_case_that_is_timed() -> None:
         assert [floor and round(floor.ns) for floor in mode.floors] == [
             round(1e15 * size / 1513e12 / 1.5 * 1e9) for size in (100, 101)
         ]
-        assert tuple(light.floor for light in plan.lights[mode.name]) == mode.floors
-    assert set(plan.lights) == {"benchmark", "leaderboard"}
+        assert tuple(light.floor for light in plan.speeds_of_light[mode.name]) == mode.floors
+    assert set(plan.speeds_of_light) == {"benchmark", "leaderboard"}
     last = make_plan(
         samples.job(gpu_type="H100"),
         replace(lit(flops="1e15 * size"), ranking_by=Ranking.LAST),

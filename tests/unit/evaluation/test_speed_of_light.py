@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.evaluation.speed_of_light import MATH_SLACK, MEMORY_SLACK, light_of
+from runner.evaluation.speed_of_light import MATH_SLACK, MEMORY_SLACK, speed_of_light
 from runner.gpu_types import Dtype, Figures, GpuType, Registry, Vendor
 from runner.task_format import load_folder
 from runner.task_format.model import Case, Extra, Harness, Task
@@ -48,7 +48,7 @@ def test_the_speed_of_light_is_the_larger_of_two_times(
     flops: str | None, moved: str | None, sol_ns: float, limit: str
 ) -> None:
     """Operations at the rate of the task's data type, bytes at the bandwidth of memory."""
-    light = light_of(task(flops=flops, math=Dtype.BF16, moved=moved), {}, GPU)
+    light = speed_of_light(task(flops=flops, math=Dtype.BF16, moved=moved), {}, GPU)
     assert light.sol_ns == pytest.approx(sol_ns)
     assert light.limit == limit
     assert light.fraction(2 * sol_ns) == pytest.approx(0.5)
@@ -70,7 +70,7 @@ def test_the_speed_of_light_is_the_larger_of_two_times(
 )
 def test_work_is_done_by_the_fastest_units_that_hold_its_data_type(math: Dtype | None, rate: float | None) -> None:
     """A device without units for a type uses wider ones; a type that nothing holds has no speed of light."""
-    light = light_of(task(flops="1e9", math=math), {}, GPU)
+    light = speed_of_light(task(flops="1e9", math=math), {}, GPU)
     assert light.sol_ns == (None if rate is None else pytest.approx(1e9 / rate / 1e3))
     # The floor asks for no data type: what is precise enough, the check decides.
     assert light.floor is not None
@@ -91,7 +91,7 @@ def test_work_is_done_by_the_fastest_units_that_hold_its_data_type(math: Dtype |
 )
 def test_what_caches_may_hold_is_no_part_of_the_floor(moved: str, written: str | None, crossing: float) -> None:
     """Inputs may lie in the cache when the clock starts, outputs when it stops."""
-    floor = light_of(task(moved=moved, written=written), {}, GPU).floor
+    floor = speed_of_light(task(moved=moved, written=written), {}, GPU).floor
     assert (None if floor is None else floor.ns) == (
         None if crossing == 0 else pytest.approx(crossing / 1000 / MEMORY_SLACK)
     )
@@ -99,7 +99,7 @@ def test_what_caches_may_hold_is_no_part_of_the_floor(moved: str, written: str |
 
 def test_the_higher_floor_counts_and_says_what_it_is() -> None:
     """The refusal has the time, the floor, the limit and the sum behind it."""
-    light = light_of(task(flops="1e8", moved=f"{100 * MIB}"), {}, GPU)
+    light = speed_of_light(task(flops="1e8", moved=f"{100 * MIB}"), {}, GPU)
     assert light.floor is not None
     assert light.floor.limit == "memory"
     assert light.floor.refusal(light.floor.ns) is None
@@ -107,7 +107,7 @@ def test_the_higher_floor_counts_and_says_what_it_is() -> None:
         "its mean time of 1 µs is impossible: the case needs at least 85.63 µs for memory (1.028e+08 bytes that no "
         "cache of G can spare its memory, which moves at most 1.2e+12 per second)"
     )
-    light = light_of(task(flops="1e9"), {}, GPU)
+    light = speed_of_light(task(flops="1e9"), {}, GPU)
     assert light.floor is not None
     assert light.floor.refusal(1) == (
         "its mean time of 0.001 µs is impossible: the case needs at least 3.333 µs for math (1e+09 operations, and G "
@@ -120,19 +120,19 @@ def test_ranks_share_the_work_and_a_slot_lends_all_its_devices() -> None:
     two = replace(GPU, count=2)
     work = task(flops="1e8", moved=f"{10 * MIB}", multi_gpu=True)
     case: Case = {"world_size": 2}
-    one = light_of(task(flops="1e8"), {}, GPU)
-    several = light_of(replace(work, extra=replace(work.extra, bytes=None)), case, two)
+    one = speed_of_light(task(flops="1e8"), {}, GPU)
+    several = speed_of_light(replace(work, extra=replace(work.extra, bytes=None)), case, two)
     assert one.sol_ns is not None
     assert one.floor is not None
     assert several.floor is not None
     assert several.sol_ns == one.sol_ns / 2
     assert several.floor.ns == one.floor.ns / 2
     # Two caches, two memories.
-    floor = light_of(replace(work, extra=replace(work.extra, flops=None)), case, two).floor
+    floor = speed_of_light(replace(work, extra=replace(work.extra, flops=None)), case, two).floor
     assert floor is not None
     assert floor.ns == pytest.approx((10 - 4) * MIB / 2000 / MEMORY_SLACK)
     # A task of one device in a slot of two may use the other as well.
-    alone = light_of(task(flops="1e8"), {}, two)
+    alone = speed_of_light(task(flops="1e8"), {}, two)
     assert (alone.sol_ns, alone.floor) == (one.sol_ns, several.floor)
 
 
@@ -140,7 +140,7 @@ def test_ranks_without_devices_share_one_processor() -> None:
     """Two ranks on a CPU are no faster than one."""
     cpu = replace(GPU, vendor=Vendor.NONE)
     work = task(flops="1e8", multi_gpu=True)
-    assert light_of(work, {"world_size": 2}, cpu).sol_ns == light_of(work, {"world_size": 1}, cpu).sol_ns
+    assert speed_of_light(work, {"world_size": 2}, cpu).sol_ns == speed_of_light(work, {"world_size": 1}, cpu).sol_ns
 
 
 @pytest.mark.parametrize(
@@ -154,26 +154,26 @@ def test_ranks_without_devices_share_one_processor() -> None:
 )
 def test_half_of_what_is_needed_makes_no_speed_of_light(work: Task, figures: Figures) -> None:
     """Absent, not zero, where the task states no work or the type lacks a rate that it takes."""
-    light = light_of(work, {}, replace(GPU, device=figures))
+    light = speed_of_light(work, {}, replace(GPU, device=figures))
     assert (light.sol_ns, light.limit, light.fraction(1.0)) == (None, None, None)
 
 
 def test_an_unknown_cache_makes_no_floor_of_memory() -> None:
     """It could be of any size."""
-    assert light_of(task(moved="1e9"), {}, replace(GPU, device=replace(FIGURES, l2_mib=None))).floor is None
+    assert speed_of_light(task(moved="1e9"), {}, replace(GPU, device=replace(FIGURES, l2_mib=None))).floor is None
 
 
 def test_a_product_is_measured_by_its_own_figures() -> None:
     """The slot's device decides: a PCIe board is not held against an SXM module."""
     gpu, work = Registry.load().get("H100"), task(moved="3.9e9")
-    assert light_of(work, {}, gpu, device_name="NVIDIA H100 NVL").sol_ns == pytest.approx(1e6)
-    assert light_of(work, {}, gpu, device_name="NVIDIA H100 PCIe").sol_ns == pytest.approx(3.9e6 / 2.039)
+    assert speed_of_light(work, {}, gpu, device_name="NVIDIA H100 NVL").sol_ns == pytest.approx(1e6)
+    assert speed_of_light(work, {}, gpu, device_name="NVIDIA H100 PCIe").sol_ns == pytest.approx(3.9e6 / 2.039)
 
 
 def test_the_sentence_in_the_documentation_is_what_is_said() -> None:
     """docs/harness.md quotes it, for the last benchmark of vectoradd on an H100."""
     task = load_folder(TASKS / "vectoradd").task
-    floor = light_of(task, task.benchmarks[-1], Registry.load().get("H100")).floor
+    floor = speed_of_light(task, task.benchmarks[-1], Registry.load().get("H100")).floor
     assert floor is not None
     quoted = " ".join((TASKS.parent / "docs" / "harness.md").read_text(encoding="utf-8").split())
     assert f"benchmark 5 of 5: {floor.refusal(4100)} ```" in quoted
@@ -186,7 +186,7 @@ def test_no_floor_of_a_shipped_task_comes_near_its_speed_of_light() -> None:
         folder = load_folder(path.parent)
         for name in folder.gpus:
             for case in folder.task.cases_for(name).benchmarks or ():
-                light = light_of(folder.task, case, registry.get(name))
+                light = speed_of_light(folder.task, case, registry.get(name))
                 assert (light.sol_ns is None) == (name == "CPU"), (path, name)
                 if light.floor is not None and light.sol_ns is not None:
                     seen += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from structlog.testing import capture_logs
 
-from runner.daemon.monitoring.engine_probe import SET_S, Lookout
+from runner.daemon.monitoring.engine_probe import SET_S, EngineProbe
 from tests.integration.daemon.rig import Engine
 
 
@@ -18,7 +18,7 @@ class World:
         self.troubles = 0
         self.clock_s = 1e9
         self.steady_s = 100.0
-        self.lookout = Lookout(
+        self.engine_probe = EngineProbe(
             self.engine,
             idle=lambda: self.idle,
             on_trouble=self.trouble,
@@ -34,7 +34,7 @@ class World:
         """Look when the two clocks have gone on by so much."""
         self.clock_s += clock_s
         self.steady_s += steady_s
-        self.lookout.look()
+        self.engine_probe.look()
 
 
 def test_an_engine_that_goes_away_is_noticed_while_nothing_runs() -> None:

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from runner.daemon.monitoring import queue_depth
-from runner.daemon.monitoring.queue_depth import KEPT_S, STALE_S, Depths
+from runner.daemon.monitoring.queue_depth import KEPT_S, STALE_S, QueueDepthCache
 from runner.errors import DatabaseUnavailableError
 from runner.store import QueueDepth, Store
 
@@ -49,9 +49,9 @@ def database() -> Database:
 
 
 @pytest.fixture
-def depths(database: Database) -> Depths:
+def queue_depths(database: Database) -> QueueDepthCache:
     """What is asked, on the test's clock."""
-    return Depths(database.store, clock=lambda: database.now_s)
+    return QueueDepthCache(database.store, clock=lambda: database.now_s)
 
 
 def away() -> Any:  # noqa: ANN401 - never returns
@@ -59,33 +59,33 @@ def away() -> Any:  # noqa: ANN401 - never returns
     raise DatabaseUnavailableError("gone")
 
 
-def test_a_minute_costs_one_statement(database: Database, depths: Depths) -> None:
+def test_a_minute_costs_one_statement(database: Database, queue_depths: QueueDepthCache) -> None:
     """However often it is scraped; the connection is closed in between."""
     for _ in range(10):
-        assert depths.look() == SOME
+        assert queue_depths.look() == SOME
     assert (database.asked, database.open) == (1, 0)
     database.now_s += KEPT_S
-    assert depths.look() == SOME
+    assert queue_depths.look() == SOME
     assert database.asked == 2
 
 
-def test_an_old_answer_is_not_given_for_ever(database: Database, depths: Depths) -> None:
+def test_an_old_answer_is_not_given_for_ever(database: Database, queue_depths: QueueDepthCache) -> None:
     """An outage of minutes is bridged, and then nothing is known; one line of the log says so."""
-    assert depths.look() == SOME
+    assert queue_depths.look() == SOME
     database.answer = away
     with capture_logs() as logs:
         database.now_s += STALE_S - 1
-        assert depths.look() == SOME
+        assert queue_depths.look() == SOME
         database.now_s += KEPT_S
-        assert depths.look() is None
+        assert queue_depths.look() is None
     assert [line["event"] for line in logs] == ["the length of the queue is not known"]
     database.answer = list
     database.now_s += KEPT_S
-    assert depths.look() == []
+    assert queue_depths.look() == []
 
 
 def test_a_database_that_is_silent_holds_up_nobody_for_long(
-    database: Database, depths: Depths, monkeypatch: pytest.MonkeyPatch
+    database: Database, queue_depths: QueueDepthCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who asks gets what is known, and no second question is under way."""
     monkeypatch.setattr(queue_depth, "WAIT_S", 0.01)
@@ -96,13 +96,13 @@ def test_a_database_that_is_silent_holds_up_nobody_for_long(
         return SOME
 
     database.answer = hang
-    assert depths.look() is None
-    assert depths.look() is None
+    assert queue_depths.look() is None
+    assert queue_depths.look() is None
     assert database.asked == 1
     let_go.set()
 
 
-def test_a_bug_is_logged_and_not_raised(database: Database, depths: Depths) -> None:
+def test_a_bug_is_logged_and_not_raised(database: Database, queue_depths: QueueDepthCache) -> None:
     """In a thread of its own nobody would hear it."""
 
     def break_down() -> Sequence[QueueDepth]:
@@ -110,5 +110,5 @@ def test_a_bug_is_logged_and_not_raised(database: Database, depths: Depths) -> N
 
     database.answer = break_down
     with capture_logs() as logs:
-        assert depths.look() is None
+        assert queue_depths.look() is None
     assert [line["log_level"] for line in logs] == ["error"]

@@ -6,7 +6,7 @@ import threading
 
 from structlog.testing import capture_logs
 
-from runner.daemon.monitoring.watchdog import STEP_S, Pulse
+from runner.daemon.monitoring.watchdog import STEP_LIMIT_S, Watchdog
 
 
 class Clock:
@@ -23,39 +23,39 @@ class Clock:
 def test_the_watchdog_is_told_as_long_as_the_main_thread_keeps_its_word() -> None:
     """Whoever announces a long wait has that long; whoever is late is reported once, with the place it hangs at."""
     clock, told = Clock(), list[str]()
-    pulse = Pulse(told.append, watchdog_s=15, clock=clock)
-    pulse.tell()
+    watchdog = Watchdog(told.append, watchdog_s=15, clock=clock)
+    watchdog.tell()
     assert told == ["WATCHDOG=1\nEXTEND_TIMEOUT_USEC=20000000"]
-    pulse.expect(3600)
+    watchdog.expect(3600)
     clock.now_s += 3599
-    pulse.tell()
-    assert (len(told), pulse.beats) == (2, True)
-    pulse.expect()
-    clock.now_s += STEP_S + 1
+    watchdog.tell()
+    assert (len(told), watchdog.is_alive) == (2, True)
+    watchdog.expect()
+    clock.now_s += STEP_LIMIT_S + 1
     with capture_logs() as logs:
-        pulse.tell()
-        pulse.tell()
-    assert (len(told), pulse.beats) == (2, False)
+        watchdog.tell()
+        watchdog.tell()
+    assert (len(told), watchdog.is_alive) == (2, False)
     (line,) = logs
     assert line["event"] == "the main thread hangs; the service manager is not told any more"
     assert __file__ in line["stack"]
-    pulse.expect()
+    watchdog.expect()
     with capture_logs() as logs:
-        pulse.tell()
+        watchdog.tell()
     assert (len(told), [line["event"] for line in logs]) == (3, ["the main thread goes on"])
 
 
 def test_messages_come_by_themselves_and_end_with_the_block() -> None:
     """A third of the watchdog's period apart, from a thread of its own."""
     heard = threading.Semaphore(0)
-    pulse = Pulse(lambda _message: heard.release(), watchdog_s=0.03)
-    with pulse.running():
+    watchdog = Watchdog(lambda _message: heard.release(), watchdog_s=0.03)
+    with watchdog.running():
         for _ in range(3):
             assert heard.acquire(timeout=30)
-    assert "pulse" not in {thread.name for thread in threading.enumerate()}
+    assert "watchdog" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_without_a_service_manager_there_is_no_thread() -> None:
     """A daemon in a terminal is watched by whoever looks at it."""
-    with Pulse().running():
-        assert "pulse" not in {thread.name for thread in threading.enumerate()}
+    with Watchdog().running():
+        assert "watchdog" not in {thread.name for thread in threading.enumerate()}

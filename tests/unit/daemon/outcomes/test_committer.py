@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from runner.daemon.outcomes.committer import HELD_S, LEFT_TO_ITS_LEASE, MAX_RESULTS, Settler
+from runner.daemon.outcomes.committer import HELD_S, LEFT_TO_ITS_LEASE, MAX_RESULTS, ResultCommitter
 from runner.model import Artifact, Job, JobResult
 from tests.unit.daemon.fakes import FakeStore, Parts
 from tests.unit.daemon.outcomes.spool.samples import job, result
@@ -29,11 +29,11 @@ class Crowd:
         self.under_way = threading.Event()
         self.go_on = threading.Event()
         self.batches: list[list[int]] = []
-        self.settler = Settler(
+        self.committer = ResultCommitter(
             lambda purpose: parts.fake(purpose, self.late if purpose == "late commit" else None),
             parts.keeper,
-            parts.announcer,
-            parts.delivery,
+            parts.publisher,
+            parts.replayer,
             slots=slots,
             on_empty=self.emptied.release,
             give_up=self.give_up,
@@ -51,23 +51,23 @@ class Crowd:
 
     def start(self, *bodies: Callable[[threading.Event], None]) -> None:
         """Start the thread that writes, or these."""
-        for body in bodies or (self.settler.run,):
+        for body in bodies or (self.committer.run,):
             thread = threading.Thread(target=body, args=(self.stop,), daemon=True)
             thread.start()
             self._threads.append(thread)
 
-    def hand(self, job_id: int, found: JobResult | None = None) -> None:
+    def submit(self, job_id: int, found: JobResult | None = None) -> None:
         """One slot's result."""
-        self.settler.hand(job(job_id), found or result(), slot="cpu0")
+        self.committer.submit(job(job_id), found or result(), slot="cpu0")
 
     def hand_aside(self, job_id: int, found: JobResult, handed: threading.Event) -> None:
         """One slot's result, in a thread of the slot's own; `handed` is set when the slot may go on."""
 
-        def hand() -> None:
-            self.hand(job_id, found)
+        def run() -> None:
+            self.submit(job_id, found)
             handed.set()
 
-        threading.Thread(target=hand, daemon=True).start()
+        threading.Thread(target=run, daemon=True).start()
 
     def hold(self) -> None:
         """In the middle of every write: wait for `go_on`."""
@@ -78,17 +78,17 @@ class Crowd:
         """Job 0 is being committed; meanwhile these come; then the commit goes on, and all are settled."""
         self.store.meanwhile = self.hold
         self.start()
-        self.hand(0)
+        self.submit(0)
         assert self.under_way.wait(30)
         for job_id in job_ids:
-            self.hand(job_id)
+            self.submit(job_id)
         self.store.meanwhile = lambda: None
         self.go_on.set()
 
     def wait_empty(self) -> None:
         """Until nothing is left."""
         assert self.emptied.acquire(timeout=30)
-        assert self.settler.pending == 0
+        assert self.committer.pending == 0
 
     def wait(self, condition: Callable[[], object]) -> None:
         """Until something is so."""
@@ -103,7 +103,7 @@ class Crowd:
         self.stop.set()
         self.give_up.set()
         self.go_on.set()
-        self.settler.nudge()
+        self.committer.nudge()
         for thread in self._threads:
             thread.join(30)
             assert not thread.is_alive()
@@ -131,7 +131,7 @@ def test_a_single_result_is_committed_at_once_and_announced_afterwards(crowd: Cr
     at_commit: list[list[str]] = []
     crowd.store.meanwhile = lambda: at_commit.append(crowd.parts.events())
     crowd.start()
-    crowd.hand(1)
+    crowd.submit(1)
     crowd.wait_empty()
     assert (crowd.batches, at_commit, crowd.parts.events()) == ([[1]], [[]], ["done"])
 
@@ -144,10 +144,10 @@ def test_on_a_busy_host_results_wait_until_every_slot_has_brought_one(
     monkeypatch.setattr("runner.daemon.outcomes.committer.GATHER_S", 1e6)
     crowd = Crowd(parts, slots=3)
     crowd.start()
-    crowd.hand(0)
+    crowd.submit(0)
     crowd.wait_empty()
     for job_id in (1, 2, 3):
-        crowd.hand(job_id)
+        crowd.submit(job_id)
     crowd.wait_empty()
     assert crowd.batches == [[0], [1, 2, 3]]
     crowd.end()
@@ -155,8 +155,8 @@ def test_on_a_busy_host_results_wait_until_every_slot_has_brought_one(
 
 def test_a_result_is_held_from_hand_to_commit(crowd: Crowd) -> None:
     """Its lease is renewed, and nothing stops it any more."""
-    crowd.hand(1)
-    assert (crowd.parts.held(), crowd.settler.pending) == ({(1, False)}, 1)
+    crowd.submit(1)
+    assert (crowd.parts.held(), crowd.committer.pending) == ({(1, False)}, 1)
     crowd.start()
     crowd.wait_empty()
     assert crowd.parts.held() == set()
@@ -172,7 +172,7 @@ def test_a_result_that_is_refused_or_stale_spoils_none_of_the_others(crowd: Crow
     assert {job_id for job_id, _ in crowd.store.completed} == {0, 1}
     assert crowd.store.failed == [(2, "unexpected ValueError: a value of job 2 is not taken; password=***", "cpu0")]
     assert crowd.parts.events().count("queued") == 1
-    assert crowd.parts.announcer._gpu_types == {"CPU"}
+    assert crowd.parts.publisher._gpu_types == {"CPU"}
     said = [line["event"] for line in logs if line["log_level"] in ("warning", "error")]
     assert said == ["job could not be settled", "job is no longer ours: what was found is no verdict"]
 
@@ -182,11 +182,11 @@ def test_while_the_database_is_away_everything_goes_to_the_spool(crowd: Crowd) -
     crowd.store.away.set()
     with capture_logs() as logs:
         crowd.start()
-        crowd.hand(1)
-        crowd.hand(2)
-        crowd.wait(lambda: crowd.settler.pending == 0)
+        crowd.submit(1)
+        crowd.submit(2)
+        crowd.wait(lambda: crowd.committer.pending == 0)
     assert crowd.parts.held() == {(1, False), (2, False)}
-    assert crowd.parts.delivery.keys() == [(1, 2), (2, 2)]
+    assert crowd.parts.replayer.keys() == [(1, 2), (2, 2)]
     said = [line["event"] for line in logs if line["log_level"] == "warning"]
     assert said == ["database away: the result waits in the spool"] * 2
 
@@ -194,11 +194,11 @@ def test_while_the_database_is_away_everything_goes_to_the_spool(crowd: Crowd) -
 def test_a_slot_waits_when_too_many_results_are_not_written(parts: Parts) -> None:
     """Two for each slot, then the next one hands over and waits; it goes on when there is room."""
     crowd = Crowd(parts, slots=1)
-    crowd.hand(1)
-    crowd.hand(2)
+    crowd.submit(1)
+    crowd.submit(2)
     handed = threading.Event()
     crowd.hand_aside(3, result(), handed)
-    crowd.wait(lambda: crowd.settler.pending == 3)
+    crowd.wait(lambda: crowd.committer.pending == 3)
     assert not handed.wait(0.05)
     crowd.start()
     assert handed.wait(30)
@@ -214,7 +214,7 @@ def test_files_count_by_their_size(parts: Parts, monkeypatch: pytest.MonkeyPatch
     large = JobResult(**{**vars(large), "artifacts": (Artifact(name="a", media_type="b", data=b"x" * 101),)})
     handed = threading.Event()
     crowd.hand_aside(1, large, handed)
-    crowd.wait(lambda: crowd.settler.pending == 1)
+    crowd.wait(lambda: crowd.committer.pending == 1)
     assert not handed.wait(0.05)
     crowd.start()
     assert handed.wait(30)
@@ -232,16 +232,16 @@ def test_a_result_whose_submission_is_held_comes_again_and_holds_up_nobody(crowd
     """Of a batch the others are committed; the one that has to wait is tried again, after a while by the spool."""
     crowd.store.held = {2}
     crowd.during_a_commit(1, 2, 3)
-    crowd.wait(lambda: crowd.settler.pending == 1)
+    crowd.wait(lambda: crowd.committer.pending == 1)
     assert sorted(number for number, _ in crowd.store.completed) == [0, 1, 3]
     crowd.now_s += 0.02
-    crowd.settler.nudge()
+    crowd.committer.nudge()
     crowd.wait(lambda: crowd.batches[-1] == [2])
     assert crowd.parts.spool.count == 0
     crowd.now_s += HELD_S
-    crowd.settler.nudge()
+    crowd.committer.nudge()
     crowd.wait_empty()
-    assert crowd.parts.delivery.keys() == [(2, 2)]
+    assert crowd.parts.replayer.keys() == [(2, 2)]
     assert crowd.parts.held() == {(2, False)}
 
 
@@ -249,13 +249,13 @@ def test_a_commit_that_does_not_come_back_holds_up_nobody(crowd: Crowd, monkeypa
     """What has waited for a while goes on a connection of its own, and is not committed again afterwards."""
     monkeypatch.setattr("runner.daemon.outcomes.committer.TURN_S", 0.01)
     crowd.store.meanwhile = crowd.hold
-    crowd.start(crowd.settler.run)
-    crowd.hand(0)
+    crowd.start(crowd.committer.run)
+    crowd.submit(0)
     assert crowd.under_way.wait(30)
-    crowd.hand(1)
+    crowd.submit(1)
     crowd.now_s += 1.0
-    crowd.start(crowd.settler.relieve)
-    crowd.wait(lambda: crowd.settler.pending == 1)
+    crowd.start(crowd.committer.run_late)
+    crowd.wait(lambda: crowd.committer.pending == 1)
     assert [job_id for job_id, _ in crowd.late.completed] == [1]
     crowd.go_on.set()
     crowd.wait_empty()
@@ -266,28 +266,28 @@ def test_a_result_whose_commit_hangs_can_be_rescued(crowd: Crowd) -> None:
     """A database that swallows packets: whoever ends the daemon has the result spooled, and it is committed once."""
     crowd.store.meanwhile = crowd.hold
     crowd.start()
-    crowd.hand(0)
-    crowd.hand(1)
+    crowd.submit(0)
+    crowd.submit(1)
     assert crowd.under_way.wait(30)
-    assert crowd.settler.rescue() == []
-    assert sorted(crowd.parts.delivery.keys()) == [(0, 2), (1, 2)]
+    assert crowd.committer.spool_pending() == []
+    assert sorted(crowd.parts.replayer.keys()) == [(0, 2), (1, 2)]
     crowd.store.away.set()
     crowd.store.meanwhile = lambda: None
     crowd.go_on.set()
-    crowd.wait(lambda: crowd.settler.pending == 0)
-    assert sorted(crowd.parts.delivery.keys()) == [(0, 2), (1, 2)]
+    crowd.wait(lambda: crowd.committer.pending == 0)
+    assert sorted(crowd.parts.replayer.keys()) == [(0, 2), (1, 2)]
     crowd.store.away.clear()
-    assert crowd.parts.delivery.deliver_once(crowd.parts.fake("test")) == 2
+    assert crowd.parts.replayer.replay_once(crowd.parts.fake("test")) == 2
     assert (sorted(job_id for job_id, _ in crowd.store.completed), crowd.parts.held()) == ([0, 1], set())
 
 
 def test_what_comes_after_the_end_is_spooled(crowd: Crowd) -> None:
     """A run that did not let go in time finds something all the same: the next process commits it."""
-    crowd.hand(1)
-    crowd.settler.close()
-    assert crowd.parts.delivery.keys() == [(1, 2)]
-    crowd.hand(2)
-    assert crowd.parts.delivery.keys() == [(1, 2), (2, 2)]
+    crowd.submit(1)
+    crowd.committer.close()
+    assert crowd.parts.replayer.keys() == [(1, 2)]
+    crowd.submit(2)
+    assert crowd.parts.replayer.keys() == [(1, 2), (2, 2)]
 
 
 @pytest.mark.usefixtures("_quick")
@@ -298,7 +298,7 @@ def test_without_room_in_the_spool_a_result_waits_in_memory(tmp_path: Path) -> N
     crowd = Crowd(parts)
     with capture_logs() as logs:
         crowd.start()
-        crowd.hand(1)
+        crowd.submit(1)
         crowd.wait(lambda: parts.store.calls >= 10)
         assert parts.held() == {(1, False)}
         parts.store.away.clear()
@@ -317,12 +317,12 @@ def test_room_that_comes_later_is_used(tmp_path: Path) -> None:
     parts.store.away.set()
     crowd = Crowd(parts)
     crowd.start()
-    crowd.hand(1)
+    crowd.submit(1)
     crowd.wait(lambda: parts.store.calls >= 3)
     parts.spool.max_bytes = 1 << 20
-    crowd.wait(lambda: crowd.settler.pending == 0)
+    crowd.wait(lambda: crowd.committer.pending == 0)
     crowd.end()
-    assert parts.delivery.keys() == [(1, 2)]
+    assert parts.replayer.keys() == [(1, 2)]
 
 
 @pytest.mark.usefixtures("_quick")
@@ -333,9 +333,9 @@ def test_what_is_waited_for_in_vain_is_left_to_the_lease(tmp_path: Path, how: st
     parts.store.away.set()
     crowd = Crowd(parts, patience_s=-1.0 if how == "patience" else 1e9)
     with capture_logs() as logs:
-        crowd.hand(1)
+        crowd.submit(1)
         if how == "give_up":
-            assert crowd.settler.rescue() == [job(1)]
+            assert crowd.committer.spool_pending() == [job(1)]
             crowd.give_up.set()
         crowd.start()
         crowd.wait_empty()
@@ -351,22 +351,22 @@ def test_the_connection_is_closed_when_nothing_has_come_for_a_while(
     monkeypatch.setattr("runner.daemon.outcomes.committer.IDLE_S", 0.0)
     crowd.start()
     crowd.wait(lambda: crowd.store.closed)
-    crowd.hand(1)
+    crowd.submit(1)
     crowd.wait_empty()
 
 
 def test_a_thread_that_breaks_finds_its_results_again(crowd: Crowd) -> None:
     """Started again, it writes what it had in hand."""
-    announce = crowd.parts.announcer.event
+    announce = crowd.parts.publisher.event
 
     def broken(_event: object) -> None:
-        crowd.parts.announcer.event = announce  # type: ignore[method-assign]
+        crowd.parts.publisher.event = announce  # type: ignore[method-assign]
         raise ZeroDivisionError("a bug")
 
-    crowd.parts.announcer.event = broken  # type: ignore[method-assign, assignment]
-    crowd.hand(1)
+    crowd.parts.publisher.event = broken  # type: ignore[method-assign, assignment]
+    crowd.submit(1)
     with pytest.raises(ZeroDivisionError):
-        crowd.settler.run(crowd.stop)
-    assert crowd.settler.pending == 1
+        crowd.committer.run(crowd.stop)
+    assert crowd.committer.pending == 1
     crowd.start()
     crowd.wait_empty()

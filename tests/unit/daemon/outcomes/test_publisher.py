@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 from structlog.testing import capture_logs
 
-from runner.daemon.outcomes.publisher import MAX_EVENTS, PERIOD_S, REST_S, Announcer
+from runner.daemon.outcomes.publisher import MAX_EVENTS, PERIOD_S, REST_S, EventPublisher
 from runner.errors import DatabaseUnavailableError
 from runner.model import Job, Json, Progress
 from runner.store import Store
@@ -84,9 +84,9 @@ class Announcing:
     def __init__(self) -> None:
         self.clock = Clock()
         self.store = FakeStore()
-        self.announcer = Announcer(self._store, clock=self.clock)
+        self.publisher = EventPublisher(self._store, clock=self.clock)
         self.stop = threading.Event()
-        self.thread = threading.Thread(target=self.announcer.run, args=(self.stop,))
+        self.thread = threading.Thread(target=self.publisher.run, args=(self.stop,))
 
     def _store(self, purpose: str) -> Store:
         assert purpose == "announce"
@@ -98,18 +98,18 @@ class Announcing:
 
     def post(self, job_id: int, done: int) -> None:
         """Report for a job."""
-        self.announcer.post(job(job_id), Progress(phase="test", done=done, total=100))
+        self.publisher.post(job(job_id), Progress(phase="test", done=done, total=100))
 
     def pass_on(self) -> None:
         """Tell one batch, in this thread."""
-        batch = self.announcer._take()
+        batch = self.publisher._take()
         if batch is not None:
-            self.announcer._send(cast("Store", self.store), batch)
+            self.publisher._send(cast("Store", self.store), batch)
 
     def end(self) -> None:
         """Stop the thread."""
         self.stop.set()
-        self.announcer.nudge()
+        self.publisher.nudge()
         if self.thread.is_alive():
             self.thread.join(30)
             assert not self.thread.is_alive()
@@ -127,14 +127,14 @@ def announcing() -> Iterator[Announcing]:
 def test_events_are_told_at_once_and_those_that_wait_together(announcing: Announcing) -> None:
     """In order; a hundred that come while the database is slow are one call."""
     announcing.start()
-    announcing.announcer.event({"n": 0})
+    announcing.publisher.event({"n": 0})
     announcing.store.wait()
     announcing.store.let_through.clear()
-    announcing.announcer.event({"n": 1})
+    announcing.publisher.event({"n": 1})
     for number in range(2, 101):
-        announcing.announcer.event({"n": number})
-    announcing.announcer.wake("H100")
-    announcing.announcer.wake("H100")
+        announcing.publisher.event({"n": number})
+    announcing.publisher.wake("H100")
+    announcing.publisher.wake("H100")
     announcing.store.let_through.set()
     while len(announcing.store.events) < 101:
         announcing.store.wait()
@@ -157,11 +157,11 @@ def test_what_comes_in_quick_succession_is_told_together(
 
     monkeypatch.setattr(announcing.stop, "wait", rest)
     announcing.start()
-    announcing.announcer.event({"n": 0})
+    announcing.publisher.event({"n": 0})
     assert resting.wait(30)
     assert announcing.store.calls == 1
     for number in range(1, 50):
-        announcing.announcer.event({"n": number})
+        announcing.publisher.event({"n": number})
     go_on.set()
     while len(announcing.store.events) < 50:
         announcing.store.wait()
@@ -196,7 +196,7 @@ def test_the_last_progress_of_a_job_that_somebody_holds_is_posted_later(announci
     announcing.pass_on()
     assert announcing.store.posts == [(4, 7)]
     announcing.post(2, 8)
-    announcing.announcer.forget(job(3))
+    announcing.publisher.forget(job(3))
     announcing.store.held = set()
     announcing.pass_on()
     assert announcing.store.posts == [(4, 7)], "not before its second is over"
@@ -210,7 +210,7 @@ def test_events_do_not_wait_for_the_period_of_progress(announcing: Announcing) -
     announcing.post(1, 1)
     announcing.pass_on()
     announcing.post(1, 2)
-    announcing.announcer.event({"event": "done"})
+    announcing.publisher.event({"event": "done"})
     announcing.pass_on()
     assert announcing.store.events == [{"event": "done"}]
     assert announcing.store.posts == [(1, 1)]
@@ -219,7 +219,7 @@ def test_events_do_not_wait_for_the_period_of_progress(announcing: Announcing) -
 def test_a_job_that_ended_is_not_posted_any_more(announcing: Announcing) -> None:
     """What was waiting when the job ended is dropped."""
     announcing.post(1, 1)
-    announcing.announcer.forget(job(1))
+    announcing.publisher.forget(job(1))
     announcing.post(2, 1)
     announcing.pass_on()
     assert announcing.store.posts == [(2, 1)]
@@ -229,13 +229,13 @@ def test_nothing_that_is_called_by_an_evaluation_waits_for_the_database(announci
     """The database hangs in the middle of a call: posting and announcing return all the same."""
     announcing.start()
     announcing.store.let_through.clear()
-    announcing.announcer.event({"n": 0})
+    announcing.publisher.event({"n": 0})
     begin_s = time.monotonic()
     for number in range(1000):
         announcing.post(number, 1)
-        announcing.announcer.event({"n": number})
-        announcing.announcer.wake("H100")
-        announcing.announcer.forget(job(number))
+        announcing.publisher.event({"n": number})
+        announcing.publisher.wake("H100")
+        announcing.publisher.forget(job(number))
     # The fake would hold each of these calls for 30 s.
     assert time.monotonic() - begin_s < 30
 
@@ -243,14 +243,14 @@ def test_nothing_that_is_called_by_an_evaluation_waits_for_the_database(announci
 def test_events_survive_a_short_outage_in_order(announcing: Announcing) -> None:
     """A restart of the database costs no event, and the last progress is shown after it."""
     announcing.store.away = True
-    announcing.announcer.event({"n": 0})
-    announcing.announcer.wake("H100")
+    announcing.publisher.event({"n": 0})
+    announcing.publisher.wake("H100")
     announcing.post(1, 1)
     announcing.pass_on()
-    announcing.announcer.event({"n": 1})
+    announcing.publisher.event({"n": 1})
     announcing.pass_on()
     announcing.store.away = False
-    announcing.announcer.event({"n": 2})
+    announcing.publisher.event({"n": 2})
     announcing.pass_on()
     assert [event["n"] for event in announcing.store.events] == [0, 1, 2]
     assert announcing.store.wakes == ["H100"]
@@ -263,8 +263,8 @@ def test_an_event_that_cannot_be_told_spoils_no_other(announcing: Announcing) ->
     """It is dropped, and the log says which; all others and the wake-ups are told, in order."""
     announcing.store.unfit = {"n": 1}
     for number in range(3):
-        announcing.announcer.event({"n": number})
-    announcing.announcer.wake("H100")
+        announcing.publisher.event({"n": number})
+    announcing.publisher.wake("H100")
     with capture_logs() as logs:
         announcing.pass_on()
     assert announcing.store.events == [{"n": 0}, {"n": 2}]
@@ -277,8 +277,8 @@ def test_an_outage_while_events_are_told_one_by_one_loses_none(announcing: Annou
     """What was told is not told again, the rest waits in order."""
     announcing.store.unfit = {"n": 0}
     for number in range(4):
-        announcing.announcer.event({"n": number})
-    announcing.announcer.wake("H100")
+        announcing.publisher.event({"n": number})
+    announcing.publisher.wake("H100")
     announce = announcing.store.announce
 
     def twice(*, events: Sequence[Json] = (), wake: Sequence[str] = ()) -> None:
@@ -300,13 +300,13 @@ def test_half_an_hour_of_events_is_bounded_and_the_loss_is_said_once(announcing:
     announcing.store.away = True
     with capture_logs() as logs:
         for number in range(1800 * 2):
-            announcing.announcer.event({"n": number})
+            announcing.publisher.event({"n": number})
             announcing.post(number, 1)
-            announcing.announcer.forget(job(number - 1))
+            announcing.publisher.forget(job(number - 1))
             if number % 10 == 0:
                 announcing.clock.now_s += 5.0
                 announcing.pass_on()
-        assert len(announcing.announcer._events) <= MAX_EVENTS
+        assert len(announcing.publisher._events) <= MAX_EVENTS
         assert [line for line in logs if line["log_level"] != "debug"] == []
         announcing.store.away = False
         announcing.pass_on()
@@ -314,8 +314,8 @@ def test_half_an_hour_of_events_is_bounded_and_the_loss_is_said_once(announcing:
     assert [line["count"] for line in logs if line["log_level"] == "warning"] == [3600 - MAX_EVENTS]
     announcing.clock.now_s += 5.0
     announcing.pass_on()
-    assert len(announcing.announcer._posted_s) <= 10
-    assert announcing.announcer._progress == {}
+    assert len(announcing.publisher._posted_s) <= 10
+    assert announcing.publisher._progress == {}
 
 
 def test_the_thread_goes_on_after_an_outage(announcing: Announcing, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,7 +324,7 @@ def test_the_thread_goes_on_after_an_outage(announcing: Announcing, monkeypatch:
     monkeypatch.setattr("runner.retry.Backoff.next_s", lambda _backoff: 0.01)
     announcing.store.away = True
     announcing.start()
-    announcing.announcer.event({"n": 0})
+    announcing.publisher.event({"n": 0})
     for _ in range(3):
         announcing.store.wait()
     announcing.store.away = False
@@ -338,8 +338,8 @@ def test_what_is_left_at_the_end_is_told_if_the_database_is_there(announcing: An
     """The last thing a stopping daemon does is to give jobs back: others are to hear of it."""
     announcing.store.away = away
     announcing.stop.set()
-    announcing.announcer.event({"event": "queued"})
-    announcing.announcer.wake("H100")
+    announcing.publisher.event({"event": "queued"})
+    announcing.publisher.wake("H100")
     announcing.start()
     announcing.thread.join(30)
     assert not announcing.thread.is_alive()
@@ -353,21 +353,21 @@ def test_an_idle_announcer_has_no_connection(announcing: Announcing, monkeypatch
     closing = threading.Event()
     monkeypatch.setattr(announcing.store, "close", closing.set)
     announcing.start()
-    announcing.announcer.event({"n": 0})
+    announcing.publisher.event({"n": 0})
     announcing.store.wait()
     assert not closing.is_set()
     while not closing.is_set():
         announcing.clock.now_s += 10.0
-        announcing.announcer.nudge()
+        announcing.publisher.nudge()
         closing.wait(0.01)
-    announcing.announcer.event({"n": 1})
+    announcing.publisher.event({"n": 1})
     announcing.store.wait()
     assert len(announcing.store.events) == 2
 
 
 def test_the_thread_sleeps_until_progress_is_due(announcing: Announcing) -> None:
     """And no longer than a few seconds, so that it hears its stop event even without a nudge."""
-    rest: Callable[[], float] = announcing.announcer._rest_s
+    rest: Callable[[], float] = announcing.publisher._rest_s
     assert 0 < rest() <= 5.0
     announcing.post(1, 1)
     announcing.pass_on()

@@ -19,15 +19,15 @@ from tests.unit.daemon.outcomes.spool.samples import job, result
 def deliver(parts: Parts) -> int:
     """One round."""
     store: Store = parts.fake("test")
-    return parts.delivery.deliver_once(store)
+    return parts.replayer.replay_once(store)
 
 
 def test_results_are_committed_in_order_and_forgotten(parts: Parts) -> None:
     """Each once, with its event after the commit, and its lease is let go."""
     for job_id in (3, 1, 2):
-        assert parts.delivery.accept(job(job_id), result(b"x", n=job_id), slot="cpu0")
+        assert parts.replayer.accept(job(job_id), result(b"x", n=job_id), slot="cpu0")
     assert parts.held() == {(1, False), (2, False), (3, False)}
-    assert parts.delivery.keys() == [(3, 2), (1, 2), (2, 2)]
+    assert parts.replayer.keys() == [(3, 2), (1, 2), (2, 2)]
     assert deliver(parts) == 3
     assert parts.store.completed == [(job_id, result(b"x", n=job_id)) for job_id in (3, 1, 2)]
     assert parts.events() == ["done"] * 3
@@ -36,11 +36,11 @@ def test_results_are_committed_in_order_and_forgotten(parts: Parts) -> None:
 
 def test_what_an_earlier_process_left_is_held_and_delivered(parts: Parts, tmp_path: Path) -> None:
     """From the first moment: nobody shall reclaim what is computed."""
-    assert parts.delivery.accept(job(1), result(), slot="cpu0")
+    assert parts.replayer.accept(job(1), result(), slot="cpu0")
     later = Parts(tmp_path)
     with capture_logs() as logs:
-        later.delivery.adopt()
-        later.delivery.adopt()
+        later.replayer.adopt()
+        later.replayer.adopt()
     assert [line["event"] for line in logs] == ["results of an earlier process wait in the spool"]
     assert later.held() == {(1, False)}
     assert deliver(later) == 1
@@ -50,7 +50,7 @@ def test_what_an_earlier_process_left_is_held_and_delivered(parts: Parts, tmp_pa
 def test_a_database_that_goes_away_in_between_loses_nothing(parts: Parts) -> None:
     """What was committed is not committed again, what was not waits on and stays held."""
     for job_id in (1, 2, 3):
-        assert parts.delivery.accept(job(job_id), result(), slot="cpu0")
+        assert parts.replayer.accept(job(job_id), result(), slot="cpu0")
 
     def fail_at_the_second() -> None:
         if parts.store.completed:
@@ -59,7 +59,7 @@ def test_a_database_that_goes_away_in_between_loses_nothing(parts: Parts) -> Non
     parts.store.meanwhile = fail_at_the_second
     with pytest.raises(DatabaseUnavailableError):
         deliver(parts)
-    assert parts.delivery.keys() == [(2, 2), (3, 2)]
+    assert parts.replayer.keys() == [(2, 2), (3, 2)]
     assert parts.held() == {(2, False), (3, False)}
     parts.store.meanwhile = lambda: None
     parts.store.away.clear()
@@ -71,7 +71,7 @@ def test_a_result_that_came_too_late_is_the_databases_evidence(parts: Parts) -> 
     """The store keeps it; here it is forgotten, without an event, and the ones behind it are delivered."""
     parts.store.stale = {1}
     for job_id in (1, 2):
-        assert parts.delivery.accept(job(job_id), result(), slot="cpu0")
+        assert parts.replayer.accept(job(job_id), result(), slot="cpu0")
     with capture_logs() as logs:
         assert deliver(parts) == 1
     assert (parts.spool.count, parts.held(), parts.events()) == (0, set(), ["done"])
@@ -84,7 +84,7 @@ def test_a_result_of_another_database_is_set_aside(parts: Parts, tmp_path: Path)
     """Where there is no such job no table could keep the evidence, so the file is kept, with the reason in the log."""
     parts.store.gone = {1}
     for job_id in (1, 2):
-        assert parts.delivery.accept(job(job_id), result(), slot="cpu0")
+        assert parts.replayer.accept(job(job_id), result(), slot="cpu0")
     with capture_logs() as logs:
         assert deliver(parts) == 1
     assert (parts.spool.count, parts.held(), parts.events()) == (0, set(), ["done"])
@@ -97,7 +97,7 @@ def test_a_refused_result_is_set_aside_and_its_job_failed_with_the_cause(parts: 
     """It would be refused every time. The job is retried, the file is kept, the ones behind it are delivered."""
     parts.store.refused = {1}
     for job_id in (1, 2):
-        assert parts.delivery.accept(job(job_id), result(), slot="cpu7")
+        assert parts.replayer.accept(job(job_id), result(), slot="cpu7")
     assert deliver(parts) == 1
     assert parts.store.failed == [
         (1, "unexpected ValueError: a value of job 1 is not taken; password=***", "cpu7"),
@@ -109,7 +109,7 @@ def test_a_refused_result_is_set_aside_and_its_job_failed_with_the_cause(parts: 
 def test_a_refused_result_waits_until_its_job_can_be_failed(parts: Parts, tmp_path: Path) -> None:
     """The database goes away between the refusal and the failure: both are tried again."""
     parts.store.refused = {1}
-    assert parts.delivery.accept(job(1), result(), slot="cpu0")
+    assert parts.replayer.accept(job(1), result(), slot="cpu0")
 
     def fail_the_failure() -> None:
         if parts.store.calls == 2:
@@ -128,7 +128,7 @@ def test_a_refused_result_waits_until_its_job_can_be_failed(parts: Parts, tmp_pa
 def test_a_refused_result_of_a_job_that_is_over_is_only_set_aside(parts: Parts) -> None:
     """Nobody is failed for it."""
     parts.store.refused = {1}
-    assert parts.delivery.accept(job(1), result(), slot="cpu0")
+    assert parts.replayer.accept(job(1), result(), slot="cpu0")
 
     def taken_over() -> None:
         if parts.store.calls == 2:
@@ -143,13 +143,13 @@ def test_a_result_that_the_database_never_takes_holds_up_nobody_and_is_given_up(
     """It takes too long each time, or somebody holds a lock: the others are delivered; some day its job is failed."""
     parts.store.slow = {1}
     for job_id in (1, 2):
-        assert parts.delivery.accept(job(job_id), result(), slot="cpu0")
+        assert parts.replayer.accept(job(job_id), result(), slot="cpu0")
     for _ in range(100):
         with pytest.raises(DatabaseUnavailableError, match="statement timeout"):
             deliver(parts)
         parts.now_s += PATIENCE_S / 101
     assert [job_id for job_id, _ in parts.store.completed] == [2]
-    assert (parts.delivery.keys(), parts.held(), parts.store.failed) == ([(1, 2)], {(1, False)}, [])
+    assert (parts.replayer.keys(), parts.held(), parts.store.failed) == ([(1, 2)], {(1, False)}, [])
     parts.now_s += PATIENCE_S / 50
     with pytest.raises(DatabaseUnavailableError, match="statement timeout"):
         deliver(parts)
@@ -161,7 +161,7 @@ def test_a_result_that_the_database_never_takes_holds_up_nobody_and_is_given_up(
 def test_an_outage_is_nothing_that_a_result_is_given_up_for(parts: Parts) -> None:
     """However long it lasts."""
     parts.store.away.set()
-    assert parts.delivery.accept(job(1), result(), slot="cpu0")
+    assert parts.replayer.accept(job(1), result(), slot="cpu0")
     for _ in range(100):
         with pytest.raises(DatabaseUnavailableError, match="connection refused"):
             deliver(parts)
@@ -174,7 +174,7 @@ def test_without_room_the_result_stays_with_whoever_has_it(tmp_path: Path) -> No
     """And so does its lease."""
     parts = Parts(tmp_path, max_bytes=10)
     lease = parts.keeper.hold(job(1))
-    assert not parts.delivery.accept(job(1), result(), slot="cpu0")
+    assert not parts.replayer.accept(job(1), result(), slot="cpu0")
     assert parts.keeper.held() == (lease,)
 
 
@@ -190,7 +190,7 @@ def test_a_result_delivered_while_it_is_accepted_leaves_no_lease_behind(
         return kept
 
     monkeypatch.setattr(parts.spool, "put", put_and_deliver)
-    assert parts.delivery.accept(job(1), result(), slot="cpu0")
+    assert parts.replayer.accept(job(1), result(), slot="cpu0")
     assert (parts.spool.count, parts.held(), len(parts.store.completed)) == (0, set(), 1)
 
 
@@ -198,7 +198,7 @@ def test_a_result_delivered_while_it_is_accepted_leaves_no_lease_behind(
 def test_the_lease_of_a_result_that_is_gone_is_let_go(parts: Parts, how: str) -> None:
     """Its job must not look as if it ran for ever: the lease expires, and somebody evaluates it again."""
     for job_id in (1, 2):
-        assert parts.delivery.accept(job(job_id), result(b"trace"), slot="cpu0")
+        assert parts.replayer.accept(job(job_id), result(b"trace"), slot="cpu0")
     path = parts.spool.pending()[0].path
     if how == "damaged":
         path.write_bytes(path.read_bytes()[:-1])
@@ -209,7 +209,7 @@ def test_the_lease_of_a_result_that_is_gone_is_let_go(parts: Parts, how: str) ->
     try:
         while parts.held() != {(2, False)}:
             assert running.thread.is_alive()
-            parts.delivery.nudge()
+            parts.replayer.nudge()
     finally:
         running.end()
 
@@ -220,7 +220,7 @@ class Running:
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
         self.stop = threading.Event()
-        self.thread = threading.Thread(target=parts.delivery.run, args=(self.stop,))
+        self.thread = threading.Thread(target=parts.replayer.run, args=(self.stop,))
         self.thread.start()
 
     def wait_until_empty(self) -> None:
@@ -235,7 +235,7 @@ class Running:
     def end(self) -> None:
         """Stop it."""
         self.stop.set()
-        self.parts.delivery.nudge()
+        self.parts.replayer.nudge()
         self.thread.join(30)
         assert not self.thread.is_alive()
 
@@ -244,13 +244,13 @@ def test_the_thread_delivers_what_is_accepted_and_then_has_no_connection(parts: 
     """It sleeps while nothing waits."""
     running = Running(parts)
     try:
-        assert parts.delivery.accept(job(1), result(), slot="cpu0")
+        assert parts.replayer.accept(job(1), result(), slot="cpu0")
         running.wait_until_empty()
         closed = parts.store.closed
-        parts.delivery.nudge()
+        parts.replayer.nudge()
         while parts.store.closed == closed:
             assert running.thread.is_alive()
-        assert parts.delivery.accept(job(2), result(), slot="cpu0")
+        assert parts.replayer.accept(job(2), result(), slot="cpu0")
         running.wait_until_empty()
     finally:
         running.end()
@@ -264,7 +264,7 @@ def test_the_thread_says_once_that_results_wait_and_once_that_they_are_delivered
     """However many attempts the outage takes."""
     monkeypatch.setattr("runner.retry.Backoff.next_s", _fast)
     parts.store.away.set()
-    assert parts.delivery.accept(job(1), result(), slot="cpu0")
+    assert parts.replayer.accept(job(1), result(), slot="cpu0")
     with capture_logs() as logs:
         running = Running(parts)
         try:
@@ -285,7 +285,7 @@ def test_a_result_that_can_neither_be_read_nor_moved_does_not_keep_the_thread_sp
     parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A disk that fails: it looks again every few seconds, not all the time."""
-    assert parts.delivery.accept(job(1), result(), slot="cpu0")
+    assert parts.replayer.accept(job(1), result(), slot="cpu0")
     looks: list[object] = []
     monkeypatch.setattr(parts.spool, "load", looks.append)
     running = Running(parts)
