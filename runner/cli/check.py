@@ -27,7 +27,7 @@ from runner.config import Config
 from runner.devices import described, detect_slots, list_devices
 from runner.disk import REMEDY, disk_spaces
 from runner.errors import ConfigError, DatabaseUnavailableError, EvaluationError, KernelRunnerError
-from runner.evaluation.plan import STAGE, Environment, make_spec
+from runner.evaluation.container_spec import STAGE, Environment, make_spec
 from runner.gpu_types import GpuType, Registry
 from runner.model import Json, Slot
 from runner.store.probe import DatabaseFacts, probe

@@ -22,7 +22,7 @@ from runner.cli.files import read_submission
 from runner.cli.finding import Finding, Mark
 from runner.cli.units import duration, size
 from runner.errors import NotFoundError
-from runner.evaluation.plan import memory_of, misfit, moved_bytes, ranks_without_devices, tensor_bytes
+from runner.evaluation.case_memory import memory_of, misfit, moved_bytes, ranks_without_devices, tensor_bytes
 from runner.evaluation.speed_of_light import speed_of_light
 from runner.gpu_types import GpuType, Registry, Vendor
 from runner.task_format import spec_line

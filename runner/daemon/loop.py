@@ -14,13 +14,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from enum import Enum
 from typing import Final
 
 from runner import metrics
 from runner.config import Settings
-from runner.daemon.capacity import NO_REQUEST, Capacity, ClaimRequest
+from runner.daemon.capacity import Capacity
+from runner.daemon.claim_turn import ClaimTurn
 from runner.daemon.housekeeping import Housekeeper
 from runner.daemon.interfaces import Engine, JobEvaluator, StoreFactory
 from runner.daemon.leases import LeaseKeeper, StopReason
@@ -29,13 +29,12 @@ from runner.daemon.monitoring.engine_probe import EngineProbe
 from runner.daemon.monitoring.readiness import DATABASE, Readiness, missing, unusable
 from runner.daemon.monitoring.snapshot import DaemonSnapshot
 from runner.daemon.monitoring.watchdog import REQUEST_LIMIT_S, STEP_LIMIT_S, Watchdog
-from runner.daemon.outcomes import events
 from runner.daemon.outcomes.committer import ResultCommitter
 from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.outcomes.replay import SpoolReplayer
 from runner.daemon.outcomes.spool import Spool
+from runner.daemon.recovery import Recovery
 from runner.daemon.reservations import Reservations
-from runner.daemon.server_clock import ServerClock
 from runner.daemon.shutdown import ShutdownControl
 from runner.daemon.slot_queue import Prefetcher, SlotQueue
 from runner.daemon.slot_worker import PATIENCE_S, SlotWorker
@@ -46,13 +45,12 @@ from runner.errors import (
     DatabaseUnavailableError,
     HostNameTakenError,
     InfrastructureError,
-    StaleAttemptError,
 )
 from runner.gpu_types import Registry
 from runner.logs import LogRateLimit, get_logger
-from runner.model import Job, JobState, Slot
+from runner.model import Slot
 from runner.retry import Backoff, between_s
-from runner.store import Claims, HostRecord, Reclaimed, Store, Unreadable
+from runner.store import Claims, HostRecord, Store
 
 _log = get_logger(__name__)
 
@@ -60,17 +58,8 @@ _log = get_logger(__name__)
 ABORT_S: Final = 30.0
 #: How long the threads may take to hear that it is over.
 JOIN_S: Final = 10.0
-#: Where a job failed that never came to a slot.
-NO_SLOT: Final = "none"
 #: The pause between two looks at the queue, as parts of `poll_s`, which is the longest.
 _POLL_SPREAD: Final = (0.75, 0.97)
-#: The time between a claim that brought jobs and the next one, unless every slot is free before. Slots that come free
-#: meanwhile are claimed for together: a claim for all of them costs hardly more than one for one.
-GATHER_S: Final = 0.0025
-#: The part of a lease by which the server's clock may be put forward before leases are spared for that.
-_JUMP: Final = 0.2
-#: Hosts that see an expired lease wait up to so long before they reclaim: the first spares the others the work.
-_RECLAIM_SPREAD_S: Final = 1.0
 
 
 class ExitReason(Enum):
@@ -159,7 +148,6 @@ class Daemon:
             )
 
         self._slot_queues = tuple(SlotQueue(slot, worker, start=self._start_worker) for slot in self._slots)
-        self._prefetcher = Prefetcher(self._slot_queues, evaluator.can_build)
         self._capacity = Capacity(
             self._slot_queues, registry, quarantined=self._quarantine.reasons, degraded=self._quarantine.degraded
         )
@@ -173,7 +161,7 @@ class Daemon:
             host=self._host(),
             readiness=self.readiness,
             watchdog=self._watchdog,
-            tell=self._publish_reclaimed,
+            publisher=self._publisher,
         )
         #: What the list of hosts says of this one, and what that was made of.
         self._host_record = self._host()
@@ -183,14 +171,24 @@ class Daemon:
         )
         #: Hosts that hear of the same work, this one included, as far as claims have said.
         self._rivals = 1
-        #: A claim was not answered: it may have been granted all the same.
-        self._claim_unconfirmed = False
-        #: Expired leases are left alone until then: their holders get a lease's time to renew them after an outage.
-        self._grace_until_s = 0.0
-        #: When to reclaim, since a claim said that it is due.
-        self._reclaim_at_s: float | None = None
+        self._recovery = Recovery(
+            settings, startup=self._startup, keeper=self._keeper, publisher=self._publisher, instance=instance
+        )
+        self._claim_turn = ClaimTurn(
+            settings,
+            capacity=self._capacity,
+            slot_queues=self._slot_queues,
+            prefetcher=Prefetcher(self._slot_queues, evaluator.can_build),
+            reservations=self._reservations,
+            recovery=self._recovery,
+            keeper=self._keeper,
+            publisher=self._publisher,
+            registry=registry,
+            quarantined=self._quarantine.reasons,
+            all_free=self._all_free,
+            instance=instance,
+        )
         self._control: ShutdownControl | None = None
-        self._server_clock = ServerClock()
 
     def run(self, control: ShutdownControl) -> ExitReason:
         """Work until told to stop, then finish what is running; or until told to make room for new parts."""
@@ -214,7 +212,7 @@ class Daemon:
         if not self._startup.take_name(store, control.stop_claiming):
             return False
         if self._startup.saw_outage:
-            self._start_reclaim_grace()
+            self._recovery.start_reclaim_grace()
         self._threads.spawn("heartbeat", self._keeper.run)
         self._threads.spawn("deliver", self._replayer.run)
         self._threads.spawn("announce", self._publisher.run)
@@ -294,7 +292,9 @@ class Daemon:
                 claims = self._turn(store, control)
             except InfrastructureError as error:
                 metrics.fault(error)
-                self._claim_unconfirmed = self._claim_unconfirmed or isinstance(error, DatabaseUnavailableError)
+                self._recovery.claim_unconfirmed = self._recovery.claim_unconfirmed or isinstance(
+                    error, DatabaseUnavailableError
+                )
                 if isinstance(error, HostNameTakenError):
                     self._on_name_lost()
                 self.readiness.not_ready(missing(error, otherwise=DATABASE), reason=str(error))
@@ -304,7 +304,7 @@ class Daemon:
                 # A bug or a row nobody foresaw must not end the daemon while other slots run.
                 if (left_out := self._log_limit.due("broke")) is not None:
                     _log.exception("claiming broke and is tried again", left_out=left_out)
-                self._claim_unconfirmed = True
+                self._recovery.claim_unconfirmed = True
                 self._pause(backoff.next_s(), control)
             else:
                 self._report_readiness(claims, control)
@@ -322,23 +322,24 @@ class Daemon:
         Without engine or disk space nothing fits; but the host shows that it lives, and expired leases are taken back.
         """
         trouble = self._check_engine_if_suspect() or self._disk_trouble()
-        if self._claim_unconfirmed:
-            self._release_unacknowledged_claims(store)
+        if self._recovery.claim_unconfirmed:
+            self._recovery.release_unacknowledged_claims(store)
         began_s = time.monotonic()
-        claims = self._claim(store, control, able=trouble is None)
+        claims = self._claim_turn.claim(store, control, able=trouble is None)
         if time.monotonic() - began_s > self._settings.current.lease_s / 2:
             # The database stood still, or this process did.
-            self._start_reclaim_grace()
+            self._recovery.start_reclaim_grace()
         self._rivals = claims.rivals or self._rivals
         if claims.draining or control.stop_claiming.is_set():
             self._release_prefetched()
         if not claims.registered:
             # Gone from the database, or another daemon's. Until the name is ours again nothing is claimed.
-            self._claim_unconfirmed = True
-            self._release_unacknowledged_claims(store)
+            self._recovery.claim_unconfirmed = True
+            self._recovery.release_unacknowledged_claims(store)
             _log.warning("this host's name was free or another daemon's for a while; it is registered again")
         self._update_host_record(store)
-        self._reclaim(store, claims)
+        if self._recovery.reclaim(store, claims):
+            self._wake.set()
         if trouble is not None:
             raise trouble
         return claims
@@ -392,163 +393,16 @@ class Daemon:
 
     def _on_name_lost(self) -> None:
         """Another daemon goes by this host's name: what runs here is lost, which the heartbeat finds out."""
-        self._claim_unconfirmed = True
+        self._recovery.claim_unconfirmed = True
         self._reservations.forget()
         self._keeper.nudge()
-
-    def _claim(self, store: Store, control: ShutdownControl, *, able: bool) -> Claims:
-        """Claim until nothing is free or nothing is there; the last answer. Asks at least once, as a sign of life."""
-        config = self._settings.current
-        while True:
-            claiming = able and not control.stop_claiming.is_set()
-            if claiming:
-                self._reservations.renew(store)
-            else:
-                self._reservations.forget()
-            offer = self._capacity.offer() if claiming else NO_REQUEST
-            ahead = self._next_to_prefetch(offer) if claiming else None
-            if ahead is not None:
-                names = self._capacity.names([ahead])
-                unranked = offer.unranked | (set() if self._capacity.ranks(ahead) else set(names))
-                offer = replace(offer, slots={**offer.slots, **dict.fromkeys(names, 1)}, unranked=unranked)
-            asked_s = time.monotonic()
-            claims = store.claim(
-                host=config.host_name,
-                slots=offer.slots,
-                lease_s=config.lease_s,
-                at_most=offer.at_most,
-                instance=self._instance,
-                unranked=offer.unranked,
-            )
-            self._detect_clock_jump(claims, asked_s)
-            jobs = claims.jobs if ahead is None else self._give_prefetched(store, ahead, claims.jobs)
-            for job, slot_queue in self._capacity.places(jobs):
-                slot_queue.give(self._keeper.hold(job))
-            for unreadable in claims.unreadable:
-                self._fail_unreadable(store, unreadable)
-            # Asked before slots come free again: however short the jobs are, what else a turn is for gets its turn.
-            full = not self._capacity.free()
-            if claims.jobs:
-                self._wait_for_more_free_slots()
-            if claims.draining or not claims.registered:
-                self._reservations.forget()
-                return claims
-            if not claims.jobs and not claims.unreadable and not self._reservations.ended(store):
-                return claims
-            if claims.jobs and full:
-                return claims
-
-    def _detect_clock_jump(self, claims: Claims, asked_s: float) -> None:
-        """Spare the leases that have ended only because the server's clock was put forward."""
-        if claims.now_s is None:
-            return
-        jump_s = self._server_clock.jump_s(claims.now_s, asked_s=asked_s, answered_s=time.monotonic())
-        if jump_s > _JUMP * self._settings.current.lease_s:
-            self._start_reclaim_grace()
-            if (left_out := self._log_limit.due("jump")) is not None:
-                _log.warning(
-                    "the database server's clock was put forward: leases get time to be renewed",
-                    by_s=round(jump_s, 1),
-                    left_out=left_out,
-                )
-
-    def _wait_for_more_free_slots(self) -> None:
-        """After a claim that brought jobs: let slots come free that are about to."""
-        self._all_free.clear()
-        if self._any_busy():
-            self._all_free.wait(GATHER_S)
-
-    def _next_to_prefetch(self, offer: ClaimRequest) -> SlotQueue | None:
-        """The busy slot that takes a job beside its run, if any; not where one choice takes away another."""
-        if offer.at_most is not None:
-            return None
-        return self._prefetcher.slot_queue(offer.slots, self._quarantine.reasons)
-
-    def _give_prefetched(self, store: Store, slot_queue: SlotQueue, jobs: Sequence[Job]) -> Sequence[Job]:
-        """Give the job that was claimed for a busy slot to that, or back to the queue; the other jobs."""
-        others = []
-        for job in jobs:
-            if self._registry.get(job.gpu_type).name != slot_queue.slot.gpu_type or not slot_queue.busy:
-                others.append(job)
-            elif self._prefetcher.keeps(slot_queue, job):
-                _log.info("job taken beside a run, to be built", job=job.id, slot=slot_queue.slot.name)
-                slot_queue.give(self._keeper.hold(job, ahead=True))
-            else:
-                lease = self._keeper.hold(job, running=False)
-                try:
-                    self._publisher.ended(
-                        job, store.release(job, reason="its host is busy, and nothing is to be built")
-                    )
-                except StaleAttemptError as error:
-                    _log.warning("job is no longer ours", error=str(error))
-                finally:
-                    self._keeper.drop(lease)
-        return others
-
-    def _fail_unreadable(self, store: Store, unreadable: Unreadable) -> None:
-        """Fail a job that this release makes no sense of: another one may, and else it ends with the cause."""
-        job, cause = unreadable.claimed, unreadable.cause
-        _log.error("a job cannot be read and is failed", job=job.id, attempt=job.attempt, cause=cause)
-        try:
-            ended = store.fail(job, error=f"the job cannot be read: {cause}", report=None, slot=NO_SLOT)
-        except StaleAttemptError as error:
-            _log.warning("job is no longer ours", error=str(error))
-        else:
-            self._publisher.ended(job, ended)
-
-    def _release_unacknowledged_claims(self, store: Store) -> None:
-        """After an outage: jobs of a claim whose answer was lost run in this host's name, and on none of its slots."""
-        # The outage may have been long enough for another daemon to have taken the name, and then the jobs are its own.
-        self._startup.register(store)
-        released = store.recover(
-            host=self._settings.current.host_name,
-            keep=[lease.job.key for lease in self._keeper.held()],
-            instance=self._instance,
-        )
-        for job in released:
-            self._publish_reclaimed(job)
-        if released and (left_out := self._log_limit.due("released")) is not None:
-            _log.warning(
-                "claims were not answered: their jobs are queued again", count=len(released), left_out=left_out
-            )
-        self._claim_unconfirmed = False
-        self._start_reclaim_grace()
-
-    def _publish_reclaimed(self, job: Reclaimed) -> None:
-        """Frontends hear what became of a job that was taken back, and hosts that there is work."""
-        self._publisher.event(events.reclaimed(job))
-        if job.state is JobState.QUEUED:
-            self._publisher.wake(job.gpu_type)
-
-    def _start_reclaim_grace(self) -> None:
-        """After an outage expired leases get time to be renewed: those who hold them were cut off as well."""
-        self._grace_until_s = time.monotonic() + self._settings.current.lease_s
-
-    def _reclaim(self, store: Store, claims: Claims) -> None:
-        """Put jobs with expired leases back into the queue, a little after a claim has said that there are some."""
-        if not claims.overdue:
-            self._reclaim_at_s = None
-            return
-        now_s = time.monotonic()
-        if self._reclaim_at_s is None:
-            self._reclaim_at_s = max(now_s + between_s(0.0, _RECLAIM_SPREAD_S), self._grace_until_s)
-        if now_s < self._reclaim_at_s:
-            return
-        self._reclaim_at_s = None
-        reclaimed = store.reclaim()
-        for job in reclaimed:
-            _log.warning("its lease had expired", job=job.job_id, state=job.state)
-            self._publish_reclaimed(job)
-        if reclaimed:
-            self._wake.set()
 
     def _poll_pause_s(self) -> float:
         low, high = _POLL_SPREAD
         poll_s = self._settings.current.poll_s
         gap_s = between_s(low * poll_s, high * poll_s)
-        if self._reclaim_at_s is not None:
-            gap_s = min(gap_s, max(0.0, self._reclaim_at_s - time.monotonic()))
-        return gap_s
+        reclaim_in_s = self._recovery.due_in_s
+        return gap_s if reclaim_in_s is None else min(gap_s, reclaim_in_s)
 
     def _pause(self, period_s: float, control: ShutdownControl) -> None:
         """Wait after a failure: wake-ups do not shorten it, orders do."""

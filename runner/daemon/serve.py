@@ -28,8 +28,8 @@ from runner.daemon.signals import signals
 from runner.devices.quarantine import Quarantine
 from runner.disk import DiskFloor
 from runner.errors import ConfigError, DatabaseUnavailableError, EngineUnavailableError
+from runner.evaluation.container_spec import SLOT_LABEL
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.evaluation.plan import SLOT_LABEL
 from runner.store import ConnectPacer, Store
 from runner.store.probe import probe
 from sandbox.engine import DockerEngine

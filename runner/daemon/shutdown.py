@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 
 class ShutdownControl:
-    """Threadsafe. Threads that wait on something external also wait on `stop_claiming`; `on_change` wakes the others."""
+    """Threadsafe. A thread that waits on something external also waits on `stop_claiming`; `on_change` wakes others."""
 
     def __init__(self) -> None:
         #: Finish what runs and end.

@@ -16,13 +16,14 @@ from runner.config import Config
 from runner.daemon.interfaces import Engine, JobEvaluator
 from runner.daemon.monitoring.readiness import DATABASE, ENGINE, EVALUATION, Readiness, missing
 from runner.daemon.monitoring.watchdog import LONG_TASK_LIMIT_S, STEP_LIMIT_S, Watchdog
+from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.outcomes.replay import SpoolReplayer
 from runner.errors import DatabaseUnavailableError, InfrastructureError
 from runner.gpu_types import Registry
 from runner.logs import get_logger
 from runner.model import Slot
 from runner.retry import Backoff
-from runner.store import HostRecord, Reclaimed, Store
+from runner.store import HostRecord, Store
 
 _log = get_logger(__name__)
 
@@ -41,7 +42,7 @@ class Startup:
         host: HostRecord,
         readiness: Readiness,
         watchdog: Watchdog,
-        tell: Callable[[Reclaimed], None],
+        publisher: EventPublisher,
     ) -> None:
         self._engine = engine
         self._check_database = check_database
@@ -51,8 +52,7 @@ class Startup:
         self._host = host
         self._readiness = readiness
         self._watchdog = watchdog
-        #: Called with every job that is taken back.
-        self._tell = tell
+        self._publisher = publisher
         #: The name is ours.
         self.registered = False
         #: The database was away.
@@ -120,7 +120,7 @@ class Startup:
             host=self._host.name, keep=self._replayer.keys(), died=True, instance=self._host.instance
         )
         for job in taken_back:
-            self._tell(job)
+            self._publisher.reclaimed(job)
         if taken_back:
             _log.warning("jobs of an earlier process were taken back", count=len(taken_back))
 

@@ -25,8 +25,10 @@ from runner.devices.sampler import Sampler
 from runner.errors import CancelledByRequest, EngineUnavailableError, EvaluationError
 from runner.evaluation.build_cache import CANCEL_POLL_S, Build, BuildCache
 from runner.evaluation.build_plan import BuildPlan, make_build_plan, worth_building
-from runner.evaluation.plan import Environment, Plan, make_plan
-from runner.evaluation.verdict import Evidence, compile_failure, decide
+from runner.evaluation.container_spec import Environment
+from runner.evaluation.plan import Plan, make_plan
+from runner.evaluation.result_rows import Evidence
+from runner.evaluation.verdict import compile_failure, decide
 from runner.evaluation.warm_pool import WarmPool, remove
 from runner.gpu_types import GpuType
 from runner.model import Artifact, Job, JobResult, Json, Mode, Progress, Slot

@@ -12,17 +12,9 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
-from runner.evaluation.plan import (
-    CACHES,
-    PROGRAM,
-    WALL_MARGIN_S,
-    Environment,
-    compile_steps,
-    harness_process,
-    job_labels,
-    make_spec,
-    task_files,
-)
+from runner.evaluation.compile_steps import PROGRAM, compile_steps, task_files
+from runner.evaluation.container_spec import CACHES, Environment, harness_process, job_labels, make_spec
+from runner.evaluation.plan import WALL_MARGIN_S
 from runner.gpu_types.model import GpuType, Vendor
 from runner.model import Job, Slot
 from runner.task_format.model import CuConfig, Harness, Task

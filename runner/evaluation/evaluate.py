@@ -33,7 +33,8 @@ from runner.errors import (
 from runner.evaluation.attempt import Attempt, HostResources, JobContext, clear, execute
 from runner.evaluation.build_cache import BuildCache
 from runner.evaluation.build_plan import worth_building
-from runner.evaluation.plan import STAGE, Environment, make_probe
+from runner.evaluation.container_spec import STAGE, Environment
+from runner.evaluation.plan import make_probe
 from runner.evaluation.source_advice import advise, installed
 from runner.evaluation.verdict import invalid
 from runner.evaluation.warm_pool import PoolBounds, WarmPool

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from runner.devices.quarantine import Quarantine
-from runner.evaluation.plan import SLOT_LABEL
+from runner.evaluation.container_spec import SLOT_LABEL
 from sandbox.engine import Box, DockerEngine
 from sandbox.errors import SandboxError
 from sandbox.spec import SandboxSpec

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from runner.evaluation.plan import Environment
+from runner.evaluation.container_spec import Environment
 from runner.gpu_types.model import GpuType, Vendor
 from runner.model import Job, Mode, Slot
 from runner.task_format.model import SUBMISSION, CuConfig, Extra, Harness, Lang, PyConfig, Ranking, Task

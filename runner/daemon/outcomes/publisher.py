@@ -20,7 +20,7 @@ from runner.errors import InfrastructureError
 from runner.logs import get_logger
 from runner.model import Claimed, Job, JobState, Json, Progress
 from runner.retry import Backoff
-from runner.store import Ended, Store
+from runner.store import Ended, Reclaimed, Store
 
 _log = get_logger(__name__)
 
@@ -82,6 +82,12 @@ class EventPublisher:
         """Tell how an attempt ended that brought no result, and wake whoever may take the job next."""
         self.event(events.ended(job, how))
         if how.state is JobState.QUEUED:
+            self.wake(job.gpu_type)
+
+    def reclaimed(self, job: Reclaimed) -> None:
+        """Tell frontends what became of a job that was taken back, and wake daemons that may take it next."""
+        self.event(events.reclaimed(job))
+        if job.state is JobState.QUEUED:
             self.wake(job.gpu_type)
 
     def wake(self, gpu_type: str) -> None:

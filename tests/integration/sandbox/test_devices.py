@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from runner.evaluation.plan import Environment, make_spec
+from runner.evaluation.container_spec import Environment, make_spec
 from runner.model import Device, Slot
 from sandbox.engine import DockerEngine
 from sandbox.errors import EngineRefused

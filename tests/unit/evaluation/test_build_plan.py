@@ -8,8 +8,10 @@ from dataclasses import replace
 import pytest
 
 from runner.evaluation.build_plan import BuildPlan, make_build_plan, worth_building
-from runner.evaluation.plan import CACHES, Plan, make_plan
-from runner.evaluation.verdict import Evidence, compile_failure, decide
+from runner.evaluation.container_spec import CACHES
+from runner.evaluation.plan import Plan, make_plan
+from runner.evaluation.result_rows import Evidence
+from runner.evaluation.verdict import compile_failure, decide
 from runner.gpu_types.model import GpuType, Vendor
 from runner.model import Job, Mode, Verdict
 from runner.task_format.model import Extra, Harness, Task

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from runner.errors import TaskError
-from runner.evaluation.plan import CASES_FILE, Plan, derived_seed, make_plan, make_probe, tensor_bytes
+from runner.evaluation.case_memory import tensor_bytes
+from runner.evaluation.plan import CASES_FILE, Plan, derived_seed, make_plan, make_probe
 from runner.gpu_types import Registry
 from runner.gpu_types.model import Figures, Vendor
 from runner.model import Demand, Device, Mode, TimingAssurance

@@ -11,7 +11,8 @@ import pytest
 
 from runner.errors import EvaluationError
 from runner.evaluation.plan import make_plan
-from runner.evaluation.verdict import Evidence, decide, limit_lines
+from runner.evaluation.result_rows import Evidence, limit_lines
+from runner.evaluation.verdict import decide
 from runner.gpu_types import Dtype, Figures, GpuType
 from runner.model import Demand, JobResult, Mode, TimingAssurance, Verdict
 from runner.task_format.model import Extra, Harness, Ranking, Task

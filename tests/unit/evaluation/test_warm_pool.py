@@ -12,7 +12,8 @@ import pytest
 
 from runner.devices.quarantine import Quarantine
 from runner.evaluation import warm_pool
-from runner.evaluation.plan import SLOT_LABEL, make_probe
+from runner.evaluation.container_spec import SLOT_LABEL
+from runner.evaluation.plan import make_probe
 from runner.evaluation.warm_pool import PoolBounds, WarmPool
 from sandbox.engine import DockerEngine
 from sandbox.errors import EngineUnavailable
