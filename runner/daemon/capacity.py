@@ -120,7 +120,7 @@ class Capacity:
         """Whether a container that will not go holds cores or devices of this slot."""
         return not self._sharing[worker.slot.name].isdisjoint(quarantined)
 
-    def offer(self) -> ClaimRequest:
+    def request(self) -> ClaimRequest:
         """What to ask for now: one job at a time where one choice takes away another.
 
         Slots on which nothing is ranked are offered when no other of their type is free: what they may run is then all
@@ -141,7 +141,7 @@ class Capacity:
         ordered = dict(sorted(slots.items(), key=lambda entry: served.get(entry[0], -1)))
         return ClaimRequest(slots=ordered, at_most=1 if rivalry else None, unranked=frozenset(self.names(others)))
 
-    def places(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, SlotHandle]]:
+    def assign(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, SlotHandle]]:
         """A free slot for each job; it must be made busy before the next is asked for.
 
         Jobs that failed on a slot choose first, and another one if there is one. What is not ranked goes where nothing

@@ -83,24 +83,24 @@ class ClaimTurn:
                 self._reservations.renew(store)
             else:
                 self._reservations.forget()
-            offer = self._capacity.offer() if claiming else NO_REQUEST
-            ahead = self._next_to_prefetch(offer) if claiming else None
+            request = self._capacity.request() if claiming else NO_REQUEST
+            ahead = self._next_to_prefetch(request) if claiming else None
             if ahead is not None:
                 names = self._capacity.names([ahead])
-                unranked = offer.unranked | (set() if self._capacity.ranks(ahead) else set(names))
-                offer = replace(offer, slots={**offer.slots, **dict.fromkeys(names, 1)}, unranked=unranked)
+                unranked = request.unranked | (set() if self._capacity.ranks(ahead) else set(names))
+                request = replace(request, slots={**request.slots, **dict.fromkeys(names, 1)}, unranked=unranked)
             asked_s = time.monotonic()
             claims = store.claim(
                 host=config.host_name,
-                slots=offer.slots,
+                slots=request.slots,
                 lease_s=config.lease_s,
-                at_most=offer.at_most,
+                at_most=request.at_most,
                 instance=self._instance,
-                unranked=offer.unranked,
+                unranked=request.unranked,
             )
             self._recovery.detect_clock_jump(claims, asked_s)
             jobs = claims.jobs if ahead is None else self._give_prefetched(store, ahead, claims.jobs)
-            for job, slot_queue in self._capacity.places(jobs):
+            for job, slot_queue in self._capacity.assign(jobs):
                 slot_queue.give(self._keeper.hold(job))
             for unreadable in claims.unreadable:
                 self._fail_unreadable(store, unreadable)
@@ -122,11 +122,11 @@ class ClaimTurn:
         if any(slot_queue.busy for slot_queue in self._slot_queues):
             self._all_free.wait(GATHER_S)
 
-    def _next_to_prefetch(self, offer: ClaimRequest) -> SlotQueue | None:
+    def _next_to_prefetch(self, request: ClaimRequest) -> SlotQueue | None:
         """The busy slot that takes a job beside its run, if any; not where one choice takes away another."""
-        if offer.at_most is not None:
+        if request.at_most is not None:
             return None
-        return self._prefetcher.slot_queue(offer.slots, self._quarantined)
+        return self._prefetcher.choose(request.slots, self._quarantined)
 
     def _give_prefetched(self, store: Store, slot_queue: SlotQueue, jobs: Sequence[Job]) -> Sequence[Job]:
         """Give the job that was claimed for a busy slot to that, or back to the queue; the other jobs."""
@@ -134,7 +134,7 @@ class ClaimTurn:
         for job in jobs:
             if self._registry.get(job.gpu_type).name != slot_queue.slot.gpu_type or not slot_queue.busy:
                 others.append(job)
-            elif self._prefetcher.keeps(slot_queue, job):
+            elif self._prefetcher.accepts(slot_queue, job):
                 _log.info("job taken beside a run, to be built", job=job.id, slot=slot_queue.slot.name)
                 slot_queue.give(self._keeper.hold(job, ahead=True))
             else:

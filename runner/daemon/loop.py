@@ -466,7 +466,7 @@ class Daemon:
 
     def _release_prefetched(self) -> None:
         for slot_queue in self._slot_queues:
-            slot_queue.give_back()
+            slot_queue.release_prefetched()
 
     def _idle_within(self, period_s: Callable[[], float], interrupt: threading.Event | None = None) -> bool:
         began_s = time.monotonic()

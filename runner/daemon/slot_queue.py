@@ -96,11 +96,11 @@ class SlotQueue:
         others = [job for job in ahead if job.submission_id != runs.submission_id]
         return None if others or len(ahead) > 1 else runs
 
-    def enough(self) -> None:
+    def stop_prefetching(self) -> None:
         """Take no other job beside the current run: there was one, and it was of no use."""
         self._no_prefetch_during = next((lease for _, lease in self._unfinished()), None)
 
-    def give_back(self) -> None:
+    def release_prefetched(self) -> None:
         """Have what has not begun given back to the queue."""
         for _, lease in self._unfinished()[1:]:
             lease.stop(StopReason.GIVEN_BACK)
@@ -129,7 +129,7 @@ class Prefetcher:
         self._clock = clock
         self._not_before_s = 0.0
 
-    def slot_queue(self, free_types: Collection[str], barred: Callable[[], Collection[str]]) -> SlotQueue | None:
+    def choose(self, free_types: Collection[str], barred: Callable[[], Collection[str]]) -> SlotQueue | None:
         """The slot to ask a job for beside its run, if any.
 
         Args:
@@ -147,11 +147,11 @@ class Prefetcher:
                 return slot_queue
         return None
 
-    def keeps(self, slot_queue: SlotQueue, job: Job) -> bool:
+    def accepts(self, slot_queue: SlotQueue, job: Job) -> bool:
         """Whether a job that was claimed for a busy slot stays there; else it is given back."""
         if job.started_at - job.created_at < MIN_QUEUED:
             return False
         if job.avoid_slot == slot_queue.slot.name or not self._can_build(job):
-            slot_queue.enough()
+            slot_queue.stop_prefetching()
             return False
         return True

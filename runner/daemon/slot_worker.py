@@ -125,7 +125,7 @@ class SlotWorker:
     def _work(self, lease: Lease, store: Store) -> None:
         job = lease.job
         _log.info("job claimed", user=job.user_id, failures=job.failures)
-        self._publisher.event(events.claimed(job, host=self._host))
+        self._publisher.publish(events.claimed(job, host=self._host))
         metrics.claimed(job)
         started_s = time.monotonic()
         handed = False
@@ -133,7 +133,7 @@ class SlotWorker:
         def hand(result: JobResult) -> None:
             nonlocal handed
             handed = True
-            self._publisher.forget(job)
+            self._publisher.forget_progress(job)
             _log.info("job evaluated", verdict=result.verdict.value, run_s=round(time.monotonic() - started_s, 3))
             metrics.evaluated(job, result)
             self._committer.submit(job, result, slot=self.slot.name)
@@ -145,7 +145,7 @@ class SlotWorker:
         if isinstance(found, JobResult):
             hand(found)
             return
-        self._publisher.forget(job)
+        self._publisher.forget_progress(job)
         what = found.what
         _log.info(what, run_s=round(time.monotonic() - started_s, 3))
         metrics.ended(job, "failed" if lease.reason is None else lease.reason.value)
@@ -159,7 +159,7 @@ class SlotWorker:
                 job,
                 self.slot,
                 cancel=lease.cancel,
-                on_progress=lambda progress: self._publisher.post(job, replace(progress, slot=self.slot.name)),
+                on_progress=lambda progress: self._publisher.post_progress(job, replace(progress, slot=self.slot.name)),
                 on_result=on_result,
             )
         except CancelledByRequest:

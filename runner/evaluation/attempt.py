@@ -56,7 +56,7 @@ class FifoLock:
         self._line: deque[object] = deque()
 
     @contextmanager
-    def turn(self, cancel: threading.Event, *, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+    def hold(self, cancel: threading.Event, *, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
         """Be in; `on_wait` is called if somebody else is.
 
         Raises:
@@ -235,7 +235,7 @@ class Attempt:
     def _slot(self, on_free: Callable[[], None]) -> Iterator[None]:
         """Use the slot; what was given beside a run waits here for its end."""
         name, asked_ns = self._context.slot.name, time.monotonic_ns()
-        with self._resources.slots[name].turn(self._cancel, on_wait=lambda: self._post_phase("waiting")):
+        with self._resources.slots[name].hold(self._cancel, on_wait=lambda: self._post_phase("waiting")):
             self._waited_ns += time.monotonic_ns() - asked_ns
             stuck = self._resources.quarantine.reasons().get(name)
             if stuck is not None:

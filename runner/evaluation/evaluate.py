@@ -131,7 +131,7 @@ class Evaluator:
     @property
     def parked(self) -> Mapping[str, int]:
         """How many containers wait for each slot, once one of its jobs or `prepare` has asked for some."""
-        return self._warm_pool.census()
+        return self._warm_pool.counts()
 
     @property
     def builds(self) -> tuple[int, int]:

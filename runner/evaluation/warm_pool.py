@@ -160,7 +160,7 @@ class WarmPool:
         self._remove(thrown)
         return None if chosen is None else chosen.box
 
-    def census(self) -> Mapping[str, int]:
+    def counts(self) -> Mapping[str, int]:
         """How many containers wait for each slot."""
         with self._changed:
             return {slot: len(place.boxes) for slot, place in self._pools.items()}

@@ -124,7 +124,7 @@ class Evaluator:
         """Do as the job's script says."""
         script = Script.from_code(job.code)
         nonce = uuid.uuid4().hex
-        with self._turns[slot.name].turn(cancel), self._on(slot, job, nonce):
+        with self._turns[slot.name].hold(cancel), self._on(slot, job, nonce):
             self._journal.write("begun", job, slot, nonce)
             on_progress(Progress(phase="test", done=0, total=1))
             if cancel.wait(script.work_ms / 1000):

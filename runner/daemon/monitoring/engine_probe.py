@@ -48,9 +48,9 @@ class EngineProbe:
     def run(self, stop: threading.Event) -> None:
         """Look every few seconds until `stop` is set."""
         while not stop.wait(self._every_s):
-            self.look()
+            self.probe()
 
-    def look(self) -> None:
+    def probe(self) -> None:
         """Look once."""
         offset_s = self._offset()
         set_by_s, self._offset_s = offset_s - self._offset_s, offset_s

@@ -214,7 +214,7 @@ def _storage(parts: DaemonView) -> Iterable[Metric]:
 
 
 def _queue(queue_depths: QueueDepthCache) -> Iterable[Metric]:
-    found = queue_depths.look()
+    found = queue_depths.get()
     yield GaugeMetricFamily(
         "kernel_runner_queue_known", "1 while the length of the queue is known.", value=found is not None
     )

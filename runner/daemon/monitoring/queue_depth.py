@@ -39,7 +39,7 @@ class QueueDepthCache:
         self._answered = threading.Event()
         self._log_limit = LogRateLimit()
 
-    def look(self) -> Sequence[QueueDepth] | None:
+    def get(self) -> Sequence[QueueDepth] | None:
         """What waits, by GPU type, at most a minute old where the database answers; None: not known."""
         with self._lock:
             due = self._clock() - self._asked_s >= KEPT_S

@@ -290,7 +290,7 @@ class ResultCommitter:
             self._finish(one)
         else:
             metrics.committed(one.job, one.result.verdict)
-            self._publisher.event(events.done(one.job, one.result.verdict, submission_done=outcome.submission_done))
+            self._publisher.publish(events.done(one.job, one.result.verdict, submission_done=outcome.submission_done))
             self._finish(one)
 
     def _retry_when_submission_is_free(self, one: _PendingResult) -> None:

@@ -60,18 +60,18 @@ class EventPublisher:
         self._progress: dict[_Key, tuple[Job, Progress]] = {}
         self._posted_s: dict[_Key, float] = {}
 
-    def post(self, job: Job, progress: Progress) -> None:
+    def post_progress(self, job: Job, progress: Progress) -> None:
         """Show how far a job is; only the latest of a second is shown."""
         with self._lock:
             self._progress[job.key] = (job, progress)
         self._wake.set()
 
-    def forget(self, job: Job) -> None:
+    def forget_progress(self, job: Job) -> None:
         """The job has ended: progress that was not shown yet no longer matters."""
         with self._lock:
             self._progress.pop(job.key, None)
 
-    def event(self, event: Json) -> None:
+    def publish(self, event: Json) -> None:
         """Tell frontends."""
         with self._lock:
             self._dropped += len(self._events) == MAX_EVENTS
@@ -80,13 +80,13 @@ class EventPublisher:
 
     def ended(self, job: Claimed, how: Ended) -> None:
         """Tell how an attempt ended that brought no result, and wake whoever may take the job next."""
-        self.event(events.ended(job, how))
+        self.publish(events.ended(job, how))
         if how.state is JobState.QUEUED:
             self.wake(job.gpu_type)
 
     def reclaimed(self, job: Reclaimed) -> None:
         """Tell frontends what became of a job that was taken back, and wake daemons that may take it next."""
-        self.event(events.reclaimed(job))
+        self.publish(events.reclaimed(job))
         if job.state is JobState.QUEUED:
             self.wake(job.gpu_type)
 

@@ -167,7 +167,7 @@ class SpoolReplayer:
             committed = True
             metrics.committed(job, result.verdict)
             _log.info("spooled result committed", verdict=result.verdict.value)
-            self._publisher.event(events.done(job, result.verdict, submission_done=completion.submission_done))
+            self._publisher.publish(events.done(job, result.verdict, submission_done=completion.submission_done))
         self._spool.remove(spooled)
         self._drop(job)
         return committed

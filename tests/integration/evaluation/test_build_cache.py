@@ -247,7 +247,7 @@ def test_nvcc_runs_once_for_both_twins_and_its_facts_stand_with_both(made: Evalu
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="lang cu needs nvcc on the host, this one has none")
 def test_what_nvcc_refuses_never_gets_to_its_slot(made: Evaluator) -> None:
     """The slot is in use all the while, and both twins have their verdict from one build."""
-    with capture_logs() as logs, made._resources.slots[SLOT.name].turn(threading.Event()):
+    with capture_logs() as logs, made._resources.slots[SLOT.name].hold(threading.Event()):
         results = [evaluate(made, job("this is no C++", CUDA, secret=secret)) for secret in (False, True)]
     assert [result.verdict for result in results] == [Verdict.COMPILE_ERROR] * 2
     assert all("nvcc failed" in (result.error or "") for result in results)
@@ -301,7 +301,7 @@ def test_a_job_that_waits_for_its_slot_can_be_cancelled(made: Evaluator) -> None
         if progress.phase == "waiting":
             cancel.set()
 
-    turn = made._resources.slots[SLOT.name].turn(threading.Event())
+    turn = made._resources.slots[SLOT.name].hold(threading.Event())
     with turn, pytest.raises(CancelledByRequest, match="before its slot was free"):
         made.run(job(NOTES), SLOT, cancel=cancel, on_progress=hear)
     assert note(evaluate(made, job(NOTES))).startswith("ahead-")
@@ -310,7 +310,7 @@ def test_a_job_that_waits_for_its_slot_can_be_cancelled(made: Evaluator) -> None
 def test_a_job_does_not_run_beside_a_container_that_would_not_go(made: Evaluator) -> None:
     """The run before it left one behind: that is no verdict, and the job is tried elsewhere."""
     before = ExitStack()
-    before.enter_context(made._resources.slots[SLOT.name].turn(threading.Event()))
+    before.enter_context(made._resources.slots[SLOT.name].hold(threading.Event()))
 
     def hear(progress: Progress) -> None:
         if progress.phase == "waiting":

@@ -18,7 +18,7 @@ def free(capacity: Capacity) -> set[str]:
 def placed(capacity: Capacity, *jobs: Job) -> dict[int, str]:
     """Which slot each job got, all at once."""
     found: dict[int, str] = {}
-    for each, worker in capacity.places(jobs):
+    for each, worker in capacity.assign(jobs):
         worker.give(Lease(each, deadline_s=None))
         found[each.id] = worker.slot.name
     return found
@@ -43,13 +43,13 @@ def test_offers_name_every_alias_and_ask_for_one_job_where_slots_exclude_each_ot
     """As soon as no choice takes another away, as many are asked for as are free."""
     host = workers()
     capacity = Capacity(tuple(host.values()), REGISTRY)
-    offer = capacity.offer()
-    assert offer.slots == {"Four": 1, "Quad": 1, "Two": 2, "One": 4, "Single": 4, "CPU": 1}
-    assert offer.at_most == 1
+    request = capacity.request()
+    assert request.slots == {"Four": 1, "Quad": 1, "Two": 2, "One": 4, "Single": 4, "CPU": 1}
+    assert request.at_most == 1
     host["one0"].busy = host["one2"].busy = True
-    offer = capacity.offer()
-    assert offer.slots == {"One": 2, "Single": 2, "CPU": 1}
-    assert offer.at_most is None
+    request = capacity.request()
+    assert request.slots == {"One": 2, "Single": 2, "CPU": 1}
+    assert request.at_most is None
 
 
 def test_a_job_gets_the_slot_that_leaves_the_most_possible() -> None:
@@ -66,15 +66,15 @@ def test_slots_that_rank_nothing_are_offered_for_the_rest_when_no_other_is_free(
     host = workers()
     worse = {"one0", "cpu"}
     capacity = Capacity(tuple(host.values()), REGISTRY, degraded=lambda: worse)
-    offer = capacity.offer()
-    assert offer.slots == {"Four": 1, "Quad": 1, "Two": 1, "One": 3, "Single": 3, "CPU": 1}
-    assert offer.unranked == {"Four", "Quad", "CPU"}
+    request = capacity.request()
+    assert request.slots == {"Four": 1, "Quad": 1, "Two": 1, "One": 3, "Single": 3, "CPU": 1}
+    assert request.unranked == {"Four", "Quad", "CPU"}
     for name in ("one1", "one2", "one3"):
         host[name].busy = True
-    offer = capacity.offer()
-    assert (offer.slots, offer.unranked) == ({"One": 1, "Single": 1, "CPU": 1}, frozenset({"One", "Single", "CPU"}))
+    request = capacity.request()
+    assert (request.slots, request.unranked) == ({"One": 1, "Single": 1, "CPU": 1}, frozenset({"One", "Single", "CPU"}))
     worse.clear()
-    assert capacity.offer().unranked == frozenset()
+    assert capacity.request().unranked == frozenset()
 
 
 def test_what_is_not_ranked_leaves_the_slots_that_rank_free() -> None:
@@ -142,9 +142,9 @@ def test_types_are_offered_in_turns() -> None:
     host = workers()
     capacity = Capacity(tuple(host.values()), REGISTRY)
     for name in ("One", "Four", "Single", "One"):
-        for each, _ in capacity.places([job(name)]):
+        for each, _ in capacity.assign([job(name)]):
             assert each.gpu_type == name
-    assert list(capacity.offer().slots)[-3:] == ["Four", "Single", "One"]
+    assert list(capacity.request().slots)[-3:] == ["Four", "Single", "One"]
 
 
 def test_a_slot_whose_container_does_not_go_is_not_offered_nor_what_shares_its_devices() -> None:
@@ -152,7 +152,7 @@ def test_a_slot_whose_container_does_not_go_is_not_offered_nor_what_shares_its_d
     host, stuck = workers(), {"one0"}
     capacity = Capacity(tuple(host.values()), REGISTRY, quarantined=lambda: stuck)
     assert free(capacity) == {"right", "one1", "one2", "one3", "cpu"}
-    assert capacity.offer().slots == {"Two": 1, "One": 3, "Single": 3, "CPU": 1}
+    assert capacity.request().slots == {"Two": 1, "One": 3, "Single": 3, "CPU": 1}
     host["one2"].busy = True
     assert {worker.slot.name for worker in capacity.blocked()} == {"right"}
     assert capacity.usable()

@@ -60,7 +60,7 @@ class Host:
 
     def chosen(self, *free_types: str, barred: tuple[str, ...] = ()) -> SlotQueue | None:
         """The slot a job is asked for."""
-        return self.ahead.slot_queue(free_types, lambda: barred)
+        return self.ahead.choose(free_types, lambda: barred)
 
 
 def other(number: int = 1) -> Job:
@@ -128,7 +128,7 @@ def test_a_slot_holds_one_job_ahead_and_works_them_off_in_order() -> None:
     assert slot_queue.busy
     host.run(slot_queue, other(2))
     assert [len(worker.given) for worker in (first, second)] == [2, 1]
-    slot_queue.give_back()
+    slot_queue.release_prefetched()
     assert (second.given[0].reason, first.given[1].reason) == (None, StopReason.GIVEN_BACK)
     assert host.started == [first, second]
 
@@ -142,7 +142,7 @@ def test_the_twin_of_what_runs_takes_nobodys_place() -> None:
     assert host.chosen() is slot_queue
     host.run(slot_queue, other())
     assert host.chosen() is None
-    slot_queue.give_back()
+    slot_queue.release_prefetched()
     reasons = [worker.given[0].reason for worker in slot_queue.workers if isinstance(worker, Worker)]
     assert reasons == [None, StopReason.GIVEN_BACK, StopReason.GIVEN_BACK]
 
@@ -161,7 +161,7 @@ def test_what_was_claimed_in_vain_does_not_stay(odd: str) -> None:
             claimed = replace(claimed, code=b"")
         case _:
             pass
-    assert not host.ahead.keeps(slot_queue, claimed)
+    assert not host.ahead.accepts(slot_queue, claimed)
     asks_again = odd == "young"
     assert (host.chosen() is not None) == asks_again
     # The next run is another matter.
@@ -176,4 +176,4 @@ def test_what_is_to_be_built_stays() -> None:
     """That is what it was claimed for."""
     host = Host()
     host.run(host.slot_queues[0])
-    assert host.ahead.keeps(host.slot_queues[0], waited(job("One")))
+    assert host.ahead.accepts(host.slot_queues[0], waited(job("One")))

@@ -17,18 +17,18 @@ from tests.unit import samples
 
 def test_a_slot_is_used_by_one_at_a_time_in_the_order_they_came() -> None:
     """What was given first runs first, however many wait."""
-    turnstile = FifoLock()
+    fifo_lock = FifoLock()
     order: queue.SimpleQueue[int] = queue.SimpleQueue()
     inside = threading.Semaphore(1)
 
     def use(number: int, waits: threading.Event) -> None:
-        with turnstile.turn(threading.Event(), on_wait=waits.set):
+        with fifo_lock.hold(threading.Event(), on_wait=waits.set):
             assert inside.acquire(blocking=False)
             order.put(number)
             inside.release()
 
     threads = []
-    with turnstile.turn(threading.Event()):
+    with fifo_lock.hold(threading.Event()):
         for number in range(4):
             waits = threading.Event()
             threads.append(threading.Thread(target=use, args=(number, waits)))
@@ -41,25 +41,25 @@ def test_a_slot_is_used_by_one_at_a_time_in_the_order_they_came() -> None:
 
 def test_who_is_cancelled_leaves_the_line_to_those_behind() -> None:
     """And the slot as it was."""
-    turnstile = FifoLock()
+    fifo_lock = FifoLock()
     cancel = threading.Event()
     cancel.set()
     with (
-        turnstile.turn(threading.Event()),
+        fifo_lock.hold(threading.Event()),
         pytest.raises(CancelledByRequest, match="before its slot was free"),
-        turnstile.turn(cancel),
+        fifo_lock.hold(cancel),
     ):
         raise AssertionError("nobody gets in beside another")
-    with turnstile.turn(cancel):
+    with fifo_lock.hold(cancel):
         pass
 
 
 def test_a_run_that_breaks_frees_its_slot() -> None:
     """Whatever it died of."""
-    turnstile = FifoLock()
-    with pytest.raises(ZeroDivisionError), turnstile.turn(threading.Event()):
+    fifo_lock = FifoLock()
+    with pytest.raises(ZeroDivisionError), fifo_lock.hold(threading.Event()):
         raise ZeroDivisionError
-    with turnstile.turn(threading.Event(), on_wait=lambda: pytest.fail("somebody is in")):
+    with fifo_lock.hold(threading.Event(), on_wait=lambda: pytest.fail("somebody is in")):
         pass
 
 

@@ -37,7 +37,7 @@ FOREIGN: Final = {"up": {"job", "instance"}, "process_resident_memory_bytes": {"
 
 
 class _Depths:
-    def look(self) -> Sequence[QueueDepth]:
+    def get(self) -> Sequence[QueueDepth]:
         return [QueueDepth(gpu_type="CPU", jobs=1, oldest_s=1.0)]
 
 

@@ -34,7 +34,7 @@ class World:
         """Look when the two clocks have gone on by so much."""
         self.clock_s += clock_s
         self.steady_s += steady_s
-        self.engine_probe.look()
+        self.engine_probe.probe()
 
 
 def test_an_engine_that_goes_away_is_noticed_while_nothing_runs() -> None:

@@ -62,26 +62,26 @@ def away() -> Any:  # noqa: ANN401 - never returns
 def test_a_minute_costs_one_statement(database: Database, queue_depths: QueueDepthCache) -> None:
     """However often it is scraped; the connection is closed in between."""
     for _ in range(10):
-        assert queue_depths.look() == SOME
+        assert queue_depths.get() == SOME
     assert (database.asked, database.open) == (1, 0)
     database.now_s += KEPT_S
-    assert queue_depths.look() == SOME
+    assert queue_depths.get() == SOME
     assert database.asked == 2
 
 
 def test_an_old_answer_is_not_given_for_ever(database: Database, queue_depths: QueueDepthCache) -> None:
     """An outage of minutes is bridged, and then nothing is known; one line of the log says so."""
-    assert queue_depths.look() == SOME
+    assert queue_depths.get() == SOME
     database.answer = away
     with capture_logs() as logs:
         database.now_s += STALE_S - 1
-        assert queue_depths.look() == SOME
+        assert queue_depths.get() == SOME
         database.now_s += KEPT_S
-        assert queue_depths.look() is None
+        assert queue_depths.get() is None
     assert [line["event"] for line in logs] == ["the length of the queue is not known"]
     database.answer = list
     database.now_s += KEPT_S
-    assert queue_depths.look() == []
+    assert queue_depths.get() == []
 
 
 def test_a_database_that_is_silent_holds_up_nobody_for_long(
@@ -96,8 +96,8 @@ def test_a_database_that_is_silent_holds_up_nobody_for_long(
         return SOME
 
     database.answer = hang
-    assert queue_depths.look() is None
-    assert queue_depths.look() is None
+    assert queue_depths.get() is None
+    assert queue_depths.get() is None
     assert database.asked == 1
     let_go.set()
 
@@ -110,5 +110,5 @@ def test_a_bug_is_logged_and_not_raised(database: Database, queue_depths: QueueD
 
     database.answer = break_down
     with capture_logs() as logs:
-        assert queue_depths.look() is None
+        assert queue_depths.get() is None
     assert [line["log_level"] for line in logs] == ["error"]

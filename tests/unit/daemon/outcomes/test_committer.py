@@ -357,13 +357,13 @@ def test_the_connection_is_closed_when_nothing_has_come_for_a_while(
 
 def test_a_thread_that_breaks_finds_its_results_again(crowd: Crowd) -> None:
     """Started again, it writes what it had in hand."""
-    announce = crowd.parts.publisher.event
+    announce = crowd.parts.publisher.publish
 
     def broken(_event: object) -> None:
-        crowd.parts.publisher.event = announce  # type: ignore[method-assign]
+        crowd.parts.publisher.publish = announce  # type: ignore[method-assign]
         raise ZeroDivisionError("a bug")
 
-    crowd.parts.publisher.event = broken  # type: ignore[method-assign, assignment]
+    crowd.parts.publisher.publish = broken  # type: ignore[method-assign, assignment]
     crowd.submit(1)
     with pytest.raises(ZeroDivisionError):
         crowd.committer.run(crowd.stop)

@@ -96,9 +96,9 @@ class Announcing:
         """Let its thread run."""
         self.thread.start()
 
-    def post(self, job_id: int, done: int) -> None:
+    def post_progress(self, job_id: int, done: int) -> None:
         """Report for a job."""
-        self.publisher.post(job(job_id), Progress(phase="test", done=done, total=100))
+        self.publisher.post_progress(job(job_id), Progress(phase="test", done=done, total=100))
 
     def pass_on(self) -> None:
         """Tell one batch, in this thread."""
@@ -127,12 +127,12 @@ def announcing() -> Iterator[Announcing]:
 def test_events_are_told_at_once_and_those_that_wait_together(announcing: Announcing) -> None:
     """In order; a hundred that come while the database is slow are one call."""
     announcing.start()
-    announcing.publisher.event({"n": 0})
+    announcing.publisher.publish({"n": 0})
     announcing.store.wait()
     announcing.store.let_through.clear()
-    announcing.publisher.event({"n": 1})
+    announcing.publisher.publish({"n": 1})
     for number in range(2, 101):
-        announcing.publisher.event({"n": number})
+        announcing.publisher.publish({"n": number})
     announcing.publisher.wake("H100")
     announcing.publisher.wake("H100")
     announcing.store.let_through.set()
@@ -157,11 +157,11 @@ def test_what_comes_in_quick_succession_is_told_together(
 
     monkeypatch.setattr(announcing.stop, "wait", rest)
     announcing.start()
-    announcing.publisher.event({"n": 0})
+    announcing.publisher.publish({"n": 0})
     assert resting.wait(30)
     assert announcing.store.calls == 1
     for number in range(1, 50):
-        announcing.publisher.event({"n": number})
+        announcing.publisher.publish({"n": number})
     go_on.set()
     while len(announcing.store.events) < 50:
         announcing.store.wait()
@@ -171,17 +171,17 @@ def test_what_comes_in_quick_succession_is_told_together(
 def test_progress_is_posted_once_a_second_per_job_and_the_latest_wins(announcing: Announcing) -> None:
     """However often the evaluation reports, and other jobs do not wait for it."""
     for done in range(10):
-        announcing.post(1, done)
+        announcing.post_progress(1, done)
         announcing.pass_on()
     assert announcing.store.posts == [(1, 0)]
-    announcing.post(2, 5)
+    announcing.post_progress(2, 5)
     announcing.pass_on()
     assert announcing.store.posts == [(1, 0), (2, 5)]
     announcing.clock.now_s += PERIOD_S
     announcing.pass_on()
     assert announcing.store.posts == [(1, 0), (2, 5), (1, 9)]
     for _ in range(600):
-        announcing.post(1, 50)
+        announcing.post_progress(1, 50)
         announcing.pass_on()
         announcing.clock.now_s += 0.1
     assert len(announcing.store.posts) <= 3 + 61
@@ -191,12 +191,12 @@ def test_the_last_progress_of_a_job_that_somebody_holds_is_posted_later(announci
     """Nobody waits for it, nothing newer is overtaken by it, and it is not posted once the job has ended."""
     announcing.store.held = {1, 2, 3}
     for number in (1, 2, 3):
-        announcing.post(number, 7)
-    announcing.post(4, 7)
+        announcing.post_progress(number, 7)
+    announcing.post_progress(4, 7)
     announcing.pass_on()
     assert announcing.store.posts == [(4, 7)]
-    announcing.post(2, 8)
-    announcing.publisher.forget(job(3))
+    announcing.post_progress(2, 8)
+    announcing.publisher.forget_progress(job(3))
     announcing.store.held = set()
     announcing.pass_on()
     assert announcing.store.posts == [(4, 7)], "not before its second is over"
@@ -207,10 +207,10 @@ def test_the_last_progress_of_a_job_that_somebody_holds_is_posted_later(announci
 
 def test_events_do_not_wait_for_the_period_of_progress(announcing: Announcing) -> None:
     """A frontend hears of a verdict at once, although progress was posted just now."""
-    announcing.post(1, 1)
+    announcing.post_progress(1, 1)
     announcing.pass_on()
-    announcing.post(1, 2)
-    announcing.publisher.event({"event": "done"})
+    announcing.post_progress(1, 2)
+    announcing.publisher.publish({"event": "done"})
     announcing.pass_on()
     assert announcing.store.events == [{"event": "done"}]
     assert announcing.store.posts == [(1, 1)]
@@ -218,9 +218,9 @@ def test_events_do_not_wait_for_the_period_of_progress(announcing: Announcing) -
 
 def test_a_job_that_ended_is_not_posted_any_more(announcing: Announcing) -> None:
     """What was waiting when the job ended is dropped."""
-    announcing.post(1, 1)
-    announcing.publisher.forget(job(1))
-    announcing.post(2, 1)
+    announcing.post_progress(1, 1)
+    announcing.publisher.forget_progress(job(1))
+    announcing.post_progress(2, 1)
     announcing.pass_on()
     assert announcing.store.posts == [(2, 1)]
 
@@ -229,13 +229,13 @@ def test_nothing_that_is_called_by_an_evaluation_waits_for_the_database(announci
     """The database hangs in the middle of a call: posting and announcing return all the same."""
     announcing.start()
     announcing.store.let_through.clear()
-    announcing.publisher.event({"n": 0})
+    announcing.publisher.publish({"n": 0})
     begin_s = time.monotonic()
     for number in range(1000):
-        announcing.post(number, 1)
-        announcing.publisher.event({"n": number})
+        announcing.post_progress(number, 1)
+        announcing.publisher.publish({"n": number})
         announcing.publisher.wake("H100")
-        announcing.publisher.forget(job(number))
+        announcing.publisher.forget_progress(job(number))
     # The fake would hold each of these calls for 30 s.
     assert time.monotonic() - begin_s < 30
 
@@ -243,14 +243,14 @@ def test_nothing_that_is_called_by_an_evaluation_waits_for_the_database(announci
 def test_events_survive_a_short_outage_in_order(announcing: Announcing) -> None:
     """A restart of the database costs no event, and the last progress is shown after it."""
     announcing.store.away = True
-    announcing.publisher.event({"n": 0})
+    announcing.publisher.publish({"n": 0})
     announcing.publisher.wake("H100")
-    announcing.post(1, 1)
+    announcing.post_progress(1, 1)
     announcing.pass_on()
-    announcing.publisher.event({"n": 1})
+    announcing.publisher.publish({"n": 1})
     announcing.pass_on()
     announcing.store.away = False
-    announcing.publisher.event({"n": 2})
+    announcing.publisher.publish({"n": 2})
     announcing.pass_on()
     assert [event["n"] for event in announcing.store.events] == [0, 1, 2]
     assert announcing.store.wakes == ["H100"]
@@ -263,7 +263,7 @@ def test_an_event_that_cannot_be_told_spoils_no_other(announcing: Announcing) ->
     """It is dropped, and the log says which; all others and the wake-ups are told, in order."""
     announcing.store.unfit = {"n": 1}
     for number in range(3):
-        announcing.publisher.event({"n": number})
+        announcing.publisher.publish({"n": number})
     announcing.publisher.wake("H100")
     with capture_logs() as logs:
         announcing.pass_on()
@@ -277,7 +277,7 @@ def test_an_outage_while_events_are_told_one_by_one_loses_none(announcing: Annou
     """What was told is not told again, the rest waits in order."""
     announcing.store.unfit = {"n": 0}
     for number in range(4):
-        announcing.publisher.event({"n": number})
+        announcing.publisher.publish({"n": number})
     announcing.publisher.wake("H100")
     announce = announcing.store.announce
 
@@ -300,9 +300,9 @@ def test_half_an_hour_of_events_is_bounded_and_the_loss_is_said_once(announcing:
     announcing.store.away = True
     with capture_logs() as logs:
         for number in range(1800 * 2):
-            announcing.publisher.event({"n": number})
-            announcing.post(number, 1)
-            announcing.publisher.forget(job(number - 1))
+            announcing.publisher.publish({"n": number})
+            announcing.post_progress(number, 1)
+            announcing.publisher.forget_progress(job(number - 1))
             if number % 10 == 0:
                 announcing.clock.now_s += 5.0
                 announcing.pass_on()
@@ -324,7 +324,7 @@ def test_the_thread_goes_on_after_an_outage(announcing: Announcing, monkeypatch:
     monkeypatch.setattr("runner.retry.Backoff.next_s", lambda _backoff: 0.01)
     announcing.store.away = True
     announcing.start()
-    announcing.publisher.event({"n": 0})
+    announcing.publisher.publish({"n": 0})
     for _ in range(3):
         announcing.store.wait()
     announcing.store.away = False
@@ -338,7 +338,7 @@ def test_what_is_left_at_the_end_is_told_if_the_database_is_there(announcing: An
     """The last thing a stopping daemon does is to give jobs back: others are to hear of it."""
     announcing.store.away = away
     announcing.stop.set()
-    announcing.publisher.event({"event": "queued"})
+    announcing.publisher.publish({"event": "queued"})
     announcing.publisher.wake("H100")
     announcing.start()
     announcing.thread.join(30)
@@ -353,14 +353,14 @@ def test_an_idle_announcer_has_no_connection(announcing: Announcing, monkeypatch
     closing = threading.Event()
     monkeypatch.setattr(announcing.store, "close", closing.set)
     announcing.start()
-    announcing.publisher.event({"n": 0})
+    announcing.publisher.publish({"n": 0})
     announcing.store.wait()
     assert not closing.is_set()
     while not closing.is_set():
         announcing.clock.now_s += 10.0
         announcing.publisher.nudge()
         closing.wait(0.01)
-    announcing.publisher.event({"n": 1})
+    announcing.publisher.publish({"n": 1})
     announcing.store.wait()
     assert len(announcing.store.events) == 2
 
@@ -369,9 +369,9 @@ def test_the_thread_sleeps_until_progress_is_due(announcing: Announcing) -> None
     """And no longer than a few seconds, so that it hears its stop event even without a nudge."""
     rest: Callable[[], float] = announcing.publisher._rest_s
     assert 0 < rest() <= 5.0
-    announcing.post(1, 1)
+    announcing.post_progress(1, 1)
     announcing.pass_on()
-    announcing.post(1, 2)
+    announcing.post_progress(1, 2)
     assert 0.9 * PERIOD_S <= rest() <= PERIOD_S
     announcing.clock.now_s += PERIOD_S
     assert rest() == 0.0
