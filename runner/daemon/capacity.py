@@ -1,7 +1,7 @@
-"""What this host asks the queue for, and which slot gets what the queue gives.
+"""Which slots are free, what to ask the queue for, and which slot gets which job.
 
-Owns the rule which slots can run at the same time: a slot of eight devices lies around eight of one, and is free when
-none of them is busy, and they when it is not. Talks to no database. Called by the loop.
+Owns the rule which slots can run at the same time. A slot of eight devices is free when no slot inside it is busy, and
+the other way round. Talks to no database.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from runner.model import Job, Slot
 
 
 class SlotHandle(Protocol):
-    """A slot at work, as far as jobs are given to it (`runner.daemon.slot_worker.SlotWorker`)."""
+    """A slot that can be given a job (`slot_queue.SlotQueue`)."""
 
     @property
     def slot(self) -> Slot:
@@ -25,23 +25,23 @@ class SlotHandle(Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether a job was given that has not been settled."""
+        """Whether it has an unfinished job."""
         ...
 
     def give(self, lease: Lease) -> None:
-        """Hand over a claimed job."""
+        """Add a claimed job."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimRequest:
-    """The slots that may be claimed for."""
+    """What to claim jobs for."""
 
     #: GPU types, aliases included, and how many slots are free for each; the least recently served first.
     slots: Mapping[str, int]
-    #: No more jobs than this at once; None: as many as there are slots.
+    #: The most jobs to claim; None: one for each slot.
     at_most: int | None
-    #: Of these names, only slots are free on which nothing is ranked.
+    #: Types of which only degraded slots are free: no ranked job may be claimed for them.
     unranked: frozenset[str] = frozenset()
 
 
@@ -49,7 +49,7 @@ NO_REQUEST: Final = ClaimRequest(slots={}, at_most=None)
 
 
 class Capacity:
-    """The slots of a host. Changed by the loop's thread only; others may ask whether something is free."""
+    """The slots of a host. Only the claiming thread changes it; other threads may ask whether a slot is free."""
 
     def __init__(
         self,
@@ -61,16 +61,16 @@ class Capacity:
     ) -> None:
         self._workers = tuple(workers)
         self._registry = registry
-        #: Names of slots whose last container is still there.
+        #: Names of quarantined slots.
         self._quarantined = quarantined
-        #: Names of slots whose devices' times do not count.
+        #: Names of slots on which nothing ranked runs.
         self._degraded = degraded
         self._rivals = {
             one.slot.name: tuple(other for other in workers if other is not one and one.slot.excludes(other.slot))
             for one in workers
         }
-        #: What does not change, because it is asked with every claim: the names a job may use for a slot; whose
-        #: containers and whose devices it shares; and the slots that lie around others.
+        #: Computed once, since every claim needs them: the names a job may use for a slot, the slots that share its
+        #: cores or devices, the slots inside it, and the slots that contain others.
         self._names = {one.slot.name: (one.slot.gpu_type, *registry.get(one.slot.gpu_type).aliases) for one in workers}
         self._sharing = {
             name: frozenset((name, *(rival.slot.name for rival in rivals))) for name, rivals in self._rivals.items()
@@ -82,7 +82,7 @@ class Capacity:
             for one in workers
         }
         self._outer = tuple(one for one in workers if len(self._devices[one.slot.name]) > 1)
-        #: Slots that get no job for now, because a bigger one waits for them to come free.
+        #: Slots that get no job for now, because a larger one waits for them.
         self._withheld: frozenset[str] = frozenset()
         #: GPU types and aliases in the order in which they last got a slot.
         self._served: dict[str, None] = {}
@@ -110,21 +110,20 @@ class Capacity:
         return not all(self._barred(worker, quarantined) for worker in self._workers)
 
     def ranks(self, worker: SlotHandle) -> bool:
-        """Whether what runs there may be ranked: neither its devices nor those of a slot within it are degraded."""
+        """Whether ranked jobs may run there: neither its devices nor those of a slot inside it are degraded."""
         return self._ranks(worker, self._degraded())
 
     def _ranks(self, worker: SlotHandle, degraded: Collection[str]) -> bool:
         return self._devices[worker.slot.name].isdisjoint(degraded)
 
     def _barred(self, worker: SlotHandle, quarantined: Collection[str]) -> bool:
-        """Whether a container that will not go holds cores or devices of this slot."""
+        """Whether a quarantined slot shares cores or devices with this one."""
         return not self._sharing[worker.slot.name].isdisjoint(quarantined)
 
     def request(self) -> ClaimRequest:
-        """What to ask for now: one job at a time where one choice takes away another.
+        """What to ask for now; one job at a time where slots exclude each other.
 
-        Slots on which nothing is ranked are offered when no other of their type is free: what they may run is then all
-        that is asked for.
+        Degraded slots are included when no other slot of their type is free; only unranked jobs are asked for then.
         """
         free, degraded = self.free(), self._degraded()
         ranking = [worker for worker in free if self._ranks(worker, degraded)]
@@ -136,16 +135,16 @@ class Capacity:
                 slots[name] = slots.get(name, 0) + 1
         names = {worker.slot.name for worker in free}
         rivalry = any(len(self._sharing[name] & names) > 1 for name in names)
-        # Types that share slots take turns, or a user's jobs of one would hold up everybody's of the other.
+        # Types that share slots take turns; else the jobs of one type could block all jobs of the other.
         served = {name: number for number, name in enumerate(self._served)}
         ordered = dict(sorted(slots.items(), key=lambda entry: served.get(entry[0], -1)))
         return ClaimRequest(slots=ordered, at_most=1 if rivalry else None, unranked=frozenset(self.names(others)))
 
     def assign(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, SlotHandle]]:
-        """A free slot for each job; it must be made busy before the next is asked for.
+        """A free slot for each job; the caller must make it busy before it asks for the next.
 
-        Jobs that failed on a slot choose first, and another one if there is one. What is not ranked goes where nothing
-        else may. Else the slot that leaves the most possible: of eight, one whose neighbours work already.
+        Jobs that failed on a slot choose first and avoid that slot. Unranked jobs go to degraded slots. Otherwise a job
+        gets the slot that blocks the fewest others: of eight, one whose neighbours are busy already.
         """
         free, degraded = self.free(), self._degraded()
         ranks = {worker.slot.name: self._ranks(worker, degraded) for worker in free}
@@ -157,7 +156,7 @@ class Capacity:
             chosen = min(
                 (worker for worker in free if worker.slot.name in names and worker.slot.gpu_type == gpu_type),
                 key=lambda worker, job=job, ranked=ranked: (  # type: ignore[misc]  # mypy: default in lambda
-                    # No slot at all is left for a ranked job if its device was found unfit since the claim.
+                    # A device may have become degraded since the claim: then no better slot is left.
                     ranked and not ranks[worker.slot.name],
                     worker.slot.name == job.avoid_slot,
                     ranks[worker.slot.name],
@@ -170,10 +169,9 @@ class Capacity:
     # -- reservations --------------------------------------------------------------------------------------------
 
     def blocked(self) -> list[SlotHandle]:
-        """Slots around others that are kept from working by those: a stream of small jobs would starve them.
+        """Larger slots that wait for smaller ones inside them: a stream of small jobs would starve them.
 
-        Not those of a type that another slot could serve now, nor those on which nothing is ranked: nobody knows
-        whether the job that waits is for them.
+        Without types that another slot could serve now, and without degraded slots: the waiting job may need neither.
         """
         if not self._outer:
             return []
@@ -190,7 +188,7 @@ class Capacity:
         ]
 
     def within(self, outer: Sequence[SlotHandle]) -> list[SlotHandle]:
-        """The slots within these."""
+        """The slots inside these."""
         return [
             worker
             for worker in self._workers
@@ -202,7 +200,7 @@ class Capacity:
         return sorted({name for worker in workers for name in self._names[worker.slot.name]})
 
     def cheapest(self, workers: Sequence[SlotHandle], gpu_type: str) -> SlotHandle | None:
-        """The slot of a type, among these, that waits for the fewest runs."""
+        """Of these, the slot of a type that waits for the fewest runs."""
         name = self._registry.get(gpu_type).name
         return min(
             (worker for worker in workers if worker.slot.gpu_type == name),
@@ -211,11 +209,11 @@ class Capacity:
         )
 
     def withhold_for(self, worker: SlotHandle) -> None:
-        """Let a slot come free: those it cannot work beside get no more jobs, all others do."""
+        """Let a slot become free: slots that exclude it get no more jobs."""
         self._withheld = frozenset(rival.slot.name for rival in self._rivals[worker.slot.name])
 
     def withhold_nothing(self) -> None:
-        """Every free slot may get jobs again."""
+        """Let every free slot get jobs again."""
         self._withheld = frozenset()
 
 

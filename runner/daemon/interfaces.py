@@ -1,4 +1,4 @@
-"""What the daemon is given, as protocols: tests hand in scripted ones, `serve` the real ones."""
+"""The protocols of what a daemon is given: tests pass scripted ones, `serve` the real ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 from runner.model import Job, JobResult, Progress, Slot
 from runner.store import Store
 
-#: Makes a Store for one thread; the argument says what the connection is for.
+#: Makes a Store for one thread; the argument names the purpose of the connection.
 StoreFactory = Callable[[str], Store]
 
 
@@ -25,7 +25,7 @@ class JobEvaluator(Protocol):
         ...
 
     def can_build(self, job: Job) -> bool:
-        """Whether a job would be built before it has its slot, and could be now: then it may be given beside a run."""
+        """Whether the job would be built without its slot, and a build worker is idle: then it may be prefetched."""
         ...
 
     def run(
@@ -37,9 +37,9 @@ class JobEvaluator(Protocol):
         on_progress: Callable[[Progress], None],
         on_result: Callable[[JobResult], None],
     ) -> JobResult:
-        """Evaluate one job; of a slot's jobs one after the other, whatever is given beside a run.
+        """Evaluate one job. The jobs of one slot run one after the other, even when two were given.
 
-        A result that stands before the slot is free again may be given to `on_result`, once; then it is returned, too.
+        A result that is final before the slot is free may be passed to `on_result`, once; it is returned, too.
 
         Raises:
             InfrastructureError: our fault; the job is retried.
@@ -49,10 +49,10 @@ class JobEvaluator(Protocol):
 
 
 class Engine(Protocol):
-    """The container engine as far as the daemon sees it."""
+    """The container engine as the daemon sees it."""
 
     def check(self) -> object:
-        """Find out whether it answers.
+        """Check whether it answers.
 
         Raises:
             InfrastructureError: it does not; says what to do.
@@ -60,7 +60,7 @@ class Engine(Protocol):
         ...
 
     def reap(self) -> int:
-        """Remove containers an earlier process of this host left behind; how many there were.
+        """Remove containers that an earlier process of this host left behind; how many there were.
 
         Raises:
             InfrastructureError: the engine does not answer.

@@ -1,9 +1,8 @@
-"""The leases of the jobs this host holds: renews them, and hears that one was lost or should stop.
+"""The leases of the jobs this host holds: renews them, and stops runs whose job was lost or cancelled.
 
-Owns the set of held jobs and the heartbeat. Has its own database connection and runs in its own thread, so that neither
-a stalled main loop nor a run that keeps a core busy makes the database think the host is dead. The connection exists
-only while something is held: an idle host costs the database nothing here. Must not end jobs or decide verdicts: it
-sets a job's cancel event and says why. Called by the daemon.
+Owns the set of held jobs and the heartbeat. The heartbeat has its own thread and connection, so that neither a stalled
+main thread nor a busy core makes the host look dead. The connection exists only while a lease is held. Must not end
+jobs or decide verdicts: it sets a job's cancel event and gives the reason.
 """
 
 from __future__ import annotations
@@ -24,24 +23,24 @@ from runner.store import LeaseState
 
 _log = get_logger(__name__)
 
-#: The evaluation bounds itself by `max_run_s` and reports a verdict; only one that does not come back is stopped here.
+#: The evaluation stops itself at `max_run_s` and reports a verdict. Only one that does not return is stopped here.
 OVERTIME_GRACE_S: Final = 120.0
-#: A run that was told to stop and has not come back for so long never will: the engine hangs, or the device.
+#: A run that has not returned so long after its stop request never will: the engine or the device hangs.
 STOPPING_S: Final = 300.0
 
 
 class StopReason(StrEnum):
-    """Why a running job was told to stop."""
+    """Why a running job was asked to stop."""
 
-    #: The database says someone asked for it.
+    #: A cancel request is in the database.
     CANCELLED = "cancelled"
-    #: The job was taken over or ended by someone else: nothing it finds will be accepted.
+    #: Another host has the job, or it has ended: no result will be accepted.
     LOST = "lost"
     #: It ran longer than `max_run_s`.
     OVERTIME = "overtime"
-    #: This daemon is going down and does not wait.
+    #: This daemon stops without waiting.
     SHUTDOWN = "shutdown"
-    #: It had been taken beside a run and has not begun, and this host begins nothing for now.
+    #: It was prefetched and has not begun, and this host begins no jobs now.
     GIVEN_BACK = "given back"
 
 
@@ -60,26 +59,26 @@ class HeartbeatStore(Protocol):
 
 
 class Lease:
-    """One held job. Threadsafe; the first reason to stop is the one that counts."""
+    """One held job. Threadsafe; the first reason to stop counts."""
 
     def __init__(self, job: Job, *, deadline_s: float | None) -> None:
         self.job = job
-        #: Set when the job shall stop; handed to the evaluation.
+        #: Set when the job shall stop; the evaluation waits on it.
         self.cancel = threading.Event()
         #: `time.monotonic()` after which the run is stopped; None: the run is over, its result waits for the database.
         self.deadline_s = deadline_s
-        #: `time.monotonic()` after which it is no longer renewed; None: it was not told to stop, as far as is known.
+        #: `time.monotonic()` after which it is no longer renewed; None: the heartbeat has seen no stop request yet.
         self.abandon_s: float | None = None
         self._lock = threading.Lock()
         self._reason: StopReason | None = None
 
     @property
     def reason(self) -> StopReason | None:
-        """Why the job was told to stop, or None."""
+        """Why the job was asked to stop, or None."""
         return self._reason
 
     def stop(self, reason: StopReason) -> bool:
-        """Tell the job to stop; False: it was told before."""
+        """Ask the job to stop; False: it was asked before."""
         with self._lock:
             if self._reason is not None:
                 return False
@@ -108,10 +107,10 @@ class LeaseKeeper:
         self._nudged = threading.Event()
 
     def hold(self, job: Job, *, running: bool = True, ahead: bool = False) -> Lease:
-        """Renew a job's lease from now on: it was just claimed, or (not `running`) its result is spooled.
+        """Renew a job's lease from now on: it was just claimed, or (not `running`) its result waits to be written.
 
-        `ahead`: it waits for up to two other runs to end before its own, each of which may take as long.
-        A lease of the same attempt that is held already is replaced in the same step.
+        `ahead`: the job is prefetched; up to two runs may end before it begins, each of which may take as long.
+        A lease that is held for the same attempt is replaced in the same step.
         """
         allowed_s = (3 if ahead else 1) * self._settings.current.max_run_s + OVERTIME_GRACE_S
         deadline_s = self._clock() + allowed_s if running else None
@@ -121,7 +120,7 @@ class LeaseKeeper:
         return lease
 
     def drop(self, lease: Lease) -> None:
-        """Stop renewing: the job has ended or is given up. Nothing, if another lease has replaced this one."""
+        """Stop renewing: the job has ended or is given up. Does nothing if another lease has replaced this one."""
         with self._lock:
             if self._held.get(lease.job.key) is lease:
                 del self._held[lease.job.key]
@@ -138,14 +137,14 @@ class LeaseKeeper:
                 lease.stop(reason)
 
     def nudge(self) -> None:
-        """Look at once: a cancel request was announced, or the thread shall hear its stop event."""
+        """Send a heartbeat at once: a cancel request was announced, or the thread shall check its stop event."""
         self._nudged.set()
 
     def run(self, stop: threading.Event) -> None:
-        """Beat while something is held, until `stop` is set; survives outages and says once that each begins and ends.
+        """Send heartbeats while a lease is held, until `stop` is set. Logs the begin and the end of each outage once.
 
-        A lease lasts several heartbeats from its claim, so a job's first beat may be as late as any other; a run
-        shorter than that costs none, and no connection.
+        A lease lasts several heartbeats from its claim. A run that is shorter than one costs no heartbeat and no
+        connection.
         """
         store: HeartbeatStore | None = None
         backoff = Backoff(cap_s=self._settings.current.heartbeat_s)
@@ -165,7 +164,7 @@ class LeaseKeeper:
                         store.close()
                         store = None
                     if said:
-                        # The next one may be hours away, and of another outage: that one is to be told of again.
+                        # The next failure may be hours away and part of another outage: log that one again.
                         _log.info("nothing is held any more: the heartbeat that failed is not needed")
                         said = False
                     backoff.reset()
@@ -191,7 +190,7 @@ class LeaseKeeper:
                 store.close()
 
     def _wait_for_next_beat(self, pause_s: float) -> None:
-        """Wait for the next beat or a nudge, and say when the process stood still: its jobs may be others' by now."""
+        """Wait for the next heartbeat or a nudge; warn when the process stood still for longer than a lease."""
         before_s = self._clock()
         self._nudged.wait(pause_s)
         self._nudged.clear()
@@ -213,7 +212,7 @@ class LeaseKeeper:
             if lease is None or lease not in self.held():
                 continue
             if lease.deadline_s is None:
-                # Nothing is left to stop, and the job may have ended by what was found: committing it tells.
+                # The run is over, and its own result may have ended the job: the commit finds out.
                 continue
             if not state.ours:
                 if lease.stop(StopReason.LOST):
@@ -234,7 +233,7 @@ class LeaseKeeper:
                 )
 
     def _abandon_stuck(self) -> None:
-        """Give up what does not stop: renewed for ever, its job would run for ever, and nobody else could take it."""
+        """Stop renewing a run that ignores its stop request, so that another host can take the job."""
         now_s = self._clock()
         for lease in self.held():
             if lease.reason is None:

@@ -1,6 +1,6 @@
-"""Turns the database's notifications into wake-ups of the loop and of the lease keeper.
+"""Turns the database's notifications into wake-ups of the claiming thread and the heartbeat.
 
-Owns the connection that listens. Polling goes on all the time, so a silent outage only slows the daemon down.
+Owns the listening connection. Polling goes on all the time, so an outage here only makes the daemon slower.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from runner.store import Stop, Wakeup
 
 _log = get_logger(__name__)
 
-#: About so many hosts act on one announcement of work, however many hear it. One job needs one of them; a thousand
-#: claims at once are slow for everybody, and the polls of the others come soon.
+#: About so many hosts react to one notification of work, however many get it. One job needs one host. A thousand
+#: claims at once are slow for all, and the other hosts poll soon.
 MAX_REACTING_HOSTS: Final = 32
-#: How long one wait for a notification may be; the end of it is no event.
+#: The longest wait for a notification; after it the listener simply waits again.
 _LISTEN_S = 30.0
 
 
 def should_react(rivals: int) -> bool:
-    """Whether this one of so many hosts acts on an announcement of work."""
+    """Whether this host, one of so many, reacts to a notification of work."""
     return rivals <= MAX_REACTING_HOSTS or secrets.randbelow(rivals) < MAX_REACTING_HOSTS
 
 
@@ -52,7 +52,7 @@ class QueueListener:
         self._on_host_notice = on_host_notice
 
     def run(self, stop: Stop) -> None:
-        """Listen until `stop` is set; a connection that breaks is opened again, and counts as a wake-up."""
+        """Listen until `stop` is set. A broken connection is opened again, and counts as a wake-up."""
         store = self._store_factory("listen")
         backoff = Backoff(cap_s=5.0)
         log_limit = LogRateLimit()

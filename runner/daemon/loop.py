@@ -1,11 +1,10 @@
-"""The daemon itself: start-up, the claiming loop, and the way out.
+"""`Daemon`: starts a daemon's parts, claims jobs until it shall stop, and ends.
 
-Owns when jobs are claimed, and what follows from what a claim says. Runs nothing itself: what is free is `offers`,
-slots, heartbeat, wake-ups, announcements and delivery have threads of their own. Called by `serve`, and by tests with a
-scripted evaluator.
+Owns when the queue is looked at, and the order of start and shutdown. Must not evaluate jobs or write results: slots,
+heartbeat, listener, publisher and committer have threads of their own.
 
-The caller's thread claims. At rest there are two connections, this one's and the listener's; `heartbeat` opens one
-while something is held, and every other thread while it has something to write.
+The thread that calls `run` claims. An idle daemon has two connections, this thread's and the listener's. The heartbeat
+opens one while it holds leases. Every other thread opens one while it has something to write.
 """
 
 from __future__ import annotations
@@ -54,30 +53,30 @@ from runner.store import Claims, HostRecord, Store
 
 _log = get_logger(__name__)
 
-#: How long runs that were told to stop may take to let go of their containers.
+#: How long stopped runs may take to remove their containers.
 ABORT_S: Final = 30.0
-#: How long the threads may take to hear that it is over.
+#: How long the threads may take to end.
 JOIN_S: Final = 10.0
-#: The pause between two looks at the queue, as parts of `poll_s`, which is the longest.
+#: The pause between two looks at the queue, as a random part of `poll_s` between these two.
 _POLL_SPREAD: Final = (0.75, 0.97)
 
 
 class ExitReason(Enum):
-    """Why `Daemon.run` came back."""
+    """Why `Daemon.run` returned."""
 
-    #: Told to stop, and nothing is left.
+    #: Asked to stop; every job was finished or given back.
     CLEAN = "clean"
-    #: Told to stop, and a run did not let go in time and was left to its lease.
+    #: Asked to stop; some run did not stop in time, so its lease has to expire.
     LEFT_RUNS = "left runs"
-    #: Nothing runs any more, so that new parts can be made.
+    #: No job runs any more, so that a new daemon can be built.
     REBUILD = "rebuild"
 
 
 class Daemon:
     """One host's daemon. `run` may be called once.
 
-    `check_database` raises InfrastructureError while the database lacks a server that answers, or our schema;
-    `check_disk`, while a disk has too little room.
+    `check_database` raises InfrastructureError while no server answers or our schema is missing; `check_disk`, while a
+    disk has too little space.
     """
 
     def __init__(
@@ -112,7 +111,7 @@ class Daemon:
         #: Set when the last busy slot has come free.
         self._all_free = threading.Event()
         self._give_up = threading.Event()
-        #: Set when a run failed through our fault: the engine is asked before the next claim.
+        #: Set when a run failed through our fault: the engine is checked before the next claim.
         self._suspect = threading.Event()
         self._threads = ThreadSupervisor()
         self._instance = instance
@@ -163,13 +162,13 @@ class Daemon:
             watchdog=self._watchdog,
             publisher=self._publisher,
         )
-        #: What the list of hosts says of this one, and what that was made of.
+        #: The host record as last written, and the values it was made from.
         self._host_record = self._host()
         self._host_record_inputs = self._current_host_inputs()
         self._serving_text = "serving " + ", ".join(
             f"{count} x {name}" for name, count in sorted(Counter(slot.gpu_type for slot in self._slots).items())
         )
-        #: Hosts that hear of the same work, this one included, as far as claims have said.
+        #: How many hosts get the same notifications, this one included; from the last claim.
         self._rivals = 1
         self._recovery = Recovery(
             settings, startup=self._startup, keeper=self._keeper, publisher=self._publisher, instance=instance
@@ -191,10 +190,10 @@ class Daemon:
         self._control: ShutdownControl | None = None
 
     def run(self, control: ShutdownControl) -> ExitReason:
-        """Work until told to stop, then finish what is running; or until told to make room for new parts."""
+        """Work until `control` asks for a stop or a rebuild; finish or give back what runs then."""
         self._control = control
         store = self._store_factory("claim")
-        # The heartbeat too: a reload may have made leases shorter than its pause.
+        # Wakes the heartbeat too: a reload may have made leases shorter than its pause.
         control.on_change(self._on_host_notified)
         self._quarantine.on_change(self._wake.set)
         try:
@@ -218,7 +217,7 @@ class Daemon:
         self._threads.spawn("announce", self._publisher.run)
         self._threads.spawn("settle", self._committer.run)
         self._threads.spawn("settle-late", self._committer.run_late)
-        # Leases of spooled results have not been renewed since the earlier process ended.
+        # Renew at once: leases of spooled results were last renewed by the earlier process.
         self._keeper.nudge()
         if not self._startup.take_over(store, control.stop_claiming):
             return False
@@ -240,7 +239,7 @@ class Daemon:
         return True
 
     def snapshot(self) -> DaemonSnapshot:
-        """How it stands with the slots, for whoever asks over HTTP; from any thread."""
+        """The state of slots and leases. Any thread may call it."""
         return DaemonSnapshot(
             slots=tuple((slot_queue.slot, slot_queue.busy) for slot_queue in self._slot_queues),
             quarantined=self._quarantine.reasons(),
@@ -276,7 +275,7 @@ class Daemon:
         return self._control is not None and self._control.stop_claiming.is_set()
 
     def _on_results_written(self) -> None:
-        # Else nobody waits for it.
+        # Only shutdown waits for this.
         if self._leaving():
             self._wake.set()
 
@@ -285,7 +284,7 @@ class Daemon:
     def _loop(self, store: Store, control: ShutdownControl) -> None:
         backoff = Backoff(cap_s=5.0)
         while not self._should_end(control):
-            # Cleared before the claim: what is announced while it runs costs one more, and nothing is missed.
+            # Cleared before the claim: a notification during the claim causes one more turn, and none is lost.
             self._wake.clear()
             self._watchdog.expect()
             try:
@@ -301,7 +300,7 @@ class Daemon:
                 self._pause(backoff.next_s(), control)
             except Exception as error:  # noqa: BLE001 - the daemon's loop; logged
                 metrics.fault(error)
-                # A bug or a row nobody foresaw must not end the daemon while other slots run.
+                # A bug or an unexpected row must not end the daemon while other slots run.
                 if (left_out := self._log_limit.due("broke")) is not None:
                     _log.exception("claiming broke and is tried again", left_out=left_out)
                 self._recovery.claim_unconfirmed = True
@@ -317,9 +316,10 @@ class Daemon:
         return control.stop.is_set() or (control.rebuild is not None and not self._running())
 
     def _turn(self, store: Store, control: ShutdownControl) -> Claims:
-        """One look at the queue: takes what fits, and does what the answer says is due.
+        """One look at the queue: claim jobs, then do what the answer asks for.
 
-        Without engine or disk space nothing fits; but the host shows that it lives, and expired leases are taken back.
+        Without an engine or disk space it claims nothing. It still shows that this host lives, and reclaims expired
+        leases.
         """
         trouble = self._check_engine_if_suspect() or self._disk_trouble()
         if self._recovery.claim_unconfirmed:
@@ -333,7 +333,7 @@ class Daemon:
         if claims.draining or control.stop_claiming.is_set():
             self._release_prefetched()
         if not claims.registered:
-            # Gone from the database, or another daemon's. Until the name is ours again nothing is claimed.
+            # The host row is gone or belongs to another daemon. No claim succeeds until the name is ours again.
             self._recovery.claim_unconfirmed = True
             self._recovery.release_unacknowledged_claims(store)
             _log.warning("this host's name was free or another daemon's for a while; it is registered again")
@@ -345,13 +345,13 @@ class Daemon:
         return claims
 
     def _host(self) -> HostRecord:
-        """This daemon as the list of hosts shall show it now."""
+        """The record of this host as others should see it now."""
         gpu_types = sorted(self._capacity.gpu_types)
         away, worse = self._quarantine.reasons(), self._quarantine.degraded()
         return host_record(self._settings.current, self._instance, self._slots, gpu_types, away, degraded=worse)
 
     def _update_host_record(self, store: Store) -> None:
-        """Keep the list of hosts right: which slots wait for a container to go, what a reload has changed."""
+        """Write the host record again when quarantine or a reload has changed it."""
         if (changing := self._current_host_inputs()) == self._host_record_inputs:
             return
         now = self._host()
@@ -361,7 +361,7 @@ class Daemon:
         self._host_record_inputs = changing
 
     def _current_host_inputs(self) -> tuple[object, ...]:
-        """What of `_host` may change: asked at every look, unlike the whole."""
+        """The parts of the host record that may change. Cheaper to compare than the whole record."""
         return self._settings.current, self._quarantine.reasons(), self._quarantine.degraded()
 
     def _is_idle(self) -> bool:
@@ -372,7 +372,7 @@ class Daemon:
         self._wake.set()
 
     def _check_engine_if_suspect(self) -> InfrastructureError | None:
-        """What is wrong with the engine, asked if a run has failed through our fault, or the lookout has noticed."""
+        """Ask the engine after a run failed through our fault, or after the probe failed; the error, if any."""
         if self._suspect.is_set():
             self._watchdog.expect(REQUEST_LIMIT_S)
             try:
@@ -384,7 +384,7 @@ class Daemon:
         return None
 
     def _disk_trouble(self) -> InfrastructureError | None:
-        """Which disk has too little room; that costs two system calls, so it is asked at every look."""
+        """The disk that has too little space, as an error. The check costs two system calls, so every turn makes it."""
         try:
             self._check_disk()
         except InfrastructureError as error:
@@ -392,7 +392,7 @@ class Daemon:
         return None
 
     def _on_name_lost(self) -> None:
-        """Another daemon goes by this host's name: what runs here is lost, which the heartbeat finds out."""
+        """Another daemon owns this host's name. The heartbeat finds out that the runs here are lost."""
         self._recovery.claim_unconfirmed = True
         self._reservations.forget()
         self._keeper.nudge()
@@ -405,7 +405,7 @@ class Daemon:
         return gap_s if reclaim_in_s is None else min(gap_s, reclaim_in_s)
 
     def _pause(self, period_s: float, control: ShutdownControl) -> None:
-        """Wait after a failure: wake-ups do not shorten it, orders do."""
+        """Wait after a failure. Wake-ups do not shorten the wait; a stop or rebuild request does."""
         end_s = time.monotonic() + period_s
         self._watchdog.expect(period_s + STEP_LIMIT_S)
         while not self._should_end(control) and (left_s := end_s - time.monotonic()) > 0:
@@ -424,7 +424,7 @@ class Daemon:
             self.readiness.working(self._status())
 
     def _running(self) -> int:
-        """How many jobs are neither settled nor safe in the spool."""
+        """How many jobs are neither written nor safe in the spool."""
         return sum(worker.busy for worker in self._workers()) + self._committer.pending
 
     def _status(self) -> str:
@@ -437,10 +437,10 @@ class Daemon:
             )
         )
 
-    # -- the way out ---------------------------------------------------------------------------------------------
+    # -- shutdown ------------------------------------------------------------------------------------------------
 
     def _drain(self, control: ShutdownControl) -> ExitReason:
-        """Let running jobs finish, or give them back."""
+        """Let running jobs finish, or give them back after `drain_timeout_s`."""
         self._release_prefetched()
         running = self._running()
         self.readiness.stopping(f"finishing {running} runs" if running else "nothing is running")
@@ -489,7 +489,7 @@ class Daemon:
             _log.warning("the database could not be told that this host stops", error=str(error))
 
     def _halt(self) -> None:
-        # Each thread is waited for.
+        # Waits for each thread.
         self._watchdog.expect(REQUEST_LIMIT_S)
         self._threads.halt.set()
         for nudge in (self._publisher.nudge, self._keeper.nudge, self._replayer.nudge, self._committer.nudge):

@@ -1,7 +1,7 @@
-"""Whether the clock of the database's server jumps, as this host's own shows. Pure; called by the loop.
+"""Detects jumps of the database server's clock by comparing it with this host's monotonic clock. Pure.
 
-Leases end by the server's clock. When that is put forward they all end at once, those of live hosts too; then nothing
-is reclaimed until their heartbeats had time to renew them. Must not read the time: it is given both clocks' readings.
+Leases end by the server's clock. When that clock is put forward, all leases end at once, those of live hosts too.
+Nothing must be reclaimed then until heartbeats have renewed them. Must not read the time: it is given both readings.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ class ServerClock:
     """The server's clock beside a monotonic one. Belongs to one thread."""
 
     def __init__(self) -> None:
-        #: What the server said last, and this host's clock just before it was asked.
+        #: The server's last reading, and this host's clock just before the question.
         self._last: tuple[float, float] | None = None
 
     def jump_s(self, server_s: float, *, asked_s: float, answered_s: float) -> float:
-        """How far it has been put forward since the last reading, in seconds: at least so far, and mostly exactly.
+        """How far the clock was put forward since the last reading, in seconds; a lower bound, mostly exact.
 
-        Never above 0 for a clock that runs as this host's does, however long an answer takes: the server read its own
+        Never above 0 for a clock that runs like this host's, however long an answer takes: the server read its clock
         some time between `asked_s` and `answered_s`. 0 for the first reading.
         """
         before, self._last = self._last, (server_s, asked_s)

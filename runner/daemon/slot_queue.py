@@ -1,17 +1,17 @@
-"""A slot and its jobs: the one that runs, and the one that is built meanwhile and runs next.
+"""A slot's jobs: the one that runs, and the one that is built meanwhile and runs next (prefetching).
 
-Owns the rule when a job is taken beside a run. That helps only a job that is built without the slot, and it must cost
-nobody else more than one job's run: a newcomer waits for the submission that runs, and for one job of another, on every
-slot. (The twin of what runs counts with it: its build is there already, and it would keep the lane idle.) So a job is
-taken ahead only
+Owns the rule when a job is prefetched. That helps only a job that is built without the slot. It may delay a newly
+submitted job by one other job's run at most: on every slot a new job waits for the submission that runs and for one job
+of another submission. The other job of the running submission (public or secret) counts with it: its build exists
+already. So a job is prefetched only
 
-- where the slot shares nothing with another one, and all slots of its type on this host are busy;
-- while the slot runs a job that was built itself, since submissions that compile come in flocks, has done so for a
-  second, and a lane has room;
-- if it has waited for a moment: had a host been idle, it would have taken it;
-- if it is to be built. One that is not goes back at once, and no other is asked for during that run.
+- where the slot shares no device or core with another slot, and all slots of its type on this host are busy;
+- beside a job that was built itself, since such submissions come in groups, and that has run for a second;
+- while a build worker is idle;
+- if it has waited for a moment, so that an idle host would have taken it;
+- if it is to be built. Another job is given back at once, and none is prefetched during the rest of that run.
 
-What has not begun is given back as soon as the host begins no more jobs. Talks to no database. Called by the loop.
+A prefetched job that has not begun is given back as soon as the host begins no more jobs. Talks to no database.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from runner.daemon.leases import Lease, StopReason
 from runner.daemon.slot_worker import SlotWorker
 from runner.model import Job, Slot
 
-#: How long a job has waited in the queue before it is taken beside a run: idle hosts take theirs within that.
+#: The least time a job has been queued before it is prefetched: idle hosts take jobs within that.
 MIN_QUEUED: Final = timedelta(milliseconds=100)
-#: How long a run has lasted before another job is taken beside it: a short one is over before anything is built.
+#: The least time a run has lasted before a job is prefetched beside it: a short run ends before a build does.
 MIN_RUNNING_S: Final = 1.0
-#: The least time between two looks for such a job, so that a host with other work does not ask with every claim.
+#: The least time between two such claims, so that a host with other work does not ask with every claim.
 LOOK_PAUSE_S: Final = 1.0
 
 
 class SlotQueue:
-    """A slot as the loop sees it. `busy` may be asked by anybody; all else is the loop's thread."""
+    """A slot as the claiming thread sees it. Any thread may ask `busy`; all else belongs to the claiming thread."""
 
     def __init__(
         self,
@@ -48,17 +48,17 @@ class SlotQueue:
         self._make_worker = make_worker
         self._start = start
         self._clock = clock
-        #: More are made when they are first needed.
+        #: A second one is made when it is first needed.
         self._workers = [make_worker(slot)]
-        #: What was given, oldest first: what runs, what is next. And when the last of it was.
+        #: Jobs in order: the running one, the next one. And when the last was added.
         self._jobs: list[tuple[SlotWorker, Lease]] = []
         self._last_given_s = 0.0
-        #: The run during which no more jobs are taken ahead.
+        #: The run during which no more jobs are prefetched.
         self._no_prefetch_during: Lease | None = None
 
     @property
     def busy(self) -> bool:
-        """Whether a job was given that is not over."""
+        """Whether it has an unfinished job."""
         # Asked for every slot, several times with each claim; a generator would be half of what that costs.
         for worker in self._workers:  # noqa: SIM110
             if worker.busy:
@@ -71,12 +71,12 @@ class SlotQueue:
         return tuple(self._workers)
 
     def open(self) -> None:
-        """Begin to work."""
+        """Start the threads."""
         for worker in self._workers:
             self._start(worker)
 
     def give(self, lease: Lease) -> None:
-        """Hand over a job that is to run now, or next if another one runs."""
+        """Add a job: it runs now, or after the running one."""
         given = self._unfinished()
         worker = next((worker for worker in self._workers if not worker.busy), None)
         if worker is None:
@@ -88,7 +88,7 @@ class SlotQueue:
         worker.give(lease)
 
     def running(self) -> Job | None:
-        """The job that runs, if another one may be taken beside it as far as this slot knows."""
+        """The running job, if another one may be prefetched beside it as far as this slot knows."""
         leases = [lease for _, lease in self._unfinished()]
         if not leases or leases[0] is self._no_prefetch_during or self._clock() - self._last_given_s < MIN_RUNNING_S:
             return None
@@ -97,11 +97,11 @@ class SlotQueue:
         return None if others or len(ahead) > 1 else runs
 
     def stop_prefetching(self) -> None:
-        """Take no other job beside the current run: there was one, and it was of no use."""
+        """Prefetch no job during the current run: the last one was of no use."""
         self._no_prefetch_during = next((lease for _, lease in self._unfinished()), None)
 
     def release_prefetched(self) -> None:
-        """Have what has not begun given back to the queue."""
+        """Give back jobs that have not begun."""
         for _, lease in self._unfinished()[1:]:
             lease.stop(StopReason.GIVEN_BACK)
 
@@ -110,7 +110,7 @@ class SlotQueue:
 
 
 class Prefetcher:
-    """Which slot of a host takes a job beside its run. Belongs to the loop's thread."""
+    """Chooses the slot that gets a job beside its run. Belongs to the claiming thread."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Prefetcher:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        # What shares devices or cores waits for more than one run already.
+        # Slots that share devices or cores wait for more than one run already.
         self._slot_queues = [
             slot_queue
             for slot_queue in slot_queues
@@ -130,11 +130,11 @@ class Prefetcher:
         self._not_before_s = 0.0
 
     def choose(self, free_types: Collection[str], barred: Callable[[], Collection[str]]) -> SlotQueue | None:
-        """The slot to ask a job for beside its run, if any.
+        """The slot to claim a job for beside its run, if any.
 
         Args:
-            free_types: GPU types of which a slot is free.
-            barred: says names of slots that must not be used.
+            free_types: GPU types with a free slot.
+            barred: returns names of slots that must not be used.
         """
         if self._clock() < self._not_before_s:
             return None
@@ -148,7 +148,7 @@ class Prefetcher:
         return None
 
     def accepts(self, slot_queue: SlotQueue, job: Job) -> bool:
-        """Whether a job that was claimed for a busy slot stays there; else it is given back."""
+        """Whether the slot keeps a job that was claimed for it; if not, the job is given back."""
         if job.started_at - job.created_at < MIN_QUEUED:
             return False
         if job.avoid_slot == slot_queue.slot.name or not self._can_build(job):

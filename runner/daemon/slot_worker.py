@@ -1,8 +1,7 @@
-"""One slot at work: takes a claimed job, has it evaluated, and hands on what was found.
+"""A slot's thread: takes a claimed job, has it evaluated, and hands on the outcome.
 
-Owns the thread of a slot and the rule which ending of an evaluation becomes which write. A result is handed to the
-settler, and the slot is free again; an ending without a result is rare, and written here, fenced by the attempt in the
-store. Called by the loop.
+Owns the rule which end of an evaluation becomes which write. The committer takes results, and the slot is free at once.
+An attempt without a result is rare, and is written here; the store rejects it when the attempt is no longer ours.
 """
 
 from __future__ import annotations
@@ -29,27 +28,27 @@ from runner.store import Ended, Store
 
 _log = get_logger(__name__)
 
-#: How long an ending waits for a database that is away. It waits in memory: a restart of the daemon within that time
-#: loses it, and the job is evaluated again, as without it.
+#: How long the end of an attempt waits for a database that is away. It waits in memory: a restart within that time
+#: loses it, and the job is evaluated again.
 PATIENCE_S: Final = 1800.0
-#: How long once the daemon is to end, or to be built anew.
+#: The same once the daemon shall stop or be rebuilt.
 LEAVING_PATIENCE_S: Final = 30.0
-#: The connection of a slot is closed after so long without a job.
+#: The slot closes its connection after so long without a job.
 IDLE_S: Final = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class _FailedAttempt:
-    """How an attempt ends that has no result."""
+    """How an attempt without a result ends."""
 
-    #: In the log.
+    #: The log event.
     what: str
-    #: Says so in the database; None: there is nothing to say.
+    #: Writes it to the database; None: nothing is to be written.
     write: Callable[[Store], Ended] | None
 
 
 class SlotWorker:
-    """The thread of one slot. `give` and `busy` belong to the loop's thread; `run` is the body of its own.
+    """The thread of one slot. `give` and `busy` belong to the claiming thread; `run` is the body of the slot's own.
 
     `leaving` says whether the daemon is to end; `give_up`, once set, ends all waiting.
     """
@@ -87,20 +86,20 @@ class SlotWorker:
 
     @property
     def busy(self) -> bool:
-        """Whether a job was given whose result is not handed on, or whose ending is not written."""
+        """Whether it has a job whose outcome is neither handed on nor written."""
         return self._busy.is_set()
 
     def give(self, lease: Lease) -> None:
-        """Hand over a claimed job; only to a worker that is not busy."""
+        """Take a claimed job; only for a worker that is not busy."""
         self._busy.set()
         self._inbox.put(lease)
 
     def nudge(self) -> None:
-        """Have the thread look at its stop event."""
+        """Make the thread check its stop event."""
         self._inbox.put(None)
 
     def run(self, stop: threading.Event) -> None:
-        """Work off jobs until `stop` is set."""
+        """Work on jobs until `stop` is set."""
         store = self._store_factory(f"slot {self.slot.name}")
         try:
             while not stop.is_set():
@@ -115,7 +114,7 @@ class SlotWorker:
                     with job_context(lease.job, slot=self.slot.name):
                         self._work(lease, store)
                 finally:
-                    # Nothing, if the settler holds it now.
+                    # Has no effect when the committer holds the lease now.
                     self._keeper.drop(lease)
                     self._busy.clear()
                     self._on_free()
@@ -140,7 +139,7 @@ class SlotWorker:
 
         found = self._evaluate(lease, hand)
         if handed:
-            # Whatever came after it: the job is the settler's.
+            # The job belongs to the committer, whatever happened after the hand-over.
             return
         if isinstance(found, JobResult):
             hand(found)
@@ -172,7 +171,7 @@ class SlotWorker:
                 _log.warning("evaluation failed through no fault of the submission", error=str(error))
             return stopped or self._failed(job, str(error))
         except Exception as error:  # noqa: BLE001 - logged with the job's ids
-            # The daemon outlives every bug in an evaluation; the job keeps the cause.
+            # The daemon survives every bug in an evaluation; the job keeps the cause.
             metrics.fault(error)
             _log.exception("evaluation broke")
             return self._failed(job, f"unexpected {type(error).__name__}: {error}")
@@ -185,7 +184,7 @@ class SlotWorker:
         )
 
     def _stopped(self, lease: Lease) -> _FailedAttempt | None:
-        """How a job that was told to stop ends; None if it was not told."""
+        """How a stopped job ends; None if it was not asked to stop."""
         job = lease.job
         match lease.reason:
             case None:
@@ -208,8 +207,8 @@ class SlotWorker:
                 return self._failed(job, "the run took longer than the host's max_run_s and was stopped")
 
     def _write(self, job: Job, store: Store, write: Callable[[Store], Ended]) -> None:
-        """Write how a job ended and announce it, while patience with a database that is away lasts."""
-        # From here on nothing can be stopped: the lease is only renewed.
+        """Write and announce how a job ended; retry for `patience_s` while the database is away."""
+        # The run is over, so a stop request has no effect; the lease is only renewed.
         over = self._keeper.hold(job, running=False)
         until_s = time.monotonic() + self._patience_s
         leaving = False
