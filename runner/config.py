@@ -426,11 +426,11 @@ class Settings:
 
     @property
     def current(self) -> Config:
-        """What counts at this moment."""
+        """The configuration in force."""
         return self._current
 
     def replace(self, config: Config) -> None:
-        """From now on this counts."""
+        """Put another configuration in force."""
         self._current = config
 
 

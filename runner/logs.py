@@ -29,7 +29,7 @@ _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _MAX_VALUE_CHARS: Final = 8000
 #: What every line of this thread says; one variable, where structlog has one for each word: it is set for every job.
 _ABOUT: Final[ContextVar[Mapping[str, object]]] = ContextVar("about", default=MappingProxyType({}))
-#: How often what goes wrong again and again is said.
+#: The least time between two log lines of one kind.
 LOG_INTERVAL_S: Final = 60.0
 
 
@@ -100,7 +100,7 @@ def _about_the_job(_logger: object, _method: str, event: MutableMapping[str, Any
 
 
 class LogRateLimit:
-    """At most one line of a kind a minute, of those that may come again and again. Threadsafe."""
+    """At most one line of a kind a minute. Threadsafe."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -109,7 +109,7 @@ class LogRateLimit:
         self._kinds: dict[str, tuple[float, int]] = {}
 
     def due(self, kind: str) -> int | None:
-        """How many lines of this kind were left out since the last one; None: leave this one out as well."""
+        """How many lines of this kind were left out since the last one; None: leave this one out, too."""
         now_s = self._clock()
         with self._lock:
             said_s, left_out = self._kinds.get(kind, (float("-inf"), 0))

@@ -1,7 +1,6 @@
-"""How long to wait before trying again. Pure, but for the waiting.
+"""How long to wait before the next attempt. Pure, but for the waiting.
 
-Owns the one back-off rule: exponential with full jitter, never faster than one attempt a second. Called by every loop
-of the daemon that waits for something outside it.
+Owns the one back-off rule: exponential with full jitter, and at most one attempt a second.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class Backoff:
         return _random.uniform(MIN_S, max(MIN_S, bound_s))
 
     def reset(self) -> None:
-        """Say that it worked."""
+        """An attempt worked."""
         self.failures = 0
 
     def wait(self, stop: threading.Event) -> bool:

@@ -23,13 +23,13 @@ from runner.model import Slot
 
 _log = logs.get_logger(__name__)
 
-#: Keys whose effect is in the registry or the slots: these are compared instead.
+#: Keys that determine the registry or the slots: those are compared instead.
 _DERIVED = frozenset({"gpus_dir", "slots", "cpu_slots", "reserve_cpus"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class DaemonSpec:
-    """What a daemon is built from."""
+    """Everything a daemon is built from."""
 
     config: Config
     database_url: str
@@ -39,7 +39,7 @@ class DaemonSpec:
 
     @classmethod
     def from_config(cls, config: Config) -> DaemonSpec:
-        """Everything that can be known before anything is started.
+        """Everything that can be found out before anything is started.
 
         Raises:
             ConfigError: the configuration is wrong, or does not fit this host.
@@ -54,7 +54,7 @@ class DaemonSpec:
         )
 
     def parts_to_rebuild(self, other: DaemonSpec) -> list[str]:
-        """What of another needs parts that a daemon built from this one does not have; empty: nothing."""
+        """Which differences to another specification need a new daemon; empty: none."""
         differing = [
             key
             for key, reload in RELOAD.items()
@@ -70,7 +70,7 @@ class DaemonSpec:
 
 
 class Reloader:
-    """Reads the configuration again. Outlives the daemons that are built from its blueprints."""
+    """Reads the configuration again. Outlives the daemons that are built from its specifications."""
 
     def __init__(
         self, load: Callable[[], Config], first: DaemonSpec, *, control: ShutdownControl, readiness: Readiness
@@ -79,13 +79,13 @@ class Reloader:
         self._control = control
         self._readiness = readiness
         self._lock = threading.Lock()
-        #: What the running daemon was built from, and what is wanted now.
+        #: The specification of the running daemon, and the wanted one.
         self._built = self._wanted = first
         self.settings = Settings(first.config)
         self._apply: Callable[[Config], None] = lambda _config: None
 
     def begin(self) -> DaemonSpec:
-        """What to build a daemon from now."""
+        """The specification for the next daemon."""
         with self._lock:
             self._built = self._wanted
             self._apply = lambda _config: None
@@ -93,16 +93,16 @@ class Reloader:
             return self._built
 
     def on_change(self, apply: Callable[[Config], None]) -> None:
-        """Hand every new configuration to the parts of the running daemon that do not read `settings` themselves."""
+        """Pass every new configuration to the parts of the running daemon that do not read `settings` themselves."""
         with self._lock:
             self._apply = apply
             apply(self.settings.current)
 
     def reload(self) -> None:
-        """Read the configuration and let it count, as far as that is possible at once."""
+        """Read the configuration and apply it, as far as that is possible at once."""
         with self._lock:
             self._readiness.reloading()
-            # Whatever happens the service manager hears that it is over, or it would wait, and then kill the daemon.
+            # The service manager must hear the end of every reload, or it would wait and then kill the daemon.
             status = "the reload broke, see the log; the old configuration goes on"
             try:
                 status = self._replace(DaemonSpec.from_config(self._fixed(self._load())))
@@ -115,7 +115,7 @@ class Reloader:
                 self._readiness.reloaded(status)
 
     def _replace(self, wanted: DaemonSpec) -> str:
-        """Let a blueprint count from now on; what there is to say of it."""
+        """Apply a specification; a sentence about it."""
         before = self.settings.current
         try:
             self._apply(wanted.config)
@@ -131,7 +131,7 @@ class Reloader:
         return f"configuration reloaded{waits}"
 
     def _fixed(self, config: Config) -> Config:
-        """The configuration with those keys as they were that name the process to others."""
+        """The configuration, with the old values of keys that need a restart."""
         now = self.settings.current
         kept = {key: getattr(now, key) for key, reload in RELOAD.items() if reload is Reload.RESTART}
         for key, value in kept.items():

@@ -13,11 +13,11 @@ class ShutdownControl:
     """Threadsafe. A thread that waits on something external also waits on `stop_claiming`; `on_change` wakes others."""
 
     def __init__(self) -> None:
-        #: Finish what runs and end.
+        #: Finish running jobs and end.
         self.stop = threading.Event()
-        #: Do not wait for it.
+        #: Do not wait for running jobs.
         self.abort = threading.Event()
-        #: Stop or make room: nothing new is begun.
+        #: A stop or a rebuild was requested: begin no new job.
         self.stop_claiming = threading.Event()
         self._rebuild: str | None = None
         self._lock = threading.Lock()
@@ -25,27 +25,27 @@ class ShutdownControl:
 
     @property
     def rebuild(self) -> str | None:
-        """What new parts are wanted for, or None."""
+        """Which parts are to be rebuilt, or None."""
         return self._rebuild
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """Call this, from whatever thread, when an order comes; replaces the one before."""
+        """Call this, from any thread, when a request comes; replaces the earlier callback."""
         self._callback = callback
 
     def request_stop(self) -> None:
-        """Finish what runs and end."""
+        """Finish running jobs and end."""
         with self._lock:
             self.stop.set()
             self.stop_claiming.set()
         self._callback()
 
     def request_abort(self) -> None:
-        """Stop what runs and end."""
+        """Stop running jobs and end."""
         self.abort.set()
         self.request_stop()
 
     def request_rebuild(self, why: str | None) -> None:
-        """Finish what runs and make room for new parts; None takes that back."""
+        """Finish running jobs and end for a rebuild; None withdraws the request."""
         with self._lock:
             self._rebuild = why
             if why is not None:

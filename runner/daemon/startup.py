@@ -1,8 +1,8 @@
-"""What a daemon does before it serves, in order, each step again until it works.
+"""The steps before a daemon serves, in order, each repeated until it works.
 
-First the host's name, and with it the results that an earlier process spooled: from then on they are delivered and
-their leases renewed, whatever else is missing. Then every other lease of that process is given back and its containers
-are removed. Only then comes what may take minutes, the evaluation environment. Called by the loop.
+First the host's name, and with it the results that an earlier process spooled: from then on they are committed and
+their leases renewed, whatever else is missing. Then every other lease of that process is given back, and its containers
+are removed. Last comes the evaluation environment, which may take minutes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _log = get_logger(__name__)
 
 
 class Startup:
-    """The steps; `leave` ends the waiting for any of them. Belongs to the loop's thread."""
+    """The steps; `leave` ends the waiting for any of them. Belongs to the claiming thread."""
 
     def __init__(
         self,
@@ -60,9 +60,9 @@ class Startup:
         self._reaped = False
 
     def take_name(self, store: Store, leave: threading.Event) -> bool:
-        """Get the host's name, and hold the leases of what is spooled; False: told to leave first.
+        """Get the host's name, and hold the leases of spooled results; False: `leave` was set first.
 
-        The name comes before the leases: what runs in this host's name may be given back only by who owns the name.
+        The name comes before the leases: only its owner may give back what runs in this name.
         """
         if not (
             self._until(leave, DATABASE, self._check_database, meanwhile=self._clean_up)
@@ -73,11 +73,11 @@ class Startup:
         return True
 
     def take_over(self, store: Store, leave: threading.Event) -> bool:
-        """Deal with everything else that an earlier process left; False: told to leave first."""
+        """Clean up everything else that an earlier process left; False: `leave` was set first."""
         return self._until(leave, DATABASE, lambda: self._recover(store)) and self._until(leave, ENGINE, self._clean_up)
 
     def prepare(self, slots: Sequence[Slot], leave: threading.Event) -> bool:
-        """Make sure that jobs can run here; False: told to leave first."""
+        """Make sure that jobs can run here; False: `leave` was set first."""
         return self._until(leave, EVALUATION, lambda: self._evaluator.prepare(slots), cap_s=60.0)
 
     def register(self, store: Store) -> None:
@@ -94,12 +94,12 @@ class Startup:
         )
 
     def announce(self, store: Store, host: HostRecord) -> None:
-        """Let others see what has changed about this host; raises what `register` does."""
+        """Write the changed host record; raises what `register` does."""
         self._host = host
         self.register(store)
 
     def unregister(self, store: Store) -> None:
-        """Say goodbye.
+        """Remove this host from the database.
 
         Raises:
             DatabaseUnavailableError: the database is away.
@@ -133,7 +133,7 @@ class Startup:
         cap_s: float = 5.0,
         meanwhile: Callable[[], object] = lambda: None,
     ) -> bool:
-        """Do it again and again until it works, and between two tries something that needs not wait for it."""
+        """Repeat an action until it works; between two attempts do what needs not wait for it."""
         backoff = Backoff(cap_s=cap_s)
         while not leave.is_set():
             self._watchdog.expect(LONG_TASK_LIMIT_S)
@@ -163,7 +163,7 @@ def host_record(
     *,
     degraded: Mapping[str, str],
 ) -> HostRecord:
-    """A daemon as it announces itself; `quarantined` and `degraded` say why slots are not used, or not ranked on."""
+    """The host record of a daemon; `quarantined` and `degraded` give the reasons per slot."""
     parking = {
         "containers": config.park_containers,
         "max_age_s": config.park_max_age_s,

@@ -13,25 +13,25 @@ _log = get_logger(__name__)
 
 
 class ThreadSupervisor:
-    """Starts threads whose bodies end when `halt` is set. Belongs to the loop's thread."""
+    """Starts threads whose bodies end when `halt` is set. Belongs to the claiming thread."""
 
     def __init__(self) -> None:
         self.halt = Stop()
         self._threads: list[threading.Thread] = []
 
     def spawn(self, name: str, body: Callable[[Stop], None]) -> None:
-        """Start a thread; its body is given `halt`."""
+        """Start a thread; its body gets `halt`."""
         thread = threading.Thread(target=self._supervise, args=(name, body), name=name, daemon=True)
         self._threads.append(thread)
         thread.start()
 
     def join(self, timeout_s: float) -> None:
-        """Wait for each, so long at most; what does not end is left behind."""
+        """Wait for each thread, so long at most; those that do not end are left behind."""
         for thread in self._threads:
             thread.join(timeout_s)
 
     def _supervise(self, name: str, body: Callable[[Stop], None]) -> None:
-        """A thread's body, started again whatever it dies of: without its heartbeat a daemon would lose every job."""
+        """Run a thread's body, again after every error: without its heartbeat a daemon would lose every job."""
         backoff = Backoff()
         log_limit = LogRateLimit()
         while not self.halt.is_set():

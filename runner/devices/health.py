@@ -95,10 +95,10 @@ def judge(reading: Reading, history: History, clocks: ClockPolicy) -> Health:
 
 
 def clock_deviations(reading: Reading, gpu: GpuType) -> tuple[str, ...]:
-    """How a reading differs from the clocks that a GPU type demands of a device at work; nothing where it does not.
+    """How a reading deviates from the clocks that a GPU type demands of a device at work; empty: it does not.
 
     `sm_clock_off` and `memory_clock_off`: by more than 1 % and 15 MHz. AMD's demand is an upper limit, and its devices
-    lower their clocks between calls: only what is above is off. `…_unknown`: the device does not tell, so nobody knows.
+    lower their clocks between calls, so only higher clocks are off. `…_unknown`: the device does not report the clock.
     """
     found: list[str] = []
     for name, demanded, is_now in (

@@ -1,10 +1,9 @@
-"""Slots that are not used for now: their container would not go, or their devices are not fit.
+"""Slots that are not used for now: a container could not be removed, or their devices are not fit.
 
-Owns which slots these are, why, and the trying again. A container that cannot be killed, as when a device fell off the
-bus or the engine hangs, may still compute, and still holds its device's memory. Its slot is offered no jobs, nor are
-those that share devices or cores with it; as soon as the engine says that the container is gone, it is offered again.
-A device that fell off the bus, or in which something is left over, keeps its slot out in the same way until it is fit
-again. The daemon asks for the reasons.
+Owns which slots these are, why, and the retries. A container that cannot be killed, as when a device fell off the bus
+or the engine hangs, may still compute, and still holds its device's memory. Its slot gets no jobs, nor do slots that
+share devices or cores with it. When the engine reports that the container is gone, the slot is used again. A device
+that fell off the bus, or that still holds something, keeps its slot out in the same way until it is fit.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ import structlog
 
 from sandbox.errors import Leftover, SandboxError
 
-#: Between two attempts to remove a container; each of them is bounded by the engine module.
+#: Seconds between two attempts to remove a container; the engine module bounds each attempt.
 RETRY_S: Final = 5.0
-#: What keeps a slot out that is no container.
+#: The key of a reason that is no container.
 _DEVICES: Final = object()
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class Cause(Enum):
-    """What keeps a slot out."""
+    """Why a slot is quarantined."""
 
     #: A container that does not go.
     CONTAINER = "container"
@@ -36,48 +35,48 @@ class Cause(Enum):
 
 
 class Quarantine:
-    """Threadsafe. Each reason for which a slot is out has a thread that tries to end it."""
+    """Threadsafe. Each reason has a thread that retries until it is gone."""
 
     def __init__(self, *, retry_s: float = RETRY_S) -> None:
         self._retry_s = retry_s
         self._lock = threading.Lock()
         self._stuck: dict[str, list[tuple[object, str]]] = {}
-        #: Slots that are used, but not for what is ranked.
+        #: Slots on which nothing ranked runs.
         self._degraded: dict[str, str] = {}
-        #: Slots with a remark at which a thread looks again.
+        #: Degraded slots that a thread checks again.
         self._watched: set[str] = set()
         self._stop = threading.Event()
         self._on_change: Callable[[], None] = lambda: None
 
     def on_change(self, call: Callable[[], None]) -> None:
-        """Call this whenever a slot comes in or out."""
+        """Call this whenever the state of a slot changes."""
         self._on_change = call
 
     def add(self, slot: str, container: Leftover, error: SandboxError) -> None:
-        """Keep a slot from being used until its container is gone."""
+        """Quarantine a slot until its container is gone."""
         reason = f"container {container.id[:12]} could not be removed: {error}"
 
         def gone() -> bool:
             try:
                 container.close()
             except SandboxError:
-                # Said when it came in; the log must not fill up with the same sentence.
+                # Logged when it was added; not again with every retry.
                 return False
             return True
 
         self._add(slot, container, reason, gone, event="slot_container_gone", container=container.id[:12])
 
     def quarantine_devices(self, slot: str, reason: str, *, mended: Callable[[], bool]) -> None:
-        """Keep a slot from being used until its devices are fit again, as `mended` says; once at a time."""
+        """Quarantine a slot until its devices are fit, as `mended` says; at most once at a time."""
         with self._lock:
             if any(key is _DEVICES for key, _ in self._stuck.get(slot, ())):
                 return
         self._add(slot, _DEVICES, reason, mended, event="slot_devices_fit")
 
     def mark_degraded(self, slot: str, reason: str | None, *, look: Callable[[], None] = lambda: None) -> None:
-        """Say why nothing ranked runs on a slot now; None: nothing keeps it from that.
+        """Mark a slot on which nothing ranked may run, with the reason; None: remove the mark.
 
-        As long as something does, `look` is called every few seconds: it remarks what it finds.
+        While the mark is set, `look` is called every few seconds, to mark the slot again with what it finds.
         """
         with self._lock:
             if self._degraded.get(slot) == reason:
@@ -106,7 +105,7 @@ class Quarantine:
             look()
 
     def degraded(self) -> Mapping[str, str]:
-        """Why nothing ranked runs on which slots."""
+        """The degraded slots with the reasons."""
         with self._lock:
             return dict(self._degraded)
 
@@ -135,16 +134,16 @@ class Quarantine:
         threading.Thread(target=watch, name=f"quarantine-{slot}", daemon=True).start()
 
     def reasons(self) -> Mapping[str, str]:
-        """Why which slots are not used."""
+        """The quarantined slots with the reasons."""
         with self._lock:
             return {slot: "; ".join(reason for _, reason in stuck) for slot, stuck in sorted(self._stuck.items())}
 
     def causes(self) -> frozenset[Cause]:
-        """What kinds of things keep slots out."""
+        """The kinds of causes of all quarantined slots."""
         with self._lock:
             keys = [key for stuck in self._stuck.values() for key, _ in stuck]
         return frozenset(Cause.DEVICE if key is _DEVICES else Cause.CONTAINER for key in keys)
 
     def close(self) -> None:
-        """Stop trying; the next start of the daemon removes what is left. Starting again makes a new object."""
+        """Stop retrying; the next start of the daemon removes what is left."""
         self._stop.set()

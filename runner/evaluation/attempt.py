@@ -1,8 +1,8 @@
 """One job on one slot: its build, the wait for the slot, its container, its result.
 
-Owns the order of things: a build holds no device, unless the host has no cores for it but the slot's; a run holds its
-slot's devices and cores and nobody else does meanwhile. What was built is only ever an advantage: whatever goes wrong
-with it, the run does without.
+Owns the order of these steps. A build uses no device; it uses the slot's cores only where the host has no spare ones. A
+run uses its slot's devices and cores alone. A build is only ever an advantage: whatever goes wrong with it, the run
+compiles for itself.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ OnResult = Callable[[JobResult], None]
 
 
 class FifoLock:
-    """Lets one in at a time, in the order in which they came."""
+    """A lock that threads get in the order in which they asked."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        #: The first is in.
+        #: The first ticket holds the lock.
         self._line: deque[object] = deque()
 
     @contextmanager
     def hold(self, cancel: threading.Event, *, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Be in; `on_wait` is called if somebody else is.
+        """Hold the lock; `on_wait` is called if another thread holds it.
 
         Raises:
-            CancelledByRequest: `cancel` was set before it was our turn.
+            CancelledByRequest: `cancel` was set before the lock was free.
         """
         ticket = object()
         with self._changed:
@@ -90,13 +90,13 @@ class HostResources:
     builds: BuildCache
     quarantine: Quarantine
     gate: HealthGate
-    #: By slot: who is in uses its devices and cores.
+    #: By slot: the holder uses the slot's devices and cores.
     slots: defaultdict[str, FifoLock] = field(default_factory=lambda: defaultdict(FifoLock))
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobContext:
-    """A job with all that was looked up for it."""
+    """A job with everything that was looked up for it."""
 
     job: Job
     slot: Slot
@@ -112,7 +112,7 @@ class JobContext:
     started_ns: int
 
     def plan(self, *, built: bool = False) -> Plan:
-        """What to run.
+        """Plan the run.
 
         Raises:
             TaskError: the task cannot be evaluated as asked.
@@ -129,7 +129,7 @@ class JobContext:
         )
 
     def build_plan(self, cpus: tuple[int, ...]) -> BuildPlan:
-        """What to build, on these cores."""
+        """Plan the build, on these cores."""
         return make_build_plan(
             self.job,
             self.task,
@@ -142,7 +142,7 @@ class JobContext:
 
 
 class Attempt:
-    """One thread's. `run` may be called once."""
+    """Belongs to one thread. `run` may be called once."""
 
     def __init__(
         self,
@@ -158,24 +158,24 @@ class Attempt:
         self._resources = resources
         self._cancel = cancel
         self._on_progress = on_progress
-        #: Spent on a build of its own, and on waiting: for a lane, for the twin's build, for the slot.
+        #: Time spent on its own build, and on waiting: for a build worker, another job's build, or the slot.
         self._built_ns = 0
         self._waited_ns = 0
-        #: What the health gate saw before the run, and what is told of both.
+        #: The inspection before the run, and what the result says of the devices.
         self._before = Inspection(readings=(), health=Health(condition=Condition.FIT))
         self._devices: list[Json] | None = None
-        #: How long the devices were left to cool down before the run; None: nobody asked for it.
+        #: How long the devices cooled down before the run; None: it was not asked for.
         self._cooled_s: float | None = None
-        #: Containers that have said all they had to say.
+        #: Containers that have finished their report and wait to be removed.
         self._empty: list[Box] = []
 
     def run(self, *, on_free: Callable[[], None], on_result: OnResult | None = None) -> JobResult:
         """The result; `on_free` is called when the slot's container is gone.
 
-        `on_result` gets a result that stands while its container is still to be removed, which takes a while.
+        `on_result` gets a final result while its container is still being removed, which takes a while.
 
         Raises:
-            CancelledByRequest: it was stopped and its container is gone.
+            CancelledByRequest: it was cancelled and its container is gone.
             EngineUnavailableError: the engine went away or refuses containers.
             EvaluationError: container or harness broke in a way the submission cannot have caused.
         """
@@ -199,7 +199,7 @@ class Attempt:
     # -- build ---------------------------------------------------------------------------------------------------
 
     def _build(self, *, beside: bool) -> Build:
-        """What came of the build, made now or for the twin."""
+        """The build of the submission, made now or by its other job (public or secret)."""
         context, asked_ns, began_ns = self._context, time.monotonic_ns(), 0
 
         def plan(cpus: tuple[int, ...]) -> BuildPlan:
@@ -222,7 +222,7 @@ class Attempt:
         return build
 
     def _compile_failure(self, build: Build | None) -> JobResult | None:
-        """The result, if the compiler has left nothing to run."""
+        """The result if nothing was compiled that could run."""
         if build is None or build.report is None or build.bundle is not None:
             return None
         begun_ns = time.monotonic_ns() - build.report.outcome.wall_ns
@@ -233,13 +233,13 @@ class Attempt:
 
     @contextmanager
     def _slot(self, on_free: Callable[[], None]) -> Iterator[None]:
-        """Use the slot; what was given beside a run waits here for its end."""
+        """Use the slot; a prefetched job waits here for the running one."""
         name, asked_ns = self._context.slot.name, time.monotonic_ns()
         with self._resources.slots[name].hold(self._cancel, on_wait=lambda: self._post_phase("waiting")):
             self._waited_ns += time.monotonic_ns() - asked_ns
             stuck = self._resources.quarantine.reasons().get(name)
             if stuck is not None:
-                # Since the job was given: whoever ran before has left something that still computes.
+                # Quarantined since the job was given: an earlier run left something that still computes.
                 raise EvaluationError(f"slot {name} cannot be used: {stuck}")
             with self._resources.gate.using(self._context.slot):
                 try:
@@ -251,11 +251,11 @@ class Attempt:
                     on_free()
 
     def _clear(self) -> None:
-        """Remove what is left of the containers that were used."""
+        """Remove what is left of the used containers."""
         clear(self._empty, self._context.slot, self._resources)
 
     def _cool_down(self) -> None:
-        """Let the devices of a run that is timed cool down as far as its GPU type wants them to."""
+        """Let the devices of a timed run cool down as far as its GPU type asks."""
         context = self._context
         gpu, slot = context.gpu, context.slot
         if gpu.cool_below_c is None or not slot.devices or context.job.mode in {Mode.TEST, Mode.PROFILE}:
@@ -293,7 +293,7 @@ class Attempt:
             self._clear()
             report, begun_ns, sampler = self._execute_sampled(plan, None)
         if slot.devices:
-            # What is left on a device is the run's only once its container is gone.
+            # Remove the container first: only then is everything on the device left over.
             self._clear()
             before, after = self._before, gate.inspect(slot)
             metrics.inspected(slot, after.readings)
@@ -307,7 +307,7 @@ class Attempt:
         return decide(context.job, context.task, plan, self._evidence(report, build, begun_ns))
 
     def _execute_sampled(self, plan: Plan, bundle: Bundle | None) -> tuple[BoxReport, int, Sampler | None]:
-        """Run while the slot's devices are sampled; a judge is told of their readings as they come."""
+        """Run while the slot's devices are sampled; the judge gets their readings as they come."""
         outbox = Outbox() if isinstance(plan.request, PairRequest) else None
 
         def tell(readings: Sequence[Reading]) -> None:
@@ -369,10 +369,10 @@ def execute(
     outbox: Outbox | None = None,
     empty: list[Box],
 ) -> tuple[BoxReport, int]:
-    """Run a request in a fresh container: one that waits for the slot, if it fits.
+    """Run a request in a fresh container; in a waiting one of the slot, if it fits.
 
-    A container that has said all it had to say is put into `empty`, for the caller to `clear`: that takes the engine
-    longer than all else after a report. Every other one is gone when this returns or raises.
+    A container that has finished its report is put into `empty`, for the caller to `clear`: removing it takes the
+    engine longer than everything else after a report. Every other container is gone when this returns or raises.
 
     Returns:
         The report, and when the container was ready for the request, on the monotonic clock in nanoseconds.
@@ -427,18 +427,18 @@ def clear(empty: list[Box], slot: Slot, resources: HostResources) -> None:
 
 
 def _forward(on_progress: OnProgress | None) -> Callable[[str, int, int], None] | None:
-    """What a container says of its progress, as the daemon hears it."""
+    """Turns a container's progress messages into the daemon's."""
     if on_progress is None:
         return None
     return lambda phase, done, total: on_progress(Progress(phase=phase, done=done, total=total))
 
 
 def judge_readings(readings: Sequence[Reading], gpu: GpuType, *, at_ns: int) -> Iterator[protocol.Reading]:
-    """What the judge is told of a slot's devices, read one after the other up to a moment of the host's clock.
+    """The readings of a slot's devices as the judge gets them; `at_ns` is on the host's monotonic clock.
 
-    The moment is in nanoseconds of the monotonic one. Whether times around it count, the clocks of the GPU type say. A
-    call is as slow as the slowest of its devices, and the judge looks at the readings next to it, whichever device's
-    these are: so each has what holds any of them.
+    The clocks of the GPU type decide which throttle reasons set times aside. A call is as slow as its slowest device,
+    and the judge uses the readings nearest to a call, of whichever device. So every reading carries the reasons of all
+    devices.
     """
     counts = gpu.clocks.set_aside
     reasons = (
@@ -460,12 +460,12 @@ def judge_readings(readings: Sequence[Reading], gpu: GpuType, *, at_ns: int) -> 
 
 
 def _died_while_parked(report: BoxReport) -> bool:
-    """Whether a parked container was gone before it heard the request: the engine's doing, nobody's verdict."""
+    """Whether a waiting container was gone before it got the request: the engine's fault, and no verdict."""
     silent = not report.steps and not report.outcome.oom_kills
     return report.outcome.ending is Ending.DIED and silent
 
 
 def _broke_before_submission(report: BoxReport) -> bool:
-    """Whether a container broke before anything of the submission's was reported: perhaps of the bundle it got."""
+    """Whether a container broke before the submission reported anything: perhaps its build archive is bad."""
     broke = report.ok is False or report.outcome.ending in {Ending.DIED, Ending.BAD_REPORT}
     return broke and not report.steps

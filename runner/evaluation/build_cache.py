@@ -1,8 +1,8 @@
-"""Builds submissions ahead of their runs, each once, and keeps what came of it until the submission's twins are done.
+"""Builds submissions ahead of their runs, each once, and keeps the build archive until the submission's jobs are done.
 
-Owns the build lanes (cores that no slot uses, so many builds at a time), the containers that build, and the bundles,
-which are a submission's own making: shared between its public and its secret job on one GPU type and image, with nobody
-else, never looked into, bounded in number, size and age. Decides no verdict. Called by runner.evaluation.evaluate only.
+Owns the build workers (how many builds run at a time on cores that no slot uses), their containers, and the archives.
+An archive is made by the submission itself. Only its public and its secret job on one GPU type and image share it. It
+is never inspected, and is bounded in number, size and age. Decides no verdict.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from sandbox.engine_box import BoxReport
 from sandbox.errors import EngineUnavailable, SandboxError
 from sandbox.spec import Ending
 
-#: A twin that has not come by then builds anew: it runs elsewhere, was cancelled, or waits for very long.
+#: A second job that comes later builds again: usually it runs elsewhere, was cancelled, or waits for very long.
 KEPT_S: Final = 900.0
-#: All bundles of a host together, and how many; the oldest goes first.
+#: The most bytes and archives of a host; the oldest is dropped first.
 KEPT_BYTES: Final = 512 << 20
 KEPT: Final = 64
-#: Characters kept of what a compiler said, with them: rows in the database hold less.
+#: Characters kept of a compiler's output; rows in the database hold less.
 KEPT_OUTPUT: Final = 1 << 15
-#: What the lanes are called where slots have names.
+#: Stands for the slot's name in quarantine.
 BUILD_WORKER: Final = "build lane"
-#: How soon a cancellation is heard while somebody else builds.
+#: How soon a waiting job notices its cancellation.
 CANCEL_POLL_S: Final = 0.1
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -48,22 +48,22 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Build:
-    """What came of a build."""
+    """The outcome of a build."""
 
-    #: None: there is nothing to pass on, and the run does everything itself.
+    #: None: the run compiles for itself.
     bundle: Bundle | None
-    #: What the container said; None: none was started.
+    #: The container's report; None: none was started.
     report: BoxReport | None
 
 
 @dataclass(kw_only=True)
 class _Entry:
-    """One submission on one GPU type. All fields but `build` belong to the table's lock."""
+    """One submission on one GPU type. All fields but `build` belong to the cache's lock."""
 
-    #: Whoever holds it builds; the twin waits for it.
+    #: Held during the build; the submission's other job waits for it.
     building: threading.Lock = field(default_factory=threading.Lock)
     build: Build | None = None
-    #: Which of the twins are still to come: public (False), secret (True).
+    #: Which jobs still need it: public (False), secret (True).
     awaited: set[bool]
     until_s: float
 
@@ -83,37 +83,37 @@ class BuildCache:
         self._entries: dict[tuple[int, str, str, str], _Entry] = {}
 
     def arrange(self, slots: Iterable[Slot]) -> None:
-        """Say which slots there are: what cores they leave is the lanes'."""
+        """Set the slots: cores that none of them uses are for builds."""
         self._cpus = spare_cpus(slots)
 
     def resize(self, workers: int | None) -> None:
-        """Let so many builds run at a time from now on."""
+        """Set how many builds may run at a time."""
         with self._changed:
             self._workers = workers
             self._changed.notify_all()
 
     @property
     def wanted(self) -> bool:
-        """Whether anything is built ahead at all."""
+        """Whether submissions are built ahead at all."""
         return self._workers != 0
 
     @property
     def workers(self) -> int:
-        """How many builds may run beside the slots; 0: a build takes the cores of its job's slot."""
+        """How many builds may run beside the slots; 0: a build uses the cores of its job's slot."""
         return (1 if self._workers is None else self._workers) if self._cpus else 0
 
     @property
     def room(self) -> bool:
-        """Whether a lane is free."""
+        """Whether a build worker is idle."""
         return self._running < self.workers
 
     @property
     def running(self) -> int:
-        """How many builds run in lanes."""
+        """How many builds run beside the slots."""
         return self._running
 
     def close(self) -> None:
-        """Let go of all bundles; who reads one has it until then."""
+        """Drop all archives; a run that reads one keeps it until it is done."""
         with self._changed:
             self._entries.clear()
 
@@ -127,18 +127,18 @@ class BuildCache:
         plan: Callable[[tuple[int, ...]], BuildPlan],
         cancel: threading.Event,
     ) -> Build:
-        """What came of the build of a job's submission; built now, unless its twin has seen to that.
+        """The build of a job's submission; made now, unless its other job (public or secret) has made it.
 
         Args:
             job: whose submission.
             slot: where the job will run.
-            beside: whether to build in a lane. Else it takes the cores of the slot, which the caller holds.
+            beside: whether to build on spare cores. Else it uses the cores of the slot, which the caller holds.
             image: the id of the image it is built in and will run in.
-            plan: makes the build's plan for the cores it shall use; called just before the container is started.
+            plan: makes the build's plan for the given cores; called just before the container is started.
             cancel: set by another thread to stop it.
 
         Raises:
-            CancelledByRequest: it was stopped, and the container is gone.
+            CancelledByRequest: it was cancelled, and the container is gone.
             EngineUnavailableError: no engine answers.
         """
         entry = self._entry(job, image)
@@ -151,7 +151,7 @@ class BuildCache:
             return entry.build
 
     def done(self, job: Job, image: str) -> None:
-        """The job has its result: it needs its build no more, and perhaps nobody does."""
+        """The job has its result; the build is dropped when no other job needs it."""
         with self._changed:
             entry = self._entries.get(_key(job, image))
             if entry is not None:
@@ -182,7 +182,7 @@ class BuildCache:
 
     @contextmanager
     def _build_worker(self, job: Job, cancel: threading.Event) -> Iterator[None]:
-        """Have a lane, as soon as one is free. One that a reload takes away is used to the end."""
+        """Wait for an idle build worker and use it. A worker that a reload removes finishes its build."""
         with self._changed:
             while self._running >= max(1, self.workers):
                 self._changed.wait(CANCEL_POLL_S)
@@ -204,7 +204,7 @@ class BuildCache:
                 self._quarantine.add(place, error.leftover, error)
             if isinstance(error, EngineUnavailable):
                 raise EngineUnavailableError(str(error)) from error
-            # If the run has the same trouble, it will say so, and it can be retried.
+            # A run with the same problem reports it, and can be retried.
             _log.warning("not_built", job=job.id, error=str(error))
             return Build(bundle=None, report=None)
         complete = report.outcome.ending is Ending.COMPLETED and report.ok is True
@@ -257,5 +257,5 @@ def _size(entry: _Entry) -> int:
 
 
 def _key(job: Job, image: str) -> tuple[int, str, str, str]:
-    """The submission, and what else decides about what is built: two users' equal files are two submissions."""
+    """The submission, and what else determines its build. Equal files of two users are two submissions."""
     return job.submission_id, hashlib.sha256(job.code).hexdigest(), job.gpu_type, image

@@ -1,9 +1,8 @@
 """Whether a submission is built before it has a device, and how; pure, no I/O, no clock.
 
-A build is a container of its own, with the same policy and no device, that does what the run would begin with: nvcc for
-lang cu, the submission's import for Python. What it leaves in the compilers' caches travels to the runs as a bundle.
-Only for lang cu does a build have a verdict: an import may fail for want of a device and succeed where there is one.
-Called by `runner.evaluation.evaluate`.
+A build has a container of its own, with the same policy and no device. It does what the run would begin with: nvcc for
+lang cu, importing the submission for Python. The compilers' caches travel to the runs as a build archive. Only lang cu
+builds have a verdict: an import may fail without a device and succeed with one.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from runner.task_format.model import CuConfig, Harness, Task
 from sandbox.protocol import MAX_BUNDLE_BYTES, Step, StepsRequest
 from sandbox.spec import Boot, SandboxSpec
 
-#: What a Python submission says that compiles something when it is imported, and into one of CACHES. Triton's and
+#: Words of Python submissions that compile something during the import, into one of CACHES. Triton's and
 #: torch.compile's kernels are compiled when they are first called, with inputs and on the device: a build has neither.
 _BUILDS: Final = re.compile(
     rb"load_inline|cpp_extension|triton\.compile\s*\(|\.warmup\s*\(|torch\._inductor|aot_compile|aoti_compile"
@@ -30,14 +29,14 @@ _BUILDS: Final = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class BuildPlan:
-    """The container that builds, and what it is asked for."""
+    """The container that builds, and the request to it."""
 
     spec: SandboxSpec
     request: StepsRequest
 
 
 def worth_building(code: bytes, task: Task, gpu: GpuType) -> bool:
-    """Whether a build probably pays. A wrong guess costs time, never a verdict."""
+    """Whether a build probably saves time. A wrong guess costs time, never a verdict."""
     if isinstance(task.config, CuConfig):
         # Without a known architecture nvcc asks the device for it.
         return gpu.vendor is Vendor.NONE or gpu.nvcc_arch is not None
@@ -95,5 +94,5 @@ def make_build_plan(
 
 
 def _shown_files(job: Job, task: Task) -> dict[str, bytes]:
-    """What the worker's folder holds under the built-in harness: the submission, and what it may see of its task."""
+    """The worker's folder under the built-in harness: the submission, and the files of its task that it may see."""
     return {name: task.judge_files[name].encode() for name in task.worker_files} | {task.submission_name: job.code}

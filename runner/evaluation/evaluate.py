@@ -1,9 +1,9 @@
-"""Evaluates one job on one slot: task, plan, build, container, verdict. Called by the daemon's slots and by `eval`.
+"""Evaluates one job on one slot: task, plan, build, container, verdict.
 
-A slot runs one job at a time, but may be given the next one meanwhile: that one is built, on cores that no slot uses,
-and waits for the slot (`attempt`). Owns the host's environments and what all attempts share, no database
-connection and no queue state: it gets a Job and returns a JobResult, or raises what went wrong on our side. Docker is
-reached only through `sandbox.engine`.
+A slot runs one job at a time, but may be given the next one meanwhile: that one is built on spare cores and waits for
+the slot (`attempt`). Owns the host's environments and what all attempts share. It has no database connection and no
+queue state: it gets a Job and returns a JobResult, or raises what went wrong on our side. Docker is reached only
+through `sandbox.engine`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class EvaluationSettings:
 
     @property
     def parking(self) -> PoolBounds:
-        """What bounds the containers that wait."""
+        """The bounds of the waiting containers."""
         return PoolBounds(size=self.park_containers, max_age_s=self.park_max_age_s, memory_bytes=self.park_memory_bytes)
 
 
@@ -115,7 +115,7 @@ class Evaluator:
         )
 
     def adopt(self, settings: EvaluationSettings) -> None:
-        """Let new limits count for the jobs to come; what was given where the evaluator was made stays as it is."""
+        """Apply new limits to later jobs; running ones keep theirs."""
         self._settings = replace(
             self._settings,
             build_timeout_s=settings.build_timeout_s,
@@ -130,27 +130,27 @@ class Evaluator:
 
     @property
     def parked(self) -> Mapping[str, int]:
-        """How many containers wait for each slot, once one of its jobs or `prepare` has asked for some."""
+        """How many containers wait for each slot that has had a job or was prepared."""
         return self._warm_pool.counts()
 
     @property
     def builds(self) -> tuple[int, int]:
-        """How many builds may run in lanes, and how many do."""
+        """How many builds may run beside the slots, and how many do."""
         return self._build_cache.workers, self._build_cache.running
 
     def close(self) -> None:
-        """Remove the containers that wait for submissions; call it when no run will follow."""
+        """Remove the waiting containers; call it when no run will follow."""
         self._warm_pool.close()
         self._build_cache.close()
         self._quarantine.close()
         self._gate.close()
 
     def prepare(self, slots: Iterable[Slot]) -> None:
-        """Build the root file systems of these slots' GPU types and prove each with a probe container.
+        """Build the root file systems of these slots' GPU types and test each with a probe container.
 
         Raises:
             EngineUnavailableError: no engine answers.
-            EvaluationError: the probe did not come back, with what the container said.
+            EvaluationError: the probe failed; with the container's message.
         """
         slots = tuple(slots)
         self._build_cache.arrange(slots)
@@ -172,9 +172,9 @@ class Evaluator:
             self._refill_pool(slot, self._registry.get(slot.gpu_type))
 
     def _prune(self) -> None:
-        """Remove the root file systems that earlier processes imported for an environment that has changed since.
+        """Remove root file systems that earlier processes imported for environments that have changed since.
 
-        And what their last requests were granted after this process had looked for containers.
+        Also containers that the engine started for an earlier process after this one had looked for them.
         """
         try:
             self._engine.reap_orphans()
@@ -186,7 +186,7 @@ class Evaluator:
                 _log.info("old_root_file_systems_removed", count=gone)
 
     def can_build(self, job: Job) -> bool:
-        """Whether a job would be built before it has its slot, and a lane has room for it now."""
+        """Whether a job would be built without its slot, and a build worker is idle now."""
         if not self._build_cache.room:
             return False
         try:
@@ -253,14 +253,14 @@ class Evaluator:
         return self._with_advice(job, result)
 
     def _with_advice(self, job: Job, result: JobResult) -> JobResult:
-        """The result with what a reader of source code says, where one is installed; nothing else of it changes."""
+        """The result with the remarks of a source code reader, where one is installed; nothing else changes."""
         if self._reader is None:
             return result
         advice = advise(job.code, found=self._reader, cores=self._spare_cores)
         return replace(result, report={**result.report, "advice": advice})
 
     def _refill_pool(self, slot: Slot, gpu: GpuType) -> None:
-        """Let containers wait for the slot's next submissions; what those will be decides whether they are used."""
+        """Let containers wait for the slot's next jobs; those jobs decide whether they fit."""
         environment = self._environments.get(gpu.name)
         if environment is not None and slot.name not in self._quarantine.reasons():
             self._warm_pool.release(slot.name, make_probe(gpu, slot, environment).spec)

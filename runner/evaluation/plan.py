@@ -1,7 +1,6 @@
-"""From a claimed job to one sandbox and one request; pure, no I/O, no clock.
+"""From a claimed job to one container and one request; pure, no I/O, no clock.
 
-Decides which programs run, with which cases, seeds, limits and files. `runner.evaluation.verdict`
-judges what comes back.
+Decides which modes run, with which cases, seeds, limits and files.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _HALF = Timing(width=0.008, max_runs=50, max_kernel_s=5.0)
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What to start, what to ask, and what must come back."""
+    """What to start, what to request, and what must be reported."""
 
     spec: SandboxSpec
     request: Request
@@ -114,7 +113,7 @@ def make_plan(
 
 
 def make_probe(gpu: GpuType, slot: Slot, environment: Environment) -> Plan:
-    """Plan a run without a submission: it proves that judge and worker start here and returns the facts of the box."""
+    """Plan a run without a submission: it tests that judge and worker start here, and returns the system's facts."""
     boot = pair_boot(environment)
     request = JudgeRequest(
         modes=(),

@@ -1,9 +1,8 @@
-"""The speed of light: the least time that a case's work takes on a GPU type, and what is too fast to be true. Pure.
+"""The speed of light: the least time that a case's work takes on a GPU type, and which times are impossible. Pure.
 
-From the work that a task states per case (`flops`, `bytes` in runner.yml) and the figures of the GPU type. Two times
-come out, and they are not the same: what a perfect kernel would need, which results are compared with, and a floor far
-below it that no right kernel can pass whatever its algorithm, so that whoever claims less is refused. docs/harness.md
-derives the floor. Called by `runner.evaluation.plan`; `runner.evaluation.verdict` writes what comes out into results.
+Computed from the work that a task states per case (`flops`, `bytes` in runner.yml) and the figures of the GPU type. The
+two times differ: a perfect kernel's time, which results are compared with, and a floor far below it. No correct kernel
+can be faster than the floor, whatever its algorithm, so a lower claim is refused. docs/harness.md derives the floor.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _CARRIERS: Mapping[Dtype, tuple[Dtype, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class SpeedOfLight:
-    """What one case needs at the least; None where task or GPU type do not say enough."""
+    """The least times of one case; None where task or GPU type do not state enough."""
 
     #: Nanoseconds of a perfect kernel, and what binds it (math or memory).
     sol_ns: float | None
@@ -57,16 +56,16 @@ class SpeedOfLight:
 
 
 def speed_of_light(task: Task, case: Case, gpu: GpuType, *, device_name: str | None = None) -> SpeedOfLight:
-    """What a benchmark case needs on a GPU type.
+    """The least times of a benchmark case on a GPU type.
 
     Args:
-        task: says the work of a case; of all its ranks together.
+        task: states the work of a case; of all its ranks together.
         case: one of its benchmarks.
         gpu: where it runs.
         device_name: the driver's name of the slot's devices, for types with several products.
 
     Raises:
-        WorkError: an expression does not fit the case; a task that was loaded has none such.
+        WorkError: an expression does not fit the case; a loaded task has no such expression.
     """
     figures = gpu.figures_of(device_name)
     flops = None if task.extra.flops is None else work(task.extra.flops, case)

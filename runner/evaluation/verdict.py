@@ -1,8 +1,8 @@
-"""From what a container reported and how it ended to a verdict, scores and rows; pure, no I/O, no clock.
+"""From a container's report and end to a verdict; pure, no I/O, no clock.
 
-Container code is untrusted even when it is ours: case counts, finiteness, positivity and time bounds are checked here
-again before anything is believed. A verdict comes from the judge's word (built-in harness) or from the eval program's
-result lines, joined with what the engine and the cgroup say; never from an exit code alone.
+Container code is untrusted even when it is ours: case counts, finiteness, positivity and time bounds are checked again
+here. A verdict comes from the judge (built-in harness) or from the eval program's result lines, together with the
+observations of engine and cgroup; never from an exit code alone.
 """
 
 from __future__ import annotations

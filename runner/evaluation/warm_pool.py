@@ -1,11 +1,10 @@
-"""Containers that wait, started and with torch imported, for submissions that do not exist yet.
+"""Started containers, torch imported, that wait for jobs.
 
-Owns the containers nobody has asked for so far, a few per slot. A parked container is used once or thrown away, never
-cleaned: it has not seen a byte of any submission. Starting one costs its slot's cores two seconds of work, so they are
-started only while the slot is free, and one that is still at it when a job arrives is thrown away, unless the job would
-have to start one anyway. Slots that share devices or cores count as one there. What waits is bounded in number, age and
-memory (`PoolBounds`), and handed out only for the spec it was started with: GPU type, image, limits, devices, programs.
-Called by runner.evaluation.evaluate only.
+Owns the waiting containers, a few per slot. Each is used once or thrown away, never cleaned: it has not seen a byte of
+any submission. Starting one costs its slot's cores two seconds of work. So containers are started only while the slot
+is free; one that is still starting when a job arrives is thrown away, unless the job would have to start one anyway.
+Slots that share devices or cores count as one here. Number, age and memory are bounded (`PoolBounds`). A container is
+used only for the spec it was started with: GPU type, image, limits, devices, programs.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ from sandbox.engine import Box, DockerEngine
 from sandbox.errors import SandboxError
 from sandbox.spec import SandboxSpec
 
-#: A free slot that still has a container waiting gets its next one only after this: a secret twin follows its public
-#: one within a tenth of a second, and must not be timed beside a starting container.
+#: A free slot that still has a waiting container gets its next one only after this: a secret job follows its public one
+#: within a tenth of a second, and must not be timed beside a starting container.
 IDLE_S = 1.0
 #: From start until judge and worker have imported torch and are quiet.
 SETTLE_S = 3.0
 #: After a failed start, until the next try; a job that arrives meanwhile starts its own and hears what is wrong.
 RETRY_S = 10.0
 PARKED_LABEL = "kernel-runner.parked"
-#: How soon a cancellation is heard while a job waits for a container that is being started.
+#: How soon a job that waits for a starting container notices its cancellation.
 CANCEL_POLL_S = 0.1
-#: What one is taken to need before one has been measured: judge and worker with torch.
+#: The assumed memory of a container before one was measured: judge and worker with torch.
 _USUAL_BYTES = 512 << 20
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -42,12 +41,12 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class PoolBounds:
-    """How many containers may wait, how long, and what they may take together."""
+    """How many containers may wait, how long, and how much memory they may use together."""
 
     #: Per slot; 0: none.
     size: int
     max_age_s: float = math.inf
-    #: Of all slots together; None: as much as they take.
+    #: Of all slots together; None: no bound.
     memory_bytes: int | None = None
 
 
@@ -61,7 +60,7 @@ class _WarmContainer:
 
 @dataclass(kw_only=True)
 class _SlotPool:
-    """What waits for one slot. All fields belong to the lock."""
+    """The containers of one slot. All fields belong to the lock."""
 
     spec: SandboxSpec
     boxes: list[_WarmContainer] = field(default_factory=list)
@@ -88,12 +87,12 @@ class WarmPool:
         self._keeper: threading.Thread | None = None
 
     def arrange(self, rivals: Mapping[str, frozenset[str]]) -> None:
-        """Say which slots never run beside which, because they share devices or cores."""
+        """Set which slots exclude each other, because they share devices or cores."""
         with self._changed:
             self._rivals = rivals
 
     def adopt(self, bounds: PoolBounds) -> None:
-        """Let these count from now on; a slot that had none waiting begins after its next job."""
+        """Apply new bounds; a slot without waiting containers begins after its next job."""
         with self._changed:
             self._bounds = bounds
             thrown = [parked for place in self._pools.values() for parked in place.boxes[bounds.size :]]
@@ -122,12 +121,12 @@ class WarmPool:
             self._changed.notify_all()
 
     def take(self, slot: str, spec: SandboxSpec, *, cancel: threading.Event) -> Box | None:
-        """A container that waits for the slot and is what `spec` asks for, or None; the slot is busy from here on.
+        """A waiting container of the slot that fits `spec`, or None; the slot is busy from now on.
 
-        None also when `cancel` is set while the one that is being started is waited for.
+        None also when `cancel` is set while a starting container is waited for.
 
-        Job labels and the wall-clock limit do not count: the first names what a parked container cannot know, the
-        second is enforced from outside.
+        Job labels and the wall-clock limit are not compared: a waiting container cannot know the first, and the second
+        is enforced from outside.
         """
         with self._changed:
             place = self._pools.get(slot)
@@ -166,7 +165,7 @@ class WarmPool:
             return {slot: len(place.boxes) for slot, place in self._pools.items()}
 
     def close(self) -> None:
-        """Remove every parked container; none is parked afterwards."""
+        """Remove every waiting container; none is started afterwards."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -183,7 +182,7 @@ class WarmPool:
         for each in parked:
             remove(each.box, each.slot, self._quarantine)
 
-    # -- the keeper's thread -------------------------------------------------------------------------------------
+    # -- the pool's thread ---------------------------------------------------------------------------------------
 
     def _keep(self) -> None:
         while True:
@@ -203,7 +202,10 @@ class WarmPool:
                 self._start(slot, place, spec)
 
     def _too_old(self) -> list[_WarmContainer]:
-        """What has waited for too long, out of its place; nothing is removed beside a run, which it would disturb."""
+        """Take containers that have waited too long out of their pools.
+
+        Not beside a run, which the removal would disturb.
+        """
         oldest_s = time.monotonic() - self._bounds.max_age_s
         old: list[_WarmContainer] = []
         for slot, place in self._pools.items():
@@ -213,7 +215,7 @@ class WarmPool:
         return old
 
     def _next(self) -> tuple[str, _SlotPool] | None:
-        """A slot that wants another container now; the one with the fewest, as memory may not suffice for all."""
+        """A slot that needs another container now; the one with the fewest, as memory may not suffice for all."""
         if self._closed:
             return None
         now = time.monotonic()
@@ -228,11 +230,11 @@ class WarmPool:
         return len(place.boxes) < self._bounds.size and not self._disturbs(slot, place) and self._has_room()
 
     def _disturbs(self, slot: str, place: _SlotPool) -> bool:
-        """Whether something runs that shares the slot's cores."""
+        """Whether a job runs on the slot's cores."""
         return place.busy or any(rival.busy for rival in self._beside(slot))
 
     def _has_room(self) -> bool:
-        """Whether one more fits into the memory that waiting containers may take."""
+        """Whether one more container fits into the memory bound."""
         budget = self._bounds.memory_bytes
         if budget is None:
             return True
@@ -245,7 +247,7 @@ class WarmPool:
         return [self._pools[name] for name in self._rivals.get(slot, ()) if name in self._pools]
 
     def _pause_s(self) -> float | None:
-        """Seconds until a slot may want one, or one has waited too long; None: not before something changes."""
+        """Seconds until a container may be due to start or to be removed; None: not before something changes."""
         due = [place.not_before_s for slot, place in self._pools.items() if self._wants(slot, place)]
         due += [
             # A little later: on the point it is not too old yet.
@@ -282,7 +284,7 @@ class WarmPool:
 
 
 def remove(box: Box, slot: str, quarantine: Quarantine) -> None:
-    """Remove a container; one that will not go costs its slot, until it is gone, and nobody a verdict."""
+    """Remove a container. One that cannot be removed puts its slot into quarantine, and changes no verdict."""
     try:
         box.close()
     except SandboxError as error:
@@ -290,5 +292,5 @@ def remove(box: Box, slot: str, quarantine: Quarantine) -> None:
 
 
 def _comparable(spec: SandboxSpec) -> SandboxSpec:
-    """A spec without what may differ between a parked container and the job that takes it."""
+    """A spec without the parts that may differ between a waiting container and the job that takes it."""
     return replace(spec, labels={}, limits=replace(spec.limits, wall_s=0))

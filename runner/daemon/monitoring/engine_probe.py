@@ -1,8 +1,8 @@
-"""Looks around while nobody else does: whether the engine is there although nothing runs, whether the clock was set.
+"""Checks the container engine while no job runs, and notices when the host's clock was set.
 
-An engine that goes away while a slot is free would else be noticed by the next job, at the cost of an attempt. The
-clock matters to nothing here: durations are monotonic and times the database's; but who reads logs and certificates
-wants to know. Decides nothing: the loop asks the engine itself. `run` is the body of a thread of the daemon.
+Otherwise the next job would find out that the engine is gone, at the cost of an attempt. No job depends on the host's
+clock: durations are monotonic, and times come from the database. But readers of logs and certificates want to know.
+Decides nothing: the claiming thread asks the engine itself.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ from runner.logs import get_logger
 
 _log = get_logger(__name__)
 
-#: Between two looks.
+#: The time between two probes.
 EVERY_S: Final = 5.0
-#: What the host's clock may be set by between two looks without a word; time servers do little at a time.
+#: Smaller steps of the clock are not logged: time servers make many.
 SET_S: Final = 10.0
 
 
 class EngineProbe:
-    """`idle` says whether nothing runs; `on_trouble` hears that the engine does not answer."""
+    """`idle` says whether no job runs; `on_trouble` is called when the engine does not answer.
+
+    `run` is a thread's body.
+    """
 
     def __init__(
         self,
@@ -46,19 +49,19 @@ class EngineProbe:
         self._offset_s = self._offset()
 
     def run(self, stop: threading.Event) -> None:
-        """Look every few seconds until `stop` is set."""
+        """Probe every few seconds until `stop` is set."""
         while not stop.wait(self._every_s):
             self.probe()
 
     def probe(self) -> None:
-        """Look once."""
+        """Probe once."""
         offset_s = self._offset()
         set_by_s, self._offset_s = offset_s - self._offset_s, offset_s
         if abs(set_by_s) > SET_S:
             _log.warning(
                 "the clock of this host was set, or it slept; jobs do not depend on it", by_s=round(set_by_s, 1)
             )
-        # What runs finds out by itself, and must not be disturbed.
+        # A running job finds out by itself, and must not be disturbed.
         if not self._idle():
             return
         try:

@@ -1,8 +1,7 @@
-"""How the daemon is, looked at when somebody asks: alive, ready, and everything that `/metrics` shows.
+"""The daemon's health, collected when it is asked for: alive, ready, and everything that `/metrics` shows.
 
-Owns what of the daemon's parts is shown, and under which name; what is counted where it happens is `runner.metrics`.
-Asks nobody outside this process but the database, for the length of the queue (`queue_depth`), and the disks.
-Changes nothing. Called by the endpoint's threads; the parts are those of the daemon that serves at the moment.
+Owns which state is shown, and under which names; `runner.metrics` owns the counters. Asks only this process, the
+database (length of the queue, `queue_depth`) and the disks. Changes nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from runner.daemon.outcomes.spool import Spool
 from runner.disk import DiskSpace
 from runner.model import Json
 
-#: Why a daemon is not ready, in a word for `kernel_runner_not_ready{reason}`.
+#: The reason why a daemon is not ready -> the label of `kernel_runner_not_ready{reason}`.
 REASONS: Final[Mapping[str, str]] = {
     DATABASE: "database",
     ENGINE: "engine",
@@ -55,46 +54,46 @@ _RELOADING: Final = "reloading"
 
 @dataclass(frozen=True, kw_only=True)
 class DaemonView:
-    """What of a daemon is looked at; each may be asked by any thread."""
+    """The parts of the running daemon that are shown; any thread may ask them."""
 
     host: str
     snapshot: Callable[[], DaemonSnapshot]
     spool: Spool
     disk_spaces: Callable[[], Sequence[DiskSpace]]
-    #: Containers that wait, by slot, and how many build lanes there are and are used.
+    #: Waiting containers by slot; how many build workers there are, and how many are busy.
     parked: Callable[[], Mapping[str, int]]
     build_workers: Callable[[], tuple[int, int]]
     queue_depths: QueueDepthCache
 
 
 class HealthReport:
-    """Threadsafe. Outlives the daemons that a reload makes one after another."""
+    """Threadsafe. Outlives the daemons that a reload replaces."""
 
     def __init__(self, readiness: Readiness, watchdog: Watchdog) -> None:
-        #: What the loop says of itself, and its sign of life.
+        #: Set by the claiming thread.
         self.readiness = readiness
         self.watchdog = watchdog
         self._parts: DaemonView | None = None
-        #: What is looked at with every scrape, beside what is counted.
+        #: Metrics that are computed with every scrape.
         self.registry = CollectorRegistry()
         self.registry.register(_Snapshot(self))
 
     def show(self, parts: DaemonView | None) -> None:
-        """From now on these are looked at; None: there is no daemon at the moment."""
+        """Show these parts from now on; None: no daemon runs at the moment."""
         self._parts = parts
 
     @property
     def parts(self) -> DaemonView | None:
-        """What is looked at."""
+        """The parts that are shown."""
         return self._parts
 
     def health(self) -> tuple[bool, Json]:
-        """Whether the main thread goes on, and what there is to say."""
+        """Whether the main thread makes progress, and the details."""
         alive = self.watchdog.is_alive
         return alive, {"alive": alive}
 
     def ready(self) -> tuple[bool, Json]:
-        """Whether a job would be claimed now; why not, if not."""
+        """Whether a job would be claimed now; if not, why."""
         if not self.watchdog.is_alive:
             return False, {"ready": False, "reason": "stuck", "waiting_for": "its main thread, which hangs"}
         if self.readiness.ready.is_set():
@@ -109,12 +108,12 @@ class HealthReport:
         }
 
     def metrics(self) -> bytes:
-        """Everything, in Prometheus' text format."""
+        """All metrics in Prometheus' text format."""
         return generate_latest(metrics.REGISTRY) + generate_latest(self.registry)
 
 
 def reason(waiting_for: str) -> str:
-    """What a daemon waits for, in a word."""
+    """The reason why a daemon is not ready, as one word."""
     if waiting_for in REASONS:
         return REASONS[waiting_for]
     return _DRAINING if waiting_for.startswith(_DRAINING) else _RELOADING

@@ -1,7 +1,7 @@
-"""`/healthz`, `/readyz` and `/metrics` over HTTP, on a socket that only this host can reach unless told otherwise.
+"""`/healthz`, `/readyz` and `/metrics` over HTTP, on a socket that only this host can reach by default.
 
-Owns the socket and its threads. Knows nothing of what is answered (`health`), and can harm nothing: no
-address to be had, a slow client, an answer that breaks are a line in the log. Called by `serve`.
+Owns the socket and its threads, and knows nothing about the answers (`health`). It cannot harm the daemon: an occupied
+address, a slow client or a broken answer is one line in the log.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from runner.logs import LogRateLimit, get_logger
 
 _log = get_logger(__name__)
 
-#: A client that says or reads nothing for so long is hung up on.
+#: A client that sends or reads nothing for so long is disconnected.
 PATIENCE_S: Final = 5.0
-#: So many at a time; who comes then is hung up on.
+#: The most clients at a time; more are disconnected.
 CLIENTS: Final = 8
 #: Between two attempts to get the address.
 RETRY_S: Final = 10.0

@@ -1,7 +1,7 @@
-"""How long the queue is, for `/metrics`: asked of the database when somebody wants to know, and seldom.
+"""The length of the queue for `/metrics`, asked of the database at most once a minute.
 
-Owns how old an answer may be. An idle host costs the database 0.58 statements a second (`poll_s`), and may cost it 0.6:
-that leaves one a minute for this. Never holds up who asks for longer than `WAIT_S`, whatever the database does.
+Owns how old an answer may be. An idle host makes 0.58 statements a second (`poll_s`) and may make 0.6, which leaves one
+a minute here. No caller waits longer than `WAIT_S`, whatever the database does.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from runner.store import QueueDepth
 
 _log = get_logger(__name__)
 
-#: The least time between two questions.
+#: The least time between two questions to the database.
 KEPT_S: Final = 60.0
-#: An answer older than this says nothing any more.
+#: Older answers are not shown.
 STALE_S: Final = 300.0
-#: How long who asks waits for a new answer.
+#: How long a caller waits for a new answer.
 WAIT_S: Final = 2.0
 
 
 class QueueDepthCache:
-    """Threadsafe. Its connection is open only while it asks."""
+    """Threadsafe. Its connection is open only during a question."""
 
     def __init__(self, store_factory: StoreFactory, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._store_factory = store_factory
@@ -40,7 +40,7 @@ class QueueDepthCache:
         self._log_limit = LogRateLimit()
 
     def get(self) -> Sequence[QueueDepth] | None:
-        """What waits, by GPU type, at most a minute old where the database answers; None: not known."""
+        """The waiting jobs by GPU type, at most a minute old while the database answers; None: not known."""
         with self._lock:
             due = self._clock() - self._asked_s >= KEPT_S
             if due:

@@ -1,7 +1,6 @@
-"""Says whether the daemon works and, if not, what it waits for: to the log, and to systemd where it started us.
+"""Reports whether the daemon works and, if not, what it waits for: to the log, and to systemd.
 
-Owns the notification protocol (`sd_notify(3)`: datagrams of KEY=VALUE lines). Must not decide anything: the loop tells
-it.
+Owns the notification protocol (`sd_notify(3)`: datagrams of KEY=VALUE lines). Decides nothing itself.
 """
 
 from __future__ import annotations
@@ -33,20 +32,20 @@ HOST_NAME: Final = "the host name"
 CONTAINERS: Final = "containers that do not go, on every slot"
 DEVICES: Final = "devices to be fit again, on every slot"
 BOTH: Final = "containers to go and devices to be fit again, on every slot"
-#: States come and go while a database is half there: so many lines about each in so many seconds, then the last word.
+#: States change often while a database is half there: log each so often in so many seconds, then the last one.
 LINES: Final = 4
 LINES_S: Final = 60.0
 
 
 def unusable(causes: Collection[Cause]) -> str:
-    """What no slot can be used for, of the kinds of things that keep slots out."""
+    """What no slot can be used for, by the kinds of causes in quarantine."""
     if Cause.DEVICE not in causes:
         return CONTAINERS
     return BOTH if Cause.CONTAINER in causes else DEVICES
 
 
 def missing(error: InfrastructureError, *, otherwise: str) -> str:
-    """What an error says is not there."""
+    """What an error says is missing."""
     if isinstance(error, HostNameTakenError):
         return HOST_NAME
     if isinstance(error, EngineUnavailableError):
@@ -57,7 +56,7 @@ def missing(error: InfrastructureError, *, otherwise: str) -> str:
 
 
 class Readiness:
-    """The daemon's readiness. Threadsafe; a repeated state is said once."""
+    """The daemon's readiness. Threadsafe; a repeated state is reported once."""
 
     def __init__(self, notify_socket: str | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._socket = notify_socket
@@ -75,12 +74,12 @@ class Readiness:
 
     @property
     def waiting_for(self) -> str | None:
-        """What keeps the daemon from working, or None while it works."""
+        """What keeps the daemon from working; None while it works."""
         return self._waiting_for
 
     @property
     def reason(self) -> str | None:
-        """More about that, if there is more."""
+        """Details about that, if any."""
         return self._reason
 
     @property
@@ -89,7 +88,7 @@ class Readiness:
         return self._working
 
     def not_ready(self, waiting_for: str, *, reason: str) -> None:
-        """Something is missing. Logged once per `waiting_for`, however often it is tried."""
+        """Something is missing. Logged once per `waiting_for`, however often it is retried."""
         with self._lock:
             news = self._waiting_for != waiting_for
             self._waiting_for, self._reason = waiting_for, reason
@@ -101,7 +100,7 @@ class Readiness:
             self.tell(f"STATUS=not ready: waiting for {waiting_for}: {_one_line(reason)}")
 
     def working(self, status: str) -> None:
-        """Jobs are being claimed. Tells systemd READY=1 the first time, and what has changed since."""
+        """Jobs are claimed. Sends READY=1 the first time, and what has changed since."""
         with self._lock:
             news = self._waiting_for is not None or self._working != status
             self._waiting_for, self._reason, self._working = None, None, status
@@ -113,7 +112,7 @@ class Readiness:
             self._up(status)
 
     def paused(self, why: str) -> None:
-        """All is well, but no jobs are claimed, on purpose: that too is READY=1 to systemd. Logged once per `why`."""
+        """All is well, but no jobs are claimed, on purpose. Sends READY=1, too. Logged once per `why`."""
         with self._lock:
             news = self._waiting_for != why
             self._waiting_for, self._reason = why, None
@@ -130,7 +129,7 @@ class Readiness:
             self.tell(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def reloaded(self, status: str) -> None:
-        """It was read, whatever came of it; what has to wait for runs is not waited for here."""
+        """The configuration was read, with or without success. Changes that wait for runs are not waited for here."""
         if self._announced:
             self.tell(f"READY=1\nSTATUS={_one_line(status)}")
 
@@ -143,7 +142,7 @@ class Readiness:
         self.tell(f"STOPPING=1\nSTATUS={_one_line(status)}")
 
     def _due(self, state: str) -> bool:
-        """Whether a state is to be logged now. Asked at every look, so the last of many changes is told in the end."""
+        """Whether to log a state now. Asked with every report, so the last of many changes is logged in the end."""
         now_s = self._clock()
         self._logged_s = {key: at for key, at in self._logged_s.items() if now_s - at[-1] < LINES_S}
         logged_s = self._logged_s.setdefault(state, deque([float("-inf")] * LINES, maxlen=LINES))
@@ -159,7 +158,7 @@ class Readiness:
         self.tell(("READY=1\n" if first else "") + f"STATUS={_one_line(status)}")
 
     def tell(self, message: str) -> None:
-        """Send the service manager a message, if there is one; whether it came is not known."""
+        """Send the service manager a message, if there is one; delivery is not confirmed."""
         if self._socket is None:
             return
         # A leading @ stands for the zero byte of the abstract namespace.

@@ -1,11 +1,9 @@
-"""Whether the main thread goes on, and the service manager's watchdog, which is told so.
+"""Pings systemd's watchdog while the main thread makes progress.
 
-The main thread says how soon it will be heard of again; a thread of its own tells the service manager (`WATCHDOG=1`,
-sd_notify(3)) as long as that has not passed. So what counts is that the loop moves: a database that is away, an engine
-that does not answer and a run that takes hours are waited for, a deadlock is not. While the daemon stops, the same
-messages ask for more time (`EXTEND_TIMEOUT_USEC=`): a drain takes as long as its runs, a drain that hangs does not.
-
-Must not decide what happens to a daemon that hangs: that is the service manager's. Called by `serve` and the loop.
+The main thread announces when it will report next. A thread of its own sends `WATCHDOG=1` (sd_notify(3)) as long as
+that time has not passed. So a database that is away, a silent engine and a run of hours are waited for; a deadlock is
+not. While the daemon stops, the same messages ask for more time (`EXTEND_TIMEOUT_USEC=`): a drain may take as long as
+its runs, but must not hang. Must not decide what happens to a daemon that hangs: the service manager does.
 """
 
 from __future__ import annotations
@@ -22,19 +20,19 @@ from runner.logs import get_logger
 
 _log = get_logger(__name__)
 
-#: Between two signs of life of a main thread that waits for nobody. Together with `WatchdogSec=` of the unit it is how
-#: soon a daemon that hangs is ended: less than a minute.
+#: The time between two reports of a main thread that waits for nothing. Together with `WatchdogSec=` of the unit it
+#: bounds how long a hanging daemon lives: less than a minute.
 STEP_LIMIT_S: Final = 25.0
-#: For one question to the engine, which answers within a minute or not at all, and one to the database.
+#: For one request to the engine, which answers within a minute or not at all, and one to the database.
 REQUEST_LIMIT_S: Final = 150.0
-#: For what may take minutes: proving the evaluation environment, removing containers that hardly go.
+#: For tasks of minutes: testing the evaluation environment, removing stubborn containers.
 LONG_TASK_LIMIT_S: Final = 1800.0
-#: How often it is looked, if no watchdog wants it more often.
+#: The time between two pings, unless the service manager wants more.
 _EVERY_S: Final = 10.0
 
 
 class Watchdog:
-    """The main thread's sign of life. `expect` is for that thread, the rest for any."""
+    """The main thread's progress. `expect` is for that thread, the rest for any."""
 
     def __init__(
         self,
@@ -54,17 +52,17 @@ class Watchdog:
         self._halt = threading.Event()
 
     def expect(self, within_s: float = STEP_LIMIT_S) -> None:
-        """The main thread is here, and will be heard of again within so many seconds."""
+        """The main thread makes progress, and will report again within so many seconds."""
         self._due_s = self._clock() + within_s
 
     @property
     def is_alive(self) -> bool:
-        """Whether the main thread was heard of when it said it would be."""
+        """Whether the main thread has reported in time."""
         return self._clock() <= self._due_s
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Tell the service manager, as long as the main thread goes on; nothing where there is none."""
+        """Ping the service manager while the main thread makes progress; does nothing without one."""
         if self._notify is None:
             yield
             return
@@ -77,7 +75,7 @@ class Watchdog:
             thread.join()
 
     def tell(self) -> None:
-        """Send one message, if the main thread goes on; else say once where it stands."""
+        """Send one ping if the main thread makes progress; else log once where it hangs."""
         if self.is_alive:
             if self._stuck:
                 _log.warning("the main thread goes on")

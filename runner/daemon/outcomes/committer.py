@@ -1,11 +1,10 @@
-"""Writes the results of a host's slots: a slot hands its result over and takes a job while the last is committed.
+"""Writes the results of a host's slots: a slot submits its result and takes the next job while this one is committed.
 
-Owns the results that are not written yet, and two threads with a connection each while it needs one. The first writes:
-what gathers while one commit is under way goes with the next. The second writes what has waited too long for the first,
-so that a commit that hangs holds up nobody. A result is the settler's from `hand` on: its lease stays held until it is
-committed, known to be too late, safe in the spool, or given up. How many wait is bounded: a slot that hands over one
-too many waits for room, and gets no job meanwhile. Must not evaluate or claim. Called by the slots, and by the loop on
-the way out.
+Owns results that are not written yet, and two threads, each with a connection while it needs one. The first thread
+writes; results that arrive during a commit go into the next one. The second thread writes results that have waited too
+long for the first, so that a commit that hangs delays no other result. The committer holds a result's lease from
+`submit` until the result is committed, known to be too late, safe in the spool, or given up. The number of waiting
+results is bounded: a slot that submits one too many waits, and gets no job meanwhile. Must not evaluate or claim.
 """
 
 from __future__ import annotations
@@ -32,31 +31,30 @@ _log = get_logger(__name__)
 
 #: No more results than this in one transaction.
 MAX_RESULTS: Final = 32
-#: Where one commit follows another within the second of these, results wait for each other: for the first, or until
-#: every slot has brought one. A result that comes alone is committed at once.
+#: When a commit follows another within BUSY_S, results wait for each other: for GATHER_S, or until every slot has
+#: submitted one. A single result is committed at once.
 GATHER_S: Final = 0.0025
 BUSY_S: Final = 0.025
-#: A slot waits when so many results for each slot, or bytes of files, are not written yet: all of them die with a
-#: process that is killed.
+#: A slot waits when so many results per slot, or bytes of files, are not written yet: a killed process loses them all.
 WAITING_PER_SLOT: Final = 2
 MAX_WAITING_BYTES: Final = 64 << 20
-#: What has waited so long goes on the second connection.
+#: Results that have waited so long go on the second connection.
 TURN_S: Final = 1.0
-#: A result whose submission is held by somebody is tried again after pauses from the first to the second of these,
-#: and left to the spool, whose delivery waits longer, after the third.
+#: A result whose submission is locked is tried again after pauses from HELD_PAUSE_S to HELD_PAUSE_MAX_S. After HELD_S
+#: it goes to the spool, whose replay waits longer.
 HELD_PAUSE_S: Final = 0.01
 HELD_PAUSE_MAX_S: Final = 1.0
 HELD_S: Final = 30.0
-#: How long what the spool does not take waits for a database that is away. It waits in memory: a restart of the daemon
+#: How long a result that the spool does not take waits for a database that is away. It waits in memory: a restart
 #: within that time loses it, and the job is evaluated again.
 PATIENCE_S: Final = 1800.0
-#: How long a slot that waits for room sleeps before it looks at its event again.
+#: How often a slot that waits for room checks its event.
 LOOK_S: Final = 1.0
-#: The longest pause between two attempts for what waits in memory.
+#: The longest pause between two attempts for results in memory.
 _CAP_S: Final = 5.0
 #: The connection is closed after so long without a result.
 IDLE_S: Final = 5.0
-#: What the log says of a job whose end could not be written.
+#: The log event of a job whose end could not be written.
 LEFT_TO_ITS_LEASE: Final = "job could not be settled; it is evaluated again when its lease expires"
 
 
@@ -69,25 +67,25 @@ class _PendingResult:
         self.slot = slot
         self.lease = lease
         self.size_bytes = sum(len(artifact.data) for artifact in result.artifacts)
-        #: Not tried before; by the settler's clock.
+        #: Not tried before this time, on the committer's clock.
         self.due_s = now_s
         #: A thread is writing it.
         self.taken = False
-        #: Since when its submission is held by somebody, and how often that was found.
+        #: Since when its submission is locked, and how often that was found.
         self.held_since_s: float | None = None
         self.held_times = 0
-        #: Since when it waits in memory for a database that is away, because the spool does not take it.
+        #: Since when it waits in memory, because the database is away and the spool does not take it.
         self.waits_since_s: float | None = None
-        #: It is the settler's no more.
+        #: The committer is done with it.
         self.over = False
-        #: The database does not take it, for this reason: the job is failed with it.
+        #: Why the database refuses it; the job fails with this cause.
         self.refused: Exception | None = None
 
 
 class ResultCommitter:
-    """What so many slots have found. `run` and `run_late` are the bodies of its threads; all else is threadsafe.
+    """The results of so many slots. `run` and `run_late` are the bodies of its threads; all else is threadsafe.
 
-    `on_empty` is called when nothing is left that was handed over; `give_up`, once set, ends all waiting.
+    `on_empty` is called when no submitted result is left; `give_up`, once set, ends all waiting.
     """
 
     def __init__(
@@ -112,14 +110,14 @@ class ResultCommitter:
         self._give_up = give_up
         self._patience_s = patience_s
         self._clock = clock
-        #: Guards what follows, and tells that it has changed.
+        #: Guards the attributes below; `_changed` announces changes.
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        #: Tells the thread that gathers that every slot has brought a result; under the same lock.
+        #: Announces that every slot has submitted a result; under the same lock.
         self._complete = threading.Condition(self._lock)
         self._slots = slots
-        #: In the order in which they came. An entry leaves when it is settled, so that a thread that breaks and is
-        #: started again finds it.
+        #: In order of arrival. An entry leaves when it is finished, so that a thread that breaks and is started again
+        #: finds it.
         self._pending: dict[tuple[int, int], _PendingResult] = {}
         self._size_bytes = 0
         #: When results were last taken to be written.
@@ -132,8 +130,8 @@ class ResultCommitter:
         return len(self._pending)
 
     def submit(self, job: Job, result: JobResult, *, slot: str) -> None:
-        """Take over a result and its lease; comes back at once, or when there is room again."""
-        # From here on nothing can be stopped: the lease is only renewed, however long the database is away.
+        """Take a result and its lease. Returns at once, or when there is room again."""
+        # The run is over, so a stop request has no effect; the lease is renewed however long the database is away.
         handed = _PendingResult(job, result, slot, self._keeper.hold(job, running=False), self._clock())
         with self._changed:
             self._pending[job.key] = handed
@@ -148,13 +146,13 @@ class ResultCommitter:
             self._save(handed)
 
     def nudge(self) -> None:
-        """Have the thread, and slots that wait for room, look at their events."""
+        """Make the threads, and slots that wait for room, check their events."""
         with self._lock:
             self._changed.notify_all()
             self._complete.notify_all()
 
     def close(self) -> None:
-        """The threads have ended: what is left, or what a run finds that did not let go in time, goes to the spool."""
+        """The threads have ended: what is left, or submitted from now on, goes to the spool."""
         with self._changed:
             self._closed = True
             left = tuple(self._pending.values())
@@ -164,7 +162,7 @@ class ResultCommitter:
     def spool_pending(self) -> Sequence[Job]:
         """Spool what is not written yet, from another thread; the jobs whose results are not safe.
 
-        If a commit that is under way goes through after all, the delivery finds that out.
+        If a commit in progress succeeds after all, the replayer finds that out.
         """
         with self._changed:
             handed = tuple(self._pending.values())
@@ -188,7 +186,7 @@ class ResultCommitter:
             len(self._pending) <= self._max_waiting and self._size_bytes <= MAX_WAITING_BYTES
         )
 
-    # -- inside: everything below is the threads' -------------------------------------------------------------------
+    # -- called by the two threads only ----------------------------------------------------------------------------
 
     def _work(
         self, stop: threading.Event, store: Store, take: Callable[[threading.Event], Sequence[_PendingResult]]
@@ -216,7 +214,7 @@ class ResultCommitter:
             store.close()
 
     def _next(self, stop: threading.Event) -> Sequence[_PendingResult]:
-        """Take what is due, waited for; empty: nothing came for a while, or `stop` was set."""
+        """Take what is due, waiting for it; empty: nothing came for a while, or `stop` was set."""
         until_s = self._clock() + IDLE_S
         with self._changed:
             while not self._due() and not stop.is_set() and (now_s := self._clock()) < until_s:
@@ -228,18 +226,18 @@ class ResultCommitter:
             return self._take(self._due())
 
     def _late(self, stop: threading.Event) -> Sequence[_PendingResult]:
-        """After a while, take what has been due for too long."""
+        """After a pause, take what has been due for too long."""
         stop.wait(TURN_S)
         with self._changed:
             return self._take(self._due(TURN_S))
 
     def _due(self, age_s: float = 0.0) -> list[_PendingResult]:
-        """Results that nobody writes and that have been due for so long; the lock is held."""
+        """Results that no thread is writing and that have been due for so long; the lock is held."""
         until_s = self._clock() - age_s
         return [one for one in self._pending.values() if not one.taken and one.due_s <= until_s]
 
     def _take(self, due: Sequence[_PendingResult]) -> Sequence[_PendingResult]:
-        """These, or the first of them, for nobody else to write; the lock is held."""
+        """Mark the first of these as being written by the caller; the lock is held."""
         batch = due[:MAX_RESULTS]
         for one in batch:
             one.taken = True
@@ -262,7 +260,7 @@ class ResultCommitter:
                 self._spool_or_wait(one, error)
         except Exception as error:  # noqa: BLE001 - the daemon outlives it; logged with the job's ids
             if len(batch) > 1:
-                # One that cannot be written spoils no other.
+                # One bad result must not keep the others from being written.
                 for one in batch:
                     self._commit(store, [one])
                 return
@@ -276,7 +274,7 @@ class ResultCommitter:
                 self._apply_outcome(one, outcome)
 
     def _apply_outcome(self, one: _PendingResult, outcome: Completion | StaleAttemptError | None) -> None:
-        """What one result's outcome means."""
+        """Do what the outcome of one commit asks for."""
         if one.waits_since_s is not None:
             with job_context(one.job, slot=one.slot):
                 _log.info("database back: the job is settled")
@@ -294,7 +292,7 @@ class ResultCommitter:
             self._finish(one)
 
     def _retry_when_submission_is_free(self, one: _PendingResult) -> None:
-        """Somebody holds it: tried again soon, and nobody else waits for that."""
+        """A transaction holds its submission: retry soon, without delaying other results."""
         now_s = self._clock()
         if one.held_since_s is None:
             one.held_since_s = now_s
@@ -307,7 +305,7 @@ class ResultCommitter:
                     self._finish(one)
 
     def _spool_or_wait(self, one: _PendingResult, error: DatabaseUnavailableError) -> None:
-        """The database is away: to the spool, or it waits in memory while patience lasts."""
+        """The database is away: spool the result, or wait in memory for `patience_s`."""
         with job_context(one.job, slot=one.slot):
             if one.refused is None and self._spooled(one):
                 _log.warning("database away: the result waits in the spool", error=str(error))
@@ -322,7 +320,7 @@ class ResultCommitter:
                 self._finish(one)
 
     def _fail(self, store: Store, one: _PendingResult, refused: Exception) -> None:
-        """End an attempt whose result is refused."""
+        """End an attempt whose result the database refuses."""
         metrics.refused(one.job)
         cause = mask_password(f"unexpected {type(refused).__name__}: {refused}")
         with job_context(one.job, slot=one.slot):
@@ -341,7 +339,10 @@ class ResultCommitter:
         self._finish(one)
 
     def _spooled(self, one: _PendingResult) -> bool:
-        """Whether the result is safe on disk. What cannot be written down is not; the database will refuse it too."""
+        """Whether the result is safe on disk.
+
+        A result that cannot be encoded is not; the database would refuse it too.
+        """
         try:
             return self._replayer.accept(one.job, one.result, slot=one.slot)
         except (TypeError, ValueError) as error:
@@ -350,7 +351,7 @@ class ResultCommitter:
             return False
 
     def _finish(self, one: _PendingResult) -> None:
-        # Nothing, if the delivery holds it now.
+        # Has no effect when the replayer holds the lease now.
         self._keeper.drop(one.lease)
         with self._changed:
             one.over = True

@@ -1,7 +1,6 @@
-"""The objects that frontends hear on `runner_events`, as docs/frontends.md describes them. Pure.
+"""The event objects that frontends receive on `runner_events`, as docs/frontends.md describes them. Pure.
 
-Sent by the daemon after the write they tell of is committed: a NOTIFY inside it would hold the database's commit lock.
-Called by the slots, the delivery and the loop, which hand them to the announcer.
+Sent after the write that they tell of is committed: a NOTIFY inside it would hold the database's commit lock.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Tells the world what happens to jobs: events for frontends, wake-ups for other daemons, the progress of what runs.
+"""Publishes what happens to jobs: events for frontends, wake-ups for other daemons, progress of running jobs.
 
-Owns a thread and a connection, open only while there is something to tell, so that a slow or absent database never
-holds up an evaluation. Nothing here is needed for a job to end right: what cannot be told within bounds is dropped and
-counted, and frontends poll as well. Called by slots, delivery and the loop, after what they tell of is committed.
+Owns a thread and a connection, open only while there is something to send, so that a slow or absent database never
+delays an evaluation. No job depends on it: what cannot be sent within bounds is dropped and counted, and frontends poll
+as well. Callers publish after the commit that an event tells of.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from runner.store import Ended, Reclaimed, Store
 
 _log = get_logger(__name__)
 
-#: The least time between two posts of one job's progress: each is a write and a notification.
+#: The least time between two progress messages of one job: each is a write and a notification.
 PERIOD_S: Final = 1.0
-#: The pause after telling, in which news gathers: a busy host would announce every event on its own.
+#: The pause after sending, in which messages gather: a busy host would else send every event on its own.
 REST_S: Final = 0.025
-#: The connection is closed after so long without anything to tell.
+#: The connection is closed after so long without a message.
 IDLE_S: Final = 10.0
-#: Events kept for a database that is away; a restart of it costs none, half an hour costs the oldest.
+#: Events kept while the database is away; its restart loses none, half an hour loses the oldest.
 MAX_EVENTS: Final = 1000
-#: The longest pause between two attempts to tell.
+#: The longest pause between two attempts.
 _CAP_S: Final = 5.0
 
 _Key = tuple[int, int]
@@ -46,7 +46,7 @@ class _Batch:
 
 
 class EventPublisher:
-    """What is still to be told. `run` is the body of its thread; everything else is threadsafe and returns at once."""
+    """Messages still to be sent. `run` is the body of its thread; all else is threadsafe and returns at once."""
 
     def __init__(self, store_factory: StoreFactory, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._store_factory = store_factory
@@ -61,47 +61,47 @@ class EventPublisher:
         self._posted_s: dict[_Key, float] = {}
 
     def post_progress(self, job: Job, progress: Progress) -> None:
-        """Show how far a job is; only the latest of a second is shown."""
+        """Publish how far a job is; only the latest of a second is sent."""
         with self._lock:
             self._progress[job.key] = (job, progress)
         self._wake.set()
 
     def forget_progress(self, job: Job) -> None:
-        """The job has ended: progress that was not shown yet no longer matters."""
+        """The job has ended: drop progress that was not sent yet."""
         with self._lock:
             self._progress.pop(job.key, None)
 
     def publish(self, event: Json) -> None:
-        """Tell frontends."""
+        """Send an event to frontends."""
         with self._lock:
             self._dropped += len(self._events) == MAX_EVENTS
             self._events.append(event)
         self._wake.set()
 
     def ended(self, job: Claimed, how: Ended) -> None:
-        """Tell how an attempt ended that brought no result, and wake whoever may take the job next."""
+        """Publish that an attempt ended without a result, and wake daemons that may take the job next."""
         self.publish(events.ended(job, how))
         if how.state is JobState.QUEUED:
             self.wake(job.gpu_type)
 
     def reclaimed(self, job: Reclaimed) -> None:
-        """Tell frontends what became of a job that was taken back, and wake daemons that may take it next."""
+        """Publish what became of a reclaimed job, and wake daemons that may take it next."""
         self.publish(events.reclaimed(job))
         if job.state is JobState.QUEUED:
             self.wake(job.gpu_type)
 
     def wake(self, gpu_type: str) -> None:
-        """Have the daemons that serve a GPU type look at the queue."""
+        """Make the daemons that serve a GPU type look at the queue."""
         with self._lock:
             self._gpu_types.add(gpu_type)
         self._wake.set()
 
     def nudge(self) -> None:
-        """Have the thread look at its stop event."""
+        """Make the thread check its stop event."""
         self._wake.set()
 
     def run(self, stop: threading.Event) -> None:
-        """Tell until `stop` is set, and then what is left, if the database is there."""
+        """Send until `stop` is set, then send what is left if the database answers."""
         store = self._store_factory("announce")
         backoff = Backoff(cap_s=_CAP_S)
         used_s = self._clock()
@@ -126,13 +126,13 @@ class EventPublisher:
             store.close()
 
     def _rest_s(self) -> float:
-        """How long nothing needs to be done, if nobody comes with news: until some progress may be posted."""
+        """How long nothing needs to be sent, unless news arrive: until some progress is due."""
         with self._lock:
             due_s = [self._posted_s[key] + PERIOD_S for key in self._progress if key in self._posted_s]
         return max(0.0, min([*due_s, self._clock() + _CAP_S]) - self._clock())
 
     def _take(self) -> _Batch | None:
-        """What may be told now; None: nothing."""
+        """What may be sent now; None: nothing."""
         now_s = self._clock()
         with self._lock:
             self._posted_s = {key: at_s for key, at_s in self._posted_s.items() if now_s - at_s < PERIOD_S}
@@ -148,7 +148,7 @@ class EventPublisher:
         return batch if batch.events or batch.wake or batch.progress else None
 
     def _send(self, store: Store, batch: _Batch) -> bool:
-        """Tell; False: the database is away. What was not told then waits, progress unless there is newer."""
+        """Send a batch; False: the database is away. Unsent messages wait, progress only until there is newer."""
         try:
             if batch.events or batch.wake:
                 store.announce(events=batch.events, wake=batch.wake)
@@ -165,7 +165,7 @@ class EventPublisher:
         for number, (job, progress) in enumerate(batch.progress):
             try:
                 if not store.progress(job, progress):
-                    # Whoever holds the job has it for a moment; this may be the last there is to show of it.
+                    # Another transaction holds the job for a moment; this may be its last progress.
                     self._post_again([(job, progress)])
             except InfrastructureError as error:
                 self._post_again(batch.progress[number:])
@@ -174,7 +174,7 @@ class EventPublisher:
         return True
 
     def _send_one_by_one(self, store: Store, batch: _Batch) -> bool:
-        """Something in it cannot be told, and is to spoil nothing else; False: the database is away, the rest waits."""
+        """Send each message alone, after one of them was refused; False: the database is away, the rest waits."""
         parts = [_Batch(events=(event,), wake=(), progress=()) for event in batch.events]
         parts += [_Batch(events=(), wake=(gpu_type,), progress=()) for gpu_type in batch.wake]
         for number, part in enumerate(parts):
@@ -187,7 +187,7 @@ class EventPublisher:
                 self._put_back(_Batch(events=events_left, wake=wake_left, progress=()))
                 return False
             except Exception:  # noqa: BLE001 - logged
-                # A bug, or a value that PostgreSQL does not take: told again it would be refused again.
+                # A bug, or a value that PostgreSQL refuses: it would be refused again.
                 _log.exception("this cannot be told and is dropped", events=part.events, wake=part.wake)
         return True
 
@@ -201,7 +201,7 @@ class EventPublisher:
         self._wake.set()
 
     def _post_again(self, progress: Sequence[tuple[Job, Progress]]) -> None:
-        """Post it with the next that is due; for a job that has ended meanwhile the store then finds nothing to do."""
+        """Send progress again later; the store ignores it for a job that has ended meanwhile."""
         with self._lock:
             for job, latest in progress:
                 self._progress.setdefault(job.key, (job, latest))

@@ -1,9 +1,9 @@
-"""Commits the results that the spool kept through an outage, oldest first, as soon as the database answers.
+"""Commits spooled results, oldest first, as soon as the database answers.
 
-Owns what becomes of a spooled result: committed, evidence in the database if the attempt is no longer ours, or set
-aside: if the database has no such job, or refuses it, and then the job is failed with the cause. Keeps the leases of
-spooled jobs held, so that nobody evaluates again what is computed already. Called by the settler, and by the loop at
-start-up; its thread sleeps while nothing is spooled.
+Owns what becomes of a spooled result. It is committed, or kept as evidence in the database if the attempt is no longer
+ours. It is set aside if the database has no such job, or refuses it; in the second case the job is failed with the
+cause. Holds the leases of spooled jobs, so that no host evaluates them again. The thread sleeps while the spool is
+empty.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from runner.store import Store
 
 _log = get_logger(__name__)
 
-#: The longest pause between two looks at the database while something waits. With the pacer's pause, a result is
+#: The longest pause between two attempts while a result waits. With the pause of the connection pacer, a result is
 #: committed within ten seconds after the database is back.
 CAP_S: Final = 4.0
-#: A result that the database has not taken for so long, although it answers, is given up: its job is failed.
+#: A result that an answering database has not taken for so long is given up, and its job is failed.
 PATIENCE_S: Final = 1800.0
 
 
 class SpoolReplayer:
-    """Brings spooled results to the database. `run` is the body of its thread; everything else is threadsafe."""
+    """Commits spooled results. `run` is the body of its thread; everything else is threadsafe."""
 
     def __init__(
         self,
@@ -56,11 +56,11 @@ class SpoolReplayer:
         self._clock = clock
         #: Since when the database has answered, but not for this result.
         self._troubled_s: dict[tuple[int, int], float] = {}
-        #: One delivery at a time: the loop's at start-up and the thread's.
+        #: One replay at a time.
         self._delivering = threading.Lock()
 
     def adopt(self) -> None:
-        """Hold the leases of what an earlier process spooled, so that heartbeats renew them."""
+        """Hold the leases of results that an earlier process spooled, so that heartbeats renew them."""
         found = [spooled.job for spooled in self._spool.pending() if spooled.job.key not in self._leases]
         for job in found:
             self._hold(job)
@@ -68,30 +68,33 @@ class SpoolReplayer:
             _log.info("results of an earlier process wait in the spool", count=len(found))
 
     def accept(self, job: Job, result: JobResult, *, slot: str) -> bool:
-        """Keep a result until it can be committed; its lease stays held. False: the spool cannot keep it.
+        """Spool a result until it can be committed, and hold its lease. False: the spool cannot keep it.
 
         Raises:
-            TypeError, ValueError: the result holds something that cannot be written down.
+            TypeError, ValueError: the result cannot be encoded.
         """
         if not self._spool.put(job, result, slot=slot):
             return False
         self._hold(job)
         if job.key not in self.keys():
-            # Delivered between the two lines above: nothing is left to renew.
+            # Replayed between the two lines above: nothing is left to renew.
             self._drop(job)
         self._wake.set()
         return True
 
     def keys(self) -> Sequence[tuple[int, int]]:
-        """(job id, attempt) of every result that waits."""
+        """(job id, attempt) of every spooled result."""
         return [spooled.job.key for spooled in self._spool.pending()]
 
     def nudge(self) -> None:
-        """Look at the spool, or at the stop event, now."""
+        """Make the thread look at the spool, or at its stop event, now."""
         self._wake.set()
 
     def run(self, stop: threading.Event) -> None:
-        """Deliver until `stop` is set. Says that results wait for the database, and that they do no more, sparingly."""
+        """Replay until `stop` is set.
+
+        Logs when results begin to wait and when the spool is empty again, at most once a minute.
+        """
         store = self._store_factory("deliver")
         log_limit = LogRateLimit()
         backoff = Backoff(cap_s=CAP_S)
@@ -120,10 +123,10 @@ class SpoolReplayer:
             store.close()
 
     def replay_once(self, store: Store) -> int:
-        """Bring everything that waits to the database, in order; how many were committed.
+        """Commit every spooled result, in order; how many were committed.
 
         Raises:
-            InfrastructureError: the database went away, or answers but not for all; what is left waits on.
+            InfrastructureError: the database went away, or did not take some result; the rest stays in the spool.
         """
         committed = 0
         trouble: InfrastructureError | None = None
@@ -133,7 +136,7 @@ class SpoolReplayer:
                     try:
                         committed += self._deliver(store, spooled)
                     except InfrastructureError as error:
-                        # One that takes too long, or waits for a lock, must not hold up those behind it.
+                        # A result that takes too long, or waits for a lock, must not delay those behind it.
                         store.ping()
                         self._tolerate_timeout(store, spooled, error)
                         trouble = error
@@ -150,7 +153,7 @@ class SpoolReplayer:
             completion = store.complete(job, result)
         except StaleAttemptError as error:
             if error.gone:
-                # Of another database, maybe, before `database_url` was changed: no table could keep the evidence.
+                # The job may be in another database, from before `database_url` was changed; no table keeps the evidence.
                 self._spool.set_aside(spooled, f"this database has no such job: {error}")
                 self._drop(job)
                 return False
@@ -173,10 +176,10 @@ class SpoolReplayer:
         return committed
 
     def _tolerate_timeout(self, store: Store, spooled: Spooled, error: InfrastructureError) -> None:
-        """The database answers, but not for this result: that is borne for a while.
+        """The database answers, but not for this result: retry for `PATIENCE_S`, then fail the job.
 
         Raises:
-            InfrastructureError: the database went away; the result stays where it is.
+            InfrastructureError: the database went away; the result stays in the spool.
         """
         now_s = self._clock()
         if now_s - self._troubled_s.setdefault(spooled.job.key, now_s) >= PATIENCE_S:
@@ -184,10 +187,10 @@ class SpoolReplayer:
             self._fail(store, spooled, mask_password(f"the result could not be committed: {error}"))
 
     def _fail(self, store: Store, spooled: Spooled, cause: str) -> None:
-        """End an attempt whose result will never be accepted: with the cause, and retried.
+        """End an attempt whose result will never be accepted, with the cause; the job is retried.
 
         Raises:
-            InfrastructureError: the database went away; the result stays where it is.
+            InfrastructureError: the database went away; the result stays in the spool.
         """
         job = spooled.job
         metrics.refused(job)
@@ -205,7 +208,7 @@ class SpoolReplayer:
         self._drop(job)
 
     def _drop_vanished(self) -> None:
-        """Give up the leases of results that are gone without having been delivered: damaged, or removed by hand."""
+        """Drop the leases of results that left the spool without a commit: damaged, or removed by hand."""
         # In this order: a result is in the spool before its lease is held.
         held = tuple(self._leases.items())
         if not held:
