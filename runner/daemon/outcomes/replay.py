@@ -153,7 +153,7 @@ class SpoolReplayer:
             completion = store.complete(job, result)
         except StaleAttemptError as error:
             if error.gone:
-                # The job may be in another database, from before `database_url` was changed; no table keeps the evidence.
+                # The job may be in another database, if `database_url` was changed; no table keeps the evidence.
                 self._spool.set_aside(spooled, f"this database has no such job: {error}")
                 self._drop(job)
                 return False
