@@ -191,7 +191,7 @@ class Progress:
     done: int
     #: Cases of the phase; 0: only the program knows.
     total: int
-    #: Where it runs; None: whoever reports it does not know.
+    #: Where it runs; None: not known.
     slot: str | None = None
 
 

@@ -1,6 +1,6 @@
-"""`kernel-runner serve`: builds daemons from the configuration, one after another where a reload wants new parts.
+"""`kernel-runner serve`: builds daemons from the configuration, one after another when a reload needs a new one.
 
-Owns the process: one daemon per state directory, what signals mean, the exit code. Called by the command line.
+Owns the process: one daemon per state directory, the meaning of signals, the exit code.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _handlers(control: ShutdownControl, reloader: Reloader) -> dict[signal.Signa
 def _serve(
     reloader: Reloader, control: ShutdownControl, health_report: HealthReport, endpoint: Endpoint, instance: str
 ) -> ExitReason:
-    """One daemon, from its blueprint to its end."""
+    """One daemon, from its specification to its end."""
     watchdog = health_report.watchdog
     # A reload may be looking for devices.
     watchdog.expect(LONG_TASK_LIMIT_S)

@@ -19,7 +19,7 @@ _MOST_WATTS: Final = 100_000
 
 
 class _Users:
-    """How many have the library open: unlike NVML it does not count, and whoever closes it closes it for all."""
+    """How many have the library open: unlike NVML it does not count, and one close closes it for all."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -66,7 +66,7 @@ def is_grave(xid: int) -> bool:
 
 
 def judge(reading: Reading, history: History, clocks: ClockPolicy) -> Health:
-    """What may run on a device that nobody uses right now. Its clocks may be low then: only reasons count."""
+    """What may run on a device that is idle right now. Its clocks may be low then: only reasons count."""
     grave = [xid for xid in history.xids if is_grave(xid)]
     left = [
         f"{pid} ({history.owners[pid]})" if pid in history.owners else str(pid)

@@ -86,7 +86,7 @@ class HostResources:
     """What all attempts of a host share. Threadsafe."""
 
     engine: DockerEngine
-    parking: WarmPool
+    warm_pool: WarmPool
     builds: BuildCache
     quarantine: Quarantine
     gate: HealthGate
@@ -402,7 +402,7 @@ def execute(
                 remove(box, slot.name, resources.quarantine)
 
     try:
-        parked = resources.parking.take(slot.name, plan.spec, cancel=cancel)
+        parked = resources.warm_pool.take(slot.name, plan.spec, cancel=cancel)
         metrics.container_taken(parked=parked is not None)
         if parked is not None:
             found = converse(parked)

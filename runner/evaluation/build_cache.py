@@ -166,8 +166,8 @@ class BuildCache:
         with self._changed:
             for key in [key for key, entry in self._entries.items() if entry.until_s < now_s]:
                 del self._entries[key]
-            twins = {False, True} if job.mode is Mode.LEADERBOARD else {job.secret}
-            return self._entries.setdefault(_key(job, image), _Entry(awaited=twins, until_s=now_s + KEPT_S))
+            jobs = {False, True} if job.mode is Mode.LEADERBOARD else {job.secret}
+            return self._entries.setdefault(_key(job, image), _Entry(awaited=jobs, until_s=now_s + KEPT_S))
 
     def _evict(self, newest: _Entry) -> None:
         with self._changed:

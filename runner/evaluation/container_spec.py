@@ -25,7 +25,7 @@ from sandbox.spec import (
 
 #: Where the steward and the harness are mounted inside every container.
 STAGE = "/kernel-runner"
-#: Says on whose cores and devices a container is, to whoever finds it later.
+#: Labels a container with its slot, so that a later process knows whose cores and devices it uses.
 SLOT_LABEL = "kernel-runner.slot"
 #: Where compilers that a submission calls keep what they made, below /work: variable -> folder.
 CACHES = {

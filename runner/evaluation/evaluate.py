@@ -74,7 +74,7 @@ class EvaluationSettings:
     park_memory_bytes: int | None = None
 
     @property
-    def parking(self) -> PoolBounds:
+    def pool_bounds(self) -> PoolBounds:
         """The bounds of the waiting containers."""
         return PoolBounds(size=self.park_containers, max_age_s=self.park_max_age_s, memory_bytes=self.park_memory_bytes)
 
@@ -98,7 +98,7 @@ class Evaluator:
         self._facts: EngineFacts | None = None
         self._environments: dict[str, Environment] = {}
         self._systems: dict[str, Json] = {}
-        self._warm_pool = WarmPool(engine, self._quarantine, settings.parking)
+        self._warm_pool = WarmPool(engine, self._quarantine, settings.pool_bounds)
         self._build_cache = BuildCache(
             engine, self._quarantine, directory=settings.state_dir, workers=settings.build_lanes
         )
@@ -108,7 +108,7 @@ class Evaluator:
         self._spare_cores: tuple[int, ...] = ()
         self._resources = HostResources(
             engine=engine,
-            parking=self._warm_pool,
+            warm_pool=self._warm_pool,
             builds=self._build_cache,
             quarantine=self._quarantine,
             gate=self._gate,
@@ -125,7 +125,7 @@ class Evaluator:
             park_max_age_s=settings.park_max_age_s,
             park_memory_bytes=settings.park_memory_bytes,
         )
-        self._warm_pool.adopt(settings.parking)
+        self._warm_pool.adopt(settings.pool_bounds)
         self._build_cache.resize(settings.build_lanes)
 
     @property

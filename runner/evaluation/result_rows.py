@@ -48,7 +48,7 @@ class Evidence:
     request_offset_ns: int
     built_ns: int = 0
     waited_ns: int = 0
-    #: Steps of that build, or of the twin's.
+    #: Steps of that build, or of the one that the submission's other job made.
     compiled: tuple[StepResult, ...] = ()
     #: KernelBot's keys: gpu, device_count, cpu, runtime, platform, torch, hostname.
     system: Json
@@ -144,7 +144,7 @@ def run_record(
 
 
 def _with_speed_of_light(result: Mapping[str, str], speeds_of_light: Sequence[SpeedOfLight]) -> dict[str, str]:
-    """The result with the speed of light of every case that has a time, and with nobody else's word on it."""
+    """The result with the speed of light of every case that has a time, and without such keys of an eval program."""
     lit = {key: value for key, value in result.items() if not _SOL_KEY.fullmatch(key)}
     if len(speeds_of_light) == case_count(result, "benchmark"):
         for index, light in enumerate(speeds_of_light):

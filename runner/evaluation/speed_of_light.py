@@ -16,7 +16,7 @@ from runner.task_format.work import work
 from tasks.harness.request import Floor
 
 #: How much faster than its data sheet arithmetic may be: 1.1 for clocks (an H100's rates are stated at 1.83 GHz, its
-#: clock reaches 1.98 GHz: 1.08), and 64/49 for two levels of Strassen's algorithm, more than anybody gains on a GPU;
+#: clock reaches 1.98 GHz: 1.08), and 64/49 for two levels of Strassen's algorithm, more than any GPU kernel gains;
 #: together 1.44.
 MATH_SLACK = 1.5
 #: How much faster than its data sheet memory may be. Its clock is fixed; data sheets of one board differ by 1.04.

@@ -76,7 +76,7 @@ def decide(job: Job, task: Task, plan: Plan, evidence: Evidence) -> JobResult:
                     compilation=compilation,
                     assurance=assurance,
                     scored_by=task if job.mode is Mode.LEADERBOARD else None,
-                    # Public times rank. Of the secret twin only the verdict counts, so it keeps its score.
+                    # Public times rank. Of the secret job only the verdict counts, so it keeps its score.
                     demand=Demand() if job.secret else job.demand,
                     speeds_of_light=plan.speeds_of_light.get(name, ()),
                 )
@@ -212,7 +212,7 @@ def _program_finding(step: StepResult) -> Finding:
     if step.result.get("check") == "fail":
         return Finding(verdict=Verdict.WRONG_ANSWER, message=f"{step.name}: the eval program reports check: fail")
     how = f"by signal {step.signal}" if step.exit_code is None else f"with exit code {step.exit_code}"
-    # A program that has begun its report has read its cases: then 113 is somebody else's exit code.
+    # A program that has begun its report has read its cases: then 113 is another program's exit code.
     unread = step.exit_code == 113 and not step.result
     reason = " (the eval program could not read its cases)" if unread else ""
     return Finding(

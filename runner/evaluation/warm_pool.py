@@ -116,7 +116,7 @@ class WarmPool:
             for rival in self._beside(slot):
                 rival.not_before_s = max(rival.not_before_s, time.monotonic() + IDLE_S)
             if self._keeper is None:
-                self._keeper = threading.Thread(target=self._keep, name="parking", daemon=True)
+                self._keeper = threading.Thread(target=self._keep, name="warm-pool", daemon=True)
                 self._keeper.start()
             self._changed.notify_all()
 
@@ -137,7 +137,7 @@ class WarmPool:
                 # What is being started is as good as what the job would start.
                 place.awaited = True
                 while place.starting and not cancel.is_set():
-                    # An event of the caller's wakes nobody here.
+                    # The caller's event does not wake this condition.
                     self._changed.wait(CANCEL_POLL_S)
                 place.awaited = False
             oldest_s = time.monotonic() - self._bounds.max_age_s

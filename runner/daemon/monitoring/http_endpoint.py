@@ -155,7 +155,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.BaseServer):
             self._room.release()
 
     def handle_error(self, _request: object, _client: object) -> None:
-        """A client that went away in the middle is no news, and nothing else is of interest to anybody but us."""
+        """A client disconnected in the middle, which is worth a debug line only."""
         _log.debug("an answer over HTTP broke off", exc_info=True)
 
     def shutdown_request(self, request: Any) -> None:  # noqa: ANN401 - as the base has it

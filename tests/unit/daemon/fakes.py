@@ -103,7 +103,7 @@ class FakeStore:
 
 
 class Parts:
-    """A spool with its delivery, a keeper and an announcer, on a fake store."""
+    """A spool with its replayer, a lease keeper and a publisher, on a fake store."""
 
     def __init__(self, directory: Path, *, max_bytes: int = 1 << 20) -> None:
         self.store = FakeStore()

@@ -140,7 +140,7 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
     assert (settings.state_dir, settings.host_name, settings.max_run_s) == (tmp_path / "state", "gpu-01", 60.0)
     assert seen["control"] is control
     assert (settings.build_timeout_s, settings.build_lanes) == (9.0, 3)
-    assert settings.parking == PoolBounds(size=0, max_age_s=60.0, memory_bytes=5 * 2**20)
+    assert settings.pool_bounds == PoolBounds(size=0, max_age_s=60.0, memory_bytes=5 * 2**20)
     with pytest.raises(DiskFullError, match=r"state_dir .* floor 1e\+09 GiB: free some"):
         seen["check_disk"]()
     seen["engine"].check()

@@ -1,9 +1,9 @@
-"""Results on disk: what was found while the database was away, kept through restarts until it can be committed.
+"""Results on disk: found while the database was away, and kept through restarts until they can be committed.
 
     files    `Spool`: one file per result below one directory, bounded, durable, private
-    format   what such a file holds; pure
+    format   the contents of such a file; pure
 
-Must not know the database, or decide when to deliver: that is `runner.daemon.outcomes.replay`, the only caller.
+Must not know the database, or decide when to commit.
 """
 
 from runner.daemon.outcomes.spool.files import ASIDE, Spool, Spooled

@@ -1,9 +1,9 @@
-"""The files of a spool: one per result, durable before it counts, bounded together, readable by nobody else.
+"""The files of a spool: one per result, durable, bounded together, and readable by the daemon's user alone.
 
-A result is written under another name, synced, renamed, and the directory synced: once `put` has said yes a power cut
-does not lose it, and nobody ever sees half of one. What cannot be read, or what the database will not take, goes to
-`aside/`: evidence for the operator, within a share of the room, the oldest making way. A disk that is full or fails is
-an answer here, never an exception, and never costs a result that was kept before.
+A result is written under another name, synced and renamed, and the directory is synced. So after `put` has returned
+True a power cut does not lose it, and no reader sees half of one. Files that cannot be read, and results that the
+database refuses, go to `aside/` as evidence for the operator. They use a share of the space, and the oldest is removed
+first. A full or failing disk is a return value here, never an exception, and never costs a result that was kept before.
 """
 
 from __future__ import annotations
@@ -249,7 +249,7 @@ def _entries(directory: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def _make(directory: Path) -> None:
-    """Make sure a directory is there and nobody else can look into it."""
+    """Make sure that a directory exists and that only its owner can read it."""
     is_new = not directory.is_dir()
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory.chmod(0o700)

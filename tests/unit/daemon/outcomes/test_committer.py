@@ -111,7 +111,7 @@ class Crowd:
 
 @pytest.fixture
 def crowd(parts: Parts) -> Iterator[Crowd]:
-    """A settler that is not started yet."""
+    """A committer that is not started yet."""
     made = Crowd(parts)
     yield made
     made.end()

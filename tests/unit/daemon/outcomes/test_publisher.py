@@ -1,4 +1,4 @@
-"""The announcer: never in the way of an evaluation, progress once a second, events at once, all of it bounded."""
+"""The publisher: never in the way of an evaluation, progress once a second, events at once, all of it bounded."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class FakeStore:
 
 
 class Announcing:
-    """An announcer at work."""
+    """A publisher at work."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -117,7 +117,7 @@ class Announcing:
 
 @pytest.fixture
 def announcing() -> Iterator[Announcing]:
-    """An announcer whose thread, if started, ends with the test."""
+    """A publisher whose thread, if started, ends with the test."""
     made = Announcing()
     yield made
     made.store.let_through.set()
