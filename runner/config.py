@@ -419,19 +419,19 @@ RELOAD: Final[Mapping[str, Reload]] = {
 
 
 class Settings:
-    """The configuration in force, for parts that outlive a reload: they read `now` whenever they need a value."""
+    """The configuration in force, for parts that outlive a reload: they read `current` whenever they need a value."""
 
     def __init__(self, config: Config) -> None:
-        self._now = config
+        self._current = config
 
     @property
-    def now(self) -> Config:
-        """What counts at this moment."""
-        return self._now
+    def current(self) -> Config:
+        """The configuration in force."""
+        return self._current
 
     def replace(self, config: Config) -> None:
-        """From now on this counts."""
-        self._now = config
+        """Put another configuration in force."""
+        self._current = config
 
 
 def mask_password(text: str) -> str:

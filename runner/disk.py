@@ -1,8 +1,8 @@
-"""Whether the disks have room: the floor below which a host takes no more jobs.
+"""Checks whether the disks have enough free space for more jobs.
 
-A full disk breaks what is nobody's fault: results that cannot be spooled, archives that cannot be kept, containers that
-cannot be created. So the daemon stops claiming before, and goes on by itself when there is room again. Measures and
-says; deletes nothing. Called by the claiming loop before every claim, and by `check`.
+A full disk breaks what no submission caused: results cannot be spooled, build archives cannot be kept, containers
+cannot be created. So the daemon stops claiming before, and continues by itself when there is space again. Deletes
+nothing.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ REMEDY: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Room:
-    """What is left in one place."""
+class DiskSpace:
+    """The free space of one place."""
 
     #: What the place is for, as the operator knows it.
     what: str
@@ -37,7 +37,7 @@ class Room:
 
     @property
     def enough(self) -> bool:
-        """Whether jobs may be taken; what cannot be seen is no reason to stop."""
+        """Whether jobs may be taken; unknown free space does not stop them."""
         return self.free_bytes is None or self.free_bytes >= self.floor_bytes
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ class Room:
 
 
 def free_bytes(path: Path) -> int | None:
-    """What may still be written below a path; None where that cannot be known: not there, or not ours to look at."""
+    """What may still be written below a path; None: the path is missing or not readable."""
     try:
         found = os.statvfs(path)
     except OSError:
@@ -56,36 +56,36 @@ def free_bytes(path: Path) -> int | None:
     return found.f_bavail * found.f_frsize
 
 
-def rooms(state_dir: Path, data_root: Path | None, *, floor_gib: float) -> Sequence[Room]:
-    """The places that fill up: the state directory, and the engine's data where the engine has said where it is."""
+def disk_spaces(state_dir: Path, data_root: Path | None, *, floor_gib: float) -> Sequence[DiskSpace]:
+    """The places that fill up: the state directory, and the engine's data directory once it is known."""
     floor = int(floor_gib * GIB)
     # Before the first start there is no state directory: it will be made where its nearest parent is.
     state = next((place for place in (state_dir, *state_dir.parents) if os.path.lexists(place)), state_dir)
-    found = [Room(what="state_dir", path=state_dir, free_bytes=free_bytes(state), floor_bytes=floor)]
+    found = [DiskSpace(what="state_dir", path=state_dir, free_bytes=free_bytes(state), floor_bytes=floor)]
     if data_root is not None:
         free = free_bytes(data_root)
-        found.append(Room(what="the engine's data in", path=data_root, free_bytes=free, floor_bytes=floor))
+        found.append(DiskSpace(what="the engine's data in", path=data_root, free_bytes=free, floor_bytes=floor))
     return found
 
 
 class DiskFloor:
-    """The floor of a running daemon; `data_root` says where the engine keeps its data, once that is known."""
+    """The limit of a running daemon; `data_root` returns the engine's data directory once that is known."""
 
     def __init__(self, settings: Settings, data_root: Callable[[], Path | None]) -> None:
         self._settings = settings
         self._data_root = data_root
 
-    def rooms(self) -> Sequence[Room]:
+    def disk_spaces(self) -> Sequence[DiskSpace]:
         """The places, as they are now."""
-        config = self._settings.now
-        return rooms(config.state_dir, self._data_root(), floor_gib=config.min_free_gib)
+        config = self._settings.current
+        return disk_spaces(config.state_dir, self._data_root(), floor_gib=config.min_free_gib)
 
     def check(self) -> None:
-        """Find out whether jobs may be taken.
+        """Check whether jobs may be taken.
 
         Raises:
-            DiskFullError: a place has less room than `min_free_gib`; says which, and what to do.
+            DiskFullError: a place has less free space than `min_free_gib`; says which, and what to do.
         """
-        short = [room for room in self.rooms() if not room.enough]
+        short = [room for room in self.disk_spaces() if not room.enough]
         if short:
             raise DiskFullError(f"{'; '.join(map(str, short))}: {REMEDY}")

@@ -1,4 +1,4 @@
-"""What a file needs to survive a power cut beyond its own fsync. Called by whoever keeps state in files."""
+"""What a file needs, beyond its own fsync, to survive a power cut."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def sync_directory(directory: Path) -> None:
-    """Make what was created, renamed or removed in a directory last.
+    """Make files that were created, renamed or removed in a directory durable.
 
     Raises:
         OSError: the disk fails, or it is no directory.

@@ -29,8 +29,8 @@ _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _MAX_VALUE_CHARS: Final = 8000
 #: What every line of this thread says; one variable, where structlog has one for each word: it is set for every job.
 _ABOUT: Final[ContextVar[Mapping[str, object]]] = ContextVar("about", default=MappingProxyType({}))
-#: How often what goes wrong again and again is said.
-SPARING_S: Final = 60.0
+#: The least time between two log lines of one kind.
+LOG_INTERVAL_S: Final = 60.0
 
 
 def configure(log_format: Literal["auto", "json", "console"], level: str, stream: TextIO | None = None) -> None:
@@ -99,8 +99,8 @@ def _about_the_job(_logger: object, _method: str, event: MutableMapping[str, Any
     return {**_ABOUT.get(), **event}
 
 
-class Sparing:
-    """At most one line of a kind a minute, of those that may come again and again. Threadsafe."""
+class LogRateLimit:
+    """At most one line of a kind a minute. Threadsafe."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -109,11 +109,11 @@ class Sparing:
         self._kinds: dict[str, tuple[float, int]] = {}
 
     def due(self, kind: str) -> int | None:
-        """How many lines of this kind were left out since the last one; None: leave this one out as well."""
+        """How many lines of this kind were left out since the last one; None: leave this one out, too."""
         now_s = self._clock()
         with self._lock:
             said_s, left_out = self._kinds.get(kind, (float("-inf"), 0))
-            if now_s - said_s < SPARING_S:
+            if now_s - said_s < LOG_INTERVAL_S:
                 self._kinds[kind] = (said_s, left_out + 1)
                 return None
             self._kinds[kind] = (now_s, 0)

@@ -1,8 +1,8 @@
-"""What this process has counted and measured since it started, in Prometheus' terms.
+"""The counters and histograms of this process, in Prometheus' terms.
 
 Owns the names, meanings and buckets of everything that is counted where it happens; docs/operations.md has the same
-list and a test holds the two together. What is only looked at when somebody asks (slots, spool, disks) is
-`runner.daemon.vitals`. Costs a lock and an addition per event, and can fail nothing. Called by whoever makes the event.
+list, and a test compares the two. `runner.daemon.monitoring.health` computes what only a scrape needs (slots, spool,
+disks). An event costs a lock and an addition, and cannot fail.
 """
 
 from __future__ import annotations

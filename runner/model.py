@@ -128,9 +128,9 @@ class Job(Claimed):
     #: The name the user gave the file, e.g. `fast.py`; inside the container it is always the task's @SUBMISSION@ name.
     file_name: str
     code: bytes
-    #: `leaderboard.leaderboard.task` as stored; parse with `runner.taskdef`.
+    #: `leaderboard.leaderboard.task` as stored; parse with `runner.task_format`.
     task: Json
-    #: What `runner.yml` said (see `runner.taskdef`), or None for a board that KernelBot made.
+    #: What `runner.yml` said (see `runner.task_format`), or None for a board that KernelBot made.
     extra: Json | None
     #: The board's secret seed. Reaches only the judge, never an in-process eval (one is derived per job).
     secret_seed: int
@@ -191,7 +191,7 @@ class Progress:
     done: int
     #: Cases of the phase; 0: only the program knows.
     total: int
-    #: Where it runs; None: whoever reports it does not know.
+    #: Where it runs; None: not known.
     slot: str | None = None
 
 

@@ -25,11 +25,11 @@ from runner.cli.app import Session, app, example, out, out_json, session
 from runner.cli.finding import Finding, Mark, render, verdict_of
 from runner.config import Config
 from runner.devices import described, detect_slots, list_devices
-from runner.disk import REMEDY, rooms
+from runner.disk import REMEDY, disk_spaces
 from runner.errors import ConfigError, DatabaseUnavailableError, EvaluationError, KernelRunnerError
-from runner.gpus import GpuType, Registry
+from runner.evaluation.container_spec import STAGE, Environment, make_spec
+from runner.gpu_types import GpuType, Registry
 from runner.model import Json, Slot
-from runner.plan import STAGE, Environment, make_spec
 from runner.store.probe import DatabaseFacts, probe
 from sandbox.errors import SandboxError
 from sandbox.host.engine import DockerEngine, EngineFacts
@@ -270,7 +270,7 @@ def _cgroup(facts: EngineFacts) -> Finding:
 
 def _disks(config: Config, facts: EngineFacts | None) -> Iterator[Finding]:
     data_root = Path(facts.data_root) if facts is not None and facts.data_root else None
-    for room in rooms(config.state_dir, data_root, floor_gib=config.min_free_gib):
+    for room in disk_spaces(config.state_dir, data_root, floor_gib=config.min_free_gib):
         if room.enough:
             yield Finding(name="disk", mark=Mark.OK, found=str(room))
         else:

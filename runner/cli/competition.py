@@ -18,8 +18,8 @@ from runner.model import Demand
 from runner.store.boards import RUNNER_YML, incomparable
 from runner.store.clean import clean_json
 from runner.store.records import BoardView
-from runner.taskdef import extra_to_stored, to_stored
-from runner.taskdef.model import Problem, TaskFolder
+from runner.task_format import extra_to_stored, to_stored
+from runner.task_format.model import Problem, TaskFolder
 
 #: Longest text of a value that a line shows.
 _MAX_SHOWN = 60

@@ -30,7 +30,7 @@ from runner.errors import InfrastructureError
 from runner.model import JobState, Mode, Verdict
 from runner.store import Store, migrate
 from runner.store.records import SubmissionView
-from runner.taskdef import extra_to_stored, load_folder, to_stored
+from runner.task_format import extra_to_stored, load_folder, to_stored
 
 #: So that the endless submission does not hold the demo up for the task's own three minutes.
 _TIME_LIMIT_S = 5

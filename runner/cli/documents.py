@@ -13,7 +13,7 @@ from typing import Any
 from runner.cli.render import host_state, slots_per_type
 from runner.model import Demand
 from runner.store.records import BoardLine, BoardView, GpuTypeLine, HostLine, MatchLine, RankingLine, StatusLine
-from runner.taskdef.model import TaskFolder
+from runner.task_format.model import TaskFolder
 
 
 def queue(lines: Sequence[StatusLine]) -> list[dict[str, Any]]:

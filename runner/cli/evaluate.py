@@ -1,7 +1,7 @@
 """`eval`: evaluate one file against one task folder on this host, without a database.
 
 Called by task authors and by operators who want to see what a submission does here. Goes the way of every job from the
-plan on (`runner.evaluate`), with a Job record made up on the spot.
+plan on (`runner.evaluation.evaluate`), with a Job record made up on the spot.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from runner.cli.view import from_result
 from runner.config import Config
 from runner.devices import detect_slots
 from runner.errors import CancelledByRequest, ConfigError
-from runner.evaluate import EvaluationSettings, Evaluator
-from runner.gpus import GpuType, Registry, Vendor
+from runner.evaluation.evaluate import EvaluationSettings, Evaluator
+from runner.gpu_types import GpuType, Registry, Vendor
 from runner.model import Job, Mode, Progress, Slot, Verdict
-from runner.taskdef import extra_to_stored, load, to_stored
-from runner.taskdef.model import TaskFolder
+from runner.task_format import extra_to_stored, load, to_stored
+from runner.task_format.model import TaskFolder
 from sandbox.errors import NotReaped
 from sandbox.host.engine import DockerEngine
 

@@ -22,8 +22,8 @@ from runner.cli.gpu_test import slots_to_test, try_slot
 from runner.devices import Details, Look, described, detect_slots, look_at_devices, sysfs, types_of
 from runner.devices.locking import set_clocks
 from runner.errors import ConfigError
-from runner.gpus import Found, GpuType, Registry, Vendor, Wish, advise, draft
-from runner.gpus.registry import BUILTIN
+from runner.gpu_types import Found, GpuType, Registry, Vendor, Wish, advise, draft
+from runner.gpu_types.registry import BUILTIN
 
 gpu = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="GPU types: what submissions can be evaluated on.")
 app.add_typer(gpu, name="gpu")

@@ -15,7 +15,7 @@ import typer
 from runner.cli.app import note
 from runner.devices import Look, described, types_of
 from runner.errors import ConfigError, NotFoundError
-from runner.gpus import Registry, Wish
+from runner.gpu_types import Registry, Wish
 
 T = TypeVar("T")
 _NONE = "none"

@@ -11,7 +11,7 @@ from typing import Any
 
 from runner.cli.finding import Finding, Mark
 from runner.devices import Details, Look, Reading, described
-from runner.gpus import ClockPolicy, Registry, Vendor
+from runner.gpu_types import ClockPolicy, Registry, Vendor
 from runner.model import Slot
 
 #: How a device is locked at each start of the daemon, which itself may not.

@@ -1,7 +1,7 @@
 """`gpu test`: whether a slot of this host can measure, found out by the way that every submission goes.
 
 Owns a task of its own (`selftest`): what the sandbox sees, a copy, products of matrices. The command is in
-`runner.cli.gpu`; what runs, runs through `runner.evaluate`, so sandbox, attestation, judge and clock are those of a
+`runner.cli.gpu`; everything runs through `runner.evaluation`, so sandbox, attestation, judge and clock are those of a
 submission.
 """
 
@@ -20,12 +20,12 @@ from runner.cli.units import duration
 from runner.config import Config
 from runner.devices import detect_slots
 from runner.errors import InfrastructureError
-from runner.evaluate import Evaluator
-from runner.gpus import GpuType, Registry, Vendor
-from runner.gpus.model import Dtype, Figures
-from runner.light import MATH_SLACK, MEMORY_SLACK
+from runner.evaluation.evaluate import Evaluator
+from runner.evaluation.speed_of_light import MATH_SLACK, MEMORY_SLACK
+from runner.gpu_types import GpuType, Registry, Vendor
+from runner.gpu_types.model import Dtype, Figures
 from runner.model import JobResult, Mode, Slot, Verdict
-from runner.taskdef.model import HARNESS, SUBMISSION, Case, Lang, PyConfig, Ranking, Task, TaskFolder
+from runner.task_format.model import HARNESS, SUBMISSION, Case, Lang, PyConfig, Ranking, Task, TaskFolder
 
 _FILES: Final = Path(__file__).parent / "selftest"
 #: Below this part of what the type states something holds the device back: memory reaches 0.8 to 0.93 of its data sheet

@@ -20,7 +20,7 @@ from runner.cli.units import moment, size
 from runner.config import Config
 from runner.daemon.serve import daemon_owner, only_daemon
 from runner.errors import ConfigError
-from runner.gpus import Registry
+from runner.gpu_types import Registry
 from runner.model import Json
 from sandbox.errors import EngineRefused, RootFilesystemError
 from sandbox.host.engine import host_root_reference

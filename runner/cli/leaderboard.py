@@ -1,6 +1,6 @@
 """`leaderboard`: publish tasks, change them, look at rankings.
 
-Reads task folders through `runner.taskdef`, which refuses what is wrong before anything is stored.
+Reads task folders through `runner.task_format`, which refuses what is wrong before anything is stored.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from runner.cli.app import app, example, note, out, out_json, session
 from runner.cli.competition import Action, BoardPlan, plan_board, plan_update
 from runner.cli.units import moment
 from runner.errors import BoardError, NotFoundError, TaskError
-from runner.gpus import Registry
+from runner.gpu_types import Registry
 from runner.model import DEMANDABLE, TOLERANCES, Demand, TimingAssurance
 from runner.store import Store
 from runner.store.records import BoardView
-from runner.taskdef import extra_to_stored, load, load_competition, to_stored
-from runner.taskdef.model import Harness, Lang, Problem, TaskFolder
+from runner.task_format import extra_to_stored, load, load_competition, to_stored
+from runner.task_format.model import Harness, Lang, Problem, TaskFolder
 
 #: A board without a deadline gets this long (KernelBot's rule).
 DEFAULT_LIFETIME = timedelta(days=365)

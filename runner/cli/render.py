@@ -22,7 +22,7 @@ from runner.cli.safe import one_line, printable, tail
 from runner.cli.task_check import MeasuredCase
 from runner.cli.units import age, duration, moment, score, size, spread
 from runner.cli.view import ShownJob, ShownRun, ShownSubmission
-from runner.gpus import GpuType
+from runner.gpu_types import GpuType
 from runner.model import Demand, JobState, Progress, TimingAssurance, Verdict
 from runner.store.records import (
     POSITION_LIMIT,
@@ -36,7 +36,7 @@ from runner.store.records import (
     RankingLine,
     StatusLine,
 )
-from runner.taskdef.model import HARNESS, SUBMISSION, Harness, TaskFolder
+from runner.task_format.model import HARNESS, SUBMISSION, Harness, TaskFolder
 
 #: Lines of stdout and of stderr shown for a run that failed.
 _TAIL_LINES = 20

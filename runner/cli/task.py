@@ -17,9 +17,9 @@ from runner.cli.finding import Finding, Mark, verdict_of
 from runner.cli.finding import render as render_finding
 from runner.cli.task_check import MeasuredCase, offered, rehearse
 from runner.cli.task_new import make_folder
-from runner.gpus import Registry
-from runner.taskdef import load
-from runner.taskdef.model import Lang
+from runner.gpu_types import Registry
+from runner.task_format import load
+from runner.task_format.model import Lang
 
 task = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Task folders: start one, check it, try submissions against it."

@@ -22,11 +22,11 @@ from runner.cli.files import read_submission
 from runner.cli.finding import Finding, Mark
 from runner.cli.units import duration, size
 from runner.errors import NotFoundError
-from runner.gpus import GpuType, Registry, Vendor
-from runner.light import light_of
-from runner.plan import memory_of, misfit, moved_bytes, ranks_without_devices, tensor_bytes
-from runner.taskdef import spec_line
-from runner.taskdef.model import Case, Harness, Lang, TaskFolder
+from runner.evaluation.case_memory import memory_of, misfit, moved_bytes, ranks_without_devices, tensor_bytes
+from runner.evaluation.speed_of_light import speed_of_light
+from runner.gpu_types import GpuType, Registry, Vendor
+from runner.task_format import spec_line
+from runner.task_format.model import Case, Harness, Lang, TaskFolder
 from sandbox.host.stage import stage
 
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from tasks.rehearsal import main; sys.exit(main())"
@@ -106,7 +106,7 @@ def _fit(folder: TaskFolder, gpu: GpuType, name: str) -> Finding:
 
 def _best(folder: TaskFolder, gpu: GpuType, name: str) -> str:
     """What perfect kernels would take, as the end of a sentence: an author sees whether the work is stated right."""
-    lights = [light_of(folder.task, case, gpu) for case in folder.task.cases_for(name).benchmarks or ()]
+    lights = [speed_of_light(folder.task, case, gpu) for case in folder.task.cases_for(name).benchmarks or ()]
     times = [light.sol_ns for light in lights if light.sol_ns is not None]
     if not times:
         return ""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import tasks
 from runner.errors import TaskError
-from runner.taskdef.model import HARNESS, Lang
+from runner.task_format.model import HARNESS, Lang
 
 _SKELETONS = Path(__file__).parent / "skeletons"
 _SUFFIX = ".in"

@@ -1,41 +1,37 @@
-"""The daemon: claims jobs, runs each on a free slot, commits what was found. Called by `kernel-runner serve`.
+"""The daemon: claims jobs, runs each on a free slot, commits the results.
 
 The process:
 
-    serve         one daemon after another from the configuration, the exit code
-    signals       signals as calls in a thread of their own
-    reload        what a new configuration changes at once, and what after the current runs
-    instance      the identity of the state directory
-    endpoint      health and metrics over HTTP; `vitals` is what they show, `depth` the length of the queue
+    serve           builds one daemon after another from the configuration; the exit code
+    signals         runs signal handlers in a thread of their own
+    reload          which changes of the configuration count at once, and which after the current runs
+    instance        the identity of the state directory
+    shutdown        requests to stop or to rebuild
 
 One daemon:
 
-    loop          `Daemon`: the claiming loop, and the way out
-    startup       what comes before it, in order
-    orders        what it is told from outside
-    offers        what is free, what is asked for, which slot gets which job
-    reservations  devices that come free together for a job that needs several
-    readiness     what it is waiting for, to the log and to the service manager
-    pulse         whether its main thread goes on, to the service manager's watchdog
-    ports         the protocols of what it is given: an evaluator, an engine
+    loop            `Daemon`: starts its parts, claims again and again, ends
+    startup         the steps before the first claim, in order
+    claim_turn      one claim, and which slot gets which job
+    capacity        which slots are free, and what to ask the queue for
+    reservations    keeps devices free for a job that needs several
+    recovery        repairs after an outage: unconfirmed claims, expired leases
+    slot_queue      a slot with its running job and its prefetched one
+    slot_worker     a slot's thread: evaluates a job and hands over the result
+    leases          renews the leases of the jobs this host holds
+    listener        turns database notifications into wake-ups
+    threads         starts threads again when they break, and ends them together
+    interfaces      the protocols of the evaluator and the engine
 
-Its threads:
+    outcomes/       how a job ends: commit, spool, replay, events
+    monitoring/     readiness, watchdog, health and metrics over HTTP
 
-    threads       started again whatever they die of, ended together
-    slots         one per slot: evaluate, hand over what was found
-    settler       commits it, for all slots together
-    wakeups       notifications of the database
-    announcer     events, wake-ups and progress for others; `events` is what they look like
-    delivery      results that the spool kept through an outage
-    lookout       whether the engine is there while nothing runs, whether the clock was set
-    housekeeping  what the database keeps for a while only
-
-Must not know what a container, a task or an SQL statement looks like.
+Must not know the details of containers, tasks or SQL.
 """
 
-from runner.daemon.loop import Daemon, Ending
-from runner.daemon.orders import Orders
-from runner.daemon.ports import Engine, Evaluates
+from runner.daemon.interfaces import Engine, JobEvaluator
+from runner.daemon.loop import Daemon, ExitReason
 from runner.daemon.serve import serve
+from runner.daemon.shutdown import ShutdownControl
 
-__all__ = ["Daemon", "Ending", "Engine", "Evaluates", "Orders", "serve"]
+__all__ = ["Daemon", "Engine", "ExitReason", "JobEvaluator", "ShutdownControl", "serve"]

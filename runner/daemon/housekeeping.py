@@ -1,6 +1,6 @@
-"""Has the database rid itself of what is kept for a while only: artifacts, evidence, the record of what went wrong.
+"""Has the database delete what is kept for a limited time: artifacts, evidence, the record of events.
 
-Owns when that is done and how long things are kept; what goes is the store's business. Every daemon of a fleet does it,
+Owns when that happens and how long records are kept; the store decides which rows that are. Every daemon does it, and
 none has to.
 """
 
@@ -10,17 +10,17 @@ import threading
 from dataclasses import asdict
 from typing import Final
 
-from runner.backoff import between_s
 from runner.config import Settings
-from runner.daemon.ports import StoreFactory
+from runner.daemon.interfaces import StoreFactory
 from runner.errors import InfrastructureError
 from runner.logs import get_logger
+from runner.retry import between_s
 
 _log = get_logger(__name__)
 
-#: Each daemon about once an hour, those started together not together.
+#: Each daemon cleans up about once an hour, at random times.
 PERIOD_S: Final = 3600.0
-#: Rows of one kind that one statement removes, so that it never takes long.
+#: The most rows of one kind that one statement deletes, which keeps it short.
 BATCH: Final = 500
 _DAY_S: Final = 86400.0
 
@@ -33,17 +33,17 @@ class Housekeeper:
         self._settings = settings
 
     def run(self, stop: threading.Event) -> None:
-        """Tidy up every hour until `stop` is set."""
+        """Clean up about every hour until `stop` is set."""
         while not stop.wait(between_s(0.5 * PERIOD_S, 1.5 * PERIOD_S)):
             self.tidy(stop)
 
     def tidy(self, stop: threading.Event) -> None:
-        """Remove what is old, batch by batch, until nothing is left. A failure harms nothing: there is a next time."""
+        """Delete old records, batch by batch, until none is left. A failure is harmless: the next hour tries again."""
         store = self._store_factory("reap")
         removed: dict[str, int] = {}
         try:
             while not stop.is_set():
-                counts = asdict(store.reap(keep_s=self._settings.now.retention_days * _DAY_S, limit=BATCH))
+                counts = asdict(store.reap(keep_s=self._settings.current.retention_days * _DAY_S, limit=BATCH))
                 removed = {kind: removed.get(kind, 0) + count for kind, count in counts.items()}
                 # A batch of large files is short of BATCH although more are due.
                 if not any(counts.values()):

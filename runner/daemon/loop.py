@@ -1,11 +1,10 @@
-"""The daemon itself: start-up, the claiming loop, and the way out.
+"""`Daemon`: starts a daemon's parts, claims jobs until it shall stop, and ends.
 
-Owns when jobs are claimed, and what follows from what a claim says. Runs nothing itself: what is free is `offers`,
-slots, heartbeat, wake-ups, announcements and delivery have threads of their own. Called by `serve`, and by tests with a
-scripted evaluator.
+Owns when the queue is looked at, and the order of start and shutdown. Must not evaluate jobs or write results: slots,
+heartbeat, listener, publisher and committer have threads of their own.
 
-The caller's thread claims. At rest there are two connections, this one's and the listener's; `heartbeat` opens one
-while something is held, and every other thread while it has something to write.
+The thread that calls `run` claims. An idle daemon has two connections, this thread's and the listener's. The heartbeat
+opens one while it holds leases. Every other thread opens one while it has something to write.
 """
 
 from __future__ import annotations
@@ -13,96 +12,71 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final
 
 from runner import metrics
-from runner.backoff import Backoff, between_s
 from runner.config import Settings
-from runner.daemon import events
-from runner.daemon.announcer import Announcer
-from runner.daemon.clocks import ServerClock
-from runner.daemon.delivery import Delivery
-from runner.daemon.desks import Ahead, Desk
+from runner.daemon.capacity import Capacity
+from runner.daemon.claim_turn import ClaimTurn
 from runner.daemon.housekeeping import Housekeeper
-from runner.daemon.lookout import Lookout
-from runner.daemon.offers import NOTHING, Capacity, Offer
-from runner.daemon.orders import Orders
-from runner.daemon.ports import Engine, Evaluates, StoreFactory
-from runner.daemon.pulse import QUESTION_S, STEP_S, Pulse
-from runner.daemon.readiness import DATABASE, Readiness, missing, unusable
+from runner.daemon.interfaces import Engine, JobEvaluator, StoreFactory
+from runner.daemon.leases import LeaseKeeper, StopReason
+from runner.daemon.listener import QueueListener, should_react
+from runner.daemon.monitoring.engine_probe import EngineProbe
+from runner.daemon.monitoring.readiness import DATABASE, Readiness, missing, unusable
+from runner.daemon.monitoring.snapshot import DaemonSnapshot
+from runner.daemon.monitoring.watchdog import REQUEST_LIMIT_S, STEP_LIMIT_S, Watchdog
+from runner.daemon.outcomes.committer import ResultCommitter
+from runner.daemon.outcomes.publisher import EventPublisher
+from runner.daemon.outcomes.replay import SpoolReplayer
+from runner.daemon.outcomes.spool import Spool
+from runner.daemon.recovery import Recovery
 from runner.daemon.reservations import Reservations
-from runner.daemon.settler import Settler
-from runner.daemon.slots import PATIENCE_S, SlotWorker
+from runner.daemon.shutdown import ShutdownControl
+from runner.daemon.slot_queue import Prefetcher, SlotQueue
+from runner.daemon.slot_worker import PATIENCE_S, SlotWorker
 from runner.daemon.startup import Startup, host_record
-from runner.daemon.threads import Threads
-from runner.daemon.wakeups import Wakeups, takes_part
+from runner.daemon.threads import ThreadSupervisor
+from runner.devices.quarantine import Quarantine
 from runner.errors import (
     DatabaseUnavailableError,
     HostNameTakenError,
     InfrastructureError,
-    StaleAttemptError,
 )
-from runner.gpus import Registry
-from runner.lease import LeaseKeeper, StopReason
-from runner.logs import Sparing, get_logger
-from runner.model import Job, JobState, Slot
-from runner.quarantine import Quarantine
-from runner.spool import Spool
-from runner.store import Claims, HostRecord, Reclaimed, Store, Unreadable
+from runner.gpu_types import Registry
+from runner.logs import LogRateLimit, get_logger
+from runner.model import Slot
+from runner.retry import Backoff, between_s
+from runner.store import Claims, HostRecord, Store
 
 _log = get_logger(__name__)
 
-#: How long runs that were told to stop may take to let go of their containers.
+#: How long stopped runs may take to remove their containers.
 ABORT_S: Final = 30.0
-#: How long the threads may take to hear that it is over.
+#: How long the threads may take to end.
 JOIN_S: Final = 10.0
-#: Where a job failed that never came to a slot.
-NO_SLOT: Final = "none"
-#: The pause between two looks at the queue, as parts of `poll_s`, which is the longest.
+#: The pause between two looks at the queue, as a random part of `poll_s` between these two.
 _POLL_SPREAD: Final = (0.75, 0.97)
-#: The time between a claim that brought jobs and the next one, unless every slot is free before. Slots that come free
-#: meanwhile are claimed for together: a claim for all of them costs hardly more than one for one.
-GATHER_S: Final = 0.0025
-#: The part of a lease by which the server's clock may be put forward before leases are spared for that.
-_JUMP: Final = 0.2
-#: Hosts that see an expired lease wait up to so long before they reclaim: the first spares the others the work.
-_RECLAIM_SPREAD_S: Final = 1.0
 
 
-class Ending(Enum):
-    """Why `Daemon.run` came back."""
+class ExitReason(Enum):
+    """Why `Daemon.run` returned."""
 
-    #: Told to stop, and nothing is left.
+    #: Asked to stop; every job was finished or given back.
     CLEAN = "clean"
-    #: Told to stop, and a run did not let go in time and was left to its lease.
+    #: Asked to stop; some run did not stop in time, so its lease has to expire.
     LEFT_RUNS = "left runs"
-    #: Nothing runs any more, so that new parts can be made.
+    #: No job runs any more, so that a new daemon can be built.
     REBUILD = "rebuild"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Census:
-    """A daemon's slots and what it holds, at a moment."""
-
-    #: Each with whether it is busy.
-    slots: tuple[tuple[Slot, bool], ...]
-    #: By name of the slot, why it is not used, or not ranked on.
-    quarantined: Mapping[str, str]
-    degraded: Mapping[str, str]
-    #: Jobs that are this host's.
-    leases: int
-    #: Results that are neither in the database nor in the spool.
-    unwritten: int
 
 
 class Daemon:
     """One host's daemon. `run` may be called once.
 
-    `check_database` raises InfrastructureError while the database lacks a server that answers, or our schema;
-    `check_disk`, while a disk has too little room.
+    `check_database` raises InfrastructureError while no server answers or our schema is missing; `check_disk`, while a
+    disk has too little space.
     """
 
     def __init__(
@@ -110,7 +84,7 @@ class Daemon:
         settings: Settings,
         *,
         store_factory: StoreFactory,
-        evaluator: Evaluates,
+        evaluator: JobEvaluator,
         engine: Engine,
         check_database: Callable[[], object],
         registry: Registry,
@@ -121,7 +95,7 @@ class Daemon:
         patience_s: float = PATIENCE_S,
         quarantine: Quarantine | None = None,
         check_disk: Callable[[], object] = lambda: None,
-        pulse: Pulse | None = None,
+        watchdog: Watchdog | None = None,
     ) -> None:
         self._settings = settings
         self._quarantine = quarantine or Quarantine()
@@ -129,7 +103,7 @@ class Daemon:
         self._store_factory = store_factory
         self._engine = engine
         self._check_disk = check_disk
-        self._pulse = pulse or Pulse()
+        self._watchdog = watchdog or Watchdog()
         self._slots = tuple(slots)
         self._registry = registry
         self.readiness = readiness or Readiness()
@@ -137,21 +111,21 @@ class Daemon:
         #: Set when the last busy slot has come free.
         self._all_free = threading.Event()
         self._give_up = threading.Event()
-        #: Set when a run failed through our fault: the engine is asked before the next claim.
+        #: Set when a run failed through our fault: the engine is checked before the next claim.
         self._suspect = threading.Event()
-        self._threads = Threads()
+        self._threads = ThreadSupervisor()
         self._instance = instance
-        self._sparing = Sparing()
+        self._log_limit = LogRateLimit()
         self._keeper = LeaseKeeper(lambda: store_factory("heartbeat"), settings, instance=instance)
-        self._announcer = Announcer(store_factory)
-        self._delivery = Delivery(spool, store_factory, self._keeper, self._announcer)
-        self._settler = Settler(
+        self._publisher = EventPublisher(store_factory)
+        self._replayer = SpoolReplayer(spool, store_factory, self._keeper, self._publisher)
+        self._committer = ResultCommitter(
             store_factory,
             self._keeper,
-            self._announcer,
-            self._delivery,
+            self._publisher,
+            self._replayer,
             slots=len(self._slots),
-            on_empty=self._hear_of_the_last_result,
+            on_empty=self._on_results_written,
             give_up=self._give_up,
             patience_s=patience_s,
         )
@@ -159,422 +133,288 @@ class Daemon:
         def worker(slot: Slot) -> SlotWorker:
             return SlotWorker(
                 slot,
-                host=settings.now.host_name,
+                host=settings.current.host_name,
                 evaluator=evaluator,
                 store_factory=store_factory,
                 keeper=self._keeper,
-                announcer=self._announcer,
-                settler=self._settler,
-                on_free=self._hear_of_a_free_slot,
+                publisher=self._publisher,
+                committer=self._committer,
+                on_free=self._on_slot_free,
                 on_trouble=self._suspect.set,
                 leaving=self._leaving,
                 give_up=self._give_up,
                 patience_s=patience_s,
             )
 
-        self._desks = tuple(Desk(slot, worker, start=self._start_worker) for slot in self._slots)
-        self._ahead = Ahead(self._desks, evaluator.can_build)
+        self._slot_queues = tuple(SlotQueue(slot, worker, start=self._start_worker) for slot in self._slots)
         self._capacity = Capacity(
-            self._desks, registry, quarantined=self._quarantine.reasons, degraded=self._quarantine.remarks
+            self._slot_queues, registry, quarantined=self._quarantine.reasons, degraded=self._quarantine.degraded
         )
         self._reservations = Reservations(self._capacity, settings)
         self._startup = Startup(
             engine=engine,
             check_database=check_database,
             evaluator=evaluator,
-            delivery=self._delivery,
+            replayer=self._replayer,
             registry=registry,
             host=self._host(),
             readiness=self.readiness,
-            pulse=self._pulse,
-            tell=self._tell_of,
+            watchdog=self._watchdog,
+            publisher=self._publisher,
         )
-        #: What the list of hosts says of this one, and what that was made of.
-        self._told = self._host()
-        self._told_of = self._changing()
-        self._serving = "serving " + ", ".join(
+        #: The host record as last written, and the values it was made from.
+        self._host_record = self._host()
+        self._host_record_inputs = self._current_host_inputs()
+        self._serving_text = "serving " + ", ".join(
             f"{count} x {name}" for name, count in sorted(Counter(slot.gpu_type for slot in self._slots).items())
         )
-        #: Hosts that hear of the same work, this one included, as far as claims have said.
+        #: How many hosts get the same notifications, this one included; from the last claim.
         self._rivals = 1
-        #: A claim was not answered: it may have been granted all the same.
-        self._doubt = False
-        #: Expired leases are left alone until then: their holders get a lease's time to renew them after an outage.
-        self._grace_until_s = 0.0
-        #: When to reclaim, since a claim said that it is due.
-        self._reclaim_at_s: float | None = None
-        self._orders: Orders | None = None
-        self._server_clock = ServerClock()
+        self._recovery = Recovery(
+            settings, startup=self._startup, keeper=self._keeper, publisher=self._publisher, instance=instance
+        )
+        self._claim_turn = ClaimTurn(
+            settings,
+            capacity=self._capacity,
+            slot_queues=self._slot_queues,
+            prefetcher=Prefetcher(self._slot_queues, evaluator.can_build),
+            reservations=self._reservations,
+            recovery=self._recovery,
+            keeper=self._keeper,
+            publisher=self._publisher,
+            registry=registry,
+            quarantined=self._quarantine.reasons,
+            all_free=self._all_free,
+            instance=instance,
+        )
+        self._control: ShutdownControl | None = None
 
-    def run(self, orders: Orders) -> Ending:
-        """Work until told to stop, then finish what is running; or until told to make room for new parts."""
-        self._orders = orders
+    def run(self, control: ShutdownControl) -> ExitReason:
+        """Work until `control` asks for a stop or a rebuild; finish or give back what runs then."""
+        self._control = control
         store = self._store_factory("claim")
-        # The heartbeat too: a reload may have made leases shorter than its pause.
-        orders.on_change(self._hear_of_this_host)
+        # Wakes the heartbeat too: a reload may have made leases shorter than its pause.
+        control.on_change(self._on_host_notified)
         self._quarantine.on_change(self._wake.set)
         try:
-            if self._start(store, orders):
-                self._loop(store, orders)
-            ending = self._drain(orders) if orders.stop.is_set() else Ending.REBUILD
+            if self._start(store, control):
+                self._loop(store, control)
+            exit_reason = self._drain(control) if control.stop.is_set() else ExitReason.REBUILD
             self._unregister(store)
         finally:
-            orders.on_change(lambda: None)
+            control.on_change(lambda: None)
             self._halt()
             store.close()
-        return ending
+        return exit_reason
 
-    def _start(self, store: Store, orders: Orders) -> bool:
-        if not self._startup.take_name(store, orders.leave):
+    def _start(self, store: Store, control: ShutdownControl) -> bool:
+        if not self._startup.take_name(store, control.stop_claiming):
             return False
         if self._startup.saw_outage:
-            self._spare_leases()
+            self._recovery.start_reclaim_grace()
         self._threads.spawn("heartbeat", self._keeper.run)
-        self._threads.spawn("deliver", self._delivery.run)
-        self._threads.spawn("announce", self._announcer.run)
-        self._threads.spawn("settle", self._settler.run)
-        self._threads.spawn("settle-late", self._settler.relieve)
-        # Leases of spooled results have not been renewed since the earlier process ended.
+        self._threads.spawn("deliver", self._replayer.run)
+        self._threads.spawn("announce", self._publisher.run)
+        self._threads.spawn("settle", self._committer.run)
+        self._threads.spawn("settle-late", self._committer.run_late)
+        # Renew at once: leases of spooled results were last renewed by the earlier process.
         self._keeper.nudge()
-        if not self._startup.take_over(store, orders.leave):
+        if not self._startup.take_over(store, control.stop_claiming):
             return False
-        if not self._startup.prepare(self._slots, orders.leave):
+        if not self._startup.prepare(self._slots, control.stop_claiming):
             return False
-        wakeups = Wakeups(
+        listener = QueueListener(
             self._store_factory,
-            host=self._settings.now.host_name,
+            host=self._settings.current.host_name,
             gpu_types=self._capacity.gpu_types,
-            on_work=self._hear_of_work,
-            on_told=self._hear_of_this_host,
+            on_work=self._on_work_available,
+            on_host_notice=self._on_host_notified,
         )
-        self._threads.spawn("listen", wakeups.run)
-        lookout = Lookout(self._engine, idle=self._nothing_runs, on_trouble=self._suspect_engine)
-        self._threads.spawn("lookout", lookout.run)
+        self._threads.spawn("listen", listener.run)
+        engine_probe = EngineProbe(self._engine, idle=self._is_idle, on_trouble=self._on_engine_trouble)
+        self._threads.spawn("lookout", engine_probe.run)
         self._threads.spawn("housekeeping", Housekeeper(self._store_factory, self._settings).run)
-        for desk in self._desks:
-            desk.open()
+        for slot_queue in self._slot_queues:
+            slot_queue.open()
         return True
 
-    def census(self) -> Census:
-        """How it stands with the slots, for whoever asks over HTTP; from any thread."""
-        return Census(
-            slots=tuple((desk.slot, desk.busy) for desk in self._desks),
+    def snapshot(self) -> DaemonSnapshot:
+        """The state of slots and leases. Any thread may call it."""
+        return DaemonSnapshot(
+            slots=tuple((slot_queue.slot, slot_queue.busy) for slot_queue in self._slot_queues),
             quarantined=self._quarantine.reasons(),
-            degraded=self._quarantine.remarks(),
+            degraded=self._quarantine.degraded(),
             leases=len(self._keeper.held()),
-            unwritten=self._settler.pending,
+            unwritten=self._committer.pending,
         )
 
     def _start_worker(self, worker: SlotWorker) -> None:
         self._threads.spawn(f"slot-{worker.slot.name}", worker.run)
 
     def _workers(self) -> list[SlotWorker]:
-        return [worker for desk in self._desks for worker in desk.workers]
+        return [worker for slot_queue in self._slot_queues for worker in slot_queue.workers]
 
-    def _hear_of_work(self) -> None:
+    def _on_work_available(self) -> None:
         # A slot that comes free later wakes the loop itself.
-        if self._capacity.free() and takes_part(self._rivals):
+        if self._capacity.free() and should_react(self._rivals):
             self._wake.set()
 
-    def _hear_of_a_free_slot(self) -> None:
+    def _on_slot_free(self) -> None:
         self._wake.set()
         if not self._any_busy():
             self._all_free.set()
 
     def _any_busy(self) -> bool:
-        return any(desk.busy for desk in self._desks)
+        return any(slot_queue.busy for slot_queue in self._slot_queues)
 
-    def _hear_of_this_host(self) -> None:
+    def _on_host_notified(self) -> None:
         self._keeper.nudge()
         self._wake.set()
 
     def _leaving(self) -> bool:
-        return self._orders is not None and self._orders.leave.is_set()
+        return self._control is not None and self._control.stop_claiming.is_set()
 
-    def _hear_of_the_last_result(self) -> None:
-        # Else nobody waits for it.
+    def _on_results_written(self) -> None:
+        # Only shutdown waits for this.
         if self._leaving():
             self._wake.set()
 
     # -- work ----------------------------------------------------------------------------------------------------
 
-    def _loop(self, store: Store, orders: Orders) -> None:
+    def _loop(self, store: Store, control: ShutdownControl) -> None:
         backoff = Backoff(cap_s=5.0)
-        while not self._over(orders):
-            # Cleared before the claim: what is announced while it runs costs one more, and nothing is missed.
+        while not self._should_end(control):
+            # Cleared before the claim: a notification during the claim causes one more turn, and none is lost.
             self._wake.clear()
-            self._pulse.expect()
+            self._watchdog.expect()
             try:
-                claims = self._turn(store, orders)
+                claims = self._turn(store, control)
             except InfrastructureError as error:
                 metrics.fault(error)
-                self._doubt = self._doubt or isinstance(error, DatabaseUnavailableError)
+                self._recovery.claim_unconfirmed = self._recovery.claim_unconfirmed or isinstance(
+                    error, DatabaseUnavailableError
+                )
                 if isinstance(error, HostNameTakenError):
-                    self._lose_name()
+                    self._on_name_lost()
                 self.readiness.not_ready(missing(error, otherwise=DATABASE), reason=str(error))
-                self._pause(backoff.next_s(), orders)
+                self._pause(backoff.next_s(), control)
             except Exception as error:  # noqa: BLE001 - the daemon's loop; logged
                 metrics.fault(error)
-                # A bug or a row nobody foresaw must not end the daemon while other slots run.
-                if (left_out := self._sparing.due("broke")) is not None:
+                # A bug or an unexpected row must not end the daemon while other slots run.
+                if (left_out := self._log_limit.due("broke")) is not None:
                     _log.exception("claiming broke and is tried again", left_out=left_out)
-                self._doubt = True
-                self._pause(backoff.next_s(), orders)
+                self._recovery.claim_unconfirmed = True
+                self._pause(backoff.next_s(), control)
             else:
-                self._say(claims, orders)
+                self._report_readiness(claims, control)
                 backoff.reset()
-                gap_s = self._gap_s()
-                self._pulse.expect(gap_s + STEP_S)
+                gap_s = self._poll_pause_s()
+                self._watchdog.expect(gap_s + STEP_LIMIT_S)
                 self._wake.wait(gap_s)
 
-    def _over(self, orders: Orders) -> bool:
-        return orders.stop.is_set() or (orders.rebuild is not None and not self._running())
+    def _should_end(self, control: ShutdownControl) -> bool:
+        return control.stop.is_set() or (control.rebuild is not None and not self._running())
 
-    def _turn(self, store: Store, orders: Orders) -> Claims:
-        """One look at the queue: takes what fits, and does what the answer says is due.
+    def _turn(self, store: Store, control: ShutdownControl) -> Claims:
+        """One look at the queue: claim jobs, then do what the answer asks for.
 
-        Without engine or disk space nothing fits; but the host shows that it lives, and expired leases are taken back.
+        Without an engine or disk space it claims nothing. It still shows that this host lives, and reclaims expired
+        leases.
         """
-        trouble = self._ask_engine() or self._ask_disk()
-        if self._doubt:
-            self._put_back_what_nobody_heard_of(store)
+        trouble = self._check_engine_if_suspect() or self._disk_trouble()
+        if self._recovery.claim_unconfirmed:
+            self._recovery.release_unacknowledged_claims(store)
         began_s = time.monotonic()
-        claims = self._claim(store, orders, able=trouble is None)
-        if time.monotonic() - began_s > self._settings.now.lease_s / 2:
+        claims = self._claim_turn.claim(store, control, able=trouble is None)
+        if time.monotonic() - began_s > self._settings.current.lease_s / 2:
             # The database stood still, or this process did.
-            self._spare_leases()
+            self._recovery.start_reclaim_grace()
         self._rivals = claims.rivals or self._rivals
-        if claims.draining or orders.leave.is_set():
-            self._give_back_what_has_not_begun()
+        if claims.draining or control.stop_claiming.is_set():
+            self._release_prefetched()
         if not claims.registered:
-            # Gone from the database, or another daemon's. Until the name is ours again nothing is claimed.
-            self._doubt = True
-            self._put_back_what_nobody_heard_of(store)
+            # The host row is gone or belongs to another daemon. No claim succeeds until the name is ours again.
+            self._recovery.claim_unconfirmed = True
+            self._recovery.release_unacknowledged_claims(store)
             _log.warning("this host's name was free or another daemon's for a while; it is registered again")
-        self._tell_changes(store)
-        self._reclaim(store, claims)
+        self._update_host_record(store)
+        if self._recovery.reclaim(store, claims):
+            self._wake.set()
         if trouble is not None:
             raise trouble
         return claims
 
     def _host(self) -> HostRecord:
-        """This daemon as the list of hosts shall show it now."""
+        """The record of this host as others should see it now."""
         gpu_types = sorted(self._capacity.gpu_types)
-        away, worse = self._quarantine.reasons(), self._quarantine.remarks()
-        return host_record(self._settings.now, self._instance, self._slots, gpu_types, away, degraded=worse)
+        away, worse = self._quarantine.reasons(), self._quarantine.degraded()
+        return host_record(self._settings.current, self._instance, self._slots, gpu_types, away, degraded=worse)
 
-    def _tell_changes(self, store: Store) -> None:
-        """Keep the list of hosts right: which slots wait for a container to go, what a reload has changed."""
-        if (changing := self._changing()) == self._told_of:
+    def _update_host_record(self, store: Store) -> None:
+        """Write the host record again when quarantine or a reload has changed it."""
+        if (changing := self._current_host_inputs()) == self._host_record_inputs:
             return
         now = self._host()
-        if now != self._told:
+        if now != self._host_record:
             self._startup.announce(store, now)
-            self._told = now
-        self._told_of = changing
+            self._host_record = now
+        self._host_record_inputs = changing
 
-    def _changing(self) -> tuple[object, ...]:
-        """What of `_host` may change: asked at every look, unlike the whole."""
-        return self._settings.now, self._quarantine.reasons(), self._quarantine.remarks()
+    def _current_host_inputs(self) -> tuple[object, ...]:
+        """The parts of the host record that may change. Cheaper to compare than the whole record."""
+        return self._settings.current, self._quarantine.reasons(), self._quarantine.degraded()
 
-    def _nothing_runs(self) -> bool:
+    def _is_idle(self) -> bool:
         return not self._suspect.is_set() and not self._any_busy()
 
-    def _suspect_engine(self) -> None:
+    def _on_engine_trouble(self) -> None:
         self._suspect.set()
         self._wake.set()
 
-    def _ask_engine(self) -> InfrastructureError | None:
-        """What is wrong with the engine, asked if a run has failed through our fault, or the lookout has noticed."""
+    def _check_engine_if_suspect(self) -> InfrastructureError | None:
+        """Ask the engine after a run failed through our fault, or after the probe failed; the error, if any."""
         if self._suspect.is_set():
-            self._pulse.expect(QUESTION_S)
+            self._watchdog.expect(REQUEST_LIMIT_S)
             try:
                 self._engine.check()
             except InfrastructureError as error:
                 return error
             self._suspect.clear()
-            self._pulse.expect()
+            self._watchdog.expect()
         return None
 
-    def _ask_disk(self) -> InfrastructureError | None:
-        """Which disk has too little room; that costs two system calls, so it is asked at every look."""
+    def _disk_trouble(self) -> InfrastructureError | None:
+        """The disk that has too little space, as an error. The check costs two system calls, so every turn makes it."""
         try:
             self._check_disk()
         except InfrastructureError as error:
             return error
         return None
 
-    def _lose_name(self) -> None:
-        """Another daemon goes by this host's name: what runs here is lost, which the heartbeat finds out."""
-        self._doubt = True
+    def _on_name_lost(self) -> None:
+        """Another daemon owns this host's name. The heartbeat finds out that the runs here are lost."""
+        self._recovery.claim_unconfirmed = True
         self._reservations.forget()
         self._keeper.nudge()
 
-    def _claim(self, store: Store, orders: Orders, *, able: bool) -> Claims:
-        """Claim until nothing is free or nothing is there; the last answer. Asks at least once, as a sign of life."""
-        config = self._settings.now
-        while True:
-            claiming = able and not orders.leave.is_set()
-            if claiming:
-                self._reservations.renew(store)
-            else:
-                self._reservations.forget()
-            offer = self._capacity.offer() if claiming else NOTHING
-            ahead = self._next_desk(offer) if claiming else None
-            if ahead is not None:
-                names = self._capacity.names([ahead])
-                unranked = offer.unranked | (set() if self._capacity.ranks(ahead) else set(names))
-                offer = replace(offer, slots={**offer.slots, **dict.fromkeys(names, 1)}, unranked=unranked)
-            asked_s = time.monotonic()
-            claims = store.claim(
-                host=config.host_name,
-                slots=offer.slots,
-                lease_s=config.lease_s,
-                at_most=offer.at_most,
-                instance=self._instance,
-                unranked=offer.unranked,
-            )
-            self._heed_clock(claims, asked_s)
-            jobs = claims.jobs if ahead is None else self._give_ahead(store, ahead, claims.jobs)
-            for job, desk in self._capacity.places(jobs):
-                desk.give(self._keeper.hold(job))
-            for unreadable in claims.unreadable:
-                self._refuse(store, unreadable)
-            # Asked before slots come free again: however short the jobs are, what else a turn is for gets its turn.
-            full = not self._capacity.free()
-            if claims.jobs:
-                self._gather()
-            if claims.draining or not claims.registered:
-                self._reservations.forget()
-                return claims
-            if not claims.jobs and not claims.unreadable and not self._reservations.ended(store):
-                return claims
-            if claims.jobs and full:
-                return claims
-
-    def _heed_clock(self, claims: Claims, asked_s: float) -> None:
-        """Spare the leases that have ended only because the server's clock was put forward."""
-        if claims.now_s is None:
-            return
-        jump_s = self._server_clock.jump_s(claims.now_s, asked_s=asked_s, answered_s=time.monotonic())
-        if jump_s > _JUMP * self._settings.now.lease_s:
-            self._spare_leases()
-            if (left_out := self._sparing.due("jump")) is not None:
-                _log.warning(
-                    "the database server's clock was put forward: leases get time to be renewed",
-                    by_s=round(jump_s, 1),
-                    left_out=left_out,
-                )
-
-    def _gather(self) -> None:
-        """After a claim that brought jobs: let slots come free that are about to."""
-        self._all_free.clear()
-        if self._any_busy():
-            self._all_free.wait(GATHER_S)
-
-    def _next_desk(self, offer: Offer) -> Desk | None:
-        """The busy slot that takes a job beside its run, if any; not where one choice takes away another."""
-        if offer.at_most is not None:
-            return None
-        return self._ahead.desk(offer.slots, self._quarantine.reasons)
-
-    def _give_ahead(self, store: Store, desk: Desk, jobs: Sequence[Job]) -> Sequence[Job]:
-        """Give the job that was claimed for a busy slot to that, or back to the queue; the other jobs."""
-        others = []
-        for job in jobs:
-            if self._registry.get(job.gpu_type).name != desk.slot.gpu_type or not desk.busy:
-                others.append(job)
-            elif self._ahead.keeps(desk, job):
-                _log.info("job taken beside a run, to be built", job=job.id, slot=desk.slot.name)
-                desk.give(self._keeper.hold(job, ahead=True))
-            else:
-                lease = self._keeper.hold(job, running=False)
-                try:
-                    self._announcer.ended(
-                        job, store.release(job, reason="its host is busy, and nothing is to be built")
-                    )
-                except StaleAttemptError as error:
-                    _log.warning("job is no longer ours", error=str(error))
-                finally:
-                    self._keeper.drop(lease)
-        return others
-
-    def _refuse(self, store: Store, unreadable: Unreadable) -> None:
-        """Fail a job that this release makes no sense of: another one may, and else it ends with the cause."""
-        job, cause = unreadable.claimed, unreadable.cause
-        _log.error("a job cannot be read and is failed", job=job.id, attempt=job.attempt, cause=cause)
-        try:
-            ended = store.fail(job, error=f"the job cannot be read: {cause}", report=None, slot=NO_SLOT)
-        except StaleAttemptError as error:
-            _log.warning("job is no longer ours", error=str(error))
-        else:
-            self._announcer.ended(job, ended)
-
-    def _put_back_what_nobody_heard_of(self, store: Store) -> None:
-        """After an outage: jobs of a claim whose answer was lost run in this host's name, and on none of its slots."""
-        # The outage may have been long enough for another daemon to have taken the name, and then the jobs are its own.
-        self._startup.register(store)
-        released = store.recover(
-            host=self._settings.now.host_name,
-            keep=[lease.job.key for lease in self._keeper.held()],
-            instance=self._instance,
-        )
-        for job in released:
-            self._tell_of(job)
-        if released and (left_out := self._sparing.due("released")) is not None:
-            _log.warning(
-                "claims were not answered: their jobs are queued again", count=len(released), left_out=left_out
-            )
-        self._doubt = False
-        self._spare_leases()
-
-    def _tell_of(self, job: Reclaimed) -> None:
-        """Frontends hear what became of a job that was taken back, and hosts that there is work."""
-        self._announcer.event(events.reclaimed(job))
-        if job.state is JobState.QUEUED:
-            self._announcer.wake(job.gpu_type)
-
-    def _spare_leases(self) -> None:
-        """After an outage expired leases get time to be renewed: those who hold them were cut off as well."""
-        self._grace_until_s = time.monotonic() + self._settings.now.lease_s
-
-    def _reclaim(self, store: Store, claims: Claims) -> None:
-        """Put jobs with expired leases back into the queue, a little after a claim has said that there are some."""
-        if not claims.overdue:
-            self._reclaim_at_s = None
-            return
-        now_s = time.monotonic()
-        if self._reclaim_at_s is None:
-            self._reclaim_at_s = max(now_s + between_s(0.0, _RECLAIM_SPREAD_S), self._grace_until_s)
-        if now_s < self._reclaim_at_s:
-            return
-        self._reclaim_at_s = None
-        reclaimed = store.reclaim()
-        for job in reclaimed:
-            _log.warning("its lease had expired", job=job.job_id, state=job.state)
-            self._tell_of(job)
-        if reclaimed:
-            self._wake.set()
-
-    def _gap_s(self) -> float:
+    def _poll_pause_s(self) -> float:
         low, high = _POLL_SPREAD
-        poll_s = self._settings.now.poll_s
+        poll_s = self._settings.current.poll_s
         gap_s = between_s(low * poll_s, high * poll_s)
-        if self._reclaim_at_s is not None:
-            gap_s = min(gap_s, max(0.0, self._reclaim_at_s - time.monotonic()))
-        return gap_s
+        reclaim_in_s = self._recovery.due_in_s
+        return gap_s if reclaim_in_s is None else min(gap_s, reclaim_in_s)
 
-    def _pause(self, period_s: float, orders: Orders) -> None:
-        """Wait after a failure: wake-ups do not shorten it, orders do."""
+    def _pause(self, period_s: float, control: ShutdownControl) -> None:
+        """Wait after a failure. Wake-ups do not shorten the wait; a stop or rebuild request does."""
         end_s = time.monotonic() + period_s
-        self._pulse.expect(period_s + STEP_S)
-        while not self._over(orders) and (left_s := end_s - time.monotonic()) > 0:
+        self._watchdog.expect(period_s + STEP_LIMIT_S)
+        while not self._should_end(control) and (left_s := end_s - time.monotonic()) > 0:
             self._wake.wait(left_s)
             self._wake.clear()
 
-    def _say(self, claims: Claims, orders: Orders) -> None:
-        if orders.rebuild is not None:
-            self.readiness.paused(f"new configuration ({orders.rebuild}): {self._running()} runs finish first")
+    def _report_readiness(self, claims: Claims, control: ShutdownControl) -> None:
+        if control.rebuild is not None:
+            self.readiness.paused(f"new configuration ({control.rebuild}): {self._running()} runs finish first")
         elif claims.draining:
             self.readiness.paused(f"draining: {claims.drain_reason or 'no reason was given'}")
         elif not self._capacity.usable():
@@ -584,37 +424,37 @@ class Daemon:
             self.readiness.working(self._status())
 
     def _running(self) -> int:
-        """How many jobs are neither settled nor safe in the spool."""
-        return sum(worker.busy for worker in self._workers()) + self._settler.pending
+        """How many jobs are neither written nor safe in the spool."""
+        return sum(worker.busy for worker in self._workers()) + self._committer.pending
 
     def _status(self) -> str:
-        away, worse = self._quarantine.reasons(), self._quarantine.remarks()
+        away, worse = self._quarantine.reasons(), self._quarantine.degraded()
         return "; ".join(
             (
-                self._serving,
+                self._serving_text,
                 *(f"{slot} not used: {why}" for slot, why in away.items()),
                 *(f"{slot} ranks nothing: {why}" for slot, why in worse.items() if slot not in away),
             )
         )
 
-    # -- the way out ---------------------------------------------------------------------------------------------
+    # -- shutdown ------------------------------------------------------------------------------------------------
 
-    def _drain(self, orders: Orders) -> Ending:
-        """Let running jobs finish, or give them back."""
-        self._give_back_what_has_not_begun()
+    def _drain(self, control: ShutdownControl) -> ExitReason:
+        """Let running jobs finish, or give them back after `drain_timeout_s`."""
+        self._release_prefetched()
         running = self._running()
         self.readiness.stopping(f"finishing {running} runs" if running else "nothing is running")
-        if self._idle_within(lambda: self._settings.now.drain_timeout_s, orders.abort):
-            return Ending.CLEAN
-        _log.warning("running jobs are given back", told_to=orders.abort.is_set(), runs=self._running())
+        if self._idle_within(lambda: self._settings.current.drain_timeout_s, control.abort):
+            return ExitReason.CLEAN
+        _log.warning("running jobs are given back", told_to=control.abort.is_set(), runs=self._running())
         self._keeper.stop_all(StopReason.SHUTDOWN)
         if self._idle_within(lambda: ABORT_S):
-            return Ending.CLEAN
+            return ExitReason.CLEAN
         self._give_up.set()
-        self._settler.nudge()
+        self._committer.nudge()
         if self._idle_within(lambda: JOIN_S):
-            return Ending.CLEAN
-        lost = self._settler.rescue()
+            return ExitReason.CLEAN
+        lost = self._committer.spool_pending()
         left = [worker.slot.name for worker in self._workers() if worker.busy]
         if left or lost:
             _log.error(
@@ -622,16 +462,16 @@ class Daemon:
                 slots=left,
                 jobs=[job.id for job in lost],
             )
-        return Ending.LEFT_RUNS if left or lost else Ending.CLEAN
+        return ExitReason.LEFT_RUNS if left or lost else ExitReason.CLEAN
 
-    def _give_back_what_has_not_begun(self) -> None:
-        for desk in self._desks:
-            desk.give_back()
+    def _release_prefetched(self) -> None:
+        for slot_queue in self._slot_queues:
+            slot_queue.release_prefetched()
 
     def _idle_within(self, period_s: Callable[[], float], interrupt: threading.Event | None = None) -> bool:
         began_s = time.monotonic()
         while self._running():
-            self._pulse.expect()
+            self._watchdog.expect()
             left_s = began_s + period_s() - time.monotonic()
             if left_s <= 0 or (interrupt is not None and interrupt.is_set()):
                 return False
@@ -649,12 +489,12 @@ class Daemon:
             _log.warning("the database could not be told that this host stops", error=str(error))
 
     def _halt(self) -> None:
-        # Each thread is waited for.
-        self._pulse.expect(QUESTION_S)
+        # Waits for each thread.
+        self._watchdog.expect(REQUEST_LIMIT_S)
         self._threads.halt.set()
-        for nudge in (self._announcer.nudge, self._keeper.nudge, self._delivery.nudge, self._settler.nudge):
+        for nudge in (self._publisher.nudge, self._keeper.nudge, self._replayer.nudge, self._committer.nudge):
             nudge()
         for worker in self._workers():
             worker.nudge()
         self._threads.join(JOIN_S)
-        self._settler.close()
+        self._committer.close()

@@ -1,8 +1,8 @@
 """What a reload of the configuration changes: at once, after the current runs, or not before a restart.
 
-Owns the comparison of what runs with what is wanted. `serve` builds a daemon from a `Blueprint`; a reload draws another
-and either hands the new values to the running parts or asks for new ones. A configuration that is wrong changes
-nothing. Belongs to whichever thread asks; one reload at a time.
+Owns the comparison of the running specification with the wanted one. `serve` builds a daemon from a `DaemonSpec`. A
+reload makes another: it hands new values to the running parts, or asks for a new daemon after the current runs. A wrong
+configuration changes nothing. One reload runs at a time.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from pathlib import Path
 
 from runner import logs
 from runner.config import RELOAD, Config, Reload, Settings
-from runner.daemon.orders import Orders
-from runner.daemon.readiness import Readiness
+from runner.daemon.monitoring.readiness import Readiness
+from runner.daemon.shutdown import ShutdownControl
 from runner.devices import detect_slots
 from runner.errors import ConfigError
-from runner.gpus import Registry
+from runner.gpu_types import Registry
 from runner.model import Slot
 
 _log = logs.get_logger(__name__)
 
-#: Keys whose effect is in the registry or the slots: these are compared instead.
-_DRAWN = frozenset({"gpus_dir", "slots", "cpu_slots", "reserve_cpus"})
+#: Keys that determine the registry or the slots: those are compared instead.
+_DERIVED = frozenset({"gpus_dir", "slots", "cpu_slots", "reserve_cpus"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Blueprint:
-    """What a daemon is built from."""
+class DaemonSpec:
+    """Everything a daemon is built from."""
 
     config: Config
     database_url: str
@@ -38,8 +38,8 @@ class Blueprint:
     slots: tuple[Slot, ...]
 
     @classmethod
-    def draw(cls, config: Config) -> Blueprint:
-        """Everything that can be known before anything is started.
+    def from_config(cls, config: Config) -> DaemonSpec:
+        """Everything that can be found out before anything is started.
 
         Raises:
             ConfigError: the configuration is wrong, or does not fit this host.
@@ -53,13 +53,13 @@ class Blueprint:
             slots=detect_slots(registry, config),
         )
 
-    def new_parts(self, other: Blueprint) -> list[str]:
-        """What of another needs parts that a daemon built from this one does not have; empty: nothing."""
+    def parts_to_rebuild(self, other: DaemonSpec) -> list[str]:
+        """Which differences to another specification need a new daemon; empty: none."""
         differing = [
             key
             for key, reload in RELOAD.items()
             if reload is Reload.AFTER_RUNS
-            and key not in _DRAWN
+            and key not in _DERIVED
             and getattr(self.config, key) != getattr(other.config, key)
         ]
         if self.registry.all() != other.registry.all():
@@ -70,40 +70,42 @@ class Blueprint:
 
 
 class Reloader:
-    """Reads the configuration again. Outlives the daemons that are built from its blueprints."""
+    """Reads the configuration again. Outlives the daemons that are built from its specifications."""
 
-    def __init__(self, load: Callable[[], Config], first: Blueprint, *, orders: Orders, readiness: Readiness) -> None:
+    def __init__(
+        self, load: Callable[[], Config], first: DaemonSpec, *, control: ShutdownControl, readiness: Readiness
+    ) -> None:
         self._load = load
-        self._orders = orders
+        self._control = control
         self._readiness = readiness
         self._lock = threading.Lock()
-        #: What the running daemon was built from, and what is wanted now.
+        #: The specification of the running daemon, and the wanted one.
         self._built = self._wanted = first
         self.settings = Settings(first.config)
         self._apply: Callable[[Config], None] = lambda _config: None
 
-    def begin(self) -> Blueprint:
-        """What to build a daemon from now."""
+    def begin(self) -> DaemonSpec:
+        """The specification for the next daemon."""
         with self._lock:
             self._built = self._wanted
             self._apply = lambda _config: None
-            self._orders.ask_rebuild(None)
+            self._control.request_rebuild(None)
             return self._built
 
     def on_change(self, apply: Callable[[Config], None]) -> None:
-        """Hand every new configuration to the parts of the running daemon that do not read `settings` themselves."""
+        """Pass every new configuration to the parts of the running daemon that do not read `settings` themselves."""
         with self._lock:
             self._apply = apply
-            apply(self.settings.now)
+            apply(self.settings.current)
 
     def reload(self) -> None:
-        """Read the configuration and let it count, as far as that is possible at once."""
+        """Read the configuration and apply it, as far as that is possible at once."""
         with self._lock:
             self._readiness.reloading()
-            # Whatever happens the service manager hears that it is over, or it would wait, and then kill the daemon.
+            # The service manager must hear the end of every reload, or it would wait and then kill the daemon.
             status = "the reload broke, see the log; the old configuration goes on"
             try:
-                status = self._replace(Blueprint.draw(self._fixed(self._load())))
+                status = self._replace(DaemonSpec.from_config(self._fixed(self._load())))
             except ConfigError as error:
                 _log.error("the configuration is refused, the old one goes on", error=str(error))
                 status = f"configuration refused, the old one goes on: {error}"
@@ -112,9 +114,9 @@ class Reloader:
             finally:
                 self._readiness.reloaded(status)
 
-    def _replace(self, wanted: Blueprint) -> str:
-        """Let a blueprint count from now on; what there is to say of it."""
-        before = self.settings.now
+    def _replace(self, wanted: DaemonSpec) -> str:
+        """Apply a specification; a sentence about it."""
+        before = self.settings.current
         try:
             self._apply(wanted.config)
         except Exception:
@@ -122,15 +124,15 @@ class Reloader:
             raise
         self._wanted = wanted
         self.settings.replace(wanted.config)
-        parts = self._built.new_parts(wanted)
+        parts = self._built.parts_to_rebuild(wanted)
         _log.info("configuration reloaded", changed=_changes(before, wanted.config), waits_for_runs=parts)
-        self._orders.ask_rebuild(", ".join(parts) or None)
+        self._control.request_rebuild(", ".join(parts) or None)
         waits = f"; {', '.join(parts)} after the current runs" if parts else ""
         return f"configuration reloaded{waits}"
 
     def _fixed(self, config: Config) -> Config:
-        """The configuration with those keys as they were that name the process to others."""
-        now = self.settings.now
+        """The configuration, with the old values of keys that need a restart."""
+        now = self.settings.current
         kept = {key: getattr(now, key) for key, reload in RELOAD.items() if reload is Reload.RESTART}
         for key, value in kept.items():
             if getattr(config, key) != value:

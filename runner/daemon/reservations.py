@@ -1,7 +1,7 @@
-"""Lets devices come free together for a job that needs several, when smaller jobs would keep them busy for ever.
+"""Keeps devices free for a job that needs several, when smaller jobs would keep them busy for ever.
 
-Owns when that is asked for and when it ends. Which job is due, and that only one host keeps devices free for it, is the
-database's to say (`Store.reserve`). Belongs to the loop's thread.
+Owns when a reservation is requested and when it ends. The database decides which job is due, and that one host alone
+keeps devices free for it (`Store.reserve`). Belongs to the claiming thread.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from runner.config import Settings
-from runner.daemon.offers import Capacity, Works
+from runner.daemon.capacity import Capacity, SlotHandle
 from runner.logs import get_logger
 from runner.store import Store
 
@@ -24,14 +24,14 @@ class Reservations:
         self._capacity = capacity
         self._settings = settings
         self._clock = clock
-        #: The slot that comes free.
-        self._held: Works | None = None
+        #: The slot that is kept free.
+        self._held: SlotHandle | None = None
         self._next_s = 0.0
 
     def renew(self, store: Store) -> None:
-        """Before a claim, at most once in `poll_s`: ask for a reservation, or whether ours still stands.
+        """Before a claim, at most once in `poll_s`: request a reservation, or renew ours.
 
-        Costs nothing on a host where no slot is kept waiting by smaller ones.
+        Costs nothing on a host where no larger slot waits for smaller ones.
         """
         if self._held is not None and self._held.busy:
             self.forget()
@@ -39,14 +39,14 @@ class Reservations:
             self._ask(store)
 
     def ended(self, store: Store) -> bool:
-        """After a claim that brought nothing: whether ours has ended, so that the devices may be offered again."""
+        """After a claim without jobs: whether our reservation has ended, so that the devices may be used again."""
         if self._held is None:
             return False
         self._ask(store)
         return self._held is None
 
     def forget(self) -> None:
-        """The job has come, or the daemon claims nothing for now: what is reserved runs out by itself."""
+        """The job has come, or the daemon claims nothing now; the reservation in the database expires by itself."""
         self._held = None
         self._capacity.withhold_nothing()
 
@@ -56,7 +56,7 @@ class Reservations:
             wanted.append(self._held)
         if not wanted:
             return
-        config = self._settings.now
+        config = self._settings.current
         self._next_s = self._clock() + config.poll_s
         gpu_type = store.reserve(
             host=config.host_name,

@@ -1,6 +1,6 @@
-"""`kernel-runner serve`: builds daemons from the configuration, one after another where a reload wants new parts.
+"""`kernel-runner serve`: builds daemons from the configuration, one after another when a reload needs a new one.
 
-Owns the process: one daemon per state directory, what signals mean, the exit code. Called by the command line.
+Owns the process: one daemon per state directory, the meaning of signals, the exit code.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from pathlib import Path
 
 from runner import logs, metrics
 from runner.config import Config, notify_socket, watchdog_s
-from runner.daemon.depth import Depths
-from runner.daemon.endpoint import Endpoint
 from runner.daemon.instance import instance_id
-from runner.daemon.loop import Daemon, Ending
-from runner.daemon.orders import Orders
-from runner.daemon.pulse import CHORE_S, Pulse
-from runner.daemon.readiness import Readiness
-from runner.daemon.reload import Blueprint, Reloader
+from runner.daemon.loop import Daemon, ExitReason
+from runner.daemon.monitoring.health import DaemonView, HealthReport
+from runner.daemon.monitoring.http_endpoint import Endpoint
+from runner.daemon.monitoring.queue_depth import QueueDepthCache
+from runner.daemon.monitoring.readiness import Readiness
+from runner.daemon.monitoring.watchdog import LONG_TASK_LIMIT_S, Watchdog
+from runner.daemon.outcomes.spool import Spool
+from runner.daemon.reload import DaemonSpec, Reloader
+from runner.daemon.shutdown import ShutdownControl
 from runner.daemon.signals import signals
-from runner.daemon.vitals import Parts, Vitals
+from runner.devices.quarantine import Quarantine
 from runner.disk import DiskFloor
 from runner.errors import ConfigError, DatabaseUnavailableError, EngineUnavailableError
-from runner.evaluate import EvaluationSettings, Evaluator
-from runner.plan import SLOT_LABEL
-from runner.quarantine import Quarantine
-from runner.spool import Spool
+from runner.evaluation.container_spec import SLOT_LABEL
+from runner.evaluation.evaluate import EvaluationSettings, Evaluator
 from runner.store import ConnectPacer, Store
 from runner.store.probe import probe
 from sandbox.errors import NotReaped, SandboxError
@@ -40,7 +40,7 @@ _log = logs.get_logger(__name__)
 _MIB = 2**20
 
 
-class _DockerPort:
+class _DockerAdapter:
     """The engine with its errors in the daemon's words."""
 
     def __init__(self, engine: DockerEngine, quarantine: Quarantine, slots: Collection[str]) -> None:
@@ -73,7 +73,7 @@ class _DockerPort:
             raise EngineUnavailableError(str(error)) from error
 
 
-def serve(load: Callable[[], Config], orders: Orders | None = None) -> int:
+def serve(load: Callable[[], Config], control: ShutdownControl | None = None) -> int:
     """Run the daemon until it is told to stop; returns the exit code.
 
     `load` reads the configuration, now and whenever SIGHUP asks for it. The first SIGTERM or SIGINT finishes the
@@ -84,33 +84,33 @@ def serve(load: Callable[[], Config], orders: Orders | None = None) -> int:
     """
     config = load()
     logs.configure(config.log_format, config.log_level)
-    first = Blueprint.draw(config)
-    orders = orders or Orders()
+    first = DaemonSpec.from_config(config)
+    control = control or ShutdownControl()
     readiness = Readiness(notify_socket())
-    pulse = Pulse(readiness.tell if notify_socket() else None, watchdog_s=watchdog_s())
-    reloader = Reloader(load, first, orders=orders, readiness=readiness)
-    vitals = Vitals(readiness, pulse)
-    endpoint = Endpoint(vitals)
+    watchdog = Watchdog(readiness.tell if notify_socket() else None, watchdog_s=watchdog_s())
+    reloader = Reloader(load, first, control=control, readiness=readiness)
+    health_report = HealthReport(readiness, watchdog)
+    endpoint = Endpoint(health_report)
     with (
         only_daemon(config.state_dir),
-        signals(_handlers(orders, reloader)),
-        pulse.running(),
+        signals(_handlers(control, reloader)),
+        watchdog.running(),
         closing(endpoint),
     ):
         instance = instance_id(config.state_dir)
         _log.info("starting", instance=instance, **config.public())
-        ending = Ending.REBUILD
-        while ending is Ending.REBUILD:
-            ending = _serve(reloader, orders, vitals, endpoint, instance)
-    return 0 if ending is Ending.CLEAN else 1
+        exit_reason = ExitReason.REBUILD
+        while exit_reason is ExitReason.REBUILD:
+            exit_reason = _serve(reloader, control, health_report, endpoint, instance)
+    return 0 if exit_reason is ExitReason.CLEAN else 1
 
 
-def _handlers(orders: Orders, reloader: Reloader) -> dict[signal.Signals, Callable[[], None]]:
+def _handlers(control: ShutdownControl, reloader: Reloader) -> dict[signal.Signals, Callable[[], None]]:
     def told() -> None:
-        if orders.stop.is_set():
-            orders.ask_abort()
+        if control.stop.is_set():
+            control.request_abort()
         else:
-            orders.ask_stop()
+            control.request_stop()
 
     def reload() -> None:
         # Looking for devices may take long, and must not keep the next signal waiting.
@@ -119,36 +119,38 @@ def _handlers(orders: Orders, reloader: Reloader) -> dict[signal.Signals, Callab
     return {signal.SIGTERM: told, signal.SIGINT: told, signal.SIGHUP: reload}
 
 
-def _serve(reloader: Reloader, orders: Orders, vitals: Vitals, endpoint: Endpoint, instance: str) -> Ending:
-    """One daemon, from its blueprint to its end."""
-    pulse = vitals.pulse
+def _serve(
+    reloader: Reloader, control: ShutdownControl, health_report: HealthReport, endpoint: Endpoint, instance: str
+) -> ExitReason:
+    """One daemon, from its specification to its end."""
+    watchdog = health_report.watchdog
     # A reload may be looking for devices.
-    pulse.expect(CHORE_S)
-    blueprint = reloader.begin()
-    config, dsn = blueprint.config, blueprint.database_url
+    watchdog.expect(LONG_TASK_LIMIT_S)
+    spec = reloader.begin()
+    config, dsn = spec.config, spec.database_url
     engine = DockerEngine(config.docker_host, owner=daemon_owner(config))
     quarantine = Quarantine()
-    evaluator = Evaluator(engine, blueprint.registry, evaluation_settings(config, blueprint.eval_python), quarantine)
-    port = _DockerPort(engine, quarantine, {slot.name for slot in blueprint.slots})
+    evaluator = Evaluator(engine, spec.registry, evaluation_settings(config, spec.eval_python), quarantine)
+    port = _DockerAdapter(engine, quarantine, {slot.name for slot in spec.slots})
     floor = DiskFloor(reloader.settings, lambda: port.data_root)
     spool = Spool(config.state_dir / "spool", max_bytes=config.spool_max_mib * _MIB)
     pacer = ConnectPacer()
 
     def apply(now: Config) -> None:
         logs.configure(now.log_format, now.log_level)
-        evaluator.adopt(evaluation_settings(now, blueprint.eval_python))
+        evaluator.adopt(evaluation_settings(now, spec.eval_python))
         spool.max_bytes = now.spool_max_mib * _MIB
         endpoint.listen(now.http_address)
 
     def store(purpose: str) -> Store:
         # The main thread's own tells the pulse for what it waits.
-        waiting = pulse.expect if purpose == "claim" else None
+        waiting = watchdog.expect if purpose == "claim" else None
         return Store(dsn, application_name=f"kernel-runner {purpose}", pacer=pacer, waiting=waiting)
 
     reloader.on_change(apply)
     metrics.expect(
-        {slot.gpu_type for slot in blueprint.slots},
-        [(slot, device) for slot in blueprint.slots for device in slot.devices],
+        {slot.gpu_type for slot in spec.slots},
+        [(slot, device) for slot in spec.slots for device in slot.devices],
     )
     try:
         daemon = Daemon(
@@ -157,31 +159,31 @@ def _serve(reloader: Reloader, orders: Orders, vitals: Vitals, endpoint: Endpoin
             evaluator=evaluator,
             engine=port,
             check_database=lambda: require_schema(dsn),
-            registry=blueprint.registry,
-            slots=blueprint.slots,
+            registry=spec.registry,
+            slots=spec.slots,
             spool=spool,
             instance=instance,
-            readiness=vitals.readiness,
+            readiness=health_report.readiness,
             quarantine=quarantine,
             check_disk=floor.check,
-            pulse=pulse,
+            watchdog=watchdog,
         )
-        vitals.show(
-            Parts(
+        health_report.show(
+            DaemonView(
                 host=config.host_name,
-                census=daemon.census,
+                snapshot=daemon.snapshot,
                 spool=spool,
-                rooms=floor.rooms,
+                disk_spaces=floor.disk_spaces,
                 parked=lambda: evaluator.parked,
-                lanes=lambda: evaluator.builds,
-                depths=Depths(store),
+                build_workers=lambda: evaluator.builds,
+                queue_depths=QueueDepthCache(store),
             )
         )
-        return daemon.run(orders)
+        return daemon.run(control)
     finally:
-        vitals.show(None)
+        health_report.show(None)
         # Waiting containers are removed one by one.
-        pulse.expect(CHORE_S)
+        watchdog.expect(LONG_TASK_LIMIT_S)
         evaluator.close()
         engine.close()
 

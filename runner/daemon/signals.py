@@ -1,7 +1,8 @@
-"""Signals as calls in a thread of their own.
+"""Runs signal handlers in a thread of their own.
 
-A Python signal handler interrupts the main thread anywhere, also while it holds the lock of an event that the handler
-would set: a deadlock. So handlers do nothing here, and a thread reads which signals came from the wake-up descriptor.
+A Python signal handler interrupts the main thread anywhere, even while it holds the lock of an event that the handler
+would set: a deadlock. So the handlers do nothing here, and a thread reads from the wake-up descriptor which signals
+came.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ _log = get_logger(__name__)
 
 @contextmanager
 def signals(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
-    """Call a handler whenever its signal arrives. Only a process's main thread can be told; else this is nothing."""
+    """Call a handler whenever its signal arrives.
+
+    Works only in a process's main thread; does nothing in another one.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,8 +1,8 @@
-"""What a daemon does before it serves, in order, each step again until it works.
+"""The steps before a daemon serves, in order, each repeated until it works.
 
-First the host's name, and with it the results that an earlier process spooled: from then on they are delivered and
-their leases renewed, whatever else is missing. Then every other lease of that process is given back and its containers
-are removed. Only then comes what may take minutes, the evaluation environment. Called by the loop.
+First the host's name, and with it the results that an earlier process spooled: from then on they are committed and
+their leases renewed, whatever else is missing. Then every other lease of that process is given back, and its containers
+are removed. Last comes the evaluation environment, which may take minutes.
 """
 
 from __future__ import annotations
@@ -12,47 +12,47 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from runner import __version__
-from runner.backoff import Backoff
 from runner.config import Config
-from runner.daemon.delivery import Delivery
-from runner.daemon.ports import Engine, Evaluates
-from runner.daemon.pulse import CHORE_S, STEP_S, Pulse
-from runner.daemon.readiness import DATABASE, ENGINE, EVALUATION, Readiness, missing
+from runner.daemon.interfaces import Engine, JobEvaluator
+from runner.daemon.monitoring.readiness import DATABASE, ENGINE, EVALUATION, Readiness, missing
+from runner.daemon.monitoring.watchdog import LONG_TASK_LIMIT_S, STEP_LIMIT_S, Watchdog
+from runner.daemon.outcomes.publisher import EventPublisher
+from runner.daemon.outcomes.replay import SpoolReplayer
 from runner.errors import DatabaseUnavailableError, InfrastructureError
-from runner.gpus import Registry
+from runner.gpu_types import Registry
 from runner.logs import get_logger
 from runner.model import Slot
-from runner.store import HostRecord, Reclaimed, Store
+from runner.retry import Backoff
+from runner.store import HostRecord, Store
 
 _log = get_logger(__name__)
 
 
 class Startup:
-    """The steps; `leave` ends the waiting for any of them. Belongs to the loop's thread."""
+    """The steps; `leave` ends the waiting for any of them. Belongs to the claiming thread."""
 
     def __init__(
         self,
         *,
         engine: Engine,
         check_database: Callable[[], object],
-        evaluator: Evaluates,
-        delivery: Delivery,
+        evaluator: JobEvaluator,
+        replayer: SpoolReplayer,
         registry: Registry,
         host: HostRecord,
         readiness: Readiness,
-        pulse: Pulse,
-        tell: Callable[[Reclaimed], None],
+        watchdog: Watchdog,
+        publisher: EventPublisher,
     ) -> None:
         self._engine = engine
         self._check_database = check_database
         self._evaluator = evaluator
-        self._delivery = delivery
+        self._replayer = replayer
         self._registry = registry
         self._host = host
         self._readiness = readiness
-        self._pulse = pulse
-        #: Called with every job that is taken back.
-        self._tell = tell
+        self._watchdog = watchdog
+        self._publisher = publisher
         #: The name is ours.
         self.registered = False
         #: The database was away.
@@ -60,24 +60,24 @@ class Startup:
         self._reaped = False
 
     def take_name(self, store: Store, leave: threading.Event) -> bool:
-        """Get the host's name, and hold the leases of what is spooled; False: told to leave first.
+        """Get the host's name, and hold the leases of spooled results; False: `leave` was set first.
 
-        The name comes before the leases: what runs in this host's name may be given back only by who owns the name.
+        The name comes before the leases: only its owner may give back what runs in this name.
         """
         if not (
             self._until(leave, DATABASE, self._check_database, meanwhile=self._clean_up)
             and self._until(leave, DATABASE, lambda: self.register(store), meanwhile=self._clean_up)
         ):
             return False
-        self._delivery.adopt()
+        self._replayer.adopt()
         return True
 
     def take_over(self, store: Store, leave: threading.Event) -> bool:
-        """Deal with everything else that an earlier process left; False: told to leave first."""
+        """Clean up everything else that an earlier process left; False: `leave` was set first."""
         return self._until(leave, DATABASE, lambda: self._recover(store)) and self._until(leave, ENGINE, self._clean_up)
 
     def prepare(self, slots: Sequence[Slot], leave: threading.Event) -> bool:
-        """Make sure that jobs can run here; False: told to leave first."""
+        """Make sure that jobs can run here; False: `leave` was set first."""
         return self._until(leave, EVALUATION, lambda: self._evaluator.prepare(slots), cap_s=60.0)
 
     def register(self, store: Store) -> None:
@@ -94,12 +94,12 @@ class Startup:
         )
 
     def announce(self, store: Store, host: HostRecord) -> None:
-        """Let others see what has changed about this host; raises what `register` does."""
+        """Write the changed host record; raises what `register` does."""
         self._host = host
         self.register(store)
 
     def unregister(self, store: Store) -> None:
-        """Say goodbye.
+        """Remove this host from the database.
 
         Raises:
             DatabaseUnavailableError: the database is away.
@@ -117,10 +117,10 @@ class Startup:
 
     def _recover(self, store: Store) -> None:
         taken_back = store.recover(
-            host=self._host.name, keep=self._delivery.keys(), died=True, instance=self._host.instance
+            host=self._host.name, keep=self._replayer.keys(), died=True, instance=self._host.instance
         )
         for job in taken_back:
-            self._tell(job)
+            self._publisher.reclaimed(job)
         if taken_back:
             _log.warning("jobs of an earlier process were taken back", count=len(taken_back))
 
@@ -133,10 +133,10 @@ class Startup:
         cap_s: float = 5.0,
         meanwhile: Callable[[], object] = lambda: None,
     ) -> bool:
-        """Do it again and again until it works, and between two tries something that needs not wait for it."""
+        """Repeat an action until it works; between two attempts do what needs not wait for it."""
         backoff = Backoff(cap_s=cap_s)
         while not leave.is_set():
-            self._pulse.expect(CHORE_S)
+            self._watchdog.expect(LONG_TASK_LIMIT_S)
             try:
                 action()
             except InfrastructureError as error:
@@ -144,10 +144,10 @@ class Startup:
                 self._readiness.not_ready(missing(error, otherwise=what), reason=str(error))
                 with suppress(InfrastructureError):
                     meanwhile()
-                self._pulse.expect(cap_s + STEP_S)
+                self._watchdog.expect(cap_s + STEP_LIMIT_S)
                 backoff.wait(leave)
             else:
-                self._pulse.expect()
+                self._watchdog.expect()
                 if backoff.failures:
                     _log.info(f"{what} is there now", attempts=backoff.failures + 1)
                 return True
@@ -163,7 +163,7 @@ def host_record(
     *,
     degraded: Mapping[str, str],
 ) -> HostRecord:
-    """A daemon as it announces itself; `quarantined` and `degraded` say why slots are not used, or not ranked on."""
+    """The host record of a daemon; `quarantined` and `degraded` give the reasons per slot."""
     parking = {
         "containers": config.park_containers,
         "max_age_s": config.park_max_age_s,

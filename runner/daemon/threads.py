@@ -5,40 +5,40 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from runner.backoff import Backoff
-from runner.logs import Sparing, get_logger
+from runner.logs import LogRateLimit, get_logger
+from runner.retry import Backoff
 from runner.store import Stop
 
 _log = get_logger(__name__)
 
 
-class Threads:
-    """Starts threads whose bodies end when `halt` is set. Belongs to the loop's thread."""
+class ThreadSupervisor:
+    """Starts threads whose bodies end when `halt` is set. Belongs to the claiming thread."""
 
     def __init__(self) -> None:
         self.halt = Stop()
         self._threads: list[threading.Thread] = []
 
     def spawn(self, name: str, body: Callable[[Stop], None]) -> None:
-        """Start a thread; its body is given `halt`."""
+        """Start a thread; its body gets `halt`."""
         thread = threading.Thread(target=self._supervise, args=(name, body), name=name, daemon=True)
         self._threads.append(thread)
         thread.start()
 
     def join(self, timeout_s: float) -> None:
-        """Wait for each, so long at most; what does not end is left behind."""
+        """Wait for each thread, so long at most; those that do not end are left behind."""
         for thread in self._threads:
             thread.join(timeout_s)
 
     def _supervise(self, name: str, body: Callable[[Stop], None]) -> None:
-        """A thread's body, started again whatever it dies of: without its heartbeat a daemon would lose every job."""
+        """Run a thread's body, again after every error: without its heartbeat a daemon would lose every job."""
         backoff = Backoff()
-        sparing = Sparing()
+        log_limit = LogRateLimit()
         while not self.halt.is_set():
             try:
                 body(self.halt)
             except Exception:  # noqa: BLE001 - the outermost frame of a thread; logged
-                if (left_out := sparing.due(name)) is not None:
+                if (left_out := log_limit.due(name)) is not None:
                     _log.exception("a thread of the daemon broke and is started again", thread=name, left_out=left_out)
                 backoff.wait(self.halt)
             else:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from runner.devices import sysfs
 from runner.devices.facts import Details, Reading, RefusedError, UnreachableError
-from runner.gpus import ClockPolicy, Vendor
+from runner.gpu_types import ClockPolicy, Vendor
 from runner.model import Device
 
 #: A device that is not divided: its one partition has all dies.
@@ -19,7 +19,7 @@ _MOST_WATTS: Final = 100_000
 
 
 class _Users:
-    """How many have the library open: unlike NVML it does not count, and whoever closes it closes it for all."""
+    """How many have the library open: unlike NVML it does not count, and one close closes it for all."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -15,7 +15,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Details:
-    """How a device is set up; changes only when somebody changes it."""
+    """How a device is set up; changes only when an operator changes it."""
 
     driver: str | None = None
     #: The newest CUDA that the driver runs, or the ROCm release of the library.

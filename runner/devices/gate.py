@@ -1,7 +1,7 @@
-"""The health gate: reads a slot's devices before and after each run, and keeps slots out that are not fit.
+"""The health gate: reads a slot's devices before and after each run, and quarantines slots that are not fit.
 
-Owns one line to every device: a call that hangs in the driver hangs the thread it was made in, and nobody else. Decides
-nothing itself (`runner.devices.health`). Called by `runner.attempt`; the daemon reads what it told the quarantine.
+Owns one thread per device for driver calls: a call that hangs blocks only that thread. `runner.devices.health` decides;
+the gate reports the decision to the quarantine.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any, Final, TypeVar
 from runner.devices import processes
 from runner.devices.amd import AmdSmi
 from runner.devices.facts import Details, Reading, UnreachableError
-from runner.devices.health import XID_HOLD_S, Condition, Health, History, astray, is_grave, judge, spoiled
+from runner.devices.health import XID_HOLD_S, Condition, Health, History, clock_deviations, is_grave, judge, spoiled
 from runner.devices.listing import OPENERS
 from runner.devices.nvidia import Nvml
+from runner.devices.quarantine import Quarantine
 from runner.devices.sampler import Sampler
-from runner.gpus import GpuType, Vendor
+from runner.gpu_types import GpuType, Vendor
 from runner.model import Device, Json, Slot
-from runner.quarantine import Quarantine
 
 #: What a device may take to answer; a healthy one takes milliseconds.
 LIMIT_S: Final = 5.0
@@ -110,7 +110,7 @@ class _Watched:
     """What is known of a device since the start."""
 
     line: Line
-    #: Held while a run uses it, or somebody looks at it again.
+    #: Held during a run and during a repeated inspection.
     turn: threading.Lock = field(default_factory=threading.Lock)
     #: None: it did not answer yet.
     details: Details | None = None
@@ -152,9 +152,9 @@ class HealthGate:
         self._watched: dict[str, _Watched] = {}
 
     def inspect(self, slot: Slot) -> Inspection:
-        """Look at the devices of a slot that nobody uses, and let the quarantine know.
+        """Inspect the devices of an idle slot, and report to the quarantine.
 
-        What a run left behind gets a few seconds to go.
+        Leftovers of a run get a few seconds to go.
         """
         until = self._clock() + self._settle_s
         found = self._look(slot)
@@ -176,7 +176,7 @@ class HealthGate:
 
     @contextmanager
     def using(self, slot: Slot) -> Iterator[None]:
-        """Use the slot's devices: only who does so looks at them, or a run would count as left over."""
+        """Use the slot's devices. No other thread inspects them meanwhile, or the run would count as a leftover."""
         with ExitStack() as held:
             for watched in self._turns(slot):
                 held.enter_context(watched.turn)
@@ -185,7 +185,7 @@ class HealthGate:
     def cool(self, slot: Slot, *, below_c: float, limit_s: float, cancel: threading.Event) -> float:
         """Wait until no device of a slot is warmer than this; returns for how long, in seconds.
 
-        No longer than the limit, and not for a device that does not tell: whoever inspects it next finds out why.
+        Not longer than the limit, and not for a device that does not answer: the next inspection finds out why.
         """
         began = self._clock()
         while not cancel.is_set() and self._warmest_c(slot) > below_c and self._clock() - began < limit_s:
@@ -214,7 +214,7 @@ class HealthGate:
     def sampling(
         self, slot: Slot, every_s: float | None, *, on_round: Callable[[Sequence[Reading]], None] = lambda _: None
     ) -> Iterator[Sampler | None]:
-        """Sample the slot's devices while the block runs; None: nobody asked for it. `on_round`: as the sampler's."""
+        """Sample the slot's devices while the block runs; None: sampling is off. `on_round`: as the sampler's."""
         if every_s is None or not slot.devices:
             yield None
             return
@@ -223,7 +223,7 @@ class HealthGate:
             every_s=every_s,
             avoid=slot.cpus,
             on_round=on_round,
-            astray=partial(astray, gpu=self._type_of(slot)),
+            clock_deviations=partial(clock_deviations, gpu=self._type_of(slot)),
         )
         with sampler:
             yield sampler
@@ -307,9 +307,9 @@ class HealthGate:
     def _tell(self, slot: Slot, health: Health) -> None:
         why = "; ".join(health.reasons)
         degraded = why if health.condition is Condition.DEGRADED else None
-        self._quarantine.remark(slot.name, degraded, look=lambda: self._look_again(slot))
+        self._quarantine.mark_degraded(slot.name, degraded, look=lambda: self._look_again(slot))
         if health.condition is Condition.QUARANTINED:
-            self._quarantine.keep_out(slot.name, why, mended=lambda: self._is_mended(slot))
+            self._quarantine.quarantine_devices(slot.name, why, mended=lambda: self._is_mended(slot))
 
     def _look_again(self, slot: Slot) -> None:
         """Look at a slot on which nothing is ranked: no ranked job will come by and do so. Not while it is used."""

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from runner.devices.facts import Reading
-from runner.gpus import ClockPolicy, GpuType, Vendor
+from runner.gpu_types import ClockPolicy, GpuType, Vendor
 
 #: What a device's memory may hold more than when it was idle, before something is left over in it.
 SLACK_BYTES: Final = 256 << 20
@@ -66,7 +66,7 @@ def is_grave(xid: int) -> bool:
 
 
 def judge(reading: Reading, history: History, clocks: ClockPolicy) -> Health:
-    """What may run on a device that nobody uses right now. Its clocks may be low then: only reasons count."""
+    """What may run on a device that is idle right now. Its clocks may be low then: only reasons count."""
     grave = [xid for xid in history.xids if is_grave(xid)]
     left = [
         f"{pid} ({history.owners[pid]})" if pid in history.owners else str(pid)
@@ -94,11 +94,11 @@ def judge(reading: Reading, history: History, clocks: ClockPolicy) -> Health:
     return Health(condition=Condition.DEGRADED if reasons else Condition.FIT, reasons=reasons)
 
 
-def astray(reading: Reading, gpu: GpuType) -> tuple[str, ...]:
-    """How a reading differs from the clocks that a GPU type demands of a device at work; nothing where it does not.
+def clock_deviations(reading: Reading, gpu: GpuType) -> tuple[str, ...]:
+    """How a reading deviates from the clocks that a GPU type demands of a device at work; empty: it does not.
 
     `sm_clock_off` and `memory_clock_off`: by more than 1 % and 15 MHz. AMD's demand is an upper limit, and its devices
-    lower their clocks between calls: only what is above is off. `…_unknown`: the device does not tell, so nobody knows.
+    lower their clocks between calls, so only higher clocks are off. `…_unknown`: the device does not report the clock.
     """
     found: list[str] = []
     for name, demanded, is_now in (

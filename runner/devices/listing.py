@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from runner.devices.amd import AmdSmi
 from runner.devices.facts import Details, Reading, UnreachableError
 from runner.devices.nvidia import Nvml
-from runner.gpus import Vendor
+from runner.gpu_types import Vendor
 from runner.model import Device
 
 T = TypeVar("T")

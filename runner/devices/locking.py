@@ -12,7 +12,7 @@ from runner.devices.amd import AmdSmi
 from runner.devices.facts import RefusedError, UnreachableError
 from runner.devices.listing import each_library
 from runner.devices.nvidia import Nvml
-from runner.gpus import ClockPolicy
+from runner.gpu_types import ClockPolicy
 from runner.model import Device
 
 

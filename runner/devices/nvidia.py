@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from runner.devices import sysfs
 from runner.devices.facts import Details, Reading, RefusedError, UnreachableError
-from runner.gpus import CLOCK_REASONS, ClockPolicy, Vendor
+from runner.gpu_types import CLOCK_REASONS, ClockPolicy, Vendor
 from runner.model import Device
 
 #: Bits of nvmlDeviceGetCurrentClocksEventReasons.

@@ -26,15 +26,15 @@ class Sampler:
         every_s: float,
         avoid: Collection[int],
         on_round: Callable[[Sequence[Reading]], None] = lambda _: None,
-        astray: Callable[[Reading], Sequence[str]] = lambda _: (),
+        clock_deviations: Callable[[Reading], Sequence[str]] = lambda _: (),
     ) -> None:
         """`on_round` is called from the sampler's thread, each time with the readings of all devices that answered.
 
-        `astray` says how a reading differs from what is demanded; the summary counts it.
+        `clock_deviations` says how a reading differs from what is demanded; the summary counts it.
         """
         self._sample = sample
         self._on_round = on_round
-        self._astray = astray
+        self._astray = clock_deviations
         self._every_s = every_s
         self._avoid = frozenset(avoid)
         self._stop = threading.Event()

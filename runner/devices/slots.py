@@ -12,7 +12,7 @@ from runner.config import Config, SlotConfig
 from runner.devices.listing import Listing, list_devices
 from runner.devices.sysfs import cpus_near, cpus_of_node, node_around
 from runner.errors import ConfigError, NotFoundError
-from runner.gpus import GpuType, Registry, Vendor
+from runner.gpu_types import GpuType, Registry, Vendor
 from runner.logs import get_logger
 from runner.model import Device, Slot
 

@@ -15,7 +15,7 @@ from runner.store.base import Base, expect, no_board
 from runner.store.clean import clean_json, clean_text, to_jsonb
 from runner.store.connection import Row, row, rows
 from runner.store.records import BoardLine, BoardView
-from runner.taskdef.model import HARNESS, Harness
+from runner.task_format.model import HARNESS, Harness
 
 #: Keys of task.yml that may not change under the submissions of a leaderboard without `force`.
 _FROZEN_KEYS: Final = ("files", "config", "lang", "benchmarks")

@@ -444,7 +444,7 @@ class BoardView:
     creator_id: int
     forum_id: int
     submissions: int
-    #: As stored; parse with `runner.taskdef`.
+    #: As stored; parse with `runner.task_format`.
     task: Json
     #: What `runner.yml` said, as stored; None for a board without one.
     extra: Json | None

@@ -22,10 +22,10 @@ import psycopg
 import pytest
 import yaml
 
+from runner.evaluation.plan import make_plan
 from runner.model import Mode, Verdict
-from runner.plan import make_plan
 from runner.store.records import SubmissionView
-from runner.taskdef import load_folder
+from runner.task_format import load_folder
 from sandbox.protocol import PairRequest
 from tasks.harness.judge.request import JudgeRequest
 from tests.acceptance.judging.nursery import Nursery, nursery

@@ -21,9 +21,9 @@ from functools import partial
 
 from runner.devices import list_devices, types_of
 from runner.devices.gate import HealthGate
-from runner.gpus import Registry
+from runner.devices.quarantine import Quarantine
+from runner.gpu_types import Registry
 from runner.model import Device, Slot
-from runner.quarantine import Quarantine
 from tests.fakes.nvml import Nvml
 from tests.fakes.recordings import nvidia
 

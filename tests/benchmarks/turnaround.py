@@ -24,8 +24,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runner.taskdef import load, spec_line
-from runner.taskdef.model import SUBMISSION, PyConfig
+from runner.task_format import load, spec_line
+from runner.task_format.model import SUBMISSION, PyConfig
 from tests.benchmarks._live import accepted, database
 from tests.plugins.live import ROOT, LiveRunner, live_runner
 

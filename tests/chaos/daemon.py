@@ -26,18 +26,18 @@ from typing import Final, Self
 from unittest.mock import patch
 
 from runner import logs
-from runner.attempt import Turnstile
 from runner.config import Config, Settings
-from runner.daemon import desks
+from runner.daemon import slot_queue
 from runner.daemon.instance import instance_id
-from runner.daemon.loop import Daemon, Ending
-from runner.daemon.orders import Orders
+from runner.daemon.loop import Daemon, ExitReason
+from runner.daemon.outcomes.spool import Spool
 from runner.daemon.serve import only_daemon, require_schema
+from runner.daemon.shutdown import ShutdownControl
 from runner.daemon.signals import signals
 from runner.errors import CancelledByRequest, EvaluationError
-from runner.gpus import Registry
+from runner.evaluation.attempt import FifoLock
+from runner.gpu_types import Registry
 from runner.model import Device, Job, JobResult, Progress, Slot
-from runner.spool import Spool
 from runner.store import ConnectPacer, Store, results
 from tests.chaos.script import Script, found
 
@@ -102,7 +102,7 @@ class Evaluator:
         self._journal = journal
         self._lock = threading.Lock()
         self._taken: set[str] = set()
-        self._turns: defaultdict[str, Turnstile] = defaultdict(Turnstile)
+        self._turns: defaultdict[str, FifoLock] = defaultdict(FifoLock)
         self._random = random.SystemRandom()
 
     def prepare(self, slots: Iterable[Slot]) -> None:
@@ -124,7 +124,7 @@ class Evaluator:
         """Do as the job's script says."""
         script = Script.from_code(job.code)
         nonce = uuid.uuid4().hex
-        with self._turns[slot.name].turn(cancel), self._on(slot, job, nonce):
+        with self._turns[slot.name].hold(cancel), self._on(slot, job, nonce):
             self._journal.write("begun", job, slot, nonce)
             on_progress(Progress(phase="test", done=0, total=1))
             if cancel.wait(script.work_ms / 1000):
@@ -185,23 +185,23 @@ def main(path: str) -> int:
         reserve_after_s=2 * spec.lease_s,
     )
     logs.configure("json", "info")
-    orders = Orders()
+    control = ShutdownControl()
 
     def told() -> None:
-        if orders.stop.is_set():
-            orders.ask_abort()
-        orders.ask_stop()
+        if control.stop.is_set():
+            control.request_abort()
+        control.request_stop()
 
     with (
         only_daemon(config.state_dir),
         signals({signal.SIGTERM: told}),
         # Time is short in a storm, for leases and pauses alike.
         patch.object(results, "BACKOFF_S", spec.backoff_s),
-        patch.object(desks, "LASTED_S", _PAUSE_S),
-        patch.object(desks, "PAUSE_S", _PAUSE_S),
+        patch.object(slot_queue, "MIN_RUNNING_S", _PAUSE_S),
+        patch.object(slot_queue, "LOOK_PAUSE_S", _PAUSE_S),
     ):
-        ending = _daemon(spec, config).run(orders)
-    return 0 if ending is Ending.CLEAN else 1
+        exit_reason = _daemon(spec, config).run(control)
+    return 0 if exit_reason is ExitReason.CLEAN else 1
 
 
 def _daemon(spec: Spec, config: Config) -> Daemon:

@@ -16,8 +16,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from runner.daemon.settler import WAITING_PER_SLOT
-from runner.gpus import Registry
+from runner.daemon.outcomes.committer import WAITING_PER_SLOT
+from runner.gpu_types import Registry
 from runner.store import Store, migrate
 from tests.chaos import faults, ledger, producer
 from tests.chaos.daemon import Spec

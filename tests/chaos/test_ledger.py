@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from runner.gpus import Registry
+from runner.gpu_types import Registry
 from runner.model import JobState, Mode, Verdict
 from runner.store import Selection, Store
 from tests.chaos import ledger, producer

@@ -16,10 +16,10 @@ from typing import Any
 
 import yaml
 
-from runner.gpus import GpuType, Registry, Vendor
-from runner.light import light_of
-from runner.taskdef import load_folder, spec_line, work
-from runner.taskdef.model import Case, Task
+from runner.evaluation.speed_of_light import speed_of_light
+from runner.gpu_types import GpuType, Registry, Vendor
+from runner.task_format import load_folder, spec_line, work
+from runner.task_format.model import Case, Task
 
 ROOT = Path(__file__).resolve().parents[2]
 MANIFEST = Path(__file__).parent / "manifest.json"
@@ -94,7 +94,7 @@ def _task(folder: Path, types: Sequence[GpuType]) -> dict[str, Any]:
 
 def _lights(task: Task, entry: GpuType) -> list[list[object] | None]:
     """Nanoseconds and limit of each benchmark."""
-    lights = [light_of(task, case, entry) for case in task.benchmarks]
+    lights = [speed_of_light(task, case, entry) for case in task.benchmarks]
     return [None if light.sol_ns is None else [float(f"{light.sol_ns:.6g}"), light.limit] for light in lights]
 
 

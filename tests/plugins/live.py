@@ -21,8 +21,8 @@ from psycopg.conninfo import make_conninfo
 from runner.model import JobState
 from runner.store import Store
 from runner.store.records import SubmissionView
-from runner.taskdef import extra_to_stored, load, to_stored
-from runner.taskdef.model import Harness
+from runner.task_format import extra_to_stored, load, to_stored
+from runner.task_format.model import Harness
 from sandbox.host.engine import DockerEngine
 from tasks.harness.judge.stopping import Timing
 

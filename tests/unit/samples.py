@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from runner.gpus.model import GpuType, Vendor
+from runner.evaluation.container_spec import Environment
+from runner.gpu_types.model import GpuType, Vendor
 from runner.model import Job, Mode, Slot
-from runner.plan import Environment
-from runner.taskdef.model import SUBMISSION, CuConfig, Extra, Harness, Lang, PyConfig, Ranking, Task
+from runner.task_format.model import SUBMISSION, CuConfig, Extra, Harness, Lang, PyConfig, Ranking, Task
 from sandbox.protocol import Judged, StepResult
 from sandbox.spec import Ending, Outcome
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from runner.config import Config, Settings
-from runner.disk import GIB, DiskFloor, rooms
+from runner.disk import GIB, DiskFloor, disk_spaces
 from runner.errors import DiskFullError
 
 BLOCK = 4096
@@ -56,12 +56,12 @@ def test_the_floor_is_the_one_in_force(tmp_path: Path, disks: dict[str, int]) ->
 def test_a_place_that_cannot_be_looked_at_stops_nobody(tmp_path: Path, disks: dict[str, int]) -> None:
     """An engine's data in another's home is the operator's to watch; it is shown as unseen."""
     disks[str(tmp_path)] = GIB
-    _, data = rooms(tmp_path, Path("/data"), floor_gib=1.0)
+    _, data = disk_spaces(tmp_path, Path("/data"), floor_gib=1.0)
     assert (data.enough, str(data)) == (True, "the engine's data in /data: cannot be looked at from here")
 
 
 def test_a_state_directory_that_is_not_there_yet_counts_where_it_will_be(tmp_path: Path, disks: dict[str, int]) -> None:
     """`check` runs before the first start."""
     disks[str(tmp_path)] = 7
-    (room,) = rooms(tmp_path / "a" / "b", None, floor_gib=0.0)
+    (room,) = disk_spaces(tmp_path / "a" / "b", None, floor_gib=0.0)
     assert room.free_bytes == 7 * BLOCK

@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
-from runner.evaluate import EvaluationSettings, Evaluator
-from runner.gpus import Registry
+from runner.evaluation.evaluate import EvaluationSettings, Evaluator
+from runner.gpu_types import Registry
 from sandbox.host.engine import DockerEngine, EngineFacts
 from tests.unit import samples
 

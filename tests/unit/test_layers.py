@@ -12,34 +12,28 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 #: Layer of each part of runner/; a module imports its own layer or a lower one, never a higher.
+#: The longest name counts.
 LAYERS = {
     "runner": 0,
-    "runner.backoff": 0,
     "runner.durable": 0,
     "runner.errors": 0,
     "runner.model": 0,
-    "runner.advice": 1,
-    "runner.gpus": 1,
-    "runner.taskdef": 2,
-    "runner.light": 3,
-    "runner.plan": 3,
-    "runner.verdict": 4,
-    "runner.buildplan": 4,
-    "runner.config": 5,
-    "runner.logs": 5,
-    "runner.metrics": 5,
-    "runner.store": 5,
-    "runner.devices": 5,
-    "runner.disk": 6,
-    "runner.quarantine": 4,
-    "runner.parking": 5,
-    "runner.spool": 6,
-    "runner.lease": 6,
-    "runner.builds": 6,
-    "runner.attempt": 6,
-    "runner.evaluate": 6,
-    "runner.daemon": 7,
-    "runner.cli": 8,
+    "runner.retry": 0,
+    "runner.config": 1,
+    "runner.gpu_types": 1,
+    "runner.disk": 2,
+    "runner.logs": 2,
+    "runner.task_format": 2,
+    "runner.devices": 3,
+    "runner.metrics": 4,
+    "runner.store": 4,
+    "runner.evaluation": 5,
+    "runner.daemon": 9,
+    "runner.daemon.interfaces": 6,
+    "runner.daemon.leases": 6,
+    "runner.daemon.outcomes": 7,
+    "runner.daemon.monitoring": 8,
+    "runner.cli": 10,
 }
 
 #: Third-party module -> the only places that may import it.
@@ -55,7 +49,7 @@ CONFINED = {
     "amdsmi": ("runner/devices",),
     "typer": ("runner/cli/",),
     "rich": ("runner/cli/",),
-    "prometheus_client": ("runner/metrics.py", "runner/daemon/vitals.py"),
+    "prometheus_client": ("runner/metrics.py", "runner/daemon/monitoring/health.py"),
 }
 
 #: Folder of sandbox/ ("" is the top level) -> the folders that its modules may import. `inside` is copied into every
@@ -132,11 +126,14 @@ def harness_imports(path: Path) -> Iterator[str]:
 
 
 def layer(name: str) -> int | None:
-    """The layer of a dotted name, by its longest known prefix of two parts; None outside runner/."""
+    """The layer of a dotted name, by its longest known prefix; None outside runner/, and for a part without a layer."""
     parts = name.split(".")
     if parts[0] != "runner":
         return None
-    return LAYERS.get(".".join(parts[:2]), LAYERS["runner"] if len(parts) == 1 else None)
+    if len(parts) == 1:
+        return LAYERS["runner"]
+    prefixes = (".".join(parts[:length]) for length in range(len(parts), 1, -1))
+    return next((LAYERS[prefix] for prefix in prefixes if prefix in LAYERS), None)
 
 
 def dotted(path: Path) -> str:

@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import Final, Self
 
 from runner.errors import EvaluationError
-from runner.evaluate import EvaluationSettings, Evaluator
-from runner.gpus import Registry
+from runner.evaluation.evaluate import EvaluationSettings, Evaluator
+from runner.gpu_types import Registry
 from runner.model import Job, JobResult, Mode, Slot
-from runner.taskdef import extra_to_stored, load_folder, to_stored
+from runner.task_format import extra_to_stored, load_folder, to_stored
 from sandbox.host.engine import Container, DockerEngine
 from sandbox.spec import SandboxSpec
 from tests.acceptance.escapes import relax

@@ -19,14 +19,14 @@ import psycopg
 
 from runner.config import Config, Settings
 from runner.daemon import Daemon
-from runner.daemon.orders import Orders
-from runner.daemon.readiness import Readiness
+from runner.daemon.monitoring.readiness import Readiness
+from runner.daemon.outcomes.spool import Spool
 from runner.daemon.serve import require_schema
+from runner.daemon.shutdown import ShutdownControl
 from runner.errors import CancelledByRequest
-from runner.gpus import Registry
+from runner.gpu_types import Registry
 from runner.logs import configure
 from runner.model import Job, JobResult, Mode, Progress, RunRecord, Slot, Verdict
-from runner.spool import Spool
 from runner.store import ConnectPacer, Stop, Store, Wakeup, migrate
 from tests.benchmarks.queue.worker import Notebook, say_ready
 
@@ -185,7 +185,7 @@ class Hosts:
         self._directory = directory
         self._evaluator = AtOnce(notebook)
         self._registry = Registry.load()
-        self._orders: list[Orders] = []
+        self._control: list[ShutdownControl] = []
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
@@ -201,8 +201,8 @@ class Hosts:
 
     def stop(self) -> None:
         """Stop all of them; what runs without end is given back."""
-        for orders in self._orders:
-            orders.ask_abort()
+        for control in self._control:
+            control.request_abort()
         for thread in self._threads:
             thread.join(60)
 
@@ -224,10 +224,10 @@ class Hosts:
             spool=Spool(config.state_dir / "spool", max_bytes=1 << 30),
             instance=name,
         )
-        orders = Orders()
-        thread = threading.Thread(target=daemon.run, args=(orders,), name=name, daemon=True)
+        control = ShutdownControl()
+        thread = threading.Thread(target=daemon.run, args=(control,), name=name, daemon=True)
         thread.start()
-        self._orders.append(orders)
+        self._control.append(control)
         self._threads.append(thread)
         return daemon.readiness
 

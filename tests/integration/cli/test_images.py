@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from runner.daemon.serve import only_daemon
-from runner.evaluate import EvaluationSettings, Evaluator
-from runner.gpus import Registry
+from runner.evaluation.evaluate import EvaluationSettings, Evaluator
+from runner.gpu_types import Registry
 from runner.model import Mode, Verdict
-from runner.taskdef import extra_to_stored, load_folder, to_stored
+from runner.task_format import extra_to_stored, load_folder, to_stored
 from sandbox.errors import EngineRefused
 from sandbox.host.engine import Container, DockerEngine
 from sandbox.host.images import Images

@@ -25,16 +25,16 @@ def say_when(event, what):
 
 def say_when_handed():
     gate.go.wait()
-    while not rig.daemon._settler.pending:
+    while not rig.daemon._committer.pending:
         time.sleep(0.001)
     print("handed", flush=True)
 
 threading.Thread(target=say_when_handed, daemon=True).start()
 say_when(gate.begun, "begun")
 say_when(gate.cancelled, "cancelled")
-say_when(rig.orders.stop, "stopping")
+say_when(rig.control.stop, "stopping")
 threading.Thread(target=lambda: (sys.stdin.readline(), gate.go.set()), daemon=True).start()
-with signals(_handlers(rig.orders, None)):
+with signals(_handlers(rig.control, None)):
     rig.start()
     code = rig.join()
 rig.close()

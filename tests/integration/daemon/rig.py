@@ -17,14 +17,14 @@ import psycopg
 from psycopg.rows import dict_row
 
 from runner.config import Config, Settings
-from runner.daemon import Daemon, Ending, Orders
-from runner.daemon.ports import StoreFactory
+from runner.daemon import Daemon, ExitReason, ShutdownControl
+from runner.daemon.interfaces import StoreFactory
+from runner.daemon.outcomes.spool import Spool
 from runner.daemon.serve import require_schema
+from runner.devices.quarantine import Quarantine
 from runner.errors import CancelledByRequest, EngineUnavailableError
-from runner.gpus import Registry
+from runner.gpu_types import Registry
 from runner.model import Job, JobResult, JobState, Progress, RunRecord, Slot, Verdict
-from runner.quarantine import Quarantine
-from runner.spool import Spool
 from runner.store import ConnectPacer, Store, SubmissionView
 
 #: A test that waits longer than this has failed.
@@ -156,9 +156,9 @@ class Rig:
         self.spool = Spool(self.config.state_dir / "spool", max_bytes=self.config.spool_max_mib * 2**20)
         self.settings = Settings(self.config)
         self.quarantine = Quarantine(retry_s=0.05)
-        self.orders = Orders()
+        self.control = ShutdownControl()
         self.check_disk: Callable[[], object] = lambda: None
-        self.ending: Ending | None = None
+        self.exit_reason: ExitReason | None = None
         pacer = ConnectPacer()
         self.store_factory: StoreFactory = lambda purpose: Store(
             self.daemon_url, application_name=f"daemon {purpose}", pacer=pacer
@@ -191,7 +191,7 @@ class Rig:
 
     def _run(self) -> None:
         assert self.daemon is not None
-        self.ending = self.daemon.run(self.orders)
+        self.exit_reason = self.daemon.run(self.control)
 
     @property
     def waiting_for(self) -> str | None:
@@ -204,16 +204,16 @@ class Rig:
         assert self._thread is not None
         self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive()
-        return 0 if self.ending is Ending.CLEAN else 1
+        return 0 if self.exit_reason is ExitReason.CLEAN else 1
 
     def stop(self) -> int:
         """Stop the daemon; its exit code."""
-        self.orders.ask_stop()
+        self.control.request_stop()
         return self.join()
 
     def close(self) -> None:
         """Stop whatever still runs."""
-        self.orders.ask_abort()
+        self.control.request_abort()
         if self._thread is not None:
             self._thread.join(PATIENCE_S)
         self.store.close()

@@ -99,7 +99,7 @@ def test_a_job_that_is_not_built_is_given_back_once_and_costs_nothing(rig: Rig, 
     first, second = started(rig, stage, COMPILES, b"plain")
     rig.wait_for(lambda: state(rig, second) == (JobState.QUEUED, 1, 0), "it was given back")
     assert rig.daemon is not None
-    assert rig.daemon._desks[0].running() is None, "no other is asked for"
+    assert rig.daemon._slot_queues[0].running() is None, "no other is asked for"
     stage.event(stage.go, first).set()
     stage.event(stage.go, second).set()
     (view,) = rig.wait_done(second)
@@ -128,9 +128,9 @@ def test_what_has_not_begun_is_given_back_at_once(rig: Rig, stage: Stage, how: s
         case "drain":
             rig.store.drain("test-host", reason="fan 3")
         case "stop":
-            rig.orders.ask_stop()
+            rig.control.request_stop()
         case _:
-            rig.orders.ask_rebuild("a test")
+            rig.control.request_rebuild("a test")
     rig.wait_for(lambda: state(rig, second) == (JobState.QUEUED, 1, 0), "it was given back")
     assert state(rig, first)[0] is JobState.RUNNING
     assert not stage.event(stage.running, second).is_set()

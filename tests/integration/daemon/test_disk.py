@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runner.daemon.readiness import DISK
+from runner.daemon.monitoring.readiness import DISK
 from runner.disk import DiskFloor
 from runner.model import JobState, Slot
 from tests.integration.daemon.rig import Gate, Rig

@@ -55,7 +55,7 @@ def test_the_pauses_between_polls_add_up_to_less_than_six_statements_in_ten_seco
     rig.settings.replace(Config())
     rig.start(ready=False)
     assert isinstance(rig.daemon, Daemon)
-    gaps_s = [rig.daemon._gap_s() for _ in range(5000)]
+    gaps_s = [rig.daemon._poll_pause_s() for _ in range(5000)]
     assert 1.5 <= min(gaps_s) <= max(gaps_s) <= 1.94
     assert 1 / statistics.mean(gaps_s) < 0.6
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from structlog.testing import capture_logs
 
-from runner.daemon import Ending
+from runner.daemon import ExitReason
 from runner.model import JobState, Verdict
 from tests.integration.daemon.proxy import Proxy
 from tests.integration.daemon.rig import PATIENCE_S, Gate, Rig
@@ -21,7 +21,7 @@ def test_new_periods_count_at_once(make_rig: Callable[..., Rig], database_url: s
     rig.start()
     before = seen.claims
     rig.settings.replace(rig.config.model_copy(update={"poll_s": 0.05, "lease_s": 1800.0}))
-    rig.orders.ask_rebuild(None)
+    rig.control.request_rebuild(None)
     rig.wait_for(lambda: seen.claims > before + 5, "it polls")
     gate = rig.evaluator.script = Gate()
     rig.submit()
@@ -38,7 +38,7 @@ def test_a_reload_is_followed_by_a_heartbeat(make_rig: Callable[..., Rig], datab
     rig.start()
     assert gate.begun.wait(PATIENCE_S)
     rig.settings.replace(rig.config.model_copy(update={"lease_s": 60.0, "heartbeat_s": 20.0}))
-    rig.orders.ask_rebuild(None)
+    rig.control.request_rebuild(None)
     rig.wait_for(
         lambda: rig.sql("SELECT FROM runner.job WHERE lease_expires_at < now() + interval '61 seconds'"),
         "the lease is renewed, for as long as leases last now",
@@ -55,7 +55,7 @@ def test_new_parts_wait_for_the_runs_and_nothing_is_claimed_meanwhile(
     running = rig.submit()
     rig.start()
     assert gate.begun.wait(PATIENCE_S)
-    rig.orders.ask_rebuild("slots")
+    rig.control.request_rebuild("slots")
     rig.wait_for(
         lambda: rig.waiting_for == "new configuration (slots): 1 runs finish first", "it says what it waits for"
     )
@@ -64,7 +64,7 @@ def test_new_parts_wait_for_the_runs_and_nothing_is_claimed_meanwhile(
     assert not gate.cancelled.is_set()
     gate.go.set()
     rig.join()
-    assert rig.ending is Ending.REBUILD
+    assert rig.exit_reason is ExitReason.REBUILD
     assert rig.view(running).jobs[0].verdict is Verdict.ACCEPTED
     assert rig.view(waiting).jobs[0].state is JobState.QUEUED
 
@@ -75,15 +75,15 @@ def test_a_change_that_is_taken_back_ends_the_waiting(rig: Rig) -> None:
     running = rig.submit()
     rig.start()
     assert gate.begun.wait(PATIENCE_S)
-    rig.orders.ask_rebuild("slots")
+    rig.control.request_rebuild("slots")
     rig.wait_for(lambda: rig.waiting_for is not None, "it waits")
     waiting = rig.submit()
-    rig.orders.ask_rebuild(None)
+    rig.control.request_rebuild(None)
     gate.go.set()
     views = rig.wait_done(running, waiting)
     assert {view.jobs[0].verdict for view in views} == {Verdict.ACCEPTED}
     assert rig.waiting_for is None
-    assert rig.ending is None
+    assert rig.exit_reason is None
 
 
 def test_a_stop_ends_the_waiting_for_new_parts(rig: Rig) -> None:
@@ -92,9 +92,9 @@ def test_a_stop_ends_the_waiting_for_new_parts(rig: Rig) -> None:
     running = rig.submit()
     rig.start()
     assert gate.begun.wait(PATIENCE_S)
-    rig.orders.ask_rebuild("slots")
+    rig.control.request_rebuild("slots")
     rig.wait_for(lambda: rig.waiting_for is not None, "it waits")
-    rig.orders.ask_stop()
+    rig.control.request_stop()
     rig.wait_for(lambda: rig.waiting_for == "shutdown", "it drains")
     gate.go.set()
     assert rig.join() == 0
@@ -112,9 +112,9 @@ def test_a_daemon_without_a_database_can_be_given_another(
         rig.start(ready=opened)
         proxy.shut()
         rig.wait_for(lambda rig=rig: rig.waiting_for == "the database", "it noticed")  # type: ignore[misc]  # mypy: default in lambda
-        rig.orders.ask_rebuild("database_url")
+        rig.control.request_rebuild("database_url")
         rig.join()
-        assert rig.ending is Ending.REBUILD
+        assert rig.exit_reason is ExitReason.REBUILD
 
 
 def test_waiting_for_a_run_through_an_outage_is_no_storm(
@@ -130,7 +130,7 @@ def test_waiting_for_a_run_through_an_outage_is_no_storm(
     with capture_logs():
         rig.start()
         assert gate.begun.wait(PATIENCE_S)
-        rig.orders.ask_rebuild("slots")
+        rig.control.request_rebuild("slots")
         rig.wait_for(lambda: rig.waiting_for == "new configuration (slots): 1 runs finish first", "it waits")
         proxy.shut()
         rig.wait_for(lambda: rig.waiting_for == "the database", "it noticed")
@@ -139,4 +139,4 @@ def test_waiting_for_a_run_through_an_outage_is_no_storm(
         assert seen.registers <= before + 2
         gate.go.set()
         rig.join()
-    assert rig.ending is Ending.REBUILD
+    assert rig.exit_reason is ExitReason.REBUILD

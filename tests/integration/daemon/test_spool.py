@@ -14,9 +14,9 @@ import psycopg
 import pytest
 from structlog.testing import capture_logs
 
+from runner.daemon.outcomes.spool import ASIDE, DROPPED
 from runner.errors import DatabaseUnavailableError
 from runner.model import Artifact, Job, JobResult, JobState, Progress, RunRecord, Verdict
-from runner.spool import ASIDE, DROPPED
 from runner.store import Completion, Store, migrate
 from tests.chaos.server import Server
 from tests.integration.daemon.process import Process
@@ -147,9 +147,9 @@ def test_a_result_whose_commit_hangs_is_rescued_by_whoever_ends_the_daemon(
     with psycopg.connect(database_url) as connection:
         submission = rig.submit()
         connection.execute(b"SELECT FROM leaderboard.submission FOR UPDATE")
-        settler = rig.daemon._settler if rig.daemon else None
-        rig.wait_for(lambda: settler and settler.pending, "the result cannot be committed")
-        rig.orders.ask_abort()
+        committer = rig.daemon._committer if rig.daemon else None
+        rig.wait_for(lambda: committer and committer.pending, "the result cannot be committed")
+        rig.control.request_abort()
         assert rig.join() == 0
         assert rig.spool.count == 1
     next_rig = make_rig(database_url, state_dir=rig.config.state_dir)

@@ -19,7 +19,7 @@ def test_stopping_finishes_the_run_and_claims_no_other(rig: Rig) -> None:
     running, waiting = rig.submit(), rig.submit()
     rig.start()
     assert gate.begun.wait(PATIENCE_S)
-    rig.orders.ask_stop()
+    rig.control.request_stop()
     rig.wait_for(lambda: rig.waiting_for == "shutdown", "it drains")
     assert not gate.cancelled.is_set()
     gate.go.set()
@@ -36,7 +36,7 @@ def test_a_draining_daemon_keeps_its_lease(rig: Rig) -> None:
     submission = rig.submit()
     rig.start()
     assert gate.begun.wait(PATIENCE_S)
-    rig.orders.ask_stop()
+    rig.control.request_stop()
     rig.wait_for(lambda: rig.waiting_for == "shutdown", "it drains")
     rig.store.cancel(submission)
     assert rig.join() == 0
@@ -49,7 +49,7 @@ def test_being_told_twice_gives_the_job_back_at_no_cost(rig: Rig) -> None:
     submission = rig.submit()
     rig.start()
     assert gate.begun.wait(PATIENCE_S)
-    rig.orders.ask_abort()
+    rig.control.request_abort()
     assert rig.join() == 0
     (job,) = rig.view(submission).jobs
     assert (job.state, job.attempt, job.failures) == (JobState.QUEUED, 1, 0)
@@ -81,7 +81,7 @@ def test_a_job_cannot_be_given_back_to_a_database_that_is_away(
     rig.start()
     assert gate.begun.wait(PATIENCE_S)
     proxy.shut()
-    rig.orders.ask_abort()
+    rig.control.request_abort()
     assert rig.join() == 0
     rig.wait_for(rig.store.reclaim, "the lease expired")
     (job,) = rig.view(submission).jobs
@@ -96,7 +96,7 @@ def test_a_run_that_does_not_let_go_is_left_to_its_lease(rig: Rig, monkeypatch: 
     rig.submit()
     rig.start()
     assert gate.begun.wait(PATIENCE_S)
-    rig.orders.ask_abort()
+    rig.control.request_abort()
     assert rig.join() == 1
     gate.go.set()
     rig.wait_for(lambda: rig.spool.count == 1, "the thread that was left behind ended")

@@ -26,7 +26,7 @@ import psycopg
 
 from runner.model import JobState
 from runner.store import Store, SubmissionView, migrate
-from runner.taskdef import extra_to_stored, load, to_stored
+from runner.task_format import extra_to_stored, load, to_stored
 from tests.chaos.dockerd import Dockerd
 from tests.chaos.server import Server
 from tests.plugins.scrape import get

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.taskdef import load_folder, spec_line
-from runner.taskdef.model import Harness, Lang, Ranking
+from runner.task_format import load_folder, spec_line
+from runner.task_format.model import Harness, Lang, Ranking
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 PY, CU = FIXTURES / "kernelbot_task", FIXTURES / "kernelbot_task_cu"

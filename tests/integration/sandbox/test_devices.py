@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from runner.evaluation.container_spec import Environment, make_spec
 from runner.model import Device, Slot
-from runner.plan import Environment, make_spec
 from sandbox.errors import EngineRefused
 from sandbox.host.engine import DockerEngine
 from sandbox.host.hostroot import HostRoot

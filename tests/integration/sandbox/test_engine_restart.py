@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.parking import remove
-from runner.quarantine import Quarantine
+from runner.devices.quarantine import Quarantine
+from runner.evaluation.warm_pool import remove
 from sandbox.host.engine import DockerEngine
 from sandbox.host.hostroot import HostRoot
 from sandbox.protocol import Step, StepsRequest

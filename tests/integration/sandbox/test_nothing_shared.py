@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from runner import parking
-from runner.parking import Bounds, Parking
-from runner.quarantine import Quarantine
+from runner.devices.quarantine import Quarantine
+from runner.evaluation import warm_pool
+from runner.evaluation.warm_pool import PoolBounds, WarmPool
 from sandbox.host.engine import Container, DockerEngine
 from sandbox.policy.observed import NAMESPACES
 from sandbox.protocol import Step, StepsRequest
@@ -73,9 +73,9 @@ def _apart(container: Container, engine: DockerEngine) -> dict[str, str]:
 def test_jobs_share_nothing(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two slots work at the same time from their parked containers; each job finds nothing, and leaves what it can."""
     # Nothing is timed here, so what still starts need not be thrown away.
-    monkeypatch.setattr(parking, "SETTLE_S", 0.0)
+    monkeypatch.setattr(warm_pool, "SETTLE_S", 0.0)
     spec = workshop.spec()
-    parked = Parking(workshop.engine, Quarantine(), Bounds(size=JOBS))
+    parked = WarmPool(workshop.engine, Quarantine(), PoolBounds(size=JOBS))
     used: list[str] = []
     found: list[dict[str, Any]] = []
     apart: list[dict[str, str]] = []
@@ -84,7 +84,7 @@ def test_jobs_share_nothing(workshop: Workshop, monkeypatch: pytest.MonkeyPatch)
     def wait_for_all() -> None:
         with parked._changed:
             assert parked._changed.wait_for(
-                lambda: all(len(parked._places[slot].boxes) == JOBS for slot in SLOTS), timeout=PATIENCE_S
+                lambda: all(len(parked._pools[slot].boxes) == JOBS for slot in SLOTS), timeout=PATIENCE_S
             )
 
     def work(slot: str) -> None:
@@ -107,7 +107,7 @@ def test_jobs_share_nothing(workshop: Workshop, monkeypatch: pytest.MonkeyPatch)
         for slot in SLOTS:
             parked.release(slot, spec)
         wait_for_all()
-        apart += [_apart(each.box, workshop.engine) for place in parked._places.values() for each in place.boxes]
+        apart += [_apart(each.box, workshop.engine) for place in parked._pools.values() for each in place.boxes]
         threads = [threading.Thread(target=work, args=(slot,)) for slot in SLOTS]
         for thread in threads:
             thread.start()

@@ -22,8 +22,8 @@ from unittest.mock import Mock
 import psycopg
 import pytest
 
-from runner.evaluate import EvaluationSettings, Evaluator
-from runner.gpus import Registry
+from runner.evaluation.evaluate import EvaluationSettings, Evaluator
+from runner.gpu_types import Registry
 from sandbox.host.engine import ContainerReport
 from tasks.harness.judge.request import JudgeRequest
 from tasks.harness.local import evaluate

@@ -12,7 +12,7 @@ import pytest
 
 from runner.cli import main
 from runner.cli.app import ExitCode
-from runner.gpus import Registry
+from runner.gpu_types import Registry
 from tests.fakes.amd import AmdSmi
 from tests.fakes.nvml import Nvml
 from tests.fakes.recordings import AMD, lost, nvidia

@@ -13,8 +13,8 @@ import torch
 from runner.cli.finding import Mark
 from runner.cli.gpu_test import SlotTest, make_task, try_slot
 from runner.errors import EngineUnavailableError
-from runner.evaluate import Evaluator
-from runner.gpus import Registry
+from runner.evaluation.evaluate import Evaluator
+from runner.gpu_types import Registry
 from runner.model import Device, Job, JobResult, Mode, RunRecord, Slot, Verdict
 
 H100 = Registry.load().get("H100")

@@ -12,8 +12,8 @@ from runner.cli.app import app
 from runner.cli.finding import Mark
 from runner.cli.task_check import offered
 from runner.cli.units import size
-from runner.gpus import Registry
-from runner.taskdef.model import Case, CaseSet, Extra, Lang, PyConfig, Task, TaskFolder
+from runner.gpu_types import Registry
+from runner.task_format.model import Case, CaseSet, Extra, Lang, PyConfig, Task, TaskFolder
 
 
 def folder(

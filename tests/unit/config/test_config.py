@@ -44,9 +44,9 @@ def test_settings_are_replaced_whole(load: Callable[..., Config]) -> None:
     """Who reads `now` sees one configuration or the other, never a mixture."""
     old, new = load("lease_s = 60"), load("lease_s = 90")
     settings = Settings(old)
-    assert settings.now is old
+    assert settings.current is old
     settings.replace(new)
-    assert settings.now is new
+    assert settings.current is new
 
 
 def test_every_file_of_the_page_loads(load: Callable[..., Config]) -> None:

@@ -11,7 +11,7 @@ from tests.unit.daemon.fakes import Parts
 
 @pytest.fixture
 def parts(tmp_path: Path) -> Parts:
-    """Everything around a slot, a settler or a delivery; nothing is spooled."""
+    """Everything around a slot worker, a committer or a replayer; nothing is spooled."""
     return Parts(tmp_path)
 
 
@@ -23,4 +23,4 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
         backoff.failures += 1  # type: ignore[attr-defined]  # stands in for a method
         return 0.001
 
-    monkeypatch.setattr("runner.backoff.Backoff.next_s", next_s)
+    monkeypatch.setattr("runner.retry.Backoff.next_s", next_s)

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import cast
 
 from runner.config import Config, Settings
-from runner.daemon.announcer import Announcer
-from runner.daemon.delivery import Delivery
+from runner.daemon.leases import LeaseKeeper
+from runner.daemon.outcomes.publisher import EventPublisher
+from runner.daemon.outcomes.replay import SpoolReplayer
+from runner.daemon.outcomes.spool import Spool
 from runner.errors import DatabaseUnavailableError, StaleAttemptError
-from runner.lease import LeaseKeeper
 from runner.model import Job, JobResult, JobState, Json
-from runner.spool import Spool
 from runner.store import Completion, Ended, Store
 
 
@@ -103,17 +103,17 @@ class FakeStore:
 
 
 class Parts:
-    """A spool with its delivery, a keeper and an announcer, on a fake store."""
+    """A spool with its replayer, a lease keeper and a publisher, on a fake store."""
 
     def __init__(self, directory: Path, *, max_bytes: int = 1 << 20) -> None:
         self.store = FakeStore()
         self.settings = Settings(Config(host_name="h", state_dir=directory))
         self.opened: list[str] = []
         self.keeper = LeaseKeeper(lambda: self.fake("heartbeat"), self.settings, instance="i")
-        self.announcer = Announcer(self.fake)
+        self.publisher = EventPublisher(self.fake)
         self.spool = Spool(directory / "spool", max_bytes=max_bytes)
         self.now_s = 1000.0
-        self.delivery = Delivery(self.spool, self.fake, self.keeper, self.announcer, clock=lambda: self.now_s)
+        self.replayer = SpoolReplayer(self.spool, self.fake, self.keeper, self.publisher, clock=lambda: self.now_s)
 
     def fake(self, purpose: str, other: FakeStore | None = None) -> Store:
         """The store, or another one, as a factory's product."""
@@ -126,4 +126,4 @@ class Parts:
 
     def events(self) -> list[str]:
         """What would be announced, in one word each."""
-        return [str(event["event"]) for event in self.announcer._events]
+        return [str(event["event"]) for event in self.publisher._events]

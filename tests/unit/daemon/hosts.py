@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from runner.gpus import GpuType, Registry, Vendor
-from runner.lease import Lease
+from runner.daemon.leases import Lease
+from runner.gpu_types import GpuType, Registry, Vendor
 from runner.model import Device, Job, Slot
 from tests.unit import samples
 

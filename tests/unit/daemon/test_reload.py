@@ -14,9 +14,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from runner.config import RELOAD, Config, Reload
-from runner.daemon.orders import Orders
-from runner.daemon.readiness import Readiness
-from runner.daemon.reload import Blueprint, Reloader
+from runner.daemon.monitoring.readiness import Readiness
+from runner.daemon.reload import DaemonSpec, Reloader
+from runner.daemon.shutdown import ShutdownControl
 from runner.errors import ConfigError
 
 
@@ -31,10 +31,12 @@ class Host:
             "gpus_dir": tmp_path / "gpus.d",
             "cpu_slots": 1,
         }
-        self.orders = Orders()
+        self.control = ShutdownControl()
         self.readiness = Readiness(notify_socket)
         self.readiness.working("serving")
-        self.reloader = Reloader(self.load, Blueprint.draw(self.load()), orders=self.orders, readiness=self.readiness)
+        self.reloader = Reloader(
+            self.load, DaemonSpec.from_config(self.load()), control=self.control, readiness=self.readiness
+        )
         self.applied: list[Config] = []
         self.reloader.begin()
         self.reloader.on_change(self.applied.append)
@@ -118,25 +120,25 @@ def test_every_key_reloads_as_it_says(host: Host, tmp_path: Path, key: str) -> N
     value = new_values(tmp_path)[key]
     with capture_logs() as logs:
         host.reload(**{key: value})
-    changed = getattr(host.reloader.settings.now, key) == getattr(host.load(), key)
-    waits = host.orders.rebuild is not None
+    changed = getattr(host.reloader.settings.current, key) == getattr(host.load(), key)
+    waits = host.control.rebuild is not None
     said = any("needs a restart" in line["event"] for line in logs)
     assert (changed, waits, said) == {
         Reload.AT_ONCE: (True, False, False),
         Reload.AFTER_RUNS: (True, True, False),
         Reload.RESTART: (False, False, True),
     }[RELOAD[key]]
-    assert host.orders.leave.is_set() == waits
-    assert host.applied[-1] == host.reloader.settings.now
+    assert host.control.stop_claiming.is_set() == waits
+    assert host.applied[-1] == host.reloader.settings.current
 
 
 def test_a_wrong_configuration_changes_nothing_and_is_said_once(host: Host, manager: socket.socket) -> None:
     """One error, and the service manager hears that the reload is over."""
-    before = host.reloader.settings.now
+    before = host.reloader.settings.current
     with capture_logs() as logs:
         host.reload(lease_s=-1, poll_s=7.0, cpu_slots=2)
-    assert host.reloader.settings.now is before
-    assert host.orders.rebuild is None
+    assert host.reloader.settings.current is before
+    assert host.control.rebuild is None
     assert [line["event"] for line in logs] == ["the configuration is refused, the old one goes on"]
     assert manager.recv(4096).startswith(b"RELOADING=1\nMONOTONIC_USEC=")
     assert manager.recv(4096).startswith(b"READY=1\nSTATUS=configuration refused, the old one goes on: ")
@@ -152,7 +154,7 @@ def test_a_reload_that_breaks_is_over_all_the_same(
         if not arguments or arguments[0] != before:
             raise OSError("the driver went away")
 
-    before = host.reloader.settings.now
+    before = host.reloader.settings.current
     if where == "load":
         monkeypatch.setattr(host.reloader, "_load", broken)
     else:
@@ -162,7 +164,7 @@ def test_a_reload_that_breaks_is_over_all_the_same(
     assert [line["event"] for line in logs] == ["the reload broke; the old configuration goes on"]
     assert manager.recv(4096).startswith(b"RELOADING=1\n")
     assert manager.recv(4096) == b"READY=1\nSTATUS=the reload broke, see the log; the old configuration goes on"
-    assert (host.reloader.settings.now, host.orders.rebuild) == (before, None)
+    assert (host.reloader.settings.current, host.control.rebuild) == (before, None)
     assert len(host.reloader.begin().slots) == 1
 
 
@@ -170,7 +172,7 @@ def test_a_configuration_that_does_not_fit_the_host_is_refused(host: Host) -> No
     """Nobody waits for runs to end and then finds that the new slots cannot be made."""
     with capture_logs() as logs:
         host.reload(slots=({"gpu_type": "H100", "devices": ["99"]},))
-    assert host.orders.rebuild is None
+    assert host.control.rebuild is None
     assert "no nvidia device '99' on this host" in logs[0]["error"]
 
 
@@ -180,7 +182,7 @@ def test_the_service_manager_is_told_at_once_what_waits_for_runs(host: Host, man
     begun, ended = manager.recv(4096).decode(), manager.recv(4096).decode()
     assert re.fullmatch(r"RELOADING=1\nMONOTONIC_USEC=\d+", begun)
     assert ended == "READY=1\nSTATUS=configuration reloaded; docker_host, slots after the current runs"
-    assert host.orders.rebuild == "docker_host, slots"
+    assert host.control.rebuild == "docker_host, slots"
 
 
 def test_a_daemon_that_is_not_up_yet_is_not_reported_as_up(tmp_path: Path, manager: socket.socket) -> None:
@@ -208,20 +210,20 @@ def test_a_second_reload_counts_instead_of_the_first(host: Host) -> None:
     """Another change is waited for, or none if the first is taken back; what counts at once stays."""
     host.reload(cpu_slots=2)
     host.reload(docker_host="unix:///elsewhere")
-    assert host.orders.rebuild == "docker_host, slots"
+    assert host.control.rebuild == "docker_host, slots"
     host.reload(cpu_slots=1, docker_host=None, poll_s=1.0)
-    assert not host.orders.leave.is_set()
-    assert host.reloader.settings.now.poll_s == 1.0
+    assert not host.control.stop_claiming.is_set()
+    assert host.reloader.settings.current.poll_s == 1.0
 
 
 def test_the_next_daemon_is_built_from_what_was_asked_last(host: Host) -> None:
     """And for that one there is nothing to wait for any more."""
     host.reload(cpu_slots=2)
-    blueprint = host.reloader.begin()
-    assert len(blueprint.slots) == 2
-    assert host.orders.rebuild is None
+    spec = host.reloader.begin()
+    assert len(spec.slots) == 2
+    assert host.control.rebuild is None
     host.reload()
-    assert host.orders.rebuild is None
+    assert host.control.rebuild is None
 
 
 def test_changed_files_of_gpu_types_need_new_parts(host: Host) -> None:
@@ -230,12 +232,12 @@ def test_changed_files_of_gpu_types_need_new_parts(host: Host) -> None:
     directory.mkdir()
     (directory / "x.toml").write_text('name = "X"\nvendor = "none"\ndetect = false\n', encoding="ascii")
     host.reload()
-    assert host.orders.rebuild == "GPU types"
+    assert host.control.rebuild == "GPU types"
 
 
 def test_a_reload_does_not_take_back_a_stop() -> None:
     """Whoever leaves goes on leaving."""
-    orders = Orders()
-    orders.ask_stop()
-    orders.ask_rebuild(None)
-    assert orders.leave.is_set()
+    control = ShutdownControl()
+    control.request_stop()
+    control.request_rebuild(None)
+    assert control.stop_claiming.is_set()

@@ -16,14 +16,14 @@ from structlog.testing import capture_logs
 
 from runner import logs
 from runner.config import Config, Settings
-from runner.daemon.loop import Ending
-from runner.daemon.orders import Orders
+from runner.daemon.loop import ExitReason
 from runner.daemon.reload import Reloader
 from runner.daemon.serve import _handlers, only_daemon, serve
+from runner.daemon.shutdown import ShutdownControl
 from runner.daemon.signals import signals
+from runner.devices.quarantine import Quarantine
 from runner.errors import ConfigError, DiskFullError, EngineUnavailableError
-from runner.parking import Bounds
-from runner.quarantine import Quarantine
+from runner.evaluation.warm_pool import PoolBounds
 from sandbox.errors import EngineRefused, NotReaped
 
 # The package exports the function under the module's name.
@@ -89,11 +89,11 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
     class FakeDaemon:
         def __init__(self, given: Settings, **parts: Any) -> None:  # noqa: ANN401 - whatever serve hands over
             seen.update(parts, settings_in_force=given)
-            self.census = object()
+            self.snapshot = object()
 
-        def run(self, orders: Orders) -> Ending:
-            seen.update(orders=orders, stores=[seen["store_factory"](purpose) for purpose in ("claim", "listen")])
-            return Ending.CLEAN
+        def run(self, control: ShutdownControl) -> ExitReason:
+            seen.update(control=control, stores=[seen["store_factory"](purpose) for purpose in ("claim", "listen")])
+            return ExitReason.CLEAN
 
     class FakeEvaluator:
         def __init__(self, _engine: object, _registry: object, settings: object, _quarantine: object) -> None:
@@ -110,7 +110,7 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(serve_module, "Daemon", FakeDaemon)
     monkeypatch.setattr(serve_module, "Evaluator", FakeEvaluator)
     monkeypatch.setattr(logs, "configure", lambda *arguments: seen.update(log=arguments))
-    orders = Orders()
+    control = ShutdownControl()
     given = config(
         tmp_path,
         docker_host="unix:///x",
@@ -126,21 +126,21 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
         log_format="json",
         log_level="error",
     )
-    assert serve(lambda: given, orders) == 0
+    assert serve(lambda: given, control) == 0
     assert (seen["base_url"], seen["owner"]) == ("unix:///x", f"gpu-01:{tmp_path / 'state'}")
     assert seen["log"] == ("json", "error")
     claim, listen = seen["stores"]
     assert "host=127.0.0.1" in claim._link._conninfo
     assert claim._link._pacer is listen._link._pacer is not None, "one pacer for the whole host"
     assert seen["spool"].max_bytes == 3 * 2**20
-    assert seen["settings_in_force"].now == given
+    assert seen["settings_in_force"].current == given
     assert seen["instance"] == (tmp_path / "state/instance").read_text(encoding="ascii").strip()
     settings = seen["settings"]
     assert settings.eval_python == Path(sys.executable)
     assert (settings.state_dir, settings.host_name, settings.max_run_s) == (tmp_path / "state", "gpu-01", 60.0)
-    assert seen["orders"] is orders
+    assert seen["control"] is control
     assert (settings.build_timeout_s, settings.build_lanes) == (9.0, 3)
-    assert settings.parking == Bounds(size=0, max_age_s=60.0, memory_bytes=5 * 2**20)
+    assert settings.pool_bounds == PoolBounds(size=0, max_age_s=60.0, memory_bytes=5 * 2**20)
     with pytest.raises(DiskFullError, match=r"state_dir .* floor 1e\+09 GiB: free some"):
         seen["check_disk"]()
     seen["engine"].check()
@@ -178,16 +178,16 @@ def test_sighup_builds_a_new_daemon_when_the_old_one_has_made_room(
     class FakeDaemon:
         def __init__(self, _settings: Settings, **parts: Any) -> None:  # noqa: ANN401 - whatever serve hands over
             built.append(parts)
-            self.census = object()
+            self.snapshot = object()
 
-        def run(self, orders: Orders) -> Ending:
+        def run(self, control: ShutdownControl) -> ExitReason:
             if len(built) == 2:
-                return Ending.LEFT_RUNS
+                return ExitReason.LEFT_RUNS
             values.update(cpu_slots=2, spool_max_mib=2, max_run_s=9.0)
             signal.raise_signal(signal.SIGHUP)
-            assert orders.leave.wait(30)
-            assert orders.rebuild == "slots"
-            return Ending.REBUILD
+            assert control.stop_claiming.wait(30)
+            assert control.rebuild == "slots"
+            return ExitReason.REBUILD
 
     monkeypatch.setattr(serve_module, "DockerEngine", FakeEngine)
     monkeypatch.setattr(serve_module, "Daemon", FakeDaemon)
@@ -216,13 +216,13 @@ def test_one_daemon_per_state_directory(tmp_path: Path) -> None:
 def test_the_first_signal_drains_and_the_second_aborts(number: signal.Signals) -> None:
     """And afterwards the process's own handlers are back."""
     before = signal.getsignal(number)
-    orders = Orders()
-    with signals(_handlers(orders, cast("Reloader", None))):
+    control = ShutdownControl()
+    with signals(_handlers(control, cast("Reloader", None))):
         signal.raise_signal(number)
-        assert orders.stop.wait(30)
-        assert not orders.abort.is_set()
+        assert control.stop.wait(30)
+        assert not control.abort.is_set()
         signal.raise_signal(number)
-        assert orders.abort.wait(30)
+        assert control.abort.wait(30)
     assert signal.getsignal(number) is before
 
 
@@ -256,7 +256,7 @@ def test_a_container_of_an_earlier_process_that_does_not_go_costs_its_slot_only(
             raise NotReaped("it hangs", left=[(Left(), self.labels)])
 
     quarantine = Quarantine()
-    port = serve_module._DockerPort(cast("Any", FakeEngine()), quarantine, {"cpu0", "cpu1"})
+    port = serve_module._DockerAdapter(cast("Any", FakeEngine()), quarantine, {"cpu0", "cpu1"})
     assert port.reap() == 0
     assert quarantine.reasons() == {"cpu1": "container 0123456789ab could not be removed: it hangs"}
     FakeEngine.labels = {"kernel-runner.slot": "gone"}

@@ -7,15 +7,15 @@ import threading
 import pytest
 from structlog.testing import capture_logs
 
-from runner import backoff
-from runner.daemon.threads import Threads
+from runner import retry
+from runner.daemon.threads import ThreadSupervisor
 
 
 def test_a_body_that_breaks_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a pause, and the log says which; one that ends by itself has ended."""
-    monkeypatch.setattr(backoff, "MIN_S", 0.0)
-    monkeypatch.setattr(backoff.Backoff, "next_s", lambda _self: 0.0)
-    threads = Threads()
+    monkeypatch.setattr(retry, "MIN_S", 0.0)
+    monkeypatch.setattr(retry.Backoff, "next_s", lambda _self: 0.0)
+    threads = ThreadSupervisor()
     lives: list[int] = []
     over = threading.Event()
 

@@ -15,7 +15,7 @@ import pytest
 from runner.config import Config, SlotConfig
 from runner.devices import Listing, detect_slots, list_devices, sysfs
 from runner.errors import ConfigError
-from runner.gpus import Registry
+from runner.gpu_types import Registry
 
 
 class FakeNvml(types.ModuleType):

@@ -13,11 +13,11 @@ import pytest
 from runner.devices import processes
 from runner.devices.facts import Reading
 from runner.devices.gate import HealthGate
-from runner.devices.health import SLACK_BYTES, XID_HOLD_S, Condition, Health, History, astray, judge, spoiled
+from runner.devices.health import SLACK_BYTES, XID_HOLD_S, Condition, Health, History, clock_deviations, judge, spoiled
 from runner.devices.nvidia import Nvml
-from runner.gpus import ClockPolicy, GpuType, Vendor
+from runner.devices.quarantine import Quarantine
+from runner.gpu_types import ClockPolicy, GpuType, Vendor
 from runner.model import Device, Slot
-from runner.quarantine import Quarantine
 from tests.fakes.nvml import Nvml as FakeNvml
 from tests.fakes.recordings import lost, nvidia
 
@@ -98,7 +98,7 @@ def test_a_lock_is_verified(
 ) -> None:
     """By 1 % or 15 MHz, whichever is more; AMD's limit from above alone; what is not told is not believed."""
     reading = Reading(sm_clock_mhz=sm_mhz, memory_clock_mhz=memory_mhz)
-    assert astray(reading, GpuType(name="X", vendor=vendor, clocks=clocks)) == expected
+    assert clock_deviations(reading, GpuType(name="X", vendor=vendor, clocks=clocks)) == expected
 
 
 def test_a_degraded_device_bars_what_is_ranked_only() -> None:
@@ -214,9 +214,9 @@ def test_memory_errors_degrade_until_a_reset(rig: Rig) -> None:
     rig.answers[0] = {**rig.answers[0], "nvmlDeviceGetTotalEccErrors": 1}
     assert rig.gate.inspect(rig.slots[0]).health.condition is Condition.DEGRADED
     assert rig.quarantine.reasons() == {}
-    assert "1 memory errors could not be corrected" in rig.quarantine.remarks()["nvidia0"]
+    assert "1 memory errors could not be corrected" in rig.quarantine.degraded()["nvidia0"]
     rig.answers[0] = {**rig.answers[0], "nvmlDeviceGetTotalEccErrors": 0}
-    rig.wait(lambda: not rig.quarantine.remarks())
+    rig.wait(lambda: not rig.quarantine.degraded())
 
 
 def test_a_degraded_slot_is_not_looked_at_while_it_is_used(rig: Rig) -> None:
@@ -240,8 +240,8 @@ def test_a_degraded_slot_is_not_looked_at_while_it_is_used(rig: Rig) -> None:
             assert looks.acquire(timeout=PATIENCE_S)
         assert rig.quarantine.reasons() == {}
         rig.answers[0] = clean
-        assert rig.quarantine.remarks()
-    rig.wait(lambda: not rig.quarantine.remarks())
+        assert rig.quarantine.degraded()
+    rig.wait(lambda: not rig.quarantine.degraded())
 
 
 def test_a_critical_error_voids_the_run_and_is_forgotten_after_a_while(rig: Rig) -> None:
@@ -313,7 +313,7 @@ def test_a_run_off_the_clocks_that_are_demanded_says_so(rig: Rig) -> None:
     rig.answers[0] = {**rig.answers[0], "nvmlDeviceGetCurrentClocksEventReasons": 0x4}
     assert rig.gate.inspect(slot).health.reasons[0].endswith("its clocks are held down: sw_power_cap")
     rig.gpu = L4
-    rig.wait(lambda: not rig.quarantine.remarks())
+    rig.wait(lambda: not rig.quarantine.degraded())
 
 
 def test_devices_of_a_slot_are_told_of_together(rig: Rig) -> None:

@@ -13,7 +13,7 @@ from runner.devices import list_devices, sysfs
 from runner.devices.facts import RefusedError
 from runner.devices.locking import set_clocks
 from runner.devices.nvidia import Nvml
-from runner.gpus import ClockPolicy
+from runner.gpu_types import ClockPolicy
 from tests.fakes.amd import AmdSmi as FakeAmdSmi
 from tests.fakes.nvml import Nvml as FakeNvml
 from tests.fakes.recordings import AMD, Answers, divided, lost, nvidia

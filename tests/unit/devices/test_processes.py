@@ -10,7 +10,7 @@ import pytest
 from runner.devices import processes
 from runner.devices.facts import Reading
 from runner.devices.health import History, judge
-from runner.gpus import ClockPolicy
+from runner.gpu_types import ClockPolicy
 
 ID = "0123456789abcdef" * 4
 

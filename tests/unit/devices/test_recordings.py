@@ -18,7 +18,7 @@ from runner.devices import Details, Listing, detect_slots, list_devices, sysfs
 from runner.devices.amd import AmdSmi
 from runner.devices.nvidia import Nvml
 from runner.devices.slots import types_of
-from runner.gpus import Registry, Vendor
+from runner.gpu_types import Registry, Vendor
 from tests.fakes import amd as fake_amd
 from tests.fakes import nvml as fake_nvml
 from tests.fakes import recordings

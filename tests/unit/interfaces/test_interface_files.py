@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from runner import config
-from runner.taskdef import schema
+from runner.task_format import schema
 from tests.unit.interfaces import fixtures
 from tests.unit.interfaces.fixtures import ROOT, compare, schema_lines
 

@@ -17,14 +17,14 @@ PAGE: Final = ROOT / "docs" / "log-events.md"
 LEVELS: Final = ("debug", "info", "warning", "error", "exception")
 #: (module, variable) -> the events it holds; each must stand in the module's source.
 ELSEWHERE: Final[Mapping[tuple[str, str], Sequence[str]]] = {
-    ("runner/daemon/slots.py", "what"): (
+    ("runner/daemon/slot_worker.py", "what"): (
         "job failed, our fault",
         "run stopped: the job is no longer ours",
         "run stopped: cancelled",
         "run stopped: the daemon is going down",
         "job given back before it began",
     ),
-    ("runner/quarantine.py", "event"): ("slot_container_gone", "slot_devices_fit"),
+    ("runner/devices/quarantine.py", "event"): ("slot_container_gone", "slot_devices_fit"),
 }
 HEAD: Final = """# What the log's lines are called
 
@@ -125,7 +125,7 @@ def _imported(name: str) -> ast.expr | None:
     """A constant of the module that the others take it from."""
     if name != "LEFT_TO_ITS_LEASE":
         return None
-    tree = ast.parse((ROOT / "runner/daemon/settler.py").read_text(encoding="utf-8"))
+    tree = ast.parse((ROOT / "runner/daemon/outcomes/committer.py").read_text(encoding="utf-8"))
     return next(
         node.value
         for node in tree.body

@@ -16,7 +16,7 @@ import pytest
 import structlog
 
 from runner import logs
-from runner.logs import SPARING_S, Sparing
+from runner.logs import LOG_INTERVAL_S, LogRateLimit
 from runner.model import Job, Mode
 from tests.unit import samples
 
@@ -176,8 +176,8 @@ def test_configuring_twice_does_not_double_lines() -> None:
 def test_what_comes_again_and_again_is_said_once_a_minute() -> None:
     """With how often it was not said; every kind by itself."""
     now_s = 0.0
-    sparing = Sparing(clock=lambda: now_s)
+    sparing = LogRateLimit(clock=lambda: now_s)
     assert [sparing.due("x") for _ in range(4)] == [0, None, None, None]
     assert sparing.due("y") == 0
-    now_s += SPARING_S
+    now_s += LOG_INTERVAL_S
     assert [sparing.due("x"), sparing.due("x"), sparing.due("y")] == [3, None, 0]

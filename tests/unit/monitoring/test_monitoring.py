@@ -13,14 +13,14 @@ import yaml
 from prometheus_client.core import Metric
 
 from runner import metrics
-from runner.daemon.depth import Depths
-from runner.daemon.loop import Census
-from runner.daemon.pulse import Pulse
-from runner.daemon.readiness import Readiness
-from runner.daemon.vitals import Parts, Vitals
-from runner.disk import Room
+from runner.daemon.monitoring.health import DaemonView, HealthReport
+from runner.daemon.monitoring.queue_depth import QueueDepthCache
+from runner.daemon.monitoring.readiness import Readiness
+from runner.daemon.monitoring.snapshot import DaemonSnapshot
+from runner.daemon.monitoring.watchdog import Watchdog
+from runner.daemon.outcomes.spool import Spool
+from runner.disk import DiskSpace
 from runner.model import Slot
-from runner.spool import Spool
 from runner.store import QueueDepth
 
 DOCS: Final = Path(__file__).resolve().parents[3] / "docs"
@@ -37,26 +37,26 @@ FOREIGN: Final = {"up": {"job", "instance"}, "process_resident_memory_bytes": {"
 
 
 class _Depths:
-    def look(self) -> Sequence[QueueDepth]:
+    def get(self) -> Sequence[QueueDepth]:
         return [QueueDepth(gpu_type="CPU", jobs=1, oldest_s=1.0)]
 
 
 def families(tmp_path: Path) -> Iterator[Metric]:
     """Every family of ours, with the labels that it has."""
     slot = Slot(name="cpu0", gpu_type="CPU", devices=(), cpus=(0,))
-    vitals = Vitals(Readiness(), Pulse())
-    vitals.show(
-        Parts(
+    health_report = HealthReport(Readiness(), Watchdog())
+    health_report.show(
+        DaemonView(
             host="h",
-            census=lambda: Census(slots=((slot, False),), quarantined={}, degraded={}, leases=0, unwritten=0),
+            snapshot=lambda: DaemonSnapshot(slots=((slot, False),), quarantined={}, degraded={}, leases=0, unwritten=0),
             spool=Spool(tmp_path / "spool", max_bytes=1),
-            rooms=lambda: [Room(what="x", path=tmp_path, free_bytes=1, floor_bytes=1)],
+            disk_spaces=lambda: [DiskSpace(what="x", path=tmp_path, free_bytes=1, floor_bytes=1)],
             parked=dict,
-            lanes=lambda: (0, 0),
-            depths=cast("Depths", _Depths()),
+            build_workers=lambda: (0, 0),
+            queue_depths=cast("QueueDepthCache", _Depths()),
         )
     )
-    for registry in (metrics.REGISTRY, vitals.registry):
+    for registry in (metrics.REGISTRY, health_report.registry):
         yield from (family for family in registry.collect() if family.name.startswith("kernel_runner"))
 
 

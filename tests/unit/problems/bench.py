@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from runner.taskdef import load_folder
-from runner.taskdef.model import SUBMISSION, TaskFolder
+from runner.task_format import load_folder
+from runner.task_format.model import SUBMISSION, TaskFolder
 from tests.unit.problems.oracle import TASKS
 
 

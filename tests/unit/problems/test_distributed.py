@@ -11,9 +11,9 @@ import pytest
 import torch
 import yaml
 
-from runner.gpus import Registry
-from runner.taskdef import load_folder, work
-from runner.taskdef.model import Harness
+from runner.gpu_types import Registry
+from runner.task_format import load_folder, work
+from runner.task_format.model import Harness
 from tests.unit.problems.bench import Bench, cpu_cases, hidden_cases, reseeded, solutions, unpacked
 from tests.unit.problems.oracle import TASKS, leaves
 from tests.unit.problems.ranks import WORLD_SIZE, Ranks

@@ -13,9 +13,9 @@ import pytest
 import torch
 import yaml
 
-from runner.gpus import Registry
-from runner.taskdef import load_folder, work
-from runner.taskdef.model import Harness
+from runner.gpu_types import Registry
+from runner.task_format import load_folder, work
+from runner.task_format.model import Harness
 from tests.unit.problems.bench import Bench, cpu_cases, hidden_cases, reseeded, solutions
 from tests.unit.problems.oracle import NAMES, TASKS, leaves, oracle_of
 

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from runner.backoff import MIN_S, Backoff
 from runner.errors import DatabaseUnavailableError
+from runner.retry import MIN_S, Backoff
 from runner.store.pacer import CAP_S, LOST_S, ConnectPacer
 
 #: Threads of a daemon that want a connection during an outage, each with a back-off of its own.

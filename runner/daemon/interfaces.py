@@ -1,0 +1,68 @@
+"""The protocols of what a daemon is given: tests pass scripted ones, `serve` the real ones."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from runner.model import Job, JobResult, Progress, Slot
+from runner.store import Store
+
+#: Makes a Store for one thread; the argument names the purpose of the connection.
+StoreFactory = Callable[[str], Store]
+
+
+class JobEvaluator(Protocol):
+    """Turns a job into a result (`runner.evaluation.evaluate.Evaluator`). Threadsafe."""
+
+    def prepare(self, slots: Iterable[Slot]) -> None:
+        """Make sure jobs can run on these slots.
+
+        Raises:
+            InfrastructureError: they cannot, for now.
+        """
+        ...
+
+    def can_build(self, job: Job) -> bool:
+        """Whether the job would be built without its slot, and a build worker is idle: then it may be prefetched."""
+        ...
+
+    def run(
+        self,
+        job: Job,
+        slot: Slot,
+        *,
+        cancel: threading.Event,
+        on_progress: Callable[[Progress], None],
+        on_result: Callable[[JobResult], None],
+    ) -> JobResult:
+        """Evaluate one job. The jobs of one slot run one after the other, even when two were given.
+
+        A result that is final before the slot is free may be passed to `on_result`, once; it is returned, too.
+
+        Raises:
+            InfrastructureError: our fault; the job is retried.
+            CancelledByRequest: `cancel` was set.
+        """
+        ...
+
+
+class Engine(Protocol):
+    """The container engine as the daemon sees it."""
+
+    def check(self) -> object:
+        """Check whether it answers.
+
+        Raises:
+            InfrastructureError: it does not; says what to do.
+        """
+        ...
+
+    def reap(self) -> int:
+        """Remove containers that an earlier process of this host left behind; how many there were.
+
+        Raises:
+            InfrastructureError: the engine does not answer.
+        """
+        ...

@@ -1,0 +1,83 @@
+"""Turns the database's notifications into wake-ups of the claiming thread and the heartbeat.
+
+Owns the listening connection. Polling goes on all the time, so an outage here only makes the daemon slower.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Final
+
+from runner.daemon.interfaces import StoreFactory
+from runner.errors import InfrastructureError
+from runner.logs import LogRateLimit, get_logger
+from runner.retry import Backoff
+from runner.store import Stop, Wakeup
+
+_log = get_logger(__name__)
+
+#: About so many hosts react to one notification of work, however many get it. One job needs one host. A thousand
+#: claims at once are slow for all, and the other hosts poll soon.
+MAX_REACTING_HOSTS: Final = 32
+#: The longest wait for a notification; after it the listener simply waits again.
+_LISTEN_S = 30.0
+
+
+def should_react(rivals: int) -> bool:
+    """Whether this host, one of so many, reacts to a notification of work."""
+    return rivals <= MAX_REACTING_HOSTS or secrets.randbelow(rivals) < MAX_REACTING_HOSTS
+
+
+class QueueListener:
+    """`run` is the body of the listening thread.
+
+    `on_work` is called when there may be a job of one of `gpu_types`. `on_host_notice` is called when a notification
+    names this host: one of its jobs shall stop, or its drain state has changed.
+    """
+
+    def __init__(
+        self,
+        store_factory: StoreFactory,
+        *,
+        host: str,
+        gpu_types: frozenset[str],
+        on_work: Callable[[], None],
+        on_host_notice: Callable[[], None],
+    ) -> None:
+        self._store_factory = store_factory
+        self._host = host
+        self._gpu_types = gpu_types
+        self._on_work = on_work
+        self._on_host_notice = on_host_notice
+
+    def run(self, stop: Stop) -> None:
+        """Listen until `stop` is set. A broken connection is opened again, and counts as a wake-up."""
+        store = self._store_factory("listen")
+        backoff = Backoff(cap_s=5.0)
+        log_limit = LogRateLimit()
+        said = False
+        try:
+            while not stop.is_set():
+                try:
+                    wakeup = store.listen(stop=stop, timeout_s=_LISTEN_S)
+                except InfrastructureError as error:
+                    if backoff.failures == 0 and (left_out := log_limit.due("outage")) is not None:
+                        _log.warning("not listening for new jobs; polling goes on", error=str(error), left_out=left_out)
+                        said = True
+                    backoff.wait(stop)
+                    continue
+                if said:
+                    _log.info("listening for new jobs again")
+                    said = False
+                backoff.reset()
+                if wakeup is not None:
+                    self._dispatch(wakeup)
+        finally:
+            store.close()
+
+    def _dispatch(self, wakeup: Wakeup) -> None:
+        if wakeup.everybody or self._host in wakeup.hosts:
+            self._on_host_notice()
+        if wakeup.everybody or not self._gpu_types.isdisjoint(wakeup.gpu_types):
+            self._on_work()

@@ -1,0 +1,176 @@
+"""Reports whether the daemon works and, if not, what it waits for: to the log, and to systemd.
+
+Owns the notification protocol (`sd_notify(3)`: datagrams of KEY=VALUE lines). Decides nothing itself.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import Final
+
+from runner.devices.quarantine import Cause
+from runner.errors import (
+    DatabaseUnavailableError,
+    DiskFullError,
+    EngineUnavailableError,
+    HostNameTakenError,
+    InfrastructureError,
+)
+from runner.logs import get_logger
+
+_log = get_logger(__name__)
+
+ENGINE: Final = "the container engine"
+DATABASE: Final = "the database"
+DISK: Final = "free disk space"
+EVALUATION: Final = "the evaluation environment"
+HOST_NAME: Final = "the host name"
+CONTAINERS: Final = "containers that do not go, on every slot"
+DEVICES: Final = "devices to be fit again, on every slot"
+BOTH: Final = "containers to go and devices to be fit again, on every slot"
+#: States change often while a database is half there: log each so often in so many seconds, then the last one.
+LINES: Final = 4
+LINES_S: Final = 60.0
+
+
+def unusable(causes: Collection[Cause]) -> str:
+    """What no slot can be used for, by the kinds of causes in quarantine."""
+    if Cause.DEVICE not in causes:
+        return CONTAINERS
+    return BOTH if Cause.CONTAINER in causes else DEVICES
+
+
+def missing(error: InfrastructureError, *, otherwise: str) -> str:
+    """What an error says is missing."""
+    if isinstance(error, HostNameTakenError):
+        return HOST_NAME
+    if isinstance(error, EngineUnavailableError):
+        return ENGINE
+    if isinstance(error, DiskFullError):
+        return DISK
+    return DATABASE if isinstance(error, DatabaseUnavailableError) else otherwise
+
+
+class Readiness:
+    """The daemon's readiness. Threadsafe; a repeated state is reported once."""
+
+    def __init__(self, notify_socket: str | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._socket = notify_socket
+        self._clock = clock
+        #: When the last lines about each state were logged, and what the last of all said.
+        self._logged_s: dict[str, deque[float]] = {}
+        self._said: str | None = None
+        self._lock = threading.Lock()
+        self._waiting_for: str | None = "start-up"
+        self._reason: str | None = None
+        self._working: str | None = None
+        self._announced = False
+        #: Set while jobs are being claimed.
+        self.ready = threading.Event()
+
+    @property
+    def waiting_for(self) -> str | None:
+        """What keeps the daemon from working; None while it works."""
+        return self._waiting_for
+
+    @property
+    def reason(self) -> str | None:
+        """Details about that, if any."""
+        return self._reason
+
+    @property
+    def status(self) -> str | None:
+        """What it does while it works."""
+        return self._working
+
+    def not_ready(self, waiting_for: str, *, reason: str) -> None:
+        """Something is missing. Logged once per `waiting_for`, however often it is retried."""
+        with self._lock:
+            news = self._waiting_for != waiting_for
+            self._waiting_for, self._reason = waiting_for, reason
+            self.ready.clear()
+            due = self._due(waiting_for)
+        if due:
+            _log.warning(f"not ready: waiting for {waiting_for}", reason=reason)
+        if news:
+            self.tell(f"STATUS=not ready: waiting for {waiting_for}: {_one_line(reason)}")
+
+    def working(self, status: str) -> None:
+        """Jobs are claimed. Sends READY=1 the first time, and what has changed since."""
+        with self._lock:
+            news = self._waiting_for is not None or self._working != status
+            self._waiting_for, self._reason, self._working = None, None, status
+            self.ready.set()
+            due = self._due(f"ready: {status}")
+        if due:
+            _log.info("ready", status=status)
+        if news:
+            self._up(status)
+
+    def paused(self, why: str) -> None:
+        """All is well, but no jobs are claimed, on purpose. Sends READY=1, too. Logged once per `why`."""
+        with self._lock:
+            news = self._waiting_for != why
+            self._waiting_for, self._reason = why, None
+            self.ready.clear()
+            due = self._due(why)
+        if due:
+            _log.warning("claiming no jobs", reason=why)
+        if news:
+            self._up(why)
+
+    def reloading(self) -> None:
+        """The configuration is being read again."""
+        if self._announced:
+            self.tell(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+
+    def reloaded(self, status: str) -> None:
+        """The configuration was read, with or without success. Changes that wait for runs are not waited for here."""
+        if self._announced:
+            self.tell(f"READY=1\nSTATUS={_one_line(status)}")
+
+    def stopping(self, status: str) -> None:
+        """No more jobs are claimed."""
+        with self._lock:
+            self._waiting_for, self._reason = "shutdown", status
+            self.ready.clear()
+        _log.info("stopping", status=status)
+        self.tell(f"STOPPING=1\nSTATUS={_one_line(status)}")
+
+    def _due(self, state: str) -> bool:
+        """Whether to log a state now. Asked with every report, so the last of many changes is logged in the end."""
+        now_s = self._clock()
+        self._logged_s = {key: at for key, at in self._logged_s.items() if now_s - at[-1] < LINES_S}
+        logged_s = self._logged_s.setdefault(state, deque([float("-inf")] * LINES, maxlen=LINES))
+        if state == self._said or now_s - logged_s[0] < LINES_S:
+            return False
+        self._said = state
+        logged_s.append(now_s)
+        return True
+
+    def _up(self, status: str) -> None:
+        first = not self._announced
+        self._announced = True
+        self.tell(("READY=1\n" if first else "") + f"STATUS={_one_line(status)}")
+
+    def tell(self, message: str) -> None:
+        """Send the service manager a message, if there is one; delivery is not confirmed."""
+        if self._socket is None:
+            return
+        # A leading @ stands for the zero byte of the abstract namespace.
+        address = "\0" + self._socket[1:] if self._socket.startswith("@") else self._socket
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+                channel.settimeout(1.0)
+                channel.connect(address)
+                channel.send(message.encode())
+        except OSError as error:
+            _log.warning("the service manager cannot be told", error=str(error))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:500]

@@ -1,0 +1,215 @@
+"""Publishes what happens to jobs: events for frontends, wake-ups for other daemons, progress of running jobs.
+
+Owns a thread and a connection, open only while there is something to send, so that a slow or absent database never
+delays an evaluation. No job depends on it: what cannot be sent within bounds is dropped and counted, and frontends poll
+as well. Callers publish after the commit that an event tells of.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from runner.daemon.interfaces import StoreFactory
+from runner.daemon.outcomes import events
+from runner.errors import InfrastructureError
+from runner.logs import get_logger
+from runner.model import Claimed, Job, JobState, Json, Progress
+from runner.retry import Backoff
+from runner.store import Ended, Reclaimed, Store
+
+_log = get_logger(__name__)
+
+#: The least time between two progress messages of one job: each is a write and a notification.
+PERIOD_S: Final = 1.0
+#: The pause after sending, in which messages gather: a busy host would else send every event on its own.
+REST_S: Final = 0.025
+#: The connection is closed after so long without a message.
+IDLE_S: Final = 10.0
+#: Events kept while the database is away; its restart loses none, half an hour loses the oldest.
+MAX_EVENTS: Final = 1000
+#: The longest pause between two attempts.
+_CAP_S: Final = 5.0
+
+_Key = tuple[int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Batch:
+    events: tuple[Json, ...]
+    wake: tuple[str, ...]
+    progress: tuple[tuple[Job, Progress], ...]
+
+
+class EventPublisher:
+    """Messages still to be sent. `run` is the body of its thread; all else is threadsafe and returns at once."""
+
+    def __init__(self, store_factory: StoreFactory, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._store_factory = store_factory
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._events: deque[Json] = deque(maxlen=MAX_EVENTS)
+        self._dropped = 0
+        self._gpu_types: set[str] = set()
+        #: The latest of each job, and when each was last posted.
+        self._progress: dict[_Key, tuple[Job, Progress]] = {}
+        self._posted_s: dict[_Key, float] = {}
+
+    def post_progress(self, job: Job, progress: Progress) -> None:
+        """Publish how far a job is; only the latest of a second is sent."""
+        with self._lock:
+            self._progress[job.key] = (job, progress)
+        self._wake.set()
+
+    def forget_progress(self, job: Job) -> None:
+        """The job has ended: drop progress that was not sent yet."""
+        with self._lock:
+            self._progress.pop(job.key, None)
+
+    def publish(self, event: Json) -> None:
+        """Send an event to frontends."""
+        with self._lock:
+            self._dropped += len(self._events) == MAX_EVENTS
+            self._events.append(event)
+        self._wake.set()
+
+    def ended(self, job: Claimed, how: Ended) -> None:
+        """Publish that an attempt ended without a result, and wake daemons that may take the job next."""
+        self.publish(events.ended(job, how))
+        if how.state is JobState.QUEUED:
+            self.wake(job.gpu_type)
+
+    def reclaimed(self, job: Reclaimed) -> None:
+        """Publish what became of a reclaimed job, and wake daemons that may take it next."""
+        self.publish(events.reclaimed(job))
+        if job.state is JobState.QUEUED:
+            self.wake(job.gpu_type)
+
+    def wake(self, gpu_type: str) -> None:
+        """Make the daemons that serve a GPU type look at the queue."""
+        with self._lock:
+            self._gpu_types.add(gpu_type)
+        self._wake.set()
+
+    def nudge(self) -> None:
+        """Make the thread check its stop event."""
+        self._wake.set()
+
+    def run(self, stop: threading.Event) -> None:
+        """Send until `stop` is set, then send what is left if the database answers."""
+        store = self._store_factory("announce")
+        backoff = Backoff(cap_s=_CAP_S)
+        used_s = self._clock()
+        try:
+            while not stop.is_set():
+                self._wake.wait(self._rest_s())
+                self._wake.clear()
+                batch = self._take()
+                if batch is None:
+                    if self._clock() - used_s >= IDLE_S:
+                        store.close()
+                    continue
+                used_s = self._clock()
+                if self._send(store, batch):
+                    backoff.reset()
+                    stop.wait(REST_S)
+                else:
+                    backoff.wait(stop)
+            if (batch := self._take()) is not None:
+                self._send(store, batch)
+        finally:
+            store.close()
+
+    def _rest_s(self) -> float:
+        """How long nothing needs to be sent, unless news arrive: until some progress is due."""
+        with self._lock:
+            due_s = [self._posted_s[key] + PERIOD_S for key in self._progress if key in self._posted_s]
+        return max(0.0, min([*due_s, self._clock() + _CAP_S]) - self._clock())
+
+    def _take(self) -> _Batch | None:
+        """What may be sent now; None: nothing."""
+        now_s = self._clock()
+        with self._lock:
+            self._posted_s = {key: at_s for key, at_s in self._posted_s.items() if now_s - at_s < PERIOD_S}
+            due = [key for key in self._progress if key not in self._posted_s]
+            self._posted_s.update(dict.fromkeys(due, now_s))
+            batch = _Batch(
+                events=tuple(self._events),
+                wake=tuple(sorted(self._gpu_types)),
+                progress=tuple(self._progress.pop(key) for key in due),
+            )
+            self._events.clear()
+            self._gpu_types.clear()
+        return batch if batch.events or batch.wake or batch.progress else None
+
+    def _send(self, store: Store, batch: _Batch) -> bool:
+        """Send a batch; False: the database is away. Unsent messages wait, progress only until there is newer."""
+        try:
+            if batch.events or batch.wake:
+                store.announce(events=batch.events, wake=batch.wake)
+        except InfrastructureError as error:
+            self._put_back(batch)
+            self._post_again(batch.progress)
+            _log.debug("not announced", events=len(batch.events), error=str(error))
+            return False
+        except Exception:  # noqa: BLE001 - logged where it is known which one it was
+            if not self._send_one_by_one(store, batch):
+                self._post_again(batch.progress)
+                return False
+        self._log_dropped()
+        for number, (job, progress) in enumerate(batch.progress):
+            try:
+                if not store.progress(job, progress):
+                    # Another transaction holds the job for a moment; this may be its last progress.
+                    self._post_again([(job, progress)])
+            except InfrastructureError as error:
+                self._post_again(batch.progress[number:])
+                _log.debug("progress not posted", error=str(error))
+                return False
+        return True
+
+    def _send_one_by_one(self, store: Store, batch: _Batch) -> bool:
+        """Send each message alone, after one of them was refused; False: the database is away, the rest waits."""
+        parts = [_Batch(events=(event,), wake=(), progress=()) for event in batch.events]
+        parts += [_Batch(events=(), wake=(gpu_type,), progress=()) for gpu_type in batch.wake]
+        for number, part in enumerate(parts):
+            try:
+                store.announce(events=part.events, wake=part.wake)
+            except InfrastructureError:
+                left = parts[number:]
+                events_left = tuple(event for one in left for event in one.events)
+                wake_left = tuple(gpu_type for one in left for gpu_type in one.wake)
+                self._put_back(_Batch(events=events_left, wake=wake_left, progress=()))
+                return False
+            except Exception:  # noqa: BLE001 - logged
+                # A bug, or a value that PostgreSQL refuses: it would be refused again.
+                _log.exception("this cannot be told and is dropped", events=part.events, wake=part.wake)
+        return True
+
+    def _put_back(self, batch: _Batch) -> None:
+        with self._lock:
+            room = MAX_EVENTS - len(self._events)
+            kept = batch.events[max(0, len(batch.events) - room) :]
+            self._dropped += len(batch.events) - len(kept)
+            self._events.extendleft(reversed(kept))
+            self._gpu_types.update(batch.wake)
+        self._wake.set()
+
+    def _post_again(self, progress: Sequence[tuple[Job, Progress]]) -> None:
+        """Send progress again later; the store ignores it for a job that has ended meanwhile."""
+        with self._lock:
+            for job, latest in progress:
+                self._progress.setdefault(job.key, (job, latest))
+
+    def _log_dropped(self) -> None:
+        with self._lock:
+            dropped, self._dropped = self._dropped, 0
+        if dropped:
+            _log.warning(
+                "events were dropped while the database was away; frontends find out by polling", count=dropped
+            )

@@ -1,0 +1,149 @@
+"""Slots that are not used for now: a container could not be removed, or their devices are not fit.
+
+Owns which slots these are, why, and the retries. A container that cannot be killed, as when a device fell off the bus
+or the engine hangs, may still compute, and still holds its device's memory. Its slot gets no jobs, nor do slots that
+share devices or cores with it. When the engine reports that the container is gone, the slot is used again. A device
+that fell off the bus, or that still holds something, keeps its slot out in the same way until it is fit.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Final
+
+import structlog
+
+from sandbox.errors import Leftover, SandboxError
+
+#: Seconds between two attempts to remove a container; the engine module bounds each attempt.
+RETRY_S: Final = 5.0
+#: The key of a reason that is no container.
+_DEVICES: Final = object()
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+class Cause(Enum):
+    """Why a slot is quarantined."""
+
+    #: A container that does not go.
+    CONTAINER = "container"
+    #: Devices that are not fit.
+    DEVICE = "device"
+
+
+class Quarantine:
+    """Threadsafe. Each reason has a thread that retries until it is gone."""
+
+    def __init__(self, *, retry_s: float = RETRY_S) -> None:
+        self._retry_s = retry_s
+        self._lock = threading.Lock()
+        self._stuck: dict[str, list[tuple[object, str]]] = {}
+        #: Slots on which nothing ranked runs.
+        self._degraded: dict[str, str] = {}
+        #: Degraded slots that a thread checks again.
+        self._watched: set[str] = set()
+        self._stop = threading.Event()
+        self._on_change: Callable[[], None] = lambda: None
+
+    def on_change(self, call: Callable[[], None]) -> None:
+        """Call this whenever the state of a slot changes."""
+        self._on_change = call
+
+    def add(self, slot: str, container: Leftover, error: SandboxError) -> None:
+        """Quarantine a slot until its container is gone."""
+        reason = f"container {container.id[:12]} could not be removed: {error}"
+
+        def gone() -> bool:
+            try:
+                container.close()
+            except SandboxError:
+                # Logged when it was added; not again with every retry.
+                return False
+            return True
+
+        self._add(slot, container, reason, gone, event="slot_container_gone", container=container.id[:12])
+
+    def quarantine_devices(self, slot: str, reason: str, *, mended: Callable[[], bool]) -> None:
+        """Quarantine a slot until its devices are fit, as `mended` says; at most once at a time."""
+        with self._lock:
+            if any(key is _DEVICES for key, _ in self._stuck.get(slot, ())):
+                return
+        self._add(slot, _DEVICES, reason, mended, event="slot_devices_fit")
+
+    def mark_degraded(self, slot: str, reason: str | None, *, look: Callable[[], None] = lambda: None) -> None:
+        """Mark a slot on which nothing ranked may run, with the reason; None: remove the mark.
+
+        While the mark is set, `look` is called every few seconds, to mark the slot again with what it finds.
+        """
+        with self._lock:
+            if self._degraded.get(slot) == reason:
+                return
+            if reason is None:
+                del self._degraded[slot]
+            else:
+                self._degraded[slot] = reason
+            watch = reason is not None and slot not in self._watched
+            if watch:
+                self._watched.add(slot)
+        if watch:
+            threading.Thread(target=self._watch, args=(slot, look), name=f"degraded-{slot}", daemon=True).start()
+        if reason is None:
+            _log.info("slot_fit", slot=slot)
+        else:
+            _log.warning("slot_degraded", slot=slot, reason=reason)
+        self._on_change()
+
+    def _watch(self, slot: str, look: Callable[[], None]) -> None:
+        while not self._stop.wait(self._retry_s):
+            with self._lock:
+                if slot not in self._degraded:
+                    self._watched.discard(slot)
+                    return
+            look()
+
+    def degraded(self) -> Mapping[str, str]:
+        """The degraded slots with the reasons."""
+        with self._lock:
+            return dict(self._degraded)
+
+    def _add(self, slot: str, key: object, reason: str, gone: Callable[[], bool], *, event: str, **fields: str) -> None:
+        with self._lock:
+            if self._stop.is_set():
+                return
+            self._stuck.setdefault(slot, []).append((key, reason))
+        _log.error("slot_quarantined", slot=slot, reason=reason, **fields)
+        self._on_change()
+
+        def watch() -> None:
+            while not self._stop.wait(self._retry_s):
+                if not gone():
+                    continue
+                with self._lock:
+                    left = [entry for entry in self._stuck.get(slot, []) if entry[0] is not key]
+                    if left:
+                        self._stuck[slot] = left
+                    else:
+                        self._stuck.pop(slot, None)
+                _log.warning(event, slot=slot, free=not left, **fields)
+                self._on_change()
+                return
+
+        threading.Thread(target=watch, name=f"quarantine-{slot}", daemon=True).start()
+
+    def reasons(self) -> Mapping[str, str]:
+        """The quarantined slots with the reasons."""
+        with self._lock:
+            return {slot: "; ".join(reason for _, reason in stuck) for slot, stuck in sorted(self._stuck.items())}
+
+    def causes(self) -> frozenset[Cause]:
+        """The kinds of causes of all quarantined slots."""
+        with self._lock:
+            keys = [key for stuck in self._stuck.values() for key, _ in stuck]
+        return frozenset(Cause.DEVICE if key is _DEVICES else Cause.CONTAINER for key in keys)
+
+    def close(self) -> None:
+        """Stop retrying; the next start of the daemon removes what is left."""
+        self._stop.set()

@@ -1,0 +1,18 @@
+"""From a claimed job to its result, without a database.
+
+    evaluate         `Evaluator`: the environments of a host, and one job after the other
+    attempt          one job on one slot: build, wait for the slot, run, result
+    plan             modes, cases and the request to the container
+    container_spec   the container of a slot
+    compile_steps    the compiler's programs
+    case_memory      which cases fit into a GPU type's memory
+    build_plan       what is built before the run
+    build_cache      builds, and keeps what they leave for the submission's jobs
+    warm_pool        started containers that wait for jobs
+    verdict          the verdict, from what the container reported
+    result_rows      the rows of `leaderboard.runs`, in KernelBot's keys
+    speed_of_light   the time of a perfect kernel, and impossible times
+    source_advice    remarks of a source code reader, beside the verdict
+
+Must not know the queue, leases or SQL: it gets a job and a slot, and answers with a `JobResult` or an error.
+"""

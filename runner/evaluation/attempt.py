@@ -1,0 +1,471 @@
+"""One job on one slot: its build, the wait for the slot, its container, its result.
+
+Owns the order of these steps. A build uses no device; it uses the slot's cores only where the host has no spare ones. A
+run uses its slot's devices and cores alone. A build is only ever an advantage: whatever goes wrong with it, the run
+compiles for itself.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from runner import metrics
+from runner.devices.facts import Reading
+from runner.devices.gate import HealthGate, Inspection
+from runner.devices.health import Condition, Health, clock_deviations
+from runner.devices.quarantine import Quarantine
+from runner.devices.sampler import Sampler
+from runner.errors import CancelledByRequest, EngineUnavailableError, EvaluationError
+from runner.evaluation.build_cache import CANCEL_POLL_S, Build, BuildCache
+from runner.evaluation.build_plan import BuildPlan, make_build_plan, worth_building
+from runner.evaluation.container_spec import Environment
+from runner.evaluation.plan import Plan, make_plan
+from runner.evaluation.result_rows import Evidence
+from runner.evaluation.verdict import compile_failure, decide
+from runner.evaluation.warm_pool import WarmPool, remove
+from runner.gpu_types import GpuType
+from runner.model import Artifact, Job, JobResult, Json, Mode, Progress, Slot
+from runner.task_format.model import Task
+from sandbox import protocol
+from sandbox.errors import EngineUnavailable, SandboxError
+from sandbox.host.build_archive import BuildArchive
+from sandbox.host.container import Container, ContainerReport, MessageQueue
+from sandbox.host.engine import DockerEngine
+from sandbox.protocol import PairRequest
+from sandbox.spec import Ending
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+OnProgress = Callable[[Progress], None]
+OnResult = Callable[[JobResult], None]
+
+
+class FifoLock:
+    """A lock that threads get in the order in which they asked."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        #: The first ticket holds the lock.
+        self._line: deque[object] = deque()
+
+    @contextmanager
+    def hold(self, cancel: threading.Event, *, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Hold the lock; `on_wait` is called if another thread holds it.
+
+        Raises:
+            CancelledByRequest: `cancel` was set before the lock was free.
+        """
+        ticket = object()
+        with self._changed:
+            self._line.append(ticket)
+            waits = self._line[0] is not ticket
+        try:
+            if waits:
+                on_wait()
+            with self._changed:
+                while self._line[0] is not ticket:
+                    if cancel.is_set():
+                        raise CancelledByRequest("cancelled before its slot was free")
+                    self._changed.wait(CANCEL_POLL_S)
+            yield
+        finally:
+            with self._changed:
+                self._line.remove(ticket)
+                self._changed.notify_all()
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostResources:
+    """What all attempts of a host share. Threadsafe."""
+
+    engine: DockerEngine
+    warm_pool: WarmPool
+    builds: BuildCache
+    quarantine: Quarantine
+    gate: HealthGate
+    #: By slot: the holder uses the slot's devices and cores.
+    slots: defaultdict[str, FifoLock] = field(default_factory=lambda: defaultdict(FifoLock))
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobContext:
+    """A job with everything that was looked up for it."""
+
+    job: Job
+    slot: Slot
+    task: Task
+    gpu: GpuType
+    environment: Environment
+    build_timeout_s: float
+    max_run_s: float
+    #: KernelBot's facts of the system, and what `system_info.runner` says.
+    system: Json
+    runner: Json
+    #: On the monotonic clock.
+    started_ns: int
+
+    def plan(self, *, built: bool = False) -> Plan:
+        """Plan the run.
+
+        Raises:
+            TaskError: the task cannot be evaluated as asked.
+        """
+        return make_plan(
+            self.job,
+            self.task,
+            self.gpu,
+            self.slot,
+            self.environment,
+            build_timeout_s=self.build_timeout_s,
+            max_run_s=self.max_run_s,
+            built=built,
+        )
+
+    def build_plan(self, cpus: tuple[int, ...]) -> BuildPlan:
+        """Plan the build, on these cores."""
+        return make_build_plan(
+            self.job,
+            self.task,
+            self.gpu,
+            self.slot,
+            self.environment,
+            cpus=cpus,
+            build_timeout_s=self.build_timeout_s,
+        )
+
+
+class Attempt:
+    """Belongs to one thread. `run` may be called once."""
+
+    def __init__(
+        self,
+        context: JobContext,
+        plan: Plan,
+        resources: HostResources,
+        *,
+        cancel: threading.Event,
+        on_progress: OnProgress | None,
+    ) -> None:
+        self._context = context
+        self._plan = plan
+        self._resources = resources
+        self._cancel = cancel
+        self._on_progress = on_progress
+        #: Time spent on its own build, and on waiting: for a build worker, another job's build, or the slot.
+        self._built_ns = 0
+        self._waited_ns = 0
+        #: The inspection before the run, and what the result says of the devices.
+        self._before = Inspection(readings=(), health=Health(condition=Condition.FIT))
+        self._devices: list[Json] | None = None
+        #: How long the devices cooled down before the run; None: it was not asked for.
+        self._cooled_s: float | None = None
+        #: Containers that have finished their report and wait to be removed.
+        self._empty: list[Container] = []
+
+    def run(self, *, on_free: Callable[[], None], on_result: OnResult | None = None) -> JobResult:
+        """The result; `on_free` is called when the slot's container is gone.
+
+        `on_result` gets a final result while its container is still being removed, which takes a while.
+
+        Raises:
+            CancelledByRequest: it was cancelled and its container is gone.
+            EngineUnavailableError: the engine went away or refuses containers.
+            EvaluationError: container or harness broke in a way the submission cannot have caused.
+        """
+        builds, context = self._resources.builds, self._context
+        wanted = builds.wanted and worth_building(context.job.code, context.task, context.gpu)
+        beside = wanted and builds.workers > 0
+        build = self._build(beside=True) if beside else None
+        failed = self._compile_failure(build)
+        if failed is None:
+            with self._slot(on_free):
+                if wanted and not beside:
+                    build = self._build(beside=False)
+                    failed = self._compile_failure(build)
+                if failed is None:
+                    result = self._measure(build)
+                    if on_result is not None:
+                        on_result(result)
+                    return result
+        return failed
+
+    # -- build ---------------------------------------------------------------------------------------------------
+
+    def _build(self, *, beside: bool) -> Build:
+        """The build of the submission, made now or by its other job (public or secret)."""
+        context, asked_ns, began_ns = self._context, time.monotonic_ns(), 0
+
+        def plan(cpus: tuple[int, ...]) -> BuildPlan:
+            nonlocal began_ns
+            began_ns = time.monotonic_ns()
+            return context.build_plan(cpus)
+
+        self._post_phase("build")
+        build = self._resources.builds.get(
+            context.job,
+            context.slot,
+            beside=beside,
+            image=context.environment.image,
+            plan=plan,
+            cancel=self._cancel,
+        )
+        now_ns = time.monotonic_ns()
+        self._built_ns = now_ns - began_ns if began_ns else 0
+        self._waited_ns += now_ns - asked_ns - self._built_ns
+        return build
+
+    def _compile_failure(self, build: Build | None) -> JobResult | None:
+        """The result if nothing was compiled that could run."""
+        if build is None or build.report is None or build.archive is not None:
+            return None
+        begun_ns = time.monotonic_ns() - build.report.outcome.wall_ns
+        evidence = self._evidence(build.report, build, begun_ns)
+        return compile_failure(self._context.job, self._context.task, self._plan, evidence)
+
+    # -- run -----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _slot(self, on_free: Callable[[], None]) -> Iterator[None]:
+        """Use the slot; a prefetched job waits here for the running one."""
+        name, asked_ns = self._context.slot.name, time.monotonic_ns()
+        with self._resources.slots[name].hold(self._cancel, on_wait=lambda: self._post_phase("waiting")):
+            self._waited_ns += time.monotonic_ns() - asked_ns
+            stuck = self._resources.quarantine.reasons().get(name)
+            if stuck is not None:
+                # Quarantined since the job was given: an earlier run left something that still computes.
+                raise EvaluationError(f"slot {name} cannot be used: {stuck}")
+            with self._resources.gate.using(self._context.slot):
+                try:
+                    self._cool_down()
+                    self._before = self._inspect()
+                    yield
+                finally:
+                    self._clear()
+                    on_free()
+
+    def _clear(self) -> None:
+        """Remove what is left of the used containers."""
+        clear(self._empty, self._context.slot, self._resources)
+
+    def _cool_down(self) -> None:
+        """Let the devices of a timed run cool down as far as its GPU type asks."""
+        context = self._context
+        gpu, slot = context.gpu, context.slot
+        if gpu.cool_below_c is None or not slot.devices or context.job.mode in {Mode.TEST, Mode.PROFILE}:
+            return
+        self._cooled_s = self._resources.gate.cool(
+            slot, below_c=gpu.cool_below_c, limit_s=gpu.cool_limit_s, cancel=self._cancel
+        )
+        self._waited_ns += round(self._cooled_s * 1e9)
+
+    def _inspect(self) -> Inspection:
+        """The slot's devices before a run.
+
+        Raises:
+            EvaluationError: they are not fit for it.
+        """
+        context = self._context
+        found = self._resources.gate.inspect(context.slot)
+        metrics.inspected(context.slot, found.readings)
+        if found.health.bars(ranked=context.job.mode.ranked):
+            raise EvaluationError(
+                f"slot {context.slot.name} is {found.health.condition}: {'; '.join(found.health.reasons)}"
+            )
+        return found
+
+    def _measure(self, build: Build | None) -> JobResult:
+        context, plan = self._context, self._plan
+        archive = None if build is None else build.archive
+        if archive is not None:
+            plan = context.plan(built=True)
+        gate, slot = self._resources.gate, context.slot
+        report, begun_ns, sampler = self._execute_sampled(plan, archive)
+        if archive is not None and _broke_before_submission(report):
+            _log.warning("bundle_not_usable", job=context.job.id, error=report.message or report.outcome.detail)
+            plan, build = self._plan, None
+            self._clear()
+            report, begun_ns, sampler = self._execute_sampled(plan, None)
+        if slot.devices:
+            # Remove the container first: only then is everything on the device left over.
+            self._clear()
+            before, after = self._before, gate.inspect(slot)
+            metrics.inspected(slot, after.readings)
+            spoiled = gate.spoiled(slot, before, after)
+            if spoiled is not None and report.outcome.ending is not Ending.CANCELLED:
+                raise EvaluationError(f"the result does not count: {spoiled}")
+            self._devices = gate.metadata(slot, before, after, sampler)
+        if report.outcome.ending is Ending.CANCELLED:
+            seconds = report.outcome.wall_ns / 1e9
+            raise CancelledByRequest(f"job {context.job.id} was cancelled after {seconds:.1f} s")
+        return decide(context.job, context.task, plan, self._evidence(report, build, begun_ns))
+
+    def _execute_sampled(self, plan: Plan, archive: BuildArchive | None) -> tuple[ContainerReport, int, Sampler | None]:
+        """Run while the slot's devices are sampled; the judge gets their readings as they come."""
+        messages = MessageQueue() if isinstance(plan.request, PairRequest) else None
+
+        def tell(readings: Sequence[Reading]) -> None:
+            if messages is not None:
+                for reading in judge_readings(readings, self._context.gpu, at_ns=time.monotonic_ns()):
+                    messages.put(reading.to_message())
+
+        slot, every_s = self._context.slot, self._context.gpu.sample_every_s
+        with self._resources.gate.sampling(slot, every_s, on_round=tell) as sampler:
+            report, begun_ns = execute(
+                plan,
+                slot,
+                self._resources,
+                cancel=self._cancel,
+                on_progress=self._on_progress,
+                archive=archive,
+                messages=messages,
+                empty=self._empty,
+            )
+        return report, begun_ns, sampler
+
+    def _evidence(self, report: ContainerReport, build: Build | None, begun_ns: int) -> Evidence:
+        compiled = () if build is None or build.report is None else build.report.steps
+        return Evidence(
+            steps=() if build is not None and report is build.report else report.steps,
+            compiled=compiled,
+            artifacts=tuple(
+                Artifact(name=name, media_type=media_type, data=data) for name, media_type, data in report.artifacts
+            ),
+            ok=report.ok,
+            message=report.message,
+            outcome=report.outcome,
+            request_offset_ns=max(0, begun_ns - self._context.started_ns),
+            built_ns=self._built_ns,
+            waited_ns=self._waited_ns,
+            system=self._context.system,
+            runner={**self._context.runner, "sandbox": dict(report.attested), **self._observed()},
+        )
+
+    def _observed(self) -> Json:
+        return {
+            **({} if self._devices is None else {"devices": self._devices}),
+            **({} if self._cooled_s is None else {"cooled_s": round(self._cooled_s, 3)}),
+        }
+
+    def _post_phase(self, phase: str) -> None:
+        if self._on_progress is not None:
+            self._on_progress(Progress(phase=phase, done=0, total=0))
+
+
+def execute(
+    plan: Plan,
+    slot: Slot,
+    resources: HostResources,
+    *,
+    cancel: threading.Event,
+    on_progress: OnProgress | None = None,
+    archive: BuildArchive | None = None,
+    messages: MessageQueue | None = None,
+    empty: list[Container],
+) -> tuple[ContainerReport, int]:
+    """Run a request in a fresh container; in a waiting one of the slot, if it fits.
+
+    A container that has finished its report is put into `empty`, for the caller to `clear`: removing it takes the
+    engine longer than everything else after a report. Every other container is gone when this returns or raises.
+
+    Returns:
+        The report, and when the container was ready for the request, on the monotonic clock in nanoseconds.
+
+    Raises:
+        CancelledByRequest, EngineUnavailableError, EvaluationError: as `Attempt.run`.
+    """
+
+    def converse(box: Container) -> tuple[ContainerReport, int]:
+        begun_ns = time.monotonic_ns()
+        later = False
+        try:
+            report = box.run(
+                replace(plan.request, archive_bytes=0 if archive is None else archive.size_bytes),
+                on_progress=_forward(on_progress),
+                cancel=cancel,
+                wall_s=plan.spec.limits.wall_s,
+                archive=archive,
+                messages=messages,
+            )
+            later = report.outcome.ending is Ending.COMPLETED
+            return report, begun_ns
+        finally:
+            if later:
+                empty.append(box)
+            else:
+                remove(box, slot.name, resources.quarantine)
+
+    try:
+        parked = resources.warm_pool.take(slot.name, plan.spec, cancel=cancel)
+        metrics.container_taken(parked=parked is not None)
+        if parked is not None:
+            found = converse(parked)
+            if not _died_while_parked(found[0]):
+                return found
+            _log.warning("parked_container_was_dead", slot=slot.name, detail=found[0].outcome.detail)
+        if cancel.is_set():
+            raise CancelledByRequest("cancelled before its container started")
+        return converse(resources.engine.start(plan.spec))
+    except SandboxError as error:
+        if error.leftover is not None:
+            resources.quarantine.add(slot.name, error.leftover, error)
+        if isinstance(error, EngineUnavailable):
+            raise EngineUnavailableError(str(error)) from error
+        raise EvaluationError(str(error)) from error
+
+
+def clear(empty: list[Container], slot: Slot, resources: HostResources) -> None:
+    """Remove the containers that `execute` has left."""
+    while empty:
+        remove(empty.pop(), slot.name, resources.quarantine)
+
+
+def _forward(on_progress: OnProgress | None) -> Callable[[str, int, int], None] | None:
+    """Turns a container's progress messages into the daemon's."""
+    if on_progress is None:
+        return None
+    return lambda phase, done, total: on_progress(Progress(phase=phase, done=done, total=total))
+
+
+def judge_readings(readings: Sequence[Reading], gpu: GpuType, *, at_ns: int) -> Iterator[protocol.Reading]:
+    """The readings of a slot's devices as the judge gets them; `at_ns` is on the host's monotonic clock.
+
+    The clocks of the GPU type decide which throttle reasons set times aside. A call is as slow as its slowest device,
+    and the judge uses the readings nearest to a call, of whichever device. So every reading carries the reasons of all
+    devices.
+    """
+    counts = gpu.clocks.set_aside
+    reasons = (
+        name
+        for reading in readings
+        for name in (*(name for name in reading.throttle if name in counts), *clock_deviations(reading, gpu))
+    )
+    held = tuple(dict.fromkeys(reasons))
+    for reading in readings:
+        yield protocol.Reading(
+            at_ns=at_ns,
+            held=held,
+            noted=tuple(name for name in reading.throttle if name not in counts),
+            sm_clock_mhz=reading.sm_clock_mhz,
+            memory_clock_mhz=reading.memory_clock_mhz,
+            temperature_c=reading.temperature_c,
+            power_w=reading.power_w,
+        )
+
+
+def _died_while_parked(report: ContainerReport) -> bool:
+    """Whether a waiting container was gone before it got the request: the engine's fault, and no verdict."""
+    silent = not report.steps and not report.outcome.oom_kills
+    return report.outcome.ending is Ending.DIED and silent
+
+
+def _broke_before_submission(report: ContainerReport) -> bool:
+    """Whether a container broke before the submission reported anything: perhaps its build archive is bad."""
+    broke = report.ok is False or report.outcome.ending in {Ending.DIED, Ending.BAD_REPORT}
+    return broke and not report.steps

@@ -1,0 +1,263 @@
+"""Builds submissions ahead of their runs, each once, and keeps the build archive until the submission's jobs are done.
+
+Owns the build workers (how many builds run at a time on cores that no slot uses), their containers, and the archives.
+An archive is made by the submission itself. Only its public and its secret job on one GPU type and image share it. It
+is never inspected, and is bounded in number, size and age. Decides no verdict.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from runner import metrics
+from runner.devices import spare_cpus
+from runner.devices.quarantine import Quarantine
+from runner.errors import CancelledByRequest, EngineUnavailableError
+from runner.evaluation.build_plan import BuildPlan
+from runner.evaluation.warm_pool import remove
+from runner.model import Job, Mode, Slot
+from sandbox.errors import EngineUnavailable, SandboxError
+from sandbox.host.build_archive import BuildArchive
+from sandbox.host.container import ContainerReport
+from sandbox.host.engine import DockerEngine
+from sandbox.spec import Ending
+
+#: A second job that comes later builds again: usually it runs elsewhere, was cancelled, or waits for very long.
+KEPT_S: Final = 900.0
+#: The most bytes and archives of a host; the oldest is dropped first.
+KEPT_BYTES: Final = 512 << 20
+KEPT: Final = 64
+#: Characters kept of a compiler's output; rows in the database hold less.
+KEPT_OUTPUT: Final = 1 << 15
+#: Stands for the slot's name in quarantine.
+BUILD_WORKER: Final = "build lane"
+#: How soon a waiting job notices its cancellation.
+CANCEL_POLL_S: Final = 0.1
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Build:
+    """The outcome of a build."""
+
+    #: None: the run compiles for itself.
+    archive: BuildArchive | None
+    #: The container's report; None: none was started.
+    report: ContainerReport | None
+
+
+@dataclass(kw_only=True)
+class _Entry:
+    """One submission on one GPU type. All fields but `build` belong to the cache's lock."""
+
+    #: Held during the build; the submission's other job waits for it.
+    building: threading.Lock = field(default_factory=threading.Lock)
+    build: Build | None = None
+    #: Which jobs still need it: public (False), secret (True).
+    awaited: set[bool]
+    until_s: float
+
+
+class BuildCache:
+    """Threadsafe; one per host."""
+
+    def __init__(self, engine: DockerEngine, quarantine: Quarantine, *, directory: Path, workers: int | None) -> None:
+        """`directory`: where archives are. `workers`: builds at a time; 0: none; None: one if there are cores."""
+        self._engine = engine
+        self._quarantine = quarantine
+        self._directory = directory
+        self._workers = workers
+        self._cpus: tuple[int, ...] = ()
+        self._changed = threading.Condition()
+        self._running = 0
+        self._entries: dict[tuple[int, str, str, str], _Entry] = {}
+
+    def arrange(self, slots: Iterable[Slot]) -> None:
+        """Set the slots: cores that none of them uses are for builds."""
+        self._cpus = spare_cpus(slots)
+
+    def resize(self, workers: int | None) -> None:
+        """Set how many builds may run at a time."""
+        with self._changed:
+            self._workers = workers
+            self._changed.notify_all()
+
+    @property
+    def wanted(self) -> bool:
+        """Whether submissions are built ahead at all."""
+        return self._workers != 0
+
+    @property
+    def workers(self) -> int:
+        """How many builds may run beside the slots; 0: a build uses the cores of its job's slot."""
+        return (1 if self._workers is None else self._workers) if self._cpus else 0
+
+    @property
+    def room(self) -> bool:
+        """Whether a build worker is idle."""
+        return self._running < self.workers
+
+    @property
+    def running(self) -> int:
+        """How many builds run beside the slots."""
+        return self._running
+
+    def close(self) -> None:
+        """Drop all archives; a run that reads one keeps it until it is done."""
+        with self._changed:
+            self._entries.clear()
+
+    def get(
+        self,
+        job: Job,
+        slot: Slot,
+        *,
+        beside: bool,
+        image: str,
+        plan: Callable[[tuple[int, ...]], BuildPlan],
+        cancel: threading.Event,
+    ) -> Build:
+        """The build of a job's submission; made now, unless its other job (public or secret) has made it.
+
+        Args:
+            job: whose submission.
+            slot: where the job will run.
+            beside: whether to build on spare cores. Else it uses the cores of the slot, which the caller holds.
+            image: the id of the image it is built in and will run in.
+            plan: makes the build's plan for the given cores; called just before the container is started.
+            cancel: set by another thread to stop it.
+
+        Raises:
+            CancelledByRequest: it was cancelled, and the container is gone.
+            EngineUnavailableError: no engine answers.
+        """
+        entry = self._entry(job, image)
+        with _hold(entry.building, job, cancel):
+            if entry.build is None:
+                with self._build_worker(job, cancel) if beside else nullcontext():
+                    place, cpus = (BUILD_WORKER, self._cpus) if beside else (slot.name, slot.cpus)
+                    entry.build = self._make(job, plan(cpus), place, cancel)
+                self._evict(entry)
+            return entry.build
+
+    def done(self, job: Job, image: str) -> None:
+        """The job has its result; the build is dropped when no other job needs it."""
+        with self._changed:
+            entry = self._entries.get(_key(job, image))
+            if entry is not None:
+                entry.awaited.discard(job.secret)
+                if not entry.awaited:
+                    del self._entries[_key(job, image)]
+
+    # -- the table -----------------------------------------------------------------------------------------------
+
+    def _entry(self, job: Job, image: str) -> _Entry:
+        now_s = time.monotonic()
+        with self._changed:
+            for key in [key for key, entry in self._entries.items() if entry.until_s < now_s]:
+                del self._entries[key]
+            jobs = {False, True} if job.mode is Mode.LEADERBOARD else {job.secret}
+            return self._entries.setdefault(_key(job, image), _Entry(awaited=jobs, until_s=now_s + KEPT_S))
+
+    def _evict(self, newest: _Entry) -> None:
+        with self._changed:
+            kept_bytes = sum(_size(entry) for entry in self._entries.values())
+            for key, entry in list(self._entries.items()):
+                too_much = kept_bytes > KEPT_BYTES or len(self._entries) > KEPT
+                if too_much and entry is not newest and entry.build is not None:
+                    kept_bytes -= _size(entry)
+                    del self._entries[key]
+
+    # -- a build -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _build_worker(self, job: Job, cancel: threading.Event) -> Iterator[None]:
+        """Wait for an idle build worker and use it. A worker that a reload removes finishes its build."""
+        with self._changed:
+            while self._running >= max(1, self.workers):
+                self._changed.wait(CANCEL_POLL_S)
+                _raise_if_cancelled(job, cancel)
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._running -= 1
+                self._changed.notify_all()
+
+    def _make(self, job: Job, plan: BuildPlan, place: str, cancel: threading.Event) -> Build:
+        try:
+            archive = BuildArchive(self._directory)
+            report = self._run(plan, place, archive, job, cancel)
+        except (SandboxError, OSError) as error:
+            if isinstance(error, SandboxError) and error.leftover is not None:
+                self._quarantine.add(place, error.leftover, error)
+            if isinstance(error, EngineUnavailable):
+                raise EngineUnavailableError(str(error)) from error
+            # A run with the same problem reports it, and can be retried.
+            _log.warning("not_built", job=job.id, error=str(error))
+            return Build(archive=None, report=None)
+        complete = report.outcome.ending is Ending.COMPLETED and report.ok is True
+        usable = complete and archive.size_bytes > 0
+        metrics.built(report.outcome.wall_ns / 1e9, usable=usable)
+        _log.info(
+            "built",
+            job=job.id,
+            submission=job.submission_id,
+            seconds=round(report.outcome.wall_ns / 1e9, 2),
+            cpus=plan.spec.limits.cpus,
+            ending=report.outcome.ending,
+            exit_codes={step.name: step.exit_code for step in report.steps},
+            bundle_bytes=archive.size_bytes if usable else 0,
+            refused=archive.refused,
+        )
+        said = tuple(
+            replace(step, stdout=step.stdout[:KEPT_OUTPUT], stderr=step.stderr[:KEPT_OUTPUT]) for step in report.steps
+        )
+        return Build(archive=archive if usable else None, report=replace(report, steps=said))
+
+    def _run(
+        self, plan: BuildPlan, place: str, archive: BuildArchive, job: Job, cancel: threading.Event
+    ) -> ContainerReport:
+        box = self._engine.start(plan.spec)
+        try:
+            report = box.run(plan.request, on_progress=None, cancel=cancel, on_archive=archive.take)
+        finally:
+            remove(box, place, self._quarantine)
+        if report.outcome.ending is Ending.CANCELLED:
+            raise CancelledByRequest(f"job {job.id} was cancelled while it was built")
+        return report
+
+
+@contextmanager
+def _hold(lock: threading.Lock, job: Job, cancel: threading.Event) -> Iterator[None]:
+    while not lock.acquire(timeout=CANCEL_POLL_S):
+        _raise_if_cancelled(job, cancel)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _raise_if_cancelled(job: Job, cancel: threading.Event) -> None:
+    if cancel.is_set():
+        raise CancelledByRequest(f"job {job.id} was cancelled before it was built")
+
+
+def _size(entry: _Entry) -> int:
+    return 0 if entry.build is None or entry.build.archive is None else entry.build.archive.size_bytes
+
+
+def _key(job: Job, image: str) -> tuple[int, str, str, str]:
+    """The submission, and what else determines its build. Equal files of two users are two submissions."""
+    return job.submission_id, hashlib.sha256(job.code).hexdigest(), job.gpu_type, image

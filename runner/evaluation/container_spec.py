@@ -1,0 +1,156 @@
+"""The container for a slot: limits, mounts, devices, environment, labels. Pure.
+
+Owns what every container of a GPU type has in common. Must not know the submission or its cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from runner.evaluation.case_memory import tensor_bytes
+from runner.gpu_types.model import GpuType, Vendor
+from runner.model import Job, Slot
+from sandbox.spec import (
+    JUDGE_UID,
+    WORKER_UID,
+    Bind,
+    Boot,
+    DeviceDriver,
+    Devices,
+    Limits,
+    SandboxSpec,
+    Tmpfs,
+)
+
+#: Where init and the harness are mounted inside every container.
+STAGE = "/kernel-runner"
+#: Labels a container with its slot, so that a later process knows whose cores and devices it uses.
+SLOT_LABEL = "kernel-runner.slot"
+#: Where compilers that a submission calls keep what they made, below /work: variable -> folder.
+CACHES = {
+    "TORCH_EXTENSIONS_DIR": ".cache/torch_extensions",
+    "TRITON_CACHE_DIR": ".cache/triton",
+    "TORCHINDUCTOR_CACHE_DIR": ".cache/torchinductor",
+}
+_PROCESS = 'import sys; sys.path.insert(0, "{stage}"); from {module} import main; sys.exit(main())'
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """The inside of a container for one GPU type, found once by the evaluator when it starts."""
+
+    image: str
+    python: str
+    binds: tuple[Bind, ...]
+    #: CDI, the NVIDIA runtime or plain nodes, whichever this engine offers for the type's vendor.
+    device_driver: DeviceDriver = DeviceDriver.NODES
+    #: The slice of all containers; None: where the engine puts them.
+    cgroup_parent: str | None = None
+
+
+def make_spec(  # noqa: D417 the arguments are records
+    gpu: GpuType, slot: Slot, environment: Environment, boot: Boot, *, wall_s: float, labels: Mapping[str, str]
+) -> SandboxSpec:
+    """The container for a slot; the same for every submission on a GPU type.
+
+    Args:
+        wall_s: seconds from the request to the end of the report, after which the container is killed.
+    """
+    scratch_bytes = gpu.scratch_mib << 20
+    tmpfs = [
+        Tmpfs(target="/work", size_bytes=scratch_bytes, uid=WORKER_UID, gid=WORKER_UID),
+        Tmpfs(target="/tmp", size_bytes=scratch_bytes, uid=WORKER_UID, gid=WORKER_UID, mode=0o1777),  # noqa: S108 the container's own
+    ]
+    if boot.kind == "pair":
+        tmpfs.append(Tmpfs(target="/judge", size_bytes=scratch_bytes, uid=JUDGE_UID, gid=JUDGE_UID))
+    return SandboxSpec(
+        image=environment.image,
+        python=environment.python,
+        boot=boot,
+        limits=Limits(
+            wall_s=wall_s,
+            memory_bytes=int(gpu.memory_gib * (1 << 30)),
+            pids=gpu.pids,
+            cpus=slot.cpus,
+            mems=None if slot.numa_node is None else (slot.numa_node,),
+            shm_bytes=gpu.shm_mib << 20,
+            # Also bounds the memory files in which tensors cross, so no smaller than what a case may hold.
+            fsize_bytes=int(gpu.memory_gib * (1 << 30)),
+        ),
+        binds=environment.binds,
+        tmpfs=tuple(tmpfs),
+        devices=_devices(slot, environment),
+        cgroup_parent=environment.cgroup_parent,
+        environment={
+            "HOME": "/work",
+            "TMPDIR": "/tmp",  # noqa: S108 the container's own
+            "USER": "worker",
+            "LOGNAME": "worker",
+            "LANG": "C.UTF-8",
+            "PATH": _path(environment.python),
+            # Sources live on a tmpfs that is thrown away: compiled files would only cost memory.
+            "PYTHONDONTWRITEBYTECODE": "1",
+            **{variable: f"/work/{folder}" for variable, folder in CACHES.items()},
+            **_torch_architectures(gpu),
+            **(_emulation(gpu) if gpu.emulate_cuda else {}),
+            **gpu.environment,
+        },
+        labels={**labels, SLOT_LABEL: slot.name},
+        runtime=gpu.runtime,
+    )
+
+
+def _path(python: str) -> str:
+    own = python.rpartition("/")[0]
+    system = ("/usr/local/cuda/bin", "/opt/rocm/bin", "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin")
+    return ":".join(dict.fromkeys((own, *system, "/sbin", "/bin")))
+
+
+def _torch_architectures(gpu: GpuType) -> dict[str, str]:
+    """For which device torch builds extensions: it would ask the device, which is not there where it is built."""
+    if gpu.nvcc_arch is None:
+        return {}
+    number = gpu.nvcc_arch.rstrip("abcdefghijklmnopqrstuvwxyz")
+    return {"TORCH_CUDA_ARCH_LIST": f"{number[:-1]}.{number[-1:]}{gpu.nvcc_arch[len(number) :]}"}
+
+
+def job_labels(job: Job) -> dict[str, str]:
+    """What a container is for, for people who list containers."""
+    return {
+        "kernel-runner.job": str(job.id),
+        "kernel-runner.attempt": str(job.attempt),
+        "kernel-runner.submission": str(job.submission_id),
+    }
+
+
+def pair_boot(environment: Environment) -> Boot:
+    """Judge and worker, started before any request is there."""
+    return Boot(kind="pair", judge=harness_process(environment, "judge"), worker=harness_process(environment, "worker"))
+
+
+def harness_process(environment: Environment, name: str) -> tuple[str, ...]:
+    """What to run for a process of the built-in harness: judge, worker, or what imports a submission to build it."""
+    return (environment.python, "-I", "-c", _PROCESS.format(stage=STAGE, module=f"tasks.harness.{name}"))
+
+
+def _devices(slot: Slot, environment: Environment) -> Devices | None:
+    if not slot.devices:
+        return None
+    groups = tuple(sorted({group for device in slot.devices for group in device.groups}))
+    match environment.device_driver:
+        case DeviceDriver.CDI:
+            vendor = "nvidia.com/gpu" if slot.devices[0].vendor == Vendor.NVIDIA else "amd.com/gpu"
+            names = tuple(f"{vendor}={device.uuid}" for device in slot.devices)
+            return Devices(driver=DeviceDriver.CDI, ids=names, groups=groups)
+        case DeviceDriver.NVIDIA:
+            uuids = tuple(device.uuid for device in slot.devices)
+            return Devices(driver=DeviceDriver.NVIDIA, ids=uuids, groups=groups)
+        case DeviceDriver.NODES:
+            nodes = dict.fromkeys(node for device in slot.devices for node in device.nodes)
+            return Devices(driver=DeviceDriver.NODES, ids=tuple(nodes), groups=groups)
+
+
+def _emulation(gpu: GpuType) -> dict[str, str]:
+    """What tells processes in the container to emulate a CUDA device; PYTHONPATH is for those a task starts itself."""
+    return {"KR_EMULATE_CUDA": str(tensor_bytes(gpu)), "PYTHONPATH": f"{STAGE}/tasks/harness/emulate/site"}

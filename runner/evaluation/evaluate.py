@@ -1,0 +1,358 @@
+"""Evaluates one job on one slot: task, plan, build, container, verdict.
+
+A slot runs one job at a time, but may be given the next one meanwhile: that one is built on spare cores and waits for
+the slot (`attempt`). Owns the host's environments and what all attempts share. It has no database connection and no
+queue state: it gets a Job and returns a JobResult, or raises what went wrong on our side. Docker is reached only
+through `sandbox.host.engine`.
+"""
+
+from __future__ import annotations
+
+import math
+import platform
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+import tasks
+from runner import __version__
+from runner.devices import spare_cpus
+from runner.devices.gate import HealthGate
+from runner.devices.quarantine import Quarantine
+from runner.errors import (
+    CancelledByRequest,
+    EngineUnavailableError,
+    EvaluationError,
+    TaskError,
+)
+from runner.evaluation.attempt import Attempt, HostResources, JobContext, clear, execute
+from runner.evaluation.build_cache import BuildCache
+from runner.evaluation.build_plan import worth_building
+from runner.evaluation.container_spec import STAGE, Environment
+from runner.evaluation.plan import make_probe
+from runner.evaluation.source_advice import advise, installed
+from runner.evaluation.verdict import invalid
+from runner.evaluation.warm_pool import PoolBounds, WarmPool
+from runner.gpu_types import GpuType, Registry, Vendor
+from runner.model import Job, JobResult, Json, Progress, Slot
+from runner.task_format import from_stored
+from sandbox.errors import EngineUnavailable, SandboxError
+from sandbox.host.engine import Container, DockerEngine, EngineFacts
+from sandbox.host.hostroot import HostRoot
+from sandbox.host.stage import stage
+from sandbox.spec import Bind, DeviceDriver
+
+_HOST_IMAGE = "host"
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationSettings:
+    """What the evaluator needs to know about this host."""
+
+    #: Interpreter of the evaluation environment (torch inside); never the daemon's own.
+    eval_python: Path
+    #: Where the harness is staged for read-only mounting.
+    state_dir: Path
+    host_name: str
+    #: Limit of a submission's first import, or of the compiler.
+    build_timeout_s: float
+    #: Cap on one evaluation, from the request to the end of the report.
+    max_run_s: float
+    #: How many started containers wait per slot for the next submissions (about half a GiB of memory each).
+    park_containers: int = 0
+    #: How many submissions are built at a time on cores that no slot uses; None: one, if there are such cores, and else
+    #: each on its slot's cores before its run; 0: what is to be compiled is compiled in the run.
+    build_lanes: int | None = 0
+    #: No container waits longer for a submission, and all together take no more memory.
+    park_max_age_s: float = math.inf
+    park_memory_bytes: int | None = None
+
+    @property
+    def pool_bounds(self) -> PoolBounds:
+        """The bounds of the waiting containers."""
+        return PoolBounds(size=self.park_containers, max_age_s=self.park_max_age_s, memory_bytes=self.park_memory_bytes)
+
+
+class Evaluator:
+    """Threadsafe: one instance serves all slots of a host."""
+
+    def __init__(
+        self,
+        engine: DockerEngine,
+        registry: Registry,
+        settings: EvaluationSettings,
+        quarantine: Quarantine | None = None,
+    ) -> None:
+        self._engine = engine
+        self._quarantine = quarantine or Quarantine()
+        self._registry = registry
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._stage: Path | None = None
+        self._facts: EngineFacts | None = None
+        self._environments: dict[str, Environment] = {}
+        self._systems: dict[str, Json] = {}
+        self._warm_pool = WarmPool(engine, self._quarantine, settings.pool_bounds)
+        self._build_cache = BuildCache(
+            engine, self._quarantine, directory=settings.state_dir, workers=settings.build_lanes
+        )
+        self._gate = HealthGate(self._quarantine, type_of=lambda slot: registry.get(slot.gpu_type))
+        #: The version of the reader of source code beside this daemon, and where it reads.
+        self._reader = installed()
+        self._spare_cores: tuple[int, ...] = ()
+        self._resources = HostResources(
+            engine=engine,
+            warm_pool=self._warm_pool,
+            builds=self._build_cache,
+            quarantine=self._quarantine,
+            gate=self._gate,
+        )
+
+    def adopt(self, settings: EvaluationSettings) -> None:
+        """Apply new limits to later jobs; running ones keep theirs."""
+        self._settings = replace(
+            self._settings,
+            build_timeout_s=settings.build_timeout_s,
+            max_run_s=settings.max_run_s,
+            park_containers=settings.park_containers,
+            build_lanes=settings.build_lanes,
+            park_max_age_s=settings.park_max_age_s,
+            park_memory_bytes=settings.park_memory_bytes,
+        )
+        self._warm_pool.adopt(settings.pool_bounds)
+        self._build_cache.resize(settings.build_lanes)
+
+    @property
+    def parked(self) -> Mapping[str, int]:
+        """How many containers wait for each slot that has had a job or was prepared."""
+        return self._warm_pool.counts()
+
+    @property
+    def builds(self) -> tuple[int, int]:
+        """How many builds may run beside the slots, and how many do."""
+        return self._build_cache.workers, self._build_cache.running
+
+    def close(self) -> None:
+        """Remove the waiting containers; call it when no run will follow."""
+        self._warm_pool.close()
+        self._build_cache.close()
+        self._quarantine.close()
+        self._gate.close()
+
+    def prepare(self, slots: Iterable[Slot]) -> None:
+        """Build the root file systems of these slots' GPU types and test each with a probe container.
+
+        Raises:
+            EngineUnavailableError: no engine answers.
+            EvaluationError: the probe failed; with the container's message.
+        """
+        slots = tuple(slots)
+        self._build_cache.arrange(slots)
+        self._spare_cores = spare_cpus(slots)
+        self._warm_pool.arrange({slot.name: _rivals(slot, slots) for slot in slots})
+        for slot in {slot.gpu_type: slot for slot in slots}.values():
+            gpu = self._registry.get(slot.gpu_type)
+            started = time.monotonic()
+            system = self._system(gpu, slot)
+            _log.info(
+                "environment_ready",
+                gpu_type=gpu.name,
+                image=self._environments[gpu.name].image,
+                torch=system.get("torch"),
+                seconds=round(time.monotonic() - started, 2),
+            )
+        self._prune()
+        for slot in slots:
+            self._refill_pool(slot, self._registry.get(slot.gpu_type))
+
+    def _prune(self) -> None:
+        """Remove root file systems that earlier processes imported for environments that have changed since.
+
+        Also containers that the engine started for an earlier process after this one had looked for them.
+        """
+        try:
+            self._engine.reap_orphans()
+            gone = self._engine.prune_host_roots([known.image for known in self._environments.values()])
+        except SandboxError as error:
+            _log.warning("what_earlier_processes_left_stays", error=str(error))
+        else:
+            if gone:
+                _log.info("old_root_file_systems_removed", count=gone)
+
+    def can_build(self, job: Job) -> bool:
+        """Whether a job would be built without its slot, and a build worker is idle now."""
+        if not self._build_cache.room:
+            return False
+        try:
+            task = from_stored(job.task, job.extra, origin=f"leaderboard {job.leaderboard!r}")
+        except TaskError:
+            return False
+        return worth_building(job.code, task, self._registry.get(job.gpu_type))
+
+    def run(
+        self,
+        job: Job,
+        slot: Slot,
+        *,
+        cancel: threading.Event,
+        on_progress: Callable[[Progress], None] | None = None,
+        on_result: Callable[[JobResult], None] | None = None,
+    ) -> JobResult:
+        """Evaluate a job in a fresh container on a slot, once the slot is free.
+
+        Args:
+            job: the claimed job.
+            slot: where to run; of those it shares devices or cores with, none is used meanwhile.
+            cancel: set by another thread to stop the run.
+            on_progress: called from this thread whenever there is progress.
+            on_result: called from this thread, at most once, with what will be returned, if that is known while the
+                slot is still being cleared.
+
+        Raises:
+            CancelledByRequest: `cancel` was set and the container is gone.
+            EngineUnavailableError: the engine went away or refuses containers.
+            EvaluationError: container or harness broke in a way the submission cannot have caused.
+        """
+        started_ns = time.monotonic_ns()
+        gpu = self._registry.get(job.gpu_type)
+        try:
+            task = from_stored(job.task, job.extra, origin=f"leaderboard {job.leaderboard!r}")
+            job.code.decode("utf-8")
+            environment = self._environment(gpu)
+            settings = self._settings
+            context = JobContext(
+                job=job,
+                slot=slot,
+                task=task,
+                gpu=gpu,
+                environment=environment,
+                build_timeout_s=settings.build_timeout_s,
+                max_run_s=settings.max_run_s,
+                system=self._system(gpu, slot),
+                runner=self._runner_info(slot, environment, gpu),
+                started_ns=started_ns,
+            )
+            plan = context.plan()
+        except TaskError as error:
+            return invalid(str(error))
+        except UnicodeDecodeError as error:
+            return invalid(f"{job.file_name} is not UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}")
+        if cancel.is_set():
+            raise CancelledByRequest(f"job {job.id} was cancelled before its container started")
+        attempt = Attempt(context, plan, self._resources, cancel=cancel, on_progress=on_progress)
+        # What is read of its code is a part of the result, and is read after the run, so that it takes nothing from it.
+        early = on_result if self._reader is None else None
+        result = attempt.run(on_free=lambda: self._refill_pool(slot, gpu), on_result=early)
+        self._build_cache.done(job, environment.image)
+        return self._with_advice(job, result)
+
+    def _with_advice(self, job: Job, result: JobResult) -> JobResult:
+        """The result with the remarks of a source code reader, where one is installed; nothing else changes."""
+        if self._reader is None:
+            return result
+        advice = advise(job.code, found=self._reader, cores=self._spare_cores)
+        return replace(result, report={**result.report, "advice": advice})
+
+    def _refill_pool(self, slot: Slot, gpu: GpuType) -> None:
+        """Let containers wait for the slot's next jobs; those jobs decide whether they fit."""
+        environment = self._environments.get(gpu.name)
+        if environment is not None and slot.name not in self._quarantine.reasons():
+            self._warm_pool.release(slot.name, make_probe(gpu, slot, environment).spec)
+
+    def _environment(self, gpu: GpuType) -> Environment:
+        with self._lock:
+            known = self._environments.get(gpu.name)
+            if known is None:
+                known = self._environments[gpu.name] = self._make_environment(gpu)
+            return known
+
+    def _make_environment(self, gpu: GpuType) -> Environment:
+        try:
+            facts = self._facts = self._facts or self._engine.check()
+            if self._stage is None:
+                package = Path(tasks.__file__).parent
+                self._stage = stage(
+                    self._settings.state_dir / "stage",
+                    {"tasks/__init__.py": package / "__init__.py", "tasks/harness": package / "harness"},
+                )
+            staged = Bind(source=str(self._stage), target=STAGE)
+            if gpu.image == _HOST_IMAGE:
+                root = HostRoot(eval_python=self._settings.eval_python)
+                image, python = self._engine.ensure_host_root(root), root.python
+                binds = (*root.binds(), staged)
+            else:
+                image, python, binds = self._engine.image_id(gpu.image), gpu.image_python, (staged,)
+        except EngineUnavailable as error:
+            raise EngineUnavailableError(str(error)) from error
+        except SandboxError as error:
+            raise EvaluationError(str(error)) from error
+        return Environment(
+            image=image,
+            python=python,
+            binds=binds,
+            device_driver=_driver(gpu, facts),
+            cgroup_parent=facts.slice,
+        )
+
+    def _system(self, gpu: GpuType, slot: Slot) -> Json:
+        """KernelBot's system facts for a GPU type, measured once by the probe container.
+
+        Raises:
+            EngineUnavailableError, EvaluationError: the probe failed.
+        """
+        known = self._systems.get(gpu.name)
+        if known is not None:
+            return known
+        plan = make_probe(gpu, slot, self._environment(gpu))
+        empty: list[Container] = []
+        try:
+            report, _ = execute(plan, slot, self._resources, cancel=threading.Event(), empty=empty)
+        finally:
+            clear(empty, slot, self._resources)
+        step = next((step for step in report.steps if step.name == "facts"), None)
+        system = step.judged.details.get("system") if step is not None and step.judged is not None else None
+        if not report.ok or not isinstance(system, Mapping):
+            raise EvaluationError(
+                f"the probe container for GPU type {gpu.name} (image {gpu.image}, {plan.spec.python}) did not answer: "
+                f"{report.message or report.outcome.detail or report.outcome.ending} (see `kernel-runner check`)"
+            )
+        # The container's own host name is the same everywhere; the host's says where a run happened.
+        self._systems[gpu.name] = {**system, "hostname": self._settings.host_name}
+        return self._systems[gpu.name]
+
+    def _runner_info(self, slot: Slot, environment: Environment, gpu: GpuType) -> dict[str, Any]:
+        facts = self._facts
+        return {
+            "version": __version__,
+            "host": self._settings.host_name,
+            "slot": slot.name,
+            "gpu_type": slot.gpu_type,
+            "devices": [{"uuid": device.uuid, "name": device.name} for device in slot.devices],
+            **({"clocks": asdict(gpu.clocks)} if slot.devices else {}),
+            "cpus": list(slot.cpus),
+            "image": environment.image,
+            "runtime": gpu.runtime,
+            "emulated": "cuda" if gpu.emulate_cuda else None,
+            "engine": None if facts is None else f"docker {facts.version}",
+            "kernel": platform.release(),
+        }
+
+
+def _rivals(slot: Slot, slots: Iterable[Slot]) -> frozenset[str]:
+    """The slots that never run beside this one."""
+    return frozenset(other.name for other in slots if other.name != slot.name and slot.excludes(other))
+
+
+def _driver(gpu: GpuType, facts: EngineFacts) -> DeviceDriver:
+    """How this engine is asked for devices of a type: CDI where it is on, the vendor's runtime else, nodes last."""
+    if gpu.vendor is Vendor.NONE or gpu.image == _HOST_IMAGE:
+        return DeviceDriver.NODES
+    if facts.cdi:
+        return DeviceDriver.CDI
+    return DeviceDriver.NVIDIA if gpu.vendor is Vendor.NVIDIA else DeviceDriver.NODES

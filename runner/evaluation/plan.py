@@ -1,0 +1,295 @@
+"""From a claimed job to one container and one request; pure, no I/O, no clock.
+
+Decides which modes run, with which cases, seeds, limits and files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from runner.errors import TaskError
+from runner.evaluation.case_memory import misfit, ranks_without_devices, tensor_bytes
+from runner.evaluation.compile_steps import BUILD_TIMEOUT_S, PROGRAM, compile_steps, compiled_library, task_files
+from runner.evaluation.container_spec import Environment, harness_process, job_labels, make_spec, pair_boot
+from runner.evaluation.speed_of_light import SpeedOfLight, speed_of_light
+from runner.gpu_types.model import GpuType, Vendor
+from runner.model import Job, Mode, Slot
+from runner.task_format import spec_line
+from runner.task_format.model import Case, CuConfig, Harness, PyConfig, Ranking, Task
+from sandbox.protocol import PairRequest, Request, Step, StepsRequest
+from sandbox.spec import (
+    Boot,
+    SandboxSpec,
+)
+from tasks.harness.judge.request import JudgeRequest, ModeRequest
+from tasks.harness.judge.stopping import Timing
+
+CASES_FILE = "cases.txt"
+#: Added to the sum of the programs' own limits: imports, file transfer, killing. The inner limits always end first.
+WALL_MARGIN_S = 60.0
+#: When a benchmark that only precedes the ranked step has been timed enough: half of what it is given alone.
+_HALF = Timing(width=0.008, max_runs=50, max_kernel_s=5.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What to start, what to request, and what must be reported."""
+
+    spec: SandboxSpec
+    request: Request
+    harness: Harness
+    #: Names of the steps that become rows of `leaderboard.runs`, in order.
+    run_names: tuple[str, ...]
+    #: Cases per run name.
+    case_counts: Mapping[str, int]
+    #: What each case of a timed run needs at the least, by run name.
+    speeds_of_light: Mapping[str, tuple[SpeedOfLight, ...]] = field(default_factory=dict)
+
+
+def make_plan(
+    job: Job,
+    task: Task,
+    gpu: GpuType,
+    slot: Slot,
+    environment: Environment,
+    *,
+    build_timeout_s: float = BUILD_TIMEOUT_S,
+    max_run_s: float = math.inf,
+    built: bool = False,
+) -> Plan:
+    """Plan one job.
+
+    Args:
+        job: what to evaluate, in which mode.
+        task: the parsed task of its leaderboard.
+        gpu: the registry's entry for the job's GPU type.
+        slot: where it will run.
+        environment: the inside of the type's containers.
+        build_timeout_s: limit of the submission's first import, or of the compiler.
+        max_run_s: the operator's cap on one evaluation; never lengthens the task's own limits.
+        built: whether an archive comes along (`build_plan`): then no compiler runs, and no source goes in. A Python
+            submission is imported all the same.
+
+    Raises:
+        TaskError: the task cannot be evaluated as asked: no cases, no eval program, a language the GPU type lacks.
+    """
+    device_name = slot.devices[0].name if slot.devices else None
+    speeds_of_light = tuple(
+        speed_of_light(task, case, gpu, device_name=device_name) for case in _ranked(task, job.gpu_type)
+    )
+    modes = _modes(job, task, speeds_of_light)
+    _refuse_misfits(job, task, gpu)
+    if gpu.emulate_cuda:
+        _refuse_what_is_not_emulated(job, task, gpu)
+    if task.harness is Harness.BUILTIN:
+        compiler = () if built else compile_steps(job, task, gpu, environment, build_timeout_s)
+        request: Request = _pair_request(job, task, gpu, slot, modes, build_timeout_s, compiler)
+        boot = Boot(
+            kind="pair", judge=harness_process(environment, "judge"), worker=harness_process(environment, "worker")
+        )
+        # The judge gives the submission's import a limit of its own, before the first mode's.
+        budget_s = build_timeout_s + sum(mode.timeout_s for mode in modes)
+    else:
+        compiled = built and isinstance(task.config, CuConfig)
+        compiling = () if compiled else compile_steps(job, task, gpu, environment, build_timeout_s)
+        steps = compiling + _mode_steps(job, task, slot, environment, modes)
+        request = StepsRequest(files={} if compiled else task_files(job, task), steps=steps)
+        boot = Boot(kind="steps")
+        budget_s = sum(step.timeout_s for step in steps)
+    return Plan(
+        spec=make_spec(
+            gpu, slot, environment, boot, wall_s=min(budget_s + WALL_MARGIN_S, max_run_s), labels=job_labels(job)
+        ),
+        request=request,
+        harness=task.harness,
+        run_names=tuple(mode.name for mode in modes),
+        case_counts={mode.name: len(mode.cases) for mode in modes},
+        speeds_of_light={mode.name: speeds_of_light for mode in modes if mode.name in ("benchmark", "leaderboard")},
+    )
+
+
+def make_probe(gpu: GpuType, slot: Slot, environment: Environment) -> Plan:
+    """Plan a run without a submission: it tests that judge and worker start here, and returns the system's facts."""
+    boot = pair_boot(environment)
+    request = JudgeRequest(
+        modes=(),
+        files={},
+        worker_files=(),
+        submission_name="submission.py",
+        submission="",
+        device=_device(gpu),
+    )
+    return Plan(
+        spec=make_spec(gpu, slot, environment, boot, wall_s=WALL_MARGIN_S, labels={"kernel-runner.job": "probe"}),
+        request=PairRequest(payload=request.to_payload()),
+        harness=Harness.BUILTIN,
+        run_names=("facts",),
+        case_counts={"facts": 0},
+    )
+
+
+def _device(gpu: GpuType) -> str:
+    return "cpu" if gpu.vendor is Vendor.NONE and not gpu.emulate_cuda else "cuda"
+
+
+def _refuse_what_is_not_emulated(job: Job, task: Task, gpu: GpuType) -> None:
+    where = f"leaderboard {job.leaderboard!r} on {gpu.name}, which emulates CUDA on the CPU"
+    if job.mode in (Mode.LEADERBOARD, Mode.PRIVATE):
+        raise TaskError(f"{where}: nothing is ranked there (use mode test, benchmark or profile, or another GPU type)")
+    if task.multi_gpu:
+        raise TaskError(f"{where}: one device is emulated, the task is for several (use a type without emulate_cuda)")
+    if isinstance(task.config, CuConfig):
+        raise TaskError(f"{where}: lang cu needs a device that runs compiled code (use another GPU type)")
+
+
+def _ranked(task: Task, gpu_type: str) -> tuple[Case, ...]:
+    """The cases that are timed in benchmark and leaderboard mode."""
+    benchmarks = task.cases_for(gpu_type).benchmarks or ()
+    return benchmarks[-1:] if task.ranking_by is Ranking.LAST else benchmarks
+
+
+def _modes(job: Job, task: Task, speeds_of_light: tuple[SpeedOfLight, ...]) -> tuple[ModeRequest, ...]:
+    cases = task.cases_for(job.gpu_type)
+    benchmarks = cases.benchmarks or ()
+    tests = (*(cases.tests or ()), *((cases.hidden or ()) if job.secret else ()))
+    lines, floors = _lines(_ranked(task, job.gpu_type)), tuple(light.floor for light in speeds_of_light)
+    test = ModeRequest(name="test", cases=_lines(tests), timeout_s=task.test_timeout_s)
+    benchmark = ModeRequest(
+        name="benchmark",
+        cases=lines,
+        timeout_s=task.benchmark_timeout_s,
+        floors=floors,
+        timing=task.extra.timing,
+    )
+    leaderboard = replace(benchmark, name="leaderboard", timeout_s=task.ranked_timeout_s)
+    match job.mode:
+        case Mode.TEST:
+            modes: tuple[ModeRequest, ...] = (test,)
+        case Mode.BENCHMARK:
+            modes = (benchmark,)
+        case Mode.PROFILE:
+            modes = tuple(
+                ModeRequest(name=f"profile.{index}", cases=(line,), timeout_s=task.benchmark_timeout_s)
+                for index, line in enumerate(_lines(benchmarks))
+            )
+        case Mode.LEADERBOARD | Mode.PRIVATE:
+            # The step that ranks nothing takes half, unless the task has said what it wants.
+            modes = (test, replace(benchmark, timing=task.extra.timing or _HALF), leaderboard)
+    empty = [mode.name for mode in modes if not mode.cases]
+    if empty or not modes:
+        what = "tests" if empty == ["test"] else "benchmarks"
+        raise TaskError(
+            f"leaderboard {job.leaderboard!r}: mode {job.mode} on {job.gpu_type} needs {what}, the task has none "
+            f"(add `{what}` to task.yml, or `cases` for this GPU type to runner.yml)"
+        )
+    return modes
+
+
+def _refuse_misfits(job: Job, task: Task, gpu: GpuType) -> None:
+    for case in task.cases_for(job.gpu_type).every:
+        problem = misfit(task, case, gpu)
+        if problem is not None:
+            raise TaskError(
+                f"leaderboard {job.leaderboard!r}: {problem} (give this GPU type smaller cases in runner.yml, or do "
+                "not offer the leaderboard on it)"
+            )
+
+
+def _lines(cases: tuple[Case, ...]) -> tuple[str, ...]:
+    return tuple(spec_line(case) for case in cases)
+
+
+def derived_seed(secret_seed: int, job_id: int) -> int:
+    """The seed that an in-process eval gets for a secret job, so that no submission ever sees the board's own.
+
+    Returns:
+        An int below 2**31, as KernelBot's secret seeds are (numpy needs less than 2**32).
+    """
+    digest = hmac.new(str(secret_seed).encode(), f"job {job_id}".encode(), hashlib.sha256).digest()
+    return int.from_bytes(digest[:4]) & 0x7FFF_FFFF
+
+
+def _pair_request(  # noqa: PLR0917 records, each of another type
+    job: Job,
+    task: Task,
+    gpu: GpuType,
+    slot: Slot,
+    modes: tuple[ModeRequest, ...],
+    build_timeout_s: float,
+    compiler: tuple[Step, ...],
+) -> PairRequest:
+    ranks = _ranks(job, task, gpu, slot) if task.multi_gpu else None
+    request = JudgeRequest(
+        modes=modes,
+        # Without the task's own eval program: the judge replaces it, and it may describe hidden cases.
+        files=task.judge_files,
+        worker_files=task.worker_files,
+        submission_name=task.submission_name,
+        submission=job.code.decode("utf-8"),
+        seed=job.secret_seed if job.secret else task.seed,
+        ranks=ranks,
+        device=_device(gpu),
+        build_timeout_s=build_timeout_s,
+        memory_bytes=tensor_bytes(gpu),
+        flush_bytes=_flush_bytes(gpu, slot),
+        rejects_forged_times=gpu.rejects_forged_times,
+        tolerance=job.demand.tolerance,
+        compiled=compiled_library(task, compiler),
+    )
+    return PairRequest(payload=request.to_payload(), ranks=ranks or 1)
+
+
+def _flush_bytes(gpu: GpuType, slot: Slot) -> int | None:
+    """What is written between two timed calls: twice what all caches of the slot's device hold."""
+    known = gpu.figures_of(slot.devices[0].name).cache_bytes if slot.devices else None
+    return None if known is None else int(2 * known)
+
+
+def _ranks(job: Job, task: Task, gpu: GpuType, slot: Slot) -> int:
+    """How many ranks a task of several devices has on a GPU type: one per device, or some that share its cores.
+
+    Raises:
+        TaskError: its cases differ in it, or the slot has not so many devices.
+    """
+    sizes = sorted({int(str(case["world_size"])) for case in task.cases_for(job.gpu_type).every})
+    where = f"leaderboard {job.leaderboard!r}: the cases for {job.gpu_type}"
+    if len(sizes) != 1:
+        raise TaskError(
+            f"{where} have world_size {', '.join(map(str, sizes))}, expected one number for all "
+            "(give the GPU type cases of its own in runner.yml)"
+        )
+    most = ranks_without_devices(gpu) if gpu.vendor is Vendor.NONE else len(slot.devices)
+    if sizes[0] > most:
+        has = f"room for {most}" if gpu.vendor is Vendor.NONE else f"{most} devices"
+        raise TaskError(
+            f"{where} have world_size {sizes[0]}, but slot {slot.name} has {has} "
+            "(offer the task on another GPU type, or give this one cases of its own in runner.yml)"
+        )
+    return sizes[0]
+
+
+def _mode_steps(
+    job: Job, task: Task, slot: Slot, environment: Environment, modes: tuple[ModeRequest, ...]
+) -> tuple[Step, ...]:
+    program = (environment.python, task.config.main) if isinstance(task.config, PyConfig) else (f"./{PROGRAM}",)
+    env: dict[str, str] = {}
+    if task.multi_gpu:
+        env["POPCORN_GPUS"] = str(max(1, len(slot.devices)))
+    seed = derived_seed(job.secret_seed, job.id) if job.secret else task.seed
+    if seed is not None:
+        env["POPCORN_SEED"] = str(seed)
+    return tuple(
+        Step(
+            name=mode.name,
+            argv=(*program, mode.name.partition(".")[0], CASES_FILE),
+            env=env,
+            timeout_s=mode.timeout_s,
+            files={CASES_FILE: ("\n".join(mode.cases) + "\n").encode()},
+            continue_if="always" if job.mode is Mode.PROFILE else "passed",
+        )
+        for mode in modes
+    )

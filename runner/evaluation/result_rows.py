@@ -1,0 +1,305 @@
+"""The rows of `leaderboard.runs` that a finished job becomes, in KernelBot's keys and formats. Pure.
+
+Owns what is written about a run: its score, its output, its assurance, its speed of light. Must not decide a verdict.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from runner.errors import EvaluationError
+from runner.evaluation.plan import Plan
+from runner.evaluation.speed_of_light import SpeedOfLight
+from runner.model import Artifact, Demand, Json, RunRecord, TimingAssurance, Verdict
+from runner.task_format.model import CuConfig, Ranking, Task
+from sandbox.protocol import StepResult
+from sandbox.spec import Outcome
+
+#: KernelBot calls a program's run successful for these exit codes; 112 means "ran, check failed".
+_SUCCESS_CODES = (0, 112)
+#: What KernelBot stores as the exit code of a run that passed its time limit.
+_TIMEOUT_CODE = 114
+#: KernelBot keeps whole lines of stdout and stderr up to this many characters.
+_KEPT_CHARACTERS = 16284
+#: A time below this is none, and its logarithm in seconds may not exist.
+_LEAST_NS = 1e-3
+#: What is written here alone, and what only the judge may write.
+_SOL_KEY = re.compile(r"benchmark\.\d+\.sol(_limit)?")
+_ASSURANCE_KEY = re.compile(r"benchmark\.\d+\.runner\.(timing|interval)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """Everything known about one finished container."""
+
+    steps: tuple[StepResult, ...]
+    artifacts: tuple[Artifact, ...]
+    #: The `end` frame: None when there was none.
+    ok: bool | None
+    message: str | None
+    outcome: Outcome
+    #: From the start of the job to the moment the request was handed over; what of it was a build in a container of
+    #: its own, and what was waiting for one, or for the slot.
+    request_offset_ns: int
+    built_ns: int = 0
+    waited_ns: int = 0
+    #: Steps of that build, or of the one that the submission's other job made.
+    compiled: tuple[StepResult, ...] = ()
+    #: KernelBot's keys: gpu, device_count, cpu, runtime, platform, torch, hostname.
+    system: Json
+    #: What `system_info.runner` says: host, version, devices, image, engine and runtime.
+    runner: Json
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One step's verdict and the sentence that goes with it."""
+
+    verdict: Verdict
+    message: str | None = None
+
+
+def case_count(result: Mapping[str, str], kind: str) -> int | None:
+    """The announced number of cases, or None when it is absent or no sane number."""
+    text = result.get(f"{kind}-count", "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 6 else None
+
+
+def positive_ns(text: str | None) -> float | None:
+    """A time as a number; None: it is not finite, or too small to be one."""
+    try:
+        value = float(text) if text is not None else math.nan
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and value >= _LEAST_NS else None
+
+
+def score_s(task: Task, result: Mapping[str, str]) -> float:
+    """The score of a passed leaderboard run, in seconds: last, arithmetic or geometric mean of its benchmark means.
+
+    Raises:
+        EvaluationError: the result lacks a finite positive mean; `decide` has refused such a run before.
+    """
+    means = [
+        positive_ns(result.get(f"benchmark.{index}.mean")) for index in range(case_count(result, "benchmark") or 0)
+    ]
+    values = [mean / 1e9 for mean in means if mean is not None]
+    if not values or len(values) != len(means):
+        raise EvaluationError(f"a passed leaderboard run has no usable means: {means}")
+    if task.ranking_by is Ranking.GEOM:
+        return math.exp(math.fsum(map(math.log, values)) / len(values))
+    return math.fsum(values) / len(values)
+
+
+def run_record(
+    step: StepResult,
+    finding: Finding,
+    evidence: Evidence,
+    *,
+    compilation: Json | None,
+    assurance: Mapping[str, str],
+    scored_by: Task | None,
+    demand: Demand,
+    speeds_of_light: Sequence[SpeedOfLight],
+) -> RunRecord:
+    """One step as a row of `leaderboard.runs`."""
+    passed = finding.verdict is Verdict.ACCEPTED and step.result.get("check") == "pass"
+    scored = passed and step.name == "leaderboard"
+    start = evidence.request_offset_ns + max(0, step.start_ns)
+    exit_code = _TIMEOUT_CODE if step.timed_out else step.exit_code
+    # What the judge saw at this run, but for the name: every container is called the same.
+    named = {key: value for key, value in evidence.system.items() if key == "hostname"}
+    system = {**evidence.system, **_judge_system(step), **named}
+    runner = {**evidence.runner, "assurance": dict(assurance)}
+    score = score_s(scored_by, step.result) if scored and scored_by is not None else None
+    detail = None if score is None else _unranked(demand, assurance, step)
+    if detail is not None:
+        # runner.set_demand puts the score back when the board demands less.
+        runner, score = {**runner, "unranked": {"score_s": score, "detail": detail}}, None
+    return RunRecord(
+        mode=step.name,
+        start_offset_ns=start,
+        end_offset_ns=start + max(0, step.duration_ns),
+        passed=passed,
+        score_s=score,
+        compilation=compilation,
+        meta={
+            "stdout": limit_lines(step.stdout),
+            "stderr": limit_lines(step.stderr),
+            "success": exit_code in _SUCCESS_CODES,
+            # KernelBot's readers expect a number; a signal is written as a shell would.
+            "exit_code": exit_code if exit_code is not None else 128 + (step.signal or 0),
+            "command": step.command,
+            "duration": step.duration_ns / 1e9,
+        },
+        # Lines that arrived before a timeout say nothing about a whole mode; KernelBot stores none either.
+        result={} if step.timed_out else _with_speed_of_light(_own_words(step), speeds_of_light),
+        system_info={**system, "runner": runner},
+    )
+
+
+def _with_speed_of_light(result: Mapping[str, str], speeds_of_light: Sequence[SpeedOfLight]) -> dict[str, str]:
+    """The result with the speed of light of every case that has a time, and without such keys of an eval program."""
+    lit = {key: value for key, value in result.items() if not _SOL_KEY.fullmatch(key)}
+    if len(speeds_of_light) == case_count(result, "benchmark"):
+        for index, light in enumerate(speeds_of_light):
+            mean_ns = positive_ns(result.get(f"benchmark.{index}.mean"))
+            fraction = None if mean_ns is None else light.fraction(mean_ns)
+            if fraction is not None and light.limit is not None:
+                lit[f"benchmark.{index}.sol"] = f"{fraction:.4g}"
+                lit[f"benchmark.{index}.sol_limit"] = light.limit
+    return lit
+
+
+def _judge_system(step: StepResult) -> dict[str, Any]:
+    system = step.judged.details.get("system") if step.judged is not None else None
+    return dict(system) if isinstance(system, Mapping) else {}
+
+
+def _own_words(step: StepResult) -> Mapping[str, str]:
+    """The result without the assurance keys of an eval program, which cannot vouch for its own times."""
+    if step.judged is not None:
+        return step.result
+    return {key: value for key, value in step.result.items() if not _ASSURANCE_KEY.fullmatch(key)}
+
+
+def mode_assurance(value: Mapping[str, str], result: Mapping[str, str]) -> dict[str, str]:
+    """What a judged mode is worth: its timing is that of its least trusted case."""
+    cases = (_case(result, index, "timing") for index in range(case_count(result, "benchmark") or 0))
+    words = (value.get("timing", ""), *(word for word in cases if word is not None))
+    least = min(map(_timing, words), key=tuple(TimingAssurance).index)
+    return {"correctness": value.get("correctness", "judge"), "timing": least.value}
+
+
+def _timing(word: str) -> TimingAssurance:
+    """An assurance as the judge writes it; an unknown word counts as claimed."""
+    return TimingAssurance(word) if word in set(TimingAssurance) else TimingAssurance.CLAIMED
+
+
+def _case(result: Mapping[str, str], index: int, key: str) -> str | None:
+    return result.get(f"benchmark.{index}.runner.{key}")
+
+
+def _unranked(demand: Demand, assurance: Mapping[str, str], step: StepResult) -> str | None:
+    """Why a time that passed is less than its board demands, as the end of a sentence; None if it ranks."""
+    timing = TimingAssurance(assurance["timing"])
+    if timing.satisfies(demand.timing):
+        return None
+    if assurance["correctness"] != "judge":
+        return "the task's own eval program took it, in one process with the submission"
+    match timing:
+        case TimingAssurance.CLAIMED:
+            return "the judge's clock cannot vouch for it"
+        case TimingAssurance.AUDITED_HOST:
+            return "the host's work is part of what the judge's clock has seen"
+        case _:
+            where = _widest(step.result)
+            found = "cannot bound it more closely" if where is None else f"puts {where}"
+            return f"the judge's clock {found}, and the board asks for {100 * demand.tolerance:.3g} %"
+
+
+def _widest(result: Mapping[str, str]) -> str | None:
+    """The case whose interval is the widest for its size, as words; None where none is given."""
+    found = [
+        (high / low, index, low, high)
+        for index in range(case_count(result, "benchmark") or 0)
+        if (pair := _interval(_case(result, index, "interval"))) is not None
+        for low, high in (pair,)
+    ]
+    if not found:
+        return None
+    _, index, low, high = max(found)
+    return f"benchmark {index} between {low / 1e3:.4g} and {high / 1e3:.4g} µs"
+
+
+def _interval(text: str | None) -> tuple[float, float] | None:
+    """Two positive numbers in a JSON list, the lower first."""
+    try:
+        low, high = json.loads(text or "")
+        pair = float(low), float(high)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return None
+    return pair if all(map(math.isfinite, pair)) and 0 < pair[0] <= pair[1] else None
+
+
+def limit_lines(text: str) -> str:
+    """Whole lines up to the number of characters that KernelBot's readers expect, then how many were left out."""
+    if len(text) <= _KEPT_CHARACTERS:
+        return text
+    lines = text.splitlines(keepends=True)
+    kept, used = 0, 0
+    while kept < len(lines) and used + len(lines[kept]) <= _KEPT_CHARACTERS:
+        used += len(lines[kept])
+        kept += 1
+    return "".join(lines[:kept]) + f"[...] {len(lines) - kept} lines omitted"
+
+
+def compilation_record(task: Task, evidence: Evidence) -> Json | None:
+    """`runs.compilation`: nvcc's for lang cu; for py the first import if it built an extension (KernelBot's rule)."""
+    is_cu = isinstance(task.config, CuConfig)
+    steps = (*evidence.compiled, *evidence.steps)
+    compiling = (step for step in steps if step.name == "compile")
+    step = next((step for step in compiling if is_cu or "-DTORCH_EXTENSION_NAME" in step.stdout), None)
+    if step is None:
+        return None
+    version = next((step.stdout for step in steps if step.name == "nvcc-version"), "")
+    return {
+        "nvcc_found": is_cu,
+        "nvcc_version": version,
+        "success": step.exit_code == 0,
+        "command": step.command,
+        "stdout": limit_lines(step.stdout),
+        "stderr": limit_lines(step.stderr),
+        "exit_code": step.exit_code if step.exit_code is not None else 128 + (step.signal or 0),
+    }
+
+
+def job_report(plan: Plan, evidence: Evidence, assurance: Mapping[str, str], eval_ns: int) -> dict[str, Any]:
+    """`runner.job.report`: phases, outcome and steps."""
+    outcome = evidence.outcome
+    return {
+        "harness": plan.harness.value,
+        "assurance": dict(assurance),
+        "phases_ns": {
+            "build": evidence.built_ns,
+            "wait": evidence.waited_ns,
+            "container": max(0, evidence.request_offset_ns - evidence.built_ns - evidence.waited_ns),
+            "import": max(0, outcome.wall_ns - sum(step.duration_ns for step in evidence.steps)),
+            "eval": eval_ns,
+        },
+        "outcome": {
+            "ending": outcome.ending.value,
+            "oom_kills": outcome.oom_kills,
+            "pids_denied": outcome.pids_denied,
+            "peak_memory_bytes": outcome.peak_memory_bytes,
+            "cpu_ns": outcome.cpu_ns,
+            "wall_ns": outcome.wall_ns,
+            "detail": outcome.detail,
+        },
+        "steps": [
+            {
+                "name": step.name,
+                "command": step.command,
+                "exit_code": step.exit_code,
+                "signal": step.signal,
+                "timed_out": step.timed_out,
+                "duration_ns": step.duration_ns,
+                "stdout_bytes": step.stdout_bytes,
+                "stderr_bytes": step.stderr_bytes,
+                **({"judged": _judged_report(step)} if step.judged is not None else {}),
+            }
+            for step in evidence.steps
+        ],
+    }
+
+
+def _judged_report(step: StepResult) -> dict[str, Any]:
+    if step.judged is None:
+        return {}
+    details = {key: value for key, value in step.judged.details.items() if key != "system"}
+    return {"verdict": step.judged.verdict, "message": step.judged.message, "details": details}

@@ -1,0 +1,25 @@
+"""The GPU type registry: what a type is called, how its devices are recognised, what its containers get. Pure.
+
+One TOML file per type in this folder, overlaid by the operator's directory; a new type is a file, never code.
+"""
+
+from runner.gpu_types.advice import Advice, advise
+from runner.gpu_types.draft import Found, Wish, draft
+from runner.gpu_types.model import CLOCK_REASONS, ClockPolicy, Dtype, Figures, GpuType, Product, Vendor
+from runner.gpu_types.registry import Registry
+
+__all__ = [
+    "CLOCK_REASONS",
+    "Advice",
+    "ClockPolicy",
+    "Dtype",
+    "Figures",
+    "Found",
+    "GpuType",
+    "Product",
+    "Registry",
+    "Vendor",
+    "Wish",
+    "advise",
+    "draft",
+]

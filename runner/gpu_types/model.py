@@ -1,0 +1,172 @@
+"""Record of one GPU type, as `runner/gpu_types/*.toml` and the operator's overlay describe it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+
+class Vendor(StrEnum):
+    """Whose runtime a type needs."""
+
+    #: No accelerator: the CPU type.
+    NONE = "none"
+    NVIDIA = "nvidia"
+    AMD = "amd"
+
+
+#: Reasons for low clocks that a vendor's library can report. NVIDIA's stand in the order of their bits, from 0x2 on
+#: (NVML API reference, nvmlClocksEventReasons; idle, 0x1, is none); AMD's are amdsmi_get_violation_status's `active_*`.
+CLOCK_REASONS: Final[Mapping[Vendor, tuple[str, ...]]] = {
+    Vendor.NONE: (),
+    Vendor.NVIDIA: (
+        "applications_clocks_setting",
+        "sw_power_cap",
+        "hw_slowdown",
+        "sync_boost",
+        "sw_thermal_slowdown",
+        "hw_thermal_slowdown",
+        "hw_power_brake_slowdown",
+        "display_clock_setting",
+    ),
+    Vendor.AMD: ("prochot_thrm", "ppt_pwr", "socket_thrm", "vr_thrm", "hbm_thrm", "gfx_clk_below_host_limit"),
+}
+
+
+class Dtype(StrEnum):
+    """What a device's units multiply; fp4, fp6 and fp8 stand for every encoding of that width."""
+
+    FP4 = "fp4"
+    FP6 = "fp6"
+    FP8 = "fp8"
+    INT4 = "int4"
+    INT8 = "int8"
+    FP16 = "fp16"
+    BF16 = "bf16"
+    TF32 = "tf32"
+    FP32 = "fp32"
+    FP64 = "fp64"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """What one device can hold and do at most, as its vendor states it; None where that is not known."""
+
+    #: The memory of its own that every device of the type has.
+    memory_gib: float | None = None
+    l2_mib: float | None = None
+    #: A cache beyond L2: AMD's Infinity Cache, a processor's last level.
+    l3_mib: float | None = None
+    #: Of its memory, both directions together; 1e9 bytes per second.
+    bandwidth_gb_s: float | None = None
+    #: 1e12 operations per second on dense operands, a multiplication and an addition being two.
+    peak_tflops: Mapping[Dtype, float] = field(default_factory=dict)
+    #: Name of a figure -> the document it was taken from.
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def cache_bytes(self) -> float | None:
+        """How much of its memory's contents its caches may hold; None where no cache is known."""
+        known = [size for size in (self.l2_mib, self.l3_mib) if size is not None]
+        return sum(known) * (1 << 20) if known else None
+
+    @property
+    def fastest_tflops(self) -> float | None:
+        """The rate of its fastest units, whatever they multiply."""
+        return max(self.peak_tflops.values(), default=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClockPolicy:
+    """At which clocks devices of a type measure, and when a time counts."""
+
+    #: What the streaming multiprocessors are locked at; AMD: the highest that the device may take. None: not locked.
+    sm_mhz: int | None = None
+    #: What the memory is locked at; NVIDIA alone. None: not locked.
+    memory_mhz: int | None = None
+    #: Reasons for low clocks that set timed calls aside, and that degrade a device which nobody uses. As they are: that
+    #: something is wrong outside, heat or power supply, with any vendor's device.
+    set_aside: tuple[str, ...] = (
+        "hbm_thrm",
+        "hw_power_brake_slowdown",
+        "hw_slowdown",
+        "hw_thermal_slowdown",
+        "prochot_thrm",
+        "socket_thrm",
+        "sw_thermal_slowdown",
+        "vr_thrm",
+    )
+
+    @property
+    def locks(self) -> bool:
+        """Whether any clock is demanded."""
+        return self.sm_mhz is not None or self.memory_mhz is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Product:
+    """Devices of a type that have figures of their own: a board with other memory or other clocks."""
+
+    #: As in `GpuType.device_names`.
+    device_names: tuple[str, ...]
+    device: Figures
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuType:
+    """A registry entry."""
+
+    name: str
+    vendor: Vendor
+    description: str = ""
+    #: Other names frontends use for it.
+    aliases: tuple[str, ...] = ()
+    #: Devices per slot (8 for MI300x8).
+    count: int = 1
+    #: Regular expressions, any of which the whole device name must match (NVML name, amdsmi market name).
+    device_names: tuple[str, ...] = ()
+    #: `vendor:device` on the PCI bus: how a device is recognised whose name no type knows.
+    pci_ids: tuple[str, ...] = ()
+    #: Regular expression of the partitions (MIG profile, AMD compute partition) that are its devices; None: whole ones.
+    partition: str | None = None
+    #: Whether slots of this type are made for devices found at start-up; False: only where `slots` names the type.
+    detect: bool = True
+    #: nvcc's -gencode architecture, e.g. "90a"; None compiles for the device that is there (`-arch=native`).
+    nvcc_arch: str | None = None
+    #: "host" or an OCI image reference.
+    image: str = "host"
+    #: Interpreter inside an OCI image, with torch; where the Dockerfiles of sandbox/image put it. Unused with "host".
+    image_python: str = "/opt/environment/bin/python"
+    runtime: str = "runc"
+    #: Added to every process in the container.
+    environment: Mapping[str, str] = field(default_factory=dict)
+    memory_gib: float = 8.0
+    pids: int = 512
+    shm_mib: int = 64
+    #: How often devices are sampled while a run goes on; None: not at all.
+    sample_every_s: float | None = None
+    #: A run that is timed begins when no device is warmer than this, in °C, or after the limit; None: at once.
+    cool_below_c: float | None = None
+    cool_limit_s: float = 60.0
+    #: At which clocks its devices measure.
+    clocks: ClockPolicy = field(default_factory=ClockPolicy)
+    #: Whether times on its devices that the judge's clock contradicts are rejected; else its measure counts.
+    rejects_forged_times: bool = False
+    #: Size of each writable tmpfs.
+    scratch_mib: int = 1024
+    #: Without an accelerator: programs find a CUDA device that is emulated on the CPU, and nothing is ranked.
+    emulate_cuda: bool = False
+    #: What one of its devices can do.
+    device: Figures = field(default_factory=Figures)
+    #: Its devices that differ; the first whose names match counts.
+    products: tuple[Product, ...] = ()
+
+    def figures_of(self, device_name: str | None) -> Figures:
+        """The figures of the device of that name; those of the type where there is none, or no product is named so."""
+        for product in self.products:
+            if any(re.fullmatch(pattern, device_name or "") for pattern in product.device_names):
+                return product.device
+        return self.device

@@ -1,0 +1,404 @@
+"""The registry of GPU types: reads the built-in files and the operator's overlay, validates them, answers by name.
+
+Owns the file format of `*.toml` GPU types. Must not look at devices or the environment; `runner.devices` matches what
+is plugged in against what is read here. Called by the daemon, the command line and the evaluation.
+
+One file describes one type. A file of the overlay replaces the type of the same name or adds one; with
+`extends = "H100"` it starts from that type and changes only the keys it names. In an overlay a file may extend the type
+it replaces.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+
+from runner.errors import ConfigError, NotFoundError
+from runner.gpu_types.model import CLOCK_REASONS, ClockPolicy, Dtype, Figures, GpuType, Product, Vendor
+
+BUILTIN: Final = Path(__file__).parent
+
+#: What a type may be called: it stands in SQL text arrays, URLs and container labels.
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
+_ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
+_PCI_ID = r"^[0-9a-f]{4}:[0-9a-f]{4}$"
+_NVCC_ARCH = r"^[1-9][0-9]{1,2}[af]?$"
+
+_Name = Annotated[str, StringConstraints(pattern=_NAME)]
+
+
+def _compiled(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
+    return patterns
+
+
+_Names = Annotated[tuple[str, ...], AfterValidator(_compiled)]
+_Pattern = Annotated[str, AfterValidator(lambda pattern: _compiled((pattern,))[0])]
+_Megahertz = Annotated[int, Field(ge=50, le=50_000)]
+_Positive = Annotated[float, Field(gt=0, lt=1e9, allow_inf_nan=False)]
+
+
+class _FiguresEntry(BaseModel):
+    """What one device can hold and do at most, by its vendor's documents. The fields are `Figures`'."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    memory_gib: _Positive | None = Field(default=None, description="memory of one device's own, in GiB")
+    l2_mib: _Positive | None = Field(default=None, description="L2 cache, in MiB")
+    l3_mib: _Positive | None = Field(default=None, description="cache beyond L2 (Infinity Cache, LLC), in MiB")
+    bandwidth_gb_s: _Positive | None = Field(default=None, description="of its memory, in 1e9 bytes per second")
+    peak_tflops: dict[Dtype, _Positive] = Field(
+        default_factory=dict, description="dense rates in 1e12 operations per second, by data type"
+    )
+    sources: dict[str, Annotated[str, StringConstraints(min_length=1, max_length=500)]] = Field(
+        default_factory=dict, description="name of a figure -> the document it was taken from"
+    )
+
+    @field_validator("sources")
+    @classmethod
+    def _of_figures(cls, sources: dict[str, str]) -> dict[str, str]:
+        figures = [name for name in cls.model_fields if name != "sources"]
+        for name in sources:
+            if name not in figures:
+                raise ValueError(f"{name!r} is no figure, expected {', '.join(figures)}")
+        return sources
+
+    def record(self) -> Figures:
+        """As the registry gives it out."""
+        return Figures(**{field: getattr(self, field) for field in type(self).model_fields})
+
+
+class _ClocksEntry(BaseModel):
+    """At which clocks the devices measure. The fields are `ClockPolicy`'s."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sm_mhz: _Megahertz | None = Field(
+        default=None, description="clock that devices are locked at, in MHz; AMD: the highest that they may take"
+    )
+    memory_mhz: _Megahertz | None = Field(
+        default=None, description="memory clock that devices are locked at, in MHz; NVIDIA alone"
+    )
+    set_aside: tuple[str, ...] = Field(
+        default=ClockPolicy().set_aside, description="reasons for low clocks that set timed calls aside"
+    )
+
+    def record(self) -> ClockPolicy:
+        """As the registry gives it out."""
+        return ClockPolicy(**{field: getattr(self, field) for field in type(self).model_fields})
+
+
+class _ProductEntry(BaseModel):
+    """Devices of the type with figures of their own; what is not given is the type's. The fields are `Product`'s."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    device_names: _Names = Field(min_length=1, description="regular expressions, as the type's own")
+    device: _FiguresEntry
+
+
+class _Entry(BaseModel):
+    """The keys of one file, after `extends` was applied; the fields are `GpuType`'s."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: _Name
+    vendor: Vendor
+    description: str = Field(default="", max_length=500)
+    aliases: tuple[_Name, ...] = ()
+    count: int = Field(default=1, ge=1, le=64)
+    device_names: _Names = ()
+    pci_ids: tuple[Annotated[str, StringConstraints(pattern=_PCI_ID)], ...] = ()
+    partition: _Pattern | None = None
+    detect: bool = True
+    nvcc_arch: Annotated[str, StringConstraints(pattern=_NVCC_ARCH)] | None = None
+    image: str = Field(default="host", min_length=1)
+    image_python: str = Field(default="/opt/environment/bin/python", pattern=r"^/\S+$")
+    runtime: str = Field(default="runc", min_length=1)
+    environment: dict[Annotated[str, StringConstraints(pattern=_ENV_NAME)], str] = Field(default_factory=dict)
+    memory_gib: float = Field(default=8.0, ge=0.25, le=16384)
+    pids: int = Field(default=512, ge=16, le=4_194_304)
+    shm_mib: int = Field(default=64, ge=1)
+    scratch_mib: int = Field(default=1024, ge=16)
+    sample_every_s: float | None = Field(default=None, ge=0.05, le=60)
+    cool_below_c: float | None = Field(default=None, ge=10, le=120)
+    cool_limit_s: float = Field(default=60.0, gt=0, le=600)
+    clocks: _ClocksEntry = Field(default_factory=_ClocksEntry)
+    rejects_forged_times: bool = False
+    device: _FiguresEntry = Field(default_factory=_FiguresEntry)
+    products: tuple[_ProductEntry, ...] = ()
+    emulate_cuda: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class _File:
+    """One parsed file, before `extends` is applied."""
+
+    path: Path
+    name: str
+    extends: str | None
+    keys: Mapping[str, Any]
+
+
+class Registry:
+    """The GPU types this installation knows. Immutable."""
+
+    def __init__(self, types: Iterable[GpuType], *, origin: Mapping[str, Path] | None = None) -> None:
+        self._types: Final = {entry.name: entry for entry in sorted(types, key=lambda entry: entry.name)}
+        self._origin: Final = dict(origin or {})
+        self._by_alias: Final = {alias: entry for entry in self._types.values() for alias in entry.aliases}
+
+    @classmethod
+    def load(cls, overlay: Path | None = None, *, files: Iterable[Path] = ()) -> Registry:
+        """Read the built-in types and, if it exists, the overlay directory.
+
+        Args:
+            overlay: the operator's directory.
+            files: further files, as if they lay in it; one of a type that it has replaces that.
+
+        Raises:
+            ConfigError: a file does not parse, has an unknown or invalid key, extends an unknown type, or takes a name
+                or alias that is in use.
+        """
+        builtin = _read_directory(BUILTIN)
+        types = {file.name: _build(file, base=builtin, chain=()) for file in builtin.values()}
+        origin = {file.name: file.path for file in builtin.values()}
+        changed = _read_directory(overlay) if overlay is not None and overlay.is_dir() else {}
+        changed |= _by_name(files)
+        for file in changed.values():
+            types[file.name] = _build(file, base=builtin | changed, chain=(), shadowed=builtin)
+            origin[file.name] = file.path
+        _refuse_clashes(types.values(), origin)
+        return cls(types.values(), origin=origin)
+
+    def get(self, name: str) -> GpuType:
+        """The type of that name or alias.
+
+        Raises:
+            NotFoundError: there is none; names the nearest.
+        """
+        found = self._types.get(name) or self._by_alias.get(name)
+        if found is not None:
+            return found
+        known = [*self._types, *self._by_alias]
+        near = get_close_matches(name.lower(), [entry.lower() for entry in known], n=1, cutoff=0.5)
+        hint = next((f"; did you mean {entry!r}?" for entry in known if near and entry.lower() == near[0]), "")
+        raise NotFoundError(f"GPU type {name!r} is not known, expected one of {', '.join(self._types)}{hint}")
+
+    def origin(self, name: str) -> Path | None:
+        """The file that describes the type of that name; None if it was not read from one."""
+        return self._origin.get(name)
+
+    def all(self) -> tuple[GpuType, ...]:
+        """Every type, by name."""
+        return tuple(self._types.values())
+
+    def matching(
+        self, vendor: Vendor, device_name: str, *, pci_id: str | None = None, partition: str | None = None
+    ) -> tuple[GpuType, ...]:
+        """The types, detected or not, that a vendor's device is one of.
+
+        Those one of whose `device_names` matches its whole name; if there is none, those with its PCI id. A part of a
+        divided device is of a type only if `partition` says so, and a whole one only if it says nothing.
+        """
+        possible = [
+            entry for entry in self._types.values() if entry.vendor is vendor and _is_partition(entry, partition)
+        ]
+        named = [
+            entry for entry in possible if any(re.fullmatch(pattern, device_name) for pattern in entry.device_names)
+        ]
+        return tuple(named or (entry for entry in possible if pci_id is not None and pci_id in entry.pci_ids))
+
+
+def _is_partition(entry: GpuType, partition: str | None) -> bool:
+    if entry.partition is None or partition is None:
+        return entry.partition is partition
+    return re.fullmatch(entry.partition, partition) is not None
+
+
+def _read_directory(directory: Path) -> dict[str, _File]:
+    return _by_name(sorted(directory.glob("*.toml")))
+
+
+def _by_name(paths: Iterable[Path]) -> dict[str, _File]:
+    files: dict[str, _File] = {}
+    for path in paths:
+        file = _read(path)
+        if file.name in files:
+            raise ConfigError(
+                f"GPU type {file.name!r} is described twice: {files[file.name].path} and {path}; delete one of them"
+            )
+        files[file.name] = file
+    return files
+
+
+def _read(path: Path) -> _File:
+    try:
+        keys = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not a TOML file: {error}") from error
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    known = [*_Entry.model_fields, "extends"]
+    for key in keys:
+        if key not in known:
+            near = get_close_matches(key, known, n=1, cutoff=0)
+            raise ConfigError(f"{path}: key {key!r} is not known, the nearest valid key is {near[0]!r}")
+    name, extends = keys.get("name"), keys.pop("extends", None)
+    if not isinstance(name, str):
+        raise ConfigError(f"{path}: name={name!r}, expected a string such as {path.stem!r}")
+    if extends is not None and not isinstance(extends, str):
+        raise ConfigError(f"{path}: extends={extends!r}, expected the name of a GPU type")
+    return _File(path=path, name=name, extends=extends, keys=keys)
+
+
+def _build(
+    file: _File, *, base: Mapping[str, _File], chain: tuple[str, ...], shadowed: Mapping[str, _File] | None = None
+) -> GpuType:
+    """The type of one file. `base` holds what it may extend, `shadowed` what it replaces and may extend by its name."""
+    keys = _with_products(_resolve(file, base=base, chain=chain, shadowed=shadowed or {}))
+    try:
+        # Through JSON: only there does strict validation take a list for a tuple and a string for an enum.
+        entry = _Entry.model_validate_json(json.dumps(keys, default=str), strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(str(part) for part in first["loc"])
+        found = "nothing" if first["type"] == "missing" else f"{first['input']!r}"
+        raise ConfigError(f"{file.path}: {key}: found {found}, expected: {first['msg']}") from error
+    if entry.emulate_cuda and entry.vendor is not Vendor.NONE:
+        raise ConfigError(
+            f'{file.path}: emulate_cuda: found true with vendor {entry.vendor.value!r}, expected vendor "none": a CUDA '
+            "device is emulated on processor cores"
+        )
+    _refuse_clocks(entry, file.path)
+    tables = ("clocks", "device", "products")
+    plain = {field: getattr(entry, field) for field in _Entry.model_fields if field not in tables}
+    products = tuple(Product(device_names=item.device_names, device=item.device.record()) for item in entry.products)
+    return GpuType(**plain, clocks=entry.clocks.record(), device=entry.device.record(), products=products)
+
+
+def _refuse_clocks(entry: _Entry, path: Path) -> None:
+    """Refuse clocks that no device of the vendor can be locked at, and those that nothing would look at.
+
+    Raises:
+        ConfigError: with file, key, what was found and what is expected.
+    """
+    clocks, vendor = entry.clocks, entry.vendor.value
+    known = CLOCK_REASONS[entry.vendor]
+    for name in clocks.set_aside if "set_aside" in clocks.model_fields_set else ():
+        if name not in known:
+            expected = f"reasons that its library reports: {', '.join(known)}" if known else "none: it has no devices"
+            raise ConfigError(f"{path}: clocks.set_aside: found {name!r} with vendor {vendor!r}, expected {expected}")
+    for key, mhz in (("sm_mhz", clocks.sm_mhz), ("memory_mhz", clocks.memory_mhz)):
+        if mhz is None:
+            continue
+        where = f"{path}: clocks.{key}: found {mhz}"
+        if entry.vendor is Vendor.NONE:
+            raise ConfigError(f"{where} with vendor {vendor!r}, expected no clock: it has no devices to lock")
+        if entry.vendor is Vendor.AMD and key == "memory_mhz":
+            raise ConfigError(
+                f"{where} with vendor {vendor!r}, expected no memory clock: AMD SMI bounds the clock of the compute "
+                "units alone; use sm_mhz"
+            )
+        if entry.vendor is Vendor.NVIDIA and entry.partition is not None:
+            raise ConfigError(
+                f"{where} with partition {entry.partition!r}, expected no clock: the driver tells none of an "
+                "instance, so nothing would look whether it keeps to it"
+            )
+        if entry.sample_every_s is None:
+            raise ConfigError(
+                f"{where} without sample_every_s, expected both: nothing would look whether the devices keep to it; "
+                "set sample_every_s = 0.1"
+            )
+
+
+def _resolve(
+    file: _File, *, base: Mapping[str, _File], chain: tuple[str, ...], shadowed: Mapping[str, _File]
+) -> dict[str, Any]:
+    """The keys of a file on top of those it extends; tables are merged, every other key replaced."""
+    if file.extends is None:
+        return dict(file.keys)
+    if file.name in chain:
+        raise ConfigError(f"{file.path}: extends runs in a circle: {' -> '.join((*chain, file.name))}")
+    itself = file.extends == file.name
+    parent = (shadowed if itself else base).get(file.extends)
+    if parent is None or parent is file:
+        near = get_close_matches(file.extends, sorted(set(base) - {file.name}), n=1, cutoff=0)
+        hint = f"; the nearest is {near[0]!r}" if near else ""
+        raise ConfigError(f"{file.path}: extends={file.extends!r}, expected the name of another GPU type{hint}")
+    inherited = _resolve(parent, base=base, chain=() if itself else (*chain, file.name), shadowed=shadowed)
+    # Two types of one alias would clash, and a base's alias means the base.
+    if not itself:
+        inherited.pop("aliases", None)
+    return _merged(inherited, file.keys)
+
+
+def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with `changes` on top, tables within tables too."""
+    return {
+        **base,
+        **{
+            key: _merged(base[key], value) if isinstance(value, dict) and isinstance(base.get(key), dict) else value
+            for key, value in changes.items()
+        },
+    }
+
+
+def _with_products(keys: dict[str, Any]) -> dict[str, Any]:
+    """The keys with every product's figures on top of the type's; what has no such form is left for validation."""
+    device, products = keys.get("device", {}), keys.get("products", [])
+    if not isinstance(device, dict) or not isinstance(products, list):
+        return keys
+    filled = [
+        item | {"device": _merged(device, item["device"])}
+        if isinstance(item, dict) and isinstance(item.get("device"), dict)
+        else item
+        for item in products
+    ]
+    return keys | {"products": filled}
+
+
+def schema() -> dict[str, Any]:
+    """The file format as a JSON schema, for editors; `runner/gpu_types/schema.json` holds it."""
+    described = _Entry.model_json_schema()
+    described["properties"]["extends"] = {"type": "string", "description": "the type to start from"}
+    # A type that starts from another has its vendor.
+    described["required"] = ["name"]
+    described["anyOf"] = [{"required": ["vendor"]}, {"required": ["extends"]}]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **described,
+        "title": "GPU type",
+        "description": "One GPU type of kernel-runner, as docs/adding-a-gpu-type.md explains it.",
+    }
+
+
+def _refuse_clashes(types: Iterable[GpuType], origin: Mapping[str, Path]) -> None:
+    taken: dict[str, str] = {}
+    entries = list(types)
+    for entry in entries:
+        taken[entry.name.lower()] = entry.name
+    if len(taken) != len(entries):
+        names = sorted(entry.name for entry in entries)
+        pairs = [name for name in names if taken[name.lower()] != name]
+        raise ConfigError(f"GPU type {pairs[0]!r} differs from {taken[pairs[0].lower()]!r} by case only; rename one")
+    for entry in entries:
+        for alias in entry.aliases:
+            owner = taken.setdefault(alias.lower(), entry.name)
+            if owner != entry.name or alias.lower() == entry.name.lower():
+                raise ConfigError(
+                    f"{origin[entry.name]}: alias {alias!r} of GPU type {entry.name!r} already names {owner!r}; "
+                    "names and aliases are unique whatever their case"
+                )

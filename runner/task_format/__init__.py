@@ -1,0 +1,26 @@
+"""Task definitions: KernelBot's `task.yml` and our `runner.yml`, from a folder, an archive or a database row.
+
+Owns the meaning of every key and the safe reading of untrusted folders and archives. Runs nothing and stores nothing.
+Called by the command line (publishing), the evaluator (stored tasks) and the planner (`spec_line`). Every refusal is a
+`TaskError` whose lines read `<file>: <key>: found …, expected …`.
+"""
+
+from runner.task_format.cases import spec_line
+from runner.task_format.load import load, load_archive, load_competition, load_folder
+from runner.task_format.model import Competition, Problem
+from runner.task_format.stored import extra_to_stored, from_stored, to_stored
+from runner.task_format.work import work
+
+__all__ = [
+    "Competition",
+    "Problem",
+    "extra_to_stored",
+    "from_stored",
+    "load",
+    "load_archive",
+    "load_competition",
+    "load_folder",
+    "spec_line",
+    "to_stored",
+    "work",
+]

@@ -1,0 +1,271 @@
+"""From validated documents to a `Task`: the rules that tie keys together. Pure.
+
+The same rules hold for a folder and for a stored task; only the names of the places differ. Called by `load` and
+`stored`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+
+from runner.task_format.model import (
+    HARNESS,
+    SUBMISSION,
+    Case,
+    CaseSet,
+    CuConfig,
+    Extra,
+    Harness,
+    Lang,
+    PyConfig,
+    Ranking,
+    Task,
+)
+from runner.task_format.problems import nearest, problem, refuse, shown, validate
+from runner.task_format.schema import (
+    CaseSetDocument,
+    CuConfigDocument,
+    ExtraDocument,
+    PyConfigDocument,
+    TaskCommon,
+)
+from runner.task_format.work import WorkError, work
+from tasks.harness.judge.stopping import Timing
+
+REFERENCE = "reference.py"
+_MAX_NAME_CHARS = 255
+
+
+def build_task(
+    document: TaskCommon, files: Mapping[str, str], extra: Extra, *, where: str, extra_where: str, prefix: str = ""
+) -> Task:
+    """Put a task together and check it as a whole.
+
+    Args:
+        document: what task.yml (or the stored task) says.
+        files: name -> text, SUBMISSION or HARNESS.
+        extra: what runner.yml says.
+        where: task.yml's name for messages.
+        extra_where: runner.yml's name for messages.
+        prefix: put before every key of task.yml in messages (`task.` for a database row).
+
+    Raises:
+        TaskError: one line per problem.
+    """
+    config = _config(document, where, prefix)
+    task = Task(
+        files=dict(files),
+        lang=Lang(document.lang),
+        config=config,
+        tests=_freeze(document.tests),
+        benchmarks=_freeze(document.benchmarks),
+        test_timeout_s=document.test_timeout,
+        benchmark_timeout_s=document.benchmark_timeout,
+        ranked_timeout_s=document.ranked_timeout,
+        ranking_by=Ranking(document.ranking_by),
+        seed=document.seed,
+        multi_gpu=document.multi_gpu,
+        libraries=tuple(document.libraries),
+        extra=extra,
+    )
+    lines = [
+        *_file_problems(task, where, prefix),
+        *_config_problems(task, where, prefix),
+        *_multi_gpu_problems(task, where, extra_where, prefix),
+    ]
+    # Without exactly one submission the rest cannot be asked.
+    lines = lines or [*_extra_problems(task, extra_where), *_work_problems(task, where, extra_where, prefix)]
+    if lines:
+        refuse(lines)
+    return task
+
+
+def build_extra(document: ExtraDocument) -> Extra:
+    """The record of a validated runner.yml."""
+    return Extra(
+        harness=None if document.harness is None else Harness(document.harness),
+        cases={gpu: _case_set(cases) for gpu, cases in document.cases.items()},
+        hidden=_freeze(document.hidden),
+        private=tuple(document.private),
+        flops=document.flops,
+        math=document.math,
+        bytes=document.bytes,
+        written=document.written,
+        timing=None if document.timing is None else Timing(**document.timing.model_dump()),
+    )
+
+
+def _case_set(document: CaseSetDocument) -> CaseSet:
+    return CaseSet(
+        tests=None if document.tests is None else _freeze(document.tests),
+        benchmarks=None if document.benchmarks is None else _freeze(document.benchmarks),
+        hidden=None if document.hidden is None else _freeze(document.hidden),
+    )
+
+
+def _freeze(cases: Sequence[Mapping[str, object]]) -> tuple[Case, ...]:
+    return tuple(dict(case) for case in cases)
+
+
+def _config(document: TaskCommon, where: str, prefix: str) -> PyConfig | CuConfig:
+    key = f"{prefix}config"
+    if Lang(document.lang) is Lang.PY:
+        return PyConfig(main=validate(PyConfigDocument, document.config, where=where, prefix=key).main)
+    config = validate(CuConfigDocument, document.config, where=where, prefix=key)
+    return CuConfig(
+        sources=tuple(config.sources),
+        include_dirs=tuple(config.include_dirs),
+        defines=dict(config.defines),
+        compile_flags=tuple(config.compile_flags),
+    )
+
+
+def name_problem(name: str) -> str | None:
+    """What a task file's name should have been, or None if it is fine.
+
+    Names are relative POSIX paths below the directory the programs run in.
+    """
+    fine = (
+        len(name) <= _MAX_NAME_CHARS
+        and name.isprintable()
+        and "\\" not in name
+        # A program would take it for an option.
+        and not name.startswith("-")
+        and not PurePosixPath(name).is_absolute()
+        # Also refuses "a//b", "./a" and "a/": every file has one name only.
+        and all(part not in ("", ".", "..") for part in name.split("/"))
+    )
+    return None if fine else "a file name, or a relative path without '.' and '..'"
+
+
+def _file_problems(task: Task, where: str, prefix: str) -> Iterator[str]:
+    key = f"{prefix}files"
+    for name in task.files:
+        expected = name_problem(name)
+        if expected is not None:
+            yield problem(where, key, f"the name {shown(name)}", expected)
+        for parent in PurePosixPath(name).parents:
+            if str(parent) in task.files:
+                yield problem(where, key, f"both {str(parent)!r} and {name!r}", "no file inside another")
+    submissions = [name for name, text in task.files.items() if text == SUBMISSION]
+    if len(submissions) != 1:
+        found = f"{len(submissions)} files with the source {SUBMISSION}"
+        yield problem(where, key, found, f"exactly one: it stands for the user's file, e.g. {_example(task.lang)}")
+    elif task.lang is Lang.PY and not submissions[0].endswith(".py"):
+        yield problem(where, key, f"{submissions[0]!r} for {SUBMISSION}", "a name that ends in .py, as lang is py")
+    main = task.config.main if isinstance(task.config, PyConfig) else None
+    for name, text in task.files.items():
+        if text == HARNESS and name != main:
+            yield problem(where, key, f"{HARNESS} as the source of {name!r}", f"it only for config.main ({main!r})")
+
+
+def _example(lang: Lang) -> str:
+    return f'{{"name": "submission.{"py" if lang is Lang.PY else "cu"}", "source": "{SUBMISSION}"}}'
+
+
+def _config_problems(task: Task, where: str, prefix: str) -> Iterator[str]:
+    if isinstance(task.config, PyConfig):
+        main = task.config.main
+        if main not in task.files:
+            yield problem(
+                where, f"{prefix}config.main", shown(main), f"a file of the task: {nearest(main, task.files)}"
+            )
+        elif task.files[main] == SUBMISSION:
+            yield problem(where, f"{prefix}config.main", f"the submission ({main!r})", "the eval program")
+        return
+    for index, source in enumerate(task.config.sources):
+        if source not in task.files:
+            key = f"{prefix}config.sources[{index}]"
+            yield problem(where, key, shown(source), f"a file of the task: {nearest(source, task.files)}")
+
+
+def _all_cases(task: Task, where: str, extra_where: str, prefix: str) -> Iterator[tuple[str, str, Case]]:
+    """Every case with its place: file, key, arguments."""
+    lists = [
+        (where, f"{prefix}tests", task.tests),
+        (where, f"{prefix}benchmarks", task.benchmarks),
+        (extra_where, "hidden", task.extra.hidden),
+        *((extra_where, f"cases.{gpu}.tests", cases.tests or ()) for gpu, cases in task.extra.cases.items()),
+        *((extra_where, f"cases.{gpu}.benchmarks", cases.benchmarks or ()) for gpu, cases in task.extra.cases.items()),
+        *((extra_where, f"cases.{gpu}.hidden", cases.hidden or ()) for gpu, cases in task.extra.cases.items()),
+    ]
+    for file, key, cases in lists:
+        for index, case in enumerate(cases):
+            yield file, f"{key}[{index}]", case
+
+
+def _multi_gpu_problems(task: Task, where: str, extra_where: str, prefix: str) -> Iterator[str]:
+    if not task.multi_gpu:
+        return
+    for file, key, case in _all_cases(task, where, extra_where, prefix):
+        size = case.get("world_size")
+        if type(size) is not int or size < 1:
+            found = "nothing" if "world_size" not in case else shown(size)
+            yield problem(file, f"{key}.world_size", found, "a number of devices, as multi_gpu is true")
+
+
+def _timing_problems(task: Task, where: str) -> Iterator[str]:
+    timing = task.extra.timing
+    if timing is None:
+        return
+    if task.harness is not Harness.BUILTIN:
+        yield problem(
+            where, "timing", "it beside a task's own eval program", "'harness: builtin': no other times by these rules"
+        )
+    for name, low, high in (
+        ("runs", timing.min_runs, timing.max_runs),
+        ("kernel_s", timing.min_kernel_s, timing.max_kernel_s),
+        ("wall_s", timing.min_wall_s, timing.max_wall_s),
+    ):
+        if low is not None and high is not None and low > high:
+            yield problem(where, f"timing.min_{name}", shown(low), f"no more than max_{name} ({high})")
+
+
+def _extra_problems(task: Task, where: str) -> Iterator[str]:
+    for index, name in enumerate(task.extra.private):
+        if name not in task.files:
+            expected = f"a file of the task: {nearest(name, task.files)}"
+            yield problem(where, f"private[{index}]", shown(name), expected)
+        elif task.files[name] == SUBMISSION:
+            yield problem(
+                where, f"private[{index}]", f"the submission ({name!r})", "a file that only the judge may see"
+            )
+    if task.extra.harness is Harness.PROGRAM and HARNESS in task.files.values():
+        yield problem(
+            where, "harness", "'program'", f"'builtin', or another source than {HARNESS} for the eval program"
+        )
+    yield from _timing_problems(task, where)
+    if task.harness is Harness.BUILTIN:
+        if task.lang is not Lang.PY and task.multi_gpu:
+            expected = "one device: compiled submissions have no ranks (or 'program' with an eval program of its own)"
+            yield problem(where, "harness", "'builtin' for a task with lang cu and multi_gpu", expected)
+        elif task.files.get(REFERENCE, SUBMISSION) in (SUBMISSION, HARNESS):
+            expected = f"a file {REFERENCE} in the task, with generate_input and check_implementation"
+            yield problem(where, "harness", f"the built-in harness and no {REFERENCE}", expected)
+
+
+def _work_problems(task: Task, where: str, extra_where: str, prefix: str) -> Iterator[str]:
+    extra = task.extra
+    for key, value, needs, needed in (
+        ("math", extra.math, "flops", extra.flops),
+        ("written", extra.written, "bytes", extra.bytes),
+    ):
+        if value is not None and needed is None:
+            yield problem(extra_where, key, f"{shown(str(value))} without `{needs}`", f"`{needs}` beside it")
+    for key, expression in (("flops", extra.flops), ("bytes", extra.bytes), ("written", extra.written)):
+        if expression is None:
+            continue
+        for file, place, case in _all_cases(task, where, extra_where, prefix):
+            if not place.rpartition("[")[0].endswith("benchmarks"):
+                continue
+            try:
+                amount = work(expression, case)
+                most = work(extra.bytes, case) if key == "written" and extra.bytes is not None else amount
+            except WorkError as error:
+                yield f"{extra_where}: {key}: for {place} of {file}: {error}"
+                break
+            if amount > most:
+                found = f"found {expression!r}, which is {amount:g}, expected at most `bytes`, {most:g}"
+                yield f"{extra_where}: {key}: for {place} of {file}: {found}"
+                break

@@ -1,0 +1,190 @@
+"""Task records: what a `task.yml` and a `runner.yml` say, validated. Pure.
+
+The stored form (`leaderboard.leaderboard.task`) has KernelBot's keys and no other; what only this project understands
+is stored beside it in `runner.board`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from runner.gpu_types.model import Dtype
+from tasks.harness.judge.stopping import Timing
+
+#: Stands in `files` for the user's file; its key is the name the file has inside the container.
+SUBMISSION = "@SUBMISSION@"
+#: Stands in `files` for the built-in eval program.
+HARNESS = "@HARNESS@"
+#: Holds what the submission must not know, whatever else a task calls private.
+REFERENCE = "reference.py"
+
+#: One case: argument name -> int, bool, str, float or a list of ints, as the YAML says.
+Case = Mapping[str, object]
+
+
+class Lang(StrEnum):
+    """Language of a task's submissions."""
+
+    PY = "py"
+    CU = "cu"
+
+
+class Ranking(StrEnum):
+    """How the benchmark means of a leaderboard run become one score."""
+
+    LAST = "last"
+    MEAN = "mean"
+    GEOM = "geom"
+
+
+class Harness(StrEnum):
+    """Who evaluates: the built-in judge, or the task's own eval program (in process with the submission)."""
+
+    BUILTIN = "builtin"
+    PROGRAM = "program"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PyConfig:
+    """`config` of a `lang: py` task."""
+
+    main: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CuConfig:
+    """`config` of a `lang: cu` task. `compile_flags` are stored for KernelBot, which ignores them; so do we."""
+
+    sources: tuple[str, ...]
+    include_dirs: tuple[str, ...] = ()
+    defines: Mapping[str, str] = field(default_factory=dict)
+    compile_flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseSet:
+    """Cases that replace the task's own on one GPU type (from `runner.yml`); an absent list keeps the task's."""
+
+    tests: tuple[Case, ...] | None = None
+    benchmarks: tuple[Case, ...] | None = None
+    #: Tests of secret runs alone.
+    hidden: tuple[Case, ...] | None = None
+
+    @property
+    def every(self) -> tuple[Case, ...]:
+        """Tests, benchmarks and hidden tests."""
+        return (*(self.tests or ()), *(self.benchmarks or ()), *(self.hidden or ()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extra:
+    """What `runner.yml` says; the defaults are those of a task that has none."""
+
+    #: None: the built-in harness exactly if the eval program's source is @HARNESS@.
+    harness: Harness | None = None
+    #: GPU type -> cases.
+    cases: Mapping[str, CaseSet] = field(default_factory=dict)
+    #: Tests that only secret runs make, after the others.
+    hidden: tuple[Case, ...] = ()
+    #: Names of task files that only the judge may see, besides the reference and the eval program.
+    private: tuple[str, ...] = ()
+    #: Work per case as expressions over its arguments, for the speed of light: operations, the narrowest data type
+    #: whose units may do them, bytes that are read or written, those of them that are written.
+    flops: str | None = None
+    math: Dtype | None = None
+    bytes: str | None = None
+    written: str | None = None
+    #: How long the built-in harness times a case, and what is too noisy; None: as the mode does.
+    timing: Timing | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A task as stored on a leaderboard."""
+
+    #: Name -> full text, or SUBMISSION, or HARNESS. Exactly one SUBMISSION.
+    files: Mapping[str, str]
+    lang: Lang
+    config: PyConfig | CuConfig
+    tests: tuple[Case, ...] = ()
+    benchmarks: tuple[Case, ...] = ()
+    test_timeout_s: int = 180
+    benchmark_timeout_s: int = 180
+    ranked_timeout_s: int = 180
+    ranking_by: Ranking = Ranking.LAST
+    seed: int | None = None
+    multi_gpu: bool = False
+    libraries: tuple[str, ...] = ()
+    extra: Extra = field(default_factory=Extra)
+
+    @property
+    def submission_name(self) -> str:
+        """The file name the submission has inside the container."""
+        return next(name for name, text in self.files.items() if text == SUBMISSION)
+
+    @property
+    def harness(self) -> Harness:
+        """Who evaluates this task."""
+        if self.extra.harness is not None:
+            return self.extra.harness
+        main = self.config.main if isinstance(self.config, PyConfig) else None
+        return Harness.BUILTIN if main is not None and self.files.get(main) == HARNESS else Harness.PROGRAM
+
+    @property
+    def judge_files(self) -> Mapping[str, str]:
+        """What the built-in judge gets: all files but the submission and the eval program, which the judge replaces."""
+        main = self.config.main if isinstance(self.config, PyConfig) else None
+        return {name: text for name, text in self.files.items() if text not in (SUBMISSION, HARNESS) and name != main}
+
+    @property
+    def worker_files(self) -> tuple[str, ...]:
+        """The names of the judge's files that the submission sees too."""
+        hidden = {REFERENCE, *self.extra.private}
+        return tuple(name for name in self.judge_files if name not in hidden)
+
+    def cases_for(self, gpu_type: str) -> CaseSet:
+        """The tests, benchmarks and hidden tests used on a GPU type."""
+        override = self.extra.cases.get(gpu_type, CaseSet())
+        return CaseSet(
+            tests=self.tests if override.tests is None else override.tests,
+            benchmarks=self.benchmarks if override.benchmarks is None else override.benchmarks,
+            hidden=self.extra.hidden if override.hidden is None else override.hidden,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskFolder:
+    """A task folder or archive as its author wrote it: the task plus what is published with a leaderboard."""
+
+    name: str
+    task: Task
+    description: str
+    #: Language key of `templates` (CUDA, Python, Triton, HIP, CuteDSL) -> full text.
+    templates: Mapping[str, str]
+    gpus: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One entry of a competition file, with its task folder loaded."""
+
+    name: str
+    folder: TaskFolder
+    #: None: the file names none that can be read; KernelBot then takes a year from now.
+    deadline: datetime | None
+    #: Empty: those of the task itself.
+    gpus: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Competition:
+    """A KernelBot competition file. Its own `deadline` is read by nobody and therefore not kept."""
+
+    name: str
+    description: str
+    problems: tuple[Problem, ...]
+    #: What was odd but not wrong, a sentence each, for the operator.
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,102 @@
+"""The stored forms of a task: KernelBot's JSON in `leaderboard.leaderboard.task`, ours in `runner.board.extra`. Pure.
+
+jsonb gives keys back in another order than they were written (by length, then bytes); nothing here depends on it, and
+spec lines follow the order that the database returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from runner.model import Json
+from runner.task_format.build import build_extra, build_task
+from runner.task_format.model import Case, CaseSet, Extra, PyConfig, Task
+from runner.task_format.problems import validate
+from runner.task_format.schema import ExtraDocument, StoredTaskDocument
+
+
+def to_stored(task: Task) -> dict[str, Any]:
+    """The JSON of a task: exactly KernelBot's keys, defaults filled in, without what runner.yml says."""
+    if isinstance(task.config, PyConfig):
+        config: dict[str, Any] = {"main": task.config.main}
+    else:
+        config = {
+            "sources": list(task.config.sources),
+            "include_dirs": list(task.config.include_dirs),
+            "defines": dict(task.config.defines),
+            "compile_flags": list(task.config.compile_flags),
+        }
+    return {
+        "lang": task.lang.value,
+        "files": dict(task.files),
+        "config": config,
+        "libraries": list(task.libraries),
+        "tests": _cases(task.tests),
+        "benchmarks": _cases(task.benchmarks),
+        "test_timeout": task.test_timeout_s,
+        "benchmark_timeout": task.benchmark_timeout_s,
+        "ranked_timeout": task.ranked_timeout_s,
+        "ranking_by": task.ranking_by.value,
+        "seed": task.seed,
+        "multi_gpu": task.multi_gpu,
+    }
+
+
+def extra_to_stored(extra: Extra) -> dict[str, Any]:
+    """The JSON of what runner.yml says; only what is set, so an empty object for a task without one."""
+    stored: dict[str, Any] = {}
+    if extra.harness is not None:
+        stored["harness"] = extra.harness.value
+    if extra.cases:
+        stored["cases"] = {gpu: _case_set(cases) for gpu, cases in extra.cases.items()}
+    if extra.hidden:
+        stored["hidden"] = _cases(extra.hidden)
+    if extra.private:
+        stored["private"] = list(extra.private)
+    if extra.flops is not None:
+        stored["flops"] = extra.flops
+    if extra.math is not None:
+        stored["math"] = extra.math.value
+    if extra.bytes is not None:
+        stored["bytes"] = extra.bytes
+    if extra.written is not None:
+        stored["written"] = extra.written
+    if extra.timing is not None:
+        stored["timing"] = {key: value for key, value in asdict(extra.timing).items() if value is not None}
+    return stored
+
+
+def from_stored(task_json: Json, extra_json: Json | None, *, origin: str) -> Task:
+    """A task as the database returns it.
+
+    Args:
+        task_json: `leaderboard.leaderboard.task`, written by KernelBot or by us.
+        extra_json: `runner.board.extra`; None for a board that KernelBot made.
+        origin: whose task it is, for messages, e.g. `leaderboard 'vectoradd'`.
+
+    Raises:
+        TaskError: one line per problem.
+    """
+    document = validate(StoredTaskDocument, dict(task_json), where=origin, prefix="task")
+    extra_where = f"{origin}: extra"
+    extra = build_extra(validate(ExtraDocument, dict(extra_json or {}), where=extra_where))
+    return build_task(document, document.files, extra, where=origin, extra_where=extra_where, prefix="task.")
+
+
+def _cases(cases: Sequence[Case]) -> list[dict[str, object]]:
+    return [
+        {name: list(value) if isinstance(value, tuple) else value for name, value in case.items()} for case in cases
+    ]
+
+
+def _case_set(cases: CaseSet) -> Mapping[str, Any]:
+    stored: dict[str, Any] = {}
+    if cases.tests is not None:
+        stored["tests"] = _cases(cases.tests)
+    if cases.benchmarks is not None:
+        stored["benchmarks"] = _cases(cases.benchmarks)
+    if cases.hidden is not None:
+        stored["hidden"] = _cases(cases.hidden)
+    return stored

@@ -1,0 +1,125 @@
+"""Between a slot and the commit of what it found: the slot works on, and nothing is lost, doubled or forgotten."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from runner.errors import StaleAttemptError
+from runner.model import Job, JobResult, JobState, Verdict
+from runner.store import Completion, Store
+from tests.integration.daemon.process import Process
+from tests.integration.daemon.rig import PATIENCE_S, Gate, Rig
+
+HOLD = "SELECT FROM leaderboard.submission WHERE id = %(id)s FOR UPDATE"
+
+
+@contextmanager
+def held(rig: Rig, submission: int) -> Iterator[None]:
+    """Somebody holds a submission, so that none of its results can be committed."""
+    with psycopg.connect(rig.url) as connection:
+        connection.execute(HOLD.encode(), {"id": submission})
+        yield
+
+
+def pending(rig: Rig) -> int:
+    """How many results of a rig's daemon are handed over and not committed."""
+    assert rig.daemon is not None
+    return rig.daemon._committer.pending
+
+
+def busy(rig: Rig) -> bool:
+    """Whether a slot of a rig's daemon has a job in hand."""
+    assert rig.daemon is not None
+    return any(worker.busy for worker in rig.daemon._workers())
+
+
+def test_a_slot_takes_the_next_job_while_its_last_result_cannot_be_committed(rig: Rig) -> None:
+    """One slot, two jobs; the first one's submission is held, and its lease with it until it is committed."""
+    rig.start()
+    gate = rig.evaluator.script = Gate()
+    first = rig.submit()
+    assert gate.begun.wait(PATIENCE_S)
+    with held(rig, first):
+        gate.go.set()
+        rig.wait_done(rig.submit())
+        (job,) = rig.view(first).jobs
+        assert job.state is JobState.RUNNING
+        assert rig.daemon is not None
+        keeper = rig.daemon._keeper
+        rig.wait_for(lambda: pending(rig) == 1, "the second one is settled")
+        rig.wait_for(lambda: [lease.job.id for lease in keeper.held()] == [job.id], "the first one is held on to")
+    (view,) = rig.wait_done(first)
+    assert (view.jobs[0].verdict, view.jobs[0].attempt, len(view.jobs[0].runs)) == (Verdict.ACCEPTED, 1, 1)
+    assert rig.spool.count == 0
+
+
+def test_a_daemon_that_is_told_to_stop_waits_for_what_was_handed_over(rig: Rig) -> None:
+    """No slot is busy any more, and the daemon ends only when the result is committed."""
+    rig.start()
+    gate = rig.evaluator.script = Gate()
+    submission = rig.submit()
+    assert gate.begun.wait(PATIENCE_S)
+    with held(rig, submission):
+        gate.go.set()
+        rig.wait_for(lambda: pending(rig) == 1 and not busy(rig), "it is handed over")
+        rig.control.request_stop()
+        rig.wait_for(lambda: rig.waiting_for == "shutdown", "it drains")
+        assert rig.exit_reason is None
+    assert rig.join() == 0
+    (job,) = rig.view(submission).jobs
+    assert (job.verdict, job.attempt, rig.spool.count) == (Verdict.ACCEPTED, 1, 0)
+
+
+def test_a_cancel_that_comes_while_a_result_waits_is_too_late(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run is over: what it found counts, and the heartbeat that hears of the request stops nothing."""
+    waits, go_on = threading.Event(), threading.Event()
+    complete_all = Store.complete_all
+
+    def slow(store: Store, results: Sequence[tuple[Job, JobResult]]) -> Sequence[Completion | StaleAttemptError | None]:
+        waits.set()
+        assert go_on.wait(PATIENCE_S)
+        return complete_all(store, results)
+
+    monkeypatch.setattr(Store, "complete_all", slow)
+    rig.start()
+    submission = rig.submit()
+    assert waits.wait(PATIENCE_S)
+    rig.store.cancel(submission)
+    before = rig.sql("SELECT lease_expires_at AS t FROM runner.job")[0]["t"]
+    renewed = "SELECT lease_expires_at > %(t)s AS renewed FROM runner.job"
+    rig.wait_for(lambda: rig.sql(renewed, t=before)[0]["renewed"], "a heartbeat heard of it")
+    go_on.set()
+    (view,) = rig.wait_done(submission)
+    assert (view.jobs[0].state, view.jobs[0].verdict) == (JobState.DONE, Verdict.ACCEPTED)
+
+
+def test_a_daemon_killed_between_evaluation_and_commit_costs_an_evaluation(
+    make_rig: Callable[..., Rig], database_url: str, tmp_path: Path
+) -> None:
+    """SIGKILL while the result waits in memory: the next process evaluates the job again, and one result counts."""
+    settings = {"state_dir": str(tmp_path / "state"), "lease_s": 600.0}
+    rig = make_rig(database_url, **settings)
+    rig.board()
+    process = Process(database_url, json.dumps(settings))
+    try:
+        submission = rig.submit()
+        process.expect("begun")
+        with held(rig, submission):
+            process.open_gate()
+            process.expect("handed")
+            process.child.send_signal(signal.SIGKILL)
+            process.child.wait(PATIENCE_S)
+    finally:
+        process.close()
+    assert rig.spool.count == 0
+    rig.start()
+    (view,) = rig.wait_done(submission)
+    assert (view.jobs[0].verdict, view.jobs[0].attempt, len(view.jobs[0].runs)) == (Verdict.ACCEPTED, 2, 1)

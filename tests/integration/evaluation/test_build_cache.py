@@ -1,0 +1,363 @@
+"""Submissions that compile are built once, without their slot, and what came of it is nobody else's."""
+
+from __future__ import annotations
+
+import os
+import queue
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from runner.errors import CancelledByRequest, EvaluationError
+from runner.evaluation import build_cache
+from runner.evaluation.evaluate import EvaluationSettings, Evaluator
+from runner.gpu_types import Registry
+from runner.model import Job, JobResult, Mode, Progress, Slot, Verdict
+from runner.task_format import extra_to_stored, load_folder, to_stored
+from runner.task_format.model import Harness, Task
+from sandbox.errors import EngineRefused
+from sandbox.host.engine import DockerEngine
+from tests.plugins.live import ROOT
+from tests.unit import samples
+
+VECTORADD = load_folder(ROOT / "tasks" / "vectoradd").task
+CUDA_FOLDER = ROOT / "tests" / "fixtures" / "kernelbot_task_cu"
+CUDA = load_folder(CUDA_FOLDER).task
+#: One core, so that others are left for builds.
+CORE = min(os.sched_getaffinity(0))
+SLOT = replace(samples.SLOT, cpus=(CORE,))
+
+#: A task of its own program that shows what it finds in torch's cache, without the two seconds of importing torch.
+SHOWS = """
+import os, sys
+from pathlib import Path
+notes = sorted(path.read_text() for path in Path(os.environ["TORCH_EXTENSIONS_DIR"]).rglob("note"))
+lines = [f"test-count: 1\\ntest.0.status: pass\\ntest.0.message: {' '.join(notes)}"]
+if sys.argv[1] != "test":
+    lines = ["benchmark-count: 2", *(f"benchmark.{index}.mean: 1000" for index in range(2))]
+with os.fdopen(int(os.environ["POPCORN_FD"]), "w") as out:
+    out.write("\\n".join([*lines, "check: pass"]))
+"""
+#: Leaves a note in the cache as a compiler would: who made it, unless it is there.
+NOTES = f"""
+import os  # load_inline
+from pathlib import Path
+cache = Path(os.environ["TORCH_EXTENSIONS_DIR"], "mine")
+AHEAD = os.sched_getaffinity(0) != {{{CORE}}}
+if not (cache / "note").exists():
+    cache.mkdir(parents=True)
+    (cache / "note").write_text(("ahead-" if AHEAD else "run-") + os.urandom(8).hex())
+"""
+#: Compiled by torch's extension builder, in a second because no header of torch's is read.
+INLINE = """
+import ctypes
+from torch.utils.cpp_extension import load_inline
+
+library = ctypes.CDLL(load_inline(
+    name="factor", cpp_sources=['extern "C" int factor() { return 1; }'], is_python_module=False,
+    no_implicit_headers=True, verbose=True,
+))
+
+def custom_kernel(data):
+    a, b, *_ = data
+    return (a + b) * library.factor()
+"""
+
+pytestmark = pytest.mark.skipif(
+    len(os.sched_getaffinity(0)) < 2, reason="a build lane needs a core beside the slot's, this machine has one"
+)
+
+
+def job(code: str, task: Task | None = None, *, submission: int = 3, secret: bool | None = None) -> Job:
+    """A test job, or one of two twins."""
+    if task is None:
+        task = samples.task(harness=Harness.PROGRAM, tests=1)
+        task = replace(task, files={**task.files, "eval.py": SHOWS})
+    drawn = samples.job(mode=Mode.TEST if secret is None else Mode.LEADERBOARD, code=code.encode(), secret=bool(secret))
+    return replace(
+        drawn,
+        id=2 * submission + bool(secret),
+        submission_id=submission,
+        task=to_stored(task),
+        extra=extra_to_stored(task.extra),
+    )
+
+
+@pytest.fixture
+def made(docker_engine: DockerEngine, settings: EvaluationSettings) -> Iterator[Evaluator]:
+    """An evaluator with a build lane; nothing is parked."""
+    chosen = replace(settings, build_lanes=None, park_containers=0, build_timeout_s=60)
+    evaluator = Evaluator(docker_engine, Registry.load(), chosen)
+    evaluator._build_cache.arrange([SLOT])
+    # What a probe would find out; none of these tests is about it.
+    evaluator._systems["CPU"] = {"hostname": "test-host"}
+    yield evaluator
+    evaluator.close()
+
+
+class Stuck:
+    """A container that cannot be removed."""
+
+    id = "0123456789abcdef"
+
+    def close(self) -> None:
+        """Not now."""
+        raise EngineRefused("it will not go")
+
+
+def evaluate(evaluator: Evaluator, given: Job, slot: Slot = SLOT) -> JobResult:
+    """Its result, which nobody stops."""
+    return evaluator.run(given, slot, cancel=threading.Event())
+
+
+def note(result: JobResult) -> str:
+    """What the task's program found in the cache."""
+    assert result.verdict is Verdict.ACCEPTED, result.error
+    return result.runs[0].result["test.0.message"]
+
+
+def built(logs: list[Any]) -> list[dict[str, Any]]:
+    """The builds that were made."""
+    return [entry for entry in logs if entry["event"] == "built"]
+
+
+def test_torch_builds_once_for_both_twins(made: Evaluator) -> None:
+    """Ninja finds nothing to do in either run: the cache is at the same place, with the same times."""
+    with capture_logs() as logs:
+        results = [evaluate(made, job(INLINE, VECTORADD, secret=secret)) for secret in (False, True)]
+    assert [result.verdict for result in results] == [Verdict.ACCEPTED, Verdict.ACCEPTED]
+    assert ["ninja: no work to do." in result.runs[0].meta["stdout"] for result in results] == [True, True]
+    (build,) = built(logs)
+    assert CORE not in build["cpus"]
+    assert build["bundle_bytes"] > 0
+
+
+def test_twins_share_a_build_and_nobody_else_does(made: Evaluator) -> None:
+    """The same code of another submission is built again, and so is a twin that comes after both were done."""
+    public, secret = (note(evaluate(made, job(NOTES, secret=secret))) for secret in (False, True))
+    other = note(evaluate(made, job(NOTES, submission=4, secret=False)))
+    again = note(evaluate(made, job(NOTES, secret=False)))
+    assert public.startswith("ahead-")
+    assert public == secret
+    assert len({public, other, again}) == 3
+
+
+def test_twins_at_the_same_time_wait_for_one_build(made: Evaluator) -> None:
+    """Two slots, two threads, one build."""
+    slots = (SLOT, replace(SLOT, name="cpu1"))
+    results: dict[str, JobResult] = {}
+
+    def run(slot: Slot, *, secret: bool) -> None:
+        results[slot.name] = evaluate(made, job(NOTES, secret=secret), slot)
+
+    with capture_logs() as logs:
+        threads = [
+            threading.Thread(target=run, args=(slot,), kwargs={"secret": index == 1})
+            for index, slot in enumerate(slots)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len({note(result) for result in results.values()}) == 1
+    assert len(built(logs)) == 1
+
+
+def test_an_import_that_fails_for_want_of_a_device_is_no_verdict(made: Evaluator) -> None:
+    """What was compiled before that is used all the same."""
+    code = f"{NOTES}\nif AHEAD:\n    raise RuntimeError('no device')\n"
+    with capture_logs() as logs:
+        result = evaluate(made, job(code))
+    assert note(result).startswith("ahead-")
+    assert built(logs)[0]["exit_codes"] == {"compile": 1}
+
+
+def test_a_build_that_takes_too_long_is_no_verdict(made: Evaluator) -> None:
+    """It is ended, what it left is not used, and the run begins anew."""
+    made.adopt(replace(made._settings, build_timeout_s=2))
+    result = evaluate(made, job(f"import time\n{NOTES}\nwhile AHEAD:\n    time.sleep(60)\n"))
+    assert note(result).startswith("run-")
+
+
+def test_a_builder_that_is_killed_midway_is_no_verdict(docker_engine: DockerEngine, made: Evaluator) -> None:
+    """The job runs as if nothing had been built, at once."""
+    label = {"label": ["kernel-runner.build=3", f"kernel-runner.owner={docker_engine.owner}"]}
+    over = threading.Event()
+
+    def kill() -> None:
+        while not over.wait(0.05):
+            for found in docker_engine._call("list", lambda api: api.containers(quiet=True, filters=label)):
+                docker_engine._kill(str(found["Id"]))
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        result = evaluate(made, job(f"import time\n{NOTES}\nwhile AHEAD:\n    time.sleep(60)\n"))
+    finally:
+        over.set()
+        killer.join()
+    assert note(result).startswith("run-")
+
+
+@pytest.mark.parametrize(
+    ("leave", "reason"),
+    [
+        ("os.symlink('/judge', cache / 'away')", "is a link to '/judge'"),
+        ("os.chmod(cache / 'note', 0o4755)", "set-uid"),
+        ("os.truncate(os.open(cache / 'big', os.O_RDWR | os.O_CREAT), 1 << 30)", "more than"),
+    ],
+    ids=["link", "set-uid", "sparse"],
+)
+def test_a_hostile_archive_is_refused_and_costs_its_owner_time_only(made: Evaluator, leave: str, reason: str) -> None:
+    """Nothing of it gets anywhere, and the job runs as if nothing had been built."""
+    with capture_logs() as logs:
+        result = evaluate(made, job(f"{NOTES}\nif AHEAD:\n    {leave}\n"))
+    assert note(result).startswith("run-")
+    assert reason in built(logs)[0]["refused"]
+
+
+def test_what_does_not_compile_is_built_by_the_run(made: Evaluator) -> None:
+    """Without a word of a compiler in it, no container is started to build it."""
+    with capture_logs() as logs:
+        result = evaluate(made, job(NOTES.replace("load_inline", "")))
+    assert note(result).startswith("run-")
+    assert not built(logs)
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="lang cu needs nvcc on the host, this one has none")
+def test_nvcc_runs_once_for_both_twins_and_its_facts_stand_with_both(made: Evaluator) -> None:
+    """The program goes where it runs, the sources do not."""
+    code = (CUDA_FOLDER / "solutions" / "correct" / "running_sums.cuh").read_text(encoding="utf-8")
+    with capture_logs() as logs:
+        results = [evaluate(made, job(code, CUDA, secret=secret)) for secret in (False, True)]
+    for result in results:
+        assert result.verdict is Verdict.ACCEPTED, result.error
+        assert [run.compilation is not None and run.compilation["success"] for run in result.runs] == [True] * 3
+        assert [step["name"] for step in result.report["steps"]] == ["test", "benchmark", "leaderboard"]
+    assert len(built(logs)) == 1
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="lang cu needs nvcc on the host, this one has none")
+def test_what_nvcc_refuses_never_gets_to_its_slot(made: Evaluator) -> None:
+    """The slot is in use all the while, and both twins have their verdict from one build."""
+    with capture_logs() as logs, made._resources.slots[SLOT.name].hold(threading.Event()):
+        results = [evaluate(made, job("this is no C++", CUDA, secret=secret)) for secret in (False, True)]
+    assert [result.verdict for result in results] == [Verdict.COMPILE_ERROR] * 2
+    assert all("nvcc failed" in (result.error or "") for result in results)
+    assert len(built(logs)) == 1
+
+
+def test_the_next_job_is_built_while_the_slot_runs_another(made: Evaluator) -> None:
+    """The second job is built and waits while the first holds the slot, and starts when that one is gone."""
+    order: queue.SimpleQueue[str] = queue.SimpleQueue()
+    stop, runs = threading.Event(), threading.Event()
+    endless = replace(samples.task(harness=Harness.PROGRAM, tests=1), test_timeout_s=600)
+    endless = replace(endless, files={**endless.files, "eval.py": "import time\nwhile True:\n    time.sleep(60)\n"})
+
+    def hold() -> None:
+        def hear(progress: Progress) -> None:
+            if progress.phase == "test":
+                runs.set()
+
+        with pytest.raises(CancelledByRequest):
+            made.run(job("", endless, submission=9), SLOT, cancel=stop, on_progress=hear)
+        order.put("first over")
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert runs.wait(60)
+
+    def hear(progress: Progress) -> None:
+        order.put(progress.phase)
+        if progress.phase == "waiting":
+            stop.set()
+
+    result = made.run(job(NOTES), SLOT, cancel=threading.Event(), on_progress=hear)
+    holder.join()
+    seen = []
+    while not order.empty():
+        seen.append(order.get())
+    assert seen[:2] == ["build", "waiting"]
+    assert seen.index("waiting") < seen.index("first over")
+    assert note(result).startswith("ahead-")
+    phases, wall_ns = result.report["phases_ns"], result.report["outcome"]["wall_ns"]
+    # What it waited for its slot counts neither as building nor as evaluating.
+    assert phases["wait"] > 0
+    assert result.build_ns + result.eval_ns == phases["build"] + phases["container"] + wall_ns
+
+
+def test_a_job_that_waits_for_its_slot_can_be_cancelled(made: Evaluator) -> None:
+    """It never gets there, and the slot is as it was."""
+    cancel = threading.Event()
+
+    def hear(progress: Progress) -> None:
+        if progress.phase == "waiting":
+            cancel.set()
+
+    turn = made._resources.slots[SLOT.name].hold(threading.Event())
+    with turn, pytest.raises(CancelledByRequest, match="before its slot was free"):
+        made.run(job(NOTES), SLOT, cancel=cancel, on_progress=hear)
+    assert note(evaluate(made, job(NOTES))).startswith("ahead-")
+
+
+def test_a_job_does_not_run_beside_a_container_that_would_not_go(made: Evaluator) -> None:
+    """The run before it left one behind: that is no verdict, and the job is tried elsewhere."""
+    before = ExitStack()
+    before.enter_context(made._resources.slots[SLOT.name].hold(threading.Event()))
+
+    def hear(progress: Progress) -> None:
+        if progress.phase == "waiting":
+            made._resources.quarantine.add(SLOT.name, Stuck(), EngineRefused("it will not go"))
+            before.close()
+
+    with pytest.raises(EvaluationError, match=r"slot cpu0 cannot be used: .*it will not go"):
+        made.run(job("pass"), SLOT, cancel=threading.Event(), on_progress=hear)
+
+
+def test_without_a_spare_core_a_job_is_built_on_its_slots_cores(made: Evaluator) -> None:
+    """Before its run, and still once for both twins; with no lanes configured, in the run."""
+    everything = replace(SLOT, cpus=tuple(sorted(os.sched_getaffinity(0))))
+    made._build_cache.arrange([everything])
+    with capture_logs() as logs:
+        notes = {note(evaluate(made, job(NOTES, secret=secret), everything)) for secret in (False, True)}
+        made.adopt(replace(made._settings, build_lanes=0))
+        evaluate(made, job(NOTES, submission=5), everything)
+    assert len(notes) == 1
+    (build,) = built(logs)
+    assert build["cpus"] == everything.cpus
+
+
+def test_archives_are_kept_within_bounds(made: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest goes first, by number, by size and by age; its twin builds anew."""
+    monkeypatch.setattr(build_cache, "KEPT", 1)
+    first = note(evaluate(made, job(NOTES, submission=1, secret=False)))
+    evaluate(made, job(NOTES, submission=2, secret=False))
+    assert [key[0] for key in made._build_cache._entries] == [2]
+    assert note(evaluate(made, job(NOTES, submission=1, secret=True))) != first
+    monkeypatch.setattr(build_cache, "KEPT", 9)
+    monkeypatch.setattr(build_cache, "KEPT_BYTES", 1)
+    evaluate(made, job(NOTES, submission=3, secret=False))
+    assert [key[0] for key in made._build_cache._entries] == [3]
+    monkeypatch.setattr(build_cache, "KEPT_BYTES", 1 << 20)
+    made._build_cache._entries[next(iter(made._build_cache._entries))].until_s = 0.0
+    evaluate(made, job(NOTES, submission=4, secret=False))
+    assert [key[0] for key in made._build_cache._entries] == [4]
+
+
+def test_what_is_kept_of_a_build_leaves_no_file_and_little_in_memory(made: Evaluator, state_dir: Path) -> None:
+    """An archive's file has no name, so a crash leaves nothing either; what the compiler said is cut."""
+    evaluate(made, job(f"{NOTES}\nprint('x' * 1_000_000)", secret=False))
+    (entry,) = made._build_cache._entries.values()
+    assert entry.build is not None
+    assert entry.build.report is not None
+    (step,) = entry.build.report.steps
+    assert step.stdout_bytes > 1_000_000
+    assert len(step.stdout) == build_cache.KEPT_OUTPUT
+    assert {path.name for path in state_dir.iterdir()} == {"stage"}

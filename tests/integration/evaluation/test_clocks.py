@@ -1,0 +1,111 @@
+"""The daemon's readings of a device reach the judge in its container.
+
+What a hot device has slowed does not count, nor what was timed at other clocks than the GPU type demands.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from runner.devices.gate import HealthGate
+from runner.devices.nvidia import Nvml
+from runner.errors import EvaluationError
+from runner.evaluation.evaluate import EvaluationSettings, Evaluator
+from runner.gpu_types import ClockPolicy, GpuType, Registry, Vendor
+from runner.model import Device, JobResult, Mode, Verdict
+from runner.task_format import extra_to_stored, load_folder, to_stored
+from runner.task_format.model import CaseSet
+from sandbox.host.engine import DockerEngine
+from tests.fakes.nvml import Nvml as FakeNvml
+from tests.fakes.recordings import nvidia
+from tests.plugins.live import ROOT
+from tests.unit import samples
+
+TASK = load_folder(ROOT / "tasks" / "vectoradd").task
+TASK = replace(TASK, extra=replace(TASK.extra, cases={"CPU": CaseSet(benchmarks=({"size": 64, "seed": 1},))}))
+CODE = (ROOT / "tasks" / "vectoradd" / "solutions" / "correct" / "torch_add.py").read_bytes()
+POWER_CAP, HW_THERMAL = 0x4, 0x40
+
+
+class _Types:
+    """The registry, with a processor that has a device beside it, which is sampled, and whose clocks are demanded."""
+
+    def __init__(self, clocks: ClockPolicy) -> None:
+        self._clocks = clocks
+
+    def get(self, name: str) -> GpuType:
+        found = Registry.load().get(name)
+        return replace(found, sample_every_s=0.05, cool_below_c=20, cool_limit_s=0.1, clocks=self._clocks)
+
+
+def evaluate(
+    engine: DockerEngine,
+    settings: EvaluationSettings,
+    answers: dict[str, Any],
+    clocks: ClockPolicy = ClockPolicy(),  # noqa: B008 - frozen
+) -> JobResult:
+    """A benchmark on a slot whose device answers so."""
+    fake = FakeNvml(lambda: [answers])
+    gate_of = {Vendor.NVIDIA: lambda: Nvml(fake)}
+    device = Device(
+        uuid=answers["nvmlDeviceGetUUID"], name="NVIDIA H100 80GB HBM3", vendor=Vendor.NVIDIA.value, index=0
+    )
+    fake.nvmlInit()
+    registry: Any = _Types(clocks)
+    made = Evaluator(engine, registry, replace(settings, park_containers=0))
+    made._systems["CPU"] = {"hostname": "test-host"}
+    made._resources = replace(
+        made._resources,
+        gate=HealthGate(made._quarantine, type_of=lambda slot: registry.get(slot.gpu_type), openers=gate_of),
+    )
+    job = replace(samples.job(mode=Mode.BENCHMARK, code=CODE), task=to_stored(TASK), extra=extra_to_stored(TASK.extra))
+    try:
+        return made.run(job, replace(samples.SLOT, devices=(device,)), cancel=threading.Event())
+    finally:
+        made.close()
+
+
+def test_clocks_are_told_to_the_judge_and_shown(docker_engine: DockerEngine, settings: EvaluationSettings) -> None:
+    """A power cap is noted for each case, and no call is set aside for it; that the device was left to cool is said."""
+    answers = nvidia("NVIDIA H100 80GB HBM3", 0x2330, 79, (9, 0), nvmlDeviceGetCurrentClocksEventReasons=POWER_CAP)
+    result = evaluate(docker_engine, settings, answers)
+    assert result.verdict is Verdict.ACCEPTED, result.error
+    (step,) = result.report["steps"]
+    for case in step["judged"]["details"]["cases"]:
+        assert case["clocks"]["readings"] > 0
+        assert (case["clocks"]["set_aside"], case["clocks"]["noted"]) == (0, ["sw_power_cap"])
+        assert case["clocks"]["sm_clock_mhz"] == {"min": 345, "max": 345}
+    (run,) = result.runs
+    assert run.system_info["runner"]["devices"][0]["during"]["throttle"] == ["sw_power_cap"]
+    # It stays at 31 °C, so the type's limit is waited for, and the run is made all the same.
+    assert run.system_info["runner"]["cooled_s"] >= 0.1
+
+
+def test_a_device_that_is_hot_throughout_is_no_place_to_time_on(
+    docker_engine: DockerEngine, settings: EvaluationSettings
+) -> None:
+    """The run fails on our side, with the reason, so that it is tried again elsewhere."""
+    answers = nvidia("NVIDIA H100 80GB HBM3", 0x2330, 79, (9, 0), nvmlDeviceGetCurrentClocksEventReasons=HW_THERMAL)
+    with pytest.raises(EvaluationError, match=r"too unsteady to time on: .*hw_thermal_slowdown"):
+        evaluate(docker_engine, settings, answers)
+
+
+def test_times_count_at_the_clocks_that_the_gpu_type_demands(
+    docker_engine: DockerEngine, settings: EvaluationSettings
+) -> None:
+    """The result says what was demanded; off that clock nothing is timed, and the run fails on our side."""
+    answers = nvidia("NVIDIA H100 80GB HBM3", 0x2330, 79, (9, 0), nvmlDeviceGetClockInfo={"1": 1410, "2": 2619})
+    result = evaluate(docker_engine, settings, answers, ClockPolicy(sm_mhz=1410, memory_mhz=2619))
+    assert result.verdict is Verdict.ACCEPTED, result.error
+    (run,) = result.runs
+    runner = run.system_info["runner"]
+    assert (runner["clocks"]["sm_mhz"], runner["clocks"]["memory_mhz"]) == (1410, 2619)
+    assert "clocks_off" not in runner["devices"][0]["during"]
+    with pytest.raises(
+        EvaluationError, match=r"too unsteady to time on: .*off what its GPU type demands \(sm_clock_off"
+    ):
+        evaluate(docker_engine, settings, answers, ClockPolicy(sm_mhz=1980))

@@ -1,0 +1,142 @@
+"""The evaluator on a real engine: parked containers, cancellation, an engine that is away."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from runner.errors import CancelledByRequest, EngineUnavailableError
+from runner.evaluation.evaluate import EvaluationSettings, Evaluator
+from runner.gpu_types import Registry
+from runner.model import Job, JobResult, Mode, Verdict
+from runner.task_format import extra_to_stored, load_folder, to_stored
+from sandbox.host.engine import Container, DockerEngine
+from sandbox.spec import SandboxSpec
+from tests.plugins.live import ROOT
+from tests.unit import samples
+
+VECTORADD = ROOT / "tasks" / "vectoradd"
+RIGHT = (VECTORADD / "solutions" / "correct" / "torch_add.py").read_bytes()
+ENDLESS = b"def custom_kernel(data):\n    while True:\n        pass\n"
+
+
+def job(code: bytes) -> Job:
+    """A test job on vectoradd."""
+    task = load_folder(VECTORADD).task
+    return replace(samples.job(mode=Mode.TEST, code=code), task=to_stored(task), extra=extra_to_stored(task.extra))
+
+
+def waiting(evaluator: Evaluator) -> str:
+    """The id of the container that waits, once one does."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        boxes = evaluator._warm_pool._pools[samples.SLOT.name].boxes
+        if boxes:
+            return boxes[0].box.id
+        time.sleep(0.02)
+    raise AssertionError("no container is parked")
+
+
+def test_a_parked_container_serves_one_job_and_is_replaced(evaluator: Evaluator, docker_engine: DockerEngine) -> None:
+    """The job runs in the container that waited; afterwards that one is gone and another waits; closing removes it."""
+    first = waiting(evaluator)
+    result = evaluator.run(job(RIGHT), samples.SLOT, cancel=threading.Event())
+    assert result.verdict is Verdict.ACCEPTED
+    second = waiting(evaluator)
+    assert second != first
+    evaluator.close()
+    assert docker_engine.reap() == 0
+
+
+def test_a_result_is_known_while_its_container_is_removed_and_the_slot_is_free_after_that(
+    evaluator: Evaluator, docker_engine: DockerEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine takes its time over a removal; one that had to be killed goes first."""
+    order: list[str] = []
+    remove, release = docker_engine._remove, evaluator._warm_pool.release
+
+    def removed(container_id: str) -> None:
+        remove(container_id)
+        order.append("removed")
+
+    def released(slot: str, spec: SandboxSpec) -> None:
+        order.append("free")
+        release(slot, spec)
+
+    monkeypatch.setattr(docker_engine, "_remove", removed)
+    monkeypatch.setattr(evaluator._warm_pool, "release", released)
+    known: list[JobResult] = []
+
+    def hear(result: JobResult) -> None:
+        known.append(result)
+        order.append("known")
+
+    returned = evaluator.run(job(RIGHT), samples.SLOT, cancel=threading.Event(), on_result=hear)
+    assert known == [returned]
+    assert order == ["known", "removed", "free"]
+    waiting(evaluator)
+    order.clear()
+    cancel = threading.Event()
+    with pytest.raises(CancelledByRequest):
+        evaluator.run(job(ENDLESS), samples.SLOT, cancel=cancel, on_progress=lambda _: cancel.set(), on_result=hear)
+    assert order == ["removed", "free"]
+
+
+def test_a_parked_container_that_died_costs_nobody_a_verdict(evaluator: Evaluator, docker_engine: DockerEngine) -> None:
+    """It is found dead when its job comes, and the job runs in a fresh one."""
+    docker_engine._kill(waiting(evaluator))
+    result = evaluator.run(job(RIGHT), samples.SLOT, cancel=threading.Event())
+    assert result.verdict is Verdict.ACCEPTED
+
+
+def test_a_cancelled_run_ends_and_its_container_with_it(evaluator: Evaluator) -> None:
+    """Cancellation is heard while the submission loops; the slot is free for the next."""
+    cancel = threading.Event()
+    with pytest.raises(CancelledByRequest):
+        evaluator.run(job(ENDLESS), samples.SLOT, cancel=cancel, on_progress=lambda _: cancel.set())
+    assert evaluator.run(job(RIGHT), samples.SLOT, cancel=threading.Event()).verdict is Verdict.ACCEPTED
+
+
+def test_a_job_that_is_cancelled_while_its_container_starts_does_not_wait_for_it(
+    evaluator: Evaluator, docker_engine: DockerEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine takes its time; the cancellation is heard meanwhile, and no other container is started for the job."""
+    begun, go, started = threading.Event(), threading.Event(), []
+    start = docker_engine.start
+
+    def slow(spec: SandboxSpec) -> Container:
+        started.append(spec)
+        begun.set()
+        assert go.wait(60)
+        return start(spec)
+
+    waiting(evaluator)
+    monkeypatch.setattr(docker_engine, "start", slow)
+    assert evaluator.run(job(RIGHT), samples.SLOT, cancel=threading.Event()).verdict is Verdict.ACCEPTED
+    assert begun.wait(60)
+    cancel = threading.Event()
+    threading.Timer(0.2, cancel.set).start()
+    with pytest.raises(CancelledByRequest):
+        evaluator.run(job(RIGHT), samples.SLOT, cancel=cancel)
+    assert len(started) == 1
+    go.set()
+
+
+def test_an_engine_that_is_away_is_our_fault(settings: EvaluationSettings, state_dir: Path) -> None:
+    """No verdict: the job will be retried, and the sentence names the engine."""
+    engine = DockerEngine(f"unix://{state_dir}/none.sock", owner="test")
+    lost = Evaluator(engine, Registry.load(), settings)
+    with pytest.raises(EngineUnavailableError, match=r"none\.sock"):
+        lost.run(job(RIGHT), samples.SLOT, cancel=threading.Event())
+    lost.close()
+
+
+def test_code_that_is_no_text_is_invalid(evaluator: Evaluator) -> None:
+    """KernelBot's own rows may hold any bytes; nothing is run for such a one."""
+    result = evaluator.run(job(b"x = '\xff'\n"), samples.SLOT, cancel=threading.Event())
+    assert result.verdict is Verdict.INVALID
+    assert "0xff" in (result.error or "")

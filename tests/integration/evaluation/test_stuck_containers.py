@@ -1,0 +1,123 @@
+"""An engine that does not kill or remove: the verdict stands, the slot is out, and comes back when the engine obeys."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from runner.devices.quarantine import Quarantine
+from runner.errors import EvaluationError
+from runner.evaluation.evaluate import EvaluationSettings, Evaluator
+from runner.gpu_types import Registry
+from runner.model import Verdict
+from sandbox.errors import EngineRefused
+from sandbox.host import engine as engine_module
+from sandbox.host.engine import DockerEngine
+from tests.integration.evaluation.test_evaluator import ENDLESS, RIGHT, job
+from tests.integration.sandbox.engine_proxy import Answer, Call, EngineProxy
+from tests.unit import samples
+
+PATIENCE_S = 60.0
+
+
+class Disobedience:
+    """Says no, or nothing, to kill and remove while it is on."""
+
+    def __init__(self) -> None:
+        self.obeys = threading.Event()
+        self.silent = False
+
+    def __call__(self, call: Call) -> Answer | None:
+        """Answer in the engine's place, if it is about the end of a container."""
+        removal = call.method == "DELETE" and call.path.startswith("/containers/")
+        if self.obeys.is_set() or not (removal or "/kill" in call.path):
+            return None
+        if self.silent:
+            # As a kill that waits for a driver does.
+            self.obeys.wait(PATIENCE_S)
+            return None
+        return Answer.error("tried to kill container, but did not receive an exit event")
+
+
+@pytest.fixture
+def disobedience() -> Disobedience:
+    """On from the beginning."""
+    return Disobedience()
+
+
+@pytest.fixture
+def quarantine() -> Quarantine:
+    """One that tries often."""
+    return Quarantine(retry_s=0.1)
+
+
+@pytest.fixture
+def stubborn(
+    docker_engine: DockerEngine,
+    settings: EvaluationSettings,
+    disobedience: Disobedience,
+    quarantine: Quarantine,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Evaluator]:
+    """An evaluator behind such an engine, whose calls are given up after a second."""
+    monkeypatch.setattr(engine_module, "REMOVE_TIMEOUT_S", 1.0)
+    proxy = EngineProxy(docker_engine.base_url, before=disobedience)
+    # With the fixture's label, so that a failing test leaves nothing either.
+    engine = DockerEngine(proxy.url, owner=docker_engine.owner)
+    made = Evaluator(engine, Registry.load(), replace(settings, park_containers=0, max_run_s=3.0), quarantine)
+    disobedience.obeys.set()
+    made.prepare([samples.SLOT])
+    disobedience.obeys.clear()
+    yield made
+    disobedience.obeys.set()
+    made.close()
+    engine.close()
+    proxy.close()
+
+
+def _eventually(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_what_cannot_be_removed_costs_its_slot_and_nobody_a_verdict(
+    stubborn: Evaluator,
+    settings: EvaluationSettings,
+    disobedience: Disobedience,
+    quarantine: Quarantine,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Time limit, not an internal error that would go on to the next host; the slot is back once the engine obeys.
+
+    An engine that says no, one that says nothing, and one that also fails at the start.
+    """
+    for silent in (False, True):
+        disobedience.silent = silent
+        result = stubborn.run(job(ENDLESS), samples.SLOT, cancel=threading.Event())
+        assert result.verdict is Verdict.TIME_LIMIT
+        (reason,) = quarantine.reasons().values()
+        assert "could not be removed" in reason
+        disobedience.obeys.set()
+        _eventually(lambda: not quarantine.reasons())
+        disobedience.obeys.clear()
+
+    def broken(*_: object) -> None:
+        raise EngineRefused("another container than was asked for")
+
+    disobedience.silent = False
+    with monkeypatch.context() as patch:
+        patch.setattr(engine_module, "_attest", broken)
+        with pytest.raises(EvaluationError, match="another container than was asked for"):
+            stubborn.run(job(RIGHT), samples.SLOT, cancel=threading.Event())
+    assert set(quarantine.reasons()) == {samples.SLOT.name}
+    disobedience.obeys.set()
+    _eventually(lambda: not quarantine.reasons())
+
+    stubborn.adopt(replace(settings, park_containers=0))
+    assert stubborn.run(job(RIGHT), samples.SLOT, cancel=threading.Event()).verdict is Verdict.ACCEPTED

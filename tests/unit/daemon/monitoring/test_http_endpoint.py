@@ -1,0 +1,195 @@
+"""Health, readiness and metrics over HTTP: addresses, answers, clients that misbehave."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import socket
+import stat
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from runner.config import HttpAddress
+from runner.daemon.monitoring import http_endpoint
+from runner.daemon.monitoring.http_endpoint import CLIENTS, Endpoint
+from tests.plugins.scrape import get
+
+PATIENCE_S = 30.0
+
+
+class Answers:
+    """Answers as the test says."""
+
+    def __init__(self) -> None:
+        self.good = True
+        self.metrics_say: Callable[[], bytes] = lambda: b"a 1\n"
+
+    def health(self) -> tuple[bool, Mapping[str, Any]]:
+        """Alive or not."""
+        return self.good, {"alive": self.good}
+
+    def ready(self) -> tuple[bool, Mapping[str, Any]]:
+        """Ready or not."""
+        return self.good, {"ready": self.good}
+
+    def metrics(self) -> bytes:
+        """Whatever."""
+        return self.metrics_say()
+
+
+@pytest.fixture
+def answers() -> Answers:
+    """What is asked."""
+    return Answers()
+
+
+@pytest.fixture
+def served(answers: Answers) -> Iterator[Endpoint]:
+    """An endpoint that listens nowhere yet."""
+    made = Endpoint(answers)
+    yield made
+    made.close()
+
+
+def bound(served: Endpoint) -> str:
+    """Where it listens, once it does."""
+    settled = threading.Event()
+    for _ in range(int(PATIENCE_S / 0.01)):
+        if served.bound is not None:
+            return served.bound
+        settled.wait(0.01)
+    raise AssertionError("it never listened")
+
+
+def test_it_answers_on_a_port(served: Endpoint, answers: Answers) -> None:
+    """200 with JSON while all is well, 503 while it is not; metrics as they come; else 404 with what there is."""
+    served.listen(HttpAddress(host="127.0.0.1", port=0))
+    address = bound(served)
+    assert get(address, "/healthz") == (200, '{"alive": true}\n')
+    assert get(address, "/readyz?verbose") == (200, '{"ready": true}\n')
+    assert get(address, "/metrics") == (200, "a 1\n")
+    answers.good = False
+    assert get(address, "/healthz") == (503, '{"alive": false}\n')
+    assert get(address, "/readyz") == (503, '{"ready": false}\n')
+    status, said = get(address, "/")
+    assert status == 404
+    assert json.loads(said)["error"] == "there is nothing at '/', expected /healthz, /readyz or /metrics"
+
+
+def test_it_answers_on_a_socket_of_its_user_and_group(served: Endpoint, tmp_path: Path) -> None:
+    """However long the path is, and over what an earlier process left there; it is gone afterwards."""
+    path = tmp_path / ("d" * 120) / "http.sock"
+    path.parent.mkdir()
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(tmp_path / "left"))
+    (tmp_path / "left").rename(path)
+    served.listen(HttpAddress(path=path))
+    assert bound(served) == f"unix:{path}"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o660
+    assert get(f"unix:{path}", "/healthz")[0] == 200
+    served.close()
+    assert not path.exists()
+
+
+def test_what_is_no_socket_is_not_removed(served: Endpoint, tmp_path: Path) -> None:
+    """A path that names somebody's file is an error in the log."""
+    path = tmp_path / "precious"
+    path.write_text("data", encoding="utf-8")
+    with capture_logs() as logs:
+        served.listen(HttpAddress(path=path))
+        wait_for_line(logs)
+        served.close()
+    assert "precious is no socket" in logs[0]["error"]
+    assert path.read_text(encoding="utf-8") == "data"
+
+
+def wait_for_line(logs: list[Any]) -> None:
+    """Wait until something was logged."""
+    pause = threading.Event()
+    for _ in range(int(PATIENCE_S / 0.01)):
+        if logs:
+            return
+        pause.wait(0.01)
+    raise AssertionError("nothing was said")
+
+
+def test_an_address_that_is_taken_is_said_once_and_tried_again(
+    served: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs do not wait for it; when it is free it is served."""
+    monkeypatch.setattr(http_endpoint, "RETRY_S", 0.01)
+    with socket.socket() as squatter, capture_logs() as logs:
+        squatter.bind(("127.0.0.1", 0))
+        squatter.listen()
+        port = squatter.getsockname()[1]
+        served.listen(HttpAddress(host="127.0.0.1", port=port))
+        wait_for_line(logs)
+        squatter.close()
+        assert get(bound(served), "/healthz")[0] == 200
+    assert [line["event"] for line in logs] == [
+        "health and metrics cannot be served, which is tried again",
+        "health and metrics are served",
+    ]
+    assert logs[0]["error"] == "Address already in use: free the address, or name another as http_listen"
+
+
+def test_a_new_address_replaces_the_old_one(served: Endpoint, tmp_path: Path) -> None:
+    """A reload moves it, or turns it off; the same address again changes nothing."""
+    first, second = tmp_path / "a", tmp_path / "b"
+    served.listen(HttpAddress(path=first))
+    bound(served)
+    served.listen(HttpAddress(path=first))
+    assert get(f"unix:{first}", "/healthz")[0] == 200
+    served.listen(HttpAddress(path=second))
+    assert bound(served) == f"unix:{second}"
+    assert not first.exists()
+    assert get(f"unix:{second}", "/healthz")[0] == 200
+    served.listen(None)
+    assert served.bound is None
+    assert not second.exists()
+
+
+def test_an_answer_that_breaks_is_a_line_in_the_log(served: Endpoint, answers: Answers) -> None:
+    """500, and the next question is answered; no text of the error leaves the process but its name."""
+
+    def break_down() -> bytes:
+        raise ValueError("a secret")
+
+    answers.metrics_say = break_down
+    with capture_logs() as logs:
+        served.listen(HttpAddress(host="127.0.0.1", port=0))
+        for _ in range(2):
+            assert get(bound(served), "/metrics") == (500, '{"error": "ValueError, see the log"}\n')
+    assert [line["event"] for line in logs].count("a question over HTTP has no answer") == 1
+    assert get(bound(served), "/healthz")[0] == 200
+
+
+def test_clients_that_say_nothing_keep_nobody_out_for_long(served: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are hung up on, those beyond the limit at once."""
+    monkeypatch.setattr(http_endpoint._Handler, "timeout", 0.2)
+    served.listen(HttpAddress(host="127.0.0.1", port=0))
+    host, _, port = bound(served).rpartition(":")
+    with contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_connection((host, int(port)))) for _ in range(CLIENTS + 4)]
+        for each in silent:
+            each.settimeout(PATIENCE_S)
+            # An end of file, or a reset: never an answer.
+            with contextlib.suppress(ConnectionError):
+                assert each.recv(100) == b""
+    assert get(bound(served), "/healthz")[0] == 200
+
+
+def test_only_questions_are_answered(served: Endpoint) -> None:
+    """Nothing can be changed over HTTP."""
+    served.listen(HttpAddress(host="127.0.0.1", port=0))
+    host, _, port = bound(served).rpartition(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=PATIENCE_S)
+    connection.request("POST", "/metrics", body=b"x")
+    assert connection.getresponse().status == 501
+    connection.close()

@@ -1,0 +1,125 @@
+"""Readiness: said once per state, to the log and to the service manager."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from runner.daemon.monitoring.readiness import DATABASE, ENGINE, HOST_NAME, LINES, LINES_S, Readiness, missing
+from runner.errors import (
+    DatabaseUnavailableError,
+    EngineUnavailableError,
+    EvaluationError,
+    HostNameTakenError,
+    InfrastructureError,
+)
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[tuple[str, socket.socket]]:
+    """A service manager's socket: its address and its end."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:
+        end.bind(str(tmp_path / "notify"))
+        end.settimeout(10)
+        yield str(tmp_path / "notify"), end
+
+
+def test_the_service_manager_hears_every_change(manager: tuple[str, socket.socket]) -> None:
+    """READY only the first time it works, STATUS always on one line, STOPPING at the end."""
+    address, end = manager
+    readiness = Readiness(address)
+    readiness.not_ready("the database", reason="connection\nrefused")
+    assert end.recv(4096) == b"STATUS=not ready: waiting for the database: connection refused"
+    readiness.working("serving 1 x CPU")
+    assert end.recv(4096) == b"READY=1\nSTATUS=serving 1 x CPU"
+    readiness.not_ready("the database", reason="gone")
+    assert end.recv(4096) == b"STATUS=not ready: waiting for the database: gone"
+    readiness.working("serving 1 x CPU")
+    assert end.recv(4096) == b"STATUS=serving 1 x CPU"
+    readiness.stopping("nothing is running")
+    assert end.recv(4096) == b"STOPPING=1\nSTATUS=nothing is running"
+
+
+def test_a_pause_is_no_failure(manager: tuple[str, socket.socket]) -> None:
+    """A host that starts drained is up: `systemctl start` returns. A pause is said once per reason."""
+    address, end = manager
+    readiness = Readiness(address)
+    with capture_logs() as logs:
+        for _ in range(3):
+            readiness.paused("draining: a loud fan")
+        assert (readiness.ready.is_set(), readiness.waiting_for) == (False, "draining: a loud fan")
+        readiness.paused("draining: no fan")
+        readiness.working("serving 1 x CPU")
+    assert [line.get("reason") for line in logs] == ["draining: a loud fan", "draining: no fan", None]
+    assert [end.recv(4096) for _ in range(3)] == [
+        b"READY=1\nSTATUS=draining: a loud fan",
+        b"STATUS=draining: no fan",
+        b"STATUS=serving 1 x CPU",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "what"),
+    [
+        (DatabaseUnavailableError("x"), DATABASE),
+        (EngineUnavailableError("x"), ENGINE),
+        (HostNameTakenError("x"), HOST_NAME),
+        (EvaluationError("x"), "else"),
+    ],
+)
+def test_an_error_says_what_is_missing(error: InfrastructureError, what: str) -> None:
+    """Whatever step met it."""
+    assert missing(error, otherwise="else") == what
+
+
+def test_an_abstract_socket_is_understood() -> None:
+    """Systemd may hand out a name that starts with @."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:
+        end.bind("\0kernel-runner-test-readiness")
+        end.settimeout(10)
+        Readiness("@kernel-runner-test-readiness").working("x")
+        assert end.recv(4096) == b"READY=1\nSTATUS=x"
+
+
+def test_a_state_is_logged_once_however_often_it_is_found() -> None:
+    """A thousand failed attempts are one line."""
+    with capture_logs() as logs:
+        readiness = Readiness()
+        for _ in range(3):
+            readiness.not_ready("the database", reason="connection refused")
+        assert (readiness.ready.is_set(), readiness.waiting_for) == (False, "the database")
+        for _ in range(3):
+            readiness.working("serving")
+        assert (readiness.ready.is_set(), readiness.waiting_for) == (True, None)
+        readiness.working("serving less")
+    assert [line["event"] for line in logs] == ["not ready: waiting for the database", "ready", "ready"]
+
+
+def test_a_service_manager_that_is_gone_stops_nothing(tmp_path: Path) -> None:
+    """Telling is best effort."""
+    with capture_logs() as logs:
+        Readiness(str(tmp_path / "nowhere")).working("x")
+    assert [line["event"] for line in logs] == ["ready", "the service manager cannot be told"]
+
+
+def test_states_that_come_and_go_fill_no_log(manager: tuple[str, socket.socket]) -> None:
+    """A few lines a minute about each, and the last word in the end; the service manager hears every change."""
+    address, end = manager
+    now_s = 1000.0
+    readiness = Readiness(address, clock=lambda: now_s)
+    with capture_logs() as logs:
+        for _ in range(50):
+            readiness.not_ready("the database", reason="too many connections")
+            readiness.working("serving")
+            assert b"not ready" in end.recv(4096)
+            assert b"STATUS=serving" in end.recv(4096)
+        assert len(logs) == 2 * LINES
+        readiness.not_ready("the database", reason="gone")
+        now_s += LINES_S
+        readiness.not_ready("the database", reason="gone for good")
+        readiness.not_ready("the database", reason="gone for good")
+    assert [line.get("reason") for line in logs[2 * LINES - 1 :]] == [None, "gone for good"]

@@ -1,0 +1,61 @@
+"""The pulse: the service manager hears of a main thread that goes on, and no more of one that hangs."""
+
+from __future__ import annotations
+
+import threading
+
+from structlog.testing import capture_logs
+
+from runner.daemon.monitoring.watchdog import STEP_LIMIT_S, Watchdog
+
+
+class Clock:
+    """Time that passes when told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        """The time, in seconds."""
+        return self.now_s
+
+
+def test_the_watchdog_is_told_as_long_as_the_main_thread_keeps_its_word() -> None:
+    """Whoever announces a long wait has that long; whoever is late is reported once, with the place it hangs at."""
+    clock, told = Clock(), list[str]()
+    watchdog = Watchdog(told.append, watchdog_s=15, clock=clock)
+    watchdog.tell()
+    assert told == ["WATCHDOG=1\nEXTEND_TIMEOUT_USEC=20000000"]
+    watchdog.expect(3600)
+    clock.now_s += 3599
+    watchdog.tell()
+    assert (len(told), watchdog.is_alive) == (2, True)
+    watchdog.expect()
+    clock.now_s += STEP_LIMIT_S + 1
+    with capture_logs() as logs:
+        watchdog.tell()
+        watchdog.tell()
+    assert (len(told), watchdog.is_alive) == (2, False)
+    (line,) = logs
+    assert line["event"] == "the main thread hangs; the service manager is not told any more"
+    assert __file__ in line["stack"]
+    watchdog.expect()
+    with capture_logs() as logs:
+        watchdog.tell()
+    assert (len(told), [line["event"] for line in logs]) == (3, ["the main thread goes on"])
+
+
+def test_messages_come_by_themselves_and_end_with_the_block() -> None:
+    """A third of the watchdog's period apart, from a thread of its own."""
+    heard = threading.Semaphore(0)
+    watchdog = Watchdog(lambda _message: heard.release(), watchdog_s=0.03)
+    with watchdog.running():
+        for _ in range(3):
+            assert heard.acquire(timeout=30)
+    assert "watchdog" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_without_a_service_manager_there_is_no_thread() -> None:
+    """A daemon in a terminal is watched by whoever looks at it."""
+    with Watchdog().running():
+        assert "watchdog" not in {thread.name for thread in threading.enumerate()}

@@ -1,0 +1,372 @@
+"""Results of several slots: handed over, committed together, each with its own outcome, and never lost on the way."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from runner.daemon.outcomes.committer import HELD_S, LEFT_TO_ITS_LEASE, MAX_RESULTS, ResultCommitter
+from runner.model import Artifact, Job, JobResult
+from tests.unit.daemon.fakes import FakeStore, Parts
+from tests.unit.daemon.outcomes.spool.samples import job, result
+
+
+class Crowd:
+    """Slots that hand over while one commit is under way."""
+
+    def __init__(self, parts: Parts, *, slots: int = 64, patience_s: float = 1e9) -> None:
+        self.parts = parts
+        self.store = parts.store
+        self.late = FakeStore()
+        self.now_s = 1000.0
+        self.emptied = threading.Semaphore(0)
+        self.give_up = threading.Event()
+        self.stop = threading.Event()
+        self.under_way = threading.Event()
+        self.go_on = threading.Event()
+        self.batches: list[list[int]] = []
+        self.committer = ResultCommitter(
+            lambda purpose: parts.fake(purpose, self.late if purpose == "late commit" else None),
+            parts.keeper,
+            parts.publisher,
+            parts.replayer,
+            slots=slots,
+            on_empty=self.emptied.release,
+            give_up=self.give_up,
+            patience_s=patience_s,
+            clock=lambda: self.now_s,
+        )
+        commit_all = self.store.complete_all
+
+        def noted(given: list[tuple[Job, JobResult]]) -> object:
+            self.batches.append([one.id for one, _ in given])
+            return commit_all(given)
+
+        self.store.complete_all = noted  # type: ignore[method-assign, assignment]
+        self._threads: list[threading.Thread] = []
+
+    def start(self, *bodies: Callable[[threading.Event], None]) -> None:
+        """Start the thread that writes, or these."""
+        for body in bodies or (self.committer.run,):
+            thread = threading.Thread(target=body, args=(self.stop,), daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def submit(self, job_id: int, found: JobResult | None = None) -> None:
+        """One slot's result."""
+        self.committer.submit(job(job_id), found or result(), slot="cpu0")
+
+    def hand_aside(self, job_id: int, found: JobResult, handed: threading.Event) -> None:
+        """One slot's result, in a thread of the slot's own; `handed` is set when the slot may go on."""
+
+        def run() -> None:
+            self.submit(job_id, found)
+            handed.set()
+
+        threading.Thread(target=run, daemon=True).start()
+
+    def hold(self) -> None:
+        """In the middle of every write: wait for `go_on`."""
+        self.under_way.set()
+        assert self.go_on.wait(30)
+
+    def during_a_commit(self, *job_ids: int) -> None:
+        """Job 0 is being committed; meanwhile these come; then the commit goes on, and all are settled."""
+        self.store.meanwhile = self.hold
+        self.start()
+        self.submit(0)
+        assert self.under_way.wait(30)
+        for job_id in job_ids:
+            self.submit(job_id)
+        self.store.meanwhile = lambda: None
+        self.go_on.set()
+
+    def wait_empty(self) -> None:
+        """Until nothing is left."""
+        assert self.emptied.acquire(timeout=30)
+        assert self.committer.pending == 0
+
+    def wait(self, condition: Callable[[], object]) -> None:
+        """Until something is so."""
+        for _ in range(3000):
+            if condition():
+                return
+            threading.Event().wait(0.01)
+        raise AssertionError("it never happened")
+
+    def end(self) -> None:
+        """Stop the threads."""
+        self.stop.set()
+        self.give_up.set()
+        self.go_on.set()
+        self.committer.nudge()
+        for thread in self._threads:
+            thread.join(30)
+            assert not thread.is_alive()
+
+
+@pytest.fixture
+def crowd(parts: Parts) -> Iterator[Crowd]:
+    """A committer that is not started yet."""
+    made = Crowd(parts)
+    yield made
+    made.end()
+
+
+def test_what_comes_during_a_commit_goes_with_the_next_one(crowd: Crowd) -> None:
+    """One transaction for all of them, an event for each after it, and no lease is left."""
+    crowd.during_a_commit(1, 2, 3)
+    crowd.wait_empty()
+    assert crowd.batches == [[0], [1, 2, 3]]
+    assert crowd.parts.events() == ["done"] * 4
+    assert crowd.parts.held() == set()
+
+
+def test_a_single_result_is_committed_at_once_and_announced_afterwards(crowd: Crowd) -> None:
+    """Nothing waits for company, and a frontend that hears `done` must find the result."""
+    at_commit: list[list[str]] = []
+    crowd.store.meanwhile = lambda: at_commit.append(crowd.parts.events())
+    crowd.start()
+    crowd.submit(1)
+    crowd.wait_empty()
+    assert (crowd.batches, at_commit, crowd.parts.events()) == ([[1]], [[]], ["done"])
+
+
+def test_on_a_busy_host_results_wait_until_every_slot_has_brought_one(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Right after another commit the first that comes is not committed alone; nobody waits once all have come."""
+    monkeypatch.setattr("runner.daemon.outcomes.committer.BUSY_S", 1e9)
+    monkeypatch.setattr("runner.daemon.outcomes.committer.GATHER_S", 1e6)
+    crowd = Crowd(parts, slots=3)
+    crowd.start()
+    crowd.submit(0)
+    crowd.wait_empty()
+    for job_id in (1, 2, 3):
+        crowd.submit(job_id)
+    crowd.wait_empty()
+    assert crowd.batches == [[0], [1, 2, 3]]
+    crowd.end()
+
+
+def test_a_result_is_held_from_hand_to_commit(crowd: Crowd) -> None:
+    """Its lease is renewed, and nothing stops it any more."""
+    crowd.submit(1)
+    assert (crowd.parts.held(), crowd.committer.pending) == ({(1, False)}, 1)
+    crowd.start()
+    crowd.wait_empty()
+    assert crowd.parts.held() == set()
+
+
+def test_a_result_that_is_refused_or_stale_spoils_none_of_the_others(crowd: Crowd) -> None:
+    """The refused one fails its job with the cause, the stale one is the store's evidence."""
+    crowd.store.refused.add(2)
+    crowd.store.stale.add(3)
+    with capture_logs() as logs:
+        crowd.during_a_commit(1, 2, 3)
+        crowd.wait_empty()
+    assert {job_id for job_id, _ in crowd.store.completed} == {0, 1}
+    assert crowd.store.failed == [(2, "unexpected ValueError: a value of job 2 is not taken; password=***", "cpu0")]
+    assert crowd.parts.events().count("queued") == 1
+    assert crowd.parts.publisher._gpu_types == {"CPU"}
+    said = [line["event"] for line in logs if line["log_level"] in ("warning", "error")]
+    assert said == ["job could not be settled", "job is no longer ours: what was found is no verdict"]
+
+
+def test_while_the_database_is_away_everything_goes_to_the_spool(crowd: Crowd) -> None:
+    """Leases stay held until it is delivered, and every job is told once."""
+    crowd.store.away.set()
+    with capture_logs() as logs:
+        crowd.start()
+        crowd.submit(1)
+        crowd.submit(2)
+        crowd.wait(lambda: crowd.committer.pending == 0)
+    assert crowd.parts.held() == {(1, False), (2, False)}
+    assert crowd.parts.replayer.keys() == [(1, 2), (2, 2)]
+    said = [line["event"] for line in logs if line["log_level"] == "warning"]
+    assert said == ["database away: the result waits in the spool"] * 2
+
+
+def test_a_slot_waits_when_too_many_results_are_not_written(parts: Parts) -> None:
+    """Two for each slot, then the next one hands over and waits; it goes on when there is room."""
+    crowd = Crowd(parts, slots=1)
+    crowd.submit(1)
+    crowd.submit(2)
+    handed = threading.Event()
+    crowd.hand_aside(3, result(), handed)
+    crowd.wait(lambda: crowd.committer.pending == 3)
+    assert not handed.wait(0.05)
+    crowd.start()
+    assert handed.wait(30)
+    crowd.wait_empty()
+    crowd.end()
+
+
+def test_files_count_by_their_size(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many slots there are, the files that wait in memory are bounded together."""
+    monkeypatch.setattr("runner.daemon.outcomes.committer.MAX_WAITING_BYTES", 100)
+    crowd = Crowd(parts)
+    large = result()
+    large = JobResult(**{**vars(large), "artifacts": (Artifact(name="a", media_type="b", data=b"x" * 101),)})
+    handed = threading.Event()
+    crowd.hand_aside(1, large, handed)
+    crowd.wait(lambda: crowd.committer.pending == 1)
+    assert not handed.wait(0.05)
+    crowd.start()
+    assert handed.wait(30)
+    crowd.end()
+
+
+def test_a_transaction_is_bounded(crowd: Crowd) -> None:
+    """A host with very many slots commits in several."""
+    crowd.during_a_commit(*range(1, MAX_RESULTS + 9))
+    crowd.wait_empty()
+    assert [len(batch) for batch in crowd.batches] == [1, MAX_RESULTS, 8]
+
+
+def test_a_result_whose_submission_is_held_comes_again_and_holds_up_nobody(crowd: Crowd) -> None:
+    """Of a batch the others are committed; the one that has to wait is tried again, after a while by the spool."""
+    crowd.store.held = {2}
+    crowd.during_a_commit(1, 2, 3)
+    crowd.wait(lambda: crowd.committer.pending == 1)
+    assert sorted(number for number, _ in crowd.store.completed) == [0, 1, 3]
+    crowd.now_s += 0.02
+    crowd.committer.nudge()
+    crowd.wait(lambda: crowd.batches[-1] == [2])
+    assert crowd.parts.spool.count == 0
+    crowd.now_s += HELD_S
+    crowd.committer.nudge()
+    crowd.wait_empty()
+    assert crowd.parts.replayer.keys() == [(2, 2)]
+    assert crowd.parts.held() == {(2, False)}
+
+
+def test_a_commit_that_does_not_come_back_holds_up_nobody(crowd: Crowd, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has waited for a while goes on a connection of its own, and is not committed again afterwards."""
+    monkeypatch.setattr("runner.daemon.outcomes.committer.TURN_S", 0.01)
+    crowd.store.meanwhile = crowd.hold
+    crowd.start(crowd.committer.run)
+    crowd.submit(0)
+    assert crowd.under_way.wait(30)
+    crowd.submit(1)
+    crowd.now_s += 1.0
+    crowd.start(crowd.committer.run_late)
+    crowd.wait(lambda: crowd.committer.pending == 1)
+    assert [job_id for job_id, _ in crowd.late.completed] == [1]
+    crowd.go_on.set()
+    crowd.wait_empty()
+    assert crowd.batches == [[0]]
+
+
+def test_a_result_whose_commit_hangs_can_be_rescued(crowd: Crowd) -> None:
+    """A database that swallows packets: whoever ends the daemon has the result spooled, and it is committed once."""
+    crowd.store.meanwhile = crowd.hold
+    crowd.start()
+    crowd.submit(0)
+    crowd.submit(1)
+    assert crowd.under_way.wait(30)
+    assert crowd.committer.spool_pending() == []
+    assert sorted(crowd.parts.replayer.keys()) == [(0, 2), (1, 2)]
+    crowd.store.away.set()
+    crowd.store.meanwhile = lambda: None
+    crowd.go_on.set()
+    crowd.wait(lambda: crowd.committer.pending == 0)
+    assert sorted(crowd.parts.replayer.keys()) == [(0, 2), (1, 2)]
+    crowd.store.away.clear()
+    assert crowd.parts.replayer.replay_once(crowd.parts.fake("test")) == 2
+    assert (sorted(job_id for job_id, _ in crowd.store.completed), crowd.parts.held()) == ([0, 1], set())
+
+
+def test_what_comes_after_the_end_is_spooled(crowd: Crowd) -> None:
+    """A run that did not let go in time finds something all the same: the next process commits it."""
+    crowd.submit(1)
+    crowd.committer.close()
+    assert crowd.parts.replayer.keys() == [(1, 2)]
+    crowd.submit(2)
+    assert crowd.parts.replayer.keys() == [(1, 2), (2, 2)]
+
+
+@pytest.mark.usefixtures("_quick")
+def test_without_room_in_the_spool_a_result_waits_in_memory(tmp_path: Path) -> None:
+    """Said once; its lease is held until the database is back."""
+    parts = Parts(tmp_path, max_bytes=10)
+    parts.store.away.set()
+    crowd = Crowd(parts)
+    with capture_logs() as logs:
+        crowd.start()
+        crowd.submit(1)
+        crowd.wait(lambda: parts.store.calls >= 10)
+        assert parts.held() == {(1, False)}
+        parts.store.away.clear()
+        crowd.wait_empty()
+    crowd.end()
+    assert parts.store.completed == [(1, result())]
+    assert (parts.held(), parts.events()) == (set(), ["done"])
+    said = [line["event"] for line in logs if line["log_level"] in ("warning", "error")]
+    assert said == ["the spool does not work", "database away: the job's end waits in memory"]
+
+
+@pytest.mark.usefixtures("_quick")
+def test_room_that_comes_later_is_used(tmp_path: Path) -> None:
+    """A disk that was full for a while."""
+    parts = Parts(tmp_path, max_bytes=10)
+    parts.store.away.set()
+    crowd = Crowd(parts)
+    crowd.start()
+    crowd.submit(1)
+    crowd.wait(lambda: parts.store.calls >= 3)
+    parts.spool.max_bytes = 1 << 20
+    crowd.wait(lambda: crowd.committer.pending == 0)
+    crowd.end()
+    assert parts.replayer.keys() == [(1, 2)]
+
+
+@pytest.mark.usefixtures("_quick")
+@pytest.mark.parametrize("how", ["patience", "give_up"])
+def test_what_is_waited_for_in_vain_is_left_to_the_lease(tmp_path: Path, how: str) -> None:
+    """Patience ends, or the daemon goes down at once: the log says what becomes of the job."""
+    parts = Parts(tmp_path, max_bytes=0)
+    parts.store.away.set()
+    crowd = Crowd(parts, patience_s=-1.0 if how == "patience" else 1e9)
+    with capture_logs() as logs:
+        crowd.submit(1)
+        if how == "give_up":
+            assert crowd.committer.spool_pending() == [job(1)]
+            crowd.give_up.set()
+        crowd.start()
+        crowd.wait_empty()
+    crowd.end()
+    assert LEFT_TO_ITS_LEASE in [line["event"] for line in logs if line["log_level"] == "error"]
+    assert parts.held() == set()
+
+
+def test_the_connection_is_closed_when_nothing_has_come_for_a_while(
+    crowd: Crowd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An idle host has no connection for results."""
+    monkeypatch.setattr("runner.daemon.outcomes.committer.IDLE_S", 0.0)
+    crowd.start()
+    crowd.wait(lambda: crowd.store.closed)
+    crowd.submit(1)
+    crowd.wait_empty()
+
+
+def test_a_thread_that_breaks_finds_its_results_again(crowd: Crowd) -> None:
+    """Started again, it writes what it had in hand."""
+    announce = crowd.parts.publisher.publish
+
+    def broken(_event: object) -> None:
+        crowd.parts.publisher.publish = announce  # type: ignore[method-assign]
+        raise ZeroDivisionError("a bug")
+
+    crowd.parts.publisher.publish = broken  # type: ignore[method-assign, assignment]
+    crowd.submit(1)
+    with pytest.raises(ZeroDivisionError):
+        crowd.committer.run(crowd.stop)
+    assert crowd.committer.pending == 1
+    crowd.start()
+    crowd.wait_empty()

@@ -1,0 +1,52 @@
+"""What frontends hear, as docs/frontends.md says it."""
+
+from __future__ import annotations
+
+import pytest
+
+from runner.daemon.outcomes import events
+from runner.model import JobState, Json, Verdict
+from runner.store import Ended, Reclaimed
+from tests.unit.daemon.test_leases import job
+
+ABOUT = {"submission_id": 3, "job_id": 5, "gpu_type": "CPU", "secret": False}
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        (events.claimed(job(5), host="h"), {"event": "claimed", "host": "h", **ABOUT}),
+        (
+            events.done(job(5), Verdict.ACCEPTED, submission_done=True),
+            {"event": "done", "verdict": "accepted", "submission_done": True, **ABOUT},
+        ),
+        (
+            events.ended(job(5), Ended(state=JobState.QUEUED, submission_done=False)),
+            {"event": "queued", "submission_done": False, **ABOUT},
+        ),
+        (
+            events.ended(job(5), Ended(state=JobState.CANCELLED, submission_done=True)),
+            {"event": "cancelled", "submission_done": True, **ABOUT},
+        ),
+        (
+            events.ended(job(5), Ended(state=JobState.DONE, submission_done=True)),
+            {"event": "done", "verdict": "internal_error", "submission_done": True, **ABOUT},
+        ),
+        (
+            events.reclaimed(
+                Reclaimed(
+                    job_id=5,
+                    submission_id=3,
+                    gpu_type="CPU",
+                    secret=False,
+                    state=JobState.QUEUED,
+                    submission_done=False,
+                )
+            ),
+            {"event": "queued", "submission_done": False, **ABOUT},
+        ),
+    ],
+)
+def test_every_event_says_what_happened_to_which_job(event: Json, expected: Json) -> None:
+    """All that can end a submission say whether they did."""
+    assert event == expected

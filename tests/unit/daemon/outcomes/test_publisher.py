@@ -1,0 +1,377 @@
+"""The publisher: never in the way of an evaluation, progress once a second, events at once, all of it bounded."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import cast
+
+import pytest
+from structlog.testing import capture_logs
+
+from runner.daemon.outcomes.publisher import MAX_EVENTS, PERIOD_S, REST_S, EventPublisher
+from runner.errors import DatabaseUnavailableError
+from runner.model import Job, Json, Progress
+from runner.store import Store
+from tests.unit.daemon.test_leases import job
+
+
+class Clock:
+    """A clock that the test moves."""
+
+    now_s = 1000.0
+
+    def __call__(self) -> float:
+        """The time."""
+        return self.now_s
+
+
+class FakeStore:
+    """A store that remembers what it was told, can be away, and can be slow."""
+
+    def __init__(self) -> None:
+        self.events: list[Json] = []
+        self.wakes: list[str] = []
+        self.calls = 0
+        self.posts: list[tuple[int, int]] = []
+        self.away = False
+        #: An event that PostgreSQL does not take.
+        self.unfit: Json | None = None
+        #: Jobs that somebody is writing.
+        self.held: set[int] = set()
+        self.let_through = threading.Event()
+        self.let_through.set()
+        self.closed = 0
+        self.something = threading.Semaphore(0)
+
+    def announce(self, *, events: Sequence[Json] = (), wake: Sequence[str] = ()) -> None:
+        """Remember it."""
+        self._answer()
+        if self.unfit in events:
+            raise ValueError("a payload that is not taken")
+        self.calls += 1
+        self.events += events
+        self.wakes += wake
+        self.something.release()
+
+    def progress(self, job: Job, progress: Progress) -> bool:
+        """Remember it, unless somebody holds the job."""
+        self._answer()
+        if job.id not in self.held:
+            self.posts.append((job.id, progress.done))
+        self.something.release()
+        return job.id not in self.held
+
+    def _answer(self) -> None:
+        assert self.let_through.wait(30)
+        if self.away:
+            self.something.release()
+            raise DatabaseUnavailableError("connection refused")
+
+    def close(self) -> None:
+        """Count."""
+        self.closed += 1
+
+    def wait(self) -> None:
+        """Wait until it was called once more."""
+        assert self.something.acquire(timeout=30)
+
+
+class Announcing:
+    """A publisher at work."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.store = FakeStore()
+        self.publisher = EventPublisher(self._store, clock=self.clock)
+        self.stop = threading.Event()
+        self.thread = threading.Thread(target=self.publisher.run, args=(self.stop,))
+
+    def _store(self, purpose: str) -> Store:
+        assert purpose == "announce"
+        return cast("Store", self.store)
+
+    def start(self) -> None:
+        """Let its thread run."""
+        self.thread.start()
+
+    def post_progress(self, job_id: int, done: int) -> None:
+        """Report for a job."""
+        self.publisher.post_progress(job(job_id), Progress(phase="test", done=done, total=100))
+
+    def pass_on(self) -> None:
+        """Tell one batch, in this thread."""
+        batch = self.publisher._take()
+        if batch is not None:
+            self.publisher._send(cast("Store", self.store), batch)
+
+    def end(self) -> None:
+        """Stop the thread."""
+        self.stop.set()
+        self.publisher.nudge()
+        if self.thread.is_alive():
+            self.thread.join(30)
+            assert not self.thread.is_alive()
+
+
+@pytest.fixture
+def announcing() -> Iterator[Announcing]:
+    """A publisher whose thread, if started, ends with the test."""
+    made = Announcing()
+    yield made
+    made.store.let_through.set()
+    made.end()
+
+
+def test_events_are_told_at_once_and_those_that_wait_together(announcing: Announcing) -> None:
+    """In order; a hundred that come while the database is slow are one call."""
+    announcing.start()
+    announcing.publisher.publish({"n": 0})
+    announcing.store.wait()
+    announcing.store.let_through.clear()
+    announcing.publisher.publish({"n": 1})
+    for number in range(2, 101):
+        announcing.publisher.publish({"n": number})
+    announcing.publisher.wake("H100")
+    announcing.publisher.wake("H100")
+    announcing.store.let_through.set()
+    while len(announcing.store.events) < 101:
+        announcing.store.wait()
+    assert [event["n"] for event in announcing.store.events] == list(range(101))
+    assert announcing.store.calls <= 3
+    announcing.end()
+    assert announcing.store.wakes == ["H100"]
+
+
+def test_what_comes_in_quick_succession_is_told_together(
+    announcing: Announcing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first event goes at once, the next ones after a short rest, all in one call."""
+    resting, go_on = threading.Event(), threading.Event()
+
+    def rest(period_s: float) -> bool:
+        assert period_s == REST_S
+        resting.set()
+        return not go_on.wait(30)
+
+    monkeypatch.setattr(announcing.stop, "wait", rest)
+    announcing.start()
+    announcing.publisher.publish({"n": 0})
+    assert resting.wait(30)
+    assert announcing.store.calls == 1
+    for number in range(1, 50):
+        announcing.publisher.publish({"n": number})
+    go_on.set()
+    while len(announcing.store.events) < 50:
+        announcing.store.wait()
+    assert announcing.store.calls == 2
+
+
+def test_progress_is_posted_once_a_second_per_job_and_the_latest_wins(announcing: Announcing) -> None:
+    """However often the evaluation reports, and other jobs do not wait for it."""
+    for done in range(10):
+        announcing.post_progress(1, done)
+        announcing.pass_on()
+    assert announcing.store.posts == [(1, 0)]
+    announcing.post_progress(2, 5)
+    announcing.pass_on()
+    assert announcing.store.posts == [(1, 0), (2, 5)]
+    announcing.clock.now_s += PERIOD_S
+    announcing.pass_on()
+    assert announcing.store.posts == [(1, 0), (2, 5), (1, 9)]
+    for _ in range(600):
+        announcing.post_progress(1, 50)
+        announcing.pass_on()
+        announcing.clock.now_s += 0.1
+    assert len(announcing.store.posts) <= 3 + 61
+
+
+def test_the_last_progress_of_a_job_that_somebody_holds_is_posted_later(announcing: Announcing) -> None:
+    """Nobody waits for it, nothing newer is overtaken by it, and it is not posted once the job has ended."""
+    announcing.store.held = {1, 2, 3}
+    for number in (1, 2, 3):
+        announcing.post_progress(number, 7)
+    announcing.post_progress(4, 7)
+    announcing.pass_on()
+    assert announcing.store.posts == [(4, 7)]
+    announcing.post_progress(2, 8)
+    announcing.publisher.forget_progress(job(3))
+    announcing.store.held = set()
+    announcing.pass_on()
+    assert announcing.store.posts == [(4, 7)], "not before its second is over"
+    announcing.clock.now_s += PERIOD_S
+    announcing.pass_on()
+    assert sorted(announcing.store.posts) == [(1, 7), (2, 8), (4, 7)]
+
+
+def test_events_do_not_wait_for_the_period_of_progress(announcing: Announcing) -> None:
+    """A frontend hears of a verdict at once, although progress was posted just now."""
+    announcing.post_progress(1, 1)
+    announcing.pass_on()
+    announcing.post_progress(1, 2)
+    announcing.publisher.publish({"event": "done"})
+    announcing.pass_on()
+    assert announcing.store.events == [{"event": "done"}]
+    assert announcing.store.posts == [(1, 1)]
+
+
+def test_a_job_that_ended_is_not_posted_any_more(announcing: Announcing) -> None:
+    """What was waiting when the job ended is dropped."""
+    announcing.post_progress(1, 1)
+    announcing.publisher.forget_progress(job(1))
+    announcing.post_progress(2, 1)
+    announcing.pass_on()
+    assert announcing.store.posts == [(2, 1)]
+
+
+def test_nothing_that_is_called_by_an_evaluation_waits_for_the_database(announcing: Announcing) -> None:
+    """The database hangs in the middle of a call: posting and announcing return all the same."""
+    announcing.start()
+    announcing.store.let_through.clear()
+    announcing.publisher.publish({"n": 0})
+    begin_s = time.monotonic()
+    for number in range(1000):
+        announcing.post_progress(number, 1)
+        announcing.publisher.publish({"n": number})
+        announcing.publisher.wake("H100")
+        announcing.publisher.forget_progress(job(number))
+    # The fake would hold each of these calls for 30 s.
+    assert time.monotonic() - begin_s < 30
+
+
+def test_events_survive_a_short_outage_in_order(announcing: Announcing) -> None:
+    """A restart of the database costs no event, and the last progress is shown after it."""
+    announcing.store.away = True
+    announcing.publisher.publish({"n": 0})
+    announcing.publisher.wake("H100")
+    announcing.post_progress(1, 1)
+    announcing.pass_on()
+    announcing.publisher.publish({"n": 1})
+    announcing.pass_on()
+    announcing.store.away = False
+    announcing.publisher.publish({"n": 2})
+    announcing.pass_on()
+    assert [event["n"] for event in announcing.store.events] == [0, 1, 2]
+    assert announcing.store.wakes == ["H100"]
+    announcing.clock.now_s += PERIOD_S
+    announcing.pass_on()
+    assert announcing.store.posts == [(1, 1)]
+
+
+def test_an_event_that_cannot_be_told_spoils_no_other(announcing: Announcing) -> None:
+    """It is dropped, and the log says which; all others and the wake-ups are told, in order."""
+    announcing.store.unfit = {"n": 1}
+    for number in range(3):
+        announcing.publisher.publish({"n": number})
+    announcing.publisher.wake("H100")
+    with capture_logs() as logs:
+        announcing.pass_on()
+    assert announcing.store.events == [{"n": 0}, {"n": 2}]
+    assert announcing.store.wakes == ["H100"]
+    (said,) = [line for line in logs if line["log_level"] == "error"]
+    assert said["events"] == ({"n": 1},)
+
+
+def test_an_outage_while_events_are_told_one_by_one_loses_none(announcing: Announcing) -> None:
+    """What was told is not told again, the rest waits in order."""
+    announcing.store.unfit = {"n": 0}
+    for number in range(4):
+        announcing.publisher.publish({"n": number})
+    announcing.publisher.wake("H100")
+    announce = announcing.store.announce
+
+    def twice(*, events: Sequence[Json] = (), wake: Sequence[str] = ()) -> None:
+        announcing.store.away = len(announcing.store.events) == 2
+        announce(events=events, wake=wake)
+
+    announcing.store.announce = twice  # type: ignore[method-assign]
+    announcing.pass_on()
+    assert announcing.store.events == [{"n": 1}, {"n": 2}]
+    announcing.store.announce = announce  # type: ignore[method-assign]
+    announcing.store.away = False
+    announcing.pass_on()
+    assert announcing.store.events == [{"n": 1}, {"n": 2}, {"n": 3}]
+    assert announcing.store.wakes == ["H100"]
+
+
+def test_half_an_hour_of_events_is_bounded_and_the_loss_is_said_once(announcing: Announcing) -> None:
+    """The newest are kept; the log has one line, when the database is back, with the number."""
+    announcing.store.away = True
+    with capture_logs() as logs:
+        for number in range(1800 * 2):
+            announcing.publisher.publish({"n": number})
+            announcing.post_progress(number, 1)
+            announcing.publisher.forget_progress(job(number - 1))
+            if number % 10 == 0:
+                announcing.clock.now_s += 5.0
+                announcing.pass_on()
+        assert len(announcing.publisher._events) <= MAX_EVENTS
+        assert [line for line in logs if line["log_level"] != "debug"] == []
+        announcing.store.away = False
+        announcing.pass_on()
+    assert [event["n"] for event in announcing.store.events] == list(range(3600 - MAX_EVENTS, 3600))
+    assert [line["count"] for line in logs if line["log_level"] == "warning"] == [3600 - MAX_EVENTS]
+    announcing.clock.now_s += 5.0
+    announcing.pass_on()
+    assert len(announcing.publisher._posted_s) <= 10
+    assert announcing.publisher._progress == {}
+
+
+def test_the_thread_goes_on_after_an_outage(announcing: Announcing, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What could not be told is told when the database is back, without anybody coming with news."""
+    monkeypatch.setattr("runner.retry.MIN_S", 0.01)
+    monkeypatch.setattr("runner.retry.Backoff.next_s", lambda _backoff: 0.01)
+    announcing.store.away = True
+    announcing.start()
+    announcing.publisher.publish({"n": 0})
+    for _ in range(3):
+        announcing.store.wait()
+    announcing.store.away = False
+    while not announcing.store.events:
+        announcing.store.wait()
+    assert announcing.store.events == [{"n": 0}]
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_what_is_left_at_the_end_is_told_if_the_database_is_there(announcing: Announcing, *, away: bool) -> None:
+    """The last thing a stopping daemon does is to give jobs back: others are to hear of it."""
+    announcing.store.away = away
+    announcing.stop.set()
+    announcing.publisher.publish({"event": "queued"})
+    announcing.publisher.wake("H100")
+    announcing.start()
+    announcing.thread.join(30)
+    assert not announcing.thread.is_alive()
+    assert announcing.store.events == ([] if away else [{"event": "queued"}])
+    assert announcing.store.wakes == ([] if away else ["H100"])
+    assert announcing.store.closed == 1
+
+
+def test_an_idle_announcer_has_no_connection(announcing: Announcing, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten seconds after the last news it is closed, and opened again by the next."""
+    closing = threading.Event()
+    monkeypatch.setattr(announcing.store, "close", closing.set)
+    announcing.start()
+    announcing.publisher.publish({"n": 0})
+    announcing.store.wait()
+    assert not closing.is_set()
+    while not closing.is_set():
+        announcing.clock.now_s += 10.0
+        announcing.publisher.nudge()
+        closing.wait(0.01)
+    announcing.publisher.publish({"n": 1})
+    announcing.store.wait()
+    assert len(announcing.store.events) == 2
+
+
+def test_the_thread_sleeps_until_progress_is_due(announcing: Announcing) -> None:
+    """And no longer than a few seconds, so that it hears its stop event even without a nudge."""
+    rest: Callable[[], float] = announcing.publisher._rest_s
+    assert 0 < rest() <= 5.0
+    announcing.post_progress(1, 1)
+    announcing.pass_on()
+    announcing.post_progress(1, 2)
+    assert 0.9 * PERIOD_S <= rest() <= PERIOD_S
+    announcing.clock.now_s += PERIOD_S
+    assert rest() == 0.0

@@ -1,0 +1,310 @@
+"""What becomes of a spooled result: committed, evidence, or set aside; and who holds its lease meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from runner.daemon.outcomes.replay import PATIENCE_S
+from runner.daemon.outcomes.spool import ASIDE
+from runner.errors import DatabaseUnavailableError
+from runner.store import Store
+from tests.unit.daemon.fakes import Parts
+from tests.unit.daemon.outcomes.spool.samples import job, result
+
+
+def deliver(parts: Parts) -> int:
+    """One round."""
+    store: Store = parts.fake("test")
+    return parts.replayer.replay_once(store)
+
+
+def test_results_are_committed_in_order_and_forgotten(parts: Parts) -> None:
+    """Each once, with its event after the commit, and its lease is let go."""
+    for job_id in (3, 1, 2):
+        assert parts.replayer.accept(job(job_id), result(b"x", n=job_id), slot="cpu0")
+    assert parts.held() == {(1, False), (2, False), (3, False)}
+    assert parts.replayer.keys() == [(3, 2), (1, 2), (2, 2)]
+    assert deliver(parts) == 3
+    assert parts.store.completed == [(job_id, result(b"x", n=job_id)) for job_id in (3, 1, 2)]
+    assert parts.events() == ["done"] * 3
+    assert (parts.held(), parts.spool.count, deliver(parts)) == (set(), 0, 0)
+
+
+def test_what_an_earlier_process_left_is_held_and_delivered(parts: Parts, tmp_path: Path) -> None:
+    """From the first moment: nobody shall reclaim what is computed."""
+    assert parts.replayer.accept(job(1), result(), slot="cpu0")
+    later = Parts(tmp_path)
+    with capture_logs() as logs:
+        later.replayer.adopt()
+        later.replayer.adopt()
+    assert [line["event"] for line in logs] == ["results of an earlier process wait in the spool"]
+    assert later.held() == {(1, False)}
+    assert deliver(later) == 1
+    assert (later.held(), later.spool.count) == (set(), 0)
+
+
+def test_a_database_that_goes_away_in_between_loses_nothing(parts: Parts) -> None:
+    """What was committed is not committed again, what was not waits on and stays held."""
+    for job_id in (1, 2, 3):
+        assert parts.replayer.accept(job(job_id), result(), slot="cpu0")
+
+    def fail_at_the_second() -> None:
+        if parts.store.completed:
+            parts.store.away.set()
+
+    parts.store.meanwhile = fail_at_the_second
+    with pytest.raises(DatabaseUnavailableError):
+        deliver(parts)
+    assert parts.replayer.keys() == [(2, 2), (3, 2)]
+    assert parts.held() == {(2, False), (3, False)}
+    parts.store.meanwhile = lambda: None
+    parts.store.away.clear()
+    assert deliver(parts) == 2
+    assert [job_id for job_id, _ in parts.store.completed] == [1, 2, 3]
+
+
+def test_a_result_that_came_too_late_is_the_databases_evidence(parts: Parts) -> None:
+    """The store keeps it; here it is forgotten, without an event, and the ones behind it are delivered."""
+    parts.store.stale = {1}
+    for job_id in (1, 2):
+        assert parts.replayer.accept(job(job_id), result(), slot="cpu0")
+    with capture_logs() as logs:
+        assert deliver(parts) == 1
+    assert (parts.spool.count, parts.held(), parts.events()) == (0, set(), ["done"])
+    assert [line["event"] for line in logs if line["log_level"] == "warning"] == [
+        "a spooled result came too late: it is evidence now"
+    ]
+
+
+def test_a_result_of_another_database_is_set_aside(parts: Parts, tmp_path: Path) -> None:
+    """Where there is no such job no table could keep the evidence, so the file is kept, with the reason in the log."""
+    parts.store.gone = {1}
+    for job_id in (1, 2):
+        assert parts.replayer.accept(job(job_id), result(), slot="cpu0")
+    with capture_logs() as logs:
+        assert deliver(parts) == 1
+    assert (parts.spool.count, parts.held(), parts.events()) == (0, set(), ["done"])
+    assert len(list((tmp_path / "spool" / ASIDE).iterdir())) == 1
+    (said,) = [line for line in logs if line["log_level"] == "error"]
+    assert "this database has no such job" in said["reason"]
+
+
+def test_a_refused_result_is_set_aside_and_its_job_failed_with_the_cause(parts: Parts, tmp_path: Path) -> None:
+    """It would be refused every time. The job is retried, the file is kept, the ones behind it are delivered."""
+    parts.store.refused = {1}
+    for job_id in (1, 2):
+        assert parts.replayer.accept(job(job_id), result(), slot="cpu7")
+    assert deliver(parts) == 1
+    assert parts.store.failed == [
+        (1, "unexpected ValueError: a value of job 1 is not taken; password=***", "cpu7"),
+    ]
+    assert (parts.spool.count, parts.held(), parts.events()) == (0, set(), ["queued", "done"])
+    assert len(list((tmp_path / "spool" / ASIDE).iterdir())) == 1
+
+
+def test_a_refused_result_waits_until_its_job_can_be_failed(parts: Parts, tmp_path: Path) -> None:
+    """The database goes away between the refusal and the failure: both are tried again."""
+    parts.store.refused = {1}
+    assert parts.replayer.accept(job(1), result(), slot="cpu0")
+
+    def fail_the_failure() -> None:
+        if parts.store.calls == 2:
+            parts.store.away.set()
+
+    parts.store.meanwhile = fail_the_failure
+    with pytest.raises(DatabaseUnavailableError):
+        deliver(parts)
+    assert (parts.spool.count, parts.held()) == (1, {(1, False)})
+    parts.store.away.clear()
+    assert deliver(parts) == 0
+    assert len(parts.store.failed) == 1
+    assert (parts.spool.count, parts.held()) == (0, set())
+
+
+def test_a_refused_result_of_a_job_that_is_over_is_only_set_aside(parts: Parts) -> None:
+    """Nobody is failed for it."""
+    parts.store.refused = {1}
+    assert parts.replayer.accept(job(1), result(), slot="cpu0")
+
+    def taken_over() -> None:
+        if parts.store.calls == 2:
+            parts.store.stale = {1}
+
+    parts.store.meanwhile = taken_over
+    assert deliver(parts) == 0
+    assert (parts.spool.count, parts.held(), parts.store.failed) == (0, set(), [])
+
+
+def test_a_result_that_the_database_never_takes_holds_up_nobody_and_is_given_up(parts: Parts) -> None:
+    """It takes too long each time, or somebody holds a lock: the others are delivered; some day its job is failed."""
+    parts.store.slow = {1}
+    for job_id in (1, 2):
+        assert parts.replayer.accept(job(job_id), result(), slot="cpu0")
+    for _ in range(100):
+        with pytest.raises(DatabaseUnavailableError, match="statement timeout"):
+            deliver(parts)
+        parts.now_s += PATIENCE_S / 101
+    assert [job_id for job_id, _ in parts.store.completed] == [2]
+    assert (parts.replayer.keys(), parts.held(), parts.store.failed) == ([(1, 2)], {(1, False)}, [])
+    parts.now_s += PATIENCE_S / 50
+    with pytest.raises(DatabaseUnavailableError, match="statement timeout"):
+        deliver(parts)
+    cause = "the result could not be committed: canceling statement due to statement timeout"
+    assert parts.store.failed == [(1, cause, "cpu0")]
+    assert (parts.spool.count, parts.held(), deliver(parts)) == (0, set(), 0)
+
+
+def test_an_outage_is_nothing_that_a_result_is_given_up_for(parts: Parts) -> None:
+    """However long it lasts."""
+    parts.store.away.set()
+    assert parts.replayer.accept(job(1), result(), slot="cpu0")
+    for _ in range(100):
+        with pytest.raises(DatabaseUnavailableError, match="connection refused"):
+            deliver(parts)
+        parts.now_s += PATIENCE_S
+    parts.store.away.clear()
+    assert deliver(parts) == 1
+
+
+def test_without_room_the_result_stays_with_whoever_has_it(tmp_path: Path) -> None:
+    """And so does its lease."""
+    parts = Parts(tmp_path, max_bytes=10)
+    lease = parts.keeper.hold(job(1))
+    assert not parts.replayer.accept(job(1), result(), slot="cpu0")
+    assert parts.keeper.held() == (lease,)
+
+
+def test_a_result_delivered_while_it_is_accepted_leaves_no_lease_behind(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The delivery may be quicker than the slot that hands over."""
+    put = parts.spool.put
+
+    def put_and_deliver(*arguments: object, **named: object) -> bool:
+        kept = put(*arguments, **named)  # type: ignore[arg-type]  # passed on as they came
+        deliver(parts)
+        return kept
+
+    monkeypatch.setattr(parts.spool, "put", put_and_deliver)
+    assert parts.replayer.accept(job(1), result(), slot="cpu0")
+    assert (parts.spool.count, parts.held(), len(parts.store.completed)) == (0, set(), 1)
+
+
+@pytest.mark.parametrize("how", ["removed by hand", "damaged"])
+def test_the_lease_of_a_result_that_is_gone_is_let_go(parts: Parts, how: str) -> None:
+    """Its job must not look as if it ran for ever: the lease expires, and somebody evaluates it again."""
+    for job_id in (1, 2):
+        assert parts.replayer.accept(job(job_id), result(b"trace"), slot="cpu0")
+    path = parts.spool.pending()[0].path
+    if how == "damaged":
+        path.write_bytes(path.read_bytes()[:-1])
+    else:
+        path.unlink()
+    parts.store.away.set()
+    running = Running(parts)
+    try:
+        while parts.held() != {(2, False)}:
+            assert running.thread.is_alive()
+            parts.replayer.nudge()
+    finally:
+        running.end()
+
+
+class Running:
+    """A delivery's thread."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.stop = threading.Event()
+        self.thread = threading.Thread(target=parts.replayer.run, args=(self.stop,))
+        self.thread.start()
+
+    def wait_until_empty(self) -> None:
+        """Until nothing is spooled."""
+        pause = threading.Event()
+        for _ in range(3000):
+            if not self.parts.spool.count:
+                return
+            pause.wait(0.01)
+        raise AssertionError("never delivered")
+
+    def end(self) -> None:
+        """Stop it."""
+        self.stop.set()
+        self.parts.replayer.nudge()
+        self.thread.join(30)
+        assert not self.thread.is_alive()
+
+
+def test_the_thread_delivers_what_is_accepted_and_then_has_no_connection(parts: Parts) -> None:
+    """It sleeps while nothing waits."""
+    running = Running(parts)
+    try:
+        assert parts.replayer.accept(job(1), result(), slot="cpu0")
+        running.wait_until_empty()
+        closed = parts.store.closed
+        parts.replayer.nudge()
+        while parts.store.closed == closed:
+            assert running.thread.is_alive()
+        assert parts.replayer.accept(job(2), result(), slot="cpu0")
+        running.wait_until_empty()
+    finally:
+        running.end()
+    assert [job_id for job_id, _ in parts.store.completed] == [1, 2]
+    assert parts.opened == ["deliver"]
+
+
+def test_the_thread_says_once_that_results_wait_and_once_that_they_are_delivered(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many attempts the outage takes."""
+    monkeypatch.setattr("runner.retry.Backoff.next_s", _fast)
+    parts.store.away.set()
+    assert parts.replayer.accept(job(1), result(), slot="cpu0")
+    with capture_logs() as logs:
+        running = Running(parts)
+        try:
+            while parts.store.calls < 5:
+                assert running.thread.is_alive()
+            parts.store.away.clear()
+            running.wait_until_empty()
+        finally:
+            running.end()
+    assert [line["event"] for line in logs] == [
+        "results wait in the spool for the database",
+        "spooled result committed",
+        "the spool is delivered",
+    ]
+
+
+def test_a_result_that_can_neither_be_read_nor_moved_does_not_keep_the_thread_spinning(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that fails: it looks again every few seconds, not all the time."""
+    assert parts.replayer.accept(job(1), result(), slot="cpu0")
+    looks: list[object] = []
+    looked = threading.Event()
+
+    def look(spooled: object) -> None:
+        looks.append(spooled)
+        looked.set()
+
+    monkeypatch.setattr(parts.spool, "load", look)
+    running = Running(parts)
+    try:
+        assert looked.wait(30)
+        running.thread.join(0.3)
+        assert running.thread.is_alive()
+    finally:
+        running.end()
+    assert 1 <= len(looks) <= 3
+
+
+def _fast(backoff: object) -> float:
+    """A back-off of no time that still counts."""
+    backoff.failures += 1  # type: ignore[attr-defined]  # stands in for a method
+    return 0.001

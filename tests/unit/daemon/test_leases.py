@@ -1,0 +1,365 @@
+"""The lease keeper: what it renews, what it hears, and what it survives."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+from structlog.testing import capture_logs
+
+from runner.config import Config, Settings
+from runner.daemon.leases import OVERTIME_GRACE_S, STOPPING_S, Lease, LeaseKeeper, StopReason
+from runner.errors import DatabaseUnavailableError
+from runner.model import Job
+from runner.store import LeaseState
+from tests.unit import samples
+
+Held = Sequence[tuple[int, int]]
+
+
+def job(job_id: int = 1, attempt: int = 1) -> Job:
+    """Some job."""
+    return replace(samples.job(), id=job_id, attempt=attempt)
+
+
+class FakeHeart:
+    """A database that answers heartbeats as the test says."""
+
+    def __init__(self, answer: Callable[[Held], Sequence[LeaseState]]) -> None:
+        self.answer = answer
+        self.is_alive: list[Held] = []
+        self.lease_s = 0.0
+        self.enough = threading.Semaphore(0)
+        self.opened = threading.Semaphore(0)
+        self.closed = threading.Semaphore(0)
+
+    def open(self) -> FakeHeart:
+        """Remember."""
+        self.opened.release()
+        return self
+
+    def heartbeat(self, *, host: str, lease_s: float, held: Held, instance: str | None) -> Sequence[LeaseState]:
+        """Remember and answer."""
+        assert (host, instance) == ("h", "i")
+        assert held, "an idle host costs nothing"
+        self.is_alive.append(held)
+        self.lease_s = lease_s
+        self.enough.release()
+        return self.answer(held)
+
+    def close(self) -> None:
+        """Remember."""
+        self.closed.release()
+
+    def last(self) -> Held:
+        """What the last beat named."""
+        return self.is_alive[-1]
+
+    def wait(self, beats: int) -> None:
+        """Wait for so many heartbeats that begin from now on; the first may have been composed before."""
+        while self.enough.acquire(blocking=False):
+            """Those before do not count, however many came while this thread had no core."""
+        for _ in range(beats):
+            assert self.enough.acquire(timeout=30)
+
+
+class Clock:
+    """A clock that the test moves."""
+
+    now_s = 1000.0
+
+    def __call__(self) -> float:
+        """The time."""
+        return self.now_s
+
+
+def ours(held: Held) -> Sequence[LeaseState]:
+    """All is well."""
+    return [LeaseState(job_id=key, attempt=attempt, ours=True, cancel_requested=False) for key, attempt in held]
+
+
+def asked_to_stop(held: Held) -> Sequence[LeaseState]:
+    """Somebody cancelled them."""
+    return [LeaseState(job_id=key, attempt=attempt, ours=True, cancel_requested=True) for key, attempt in held]
+
+
+def settings(**changed: object) -> Settings:
+    """A host's, with fast heartbeats."""
+    return Settings(
+        Config.model_validate({"host_name": "h", "lease_s": 3.0, "heartbeat_s": 0.01, "max_run_s": 60.0, **changed})
+    )
+
+
+Run = Callable[..., tuple[LeaseKeeper, FakeHeart]]
+
+
+@pytest.fixture
+def run() -> Iterator[Run]:
+    """Starts keepers with fast hearts; stops them when the test ends."""
+    stop = threading.Event()
+    running: list[tuple[threading.Thread, LeaseKeeper]] = []
+
+    def start(
+        answer: Callable[[Held], Sequence[LeaseState]] = ours,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        **changed: object,
+    ) -> tuple[LeaseKeeper, FakeHeart]:
+        heart = FakeHeart(answer)
+        keeper = LeaseKeeper(heart.open, settings(**changed), instance="i", clock=clock)
+        thread = threading.Thread(target=keeper.run, args=(stop,))
+        running.append((thread, keeper))
+        thread.start()
+        return keeper, heart
+
+    yield start
+    stop.set()
+    for thread, keeper in running:
+        keeper.nudge()
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+def test_held_jobs_are_renewed_until_dropped(run: Run) -> None:
+    """Every beat names what is held at that moment."""
+    keeper, heart = run()
+    first, second = keeper.hold(job(1)), keeper.hold(job(2, attempt=4))
+    heart.wait(2)
+    assert heart.last() == ((1, 1), (2, 4))
+    keeper.drop(first)
+    heart.wait(2)
+    assert heart.last() == ((2, 4),)
+    assert not first.cancel.is_set()
+    assert not second.cancel.is_set()
+
+
+def test_there_is_a_connection_only_while_something_is_held(run: Run) -> None:
+    """An idle host opens none, and closes the one it had; the heart itself refuses beats of nothing."""
+    keeper, heart = run()
+    keeper.nudge()
+    assert not heart.opened.acquire(timeout=0.05)
+    for number in (1, 2):
+        lease = keeper.hold(job(number))
+        assert heart.opened.acquire(timeout=30)
+        heart.wait(2)
+        assert not heart.opened.acquire(blocking=False), "one for all its beats"
+        keeper.drop(lease)
+        assert heart.closed.acquire(timeout=30)
+
+
+def test_a_nudge_beats_at_once(run: Run) -> None:
+    """An announced cancel request does not wait for the next heartbeat, which is twenty minutes away."""
+    keeper, heart = run(asked_to_stop, lease_s=3600.0, heartbeat_s=1200.0)
+    lease = keeper.hold(job())
+    keeper.nudge()
+    assert lease.cancel.wait(30)
+    assert heart.lease_s == 3600.0
+
+
+def test_a_lease_whose_run_is_over_is_renewed_and_nothing_else(run: Run) -> None:
+    """A spooled result keeps its job: no overtime, no shutdown, and the slot may drop its own lease."""
+    clock = Clock()
+    keeper, heart = run(clock=clock)
+    first = keeper.hold(job())
+    spooled = keeper.hold(job(), running=False)
+    keeper.drop(first)
+    clock.now_s += 1_000_000.0
+    heart.wait(3)
+    assert heart.last() == ((1, 1),)
+    keeper.stop_all(StopReason.SHUTDOWN)
+    assert (first.reason, spooled.reason) == (None, None)
+    keeper.drop(spooled)
+    assert keeper.held() == ()
+
+
+def test_a_lease_whose_run_is_over_cannot_be_lost(run: Run) -> None:
+    """A beat may find the job ended by the very result that is being committed: that is no news."""
+    with capture_logs() as logs:
+        keeper, heart = run(
+            lambda held: [LeaseState(job_id=key, attempt=at, ours=False, cancel_requested=True) for key, at in held]
+        )
+        lease = keeper.hold(job(), running=False)
+        heart.wait(3)
+    assert lease.reason is None
+    assert logs == []
+
+
+def test_a_process_that_stood_still_says_so_and_stops_what_it_lost(run: Run) -> None:
+    """SIGSTOP, a suspended machine: the first beat afterwards finds the leases gone."""
+    clock = Clock()
+    gone = threading.Event()
+    with capture_logs() as logs:
+        keeper, _ = run(
+            lambda held: [
+                LeaseState(job_id=key, attempt=attempt, ours=not gone.is_set(), cancel_requested=False)
+                for key, attempt in held
+            ],
+            clock=clock,
+            max_run_s=1e9,
+        )
+        lease = keeper.hold(job())
+        while not logs:
+            clock.now_s += 10.0
+            keeper.nudge()
+        gone.set()
+        assert lease.cancel.wait(30)
+    assert lease.reason is StopReason.LOST
+    events = [line["event"] for line in logs]
+    assert events[0] == "this process stood still for longer than a lease"
+    assert events[-1] == "lease lost: the run is stopped"
+
+
+def test_a_reload_changes_the_period_and_the_longest_run(run: Run) -> None:
+    """`heartbeat_s` and `lease_s` count for the next beat, `max_run_s` for the next job."""
+    clock = Clock()
+    keeper, heart = run(clock=clock, lease_s=3600.0, heartbeat_s=1200.0)
+    keeper._settings.replace(settings(max_run_s=5.0).current)
+    lease = keeper.hold(job())
+    keeper.nudge()
+    heart.wait(5)
+    assert lease.deadline_s == clock.now_s + 5.0 + OVERTIME_GRACE_S
+    assert heart.lease_s == 3.0
+
+
+def test_a_job_that_waits_for_other_runs_may_take_as_long_as_all(run: Run) -> None:
+    """Else it would be stopped for the time the others took."""
+    clock = Clock()
+    keeper, _ = run(clock=clock, max_run_s=5.0)
+    assert keeper.hold(job(), ahead=True).deadline_s == clock.now_s + 15.0 + OVERTIME_GRACE_S
+
+
+@pytest.mark.parametrize(
+    ("is_ours", "cancel_requested", "reason"),
+    [(True, True, StopReason.CANCELLED), (False, False, StopReason.LOST), (False, True, StopReason.LOST)],
+)
+def test_a_lost_lease_or_a_cancel_request_stops_the_run(
+    run: Run,
+    *,
+    is_ours: bool,
+    cancel_requested: bool,
+    reason: StopReason,
+) -> None:
+    """The event is set and the reason is known."""
+    keeper, _ = run(
+        lambda held: [
+            LeaseState(job_id=key, attempt=attempt, ours=is_ours, cancel_requested=cancel_requested)
+            for key, attempt in held
+        ]
+    )
+    lease = keeper.hold(job())
+    assert lease.cancel.wait(30)
+    assert lease.reason is reason
+
+
+def test_a_job_that_ended_meanwhile_is_not_lost(run: Run) -> None:
+    """Between a completed job and its drop, a beat may find it gone: that is no lost lease."""
+
+    def gone(held: Held) -> Sequence[LeaseState]:
+        for lease in keeper.held():
+            keeper.drop(lease)
+        return [LeaseState(job_id=key, attempt=at, ours=False, cancel_requested=False) for key, at in held]
+
+    keeper, heart = run(gone)
+    lease = keeper.hold(job())
+    assert heart.closed.acquire(timeout=30)
+    assert lease.reason is None
+
+
+def test_an_outage_is_survived_and_said_once(run: Run) -> None:
+    """Failing beats stop no run; the log has one line when it begins and one when it ends."""
+    down = threading.Event()
+
+    def flaky(held: Held) -> Sequence[LeaseState]:
+        if down.is_set():
+            raise DatabaseUnavailableError("connection refused")
+        return ours(held)
+
+    with capture_logs() as logs:
+        keeper, heart = run(flaky)
+        lease = keeper.hold(job())
+        heart.wait(1)
+        down.set()
+        heart.wait(3)
+        down.clear()
+        heart.wait(3)
+    assert not lease.cancel.is_set()
+    assert heart.is_alive[-1] == ((1, 1),)
+    events = [line["event"] for line in logs]
+    assert events == ["heartbeat fails; runs go on, their leases may expire", "heartbeat works again"]
+
+
+def test_an_outage_is_over_when_nothing_is_held_any_more(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No beat may come for hours then, and one that fails begins another outage, which is told of like the first."""
+    monkeypatch.setattr("runner.logs.LOG_INTERVAL_S", 0.0)
+    fails, over = "heartbeat fails; runs go on, their leases may expire", "nothing is held any more: the heartbeat"
+
+    def away(_held: Held) -> Sequence[LeaseState]:
+        raise DatabaseUnavailableError("connection refused")
+
+    with capture_logs() as logs:
+        keeper, heart = run(away)
+        for number in (1, 2):
+            lease = keeper.hold(job(number))
+            heart.wait(1)
+            keeper.drop(lease)
+            keeper.nudge()
+            deadline_s = time.monotonic() + 30
+            while sum(line["event"].startswith(over) for line in logs) < number:
+                assert time.monotonic() < deadline_s
+                time.sleep(0.01)
+    assert [line["event"] for line in logs] == [fails, f"{over} that failed is not needed"] * 2
+
+
+def test_a_run_that_does_not_come_back_is_stopped(run: Run) -> None:
+    """`max_run_s`, and a grace in which the evaluation may still report by itself."""
+    clock = Clock()
+    keeper, heart = run(clock=clock)
+    lease = keeper.hold(job())
+    clock.now_s += 60.0 + OVERTIME_GRACE_S - 1
+    heart.wait(3)
+    assert lease.reason is None
+    clock.now_s += 2
+    assert lease.cancel.wait(30)
+    assert lease.reason is StopReason.OVERTIME
+
+
+@pytest.mark.parametrize("answer", [asked_to_stop, ours])
+def test_what_was_told_to_stop_and_does_not_is_given_up(
+    run: Run, answer: Callable[[Held], Sequence[LeaseState]]
+) -> None:
+    """Renewed for ever, its job would run for ever; the result that is already there is renewed all the same."""
+    clock = Clock()
+    with capture_logs() as logs:
+        keeper, heart = run(answer, clock=clock)
+        keeper.hold(job(2), running=False)
+        lease = keeper.hold(job())
+        clock.now_s += 60.0 + OVERTIME_GRACE_S + 1
+        assert lease.cancel.wait(30)
+        heart.wait(2)
+        clock.now_s += STOPPING_S - 1
+        heart.wait(2)
+        assert lease in keeper.held()
+        clock.now_s += 2
+        heart.wait(2)
+        assert heart.last() == ((2, 1),)
+    assert [line["told_because"] for line in logs if "its lease is given up" in line["event"]] == [lease.reason]
+
+
+def test_the_first_reason_to_stop_is_the_one_that_counts() -> None:
+    """A job that was cancelled is not given back when the daemon stops."""
+    lease = Lease(job(), deadline_s=0)
+    assert lease.stop(StopReason.CANCELLED)
+    assert not lease.stop(StopReason.SHUTDOWN)
+    assert lease.reason is StopReason.CANCELLED
+
+
+def test_stopping_all_reaches_every_held_job() -> None:
+    """Going down tells each."""
+    keeper = LeaseKeeper(lambda: FakeHeart(ours), settings(), instance="i")
+    leases = [keeper.hold(job(number)) for number in range(3)]
+    keeper.stop_all(StopReason.SHUTDOWN)
+    assert {lease.reason for lease in leases} == {StopReason.SHUTDOWN}
+    assert all(lease.cancel.is_set() for lease in leases)

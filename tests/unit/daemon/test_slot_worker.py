@@ -1,0 +1,324 @@
+"""A slot at work: which ending of an evaluation becomes which write, and who gets a result."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from structlog.testing import capture_logs
+
+from runner.daemon.leases import Lease, StopReason
+from runner.daemon.outcomes.committer import LEFT_TO_ITS_LEASE, ResultCommitter
+from runner.daemon.slot_worker import SlotWorker
+from runner.errors import CancelledByRequest, EvaluationError
+from runner.model import Job, JobResult, Progress, Slot
+from tests.unit.daemon.fakes import Parts
+from tests.unit.daemon.outcomes.spool.samples import job, result
+
+Script = Callable[[Lease], JobResult]
+
+
+class Working:
+    """One slot's worker in a thread, on fakes."""
+
+    def __init__(self, parts: Parts, script: Script, *, patience_s: float = 30.0) -> None:
+        self.parts = parts
+        self.script = script
+        self.lease: Lease | None = None
+        self.free = threading.Semaphore(0)
+        self.trouble = threading.Event()
+        self.give_up = threading.Event()
+        self.stop = threading.Event()
+        self.leaving = False
+        #: Of the evaluation at hand.
+        self.on_result: Callable[[JobResult], None] = lambda _result: None
+        self.committer = ResultCommitter(
+            parts.fake,
+            parts.keeper,
+            parts.publisher,
+            parts.replayer,
+            slots=1,
+            on_empty=lambda: None,
+            give_up=self.give_up,
+        )
+        self.worker = SlotWorker(
+            Slot(name="cpu0", gpu_type="CPU", devices=(), cpus=(0,)),
+            host="h",
+            evaluator=self,
+            store_factory=parts.fake,
+            keeper=parts.keeper,
+            publisher=parts.publisher,
+            committer=self.committer,
+            on_free=self.free.release,
+            on_trouble=self.trouble.set,
+            leaving=lambda: self.leaving,
+            give_up=self.give_up,
+            patience_s=patience_s,
+        )
+        self.threads = [
+            threading.Thread(target=body, args=(self.stop,), daemon=True)
+            for body in (self.worker.run, self.committer.run)
+        ]
+        for thread in self.threads:
+            thread.start()
+
+    def prepare(self, _slots: object) -> None:
+        """Nothing to prepare."""
+
+    def can_build(self, _job: object) -> bool:
+        """Nothing is built."""
+        return False
+
+    def run(
+        self,
+        job: Job,
+        slot: Slot,
+        *,
+        cancel: threading.Event,
+        on_progress: Callable[[Progress], None],
+        on_result: Callable[[JobResult], None],
+    ) -> JobResult:
+        """Do as the script says."""
+        assert slot.name == "cpu0"
+        assert self.lease is not None
+        assert (job, cancel) == (self.lease.job, self.lease.cancel)
+        on_progress(Progress(phase="test", done=1, total=2))
+        self.on_result = on_result
+        return self.script(self.lease)
+
+    def give(self, job_id: int) -> None:
+        """A job."""
+        self.lease = self.parts.keeper.hold(job(job_id))
+        self.worker.give(self.lease)
+        assert self.worker.busy
+
+    def wait_free(self) -> None:
+        """Until the slot is free again."""
+        assert self.free.acquire(timeout=30)
+        assert not self.worker.busy
+
+    def do(self, job_id: int) -> None:
+        """One job from hand to hand, and what it found to where it belongs."""
+        self.give(job_id)
+        self.wait_free()
+        for _ in range(3000):
+            if not self.committer.pending:
+                return
+            threading.Event().wait(0.01)
+        raise AssertionError("the result was never settled")
+
+    def end(self) -> None:
+        """Stop the thread."""
+        self.stop.set()
+        self.give_up.set()
+        self.worker.nudge()
+        self.committer.nudge()
+        for thread in self.threads:
+            thread.join(30)
+            assert not thread.is_alive()
+
+
+@pytest.fixture
+def work(parts: Parts) -> Iterator[Callable[..., Working]]:
+    """Starts slots that end with the test."""
+    made: list[Working] = []
+
+    def start(script: Script = lambda _lease: result(), parts: Parts = parts, **settings: float) -> Working:
+        made.append(Working(parts, script, **settings))
+        return made[-1]
+
+    yield start
+    for working in made:
+        working.parts.store.meanwhile = lambda: None
+        working.end()
+
+
+def test_a_result_is_committed_and_announced_and_the_slot_is_free(parts: Parts, work: Callable[..., Working]) -> None:
+    """Claimed, then done; no lease and no progress is left behind."""
+    working = work()
+    working.do(1)
+    assert parts.store.completed == [(1, result())]
+    assert parts.events() == ["claimed", "done"]
+    assert parts.publisher._events[0]["host"] == "h"
+    assert parts.publisher._progress == {}
+    assert (parts.held(), parts.spool.count) == (set(), 0)
+
+
+def test_a_result_is_committed_while_its_slot_is_still_being_cleared(
+    parts: Parts, work: Callable[..., Working]
+) -> None:
+    """Once, with no progress after it; and what breaks afterwards is no failure of the job's, which is over."""
+
+    def clearing(_lease: Lease) -> JobResult:
+        working.on_result(result())
+        while working.committer.pending:
+            threading.Event().wait(0.01)
+        assert working.worker.busy
+        assert parts.store.completed
+        if len(parts.store.completed) == 2:
+            raise EvaluationError("the container is still there")
+        return result()
+
+    working = work(clearing)
+    working.do(1)
+    working.do(2)
+    assert parts.store.completed == [(1, result()), (2, result())]
+    assert (parts.store.failed, parts.publisher._progress) == ([], {})
+    assert parts.events() == ["claimed", "done"] * 2
+    assert (parts.held(), parts.spool.count) == (set(), 0)
+
+
+def test_a_slot_keeps_its_connection_while_work_comes_and_no_longer(
+    parts: Parts, work: Callable[..., Working], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection per job would cost more than many a job."""
+    monkeypatch.setattr("runner.daemon.slot_worker.IDLE_S", 0.2)
+    closed = threading.Event()
+    monkeypatch.setattr(parts.store, "close", closed.set)
+    working = work()
+    for number in range(3):
+        working.do(number)
+    assert sorted(parts.opened) == ["commit", "slot cpu0"]
+    assert closed.wait(30)
+    working.do(4)
+    assert sorted(parts.opened) == ["commit", "slot cpu0"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "wrote", "said"),
+    [
+        (StopReason.CANCELLED, [("cancelled", 1)], ["claimed", "cancelled"]),
+        (StopReason.SHUTDOWN, [("release", 1)], ["claimed", "queued"]),
+        (StopReason.LOST, [], ["claimed"]),
+    ],
+)
+def test_a_run_that_was_told_to_stop_is_settled_as_what_it_was_told(
+    parts: Parts, work: Callable[..., Working], reason: StopReason, wrote: list[tuple[str, int]], said: list[str]
+) -> None:
+    """Cancelled, given back, or nothing at all when the job is no longer ours."""
+
+    def told(lease: Lease) -> JobResult:
+        lease.stop(reason)
+        raise CancelledByRequest("told to")
+
+    work(told).do(1)
+    assert (parts.store.given_back, parts.events(), parts.store.completed) == (wrote, said, [])
+    assert parts.publisher._gpu_types == ({"CPU"} if "queued" in said else set())
+    assert parts.held() == set()
+
+
+def test_failures_of_ours_name_their_cause_and_slot(parts: Parts, work: Callable[..., Working]) -> None:
+    """Infrastructure, bugs, overtime, a stop nobody asked for: each is a failure, none a verdict."""
+
+    def overtime(lease: Lease) -> JobResult:
+        lease.stop(StopReason.OVERTIME)
+        raise EvaluationError("the container is gone")
+
+    def broken(_lease: Lease) -> JobResult:
+        raise EvaluationError("the harness said nothing; password=hunter2")
+
+    def bug(_lease: Lease) -> JobResult:
+        raise ZeroDivisionError("a bug")
+
+    def unasked(_lease: Lease) -> JobResult:
+        raise CancelledByRequest("?")
+
+    working = work()
+    for number, (script, troubled) in enumerate(((overtime, False), (bug, False), (unasked, False), (broken, True))):
+        working.script = script
+        working.do(number)
+        assert working.trouble.is_set() is troubled
+    assert parts.store.failed == [
+        (0, "the run took longer than the host's max_run_s and was stopped", "cpu0"),
+        (1, "unexpected ZeroDivisionError: a bug", "cpu0"),
+        (2, "the evaluation stopped although nothing had asked it to", "cpu0"),
+        (3, "the harness said nothing; password=***", "cpu0"),
+    ]
+    assert parts.events() == ["claimed", "queued"] * 4
+
+
+def test_a_stale_result_is_the_stores_evidence(parts: Parts, work: Callable[..., Working]) -> None:
+    """The slot drops it, without an event, and goes on."""
+    parts.store.stale = {1}
+    working = work()
+    working.do(1)
+    working.do(2)
+    assert [job_id for job_id, _ in parts.store.completed] == [2]
+    assert (parts.spool.count, parts.held(), parts.events()) == (0, set(), ["claimed", "claimed", "done"])
+
+
+@pytest.mark.usefixtures("_quick")
+def test_a_failure_waits_for_the_database_in_memory(parts: Parts, work: Callable[..., Working]) -> None:
+    """There is nothing to spool but the cause, and nothing can be claimed meanwhile anyway."""
+
+    def broken(_lease: Lease) -> JobResult:
+        raise EvaluationError("the engine went away")
+
+    parts.store.away.set()
+    working = work(broken)
+    working.give(1)
+    while parts.store.calls < 5:
+        assert working.worker.busy
+    assert parts.spool.count == 0
+    parts.store.away.clear()
+    working.wait_free()
+    assert parts.store.failed == [(1, "the engine went away", "cpu0")]
+
+
+@pytest.mark.usefixtures("_quick")
+@pytest.mark.parametrize("how", ["patience", "give_up", "leaving"])
+def test_an_ending_that_is_waited_for_in_vain_is_left_to_the_lease(
+    parts: Parts, work: Callable[..., Working], how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Patience ends, the daemon goes down at once, or it wants to end and has waited a little: the slot is free."""
+    monkeypatch.setattr("runner.daemon.slot_worker.LEAVING_PATIENCE_S", 0.0)
+
+    def broken(_lease: Lease) -> JobResult:
+        raise EvaluationError("the engine went away")
+
+    parts.store.away.set()
+    working = work(broken, patience_s=0.0 if how == "patience" else 1e9)
+    with capture_logs() as logs:
+        working.give(1)
+        while parts.store.calls < 3 and how != "patience":
+            assert working.worker.busy
+        if how == "give_up":
+            working.give_up.set()
+        working.leaving = how == "leaving"
+        working.wait_free()
+    assert LEFT_TO_ITS_LEASE in [line["event"] for line in logs if line["log_level"] == "error"]
+    assert parts.held() == set()
+
+
+def test_a_slot_takes_the_next_job_while_its_last_result_is_written(parts: Parts, work: Callable[..., Working]) -> None:
+    """Free as soon as the result is handed over; the lease stays held until it is committed."""
+    hanging, let_go = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        hanging.set()
+        assert let_go.wait(30)
+
+    parts.store.meanwhile = hang
+    working = work()
+    working.give(1)
+    working.wait_free()
+    assert hanging.wait(30)
+    begun = threading.Event()
+
+    def second(_lease: Lease) -> JobResult:
+        begun.set()
+        return result()
+
+    working.script = second
+    working.give(2)
+    assert begun.wait(30)
+    assert (1, False) in parts.held()
+    assert parts.store.completed == []
+    working.wait_free()
+    parts.store.meanwhile = lambda: None
+    let_go.set()
+    while working.committer.pending:
+        threading.Event().wait(0.01)
+    assert [job_id for job_id, _ in parts.store.completed] == [1, 2]
+    assert parts.events() == ["claimed", "claimed", "done", "done"]

@@ -1,0 +1,95 @@
+"""Slots whose container will not go: out at once, back by themselves."""
+
+from __future__ import annotations
+
+import threading
+
+from structlog.testing import capture_logs
+
+from runner.devices.quarantine import Cause, Quarantine
+from sandbox.errors import EngineRefused
+
+PATIENCE_S = 10.0
+
+
+class Stuck:
+    """A container that goes when it is let."""
+
+    def __init__(self, name: str) -> None:
+        self.id = name * 20
+        self.go = threading.Event()
+        self.tried = threading.Semaphore(0)
+
+    def close(self) -> None:
+        """Refuse until let."""
+        self.tried.release()
+        if not self.go.is_set():
+            raise EngineRefused("still there")
+
+
+def test_a_slot_is_out_until_its_last_container_is_gone() -> None:
+    """The reason names the container and what the engine said; each change is told, each event logged once."""
+    quarantine = Quarantine(retry_s=0.001)
+    changes = threading.Semaphore(0)
+    quarantine.on_change(changes.release)
+    one, other = Stuck("a"), Stuck("b")
+    with capture_logs() as logs:
+        quarantine.add("cpu0", one, EngineRefused("it hangs"))
+        quarantine.add("cpu0", other, EngineRefused("it hangs too"))
+        assert quarantine.reasons() == {
+            "cpu0": "container aaaaaaaaaaaa could not be removed: it hangs; "
+            "container bbbbbbbbbbbb could not be removed: it hangs too"
+        }
+        for _ in range(2):
+            assert changes.acquire(timeout=PATIENCE_S)
+        for _ in range(3):
+            assert one.tried.acquire(timeout=PATIENCE_S)
+        assert quarantine.causes() == {Cause.CONTAINER}
+        one.go.set()
+        assert changes.acquire(timeout=PATIENCE_S)
+        assert "bbbbbbbbbbbb" in quarantine.reasons()["cpu0"]
+        assert "aaaaaaaaaaaa" not in quarantine.reasons()["cpu0"]
+        other.go.set()
+        assert changes.acquire(timeout=PATIENCE_S)
+    assert quarantine.reasons() == {}
+    assert [line["event"] for line in logs] == ["slot_quarantined"] * 2 + ["slot_container_gone"] * 2
+    assert [line.get("free") for line in logs][2:] == [False, True]
+
+
+def test_closing_ends_the_attempts() -> None:
+    """What is left then is the next start's."""
+    quarantine = Quarantine(retry_s=0.001)
+    stuck = Stuck("c")
+    quarantine.add("cpu0", stuck, EngineRefused("it hangs"))
+    assert stuck.tried.acquire(timeout=PATIENCE_S)
+    quarantine.close()
+    for thread in threading.enumerate():
+        if thread.name == "quarantine-cpu0":
+            thread.join(PATIENCE_S)
+            assert not thread.is_alive()
+    quarantine.add("cpu1", stuck, EngineRefused("too late"))
+    assert "cpu1" not in quarantine.reasons()
+
+
+def test_devices_keep_a_slot_out_once_and_a_remark_does_not() -> None:
+    """Devices that are not fit are one reason however often they are found so; a remark leaves the slot in use."""
+    quarantine = Quarantine(retry_s=0.001)
+    changes = threading.Semaphore(0)
+    quarantine.on_change(changes.release)
+    fit = threading.Event()
+    with capture_logs() as logs:
+        quarantine.quarantine_devices("nvidia0", "lost", mended=fit.is_set)
+        quarantine.quarantine_devices("nvidia0", "still lost", mended=fit.is_set)
+        assert quarantine.reasons() == {"nvidia0": "lost"}
+        assert quarantine.causes() == {Cause.DEVICE}
+        assert changes.acquire(timeout=PATIENCE_S)
+        fit.set()
+        assert changes.acquire(timeout=PATIENCE_S)
+        assert quarantine.reasons() == {}
+        quarantine.mark_degraded("nvidia0", "hot")
+        quarantine.mark_degraded("nvidia0", "hot")
+        assert (quarantine.degraded(), quarantine.reasons()) == ({"nvidia0": "hot"}, {})
+        quarantine.mark_degraded("nvidia0", None)
+        assert quarantine.degraded() == {}
+    quarantine.close()
+    assert [line["event"] for line in logs] == ["slot_quarantined", "slot_devices_fit", "slot_degraded", "slot_fit"]

@@ -1,0 +1,95 @@
+"""The line before a slot: one at a time, in order, and who is cancelled leaves it. And what a judge is told."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from dataclasses import replace
+
+import pytest
+
+from runner.devices import Reading
+from runner.errors import CancelledByRequest
+from runner.evaluation.attempt import FifoLock, judge_readings
+from runner.gpu_types import ClockPolicy
+from tests.unit import samples
+
+
+def test_a_slot_is_used_by_one_at_a_time_in_the_order_they_came() -> None:
+    """What was given first runs first, however many wait."""
+    fifo_lock = FifoLock()
+    order: queue.SimpleQueue[int] = queue.SimpleQueue()
+    inside = threading.Semaphore(1)
+
+    def use(number: int, waits: threading.Event) -> None:
+        with fifo_lock.hold(threading.Event(), on_wait=waits.set):
+            assert inside.acquire(blocking=False)
+            order.put(number)
+            inside.release()
+
+    threads = []
+    with fifo_lock.hold(threading.Event()):
+        for number in range(4):
+            waits = threading.Event()
+            threads.append(threading.Thread(target=use, args=(number, waits)))
+            threads[-1].start()
+            assert waits.wait(10)
+    for thread in threads:
+        thread.join(10)
+    assert [order.get(timeout=10) for _ in range(4)] == [0, 1, 2, 3]
+
+
+def test_who_is_cancelled_leaves_the_line_to_those_behind() -> None:
+    """And the slot as it was."""
+    fifo_lock = FifoLock()
+    cancel = threading.Event()
+    cancel.set()
+    with (
+        fifo_lock.hold(threading.Event()),
+        pytest.raises(CancelledByRequest, match="before its slot was free"),
+        fifo_lock.hold(cancel),
+    ):
+        raise AssertionError("nobody gets in beside another")
+    with fifo_lock.hold(cancel):
+        pass
+
+
+def test_a_run_that_breaks_frees_its_slot() -> None:
+    """Whatever it died of."""
+    fifo_lock = FifoLock()
+    with pytest.raises(ZeroDivisionError), fifo_lock.hold(threading.Event()):
+        raise ZeroDivisionError
+    with fifo_lock.hold(threading.Event(), on_wait=lambda: pytest.fail("somebody is in")):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("clocks", "held", "noted"),
+    [
+        (ClockPolicy(), ("hw_slowdown",), ("sw_power_cap",)),
+        (ClockPolicy(set_aside=("sw_power_cap",)), ("sw_power_cap",), ("hw_slowdown",)),
+        (ClockPolicy(sm_mhz=1980, memory_mhz=2619), ("hw_slowdown", "sm_clock_off"), ("sw_power_cap",)),
+        (ClockPolicy(sm_mhz=1410, memory_mhz=1593), ("hw_slowdown", "memory_clock_off"), ("sw_power_cap",)),
+    ],
+)
+def test_the_clocks_of_the_gpu_type_decide_which_times_count(
+    clocks: ClockPolicy, held: tuple[str, ...], noted: tuple[str, ...]
+) -> None:
+    """The judge hears reasons that count and reasons that do not, and a clock off the lock is one that counts."""
+    reading = Reading(throttle=("sw_power_cap", "hw_slowdown"), sm_clock_mhz=1410, memory_clock_mhz=2619, power_w=700.0)
+    (found,) = judge_readings([reading], replace(samples.H100, clocks=clocks), at_ns=17)
+    assert (found.held, found.noted) == (held, noted)
+    assert (found.at_ns, found.sm_clock_mhz, found.memory_clock_mhz, found.power_w) == (17, 1410, 2619, 700.0)
+
+
+def test_what_slows_one_device_of_a_slot_spoils_the_times_of_all() -> None:
+    """Whichever device's reading is the last one before a call, or the first one after it, says so."""
+    gpu = replace(samples.H100, count=4, clocks=ClockPolicy(sm_mhz=1410))
+    good, noted = Reading(sm_clock_mhz=1410), Reading(sm_clock_mhz=1410, throttle=("sw_power_cap",))
+    hot = Reading(sm_clock_mhz=1410, throttle=("hw_thermal_slowdown",))
+    found = list(judge_readings([good, hot, Reading(sm_clock_mhz=1980), noted], gpu, at_ns=17))
+    assert [reading.held for reading in found] == [("hw_thermal_slowdown", "sm_clock_off")] * 4
+    assert [reading.noted for reading in found] == [(), (), (), ("sw_power_cap",)]
+    assert [reading.sm_clock_mhz for reading in found] == [1410, 1410, 1980, 1410]
+    assert {reading.at_ns for reading in found} == {17}
+    assert [reading.held for reading in judge_readings([good, noted], gpu, at_ns=18)] == [(), ()]

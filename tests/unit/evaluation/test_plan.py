@@ -1,0 +1,440 @@
+"""What is planned for a job: programs, cases, seeds, files, limits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from runner.errors import TaskError
+from runner.evaluation.case_memory import tensor_bytes
+from runner.evaluation.plan import CASES_FILE, Plan, derived_seed, make_plan, make_probe
+from runner.gpu_types import Registry
+from runner.gpu_types.model import Figures, Vendor
+from runner.model import Demand, Device, Mode, TimingAssurance
+from runner.task_format.model import HARNESS, CaseSet, Extra, Harness, Ranking, Task
+from sandbox.protocol import PairRequest, Step, StepsRequest
+from sandbox.spec import DeviceDriver
+from tasks.harness.judge.request import JudgeRequest
+from tasks.harness.judge.stopping import Stopping, Timing
+from tests.unit import samples
+
+
+def judge_request(plan: Plan) -> JudgeRequest:
+    """The judge's request inside a plan."""
+    assert isinstance(plan.request, PairRequest)
+    return JudgeRequest.from_payload(plan.request.payload)
+
+
+def steps(plan: Plan) -> dict[str, Step]:
+    """The programs inside a plan, by name."""
+    assert isinstance(plan.request, StepsRequest)
+    return {step.name: step for step in plan.request.steps}
+
+
+def planned(task: Task, *, mode: Mode = Mode.LEADERBOARD, secret: bool = False) -> Plan:
+    """A plan on the CPU type."""
+    return make_plan(samples.job(mode=mode, secret=secret), task, samples.CPU, samples.SLOT, samples.ENVIRONMENT)
+
+
+@pytest.mark.parametrize(
+    ("mode", "names"),
+    [
+        (Mode.TEST, ("test",)),
+        (Mode.BENCHMARK, ("benchmark",)),
+        (Mode.LEADERBOARD, ("test", "benchmark", "leaderboard")),
+        (Mode.PRIVATE, ("test", "benchmark", "leaderboard")),
+        (Mode.PROFILE, ("profile.0", "profile.1")),
+    ],
+)
+@pytest.mark.parametrize("harness", Harness)
+def test_each_mode_runs_its_chain(mode: Mode, names: tuple[str, ...], harness: Harness) -> None:
+    """The rows a mode leaves behind are those of the contract, under either harness."""
+    plan = planned(samples.task(harness=harness), mode=mode)
+    assert plan.run_names == names
+
+
+def test_the_worker_is_not_given_the_reference_the_eval_program_or_private_files() -> None:
+    """Only the judge sees what would give the answer away."""
+    task = samples.task(extra_files={"hidden.py": "secret cases", "utils.py": "helpers"}, private=("hidden.py",))
+    request = judge_request(planned(task))
+    assert set(request.files) == {"reference.py", "task.py", "hidden.py", "utils.py"}
+    assert set(request.worker_files) == {"task.py", "utils.py"}
+    assert request.submission == "x = 1\n"
+
+
+def test_the_public_run_has_the_tasks_seed_and_the_secret_run_the_boards() -> None:
+    """POPCORN_SEED is unset for a public run unless the task names one."""
+    assert judge_request(planned(samples.task())).seed is None
+    assert judge_request(planned(samples.task(seed=5))).seed == 5
+    assert judge_request(planned(samples.task(seed=5), secret=True)).seed == 123456
+
+
+def test_only_secret_runs_have_the_hidden_tests() -> None:
+    """After the others, and counted; a public run, whatever its mode, is told nothing of them."""
+    task = samples.task(hidden=2)
+    for secret, sizes in ((False, [10, 11]), (True, [10, 11, 50, 51])):
+        for mode in (Mode.LEADERBOARD, Mode.PRIVATE):
+            plan = planned(task, mode=mode, secret=secret)
+            (test, *timed) = judge_request(plan).modes
+            assert [int(line.partition(";")[0].removeprefix("size: ")) for line in test.cases] == sizes
+            assert plan.case_counts["test"] == len(sizes)
+            assert all("size: 5" not in line for mode_request in timed for line in mode_request.cases)
+
+
+def test_an_in_process_eval_never_receives_the_boards_seed() -> None:
+    """A secret run of a third-party program gets a seed derived for this job, which differs between jobs."""
+    program = steps(planned(samples.task(harness=Harness.PROGRAM), secret=True))["test"]
+    assert program.env == {"POPCORN_SEED": str(derived_seed(123456, 7))}
+    assert derived_seed(123456, 7) != derived_seed(123456, 8)
+    assert 0 <= derived_seed(123456, 7) < 2**31
+
+
+def test_ranking_by_last_sends_only_the_last_benchmark() -> None:
+    """KernelBot sends one line for benchmark and leaderboard when only the last counts; profile sees them all."""
+    task = samples.task(ranking_by=Ranking.LAST, benchmarks=3)
+    request = judge_request(planned(task))
+    assert [mode.cases for mode in request.modes[1:]] == [("size: 102; seed: 2",)] * 2
+    assert len(planned(task, mode=Mode.PROFILE).run_names) == 3
+
+
+def test_the_programs_of_a_third_party_task() -> None:
+    """A pre-compile run whose failure is ignored, then one program per mode with its own limit and cases file."""
+    plan = planned(samples.task(harness=Harness.PROGRAM))
+    programs = steps(plan)
+    assert list(programs) == ["compile", "test", "benchmark", "leaderboard"]
+    compile_step = programs["compile"]
+    assert compile_step.argv == ("/opt/eval/bin/python", "submission.py")
+    assert (compile_step.env, compile_step.continue_if, compile_step.result_pipe) == (
+        {"POPCORN_SEED": "1"},
+        "always",
+        False,
+    )
+    assert programs["leaderboard"].argv == ("/opt/eval/bin/python", "eval.py", "leaderboard", CASES_FILE)
+    assert [programs[name].timeout_s for name in ("test", "benchmark", "leaderboard")] == [11, 22, 33]
+    assert programs["test"].files == {CASES_FILE: b"size: 10; seed: 0\nsize: 11; seed: 1\n"}
+    assert isinstance(plan.request, StepsRequest)
+    assert plan.request.files["submission.py"] == b"x = 1\n"
+
+
+def test_multi_gpu_programs_learn_the_number_of_devices() -> None:
+    """POPCORN_GPUS is set for multi_gpu tasks only."""
+    slot = replace(samples.SLOT, devices=tuple(Device(uuid=f"u{i}", name="x", vendor="amd", index=i) for i in range(8)))
+    task = samples.task(harness=Harness.PROGRAM, multi_gpu=True)
+    plan = make_plan(samples.job(), task, samples.CPU, slot, samples.ENVIRONMENT)
+    assert steps(plan)["test"].env == {"POPCORN_GPUS": "8"}
+
+
+def several(*sizes: int) -> Task:
+    """A task of several devices whose cases for the CPU type have these world sizes."""
+    cases = tuple({"size": 1, "world_size": size} for size in sizes)
+    extra = Extra(harness=Harness.BUILTIN, cases={"CPU": CaseSet(tests=cases, benchmarks=cases[:1])})
+    return replace(samples.task(multi_gpu=True), extra=extra)
+
+
+def test_a_multi_gpu_task_has_a_rank_for_each_device() -> None:
+    """Judge and init are told the cases' world size; any other task has no ranks and one worker."""
+    plan = planned(several(2, 2))
+    assert judge_request(plan).ranks == 2
+    assert isinstance(plan.request, PairRequest)
+    assert (plan.request.ranks, plan.request.to_message()["ranks"]) == (2, 2)
+    single = planned(samples.task())
+    assert judge_request(single).ranks is None
+    assert isinstance(single.request, PairRequest)
+    assert single.request.ranks == 1
+
+
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        (several(2, 3), "have world_size 2, 3, expected one number for all"),
+        (several(64), "have world_size 64, but slot cpu0 has room for"),
+    ],
+)
+def test_ranks_that_differ_or_do_not_fit_are_refused(task: Task, words: str) -> None:
+    """A case that needs more than the slot has is found before anything is started."""
+    with pytest.raises(TaskError, match=words):
+        planned(task)
+
+
+def test_more_ranks_than_devices_are_refused() -> None:
+    """With devices there is one for each rank, whatever the memory."""
+    gpu, device = samples.MI300, Device(uuid="u", name="x", vendor="amd", index=0)
+    slot = replace(samples.SLOT, name="amd0", devices=(device,))
+    with pytest.raises(TaskError, match="world_size 2, but slot amd0 has 1 devices"):
+        make_plan(samples.job(), several(2), gpu, slot, samples.ENVIRONMENT)
+
+
+def test_cuda_sources_are_compiled_for_the_type_and_removed_before_they_run() -> None:
+    """The type's architecture, the task's includes and defines; not its compile flags, which KernelBot ignores."""
+    plan = make_plan(samples.job(), samples.cu_task(), samples.H100, samples.SLOT, samples.ENVIRONMENT)
+    programs = steps(plan)
+    assert list(programs) == ["nvcc-version", "compile", "test", "benchmark", "leaderboard"]
+    argv = programs["compile"].argv
+    assert "-gencode=arch=compute_90a,code=sm_90a" in argv
+    assert {"-Iinc", "-DN=4", "eval.cu", "--std=c++20", "-O3"} <= set(argv)
+    assert "--ignored" not in argv
+    assert set(programs["compile"].remove_after) == {"eval.cu", "submission.cuh", "util.h"}
+    assert programs["test"].argv == ("./eval.out", "test", CASES_FILE)
+
+
+def test_under_the_builtin_harness_nvcc_makes_a_library_for_the_worker() -> None:
+    """Found in the archive if it was built ahead, else compiled by the worker; the reference is the judge's alone."""
+    task = samples.cu_task()
+    task = replace(task, files={**task.files, "reference.py": "ref"}, extra=Extra(harness=Harness.BUILTIN))
+    for built in (False, True):
+        plan = make_plan(samples.job(), task, samples.H100, samples.SLOT, samples.ENVIRONMENT, built=built)
+        request = judge_request(plan)
+        assert request.compiled is not None
+        assert request.compiled.program == "eval.out"
+        assert bool(request.compiled.argv) is not built
+        assert set(request.compiled.argv) >= (set() if built else {"nvcc", "-shared", "-Xcompiler=-fPIC", "eval.cu"})
+        assert set(request.worker_files) == {"eval.cu", "util.h"}
+        assert plan.spec.boot.kind == "pair"
+    with pytest.raises(TaskError, match="AMD"):
+        make_plan(samples.job(), task, samples.MI300, samples.SLOT, samples.ENVIRONMENT)
+
+
+def test_a_case_set_of_the_gpu_type_replaces_the_tasks_cases() -> None:
+    """runner.yml gives small devices small cases."""
+    task = replace(samples.task(), extra=Extra(harness=Harness.BUILTIN, cases={"CPU": CaseSet(tests=({"size": 1},))}))
+    request = judge_request(planned(task))
+    assert request.modes[0].cases == ("size: 1",)
+    assert len(request.modes[1].cases) == 2
+
+
+def test_devices_are_asked_for_by_the_engines_driver() -> None:
+    """CDI names carry the vendor's kind; without CDI the NVIDIA runtime gets UUIDs and AMD its nodes."""
+    device = Device(
+        uuid="GPU-1", name="H100", vendor="nvidia", index=0, nodes=("/dev/nvidia0", "/dev/nvidiactl"), groups=(44,)
+    )
+    slot = replace(samples.SLOT, devices=(device,))
+    for driver, ids in (
+        (DeviceDriver.CDI, ("nvidia.com/gpu=GPU-1",)),
+        (DeviceDriver.NVIDIA, ("GPU-1",)),
+        (DeviceDriver.NODES, ("/dev/nvidia0", "/dev/nvidiactl")),
+    ):
+        environment = replace(samples.ENVIRONMENT, device_driver=driver)
+        plan = make_plan(samples.job(), samples.task(), samples.H100, slot, environment)
+        assert plan.spec.devices is not None
+        assert (plan.spec.devices.driver, plan.spec.devices.ids) == (driver, ids)
+        assert plan.spec.devices.groups == (44,)
+
+
+def test_the_wall_limit_lies_outside_the_programs_own_limits() -> None:
+    """An outer limit shorter than the inner ones would lose results."""
+    pair = planned(samples.task())
+    assert pair.spec.limits.wall_s > judge_request(pair).build_timeout_s + 11 + 22 + 33
+    programs = planned(samples.task(harness=Harness.PROGRAM))
+    assert programs.spec.limits.wall_s > 120 + 11 + 22 + 33
+
+
+def test_the_operators_build_limit_reaches_judge_and_programs() -> None:
+    """build_timeout_s bounds the first import under either harness, and nvcc."""
+    job, slot, environment = samples.job(), samples.SLOT, samples.ENVIRONMENT
+    pair = make_plan(job, samples.task(), samples.CPU, slot, environment, build_timeout_s=7)
+    assert judge_request(pair).build_timeout_s == 7
+    for task in (samples.task(harness=Harness.PROGRAM), samples.cu_task()):
+        plan = make_plan(job, task, samples.H100, slot, environment, build_timeout_s=7)
+        assert steps(plan)["compile"].timeout_s == 7
+
+
+def test_the_operators_cap_shortens_the_wall_limit() -> None:
+    """max_run_s bounds one evaluation whatever the task allows, and never lengthens it."""
+    arguments = (samples.job(), samples.task(), samples.CPU, samples.SLOT, samples.ENVIRONMENT)
+    assert make_plan(*arguments, max_run_s=5).spec.limits.wall_s == 5
+    assert make_plan(*arguments, max_run_s=1e6).spec.limits.wall_s < 1000
+
+
+def test_the_container_inherits_no_environment_and_knows_its_job() -> None:
+    """Every variable is listed; labels name job, attempt and submission."""
+    spec = planned(samples.task()).spec
+    assert set(spec.environment) == {
+        "HOME",
+        "TMPDIR",
+        "USER",
+        "LOGNAME",
+        "LANG",
+        "PATH",
+        "PYTHONDONTWRITEBYTECODE",
+        "TORCH_EXTENSIONS_DIR",
+        "TRITON_CACHE_DIR",
+        "TORCHINDUCTOR_CACHE_DIR",
+    }
+    assert spec.labels == {
+        "kernel-runner.slot": "cpu0",
+        "kernel-runner.job": "7",
+        "kernel-runner.attempt": "2",
+        "kernel-runner.submission": "3",
+    }
+    assert spec.limits.cpus == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("task", "mode", "words"),
+    [
+        (samples.task(tests=0), Mode.TEST, "needs tests"),
+        (samples.task(benchmarks=0), Mode.BENCHMARK, "needs benchmarks"),
+        (samples.task(benchmarks=0), Mode.PROFILE, "needs benchmarks"),
+        (samples.task(harness=Harness.PROGRAM, extra_files={"own.py": HARNESS}), Mode.TEST, "files.own.py"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_refused_with_a_sentence(task: Task, mode: Mode, words: str) -> None:
+    """A task that lacks what the mode needs is no reason to start a container."""
+    with pytest.raises(TaskError, match=words):
+        planned(task, mode=mode)
+
+
+def test_cuda_sources_are_refused_on_amd() -> None:
+    """There is no nvcc for an AMD type."""
+    assert samples.MI300.vendor is Vendor.AMD
+    with pytest.raises(TaskError, match="AMD"):
+        make_plan(samples.job(), samples.cu_task(), samples.MI300, samples.SLOT, samples.ENVIRONMENT)
+
+
+def test_the_probe_asks_for_facts_and_holds_no_submission() -> None:
+    """The daemon's own container at start-up runs no mode."""
+    plan = make_probe(samples.CPU, samples.SLOT, samples.ENVIRONMENT)
+    request = judge_request(plan)
+    assert (request.modes, request.submission, plan.run_names) == ((), "", ("facts",))
+
+
+def lit(**work: str) -> Task:
+    """A task whose cases have this work."""
+    made = samples.task()
+    return replace(made, extra=replace(made.extra, **work))  # type: ignore[arg-type]  # of texts only
+
+
+def test_the_judge_gets_a_floor_for_every_case_that_is_timed() -> None:
+    """Benchmark and leaderboard have them, from the slot's own device; tests have none; `last` has the last case's."""
+    slot = replace(samples.SLOT, devices=(Device(uuid="u", name="NVIDIA H100 PCIe", vendor="nvidia", index=0),))
+    gpu = Registry.load().get("H100")
+    plan = make_plan(samples.job(gpu_type="H100"), lit(flops="1e15 * size"), gpu, slot, samples.ENVIRONMENT)
+    test, *timed = judge_request(plan).modes
+    assert test.floors == ()
+    for mode in timed:
+        assert [floor and round(floor.ns) for floor in mode.floors] == [
+            round(1e15 * size / 1513e12 / 1.5 * 1e9) for size in (100, 101)
+        ]
+        assert tuple(light.floor for light in plan.speeds_of_light[mode.name]) == mode.floors
+    assert set(plan.speeds_of_light) == {"benchmark", "leaderboard"}
+    last = make_plan(
+        samples.job(gpu_type="H100"),
+        replace(lit(flops="1e15 * size"), ranking_by=Ranking.LAST),
+        gpu,
+        slot,
+        samples.ENVIRONMENT,
+    )
+    assert judge_request(last).modes[2].floors == timed[1].floors[1:]
+
+
+def test_the_judge_gets_the_tasks_rule_for_stopping() -> None:
+    """What runner.yml says of timing reaches the modes that are timed, as data, and no other."""
+    made = samples.task()
+    timing = Timing(max_runs=7)
+    request = judge_request(planned(replace(made, extra=replace(made.extra, timing=timing))))
+    assert [mode.timing for mode in request.modes] == [None, timing, timing]
+
+
+def test_the_judge_gets_the_boards_tolerance() -> None:
+    """What the board asks for reaches the request; a board that says nothing asks for a tenth."""
+    strict = replace(samples.job(), demand=Demand(timing=TimingAssurance.AUDITED, tolerance=0.02))
+    plans = (
+        make_plan(job, samples.task(), samples.CPU, samples.SLOT, samples.ENVIRONMENT)
+        for job in (strict, samples.job())
+    )
+    assert [judge_request(plan).tolerance for plan in plans] == [0.02, 0.1]
+
+
+def test_a_benchmark_before_the_ranked_step_takes_half() -> None:
+    """Alone it takes what its mode gives; so does the step that ranks."""
+    ranked = judge_request(planned(samples.task(), mode=Mode.LEADERBOARD)).modes
+    assert [mode.timing for mode in ranked if mode.name != "benchmark"] == [None, None]
+    (half,) = (mode.timing for mode in ranked if mode.name == "benchmark")
+    rules = [Stopping.of(timing, max_kernel_ns=10e9, max_wall_ns=120e9) for timing in (half, None)]
+    assert [(rule.max_runs, rule.max_kernel_ns, rule.width) for rule in rules] == [(50, 5e9, 0.008), (100, 10e9, 0.004)]
+    (alone,) = judge_request(planned(samples.task(), mode=Mode.BENCHMARK)).modes
+    assert alone.timing is None
+
+
+def test_without_figures_or_work_there_is_no_floor() -> None:
+    """The CPU type has no peaks, a task without expressions no work."""
+    for task in (samples.task(), lit(flops="size", bytes="size")):
+        assert judge_request(planned(task)).modes[2].floors == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "harness", "gib", "words"),
+    [
+        ("CPU", Harness.BUILTIN, 4.0, "the 4 GiB of CPU's container"),
+        ("CPU", Harness.PROGRAM, 4.0, "the 4 GiB of CPU's container"),
+        # Tensors cross in the container's memory, which is less than the device's.
+        ("H100", Harness.BUILTIN, 32.0, "the 32 GiB of H100's container"),
+        ("H100", Harness.PROGRAM, 80.0, "the 80 GiB of H100's device memory"),
+        ("MI300x8", Harness.PROGRAM, 8 * 192.0, "the 8 x 192 GiB of MI300x8's device memory"),
+    ],
+)
+def test_a_case_that_cannot_fit_is_refused(gpu: str, harness: Harness, gib: float, words: str) -> None:
+    """Half of `bytes` is held at the least; what is more than the memory there is runs nowhere, and says so."""
+    entry = Registry.load().get(gpu)
+    assert tensor_bytes(entry, harness) == gib / 2 * (1 << 30)
+    made = replace(lit(bytes=f"{gib * 2 * (1 << 30)} + size - 101"), tests=())
+    made = replace(made, extra=replace(made.extra, harness=harness))
+    assert make_plan(
+        samples.job(mode=Mode.BENCHMARK, gpu_type=gpu), made, entry, samples.SLOT, samples.ENVIRONMENT
+    ).run_names == ("benchmark",)
+    large = replace(made, extra=replace(made.extra, bytes=f"{gib * 2 * (1 << 30)} + size * 1e7"))
+    with pytest.raises(TaskError, match=r"leaderboard 'board': case size: 100; seed: 0 has at least .* GiB") as caught:
+        make_plan(samples.job(mode=Mode.BENCHMARK, gpu_type=gpu), large, entry, samples.SLOT, samples.ENVIRONMENT)
+    assert f"more than {words} (give this GPU type smaller cases" in str(caught.value)
+
+
+def test_device_memory_bounds_a_case_where_it_is_less_than_the_containers() -> None:
+    """A small device in a large container."""
+    small = replace(samples.H100, memory_gib=64.0, device=Figures(memory_gib=16))
+    assert tensor_bytes(small) == 8 << 30
+
+
+def test_a_test_case_without_work_is_no_misfit() -> None:
+    """Only benchmarks must have their work."""
+    task = replace(lit(bytes="n"), benchmarks=({"n": 5},), tests=({"size": 1},))
+    assert planned(task).run_names == ("test", "benchmark", "leaderboard")
+
+
+EMULATING = replace(samples.CPU, emulate_cuda=True)
+
+
+def emulated(task: Task, mode: Mode = Mode.TEST) -> Plan:
+    """A plan on a type that emulates CUDA."""
+    return make_plan(samples.job(mode=mode), task, EMULATING, samples.SLOT, samples.ENVIRONMENT)
+
+
+@pytest.mark.parametrize("harness", Harness)
+def test_a_container_that_emulates_cuda_says_so_to_everything_in_it(harness: Harness) -> None:
+    """By its environment: how much memory the device has, and where interpreters find the emulation."""
+    environment = emulated(samples.task(harness=harness)).spec.environment
+    assert environment["KR_EMULATE_CUDA"] == str(4 << 30)
+    assert environment["PYTHONPATH"].startswith("/kernel-runner/")
+    assert not {"KR_EMULATE_CUDA", "PYTHONPATH"} & set(planned(samples.task(harness=harness)).spec.environment)
+
+
+def test_an_emulated_device_is_a_device_to_the_judge() -> None:
+    """Tasks that look for one find it, and times are claims, as on a device."""
+    assert judge_request(emulated(samples.task())).device == "cuda"
+    assert judge_request(planned(samples.task())).device == "cpu"
+
+
+@pytest.mark.parametrize("mode", [Mode.LEADERBOARD, Mode.PRIVATE])
+@pytest.mark.parametrize("harness", Harness)
+def test_nothing_is_ranked_where_cuda_is_emulated(mode: Mode, harness: Harness) -> None:
+    """A processor's times rank nobody: the ranked modes are refused before anything runs."""
+    with pytest.raises(TaskError, match="nothing is ranked there"):
+        emulated(samples.task(harness=harness), mode)
+
+
+def test_what_one_emulated_device_cannot_do_is_refused() -> None:
+    """Several devices, and compiled device code."""
+    with pytest.raises(TaskError, match="one device is emulated"):
+        emulated(samples.task(multi_gpu=True))
+    with pytest.raises(TaskError, match="compiled code"):
+        emulated(samples.cu_task())

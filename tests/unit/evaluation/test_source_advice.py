@@ -1,0 +1,59 @@
+"""Advice from a submission's source: what a reader says is passed on, bounded, and a reader that fails is no matter."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from runner.evaluation import source_advice
+from runner.evaluation.source_advice import advise, installed
+
+SAID = {
+    "classification": "hacked",
+    "matched_patterns": [
+        {"pattern": "TIMER_MONKEYPATCH", "severity": "critical", "evidence": "e" * 999, "field": "code"},
+        *[{"pattern": "MORE", "severity": "low", "evidence": ""}] * 99,
+    ],
+}
+
+
+def reader(script: str) -> tuple[str, ...]:
+    """A program in the reader's place."""
+    return (sys.executable, "-I", "-c", script)
+
+
+def test_what_the_reader_says_is_passed_on_and_bounded() -> None:
+    """It has the source on stdin; of many long remarks some are kept, and how many there were."""
+    script = f"import sys; assert sys.stdin.read() == 'the code'; print({json.dumps(json.dumps(SAID))})"
+    said = advise(b"the code", found="0.3.2", reader=reader(script))
+    assert (said["tool"], said["version"], said["classification"], said["count"]) == (
+        "kernelguard",
+        "0.3.2",
+        "hacked",
+        100,
+    )
+    assert len(said["findings"]) == 50
+    assert said["findings"][0] == {"pattern": "TIMER_MONKEYPATCH", "severity": "critical", "evidence": "e" * 300}
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("while True: pass", "did not finish within 1 s"),
+        ("raise SystemExit(3)", "JSONDecodeError"),
+        ("print('[]')", "TypeError"),
+        ("""print('{"matched_patterns": [1], "classification": ""}')""", "AttributeError"),
+    ],
+)
+def test_a_reader_that_fails_is_told_and_stops_nobody(script: str, words: str) -> None:
+    """Too slow, gone, or with another answer than is known."""
+    said = advise(b"", found="9", limit_s=1, reader=reader(script))
+    assert words in said["error"]
+
+
+def test_without_the_package_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is optional."""
+    monkeypatch.setattr(source_advice, "PACKAGE", "no-such-package-anywhere")
+    assert installed() is None

@@ -1,0 +1,494 @@
+"""From reports and endings to verdicts, scores and rows; what a container says is checked, not believed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from runner.errors import EvaluationError
+from runner.evaluation.plan import make_plan
+from runner.evaluation.result_rows import Evidence, limit_lines
+from runner.evaluation.verdict import decide
+from runner.gpu_types import Dtype, Figures, GpuType
+from runner.model import Demand, JobResult, Mode, TimingAssurance, Verdict
+from runner.task_format.model import Extra, Harness, Ranking, Task
+from sandbox.protocol import Judged, StepResult
+from sandbox.spec import Ending, Outcome
+from tests.unit import samples
+
+TEST_PASS = {"test-count": "2", "test.0.spec": "a", "test.0.status": "pass", "test.1.status": "pass", "check": "pass"}
+BENCH_PASS = {"benchmark-count": "2", "benchmark.0.mean": "1000", "benchmark.1.mean": "4000", "check": "pass"}
+
+
+def judged(verdict: str = "accepted", message: str | None = None, timing: str = "audited") -> Judged:
+    """The judge's word."""
+    return Judged(
+        verdict=verdict,
+        message=message,
+        assurance={"correctness": "judge", "timing": timing},
+        details={"system": {"gpu": "CPU", "torch": "2", "hostname": "sandbox"}, "bound_ns": 5},
+    )
+
+
+def decided(
+    steps: tuple[StepResult, ...],
+    *,
+    task: Task | None = None,
+    mode: Mode = Mode.LEADERBOARD,
+    outcome: Outcome | None = None,
+    ok: bool | None = True,
+    message: str | None = None,
+    gpu: GpuType = samples.CPU,
+    demand: Demand | None = None,
+    secret: bool = False,
+) -> JobResult:
+    """The result of a job that reported these steps; the task's harness is its own program unless given."""
+    task = task or samples.task(harness=Harness.PROGRAM)
+    job = replace(samples.job(mode=mode, secret=secret), demand=demand or Demand())
+    plan = make_plan(job, task, gpu, samples.SLOT, samples.ENVIRONMENT)
+    evidence = Evidence(
+        steps=steps,
+        artifacts=(),
+        ok=ok,
+        message=message,
+        outcome=outcome or samples.outcome(),
+        request_offset_ns=100,
+        system={"gpu": "CPU", "hostname": "h"},
+        runner={"host": "h"},
+    )
+    return decide(job, task, plan, evidence)
+
+
+def chain(leaderboard: Mapping[str, str] = BENCH_PASS) -> tuple[StepResult, ...]:
+    """A passed leaderboard chain of a third-party program."""
+    return (
+        samples.step("compile", {}),
+        samples.step("test", TEST_PASS),
+        samples.step("benchmark", BENCH_PASS),
+        samples.step("leaderboard", leaderboard),
+    )
+
+
+def test_a_passed_chain_is_accepted_and_scored() -> None:
+    """Three rows, a score in seconds on the leaderboard row alone, geometric mean of the means."""
+    result = decided(chain())
+    assert result.verdict is Verdict.ACCEPTED
+    assert [run.mode for run in result.runs] == ["test", "benchmark", "leaderboard"]
+    assert [run.score_s for run in result.runs[:2]] == [None, None]
+    score = result.runs[2].score_s
+    assert score is not None
+    assert math.isclose(score, 2000e-9)
+    assert result.runs[2].system_info["runner"]["assurance"] == {"correctness": "in_process", "timing": "claimed"}
+
+
+@pytest.mark.parametrize(("ranking", "score_s"), [(Ranking.MEAN, 2500e-9), (Ranking.GEOM, 2000e-9)])
+def test_scores_follow_the_ranking_rule(ranking: Ranking, score_s: float) -> None:
+    """Arithmetic or geometric mean over all benchmarks."""
+    result = decided(chain(), task=samples.task(harness=Harness.PROGRAM, ranking_by=ranking))
+    assert result.runs[2].score_s is not None
+    assert math.isclose(result.runs[2].score_s, score_s)
+
+
+def test_ranking_by_last_scores_its_one_benchmark() -> None:
+    """Only one line was sent, so one comes back."""
+    one = {"benchmark-count": "1", "benchmark.0.mean": "3000", "check": "pass"}
+    steps = (samples.step("test", TEST_PASS), samples.step("benchmark", one), samples.step("leaderboard", one))
+    result = decided(steps, task=samples.task(harness=Harness.PROGRAM, ranking_by=Ranking.LAST))
+    assert result.runs[2].score_s is not None
+    assert math.isclose(result.runs[2].score_s, 3000e-9)
+
+
+def test_private_runs_are_never_scored() -> None:
+    """The secret chain of mode private leaves rows without a score."""
+    assert [run.score_s for run in decided(chain(), mode=Mode.PRIVATE).runs] == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("leaderboard", "words"),
+    [
+        ({"benchmark-count": "0", "check": "pass"}, "0 benchmarks"),
+        ({"check": "pass"}, "None benchmarks"),
+        ({**BENCH_PASS, "benchmark-count": "3"}, "3 benchmarks"),
+        ({**BENCH_PASS, "benchmark-count": "9" * 40}, "None benchmarks"),
+        ({**BENCH_PASS, "benchmark.0.mean": "0"}, "mean '0'"),
+        ({**BENCH_PASS, "benchmark.0.mean": "-5"}, "mean '-5'"),
+        ({**BENCH_PASS, "benchmark.0.mean": "1e-320"}, "mean '1e-320'"),
+        ({**BENCH_PASS, "benchmark.1.mean": "nan"}, "mean 'nan'"),
+        ({**BENCH_PASS, "benchmark.1.mean": "inf"}, "mean 'inf'"),
+        ({**BENCH_PASS, "benchmark.1.mean": "fast"}, "mean 'fast'"),
+        ({**BENCH_PASS, "benchmark.1.mean": "9e12"}, "longer than"),
+    ],
+)
+def test_a_pass_with_impossible_numbers_is_rejected(leaderboard: dict[str, str], words: str) -> None:
+    """In-process results can be forged; what cannot be true is not believed and gets no score."""
+    result = decided(chain(leaderboard))
+    assert result.verdict is Verdict.REJECTED
+    assert words in (result.error or "")
+    assert result.runs[2].score_s is None
+    assert not result.runs[2].passed
+
+
+def test_a_forged_check_without_tests_is_rejected() -> None:
+    """`check: pass` alone is what a forger writes."""
+    result = decided((samples.step("test", {"check": "pass"}),), mode=Mode.TEST)
+    assert result.verdict is Verdict.REJECTED
+    assert not result.runs[0].passed
+
+
+@pytest.mark.parametrize(
+    ("step", "verdict", "words"),
+    [
+        (
+            samples.step(
+                "test",
+                {"test-count": "2", "test.1.spec": "n: 5", "test.1.status": "fail", "test.1.error": "off by one"},
+                exit_code=112,
+            ),
+            Verdict.WRONG_ANSWER,
+            "case 1 (n: 5): off by one",
+        ),
+        (samples.step("test", {"check": "fail"}, exit_code=0), Verdict.WRONG_ANSWER, "check: fail"),
+        (samples.step("test", {}, exit_code=0), Verdict.RUNTIME_ERROR, "exit code 0 without a result"),
+        (samples.step("test", {}, exit_code=None, signal=11), Verdict.RUNTIME_ERROR, "signal 11"),
+        (samples.step("test", {}, exit_code=113), Verdict.INVALID, "could not read its cases"),
+        (samples.step("test", {"test-count": "2"}, exit_code=113), Verdict.RUNTIME_ERROR, "exit code 113"),
+        (samples.step("test", TEST_PASS, exit_code=None, timed_out=True), Verdict.TIME_LIMIT, "time limit"),
+        (samples.step("test", TEST_PASS, exit_code=None, output_limit=True), Verdict.OUTPUT_LIMIT, "bytes of output"),
+    ],
+)
+def test_what_an_eval_program_did_decides_the_verdict(step: StepResult, verdict: Verdict, words: str) -> None:
+    """The result lines, limits and signals are the evidence; an exit code alone is none."""
+    result = decided((samples.step("compile", {}), step), mode=Mode.TEST)
+    assert result.verdict is verdict
+    assert words in (result.error or "")
+    assert not result.runs[0].passed
+
+
+def test_a_result_line_of_megabytes_is_no_sentence() -> None:
+    """What a program writes as the error of a case is cut; the whole of it stays in the run's result."""
+    line = "e" * 1_000_000
+    step = samples.step("test", {"test-count": "1", "test.0.status": "fail", "test.0.error": line})
+    result = decided((step,), mode=Mode.TEST)
+    assert len(result.error or "") <= 4000
+    assert result.runs[0].result["test.0.error"] == line
+
+
+def test_a_timeout_leaves_an_empty_result_and_exit_code_114() -> None:
+    """KernelBot's readers know a timed-out run by these."""
+    result = decided((samples.step("test", TEST_PASS, exit_code=None, timed_out=True),), mode=Mode.TEST)
+    assert result.runs[0].result == {}
+    assert result.runs[0].meta["exit_code"] == 114
+    assert result.runs[0].meta["success"] is False
+
+
+def test_a_kernel_kill_for_memory_is_the_submissions_fault() -> None:
+    """The cgroup's counter turns an unexplained end into memory_limit, whether or not the harness survived."""
+    outcome = samples.outcome(oom_kills=1)
+    died = decided((samples.step("test", {}, exit_code=None, signal=9),), mode=Mode.TEST, outcome=outcome)
+    assert died.verdict is Verdict.MEMORY_LIMIT
+    hung = decided((samples.step("test", {}, exit_code=None, timed_out=True),), mode=Mode.TEST, outcome=outcome)
+    assert hung.verdict is Verdict.MEMORY_LIMIT
+    gone = decided((), mode=Mode.TEST, outcome=samples.outcome(ending=Ending.DIED, oom_kills=2), ok=None)
+    assert gone.verdict is Verdict.MEMORY_LIMIT
+
+
+def test_a_harness_without_processes_is_the_submissions_fault() -> None:
+    """The cgroup says that the limit on processes was met: a judge that failed then is not retried."""
+    result = decided((), mode=Mode.TEST, outcome=samples.outcome(pids_denied=3), ok=False, message="no thread")
+    assert result.verdict is Verdict.RUNTIME_ERROR
+    assert "processes and threads" in (result.error or "")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "ok"),
+    [
+        (samples.outcome(ending=Ending.DIED), None),
+        (samples.outcome(ending=Ending.DIED, pids_denied=3), None),
+        (samples.outcome(ending=Ending.DIED, oom_kills=None), None),
+        (samples.outcome(ending=Ending.BAD_REPORT), None),
+        (samples.outcome(), False),
+        (samples.outcome(), True),
+    ],
+)
+def test_a_container_that_breaks_without_a_cause_of_the_submissions_is_our_fault(
+    outcome: Outcome, ok: bool | None
+) -> None:
+    """No report, a broken protocol or a failed harness is retried, never held against the user."""
+    with pytest.raises(EvaluationError):
+        decided((), mode=Mode.TEST, outcome=outcome, ok=ok)
+
+
+@pytest.mark.parametrize("ending", [Ending.DEADLINE, Ending.CPU_TIME])
+def test_the_outer_limits_of_time_are_a_time_limit(ending: Ending) -> None:
+    """Killed from outside with nothing reported: the whole evaluation took too long, by the wall or by its cores."""
+    result = decided((), mode=Mode.TEST, outcome=samples.outcome(ending=ending), ok=None)
+    assert result.verdict is Verdict.TIME_LIMIT
+
+
+def test_a_chain_stops_where_it_failed() -> None:
+    """Rows exist for what ran; the verdict is the first failure's."""
+    failed = samples.step("benchmark", {"benchmark-count": "2", "benchmark.0.status": "fail", "check": "fail"})
+    result = decided((samples.step("compile", {}), samples.step("test", TEST_PASS), failed))
+    assert result.verdict is Verdict.WRONG_ANSWER
+    assert [run.passed for run in result.runs] == [True, False]
+
+
+def test_the_judges_word_decides_under_the_built_in_harness() -> None:
+    """Verdict, sentence, assurance and system facts come from the judge."""
+    step = samples.step("test", {"check": "fail", "test-count": "2"}, judged=judged("wrong_answer", "case 1 is wrong"))
+    result = decided((step,), task=samples.task(), mode=Mode.TEST)
+    assert (result.verdict, result.error) == (Verdict.WRONG_ANSWER, "case 1 is wrong")
+    assert result.report["assurance"] == {"correctness": "judge", "timing": "audited"}
+    assert (result.runs[0].system_info["torch"], result.runs[0].system_info["hostname"]) == ("2", "h")
+    assert result.report["steps"][0]["judged"]["details"] == {"bound_ns": 5}
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        samples.step("test", TEST_PASS),
+        samples.step("test", TEST_PASS, judged=judged("splendid")),
+        samples.step("test", TEST_PASS, judged=judged("internal_error", "broke")),
+        samples.step("test", {"test-count": "2"}, judged=judged()),
+        samples.step("test", {"test-count": "1", "check": "pass"}, judged=judged()),
+    ],
+)
+def test_a_judge_that_contradicts_itself_is_our_fault(step: StepResult) -> None:
+    """No verdict, an unknown one, a pass without check or with too few cases: the harness is broken."""
+    with pytest.raises(EvaluationError):
+        decided((step,), task=samples.task(), mode=Mode.TEST)
+
+
+def judged_chain(
+    timing: str, leaderboard: Mapping[str, str] | None = None, *, benchmark: Mapping[str, str] = BENCH_PASS
+) -> tuple[StepResult, ...]:
+    """A passed leaderboard chain of the built-in harness, whose ranked times are worth so much."""
+    return (
+        samples.step("test", TEST_PASS, judged=judged()),
+        samples.step("benchmark", benchmark, judged=judged()),
+        samples.step("leaderboard", {**BENCH_PASS, **(leaderboard or {})}, judged=judged(timing=timing)),
+    )
+
+
+MEASURED = {
+    "benchmark.0.runner.timing": "audited",
+    "benchmark.0.runner.interval": "[990, 1010]",
+    "benchmark.1.runner.timing": "measured",
+    "benchmark.1.runner.interval": "[3600, 4500.4]",
+}
+
+
+@pytest.mark.parametrize(
+    ("timing", "leaderboard", "demanded", "detail"),
+    [
+        ("audited", {}, "audited", None),
+        ("measured", {}, "measured", None),
+        ("audited", {}, "measured", None),
+        ("claimed", {}, "claimed", None),
+        ("claimed", {}, "measured", "the judge's clock cannot vouch for it"),
+        ("splendid", {}, "measured", "the judge's clock cannot vouch for it"),
+        ("audited_host", {}, "measured", "the host's work is part of what the judge's clock has seen"),
+        ("audited_host", {}, "audited", "the host's work is part of what the judge's clock has seen"),
+        ("measured", {}, "audited", "the judge's clock cannot bound it more closely, and the board asks for 5 %"),
+        (
+            "measured",
+            MEASURED,
+            "audited",
+            "the judge's clock puts benchmark 1 between 3.6 and 4.5 µs, and the board asks for 5 %",
+        ),
+        # The word on the whole is held against the word on each case.
+        ("audited", MEASURED, "measured", None),
+        ("audited", {"benchmark.0.runner.timing": "claimed"}, "measured", "the judge's clock cannot vouch for it"),
+        (
+            "measured",
+            {"benchmark.0.runner.interval": "[1e999, 2]"},
+            "audited",
+            "the judge's clock cannot bound it more",
+        ),
+    ],
+)
+def test_a_time_below_the_demand_passes_without_a_score(
+    timing: str, leaderboard: dict[str, str], demanded: str, detail: str | None
+) -> None:
+    """It is accepted and stored; what the score would be, and why it is none, goes with the row."""
+    demand = Demand(timing=TimingAssurance(demanded), tolerance=0.05)
+    result = decided(judged_chain(timing, leaderboard), task=samples.task(), demand=demand)
+    assert result.verdict is Verdict.ACCEPTED
+    run = result.runs[2]
+    assert run.passed
+    assert run.result["benchmark.0.mean"] == "1000"
+    withheld = run.system_info["runner"].get("unranked")
+    if detail is None:
+        assert run.score_s == pytest.approx(2000e-9)
+        assert withheld is None
+    else:
+        assert run.score_s is None
+        assert withheld["score_s"] == pytest.approx(2000e-9)
+        assert withheld["detail"].startswith(detail)
+
+
+def test_a_row_is_worth_as_little_as_its_least_case() -> None:
+    """In the row and in the report; an unknown word counts as claimed."""
+    result = decided(judged_chain("audited", MEASURED), task=samples.task())
+    assert result.runs[2].system_info["runner"]["assurance"] == {"correctness": "judge", "timing": "measured"}
+    assert result.runs[1].system_info["runner"]["assurance"]["timing"] == "audited"
+    assert result.report["assurance"]["timing"] == "measured"
+    odd = decided(judged_chain("audited", {"benchmark.1.runner.timing": "notarised"}), task=samples.task())
+    assert odd.runs[2].system_info["runner"]["assurance"]["timing"] == "claimed"
+
+
+def test_a_third_party_program_does_not_rank_where_times_must_be_measured() -> None:
+    """Whatever it writes of its own times; on a board that demands nothing it ranks, as claimed."""
+    forged = {**BENCH_PASS, **{f"benchmark.{index}.runner.timing": "audited" for index in range(2)}}
+    for demanded in (TimingAssurance.MEASURED, TimingAssurance.AUDITED):
+        run = decided(chain(forged), demand=Demand(timing=demanded)).runs[2]
+        assert (run.passed, run.score_s) == (True, None)
+        said = run.system_info["runner"]["unranked"]["detail"]
+        assert said == "the task's own eval program took it, in one process with the submission"
+    run = decided(chain(forged)).runs[2]
+    assert run.score_s == pytest.approx(2000e-9)
+    assert run.system_info["runner"]["assurance"]["timing"] == "claimed"
+    assert dict(run.result) == BENCH_PASS
+
+
+def test_a_secret_run_keeps_its_score() -> None:
+    """Public times rank, so nothing is held back of the secret twin, whose row shows no system info of its own."""
+    run = decided(
+        judged_chain("claimed"), task=samples.task(), demand=Demand(timing=TimingAssurance.AUDITED), secret=True
+    ).runs[2]
+    assert run.score_s == pytest.approx(2000e-9)
+    assert "unranked" not in run.system_info["runner"]
+
+
+def test_a_step_reported_twice_is_our_fault() -> None:
+    """Init sends each step once."""
+    with pytest.raises(EvaluationError, match="twice"):
+        decided((samples.step("test", TEST_PASS), samples.step("test", TEST_PASS)), mode=Mode.TEST)
+
+
+def test_meta_has_kernelbots_keys_and_times_are_offsets() -> None:
+    """The row's meta is read by KernelBot's own tools key by key."""
+    run = decided(chain()).runs[0]
+    assert set(run.meta) == {"stdout", "stderr", "success", "exit_code", "command", "duration"}
+    assert run.meta["duration"] == 1.0
+    assert (run.start_offset_ns, run.end_offset_ns) == (110, 1_000_000_110)
+
+
+def test_compilation_of_a_python_task_shows_only_when_an_extension_was_built() -> None:
+    """KernelBot stores it exactly when the first import's output has the extension's define."""
+    assert decided(chain()).runs[0].compilation is None
+    built = samples.step("compile", {}, stdout="c++ -DTORCH_EXTENSION_NAME=x ...\n")
+    compilation = decided((built, *chain()[1:])).runs[0].compilation
+    assert compilation is not None
+    assert compilation["nvcc_found"] is False
+    assert compilation["success"] is True
+
+
+def test_a_cuda_source_that_does_not_compile_is_a_compile_error() -> None:
+    """No program ran; the first error line is the sentence."""
+    steps = (
+        samples.step("nvcc-version", {}, stdout="release 13.0"),
+        samples.step("compile", {}, exit_code=2, stderr="note\neval.cu(3): error: no such thing\n"),
+    )
+    result = decided(steps, task=samples.cu_task(), mode=Mode.TEST)
+    assert result.verdict is Verdict.COMPILE_ERROR
+    assert "no such thing" in (result.error or "")
+    assert result.runs == ()
+
+
+def test_a_missing_nvcc_is_our_fault() -> None:
+    """The image lacks the toolkit: the submission is not to blame."""
+    with pytest.raises(EvaluationError, match="nvcc"):
+        decided((samples.step("nvcc-version", {}, exit_code=127),), task=samples.cu_task(), mode=Mode.TEST)
+
+
+def test_output_is_cut_at_whole_lines_as_kernelbot_cuts_it() -> None:
+    """Up to 16284 characters in whole lines, then how many lines are missing; one longer line keeps nothing."""
+    assert limit_lines("a\nb\n") == "a\nb\n"
+    cut = limit_lines("x" * 99 + "\n" + "y" * 20_000 + "\nz\n")
+    assert cut == "x" * 99 + "\n" + "[...] 2 lines omitted"
+    assert limit_lines("x" * 20_000) == "[...] 1 lines omitted"
+
+
+#: 1e9 operations, and 1e6 bytes of which no cache can hold any.
+WORK = Extra(harness=Harness.PROGRAM, flops="1e9", math=Dtype.FP32, bytes="1e6")
+
+
+def lit(*, tflops: float, harness: Harness = Harness.PROGRAM) -> dict[str, Any]:
+    """A task with work on a type with this rate; a thousandth of a cache."""
+    figures = Figures(l2_mib=1e-6, bandwidth_gb_s=1000, peak_tflops={Dtype.FP32: tflops})
+    task = samples.task(harness=harness)
+    return {
+        "task": replace(task, extra=replace(WORK, harness=harness)),
+        "gpu": replace(samples.CPU, device=figures),
+    }
+
+
+def test_results_carry_the_speed_of_light_and_its_limit() -> None:
+    """Beside every mean, in KernelBot's flat keys; what a program says of it itself is dropped."""
+    forged = {**BENCH_PASS, "benchmark.0.sol": "0.99", "benchmark.1.sol_limit": "faith", "benchmark.7.sol": "3"}
+    runs = decided(chain(forged), **lit(tflops=2000)).runs
+    for run in runs[1:]:
+        lights = {key: value for key, value in run.result.items() if ".sol" in key}
+        assert lights == {
+            "benchmark.0.sol": "1",
+            "benchmark.0.sol_limit": "memory",
+            "benchmark.1.sol": "0.25",
+            "benchmark.1.sol_limit": "memory",
+        }
+    assert decided(chain(), **lit(tflops=1000 / 3)).runs[2].result["benchmark.1.sol_limit"] == "math"
+
+
+def test_without_work_or_rates_there_is_no_speed_of_light() -> None:
+    """Absent, not zero; a forged one is dropped here, too."""
+    result = decided(chain({**BENCH_PASS, "benchmark.0.sol": "0.99"})).runs[2].result
+    assert not any(".sol" in key for key in result)
+
+
+def test_an_impossible_time_of_a_program_is_rejected() -> None:
+    """One shape below its floor is enough, whatever the geometric mean is."""
+    forged = {**BENCH_PASS, "benchmark.0.mean": "5"}
+    result = decided(chain(forged), **lit(tflops=1))
+    assert result.verdict is Verdict.REJECTED
+    assert result.error == (
+        "benchmark: in benchmark 0 its mean time of 1 µs is impossible: the case needs at least 666.7 µs for math "
+        "(1e+09 operations, and CPU does at most 1.5e+12 of any kind per second)"
+    )
+    honest = {**BENCH_PASS, "benchmark.0.mean": "700000", "benchmark.1.mean": "700000"}
+    steps = [samples.step("test", TEST_PASS), samples.step("benchmark", honest)]
+    result = decided((*steps, samples.step("leaderboard", {**honest, "benchmark.0.mean": "5"})), **lit(tflops=1))
+    assert result.verdict is Verdict.REJECTED
+    assert "in benchmark 0 its mean time of 0.005 µs" in (result.error or "")
+    assert result.runs[2].score_s is None
+    assert result.runs[2].result["benchmark.0.sol"] == "2e+05"
+    assert decided((*steps, samples.step("leaderboard", honest)), **lit(tflops=1)).verdict is Verdict.ACCEPTED
+
+
+def test_a_program_that_reports_fewer_cases_is_held_against_the_lowest_floor() -> None:
+    """Which case its one line belongs to is not known, so nothing is said of the speed of light either."""
+    one = {"benchmark-count": "1", "benchmark.0.mean": "700000", "check": "pass"}
+    context = lit(tflops=1)
+    context["task"] = replace(context["task"], extra=replace(WORK, flops="1e9 + (size - 100) * 1e12"))
+    steps = (
+        samples.step("test", TEST_PASS),
+        samples.step("benchmark", {**BENCH_PASS, "benchmark.0.mean": "7e5", "benchmark.1.mean": "7e8"}),
+    )
+    accepted = decided((*steps, samples.step("leaderboard", one)), **context)
+    assert accepted.verdict is Verdict.ACCEPTED
+    assert not any(".sol" in key for key in accepted.runs[2].result)
+    forged = decided((*steps, samples.step("leaderboard", {**one, "benchmark.0.mean": "6e5"})), **context)
+    assert forged.verdict is Verdict.REJECTED
+
+
+def test_a_judge_that_lets_an_impossible_time_pass_is_not_believed() -> None:
+    """It had the same floors; something in the container is not what it should be."""
+    steps = (
+        samples.step("test", TEST_PASS, judged=judged()),
+        samples.step("benchmark", BENCH_PASS, judged=judged()),
+    )
+    with pytest.raises(EvaluationError, match="the judge accepted 'benchmark', but in benchmark 0 its mean time"):
+        decided(steps, **lit(tflops=1, harness=Harness.BUILTIN))

@@ -1,0 +1,1 @@
+"""Tests of runner.gpu_types."""

@@ -1,0 +1,195 @@
+"""Figures of devices: how files state them, and whether those of the shipped types can be true."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.errors import ConfigError
+from runner.gpu_types import Dtype, Figures, GpuType, Product, Registry, Vendor, advise
+from runner.gpu_types.registry import BUILTIN, _FiguresEntry, _ProductEntry, schema
+
+DEVICES = [entry for entry in Registry.load().all() if entry.vendor is not Vendor.NONE]
+#: Every device that is described: a type's own figures, and those of its products.
+FIGURES = [
+    pytest.param(figures, id=f"{entry.name}-{index}")
+    for entry in DEVICES
+    for index, figures in enumerate((entry.device, *(product.device for product in entry.products)))
+]
+
+
+def overlay(directory: Path, text: str) -> Registry:
+    """The registry with one more file."""
+    (directory / "x.toml").write_text(text, encoding="utf-8")
+    return Registry.load(directory)
+
+
+def test_the_file_format_has_exactly_the_fields_of_the_records() -> None:
+    """No figure is unreachable from a file, and none is dropped."""
+    assert set(_FiguresEntry.model_fields) == {field.name for field in dataclasses.fields(Figures)}
+    assert set(_ProductEntry.model_fields) == {field.name for field in dataclasses.fields(Product)}
+
+
+@pytest.mark.parametrize("entry", DEVICES, ids=lambda entry: str(entry.name))
+def test_every_figure_of_a_shipped_type_has_its_source(entry: GpuType) -> None:
+    """Memory, cache, bandwidth and rates are there, and so is what each was taken from."""
+    figures = entry.device
+    assert figures.memory_gib
+    assert figures.l2_mib
+    assert figures.bandwidth_gb_s
+    stated = {
+        field.name
+        for field in dataclasses.fields(figures)
+        if field.name != "sources" and getattr(figures, field.name) not in (None, {})
+    }
+    assert set(figures.sources) == stated
+    assert {Dtype.FP16, Dtype.FP32, Dtype.INT8} <= set(figures.peak_tflops)
+
+
+@pytest.mark.parametrize("figures", FIGURES)
+def test_the_rates_of_a_shipped_type_are_plausible(figures: Figures) -> None:
+    """As far as those of all generations so far are alike; that none is with sparsity, `advise` says."""
+    rate = figures.peak_tflops
+    assert rate.get(Dtype.BF16, rate[Dtype.FP16]) == rate[Dtype.FP16]
+    assert rate.get(Dtype.FP8, rate[Dtype.INT8]) == rate[Dtype.INT8]
+    assert 3.9 < rate[Dtype.FP16] / rate[Dtype.FP32] < 30
+    assert 0.9 < rate[Dtype.FP32] / rate.get(Dtype.FP64, rate[Dtype.FP32]) < 2.1
+    # Operations per byte of memory traffic at which both limits meet.
+    assert 100 < rate[Dtype.FP16] * 1e3 / (figures.bandwidth_gb_s or 0) < 450
+
+
+@pytest.mark.parametrize("entry", Registry.load().all(), ids=lambda entry: str(entry.name))
+def test_there_is_nothing_to_remark_on_a_shipped_type(entry: GpuType) -> None:
+    """Complete, with sources, dense."""
+    assert list(advise(entry)) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({}, []),
+        ({"memory_gib": None}, ["device.memory_gib: found nothing, so that cases are not held"]),
+        ({"bandwidth_gb_s": None}, ["device.bandwidth_gb_s: found nothing, so that results have no speed of light"]),
+        ({"peak_tflops": {}}, ["device.peak_tflops: found nothing, so that results have no speed of light"]),
+        ({"l2_mib": None}, ["device.l2_mib: found nothing, so that no time is too short"]),
+        (
+            {"peak_tflops": {Dtype.FP16: 100, Dtype.FP8: 400, Dtype.FP4: 300}},
+            [
+                "device.peak_tflops: found fp8 400 and fp16 100, expected fp8 to be once to twice fp16",
+                "device.peak_tflops: found fp4 300 and fp8 400, expected fp4 to be once to twice fp8",
+            ],
+        ),
+        ({"sources": {}}, ["device.sources: found nothing for memory_gib, l2_mib, bandwidth_gb_s, peak_tflops, so"]),
+    ],
+)
+def test_what_is_incomplete_or_implausible_is_remarked_on(change: dict[str, Any], found: list[str]) -> None:
+    """Each remark names the key, what was found and what follows from it, and says what to do."""
+    figures = Registry.load().get("MI250").device
+    entry = GpuType(name="X", vendor=Vendor.AMD, device_names=("X",), device=replace(figures, **change))
+    advice = list(advise(entry))
+    assert len(advice) == len(found)
+    assert all(one.found.startswith(start) for one, start in zip(advice, found, strict=True))
+    assert all(one.remedy.startswith("enter ") for one in advice)
+
+
+def test_a_type_that_nothing_is_recognised_as_is_remarked_on() -> None:
+    """It could only be served by naming devices in `slots`; and a product's figures are looked at as well."""
+    figures = Registry.load().get("MI250").device
+    wrong = replace(figures, sources={**figures.sources, "memory_gib": "x"}, peak_tflops={Dtype.FP16: 1, Dtype.FP8: 9})
+    products = (Product(device_names=("X",), device=wrong),)
+    (first, second) = advise(GpuType(name="X", vendor=Vendor.AMD, device=figures, products=products))
+    assert first.found == "device_names: found none, so that no device is recognised as it"
+    assert second.found.startswith("products[0].device.peak_tflops: found fp8 9 and fp16 1")
+
+
+@pytest.mark.parametrize(
+    ("gpu_type", "device", "memory_gib", "bandwidth_gb_s", "fp16"),
+    [
+        ("H100", "NVIDIA H100 80GB HBM3", 80, 3350, 989.4),
+        ("H100", "NVIDIA H100 PCIe", 80, 2039, 756),
+        ("H100", "NVIDIA H100 NVL", 94, 3900, 835.5),
+        ("H200", "NVIDIA H200", 140, 4800, 989.4),
+        ("H200", "NVIDIA H200 NVL", 140, 4800, 835.5),
+        ("A100", "NVIDIA A100-SXM4-40GB", 40, 1555, 312),
+        ("A100", "NVIDIA A100-PCIE-40GB", 40, 1555, 312),
+        ("A100", "NVIDIA A100-SXM4-80GB", 80, 2039, 312),
+        ("A100", "NVIDIA A100 80GB PCIe", 80, 1935, 312),
+        ("MI250", "AMD INSTINCT MI250 (MCM) OAM AC MBA", 64, 1638.4, 181.05),
+        ("MI250", "AMD Instinct MI250X", 64, 1638.4, 191.5),
+        ("MI300x8", "AMD Instinct MI300X", 192, 5300, 1307.4),
+        ("NVIDIA", "NVIDIA B200", 180, 8000, 2250),
+        ("L4x4", "NVIDIA L4", 24, 300, 121),
+    ],
+)
+def test_a_product_has_its_own_figures(
+    gpu_type: str, device: str, memory_gib: float, bandwidth_gb_s: float, fp16: float
+) -> None:
+    """The driver's name of a device decides; types of several devices have those of one."""
+    entry = Registry.load().get(gpu_type)
+    figures = entry.figures_of(device)
+    assert (figures.memory_gib, figures.bandwidth_gb_s) == (memory_gib, bandwidth_gb_s)
+    assert figures.peak_tflops[Dtype.FP16] == fp16
+    # Its product's device is one of the type's.
+    assert entry in Registry.load().matching(entry.vendor, device)
+
+
+def test_without_a_device_the_figures_are_the_types() -> None:
+    """A task is checked on hosts without the device."""
+    entry = Registry.load().get("H100")
+    assert entry.figures_of(None) is entry.device
+    assert entry.figures_of("NVIDIA H100 64GB HBM2") is entry.device
+
+
+def test_the_cpu_type_has_no_figures_until_an_operator_states_them(tmp_path: Path) -> None:
+    """Processors differ; an overlay of the type gives what is known of this one."""
+    assert Registry.load().get("CPU").device == Figures()
+    figures = overlay(tmp_path, 'extends = "CPU"\nname = "CPU"\n[device]\nl3_mib = 32\npeak_tflops = { fp32 = 1 }\n')
+    assert figures.get("CPU").device == Figures(l3_mib=32.0, peak_tflops={Dtype.FP32: 1.0})
+    assert figures.get("CPU").device.cache_bytes == 32 << 20
+
+
+def test_an_overlay_changes_one_figure_and_keeps_the_others(tmp_path: Path) -> None:
+    """Tables within tables are merged, and products start from what the overlay made of the type."""
+    text = 'extends = "H100"\nname = "X"\n[device]\nl2_mib = 51\n[device.peak_tflops]\nint4 = 7\n'
+    before, after = Registry.load().get("H100"), overlay(tmp_path, text).get("X")
+    assert after.device == replace(
+        before.device, l2_mib=51.0, peak_tflops={**before.device.peak_tflops, Dtype.INT4: 7.0}
+    )
+    assert [product.device.l2_mib for product in after.products] == [51.0, 51.0]
+    assert [product.device.bandwidth_gb_s for product in after.products] == [2039.0, 3900.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[device]\nl2 = 3", r"x\.toml: device\.l2: found 3, expected: Extra inputs are not permitted"),
+        ("[device]\nmemory_gib = 0", r"x\.toml: device\.memory_gib: found 0, expected: .*greater than 0"),
+        ("[device]\nbandwidth_gb_s = '3 TB/s'", r"x\.toml: device\.bandwidth_gb_s: found '3 TB/s', expected: .*number"),
+        ("[device]\nbandwidth_gb_s = inf", r"x\.toml: device\.bandwidth_gb_s: found"),
+        ("[device]\npeak_tflops = { fp9 = 1 }", r"x\.toml: device\.peak_tflops\.fp9.*: found 'fp9', expected: .*'fp8'"),
+        ("[device]\npeak_tflops = { fp8 = -1 }", r"x\.toml: device\.peak_tflops\.fp8: found -1"),
+        ("[device]\nsources = { l2 = 'x' }", r"x\.toml: device\.sources: .*'l2' is no figure, expected memory_gib"),
+        ("device = 3", r"x\.toml: device: found 3, expected"),
+        ("products = 3", r"x\.toml: products: found 3, expected"),
+        ("products = [3]", r"x\.toml: products\.0: found 3, expected"),
+        ("[[products]]\ndevice_names = []\ndevice = {}", r"x\.toml: products\.0\.device_names: found \[\], expected"),
+        ("[[products]]\ndevice_names = ['(']\ndevice = {}", r"x\.toml: products\.0\.device_names: .*not a regular"),
+        ("[[products]]\ndevice_names = ['a']", r"x\.toml: products\.0\.device: found nothing, expected"),
+        ("[[products]]\ndevice_names = ['a']\ndevice = { x = 1 }", r"x\.toml: products\.0\.device\.x: found 1"),
+    ],
+)
+def test_a_wrong_figure_is_refused_with_file_key_found_and_expected(tmp_path: Path, text: str, message: str) -> None:
+    """Every mistake names where it is and what would be right."""
+    with pytest.raises(ConfigError, match=message):
+        overlay(tmp_path, f'name = "X"\nvendor = "nvidia"\n{text}\n')
+
+
+def test_the_published_schema_is_the_file_format() -> None:
+    """Whoever changes a key writes the file again, from `runner.gpu_types.registry.schema`."""
+    text = (BUILTIN / "schema.json").read_text(encoding="utf-8")
+    assert text == json.dumps(schema(), indent=2) + "\n", "write json.dumps(schema(), indent=2) to the file"

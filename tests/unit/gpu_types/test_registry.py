@@ -1,0 +1,162 @@
+"""The registry reads, derives, validates and finds GPU types."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from runner.errors import ConfigError, NotFoundError
+from runner.gpu_types import GpuType, Registry, Vendor
+from runner.gpu_types.registry import _Entry
+
+
+def write(directory: Path, **files: str) -> Path:
+    """An overlay directory of these files."""
+    directory.mkdir(exist_ok=True)
+    for name, text in files.items():
+        (directory / f"{name}.toml").write_text(text, encoding="utf-8")
+    return directory
+
+
+def test_every_type_that_boards_name_is_built_in() -> None:
+    """KernelBot's GPU names and the CPU type load without an overlay."""
+    names = {entry.name for entry in Registry.load().all()}
+    assert names >= {"CPU", "T4", "L4", "A100", "H100", "H200", "B200", "L4x4"}
+    assert names >= {"NVIDIA", "B200_Nebius", "MI250", "MI300", "MI300x8", "MI355X"}
+
+
+def test_the_file_format_has_exactly_the_fields_of_the_record() -> None:
+    """No field of GpuType is unreachable from a file, and no key of a file is dropped."""
+    assert set(_Entry.model_fields) == {field.name for field in dataclasses.fields(GpuType)}
+    assert _Entry(name="X", vendor=Vendor.NONE).model_dump() | {"environment": {}} == dataclasses.asdict(
+        GpuType(name="X", vendor=Vendor.NONE)
+    )
+
+
+@pytest.mark.parametrize(
+    ("vendor", "device", "expected"),
+    [
+        (Vendor.NVIDIA, "Tesla T4", ["T4", "T4x4"]),
+        (Vendor.NVIDIA, "NVIDIA L4", ["L4", "L4x4"]),
+        (Vendor.NVIDIA, "NVIDIA L40S", []),
+        (Vendor.NVIDIA, "NVIDIA A100-SXM4-80GB", ["A100", "A100x8"]),
+        (Vendor.NVIDIA, "NVIDIA A100 80GB PCIe", ["A100", "A100x8"]),
+        (Vendor.NVIDIA, "NVIDIA H100 80GB HBM3", ["H100", "H100x8"]),
+        (Vendor.NVIDIA, "NVIDIA H100 PCIe", ["H100", "H100x8"]),
+        (Vendor.NVIDIA, "NVIDIA H200", ["H200", "H200x8"]),
+        (Vendor.NVIDIA, "NVIDIA GH200 480GB", []),
+        (Vendor.NVIDIA, "NVIDIA B200", ["B200", "B200_Nebius", "B200x8", "NVIDIA"]),
+        (Vendor.AMD, "AMD Instinct MI300X", ["MI300", "MI300x8"]),
+        (Vendor.AMD, "AMD INSTINCT MI250 (MCM) OAM AC MBA", ["MI250", "MI250x8"]),
+        (Vendor.AMD, "NVIDIA H100 PCIe", []),
+    ],
+)
+def test_device_names_find_their_types(vendor: Vendor, device: str, expected: list[str]) -> None:
+    """A product name matches whole, and only types of its vendor."""
+    assert [entry.name for entry in Registry.load().matching(vendor, device)] == expected
+
+
+def test_at_most_one_builtin_type_is_made_by_detection_for_any_device_name() -> None:
+    """Built-in types that share devices leave detection to one of them."""
+    registry = Registry.load()
+    for device in ("NVIDIA B200", "NVIDIA L4", "NVIDIA H100 NVL"):
+        found = [entry for entry in registry.matching(Vendor.NVIDIA, device) if entry.detect and entry.count == 1]
+        assert len(found) == 1
+
+
+def test_an_alias_is_another_name() -> None:
+    """`get` takes names and aliases."""
+    assert Registry.load().get("MI300X").name == "MI300"
+
+
+def test_an_unknown_name_is_answered_with_the_nearest() -> None:
+    """A typo, or the wrong case, gets a hint."""
+    with pytest.raises(NotFoundError, match=r"'h100' is not known.*did you mean 'H100'"):
+        Registry.load().get("h100")
+
+
+def test_an_overlay_file_adds_a_type(tmp_path: Path) -> None:
+    """A whole new type is one file."""
+    overlay = write(tmp_path, X='name = "X1"\nvendor = "nvidia"\ndevice_names = ["X One"]\nmemory_gib = 2\n')
+    registry = Registry.load(overlay)
+    assert registry.get("X1").memory_gib == 2.0
+    assert len(registry.all()) == len(Registry.load().all()) + 1
+
+
+def test_an_overlay_file_replaces_a_whole_type(tmp_path: Path) -> None:
+    """Without `extends` nothing of the built-in type is left."""
+    overlay = write(tmp_path, H100='name = "H100"\nvendor = "nvidia"\n')
+    assert Registry.load(overlay).get("H100") == GpuType(name="H100", vendor=Vendor.NVIDIA)
+
+
+def test_an_overlay_file_may_change_one_key_of_the_type_it_replaces(tmp_path: Path) -> None:
+    """`extends` with its own name keeps every other key."""
+    overlay = write(tmp_path, H100='extends = "H100"\nname = "H100"\nimage = "registry.example/cuda@sha256:0"\n')
+    changed = Registry.load(overlay).get("H100")
+    assert changed == dataclasses.replace(Registry.load().get("H100"), image="registry.example/cuda@sha256:0")
+
+
+def test_extends_merges_the_environment_and_leaves_the_aliases(tmp_path: Path) -> None:
+    """A derived type adds variables, and does not answer to the names of its base."""
+    overlay = write(tmp_path, X='extends = "MI300"\nname = "X"\nenvironment = { HSA_X = "1" }\n')
+    derived = Registry.load(overlay).get("X")
+    assert derived.environment == {"PYTORCH_ROCM_ARCH": "gfx942", "HSA_X": "1"}
+    assert derived.aliases == ()
+
+
+def test_an_absent_overlay_directory_is_fine(tmp_path: Path) -> None:
+    """Most hosts have none."""
+    assert Registry.load(tmp_path / "gpus.d").all() == Registry.load().all()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('name = "X"\nvendor = "intel"\n', r"x\.toml: vendor: found 'intel', expected: .*'nvidia'"),
+        ('name = "X"\n', r"x\.toml: vendor: found nothing, expected: Field required"),
+        ('vendor = "none"\n', r"x\.toml: name=None, expected a string such as 'x'"),
+        ('name = "X"\nvendor = "none"\nmemory = 3\n', r"x\.toml: key 'memory' is not known.*'memory_gib'"),
+        ('name = "X"\nvendor = "none"\nmemory_gib = "3"\n', r"x\.toml: memory_gib: found '3', expected: .*number"),
+        ('name = "X"\nvendor = "none"\nmemory_gib = -1\n', r"x\.toml: memory_gib: found -1"),
+        ('name = "X"\nvendor = "none"\ncount = 0\n', r"x\.toml: count: found 0"),
+        ('name = "X"\nvendor = "nvidia"\nnvcc_arch = "sm_90"\n', r"x\.toml: nvcc_arch: found 'sm_90'"),
+        ('name = "X"\nvendor = "none"\ndevice_names = ["("]\n', r"x\.toml: device_names: .* not a regular expression"),
+        ('name = "a b"\nvendor = "none"\n', r"x\.toml: name: found 'a b'"),
+        ('name = "X"\nvendor = "none"\n[environment]\n"A=B" = "1"\n', r"x\.toml: environment\.A=B"),
+        ("name = ", r"x\.toml: not a TOML file"),
+        ('name = "X"\nextends = "H10"\n', r"x\.toml: extends='H10'.*nearest is 'H100'"),
+        ('name = "X"\nextends = "X"\n', r"x\.toml: extends='X', expected the name of another"),
+        ('name = "X"\nextends = 3\n', r"x\.toml: extends=3, expected the name"),
+        ('name = "X"\nvendor = "none"\naliases = ["H100"]\n', r"x\.toml: alias 'H100' of GPU type 'X' already names"),
+        ('name = "X"\nvendor = "none"\naliases = ["x"]\n', r"x\.toml: alias 'x'"),
+        ('name = "h100"\nvendor = "nvidia"\n', r"differs from .* by case only"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_file_key_found_and_expected(tmp_path: Path, text: str, message: str) -> None:
+    """Every mistake names where it is and what would be right."""
+    with pytest.raises(ConfigError, match=message):
+        Registry.load(write(tmp_path, x=text))
+
+
+def test_two_files_of_one_type_are_refused(tmp_path: Path) -> None:
+    """Which of them would win is not left to the alphabet."""
+    text = 'name = "X"\nvendor = "none"\n'
+    with pytest.raises(ConfigError, match=r"'X' is described twice: .*a\.toml and .*b\.toml"):
+        Registry.load(write(tmp_path, a=text, b=text))
+
+
+def test_extending_in_a_circle_is_refused(tmp_path: Path) -> None:
+    """A extends B extends A has no meaning."""
+    with pytest.raises(ConfigError, match="circle: A -> B -> A"):
+        Registry.load(write(tmp_path, a='name = "A"\nextends = "B"\n', b='name = "B"\nextends = "A"\n'))
+
+
+def test_only_processor_cores_emulate_cuda(tmp_path: Path) -> None:
+    """The operator's key for a type without devices; a type with devices has real ones."""
+    overlay = write(tmp_path / "good", CPU='extends = "CPU"\nname = "CPU"\nemulate_cuda = true\n')
+    assert Registry.load(overlay).get("CPU").emulate_cuda
+    assert not Registry.load().get("CPU").emulate_cuda
+    with pytest.raises(ConfigError, match="emulate_cuda: found true with vendor 'nvidia'"):
+        Registry.load(write(tmp_path / "bad", H100='extends = "H100"\nname = "H100"\nemulate_cuda = true\n'))

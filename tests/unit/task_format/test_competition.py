@@ -1,0 +1,173 @@
+"""Competition files."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from runner.errors import TaskError
+from runner.gpu_types import Registry
+from runner.task_format import load_competition, load_folder
+from tests.unit.task_format.samples import changed, write
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def competition(folder: Path, problems: str, head: str = "name: Contest\n") -> Path:
+    """Write a competition file beside the sample task."""
+    write(folder, changed(gpus=["T4"]))
+    path = folder / "contest.yaml"
+    path.write_text(f"{head}problems:\n{problems}")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "deadline"),
+    [
+        ('"2030-06-30"', datetime(2030, 6, 30, tzinfo=UTC)),
+        ('"2030-06-30 6:59"', datetime(2030, 6, 30, 6, 59, tzinfo=UTC)),
+        ("2030-06-30", datetime(2030, 6, 30, tzinfo=UTC)),
+        ("2030-06-30 18:00:00", datetime(2030, 6, 30, 18, 0, tzinfo=UTC)),
+        ('""', None),
+        ("null", None),
+    ],
+)
+def test_a_deadline_is_utc(tmp_path: Path, text: str, deadline: datetime | None) -> None:
+    """Both forms, quoted or not; an empty one is none."""
+    loaded = load_competition(competition(tmp_path, f"  - {{name: add, directory: adder, deadline: {text}}}\n"))
+    assert loaded.problems[0].deadline == deadline
+    assert loaded.notes == ()
+
+
+def test_a_bad_deadline_is_none_and_noted(tmp_path: Path) -> None:
+    """KernelBot takes a year from now; we do as well, but say so."""
+    path = competition(tmp_path, "  - {name: add, directory: adder, deadline: soon}\n")
+    loaded = load_competition(path)
+    assert loaded.problems[0].deadline is None
+    assert loaded.notes == (
+        f"{path}: problems[0].deadline: found 'soon', expected YYYY-MM-DD[ HH:MM] in UTC; taken as none",
+    )
+
+
+def test_a_problem_has_its_folder_and_its_own_types(tmp_path: Path) -> None:
+    """The folder is loaded under the problem's name; gpus may be the file's or the task's."""
+    path = competition(
+        tmp_path,
+        "  - {name: a, directory: adder, gpus: [H100, CPU]}\n  - {name: b, directory: ./adder}\n",
+        head="name: Contest\ndescription: Nice.\ndeadline: never\n",
+    )
+    loaded = load_competition(path)
+    assert (loaded.name, loaded.description) == ("Contest", "Nice.")
+    assert [(problem.name, problem.folder.name, problem.gpus) for problem in loaded.problems] == [
+        ("a", "a", ("H100", "CPU")),
+        ("b", "b", ()),
+    ]
+    assert loaded.problems[1].folder.gpus == ("T4",)
+
+
+@pytest.mark.parametrize(
+    ("problems", "message"),
+    [
+        ("  - {name: a, directory: nowhere}\n", "problems[0].directory: found 'nowhere', which is no folder"),
+        ("  - {name: a, directory: ../..}\n", "problems[0].directory: found '../..', which leaves the repository"),
+        ("  - {name: a, directory: /etc}\n", "problems[0].directory: found '/etc', which leaves the repository"),
+        ("  - {name: a}\n", "problems[0].directory: found nothing, expected a value (the key is required)"),
+        ("  []\n", "problems: found [], expected at least 1 entry"),
+        (
+            "  - {name: a, directory: adder, gpu: [T4]}\n",
+            (
+                "problems[0].gpu: found an unknown key, expected one of name, directory, deadline, gpus "
+                "(did you mean 'gpus'?)"
+            ),
+        ),
+        (
+            "  - {name: a, directory: adder}\n  - {name: a, directory: adder}\n",
+            "problems[1].name: found 'a' a second time, expected different names",
+        ),
+    ],
+)
+def test_a_wrong_competition_is_refused(tmp_path: Path, problems: str, message: str) -> None:
+    """Refusals name the file and the key; nothing is loaded in part."""
+    path = competition(tmp_path, problems)
+    with pytest.raises(TaskError) as caught:
+        load_competition(path)
+    assert str(caught.value).startswith(f"{path}: {message}")
+
+
+def test_two_lists_of_problems_are_refused(tmp_path: Path) -> None:
+    """A second `problems` key would silently replace the first, as has happened in published files."""
+    path = competition(tmp_path, "  - {name: a, directory: adder}\nproblems:\n  - {name: b, directory: adder}\n")
+    with pytest.raises(TaskError, match="line 4: found the key 'problems' a second time"):
+        load_competition(path)
+
+
+def test_a_missing_competition_is_refused(tmp_path: Path) -> None:
+    """The message names the path."""
+    with pytest.raises(TaskError, match=r"no\.yaml: found an unreadable file \(No such file or directory\)"):
+        load_competition(tmp_path / "no.yaml")
+
+
+def test_the_starter_set_loads() -> None:
+    """Our own competition file lists the three problems, each offered without an accelerator."""
+    loaded = load_competition(ROOT / "tasks" / "starter.yaml")
+    assert [problem.name for problem in loaded.problems] == ["identity", "vectoradd", "nvfp4_gemv"]
+    assert all("CPU" in problem.gpus and problem.deadline is None for problem in loaded.problems)
+    assert loaded.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("file", "boards"),
+    [
+        (
+            "amd.yaml",
+            {
+                "amd-identity": ("amd_identity", ("MI300",)),
+                "amd-fp8-mm": ("amd_fp8_mm", ("MI300",)),
+                "amd-mixture-of-experts": ("amd_moe", ("MI300",)),
+                "amd-mla-decode": ("amd_mla_decode", ("MI300",)),
+                "amd-all2all": ("amd_all2all", ("MI300x8",)),
+                "amd-gemm-rs": ("amd_gemm_rs", ("MI300x8",)),
+                "amd-ag-gemm": ("amd_ag_gemm", ("MI300x8",)),
+            },
+        ),
+        (
+            "nvfp4.yaml",
+            {
+                "nvfp4_gemv": ("nvfp4_gemv", ("NVIDIA",)),
+                "nvfp4_gemm": ("nvfp4_gemm", ("NVIDIA",)),
+                "nvfp4_dual_gemm": ("nvfp4_dual_gemm", ("NVIDIA",)),
+                "nvfp4_group_gemm": ("nvfp4_group_gemm", ("B200", "NVIDIA")),
+                "mxfp4-mm": ("mxfp4_mm", ("MI355X",)),
+            },
+        ),
+    ],
+)
+def test_the_boards_of_a_family_load(file: str, boards: dict[str, tuple[str, tuple[str, ...]]]) -> None:
+    """Under the public boards' names, on their types, which the tasks offer and the registry knows."""
+    loaded = load_competition(ROOT / "tasks" / file)
+    registry = Registry.load()
+    assert {problem.name: problem.gpus for problem in loaded.problems} == {
+        name: gpus for name, (_, gpus) in boards.items()
+    }
+    for problem in loaded.problems:
+        directory, gpus = boards[problem.name]
+        assert problem.folder.task == load_folder(ROOT / "tasks" / directory).task
+        assert set(gpus) <= set(problem.folder.gpus)
+        assert [registry.get(gpu).name for gpu in gpus] == list(gpus)
+        assert problem.deadline is None
+    assert loaded.notes == ()
+
+
+def test_every_shipped_task_is_in_a_competition() -> None:
+    """A board for each folder, and no two of one name that stand for different tasks."""
+    boards = [
+        (problem.name, problem.folder.task)
+        for path in sorted((ROOT / "tasks").glob("*.yaml"))
+        for problem in load_competition(path).problems
+    ]
+    for folder in sorted(path.parent for path in (ROOT / "tasks").glob("*/task.yml")):
+        assert load_folder(folder).task in [task for _, task in boards], folder.name
+    for name, task in boards:
+        assert all(other == task for same, other in boards if same == name), name

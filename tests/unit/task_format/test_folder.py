@@ -1,0 +1,667 @@
+"""Loading a task folder: every key, every default, every refusal with its message."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.errors import TaskError
+from runner.gpu_types import Dtype
+from runner.task_format import load, load_folder
+from runner.task_format.model import HARNESS, SUBMISSION, CaseSet, CuConfig, Extra, Harness, Lang, PyConfig, Ranking
+from runner.task_format.trees import MAX_FILE_BYTES
+from tasks.harness.judge.stopping import Timing
+from tests.unit.task_format.samples import CU, TASK, changed, refusal, write
+
+
+def test_a_short_task_gets_kernelbots_defaults(tmp_path: Path) -> None:
+    """Keys that are absent have the values KernelBot gives them."""
+    folder = load(write(tmp_path))
+    task = folder.task
+    assert folder.name == "adder"
+    assert folder.description == "Add."
+    assert folder.templates == {}
+    assert folder.gpus == ()
+    assert task.files == {
+        "submission.py": SUBMISSION,
+        "reference.py": "# reference\n",
+        "eval.py": "# eval program\n",
+    }
+    assert task.lang is Lang.PY
+    assert task.config == PyConfig(main="eval.py")
+    assert task.tests == ({"size": 1, "seed": 2}, {"size": 3, "seed": 4}, {"size": 5, "seed": 6})
+    assert (task.test_timeout_s, task.benchmark_timeout_s, task.ranked_timeout_s) == (180, 180, 180)
+    assert task.ranking_by is Ranking.LAST
+    assert task.seed is None
+    assert task.multi_gpu is False
+    assert task.libraries == ()
+    assert task.extra == Extra()
+    assert task.harness is Harness.PROGRAM
+
+
+def test_every_key_of_task_yml_is_kept(tmp_path: Path) -> None:
+    """No key of task.yml is parsed and ignored."""
+    task = changed(
+        tests=[{"size": 1, "world_size": 2, "flag": True, "kind": "cold", "ratio": 0.5, "shape": [96, 128]}],
+        benchmarks=[{"size": 7, "world_size": 2}],
+        test_timeout=10,
+        benchmark_timeout=20,
+        ranked_timeout=30,
+        ranking_by="geom",
+        seed=99,
+        multi_gpu=True,
+        libraries=["cutlass"],
+        templates={"Python": "template.py", "CuteDSL": "template.py"},
+        gpus=["H100", "CPU"],
+    )
+    folder = load(write(tmp_path, task, files={"template.py": "pass\n"}))
+    loaded = folder.task
+    assert loaded.tests == (task["tests"][0],)
+    assert (loaded.test_timeout_s, loaded.benchmark_timeout_s, loaded.ranked_timeout_s) == (10, 20, 30)
+    assert loaded.ranking_by is Ranking.GEOM
+    assert loaded.seed == 99
+    assert loaded.multi_gpu is True
+    assert loaded.libraries == ("cutlass",)
+    assert folder.templates == {"Python": "pass\n", "CuteDSL": "pass\n"}
+    assert folder.gpus == ("H100", "CPU")
+
+
+def test_a_cuda_task_keeps_its_build_settings(tmp_path: Path) -> None:
+    """`config` of lang cu has sources, include_dirs, defines and compile_flags; numbers of defines become text."""
+    config = {"sources": ["eval.cu"], "include_dirs": ["inc"], "defines": {"N": 4, "M": "x"}, "compile_flags": ["-O1"]}
+    task = load(write(tmp_path, changed(CU, config=config))).task
+    assert task.config == CuConfig(
+        sources=("eval.cu",), include_dirs=("inc",), defines={"N": "4", "M": "x"}, compile_flags=("-O1",)
+    )
+    assert task.submission_name == "submission.cuh"
+
+
+def test_every_key_of_runner_yml_is_kept(tmp_path: Path) -> None:
+    """No key of runner.yml is parsed and ignored; an absent list of cases is not an empty one."""
+    extra = {
+        "harness": "builtin",
+        "cases": {"CPU": {"tests": [{"size": 1}]}, "T4": {"benchmarks": [], "hidden": []}},
+        "hidden": [{"size": 3, "seed": 9}],
+        "private": ["reference.py"],
+        "flops": "2 * size",
+        "math": "fp8",
+        "bytes": "size ** 2",
+        "written": "size",
+        "timing": {
+            "width": 0.01,
+            "min_runs": 5,
+            "max_runs": 50,
+            "min_kernel_s": 0,
+            "max_kernel_s": 2.5,
+            "min_wall_s": 0.5,
+            "max_wall_s": 60,
+            "noisy": 0.2,
+            "refuse": 1,
+        },
+    }
+    assert load(write(tmp_path, extra=extra)).task.extra == Extra(
+        harness=Harness.BUILTIN,
+        cases={"CPU": CaseSet(tests=({"size": 1},)), "T4": CaseSet(benchmarks=(), hidden=())},
+        hidden=({"size": 3, "seed": 9},),
+        private=("reference.py",),
+        flops="2 * size",
+        math=Dtype.FP8,
+        bytes="size ** 2",
+        written="size",
+        timing=Timing(
+            width=0.01,
+            min_runs=5,
+            max_runs=50,
+            min_kernel_s=0,
+            max_kernel_s=2.5,
+            min_wall_s=0.5,
+            max_wall_s=60,
+            noisy=0.2,
+            refuse=1,
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ({"timing": {"min_runs": 9, "max_runs": 5}}, "timing.min_runs: found 9, expected no more than max_runs (5)"),
+        ({"timing": {"min_wall_s": 9, "max_wall_s": 0.5}}, "timing.min_wall_s: found 9.0, expected no more than"),
+        ({"timing": {"max_runs": 2}}, "timing.max_runs"),
+        ({"timing": {"widht": 0.1}}, "timing.widht"),
+        ({"timing": {}, "harness": "program"}, "timing: found it beside a task's own eval program"),
+    ],
+)
+def test_timing_that_cannot_be_is_refused(tmp_path: Path, extra: dict[str, object], message: str) -> None:
+    """Floors above ceilings, too few calls, unknown keys, and rules for times that the judge does not take."""
+    with pytest.raises(TaskError, match=re.escape(message)):
+        load(write(tmp_path, extra={"harness": "builtin", **extra}))
+
+
+def test_an_empty_runner_yml_says_nothing(tmp_path: Path) -> None:
+    """A runner.yml with nothing but a comment is like none."""
+    assert load(write(tmp_path, extra="# nothing yet\n")).task.extra == Extra()
+
+
+def test_a_harness_source_selects_the_builtin_judge(tmp_path: Path) -> None:
+    """An eval program whose source is @HARNESS@ needs no runner.yml."""
+    files = [*TASK["files"][:2], {"name": "eval.py", "source": HARNESS}]
+    task = load(write(tmp_path, changed(files=files))).task
+    assert task.files["eval.py"] == HARNESS
+    assert task.harness is Harness.BUILTIN
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("lang", "rust", "adder/task.yml: lang: found 'rust', expected 'py' or 'cu'"),
+        ("description", None, "adder/task.yml: description: found None, expected a text"),
+        ("description", "", "adder/task.yml: description: found '', expected a text that is not empty"),
+        ("ranking_by", "geo", "adder/task.yml: ranking_by: found 'geo', expected 'last', 'mean' or 'geom'"),
+        ("test_timeout", "60", "adder/task.yml: test_timeout: found '60', expected an integer"),
+        ("test_timeout", 0, "adder/task.yml: test_timeout: found 0, expected a number above 0"),
+        ("ranked_timeout", 100_000, "adder/task.yml: ranked_timeout: found 100000, expected a number of at most 86400"),
+        ("benchmark_timeout", True, "adder/task.yml: benchmark_timeout: found True, expected an integer"),
+        ("seed", -1, "adder/task.yml: seed: found -1, expected a number of at least 0"),
+        ("seed", 1 << 32, "adder/task.yml: seed: found 4294967296, expected a number below 4294967296"),
+        ("multi_gpu", "yes please", "adder/task.yml: multi_gpu: found 'yes please', expected true or false"),
+        ("libraries", "cutlass", "adder/task.yml: libraries: found 'cutlass', expected a list"),
+        ("gpus", ["CPU", "CPU"], "adder/task.yml: gpus: found 'CPU' twice, expected different GPU types"),
+        ("gpus", [3], "adder/task.yml: gpus[0]: found 3, expected a text"),
+        ("files", [], "adder/task.yml: files: found [], expected at least 1 entry"),
+        ("files", {"a": "b"}, "adder/task.yml: files: found {'a': 'b'}, expected a list"),
+        ("files", ["a"], "adder/task.yml: files[0]: found 'a', expected a mapping"),
+        (
+            "files",
+            [{"name": "a", "sourc": "b"}],
+            (
+                "adder/task.yml: files[0].source: found nothing, expected a value (the key is required)\n"
+                "adder/task.yml: files[0].sourc: found an unknown key, expected one of name, source "
+                "(did you mean 'source'?)"
+            ),
+        ),
+        ("tests", {"size": 1}, "adder/task.yml: tests: found {'size': 1}, expected a list"),
+        ("tests", [{}], "adder/task.yml: tests[0]: found {}, expected at least 1 entry"),
+        ("tests", [5], "adder/task.yml: tests[0]: found 5, expected a mapping of argument names to values"),
+        (
+            "config",
+            {"main": "evil.py"},
+            (
+                "adder/task.yml: config.main: found 'evil.py', expected a file of the task: one of submission.py, "
+                "reference.py, eval.py (did you mean 'eval.py'?)"
+            ),
+        ),
+        ("config", {}, "adder/task.yml: config.main: found nothing, expected a value (the key is required)"),
+        ("config", "eval.py", "adder/task.yml: config: found 'eval.py', expected a mapping"),
+        (
+            "config",
+            {"main": "eval.py", "sources": []},
+            "adder/task.yml: config.sources: found an unknown key, expected one of main",
+        ),
+        (
+            "config",
+            {"main": "submission.py"},
+            "adder/task.yml: config.main: found the submission ('submission.py'), expected the eval program",
+        ),
+        (
+            "templates",
+            {"Pyton": "t.py"},
+            (
+                "adder/task.yml: templates.Pyton: found an unknown key, expected one of CUDA, Python, Triton, HIP, "
+                "CuteDSL (did you mean 'Python'?)"
+            ),
+        ),
+        (
+            "templates",
+            {"Python": "@SUBMISSION@"},
+            "adder/task.yml: templates.Python: found '@SUBMISSION@', expected the path of a file",
+        ),
+        (
+            "test_timeot",
+            5,
+            (
+                "adder/task.yml: test_timeot: found an unknown key, expected one of lang, config, tests, benchmarks, "
+                "test_timeout, benchmark_timeout, ranked_timeout, ranking_by, seed, multi_gpu, libraries, files, "
+                "description, templates, gpus (did you mean 'test_timeout'?)"
+            ),
+        ),
+    ],
+)
+def test_a_wrong_value_is_refused(tmp_path: Path, key: str, value: object, message: str) -> None:
+    """A refusal names file, key, what was found and what was expected."""
+    assert refusal(write(tmp_path, changed(TASK, **{key: value}))) == message
+
+
+@pytest.mark.parametrize("key", ["lang", "config", "description", "files"])
+def test_a_missing_key_is_refused(tmp_path: Path, key: str) -> None:
+    """The keys without a default are required."""
+    task = changed()
+    del task[key]
+    expected = f"adder/task.yml: {key}: found nothing, expected a value (the key is required)"
+    assert refusal(write(tmp_path, task)) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, "an integer, a float, true or false, a text, or a list of integers"),
+        ({"a": 1}, "an integer, a float, true or false, a text, or a list of integers"),
+        ([1, True], "a list of integers of at most 64 bits"),
+        ([1.5], "a list of integers of at most 64 bits"),
+        (["a"], "a list of integers of at most 64 bits"),
+        (1 << 63, "an integer of at most 64 bits"),
+        (float("nan"), "a finite float below 1e+16 (write larger ones as integers)"),
+        (1e16, "a finite float below 1e+16 (write larger ones as integers)"),
+        ("a; b", "a text of 1 to 1000 characters without ';', control characters, outer blanks"),
+        ("a\nb", "a text of 1 to 1000 characters without ';', control characters, outer blanks"),
+        ("", "a text of 1 to 1000 characters without ';', control characters, outer blanks"),
+        (" a", "a text of 1 to 1000 characters without ';', control characters, outer blanks"),
+        ("a\u2028b", "a text of 1 to 1000 characters without ';', control characters, outer blanks"),
+    ],
+)
+def test_a_case_value_that_no_spec_line_can_carry_is_refused(tmp_path: Path, value: object, expected: str) -> None:
+    """Values must survive the journey through JSON and the cases file."""
+    task = changed(tests=[{"size": 1}, {"size": 2}, {"size": value}])
+    assert refusal(write(tmp_path, task)) == f"adder/task.yml: tests[2].size: found {value!r}, expected {expected}"
+
+
+@pytest.mark.parametrize("name", ["a b", "1a", "a-b", "ä", "", "a:b"])
+def test_a_case_name_that_is_no_identifier_is_refused(tmp_path: Path, name: str) -> None:
+    """Argument names are identifiers."""
+    assert "expected an argument name of letters, digits and _" in refusal(write(tmp_path, changed(tests=[{name: 1}])))
+
+
+def test_a_case_name_that_yaml_reads_as_a_boolean_is_refused(tmp_path: Path) -> None:
+    """`no: 1` is the key False to YAML; the message says to quote it."""
+    text = refusal(write(tmp_path, changed(tests=[{False: 1}])))
+    assert "found False, expected an argument name" in text
+    assert "quote words that YAML reads as true or false" in text
+
+
+@pytest.mark.parametrize("size", [None, "2", 0, True])
+def test_a_multi_gpu_case_without_world_size_is_refused(tmp_path: Path, size: object) -> None:
+    """multi_gpu needs world_size in every test and benchmark, those of runner.yml included."""
+    case = {"size": 1} if size is None else {"size": 1, "world_size": size}
+    good = {"size": 1, "world_size": 2}
+    found = "nothing" if size is None else repr(size)
+    expected = f"world_size: found {found}, expected a number of devices, as multi_gpu is true"
+    task = changed(multi_gpu=True, tests=[good, case], benchmarks=[case])
+    extra = {"cases": {"CPU": {"tests": [case]}}}
+    assert refusal(write(tmp_path, task, extra=extra)).splitlines() == [
+        f"adder/task.yml: tests[1].{expected}",
+        f"adder/task.yml: benchmarks[0].{expected}",
+        f"adder/runner.yml: cases.CPU.tests[0].{expected}",
+    ]
+
+
+def _with_file(name: str, source: str = "reference.py") -> dict[str, Any]:
+    return changed(files=[*TASK["files"], {"name": name, "source": source}])
+
+
+@pytest.mark.parametrize("name", ["/etc/x", "../x", "a/../b", "./a", "a//b", "a/", "-c", "a\\b", "a\nb", "x" * 256])
+def test_a_file_name_that_escapes_is_refused(tmp_path: Path, name: str) -> None:
+    """Names are plain, or relative paths below the working directory."""
+    text = refusal(write(tmp_path, _with_file(name)))
+    assert text.startswith("adder/task.yml: files[3].name: found ")
+    assert text.endswith(", expected a file name, or a relative path without '.' and '..'")
+
+
+def test_a_file_in_a_subfolder_is_fine(tmp_path: Path) -> None:
+    """A name may hold a path, and so may a source."""
+    folder = write(tmp_path, _with_file("inc/a.py", "deep/er/a.py"), files={"deep/er/a.py": "A\n"})
+    assert load(folder).task.files["inc/a.py"] == "A\n"
+
+
+def test_a_duplicate_file_name_is_refused(tmp_path: Path) -> None:
+    """Every name stands once."""
+    expected = "adder/task.yml: files[3].name: found 'eval.py' a second time, expected every name once"
+    assert refusal(write(tmp_path, _with_file("eval.py"))) == expected
+
+
+def test_a_file_inside_a_file_is_refused(tmp_path: Path) -> None:
+    """A name cannot be a file and a folder."""
+    expected = "adder/task.yml: files: found both 'eval.py' and 'eval.py/x', expected no file inside another"
+    assert refusal(write(tmp_path, _with_file("eval.py/x"))) == expected
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_other_than_one_submission_is_refused(tmp_path: Path, count: int) -> None:
+    """Exactly one file stands for the user's."""
+    submissions = [{"name": f"s{index}.py", "source": SUBMISSION} for index in range(count)]
+    text = refusal(write(tmp_path, changed(files=[*submissions, *TASK["files"][1:]])))
+    assert text == (
+        f"adder/task.yml: files: found {count} files with the source @SUBMISSION@, expected exactly one: it stands for "
+        'the user\'s file, e.g. {"name": "submission.py", "source": "@SUBMISSION@"}'
+    )
+
+
+def test_a_python_submission_has_a_python_name(tmp_path: Path) -> None:
+    """Lang py runs the submission by the name it has."""
+    files = [{"name": "submission.cu", "source": SUBMISSION}, *TASK["files"][1:]]
+    text = refusal(write(tmp_path, changed(files=files)))
+    assert text == (
+        "adder/task.yml: files: found 'submission.cu' for @SUBMISSION@, expected a name that ends in .py, as lang is py"
+    )
+
+
+def test_a_harness_that_is_not_main_is_refused(tmp_path: Path) -> None:
+    """@HARNESS@ is an eval program and nothing else."""
+    text = refusal(write(tmp_path, _with_file("other.py", HARNESS)))
+    assert text == (
+        "adder/task.yml: files: found @HARNESS@ as the source of 'other.py', "
+        "expected it only for config.main ('eval.py')"
+    )
+
+
+def test_an_unknown_at_word_is_refused(tmp_path: Path) -> None:
+    """A misspelt @SUBMISSION@ is no path."""
+    text = refusal(write(tmp_path, _with_file("a.py", "@SUBMISION@")))
+    assert text == ("adder/task.yml: files[3].source: found '@SUBMISION@', expected @SUBMISSION@, @HARNESS@ or a path")
+
+
+def test_a_source_of_cu_that_is_no_file_is_refused(tmp_path: Path) -> None:
+    """Every compiled source is one of the task's files."""
+    text = refusal(write(tmp_path, changed(CU, config={"sources": ["eval.cu", "evil.cu"]})))
+    assert text == (
+        "adder/task.yml: config.sources[1]: found 'evil.cu', expected a file of the task: one of submission.cuh, "
+        "eval.cu, util.h (did you mean 'eval.cu'?)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"sources": []}, "adder/task.yml: config.sources: found [], expected at least 1 entry"),
+        (
+            {"sources": ["eval.cu"], "defines": {"N": 1.5}},
+            "adder/task.yml: config.defines.N: found 1.5, expected a text",
+        ),
+        (
+            {"sources": ["eval.cu"], "include_dir": []},
+            (
+                "adder/task.yml: config.include_dir: found an unknown key, expected one of sources, include_dirs, "
+                "defines, compile_flags (did you mean 'include_dirs'?)"
+            ),
+        ),
+    ],
+)
+def test_a_wrong_cu_config_is_refused(tmp_path: Path, config: Mapping[str, object], message: str) -> None:
+    """`config` of lang cu has its own keys."""
+    assert refusal(write(tmp_path, changed(CU, config=config))) == message
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (
+            {"harnes": "builtin"},
+            (
+                "harnes: found an unknown key, expected one of harness, cases, hidden, private, flops, math, bytes, "
+                "written, timing (did you mean 'harness'?)"
+            ),
+        ),
+        ({"harness": "own"}, "harness: found 'own', expected 'builtin' or 'program'"),
+        (
+            {"cases": {"CPU": {"test": []}}},
+            ("cases.CPU.test: found an unknown key, expected one of tests, benchmarks, hidden (did you mean 'tests'?)"),
+        ),
+        (
+            {"cases": {"CPU": {"tests": [{"size": "a;b"}]}}},
+            (
+                "cases.CPU.tests[0].size: found 'a;b', expected a text "
+                "of 1 to 1000 characters without ';', control characters, outer blanks"
+            ),
+        ),
+        (
+            {"private": ["referenc.py"]},
+            (
+                "private[0]: found 'referenc.py', expected a file of the task: one of "
+                "submission.py, reference.py, eval.py (did you mean 'reference.py'?)"
+            ),
+        ),
+        (
+            {"private": ["submission.py"]},
+            ("private[0]: found the submission ('submission.py'), expected a file that only the judge may see"),
+        ),
+        ({"flops": 5}, "flops: found 5, expected a text"),
+        (
+            {"flops": "size * k"},
+            (
+                "flops: for benchmarks[0] of adder/task.yml: found the name 'k', expected one of the "
+                "case's arguments: size, seed"
+            ),
+        ),
+        (
+            {"bytes": "size - 7"},
+            (
+                "bytes: for benchmarks[0] of adder/task.yml: found 'size - 7', which is 0.0 for "
+                "{'size': 7, 'seed': 8}, expected a positive number"
+            ),
+        ),
+        (
+            {"flops": "size", "math": "fp9"},
+            (
+                "math: found 'fp9', expected 'fp4', 'fp6', 'fp8', 'int4', 'int8', 'fp16', 'bf16', 'tf32', 'fp32' or "
+                "'fp64'"
+            ),
+        ),
+        ({"math": "fp8"}, "math: found 'fp8' without `flops`, expected `flops` beside it"),
+        ({"written": "size"}, "written: found 'size' without `bytes`, expected `bytes` beside it"),
+        (
+            {"bytes": "size", "written": "2 * size"},
+            (
+                "written: for benchmarks[0] of adder/task.yml: found '2 * size', which is 14, expected at most "
+                "`bytes`, 7"
+            ),
+        ),
+        ([1], "found [1], expected a mapping"),
+    ],
+)
+def test_a_wrong_runner_yml_is_refused(tmp_path: Path, extra: Any, message: str) -> None:  # noqa: ANN401 any YAML
+    """Refusals of runner.yml name that file."""
+    folder = write(tmp_path, extra=str(extra))
+    assert refusal(folder) == f"adder/runner.yml: {message}"
+
+
+def test_work_is_checked_against_the_cases_of_every_type(tmp_path: Path) -> None:
+    """An expression must also fit the benchmarks that replace the task's own."""
+    extra = {"flops": "size", "cases": {"CPU": {"benchmarks": [{"n": 1}]}}}
+    text = refusal(write(tmp_path, extra=extra))
+    assert text.startswith("adder/runner.yml: flops: for cases.CPU.benchmarks[0] of adder/runner.yml: found the name")
+
+
+def test_a_builtin_harness_needs_a_reference(tmp_path: Path) -> None:
+    """The judge imports reference.py."""
+    files = [TASK["files"][0], TASK["files"][2]]
+    text = refusal(write(tmp_path, changed(files=files), extra={"harness": "builtin"}))
+    assert text == (
+        "adder/runner.yml: harness: found the built-in harness and no reference.py, expected a file reference.py in "
+        "the task, with generate_input and check_implementation"
+    )
+
+
+def test_a_builtin_harness_for_cu_needs_a_reference_and_one_device(tmp_path: Path) -> None:
+    """The judge checks compiled submissions by the task's Python; they have no ranks."""
+    text = refusal(write(tmp_path, CU, extra={"harness": "builtin"}))
+    assert "found the built-in harness and no reference.py" in text
+    several = {**CU, "multi_gpu": True, "tests": [{"world_size": 2}], "benchmarks": [{"world_size": 2}]}
+    text = refusal(write(tmp_path / "several", several, extra={"harness": "builtin"}))
+    assert "'builtin' for a task with lang cu and multi_gpu" in text
+
+
+def test_a_program_that_is_the_harness_is_refused(tmp_path: Path) -> None:
+    """`harness: program` and @HARNESS@ contradict each other."""
+    files = [*TASK["files"][:2], {"name": "eval.py", "source": HARNESS}]
+    text = refusal(write(tmp_path, changed(files=files), extra={"harness": "program"}))
+    assert text == (
+        "adder/runner.yml: harness: found 'program', expected 'builtin', or another source than @HARNESS@ for the eval "
+        "program"
+    )
+
+
+def test_several_problems_come_at_once(tmp_path: Path) -> None:
+    """One refusal lists what is wrong, a line each, and stops at ten."""
+    text = refusal(write(tmp_path, changed(tests=[{"size": None} for _ in range(14)])))
+    assert len(text.splitlines()) == 11
+    assert text.endswith("… and 4 more")
+
+
+def test_a_folder_without_task_yml_is_refused(tmp_path: Path) -> None:
+    """The message names the file that should be there."""
+    (tmp_path / "adder").mkdir()
+    text = refusal(tmp_path / "adder")
+    assert text.startswith("adder/task.yml: found no readable file adder/task.yml (No such file or directory)")
+
+
+def test_a_path_that_is_no_folder_is_refused(tmp_path: Path) -> None:
+    """`load_folder` does not take files."""
+    with pytest.raises(TaskError, match=r"nowhere: found no folder, expected one with a task\.yml"):
+        load_folder(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("source", ["/etc/passwd", "a\\b", "a\0b"])
+def test_a_source_that_is_no_relative_path_is_refused(tmp_path: Path, source: str) -> None:
+    """Sources are relative POSIX paths."""
+    text = refusal(write(tmp_path, _with_file("a", source)))
+    assert text == (f"adder/task.yml: files[3].source: found the source {source!r}, expected a relative path with '/'")
+
+
+def test_without_a_repository_the_parent_is_the_limit(tmp_path: Path) -> None:
+    """`../x` is the custom, `../../x` leaves the repository."""
+    (tmp_path / "secret.py").write_text("secret")
+    text = refusal(write(tmp_path / "problems", _with_file("a.py", "../../secret.py")))
+    assert text == (
+        "adder/task.yml: files[3].source: found the source '../../secret.py', which leaves the task's repository, "
+        "expected a path inside it"
+    )
+
+
+def test_the_repository_is_the_limit(tmp_path: Path) -> None:
+    """With a `.git` above, sources may lie anywhere below it, and no further up."""
+    repository = tmp_path / "repository"
+    (repository / ".git").mkdir(parents=True)
+    (repository / "shared.py").write_text("shared\n")
+    (tmp_path / "secret.py").write_text("secret")
+    good = load(write(repository / "a" / "b", _with_file("s.py", "../../../shared.py")))
+    assert good.task.files["s.py"] == "shared\n"
+    text = refusal(write(repository / "c", _with_file("s.py", "../../../secret.py")))
+    assert "which leaves the task's repository" in text
+
+
+def test_a_repository_inside_the_parent_narrows_the_limit(tmp_path: Path) -> None:
+    """A task folder that is a repository itself may not read its parent."""
+    folder = write(tmp_path)
+    (folder / ".git").mkdir()
+    assert "found the source '../eval.py', which leaves the task's repository" in refusal(folder)
+
+
+def test_a_link_out_of_the_repository_is_refused(tmp_path: Path) -> None:
+    """Links are followed, but not out."""
+    (tmp_path / "secret.py").write_text("secret")
+    folder = write(tmp_path / "problems", _with_file("a.py", "link.py"))
+    (folder / "link.py").symlink_to(tmp_path / "secret.py")
+    assert refusal(folder) == (
+        "adder/task.yml: files[3].source: found adder/link.py, a link out of the task's repository, expected a file "
+        "inside it"
+    )
+
+
+def test_a_linked_folder_does_not_open_the_way_out(tmp_path: Path) -> None:
+    """A path through a linked directory counts where it ends."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret.py").write_text("secret")
+    folder = write(tmp_path / "problems", _with_file("a.py", "way/secret.py"))
+    (folder / "way").symlink_to(tmp_path / "outside")
+    assert "a link out of the task's repository" in refusal(folder)
+
+
+def test_a_link_inside_the_repository_is_followed(tmp_path: Path) -> None:
+    """Links between a repository's own files are common."""
+    folder = write(tmp_path, _with_file("a.py", "link.py"))
+    (folder / "link.py").symlink_to("../eval.py")
+    assert load(folder).task.files["a.py"] == "# eval program\n"
+
+
+def test_a_task_yml_that_links_out_is_refused(tmp_path: Path) -> None:
+    """The definition itself is under the same rule."""
+    folder = write(tmp_path / "problems")
+    (folder / "task.yml").rename(tmp_path / "task.yml")
+    (folder / "task.yml").symlink_to(tmp_path / "task.yml")
+    assert refusal(folder).startswith("adder/task.yml: found adder/task.yml, a link out of the task's repository")
+
+
+def test_a_dangling_link_and_a_loop_are_refused(tmp_path: Path) -> None:
+    """A link to nothing, or to itself, is no file."""
+    files = [*TASK["files"], {"name": "a", "source": "dangling"}, {"name": "b", "source": "loop"}]
+    folder = write(tmp_path, changed(files=files))
+    (folder / "dangling").symlink_to("nowhere")
+    (folder / "loop").symlink_to("loop")
+    lines = refusal(folder).splitlines()
+    assert lines[0].startswith("adder/task.yml: files[3].source: found no readable file adder/dangling")
+    assert lines[1].startswith("adder/task.yml: files[4].source: found no readable file adder/loop")
+
+
+def test_a_special_file_is_refused_without_waiting(tmp_path: Path) -> None:
+    """Reading a named pipe would wait for a writer for ever."""
+    folder = write(tmp_path, _with_file("a", "pipe"))
+    os.mkfifo(folder / "pipe")
+    assert refusal(folder) == (
+        "adder/task.yml: files[3].source: found adder/pipe, which is no regular file, expected one"
+    )
+
+
+def test_a_directory_is_refused(tmp_path: Path) -> None:
+    """A directory is no source."""
+    folder = write(tmp_path, _with_file("a", "sub"))
+    (folder / "sub").mkdir()
+    assert "adder/sub" in refusal(folder)
+
+
+def test_a_file_over_the_cap_is_refused(tmp_path: Path) -> None:
+    """A file may have a mebibyte and no byte more."""
+    good = write(tmp_path / "a", _with_file("a", "a"), files={"a": "x" * MAX_FILE_BYTES})
+    assert len(load(good).task.files["a"]) == MAX_FILE_BYTES
+    bad = write(tmp_path / "b", _with_file("a", "a"), files={"a": "x" * (MAX_FILE_BYTES + 1)})
+    assert refusal(bad) == (
+        "adder/task.yml: files[3].source: found adder/a with more than 1048576 bytes, expected at most that"
+    )
+
+
+def test_files_over_the_total_cap_are_refused(tmp_path: Path) -> None:
+    """All files together may have four mebibytes."""
+    files = [*TASK["files"], *({"name": f"f{index}", "source": "big"} for index in range(5))]
+    text = refusal(write(tmp_path, changed(files=files), files={"big": "x" * (900 << 10)}))
+    assert text.startswith("adder/task.yml: files[7].source: found ")
+    assert text.endswith("bytes of files so far, expected at most 4194304 in all")
+
+
+def test_a_nul_byte_is_refused(tmp_path: Path) -> None:
+    """The database cannot store one."""
+    text = refusal(write(tmp_path, _with_file("a", "a"), files={"a": b"ab\0c"}))
+    assert text == "adder/task.yml: files[3].source: found a NUL byte at offset 2 of 'a', expected text"
+
+
+def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    """Files are text."""
+    text = refusal(write(tmp_path, _with_file("a", "a"), files={"a": b"ab\xff"}))
+    assert text == "adder/task.yml: files[3].source: found byte 0xff at offset 2 of 'a', expected UTF-8"
+
+
+def test_a_file_that_pretends_to_be_the_submission_is_refused(tmp_path: Path) -> None:
+    """Stored, its text could not be told from the placeholder."""
+    text = refusal(write(tmp_path, _with_file("a", "a"), files={"a": "@SUBMISSION@"}))
+    assert text == (
+        "adder/task.yml: files[3].source: found a file 'a' that consists of @SUBMISSION@, expected that as the source "
+        "itself"
+    )
+
+
+def test_a_missing_template_is_refused(tmp_path: Path) -> None:
+    """Templates are read like files."""
+    text = refusal(write(tmp_path, changed(templates={"Python": "no.py"})))
+    assert text.startswith("adder/task.yml: templates.Python: found no readable file adder/no.py")

@@ -1,0 +1,143 @@
+"""The stored forms: KernelBot's key set out, and the same task back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.errors import TaskError
+from runner.task_format import extra_to_stored, from_stored, load, spec_line, to_stored
+from runner.task_format.model import Extra, Harness
+from tests.unit.task_format.samples import CU, changed, write
+
+KEYS = {
+    "lang",
+    "files",
+    "config",
+    "libraries",
+    "tests",
+    "benchmarks",
+    "test_timeout",
+    "benchmark_timeout",
+    "ranked_timeout",
+    "ranking_by",
+    "seed",
+    "multi_gpu",
+}
+
+
+def jsonb(value: Any) -> Any:  # noqa: ANN401 any JSON
+    """What PostgreSQL makes of a value: keys ordered by length, then by bytes."""
+    if isinstance(value, dict):
+        ordered = sorted(value, key=lambda key: (len(key.encode()), key.encode()))
+        return {key: jsonb(value[key]) for key in ordered}
+    if isinstance(value, list):
+        return [jsonb(item) for item in value]
+    return value
+
+
+def test_a_stored_task_has_kernelbots_keys_and_no_other(tmp_path: Path) -> None:
+    """Defaults are filled in; description, templates and gpus stay out."""
+    stored = to_stored(load(write(tmp_path, changed(gpus=["CPU"]), extra={"harness": "builtin"})).task)
+    assert stored == {
+        "lang": "py",
+        "files": {"submission.py": "@SUBMISSION@", "reference.py": "# reference\n", "eval.py": "# eval program\n"},
+        "config": {"main": "eval.py"},
+        "libraries": [],
+        "tests": [{"size": 1, "seed": 2}, {"size": 3, "seed": 4}, {"size": 5, "seed": 6}],
+        "benchmarks": [{"size": 7, "seed": 8}],
+        "test_timeout": 180,
+        "benchmark_timeout": 180,
+        "ranked_timeout": 180,
+        "ranking_by": "last",
+        "seed": None,
+        "multi_gpu": False,
+    }
+    assert set(stored) == KEYS
+
+
+def test_a_stored_cuda_task_has_kernelbots_config(tmp_path: Path) -> None:
+    """`config` of lang cu is stored with all four keys."""
+    stored = to_stored(load(write(tmp_path, CU)).task)
+    assert stored["config"] == {"sources": ["eval.cu"], "include_dirs": [], "defines": {}, "compile_flags": []}
+
+
+@pytest.mark.parametrize("base", ["py", "cu"])
+def test_a_task_survives_the_database(tmp_path: Path, base: str) -> None:
+    """Stored as JSON, reordered as jsonb does, and read back, it is the same task."""
+    task = changed(
+        tests=[{"size": 1, "world_size": 2, "flag": True, "kind": "cold", "ratio": 0.5, "shape": [96, 128]}],
+        benchmarks=[{"world_size": 2}],
+        ranking_by="mean",
+        seed=5,
+        multi_gpu=True,
+        libraries=["x"],
+        test_timeout=7,
+    )
+    if base == "cu":
+        config = {"sources": ["eval.cu"], "include_dirs": ["i"], "defines": {"N": 4}, "compile_flags": ["-g"]}
+        task = changed(task, lang="cu", files=CU["files"], config=config)
+    extra: dict[str, Any] = {"cases": {"CPU": {"tests": [], "benchmarks": [{"world_size": 1}]}, "T4": {}}}
+    if base == "py":
+        extra |= {"harness": "builtin", "private": ["reference.py"], "flops": "world_size", "bytes": "world_size"}
+        extra |= {"math": "fp4", "written": "world_size", "hidden": [{"world_size": 1, "edge": 2}]}
+        extra["timing"] = {"max_runs": 50, "width": 0.01}
+        extra["cases"]["T4"]["hidden"] = [{"world_size": 3}]
+    loaded = load(write(tmp_path, task, extra=extra)).task
+    back = from_stored(
+        jsonb(json.loads(json.dumps(to_stored(loaded)))),
+        jsonb(json.loads(json.dumps(extra_to_stored(loaded.extra)))),
+        origin="leaderboard 'x'",
+    )
+    assert back == loaded
+
+
+def test_spec_lines_follow_the_databases_order(tmp_path: Path) -> None:
+    """KernelBot's lines read in jsonb's order, shortest key first; so do ours."""
+    loaded = load(write(tmp_path, changed(tests=[{"seed": 4, "m": 1, "n": 2, "k": 3}]))).task
+    back = from_stored(jsonb(to_stored(loaded)), None, origin="x")
+    assert spec_line(back.tests[0]) == "k: 3; m: 1; n: 2; seed: 4"
+
+
+def test_a_board_that_kernelbot_made_has_no_extra(tmp_path: Path) -> None:
+    """Without runner.yml the task's own program evaluates it."""
+    stored = to_stored(load(write(tmp_path)).task)
+    task = from_stored(stored, None, origin="x")
+    assert task.extra == Extra()
+    assert task.harness is Harness.PROGRAM
+    assert extra_to_stored(task.extra) == {}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("tests", [{"size": "a;b"}], "leaderboard 'x': task.tests[0].size: found 'a;b', expected a text of 1"),
+        ("lang", "c", "leaderboard 'x': task.lang: found 'c', expected 'py' or 'cu'"),
+        ("config", {"main": "no.py"}, "leaderboard 'x': task.config.main: found 'no.py', expected a file of the task"),
+        ("files", {"a": "b"}, "leaderboard 'x': task.files: found 0 files with the source @SUBMISSION@"),
+        (
+            "files",
+            {"../s.py": "@SUBMISSION@"},
+            "leaderboard 'x': task.files: found the name '../s.py', expected a file",
+        ),
+        ("gpus", [], "leaderboard 'x': task.gpus: found an unknown key, expected one of lang"),
+    ],
+)
+def test_a_spoilt_row_is_refused_by_its_board(tmp_path: Path, key: str, value: object, message: str) -> None:
+    """Rows are written by others too; the message names the leaderboard and the key."""
+    stored = {**to_stored(load(write(tmp_path)).task), key: value}
+    with pytest.raises(TaskError) as caught:
+        from_stored(stored, None, origin="leaderboard 'x'")
+    assert str(caught.value).startswith(message)
+
+
+def test_a_spoilt_extra_is_refused_by_its_board(tmp_path: Path) -> None:
+    """The same for what stands in runner.board."""
+    stored = to_stored(load(write(tmp_path)).task)
+    with pytest.raises(
+        TaskError, match="leaderboard 'x': extra: harness: found 'own', expected 'builtin' or 'program'"
+    ):
+        from_stored(stored, {"harness": "own"}, origin="leaderboard 'x'")
