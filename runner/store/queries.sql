@@ -34,19 +34,12 @@ SELECT * FROM runner.heartbeat(
 
 -- name: save_progress
 -- Saves a job's progress while its attempt runs. `held`: it runs, but another transaction holds it; nothing was saved.
-WITH free AS MATERIALIZED (
-    SELECT j.id FROM runner.job j WHERE j.id = %(id)s AND j.attempt = %(attempt)s AND j.state = 'running'
-    FOR NO KEY UPDATE SKIP LOCKED
-), saved AS (
-    UPDATE runner.job j SET progress = %(progress)s FROM free f WHERE j.id = f.id AND j.id = %(id)s RETURNING j.id
-)
-SELECT NOT EXISTS (SELECT FROM saved) AND EXISTS (
-    SELECT FROM runner.job j WHERE j.id = %(id)s AND j.attempt = %(attempt)s AND j.state = 'running') AS held
+SELECT runner.show_progress(%(id)s::bigint, %(attempt)s::integer, %(progress)s::jsonb) AS held
 
 -- name: insert_artifact
--- Stores an artifact; a later one of the same name replaces it.
-INSERT INTO runner.artifact (job_id, name, media_type, data) VALUES (%(job_id)s, %(name)s, %(media_type)s, %(data)s)
-ON CONFLICT (job_id, name) DO UPDATE SET media_type = EXCLUDED.media_type, data = EXCLUDED.data
+-- Stores a file of a result, in the transaction that commits it; a later one of the same name replaces it.
+SELECT runner.keep_file(%(job_id)s::bigint, %(attempt)s::integer, %(name)s::text, %(media_type)s::text, %(data)s::bytea)
+    AS kept
 
 -- name: complete
 -- Commits the results of attempts.
@@ -76,31 +69,17 @@ SELECT * FROM runner.recover(
     %(host)s::text, %(ids)s::bigint[], %(attempts)s::integer[], %(max_reclaims)s::integer, %(instance)s::text)
 
 -- name: register_host
--- Registers a daemon, unless another one of that name is alive.
-INSERT INTO runner.host AS h (name, version, slots, instance, gpu_types)
-VALUES (%(name)s, %(version)s, %(slots)s, %(instance)s, %(gpu_types)s)
-ON CONFLICT (name) DO UPDATE
-SET version = EXCLUDED.version, slots = EXCLUDED.slots, instance = EXCLUDED.instance, gpu_types = EXCLUDED.gpu_types,
-    registered_at = now(), last_seen = now(), stopped_at = NULL
-WHERE h.instance IS NULL OR h.instance = EXCLUDED.instance OR h.stopped_at IS NOT NULL
-   OR h.last_seen < now() - interval '60 seconds'
-RETURNING name
-
--- name: host_now
--- Returns which daemon has a name.
-SELECT instance, extract(epoch FROM now() - last_seen)::float8 AS silent_s FROM runner.host WHERE name = %(name)s
+-- Registers a daemon; returns the daemon that owns the name if that is another one.
+SELECT * FROM runner.register(
+    %(name)s::text, %(version)s::text, %(slots)s::jsonb, %(instance)s::text, %(gpu_types)s::text[])
 
 -- name: unregister_host
 -- Marks a daemon as stopped, unless another one has taken the name.
-UPDATE runner.host SET stopped_at = now(), last_seen = now() WHERE name = %(name)s AND instance = %(instance)s
+SELECT runner.unregister(%(name)s::text, %(instance)s::text)
 
--- name: sync_gpu_type
--- Stores a GPU type of a daemon's registry; writes nothing if nothing changed.
-INSERT INTO runner.gpu_type AS g (name, vendor, aliases, description)
-VALUES (%(name)s, %(vendor)s, %(aliases)s, %(description)s)
-ON CONFLICT (name) DO UPDATE
-SET vendor = EXCLUDED.vendor, aliases = EXCLUDED.aliases, description = EXCLUDED.description, synced_at = now()
-WHERE (g.vendor, g.aliases, g.description) IS DISTINCT FROM (EXCLUDED.vendor, EXCLUDED.aliases, EXCLUDED.description)
+-- name: sync_gpu_types
+-- Stores the GPU types of a daemon's registry; returns those that another login's types forbid.
+SELECT runner.publish_gpu_types(%(types)s::jsonb) AS refused
 
 -- name: listen_queue
 -- Subscribes to the queue's wake-ups.
@@ -397,6 +376,11 @@ SELECT current_setting('server_version') AS version, current_database()::text AS
 -- name: applied_version
 -- The last migration applied.
 SELECT version_num::text AS version FROM runner.migration
+
+-- name: login_facts
+-- The login, whether it may act for every host because it has the owner's rights, and the hosts that are bound to it.
+SELECT session_user::text AS login, runner.is_owner() AS owner,
+       ARRAY(SELECT h.name FROM runner.host h WHERE h.login = session_user ORDER BY h.name) AS hosts
 
 -- name: listen_check
 -- Subscribes to the notifications of checks.

@@ -181,6 +181,7 @@ def _run(run: RunRecord) -> dict[str, Any]:
 def _insert_artifact(connection: psycopg.Connection[Row], job: Job, artifact: Artifact) -> None:
     parameters = {
         "job_id": job.id,
+        "attempt": job.attempt,
         "name": clean_text(artifact.name),
         "media_type": clean_text(artifact.media_type),
         "data": artifact.data,

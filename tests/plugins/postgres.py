@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -23,6 +24,19 @@ from runner.store import migrate
 
 _GIVEN = "KERNEL_RUNNER_TEST_DATABASE_URL"
 _NUMBERS = count(1)
+#: A role that is there, or that another worker makes at this moment.
+_THERE = (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation)
+
+
+def daemon_login(url: str, login: str = "runner_test_host") -> str:
+    """The URL of the same database for a login of a host, made if it is not there: its session is not the owner's."""
+    with psycopg.connect(url, autocommit=True) as connection, suppress(*_THERE):
+        connection.execute(
+            sql.SQL("CREATE ROLE {} LOGIN PASSWORD {} IN ROLE runner_daemon").format(
+                sql.Identifier(login), sql.Literal(login)
+            )
+        )
+    return make_conninfo(url, user=login, password=login)
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,5 @@
 -- Deletes what is old, at most `at_most` rows of each kind: artifacts past their time, evidence and events older than
--- `keep`, hosts that are gone for a week, and shares that their clock has passed. One caller works at a time; others
+-- `keep`, which is a day at least, hosts that are gone for a week, and shares that their clock has passed. One caller works at a time; others
 -- get zeros. SECURITY DEFINER: a daemon's role needs no right to delete these.
 CREATE OR REPLACE FUNCTION runner.reap(
     keep interval, at_most integer,
@@ -7,6 +7,10 @@ CREATE OR REPLACE FUNCTION runner.reap(
 )
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    IF keep IS NULL OR keep < interval '1 day' THEN
+        PERFORM runner.refuse('KR025', format('evidence and events are kept for %s, expected a day at least', keep),
+            'Ask for a longer time.');
+    END IF;
     artifacts := 0; stale_results := 0; events := 0; hosts := 0; shares := 0;
     -- The key is arbitrary and only ours. Ends with the transaction.
     IF NOT pg_try_advisory_xact_lock(7016325910443211) THEN
