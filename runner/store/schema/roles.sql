@@ -69,7 +69,8 @@ GRANT SELECT (id, name, deadline, description, visibility, creator_id, forum_id)
 GRANT SELECT ON leaderboard.gpu_type, leaderboard.templates TO runner_readonly;
 
 -- An operator may do what a frontend may. It also evaluates again, takes results out of the ranking, sets what ranks,
--- drains hosts, and sees what secret runs printed. It sees no secret seed and no submitted code.
+-- drains hosts, and sees what secret runs printed. It sees no secret
+-- seed, no hidden case and no submitted code.
 GRANT runner_frontend TO runner_operator;
 GRANT EXECUTE ON FUNCTION
     runner.matching(bigint, text, text, timestamptz, timestamptz, text[]),
@@ -81,5 +82,8 @@ GRANT EXECUTE ON FUNCTION
     runner.undrain(text),
     runner.is_owner() TO runner_operator;
 GRANT SELECT ON ALL TABLES IN SCHEMA runner TO runner_operator;
+-- The other column holds hidden cases.
+REVOKE SELECT ON runner.board FROM runner_operator;
+GRANT SELECT (leaderboard_id, harness, timing, tolerance, ranked) ON runner.board TO runner_operator;
 GRANT SELECT ON leaderboard.submission, leaderboard.submission_job_status, leaderboard.runs TO runner_operator;
 GRANT SELECT (id, user_name) ON leaderboard.user_info TO runner_operator;
