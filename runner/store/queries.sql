@@ -356,8 +356,8 @@ SELECT runner.drain(host => %(host)s::text, reason => %(reason)s::text) AS chang
 SELECT runner.undrain(host => %(host)s::text) AS changed
 
 -- name: reap
--- Deletes one batch of old rows.
-SELECT artifacts, stale_results, events, hosts, shares
+-- Deletes one batch of old rows, and finishes submissions without an open job.
+SELECT artifacts, stale_results, events, hosts, shares, settled
 FROM runner.reap(keep => %(keep_s)s * interval '1 second', at_most => %(limit)s::integer)
 
 -- name: events

@@ -4,3 +4,6 @@ COMMENT ON COLUMN runner.host.login IS
     'The login that may act for this host; NULL: the next that registers it. Only the owner and runner.move_host change it.';
 ALTER TABLE runner.gpu_type ADD login text;
 COMMENT ON COLUMN runner.gpu_type.login IS 'The daemon''s login that published it; NULL: the database''s owner did.';
+
+-- Its result has more columns.
+DROP FUNCTION IF EXISTS runner.reap(interval, integer);

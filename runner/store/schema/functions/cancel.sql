@@ -11,6 +11,7 @@ DECLARE
     v_hosts text;
     v_done boolean := false;
 BEGIN
+    PERFORM runner.check_isolation();
     SELECT s.id INTO v_id FROM leaderboard.submission s
     WHERE s.id = cancel.submission_id AND s.user_id = coalesce(cancel.user_id, s.user_id)
     FOR NO KEY UPDATE;

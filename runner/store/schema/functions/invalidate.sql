@@ -17,6 +17,7 @@ DECLARE
     v_jobs bigint[];
     v_payload text;
 BEGIN
+    PERFORM runner.check_isolation();
     IF v_reason IS NULL THEN
         PERFORM runner.refuse('KR021', 'no reason given', 'Say why; the submission''s author reads it.');
     END IF;

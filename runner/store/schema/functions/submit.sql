@@ -28,6 +28,7 @@ DECLARE
     v_code_id integer;
     v_submission_id integer;
 BEGIN
+    PERFORM runner.check_isolation();
     IF coalesce(btrim(submit.user_id), '') = '' OR length(submit.user_id) > 255 OR runner.is_odd(submit.user_id) THEN
         PERFORM runner.refuse('KR010', 'a user id has 1 to 255 characters, none of them a control character',
             'Log in again.');
