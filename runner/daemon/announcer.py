@@ -24,8 +24,10 @@ from runner.store import Ended, Store
 
 _log = get_logger(__name__)
 
-#: The least time between two posts of one job's progress: each is a write and a notification.
+#: The least time between two posts of one job's progress: each is a write.
 PERIOD_S: Final = 1.0
+#: The least time between two notifications of it, which fill a queue that the cluster's slowest listener empties.
+TELL_S: Final = 5.0
 #: The pause after telling, in which news gathers: a busy host would announce every event on its own.
 REST_S: Final = 0.025
 #: The connection is closed after so long without anything to tell.
@@ -59,6 +61,8 @@ class Announcer:
         #: The latest of each job, and when each was last posted.
         self._progress: dict[_Key, tuple[Job, Progress]] = {}
         self._posted_s: dict[_Key, float] = {}
+        #: When frontends were last told of each; only the thread uses it.
+        self._told_s: dict[_Key, float] = {}
 
     def post(self, job: Job, progress: Progress) -> None:
         """Show how far a job is; only the latest of a second is shown."""
@@ -156,9 +160,14 @@ class Announcer:
                 self._post_again(batch.progress)
                 return False
         self._say_what_was_dropped()
+        now_s = self._clock()
+        self._told_s = {key: at_s for key, at_s in self._told_s.items() if now_s - at_s < TELL_S}
         for number, (job, progress) in enumerate(batch.progress):
+            tell = job.key not in self._told_s
             try:
-                if not store.progress(job, progress):
+                if store.progress(job, progress, tell=tell):
+                    self._told_s.setdefault(job.key, now_s)
+                else:
                     # Whoever holds the job has it for a moment; this may be the last there is to show of it.
                     self._post_again([(job, progress)])
             except InfrastructureError as error:

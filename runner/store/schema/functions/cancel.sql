@@ -43,7 +43,7 @@ BEGIN
     IF v_running > 0 THEN
         PERFORM runner.call('runner_hosts', v_hosts);
     ELSIF v_queued > 0 THEN
-        PERFORM pg_notify('runner_events', json_build_object(
+        PERFORM runner.tell('runner_events', json_build_object(
             'event', 'cancel', 'submission_id', v_id, 'cancelled', v_queued, 'submission_done', v_done)::text);
     END IF;
     RETURN v_queued + v_running;

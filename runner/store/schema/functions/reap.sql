@@ -16,6 +16,8 @@ BEGIN
             'Ask for a longer time.');
     END IF;
     artifacts := 0; stale_results := 0; events := 0; hosts := 0; shares := 0; settled := 0;
+    -- This also frees what all listeners have read: otherwise a queue of notifications that was full stays full.
+    PERFORM pg_notification_queue_usage();
     -- The key is arbitrary and only ours. Ends with the transaction.
     IF NOT pg_try_advisory_xact_lock(7016325910443211) THEN
         RETURN;
