@@ -401,8 +401,65 @@ SELECT pg_notify('runner_check', %(payload)s::text)
 SELECT pg_advisory_xact_lock(7016325910443210)
 
 -- name: migration_settings
--- Lets a migration take long, but not wait long for a lock that a forgotten transaction holds.
+-- Lets a migration take long, and wait for another migration, but not for ever.
 SELECT set_config('lock_timeout', '120s', true), set_config('statement_timeout', '0', true)
+
+-- name: migration_patience
+-- From here on a migration waits for a lock no longer than frontends may wait behind it.
+SELECT set_config('lock_timeout', '2s', true)
+
+-- name: lock_views
+-- Locks our views alone. A reader holds a view before its tables, so they come first, and a view before those that it
+-- reads. LOCK TABLE would also lock the tables; this changes nothing but takes the lock.
+DO $$
+DECLARE
+    v_view record;
+BEGIN
+    FOR v_view IN
+        SELECT c.oid::regclass AS name, a.attname FROM pg_catalog.pg_class c
+        JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = 1
+        WHERE c.relnamespace = to_regnamespace('runner') AND c.relkind = 'v' ORDER BY c.relname COLLATE "C"
+    LOOP
+        EXECUTE format('ALTER VIEW %s ALTER COLUMN %I DROP DEFAULT', v_view.name, v_view.attname);
+    END LOOP;
+END
+$$
+
+-- name: lock_tables
+-- Locks all tables that functions write, in their order, before a version changes one. KernelBot's stay readable.
+DO $$
+DECLARE
+    v_name text;
+BEGIN
+    FOREACH v_name IN ARRAY ARRAY['user_info', 'submission', 'runs'] LOOP
+        IF to_regclass('leaderboard.' || v_name) IS NOT NULL THEN
+            EXECUTE format('LOCK TABLE leaderboard.%I IN SHARE ROW EXCLUSIVE MODE', v_name);
+        END IF;
+    END LOOP;
+    FOREACH v_name IN ARRAY ARRAY['runner.job', 'leaderboard.submission_job_status', 'runner.share', 'runner.clock',
+                                  'runner.host', 'runner.gpu_type', 'runner.board'] LOOP
+        IF to_regclass(v_name) IS NOT NULL THEN
+            EXECUTE format('LOCK TABLE %s IN %s MODE', v_name,
+                CASE WHEN v_name LIKE 'runner.%' THEN 'ACCESS EXCLUSIVE' ELSE 'SHARE ROW EXCLUSIVE' END);
+        END IF;
+    END LOOP;
+END
+$$
+
+-- name: applied_objects
+-- A hash of all our functions and views as they are, with their rights and comments.
+SELECT md5(string_agg(o.text, ' ' ORDER BY o.text COLLATE "C")) AS objects
+FROM (
+    SELECT concat_ws(' ', pg_get_functiondef(p.oid), p.proacl, p.proowner, obj_description(p.oid, 'pg_proc')) AS text
+    FROM pg_catalog.pg_proc p WHERE p.pronamespace = to_regnamespace('runner') AND p.prokind = 'f'
+    UNION ALL
+    SELECT concat_ws(' ', c.relname, pg_get_viewdef(c.oid), c.reloptions, c.relowner, obj_description(c.oid, 'pg_class'))
+    FROM pg_catalog.pg_class c WHERE c.relnamespace = to_regnamespace('runner') AND c.relkind = 'v'
+) AS o
+
+-- name: applied_files
+-- The hashes that the last migration stored, as one text.
+SELECT concat_ws(' ', a.files, a.objects) AS stored FROM runner.applied a
 
 -- name: create_runner_schema
 -- Makes the schema of our objects; the table of versions is one of them.

