@@ -2,8 +2,8 @@
 
 Owns the one transaction in which everything happens: locks, drift check, versions of the tables, functions and views,
 roles. Either all of it is committed or nothing. It takes the locks first, waits two seconds for each, and begins anew
-if it does not get them. So frontends that go on meanwhile wait for seconds at most. If nothing is to be done, it locks no
-table and no view.
+if it does not get them. So frontends that go on meanwhile wait for seconds at most. If nothing is to be done, it locks
+no table and no view.
 """
 
 from __future__ import annotations
