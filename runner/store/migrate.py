@@ -102,7 +102,6 @@ def _migrate(connection: sqlalchemy.Connection, on_version_apply: object, *, rol
     texts = (*schema.objects(), schema.rights_sql())
     files = hashlib.sha256("\0".join(texts).encode()).hexdigest()
     if pending or not _is_applied(connection, files):
-        _run(connection, queries.MIGRATION_PATIENCE)
         _run(connection, queries.LOCK_VIEWS)
         if pending:
             _run(connection, queries.LOCK_TABLES)

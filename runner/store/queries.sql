@@ -401,12 +401,8 @@ SELECT pg_notify('runner_check', %(payload)s::text)
 SELECT pg_advisory_xact_lock(7016325910443210)
 
 -- name: migration_settings
--- Lets a migration take long, and wait for another migration, but not for ever.
-SELECT set_config('lock_timeout', '120s', true), set_config('statement_timeout', '0', true)
-
--- name: migration_patience
--- From here on a migration waits for a lock no longer than frontends may wait behind it.
-SELECT set_config('lock_timeout', '2s', true)
+-- Lets a migration take long, but wait for a lock no longer than frontends may wait behind it.
+SELECT set_config('lock_timeout', '2s', true), set_config('statement_timeout', '0', true)
 
 -- name: lock_views
 -- Locks our views alone. A reader holds a view before its tables, so they come first, and a view before those that it

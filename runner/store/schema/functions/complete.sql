@@ -24,6 +24,13 @@ DECLARE
     v_concerned integer[];
     v_done integer[];
 BEGIN
+    IF EXISTS (
+        SELECT FROM jsonb_to_recordset(complete.results) AS r (runs jsonb)
+        CROSS JOIN jsonb_to_recordset(r.runs) AS x (score_s numeric)
+        WHERE x.score_s <= 0 OR x.score_s::text IN ('NaN', 'Infinity')
+    ) THEN
+        PERFORM runner.refuse('KR028', 'a score is not above 0, or not finite', 'Correct the result.');
+    END IF;
     SELECT array_agg(r.job_id), array_agg(r.submission_id) INTO v_job_ids, v_submission_ids_given
     FROM jsonb_to_recordset(complete.results) AS r (job_id bigint, submission_id integer);
     v_submission_ids := v_submission_ids_given;

@@ -18,8 +18,9 @@ BEGIN
     artifacts := 0; stale_results := 0; events := 0; hosts := 0; shares := 0; settled := 0;
     -- This also frees what all listeners have read: otherwise a queue of notifications that was full stays full.
     PERFORM pg_notification_queue_usage();
-    -- The key is arbitrary and only ours. Ends with the transaction.
-    IF NOT pg_try_advisory_xact_lock(7016325910443211) THEN
+    -- A row and no advisory lock, which any login could hold. Ends with the transaction.
+    PERFORM FROM runner.applied FOR NO KEY UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
         RETURN;
     END IF;
 
