@@ -289,7 +289,7 @@ class Config(BaseModel):
     less, the daemon is not ready and claims nothing; runs go on. It claims again by itself when there is room.
     `kernel-runner check` shows both places. 0 turns it off.
     """
-    retention_days: Annotated[float, Reload.AT_ONCE] = Field(default=30.0, gt=0.0, le=36500.0, examples=[90.0])
+    retention_days: Annotated[float, Reload.AT_ONCE] = Field(default=30.0, ge=1.0, le=36500.0, examples=[90.0])
     """
     How long the database keeps evidence of late results, and events. The daemons remove what is older about once an
     hour. Artifacts have an expiry of their own; results and rankings are never removed.

@@ -57,7 +57,7 @@ _CUDA_PROBE = b"__global__ void nothing() {}\nint main() { return 0; }\n"
     epilog=example(
         "kernel-runner check\n"
         "✓ python: 3.11.7 at /opt/kernel-runner/bin/python3\n"
-        "✗ schema: not there; missing 0012_demands\n"
+        "✗ schema: not there; missing 0012_demands, 0013_logins\n"
         "    run `kernel-runner migrate`",
         "kernel-runner check --explain",
     )
@@ -166,6 +166,8 @@ def _database(config: Config) -> Iterator[Finding]:
     found = f"PostgreSQL {facts.server_version}, database {facts.database}"
     yield Finding(name="database", mark=Mark.OK, found=found)
     yield _schema(facts)
+    if facts.login is not None:
+        yield _login(facts, config.host_name)
     if facts.direct:
         yield Finding(name="notifications", mark=Mark.OK, found="arrive")
     else:
@@ -182,6 +184,20 @@ def _schema(facts: DatabaseFacts) -> Finding:
         found = f"{facts.version or 'not there'}; missing {', '.join(facts.pending)}"
         return Finding(name="schema", mark=Mark.FAILED, found=found, remedy="run `kernel-runner migrate`")
     return Finding(name="schema", mark=Mark.OK, found=f"version {facts.version}")
+
+
+def _login(facts: DatabaseFacts, host_name: str) -> Finding:
+    """What else than this host the daemon's login may act for."""
+    name = "login"
+    remedy = "give each host a login of its own (docs/security.md#the-database)"
+    if facts.owner:
+        found = f"{facts.login} has the rights of the database's owner: it reads everything and acts for every host"
+        return Finding(name=name, mark=Mark.NOTE, found=found, remedy=remedy)
+    others = [host for host in facts.hosts if host != host_name]
+    if others:
+        found = f"{facts.login} may also act for {', '.join(others)}: it can end and forge what runs there"
+        return Finding(name=name, mark=Mark.NOTE, found=found, remedy=remedy)
+    return Finding(name=name, mark=Mark.OK, found=f"{facts.login} acts for this host only")
 
 
 def _evaluation_environment(config: Config) -> Finding:

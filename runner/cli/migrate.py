@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from runner.cli.app import app, example, note, session
+from runner.gpu_types import Registry
 from runner.store import migrate as apply_migrations
 from runner.store import roles_sql
 
@@ -31,13 +32,23 @@ def migrate(
 ) -> None:
     """Create or update the database schema.
 
-    It can be repeated, and started in several places at once. Prints the versions applied. Tables of KernelBot are used
-    as they are; if they differ from what is expected, nothing is done and the differences are listed.
+    It can be repeated, and started in several places at once. Prints the versions applied. Publishes the GPU types that
+    this machine's configuration knows: `rerun` and `invalidate` follow no alias that only a daemon's login published.
+    Tables of KernelBot are used as they are; if they differ from what is expected, nothing is done and the differences
+    are listed.
     """
     if print_roles:
         typer.echo(roles_sql(), nl=False)
         return
-    applied = apply_migrations(session(context).config.require_database_url(), roles=roles)
+    current = session(context)
+    applied = apply_migrations(current.config.require_database_url(), roles=roles)
+    with current.store() as store:
+        store.sync_gpu_types(
+            [
+                (entry.name, entry.vendor.value, entry.aliases, entry.description)
+                for entry in Registry.load(current.config.gpus_dir).all()
+            ]
+        )
     for version in applied:
         typer.echo(version)
     note("the database is up to date" if not applied else f"{len(applied)} versions applied")

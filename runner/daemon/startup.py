@@ -89,9 +89,11 @@ class Startup:
         """
         store.register_host(self._host)
         self.registered = True
-        store.sync_gpu_types(
+        refused = store.sync_gpu_types(
             [(entry.name, entry.vendor.value, entry.aliases, entry.description) for entry in self._registry.all()]
         )
+        if refused:
+            _log.warning("GPU types are not published: another login's types have their names", gpu_types=refused)
 
     def announce(self, store: Store, host: HostRecord) -> None:
         """Write the changed host record; raises what `register` does."""

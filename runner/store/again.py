@@ -76,7 +76,8 @@ class Again(Base):
     def reap(self, *, keep_s: float, limit: int = 500) -> Reaped:
         """Forget a batch of what is old: artifacts, hosts and turns, evidence and events older than `keep_s` seconds.
 
-        At most `limit` rows of each kind, of artifacts also at most about 256 MiB; call it again until nothing goes.
+        `keep_s` is a day at least. At most `limit` rows of each kind, of artifacts also at most about 256 MiB; call it
+        again until nothing goes.
         Several daemons may do so at once: while one works, the others get zeros.
         """
         return Reaped(**expect(self._link.one(queries.REAP, {"keep_s": keep_s, "limit": limit})))

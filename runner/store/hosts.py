@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import psycopg
-
 from runner.errors import HostNameTakenError
 from runner.model import Mode, Verdict
 from runner.store import queries
-from runner.store.base import Base
+from runner.store.base import Base, expect
 from runner.store.clean import to_jsonb
-from runner.store.connection import Row, row, rows
 from runner.store.records import GpuTypeLine, HostLine, HostRecord, LatestLine, QueueDepth, RunningLine, ThroughputLine
 
 
@@ -22,7 +19,8 @@ class Hosts(Base):
         """Announce a daemon, or its new version and slots. Whether it is draining stays as it is.
 
         Raises:
-            HostNameTakenError: a daemon with another identity goes by this name and was seen within a minute.
+            HostNameTakenError: a daemon with another identity goes by this name and was seen within a minute, or the
+                name is bound to another login.
         """
         parameters = {
             "name": host.name,
@@ -32,18 +30,20 @@ class Hosts(Base):
             "gpu_types": list(host.gpu_types),
         }
 
-        def register(connection: psycopg.Connection[Row]) -> Row | None:
-            if row(connection, queries.REGISTER_HOST, parameters) is not None:
-                return None
-            return row(connection, queries.HOST_NOW, {"name": host.name})
-
-        taken = self._link.run(register)
-        if taken is not None:
+        taken = self._link.one(queries.REGISTER_HOST, parameters)
+        if taken is None:
+            return
+        if taken["owner_login"] is not None:
             raise HostNameTakenError(
-                f"host name {host.name!r} belongs to another daemon: expected instance {host.instance}, found "
-                f"{taken['instance']}, seen {taken['silent_s']:.0f} s ago. Give one of the two another host_name; if "
-                "that daemon is gone for good, wait a minute"
+                f"host name {host.name!r} belongs to the database login {taken['owner_login']!r}, and this daemon has "
+                "another one. Give this host another host_name, or let an operator bind the name to this daemon's "
+                f"login (SELECT runner.move_host({host.name!r}, LOGIN))"
             )
+        raise HostNameTakenError(
+            f"host name {host.name!r} belongs to another daemon: expected instance {host.instance}, found "
+            f"{taken['owner_instance']}, seen {taken['silent_s']:.0f} s ago. Give one of the two another host_name; if "
+            "that daemon is gone for good, wait a minute"
+        )
 
     def unregister_host(self, name: str, *, instance: str) -> None:
         """Note that a daemon stops. Its row stays, and whether it is draining with it.
@@ -52,16 +52,18 @@ class Hosts(Base):
         """
         self._link.all(queries.UNREGISTER_HOST, {"name": name, "instance": instance})
 
-    def sync_gpu_types(self, types: Sequence[tuple[str, str, Sequence[str], str]]) -> None:
-        """Publish a registry: (name, vendor, aliases, description) each. Types of other hosts stay."""
+    def sync_gpu_types(self, types: Sequence[tuple[str, str, Sequence[str], str]]) -> Sequence[str]:
+        """Publish a registry: (name, vendor, aliases, description) each. Types of other hosts stay.
 
-        def sync(connection: psycopg.Connection[Row]) -> None:
-            # In one order everywhere, or two daemons that start together could block each other.
-            for name, vendor, aliases, description in sorted(types, key=lambda entry: entry[0]):
-                parameters = {"name": name, "vendor": vendor, "aliases": list(aliases), "description": description}
-                rows(connection, queries.SYNC_GPU_TYPE, parameters)
-
-        self._link.run(sync)
+        Returns:
+            The types that were not stored: a type of the owner or of another login has one of their names.
+        """
+        keys = ("name", "vendor", "aliases", "description")
+        given = [
+            dict(zip(keys, (name, vendor, list(aliases), text), strict=True)) for name, vendor, aliases, text in types
+        ]
+        refused: list[str] = expect(self._link.one(queries.SYNC_GPU_TYPES, {"types": to_jsonb(given)}))["refused"]
+        return refused
 
     def hosts(self) -> Sequence[HostLine]:
         """The daemons that have announced themselves."""

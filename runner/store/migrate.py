@@ -1,14 +1,19 @@
 """Brings a database to the version this release needs; called by `kernel-runner migrate`, `make up` and the tests.
 
-Owns the one transaction in which everything happens: lock, drift check, versions of the tables, functions and views,
-roles. Either all of it is committed or nothing.
+Owns the one transaction in which everything happens: locks, drift check, versions of the tables, functions and views,
+roles. Either all of it is committed or nothing. It takes the locks first, waits two seconds for each, and begins anew
+if it does not get them. So frontends that go on meanwhile wait for seconds at most. If nothing is to be done, it locks
+no table and no view.
 """
 
 from __future__ import annotations
 
+import hashlib
+import random
 import threading
+import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import psycopg
 import sqlalchemy
@@ -24,11 +29,18 @@ from runner.store.queries import Query
 
 #: Alembic keeps the running migration in module globals; the advisory lock serialises per database only.
 _ALEMBIC_LOCK = threading.Lock()
+_GIVEN_UP: Final = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
 _APPLICATION_NAME = "kernel-runner migrate"
+#: How often a migration begins that did not get its locks, or was given up for another transaction's sake.
+TRIES: Final = 30
+#: The longest pause between two tries, in which those who waited behind it go on.
+_PAUSE_S: Final = 2.0
 
 
 def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
     """Apply the versions that are missing, then all functions and views, in one transaction.
+
+    Functions and views are left alone where these files were applied last and no one has changed any of them.
 
     It is safe to call twice and from several places at once. `roles` also creates the roles of `schema.roles_sql` and
     grants them their rights, which needs CREATEROLE.
@@ -54,17 +66,16 @@ def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
         poolclass=NullPool,
     )
     try:
-        with engine.begin() as connection:
-            _run(connection, queries.MIGRATION_SETTINGS)
-            _run(connection, queries.MIGRATION_LOCK)
-            _refuse_drift(connection)
-            _refuse_unknown_version(connection)
-            _run(connection, queries.CREATE_RUNNER_SCHEMA)
-            _upgrade(connection, remember)
-            for text in (*schema.objects(), schema.rights_sql()):
-                _execute(connection, text)
-            if roles:
-                _execute(connection, schema.roles_sql())
+        for left in reversed(range(TRIES)):
+            applied.clear()
+            try:
+                with engine.begin() as connection:
+                    _migrate(connection, remember, roles=roles)
+                break
+            except sqlalchemy.exc.OperationalError as error:
+                if not left or not isinstance(error.orig, _GIVEN_UP):
+                    raise
+                time.sleep(random.uniform(0.2, 1.0) * _PAUSE_S)  # noqa: S311 - two that met must not meet again
     except sqlalchemy.exc.OperationalError as error:
         raise DatabaseUnavailableError(f"cannot migrate: {error.orig}") from error
     except sqlalchemy.exc.ProgrammingError as error:
@@ -78,6 +89,44 @@ def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
     finally:
         engine.dispose()
     return tuple(applied)
+
+
+def _migrate(connection: sqlalchemy.Connection, on_version_apply: object, *, roles: bool) -> None:
+    """One try, in the caller's transaction."""
+    _run(connection, queries.MIGRATION_SETTINGS)
+    _run(connection, queries.MIGRATION_LOCK)
+    _refuse_drift(connection)
+    _refuse_unknown_version(connection)
+    _run(connection, queries.CREATE_RUNNER_SCHEMA)
+    pending = _version(connection) != migrations.versions()[-1]
+    texts = (*schema.objects(), schema.rights_sql())
+    files = hashlib.sha256("\0".join(texts).encode()).hexdigest()
+    if pending or not _is_applied(connection, files):
+        _run(connection, queries.LOCK_VIEWS)
+        if pending:
+            _run(connection, queries.LOCK_TABLES)
+            _upgrade(connection, on_version_apply)
+        for text in texts:
+            _execute(connection, text)
+    elif not roles:
+        return
+    if roles:
+        _execute(connection, schema.roles_sql())
+    (objects,) = _run(connection, queries.APPLIED_OBJECTS)
+    _execute(
+        connection,
+        f"DELETE FROM runner.applied; INSERT INTO runner.applied VALUES ('{files}', '{objects.objects}')",  # noqa: S608
+    )
+
+
+def _is_applied(connection: sqlalchemy.Connection, files: str) -> bool:
+    """Whether these files were applied last, and no function or view has been changed since."""
+    (objects,) = _run(connection, queries.APPLIED_OBJECTS)
+    return [row.stored for row in _run(connection, queries.APPLIED_FILES)] == [f"{files} {objects.objects}"]
+
+
+def _version(connection: sqlalchemy.Connection) -> str | None:
+    return MigrationContext.configure(connection, opts=dict(migrations.VERSION_TABLE)).get_current_revision()
 
 
 def _upgrade(connection: sqlalchemy.Connection, on_version_apply: object) -> None:
@@ -103,7 +152,7 @@ def _refuse_drift(connection: sqlalchemy.Connection) -> None:
 
 
 def _refuse_unknown_version(connection: sqlalchemy.Connection) -> None:
-    found = MigrationContext.configure(connection, opts=dict(migrations.VERSION_TABLE)).get_current_revision()
+    found = _version(connection)
     known = migrations.versions()
     if found is None or found in known:
         return

@@ -36,6 +36,12 @@ class DatabaseFacts:
     newer: bool
     #: Notifications arrive.
     direct: bool
+    #: The login that the connection is made with; None: the schema is not this release's.
+    login: str | None = None
+    #: It has the rights of the schema's owner, so it may act for every host.
+    owner: bool = False
+    #: The hosts that are bound to it.
+    hosts: tuple[str, ...] = ()
 
 
 def probe(dsn: str) -> DatabaseFacts:
@@ -60,12 +66,14 @@ def probe(dsn: str) -> DatabaseFacts:
                 if server and server["has_versions"]
                 else None
             )
+            version: str | None = None if row is None else row["version"]
+            ours = version == migrations.versions()[-1]
+            who = connection.execute(queries.LOGIN_FACTS.sql).fetchone() if ours else None
             direct = _notifications_arrive(connection, dsn)
     except psycopg.Error as error:
         raise DatabaseUnavailableError(str(error).strip()) from error
     if server is None:
         raise DatabaseUnavailableError("the server answered nothing")
-    version: str | None = None if row is None else row["version"]
     known = migrations.versions()
     applied = known.index(version) + 1 if version in known else 0
     newer = version is not None and version > known[-1]
@@ -76,6 +84,9 @@ def probe(dsn: str) -> DatabaseFacts:
         pending=() if newer else known[applied:],
         newer=newer,
         direct=direct,
+        login=None if who is None else who["login"],
+        owner=who is not None and who["owner"],
+        hosts=() if who is None else tuple(who["hosts"]),
     )
 
 

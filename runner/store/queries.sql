@@ -21,6 +21,8 @@ FROM (
     UNION ALL
     SELECT 'runner_queue', %(work)s::text WHERE %(work)s::text IS NOT NULL
 ) AS n
+-- As in runner.tell.
+WHERE (SELECT pg_notification_queue_usage() < 0.5)
 
 -- name: reserve
 -- Keeps devices free for a job that is due.
@@ -34,19 +36,12 @@ SELECT * FROM runner.heartbeat(
 
 -- name: save_progress
 -- Saves a job's progress while its attempt runs. `held`: it runs, but another transaction holds it; nothing was saved.
-WITH free AS MATERIALIZED (
-    SELECT j.id FROM runner.job j WHERE j.id = %(id)s AND j.attempt = %(attempt)s AND j.state = 'running'
-    FOR NO KEY UPDATE SKIP LOCKED
-), saved AS (
-    UPDATE runner.job j SET progress = %(progress)s FROM free f WHERE j.id = f.id AND j.id = %(id)s RETURNING j.id
-)
-SELECT NOT EXISTS (SELECT FROM saved) AND EXISTS (
-    SELECT FROM runner.job j WHERE j.id = %(id)s AND j.attempt = %(attempt)s AND j.state = 'running') AS held
+SELECT runner.show_progress(%(id)s::bigint, %(attempt)s::integer, %(progress)s::jsonb) AS held
 
 -- name: insert_artifact
--- Stores an artifact; a later one of the same name replaces it.
-INSERT INTO runner.artifact (job_id, name, media_type, data) VALUES (%(job_id)s, %(name)s, %(media_type)s, %(data)s)
-ON CONFLICT (job_id, name) DO UPDATE SET media_type = EXCLUDED.media_type, data = EXCLUDED.data
+-- Stores a file of a result, in the transaction that commits it; a later one of the same name replaces it.
+SELECT runner.keep_file(%(job_id)s::bigint, %(attempt)s::integer, %(name)s::text, %(media_type)s::text, %(data)s::bytea)
+    AS kept
 
 -- name: complete
 -- Commits the results of attempts.
@@ -76,31 +71,17 @@ SELECT * FROM runner.recover(
     %(host)s::text, %(ids)s::bigint[], %(attempts)s::integer[], %(max_reclaims)s::integer, %(instance)s::text)
 
 -- name: register_host
--- Registers a daemon, unless another one of that name is alive.
-INSERT INTO runner.host AS h (name, version, slots, instance, gpu_types)
-VALUES (%(name)s, %(version)s, %(slots)s, %(instance)s, %(gpu_types)s)
-ON CONFLICT (name) DO UPDATE
-SET version = EXCLUDED.version, slots = EXCLUDED.slots, instance = EXCLUDED.instance, gpu_types = EXCLUDED.gpu_types,
-    registered_at = now(), last_seen = now(), stopped_at = NULL
-WHERE h.instance IS NULL OR h.instance = EXCLUDED.instance OR h.stopped_at IS NOT NULL
-   OR h.last_seen < now() - interval '60 seconds'
-RETURNING name
-
--- name: host_now
--- Returns which daemon has a name.
-SELECT instance, extract(epoch FROM now() - last_seen)::float8 AS silent_s FROM runner.host WHERE name = %(name)s
+-- Registers a daemon; returns the daemon that owns the name if that is another one.
+SELECT * FROM runner.register(
+    %(name)s::text, %(version)s::text, %(slots)s::jsonb, %(instance)s::text, %(gpu_types)s::text[])
 
 -- name: unregister_host
 -- Marks a daemon as stopped, unless another one has taken the name.
-UPDATE runner.host SET stopped_at = now(), last_seen = now() WHERE name = %(name)s AND instance = %(instance)s
+SELECT runner.unregister(%(name)s::text, %(instance)s::text)
 
--- name: sync_gpu_type
--- Stores a GPU type of a daemon's registry; writes nothing if nothing changed.
-INSERT INTO runner.gpu_type AS g (name, vendor, aliases, description)
-VALUES (%(name)s, %(vendor)s, %(aliases)s, %(description)s)
-ON CONFLICT (name) DO UPDATE
-SET vendor = EXCLUDED.vendor, aliases = EXCLUDED.aliases, description = EXCLUDED.description, synced_at = now()
-WHERE (g.vendor, g.aliases, g.description) IS DISTINCT FROM (EXCLUDED.vendor, EXCLUDED.aliases, EXCLUDED.description)
+-- name: sync_gpu_types
+-- Stores the GPU types of a daemon's registry; returns those that another login's types forbid.
+SELECT runner.publish_gpu_types(%(types)s::jsonb) AS refused
 
 -- name: listen_queue
 -- Subscribes to the queue's wake-ups.
@@ -226,6 +207,10 @@ FROM runner.gpu_type g ORDER BY g.name
 -- How many jobs wait for each GPU type, and since when.
 SELECT j.gpu_type, count(*) AS jobs, extract(epoch FROM now() - min(j.created_at))::float8 AS oldest_s
 FROM runner.job j WHERE j.state = 'queued' GROUP BY j.gpu_type ORDER BY j.gpu_type
+
+-- name: notification_usage
+-- How full the cluster's queue of notifications is, from 0 to 1. Asking also frees what all listeners have read.
+SELECT pg_notification_queue_usage() AS usage
 
 -- name: running
 -- The jobs that each host holds now.
@@ -377,8 +362,8 @@ SELECT runner.drain(host => %(host)s::text, reason => %(reason)s::text) AS chang
 SELECT runner.undrain(host => %(host)s::text) AS changed
 
 -- name: reap
--- Deletes one batch of old rows.
-SELECT artifacts, stale_results, events, hosts, shares
+-- Deletes one batch of old rows, and finishes submissions without an open job.
+SELECT artifacts, stale_results, events, hosts, shares, settled
 FROM runner.reap(keep => %(keep_s)s * interval '1 second', at_most => %(limit)s::integer)
 
 -- name: events
@@ -398,6 +383,11 @@ SELECT current_setting('server_version') AS version, current_database()::text AS
 -- The last migration applied.
 SELECT version_num::text AS version FROM runner.migration
 
+-- name: login_facts
+-- The login, whether it may act for every host because it has the owner's rights, and the hosts that are bound to it.
+SELECT session_user::text AS login, runner.is_owner() AS owner,
+       ARRAY(SELECT h.name FROM runner.host h WHERE h.login = session_user ORDER BY h.name) AS hosts
+
 -- name: listen_check
 -- Subscribes to the notifications of checks.
 LISTEN runner_check
@@ -411,8 +401,61 @@ SELECT pg_notify('runner_check', %(payload)s::text)
 SELECT pg_advisory_xact_lock(7016325910443210)
 
 -- name: migration_settings
--- Lets a migration take long, but not wait long for a lock that a forgotten transaction holds.
-SELECT set_config('lock_timeout', '120s', true), set_config('statement_timeout', '0', true)
+-- Lets a migration take long, but wait for a lock no longer than frontends may wait behind it.
+SELECT set_config('lock_timeout', '2s', true), set_config('statement_timeout', '0', true)
+
+-- name: lock_views
+-- Locks our views alone. A reader holds a view before its tables, so they come first, and a view before those that it
+-- reads. LOCK TABLE would also lock the tables; this changes nothing but takes the lock.
+DO $$
+DECLARE
+    v_view record;
+BEGIN
+    FOR v_view IN
+        SELECT c.oid::regclass AS name, a.attname FROM pg_catalog.pg_class c
+        JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = 1
+        WHERE c.relnamespace = to_regnamespace('runner') AND c.relkind = 'v' ORDER BY c.relname COLLATE "C"
+    LOOP
+        EXECUTE format('ALTER VIEW %s ALTER COLUMN %I DROP DEFAULT', v_view.name, v_view.attname);
+    END LOOP;
+END
+$$
+
+-- name: lock_tables
+-- Locks all tables that functions write, in their order, before a version changes one. KernelBot's stay readable.
+DO $$
+DECLARE
+    v_name text;
+BEGIN
+    FOREACH v_name IN ARRAY ARRAY['user_info', 'submission', 'runs'] LOOP
+        IF to_regclass('leaderboard.' || v_name) IS NOT NULL THEN
+            EXECUTE format('LOCK TABLE leaderboard.%I IN SHARE ROW EXCLUSIVE MODE', v_name);
+        END IF;
+    END LOOP;
+    FOREACH v_name IN ARRAY ARRAY['runner.job', 'leaderboard.submission_job_status', 'runner.share', 'runner.clock',
+                                  'runner.host', 'runner.gpu_type', 'runner.board'] LOOP
+        IF to_regclass(v_name) IS NOT NULL THEN
+            EXECUTE format('LOCK TABLE %s IN %s MODE', v_name,
+                CASE WHEN v_name LIKE 'runner.%' THEN 'ACCESS EXCLUSIVE' ELSE 'SHARE ROW EXCLUSIVE' END);
+        END IF;
+    END LOOP;
+END
+$$
+
+-- name: applied_objects
+-- A hash of all our functions and views as they are, with their rights and comments.
+SELECT md5(string_agg(o.text, ' ' ORDER BY o.text COLLATE "C")) AS objects
+FROM (
+    SELECT concat_ws(' ', pg_get_functiondef(p.oid), p.proacl, p.proowner, obj_description(p.oid, 'pg_proc')) AS text
+    FROM pg_catalog.pg_proc p WHERE p.pronamespace = to_regnamespace('runner') AND p.prokind = 'f'
+    UNION ALL
+    SELECT concat_ws(' ', c.relname, pg_get_viewdef(c.oid), c.reloptions, c.relowner, obj_description(c.oid, 'pg_class'))
+    FROM pg_catalog.pg_class c WHERE c.relnamespace = to_regnamespace('runner') AND c.relkind = 'v'
+) AS o
+
+-- name: applied_files
+-- The hashes that the last migration stored, as one text.
+SELECT concat_ws(' ', a.files, a.objects) AS stored FROM runner.applied a
 
 -- name: create_runner_schema
 -- Makes the schema of our objects; the table of versions is one of them.

@@ -363,13 +363,14 @@ class EventLine:
 
 @dataclass(frozen=True, kw_only=True)
 class Reaped:
-    """How much was forgotten."""
+    """How much was forgotten, and how many submissions without an open job were finished."""
 
     artifacts: int
     stale_results: int
     events: int
     hosts: int
     shares: int
+    settled: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,8 +28,8 @@ BACKOFF_MAX_S: Final = 300.0
 class Results(Base):
     """The part of a store that settles claimed jobs."""
 
-    def progress(self, job: Job, progress: Progress) -> bool:
-        """Show how far a job is; a secret twin's progress is kept for operators and announced to nobody.
+    def progress(self, job: Job, progress: Progress, *, tell: bool = True) -> bool:
+        """Show how far a job is, and `tell` frontends; a secret twin's progress is kept for operators only.
 
         Waits for nobody. False: somebody is writing the job just now, and nothing was shown: show it again soon.
         """
@@ -39,7 +39,7 @@ class Results(Base):
             parameters = {"id": job.id, "attempt": job.attempt, "progress": to_jsonb(kept)}
             if expect(row(connection, queries.SAVE_PROGRESS, parameters))["held"]:
                 return False
-            if not job.secret:
+            if tell and not job.secret:
                 event = {"event": "progress", **job.about, **shown}
                 rows(connection, queries.NOTIFY, {"events": json.dumps([event]), "work": None})
         return True
@@ -181,6 +181,7 @@ def _run(run: RunRecord) -> dict[str, Any]:
 def _insert_artifact(connection: psycopg.Connection[Row], job: Job, artifact: Artifact) -> None:
     parameters = {
         "job_id": job.id,
+        "attempt": job.attempt,
         "name": clean_text(artifact.name),
         "media_type": clean_text(artifact.media_type),
         "data": artifact.data,

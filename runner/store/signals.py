@@ -16,7 +16,7 @@ from typing import Final
 
 from runner.model import Json
 from runner.store import queries
-from runner.store.base import Base
+from runner.store.base import Base, expect
 from runner.store.connection import rows
 from runner.store.records import Wakeup
 
@@ -65,6 +65,10 @@ class Signals(Base):
                 "work": (told if len(told.encode()) <= _MAX_PAYLOAD_BYTES else "") if wake else None,
             }
             self._link.all(queries.NOTIFY, parameters)
+
+    def notification_usage(self) -> float:
+        """How full the cluster's queue of notifications is, from 0 to 1. From 0.5 on nothing is announced."""
+        return float(expect(self._link.one(queries.NOTIFICATION_USAGE))["usage"])
 
     def listen(self, *, stop: Stop, timeout_s: float) -> Wakeup | None:
         """Wait for a wake-up, on a connection of its own, at most `timeout_s` seconds; all that is pending is one.

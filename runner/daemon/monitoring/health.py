@@ -227,3 +227,10 @@ def _queue(queue_depths: QueueDepthCache) -> Iterable[Metric]:
         jobs.add_metric([depth.gpu_type], depth.jobs)
         oldest.add_metric([depth.gpu_type], depth.oldest_s)
     yield from (jobs, oldest)
+    usage = queue_depths.notification_usage()
+    if usage is not None:
+        yield GaugeMetricFamily(
+            "kernel_runner_notification_queue_usage",
+            "How full PostgreSQL's notification queue is, 0 to 1.",
+            value=usage,
+        )

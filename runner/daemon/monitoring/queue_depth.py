@@ -36,6 +36,7 @@ class QueueDepthCache:
         self._asked_s = float("-inf")
         self._answered_s = float("-inf")
         self._known: Sequence[QueueDepth] = ()
+        self._usage: float | None = None
         self._answered = threading.Event()
         self._log_limit = LogRateLimit()
 
@@ -51,10 +52,15 @@ class QueueDepthCache:
         with self._lock:
             return self._known if self._clock() - self._answered_s < STALE_S else None
 
+    def notification_usage(self) -> float | None:
+        """How full the queue of notifications was when `look` last got an answer; None: it never did."""
+        with self._lock:
+            return self._usage
+
     def _ask(self) -> None:
         store = self._store_factory("metrics")
         try:
-            found = store.queue_depths()
+            found, usage = store.queue_depths(), store.notification_usage()
         except InfrastructureError as error:
             if (left_out := self._log_limit.due("away")) is not None:
                 _log.info("the length of the queue is not known", error=str(error), left_out=left_out)
@@ -62,7 +68,7 @@ class QueueDepthCache:
             _log.exception("the length of the queue is not known")
         else:
             with self._lock:
-                self._known, self._answered_s = found, self._clock()
+                self._known, self._usage, self._answered_s = found, usage, self._clock()
         finally:
             store.close()
             self._answered.set()

@@ -24,8 +24,10 @@ from runner.store import Ended, Reclaimed, Store
 
 _log = get_logger(__name__)
 
-#: The least time between two progress messages of one job: each is a write and a notification.
+#: The least time between two posts of one job's progress: each is a write.
 PERIOD_S: Final = 1.0
+#: The least time between two notifications of one job's progress: the slowest listener empties their queue.
+TELL_S: Final = 5.0
 #: The pause after sending, in which messages gather: a busy host would else send every event on its own.
 REST_S: Final = 0.025
 #: The connection is closed after so long without a message.
@@ -59,6 +61,8 @@ class EventPublisher:
         #: The latest of each job, and when each was last posted.
         self._progress: dict[_Key, tuple[Job, Progress]] = {}
         self._posted_s: dict[_Key, float] = {}
+        #: When frontends were last told of each; only the thread uses it.
+        self._told_s: dict[_Key, float] = {}
 
     def post_progress(self, job: Job, progress: Progress) -> None:
         """Publish how far a job is; only the latest of a second is sent."""
@@ -162,9 +166,14 @@ class EventPublisher:
                 self._post_again(batch.progress)
                 return False
         self._log_dropped()
+        now_s = self._clock()
+        self._told_s = {key: at_s for key, at_s in self._told_s.items() if now_s - at_s < TELL_S}
         for number, (job, progress) in enumerate(batch.progress):
+            tell = job.key not in self._told_s
             try:
-                if not store.progress(job, progress):
+                if store.progress(job, progress, tell=tell):
+                    self._told_s.setdefault(job.key, now_s)
+                else:
                     # Another transaction holds the job for a moment; this may be its last progress.
                     self._post_again([(job, progress)])
             except InfrastructureError as error:

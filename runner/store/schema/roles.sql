@@ -21,13 +21,15 @@ REVOKE ALL ON ALL TABLES IN SCHEMA leaderboard, runner
     FROM runner_daemon, runner_frontend, runner_operator, runner_readonly;
 REVOKE ALL ON ALL SEQUENCES IN SCHEMA leaderboard, runner
     FROM runner_daemon, runner_frontend, runner_operator, runner_readonly;
+REVOKE ALL ON SCHEMA leaderboard FROM runner_daemon;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA runner FROM runner_daemon, runner_frontend, runner_operator, runner_readonly;
 
--- A daemon takes jobs and writes results through functions; it reads everything.
-GRANT USAGE ON SCHEMA leaderboard, runner TO runner_daemon;
-GRANT SELECT ON ALL TABLES IN SCHEMA leaderboard, runner TO runner_daemon;
-GRANT UPDATE (progress) ON runner.job TO runner_daemon;
-GRANT INSERT, UPDATE ON runner.artifact, runner.host, runner.gpu_type TO runner_daemon;
+-- A daemon does everything through functions, which compare the host with the session's login. It reads no table of
+-- schema leaderboard, and of the queue only what its metrics and `kernel-runner check` tell.
+GRANT USAGE ON SCHEMA runner TO runner_daemon;
+GRANT SELECT ON runner.migration, runner.demand TO runner_daemon;
+GRANT SELECT (gpu_type, state, created_at) ON runner.job TO runner_daemon;
+GRANT SELECT (name, login) ON runner.host TO runner_daemon;
 GRANT EXECUTE ON FUNCTION
     runner.claim(text, text[], integer[], double precision, integer, text, text[]),
     runner.heartbeat(text, double precision, bigint[], integer[], text),
@@ -39,7 +41,12 @@ GRANT EXECUTE ON FUNCTION
     runner.reclaim(integer, integer),
     runner.recover(text, bigint[], integer[], integer, text),
     runner.reap(interval, integer),
-    runner.cancel(bigint, text) TO runner_daemon;
+    runner.register(text, text, jsonb, text, text[]),
+    runner.unregister(text, text),
+    runner.publish_gpu_types(jsonb),
+    runner.show_progress(bigint, integer, jsonb),
+    runner.keep_file(bigint, integer, text, text, bytea),
+    runner.is_owner() TO runner_daemon;
 
 -- A frontend calls functions and reads views; it sees no secret seed, no task text, no code and no secret output.
 GRANT USAGE ON SCHEMA leaderboard, runner TO runner_frontend;
@@ -62,7 +69,8 @@ GRANT SELECT (id, name, deadline, description, visibility, creator_id, forum_id)
 GRANT SELECT ON leaderboard.gpu_type, leaderboard.templates TO runner_readonly;
 
 -- An operator may do what a frontend may. It also evaluates again, takes results out of the ranking, sets what ranks,
--- drains hosts, and sees what secret runs printed. It sees no secret seed and no submitted code.
+-- drains hosts, and sees what secret runs printed. It sees no secret
+-- seed, no hidden case and no submitted code.
 GRANT runner_frontend TO runner_operator;
 GRANT EXECUTE ON FUNCTION
     runner.matching(bigint, text, text, timestamptz, timestamptz, text[]),
@@ -70,7 +78,12 @@ GRANT EXECUTE ON FUNCTION
     runner.invalidate(bigint, text, text, timestamptz, timestamptz, text[], text),
     runner.set_demand(text, text, double precision),
     runner.drain(text, text),
-    runner.undrain(text) TO runner_operator;
+    runner.move_host(text, text),
+    runner.undrain(text),
+    runner.is_owner() TO runner_operator;
 GRANT SELECT ON ALL TABLES IN SCHEMA runner TO runner_operator;
+-- The other column holds hidden cases.
+REVOKE SELECT ON runner.board FROM runner_operator;
+GRANT SELECT (leaderboard_id, harness, timing, tolerance, ranked) ON runner.board TO runner_operator;
 GRANT SELECT ON leaderboard.submission, leaderboard.submission_job_status, leaderboard.runs TO runner_operator;
 GRANT SELECT (id, user_name) ON leaderboard.user_info TO runner_operator;

@@ -98,9 +98,11 @@ class Bench:
         }
         return self.store.submit(**settings)
 
-    def claim(self, *gpus: str, host: str = "host-a", lease_s: float = 60) -> Job:
+    def claim(self, *gpus: str, host: str = "host-a", lease_s: float = 60, instance: str | None = None) -> Job:
         """The next job."""
-        claims = self.store.claim(host=host, slots=dict.fromkeys(gpus or ("CPU",), 1), lease_s=lease_s)
+        claims = self.store.claim(
+            host=host, slots=dict.fromkeys(gpus or ("CPU",), 1), lease_s=lease_s, instance=instance
+        )
         assert claims.jobs, "nothing to claim"
         (job,) = claims.jobs
         return job

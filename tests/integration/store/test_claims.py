@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import psycopg
@@ -466,3 +467,17 @@ def test_a_result_given_twice_in_one_batch_is_written_once(bench: Bench, db: Db)
         bench.store.complete(job, wrong)
     rows = db.execute("SELECT outcome FROM runner.complete(%s)", (to_jsonb([_result(job, wrong)] * 2),)).fetchall()
     assert [row["outcome"] for row in rows] == ["stale", "busy"]
+
+
+@pytest.mark.parametrize("score", ["0", "-1", '"NaN"', '"Infinity"', '"-Infinity"'])
+def test_a_score_that_is_none_is_not_stored(bench: Bench, db: Db, score: str) -> None:
+    """Daemons refuse it before; the database does so whoever calls."""
+    bench.board()
+    bench.submit(mode="leaderboard")
+    job = bench.claim()
+    given = _result(job, result(Verdict.ACCEPTED, run_record("leaderboard", score_s=1.0)))
+    given["runs"][0]["score_s"] = json.loads(score)
+    with pytest.raises(psycopg.Error) as refused:
+        db.execute("SELECT outcome FROM runner.complete(%s)", (to_jsonb([given]),))
+    assert refused.value.sqlstate == "KR028"
+    assert one(db, "SELECT state FROM runner.job WHERE id = %s", job.id)["state"] == "running"

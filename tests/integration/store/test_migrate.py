@@ -19,8 +19,9 @@ from runner.model import Artifact, Progress, Verdict
 from runner.store import Store, migrate, roles_sql
 from runner.store.probe import probe
 from tests.integration.store.conftest import Bench, result, run_record
+from tests.plugins.postgres import daemon_login
 
-VERSIONS = ("0012_demands",)
+VERSIONS = ("0012_demands", "0013_logins")
 
 INT, BIG, TEXT, BOOL, JSON = "integer", "bigint", "text", "boolean", "jsonb"
 TIME, PLAIN_TIME, SHORT = "timestamp with time zone", "timestamp without time zone", "character varying(255)"
@@ -409,7 +410,7 @@ def test_a_daemons_role_has_what_it_needs_and_no_more(empty_database_url: str) -
     migrate(empty_database_url, roles=True)
     owner = Bench(store=Store(empty_database_url, application_name="test"), url=empty_database_url)
     owner.board("identity", "CPU", "H100")
-    url = psycopg.conninfo.make_conninfo(empty_database_url, options="-c role=runner_daemon")
+    url = daemon_login(empty_database_url)
     daemon = Bench(store=Store(url, application_name="test"), url=url)
     try:
         daemon.store.sync_gpu_types([("CPU", "cpu", [], "Processor")])
@@ -418,26 +419,30 @@ def test_a_daemons_role_has_what_it_needs_and_no_more(empty_database_url: str) -
         for mode in ("test", "benchmark", "leaderboard"):
             owner.submit(mode=mode, gpu_types=["CPU"])
         trace = Artifact(name="trace", media_type="text/plain", data=b"")
-        job = daemon.claim()
-        daemon.store.heartbeat(host="host-a", lease_s=60, held=[(job.id, job.attempt)])
+        job = daemon.claim(instance="host-a")
+        beat = daemon.store.heartbeat(host="host-a", lease_s=60, held=[(job.id, job.attempt)], instance="host-a")
+        assert [state.ours for state in beat] == [True]
         daemon.store.progress(job, Progress(phase="test", done=1, total=2))
         daemon.store.complete(job, result(Verdict.ACCEPTED, run_record(), artifacts=(trace,)))
         with pytest.raises(StaleAttemptError):
             daemon.store.complete(job, result(Verdict.INVALID))
-        daemon.store.fail(daemon.claim(), error="x", report=None, slot="cpu0")
-        daemon.store.release(daemon.claim(), reason="x")
-        daemon.claim(lease_s=-1)
+        daemon.store.fail(daemon.claim(instance="host-a"), error="x", report=None, slot="cpu0")
+        daemon.store.release(daemon.claim(instance="host-a"), reason="x")
+        daemon.claim(lease_s=-1, instance="host-a")
         assert len(daemon.store.reclaim()) == 1
-        daemon.claim()
-        assert len(daemon.store.recover(host="host-a", keep=())) == 1
-        job = daemon.claim()
-        assert daemon.store.cancel(job.submission_id) == 2
+        daemon.claim(instance="host-a")
+        assert len(daemon.store.recover(host="host-a", keep=(), instance="host-a")) == 1
+        job = daemon.claim(instance="host-a")
+        assert owner.store.cancel(job.submission_id) == 2
         daemon.store.cancelled(job)
         owner.submit(gpu_types=["H100"])
         reserved = daemon.store.reserve(host="host-a", gpu_types=["H100"], smaller=["CPU"], waited_s=0, hold_s=9)
         assert reserved == "H100"
         daemon.store.announce(events=[{}], wake=["CPU"])
-        daemon.store.reap(keep_s=0)
+        daemon.store.reap(keep_s=86400)
+        assert [(depth.gpu_type, depth.jobs) for depth in daemon.store.queue_depths()] == [("CPU", 1), ("H100", 1)]
+        facts = probe(url)
+        assert (facts.login, facts.owner, facts.hosts) == ("runner_test_host", False, ("host-a",))
         daemon.store.unregister_host("host-a", instance="host-a")
         for forbidden in (
             "UPDATE leaderboard.submission SET done = true",
@@ -447,6 +452,7 @@ def test_a_daemons_role_has_what_it_needs_and_no_more(empty_database_url: str) -
             "UPDATE runner.clock SET turn = 0",
             "SELECT runner.settle(1)",
             "SELECT runner.submit('identity', 'u', 'x.py', 'x', 'test')",
+            "SELECT runner.cancel(1)",
         ):
             with psycopg.connect(url) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(forbidden.encode())

@@ -133,6 +133,17 @@ def test_one_reaper_works_at_a_time(bench: Bench, db: Db) -> None:
     assert bench.store.reap(keep_s=DAY_S) == NOTHING
 
 
+def test_no_login_can_stop_the_reaper(bench: Bench, db: Db) -> None:
+    """An advisory lock, which every login may take, stops nothing; the row that stops it no other role may lock."""
+    db.execute("INSERT INTO runner.event (kind, host, at) VALUES ('drained', 'x', now() - interval '9 days')")
+    with psycopg.connect(bench.url) as other:
+        other.execute("SELECT pg_advisory_lock(7016325910443211)")
+        assert bench.store.reap(keep_s=DAY_S).events == 1
+        other.execute("SET ROLE runner_operator")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            other.execute("SELECT FROM runner.applied FOR SHARE")
+
+
 def test_what_is_being_written_right_now_holds_nobody_up(bench: Bench, db: Db) -> None:
     """A share whose user is submitting, and a host that is being drained, are passed over."""
     bench.board()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -281,6 +282,44 @@ def test_the_same_key_returns_the_same_submission(bench: Bench, db: Db) -> None:
         bench.submit(idempotency_key="k", code=CODE + b"#")
     with pytest.raises(SubmissionError, match="closed"):
         bench.submit(idempotency_key="k", user_id="u2")
+
+
+def test_the_same_key_knows_the_same_submission_in_other_words(bench: Bench, db: Db) -> None:
+    """A GPU type in another case, and priority 0 or none."""
+    bench.board()
+    call = "SELECT runner.submit('identity', 'u', 'x.py', 'x', 'test', %s, NULL, %s, 'k') AS id"
+    wishes: list[tuple[list[str] | None, int | None]] = [(["CPU"], 0), (["cpu"], None), (["Cpu"], 0)]
+    assert len({one(db, call, gpu_types, priority)["id"] for gpu_types, priority in wishes}) == 1
+    for gpu_types, priority in ((["CPU"], 1), (None, 0)):
+        with pytest.raises(psycopg.Error) as refused:
+            one(db, call, gpu_types, priority)
+        assert refused.value.sqlstate == "KR014"
+
+
+def test_a_submission_beside_its_boards_deletion_is_told_so(bench: Bench, db: Db) -> None:
+    """It waits for the deletion and finds no leaderboard; no foreign key speaks."""
+    board_id = bench.board()
+    outcomes: list[object] = []
+
+    def submit() -> None:
+        outcomes.extend(together(1, bench, lambda store, _: Bench(store=store, url=bench.url).submit()))
+
+    with db.transaction():
+        db.execute("DELETE FROM leaderboard.templates")
+        db.execute("DELETE FROM leaderboard.leaderboard WHERE id = %s", (board_id,))
+        thread = threading.Thread(target=submit)
+        thread.start()
+        waits = (
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%%runner.submit(%%'"
+        )
+        with psycopg.connect(bench.url, autocommit=True) as other:
+            for _ in range(600):
+                if other.execute(waits).fetchone() == (1,):
+                    break
+                time.sleep(0.1)
+    thread.join(timeout=60)
+    assert [type(outcome) for outcome in outcomes] == [SubmissionError]
+    assert "does not exist" in str(outcomes[0])
 
 
 def together(number: int, bench: Bench, call: Callable[[Store, int], object]) -> list[object]:

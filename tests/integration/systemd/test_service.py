@@ -208,6 +208,7 @@ def test_a_host_from_its_packages_to_its_end(machine: Machine) -> None:
         *("runuser", "-u", "postgres", "--", "psql", "-Xq", "-d", "kernelbot"),
         stdin=f"CREATE ROLE gpu07 LOGIN PASSWORD '{CANARIES[1]}' IN ROLE runner_daemon;\n",
     )
+    machine.sql("SELECT runner.move_host(name, 'gpu07') FROM runner.host")
     new = OWNER_URL.replace(f"kernelbot:{CANARIES[0]}", f"gpu07:{CANARIES[1]}")
     machine.run("bash", "-c", f'install -m 600 /dev/stdin {SECRET} <<< "$NEW_URL"', environment={"NEW_URL": new})
     machine.sql("ALTER ROLE kernelbot NOLOGIN")

@@ -92,7 +92,7 @@ def test_the_file_overrides_defaults(load: Callable[..., Config]) -> None:
         ("KERNEL_RUNNER_RESERVE_AFTER_S", "reserve_after_s", "0", 0.0),
         ("KERNEL_RUNNER_SPOOL_MAX_MIB", "spool_max_mib", "7", 7),
         ("KERNEL_RUNNER_MIN_FREE_GIB", "min_free_gib", "0.5", 0.5),
-        ("KERNEL_RUNNER_RETENTION_DAYS", "retention_days", "0.5", 0.5),
+        ("KERNEL_RUNNER_RETENTION_DAYS", "retention_days", "1.5", 1.5),
         ("KERNEL_RUNNER_HTTP_LISTEN", "http_listen", "127.0.0.1:9469", "127.0.0.1:9469"),
         ("KERNEL_RUNNER_LOG_FORMAT", "log_format", "json", "json"),
         ("KERNEL_RUNNER_LOG_LEVEL", "log_level", "debug", "debug"),

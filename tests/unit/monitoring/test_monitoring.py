@@ -40,6 +40,9 @@ class _Depths:
     def get(self) -> Sequence[QueueDepth]:
         return [QueueDepth(gpu_type="CPU", jobs=1, oldest_s=1.0)]
 
+    def notification_usage(self) -> float:
+        return 0.25
+
 
 def families(tmp_path: Path) -> Iterator[Metric]:
     """Every family of ours, with the labels that it has."""

@@ -3,6 +3,6 @@
 CREATE OR REPLACE FUNCTION runner.call(channel text, names text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM pg_notify(channel, CASE WHEN octet_length(names) < 7900 THEN names ELSE '' END);
+    PERFORM runner.tell(channel, CASE WHEN octet_length(names) < 7900 THEN names ELSE '' END);
 END
 $$;

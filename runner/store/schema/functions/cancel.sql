@@ -11,6 +11,7 @@ DECLARE
     v_hosts text;
     v_done boolean := false;
 BEGIN
+    PERFORM runner.check_isolation();
     SELECT s.id INTO v_id FROM leaderboard.submission s
     WHERE s.id = cancel.submission_id AND s.user_id = coalesce(cancel.user_id, s.user_id)
     FOR NO KEY UPDATE;
@@ -42,7 +43,7 @@ BEGIN
     IF v_running > 0 THEN
         PERFORM runner.call('runner_hosts', v_hosts);
     ELSIF v_queued > 0 THEN
-        PERFORM pg_notify('runner_events', json_build_object(
+        PERFORM runner.tell('runner_events', json_build_object(
             'event', 'cancel', 'submission_id', v_id, 'cancelled', v_queued, 'submission_done', v_done)::text);
     END IF;
     RETURN v_queued + v_running;

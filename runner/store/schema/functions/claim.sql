@@ -38,12 +38,14 @@ DECLARE
     v_turns bigint[];
 BEGIN
     SELECT h.draining, h.drain_reason, h.stopped_at IS NULL AS registered, h.gpu_types,
-           h.instance, h.last_seen < now() - interval '10 seconds' AS silent
+           h.instance, h.login, h.last_seen < now() - interval '10 seconds' AS silent
     INTO v_host FROM runner.host h WHERE h.name = claim.host;
     draining := coalesce(v_host.draining, false);
     drain_reason := v_host.drain_reason;
-    -- Another daemon has taken the name: this one gets no job and does not update last_seen.
-    v_taken := coalesce(v_host.instance <> claim.instance, false);
+    -- The name is another daemon's or another login's: this one gets no job and does not update last_seen. Written out,
+    -- as runner.is_ours has it, because the row is read already.
+    v_taken := NOT coalesce(v_host.login = session_user AND v_host.instance = claim.instance, false)
+        AND NOT (runner.is_owner() AND coalesce(v_host.instance = claim.instance, true));
     registered := coalesce(v_host.registered, false) AND NOT v_taken;
     overdue := EXISTS (SELECT FROM runner.job j WHERE j.lease_expires_at < now());
     IF v_host.silent AND NOT v_taken THEN

@@ -3,7 +3,7 @@
 --   committed  the result is stored.
 --   repeated   the result was stored before and the answer was lost: only the holder of an attempt can end it with
 --              a verdict.
---   stale      the attempt was over. The row says what became of the job; the result is kept as evidence.
+--   stale      the attempt was over, or is not the caller's. The row says what became of the job; the result is kept as evidence.
 --   busy       another transaction holds the submission, or the result was given twice. The caller gives it again.
 -- The first result says for all of them whether the call `waits` for such locks. A release that does not say so waits
 -- for a single result only. A call that does not wait gives up after a second where another lock is held.
@@ -24,6 +24,13 @@ DECLARE
     v_concerned integer[];
     v_done integer[];
 BEGIN
+    IF EXISTS (
+        SELECT FROM jsonb_to_recordset(complete.results) AS r (runs jsonb)
+        CROSS JOIN jsonb_to_recordset(r.runs) AS x (score_s numeric)
+        WHERE x.score_s <= 0 OR x.score_s::text IN ('NaN', 'Infinity')
+    ) THEN
+        PERFORM runner.refuse('KR028', 'a score is not above 0, or not finite', 'Correct the result.');
+    END IF;
     SELECT array_agg(r.job_id), array_agg(r.submission_id) INTO v_job_ids, v_submission_ids_given
     FROM jsonb_to_recordset(complete.results) AS r (job_id bigint, submission_id integer);
     v_submission_ids := v_submission_ids_given;
@@ -44,7 +51,7 @@ BEGIN
     END IF;
 
     WITH locked AS MATERIALIZED (
-        SELECT j.id, j.state, j.attempt, j.verdict, j.started_at
+        SELECT j.id, j.state, j.attempt, j.verdict, j.started_at, j.submission_id, j.lease_owner
         FROM (SELECT DISTINCT g.id FROM unnest(v_job_ids, v_submission_ids_given) AS g (id, submission_id)
               WHERE g.submission_id = ANY (v_submission_ids) ORDER BY g.id) AS u
         CROSS JOIN LATERAL (SELECT * FROM runner.job j WHERE j.id = u.id FOR NO KEY UPDATE) AS j
@@ -56,7 +63,8 @@ BEGIN
                    -- The time of the claim counts too: after a restored backup, or on another database, another
                    -- claim may have the same job and attempt.
                    WHEN j.started_at <> r.started_at THEN 'stale'
-                   WHEN j.state = 'running' AND j.attempt = r.attempt THEN 'committed'
+                   WHEN j.submission_id <> r.submission_id THEN 'stale'
+                   WHEN j.state = 'running' AND j.attempt = r.attempt AND runner.acts_for(j.lease_owner) THEN 'committed'
                    WHEN j.state = 'done' AND j.attempt = r.attempt AND j.verdict = r.verdict THEN 'repeated'
                    ELSE 'stale'
                END AS outcome
@@ -128,7 +136,7 @@ BEGIN
         )
         INSERT INTO runner.event (kind, submission_id, job_id, attempt, detail)
         SELECT 'stale', j.submission_id, l.job_id, l.attempt, jsonb_build_object(
-            'verdict', l.verdict, 'state_now', l.state_now, 'attempt_now', l.attempt_now)
+            'verdict', l.verdict, 'state_now', l.state_now, 'attempt_now', l.attempt_now, 'login', session_user)
         FROM late l JOIN runner.job j ON j.id = l.job_id ORDER BY l.number;
     END IF;
 

@@ -11,6 +11,7 @@ DECLARE
     v_open text;
     v_added integer;
 BEGIN
+    PERFORM runner.check_isolation();
     PERFORM runner.check_mode(enqueue.mode);
     SELECT s.id, s.leaderboard_id, s.done, s.code_id INTO v_submission
     FROM leaderboard.submission s WHERE s.id = enqueue.submission_id FOR NO KEY UPDATE;

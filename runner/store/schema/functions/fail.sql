@@ -1,6 +1,6 @@
 -- Records an infrastructure failure of a slot. The job goes back to the queue after a pause that doubles each time, or
 -- ends. Another host is to try next if a live one serves the GPU type, else another slot of this host. State NULL: the
--- attempt was over before; state_now and attempt_now say what became of the job.
+-- attempt was over before, or is not the caller's; state_now and attempt_now say what became of the job.
 CREATE OR REPLACE FUNCTION runner.fail(
     job_id bigint, attempt integer, submission_id integer, slot text, error text, report jsonb,
     backoff_s double precision, backoff_max_s double precision,
@@ -15,11 +15,13 @@ DECLARE
     v_error text := fail.error;
 BEGIN
     PERFORM FROM leaderboard.submission s WHERE s.id = fail.submission_id FOR NO KEY UPDATE;
-    SELECT j.state, j.attempt, j.gpu_type, j.failures, j.max_attempts, j.cancel_requested, j.lease_owner INTO v_job
+    SELECT j.state, j.attempt, j.gpu_type, j.failures, j.max_attempts, j.cancel_requested, j.lease_owner, j.submission_id
+    INTO v_job
     FROM runner.job j WHERE j.id = fail.job_id FOR NO KEY UPDATE;
     state_now := v_job.state;
     attempt_now := v_job.attempt;
-    IF state_now IS DISTINCT FROM 'running' OR attempt_now <> fail.attempt THEN
+    IF state_now IS DISTINCT FROM 'running' OR attempt_now <> fail.attempt
+       OR v_job.submission_id <> fail.submission_id OR NOT runner.acts_for(v_job.lease_owner) THEN
         RETURN;
     END IF;
     state := CASE WHEN v_job.cancel_requested THEN 'cancelled'

@@ -1,6 +1,6 @@
 -- Renews the leases that the host still holds and says which it has lost. A job that another transaction is writing
--- keeps its lease unchanged until the next heartbeat. A host whose name another daemon has taken has no leases any
--- more.
+-- keeps its lease unchanged until the next heartbeat. A host whose name belongs to another daemon, or to
+-- another login, has no leases.
 CREATE OR REPLACE FUNCTION runner.heartbeat(
     host text, lease_s double precision, ids bigint[], attempts integer[], instance text DEFAULT NULL
 ) RETURNS TABLE (job_id bigint, attempt integer, ours boolean, cancel_requested boolean)
@@ -8,11 +8,9 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan
 SET enable_seqscan = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
-    v_taken boolean;
     v_submission_ids integer[];
 BEGIN
-    SELECT h.instance <> heartbeat.instance INTO v_taken FROM runner.host h WHERE h.name = heartbeat.host;
-    IF v_taken THEN
+    IF NOT runner.is_ours(heartbeat.host, heartbeat.instance) THEN
         RETURN QUERY
         SELECT h.id, h.attempt, false, false FROM unnest(heartbeat.ids, heartbeat.attempts) AS h (id, attempt)
         ORDER BY h.id;

@@ -17,6 +17,7 @@ DECLARE
     v_jobs bigint[];
     v_payload text;
 BEGIN
+    PERFORM runner.check_isolation();
     IF v_reason IS NULL THEN
         PERFORM runner.refuse('KR021', 'no reason given', 'Say why; the submission''s author reads it.');
     END IF;
@@ -43,7 +44,7 @@ BEGIN
     PERFORM runner.settle(u.id) FROM unnest(v_ids) AS u (id);
 
     v_payload := json_build_object('event', 'invalidated', 'submissions', v_ids)::text;
-    PERFORM pg_notify('runner_events', CASE
+    PERFORM runner.tell('runner_events', CASE
         WHEN octet_length(v_payload) < 7900 THEN v_payload
         ELSE json_build_object('event', 'invalidated', 'submissions', NULL)::text
     END);

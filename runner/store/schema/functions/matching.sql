@@ -40,13 +40,14 @@ BEGIN
        AND NOT EXISTS (SELECT FROM runner.job j WHERE j.host = matching.host AND j.state = 'done') THEN
         PERFORM runner.refuse('KR018', format('host %L is not known here', matching.host), 'Look at the list of hosts.');
     END IF;
-    -- Every name of the types asked for, in lower case.
+    -- Every name of the types asked for, in lower case. Aliases that a daemon published widen nothing.
     SELECT array_agg(DISTINCT lower(n.name)) INTO v_gpu_types
     FROM unnest(matching.gpu_types) AS w (wish)
     CROSS JOIN LATERAL (
         SELECT w.wish
         UNION SELECT unnest(r.name || r.aliases) FROM runner.gpu_type r
-        WHERE EXISTS (SELECT FROM unnest(r.name || r.aliases) AS a (name) WHERE lower(a.name) = lower(w.wish))
+        WHERE r.login IS NULL
+          AND EXISTS (SELECT FROM unnest(r.name || r.aliases) AS a (name) WHERE lower(a.name) = lower(w.wish))
     ) AS n (name);
     SELECT w.wish INTO v_unknown
     FROM unnest(matching.gpu_types) AS w (wish)

@@ -1,15 +1,26 @@
--- Deletes what is old, at most `at_most` rows of each kind: artifacts past their time, evidence and events older than
--- `keep`, hosts that are gone for a week, and shares that their clock has passed. One caller works at a time; others
+-- Finishes submissions that have no open job and are not done. Deletes what is old, at most `at_most` rows of each kind: artifacts past their time, evidence and events older than
+-- `keep`, which is a day at least, hosts that are gone for a week, and shares that their clock has passed. One caller works at a time; others
 -- get zeros. SECURITY DEFINER: a daemon's role needs no right to delete these.
 CREATE OR REPLACE FUNCTION runner.reap(
     keep interval, at_most integer,
-    OUT artifacts integer, OUT stale_results integer, OUT events integer, OUT hosts integer, OUT shares integer
+    OUT artifacts integer, OUT stale_results integer, OUT events integer, OUT hosts integer, OUT shares integer,
+    OUT settled integer
 )
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    v_newest bigint;
+    v_ids integer[];
 BEGIN
-    artifacts := 0; stale_results := 0; events := 0; hosts := 0; shares := 0;
-    -- The key is arbitrary and only ours. Ends with the transaction.
-    IF NOT pg_try_advisory_xact_lock(7016325910443211) THEN
+    IF keep IS NULL OR keep < interval '1 day' THEN
+        PERFORM runner.refuse('KR025', format('evidence and events are kept for %s, expected a day at least', keep),
+            'Ask for a longer time.');
+    END IF;
+    artifacts := 0; stale_results := 0; events := 0; hosts := 0; shares := 0; settled := 0;
+    -- This also frees what all listeners have read: otherwise a queue of notifications that was full stays full.
+    PERFORM pg_notification_queue_usage();
+    -- A row and no advisory lock, which any login could hold. Ends with the transaction.
+    PERFORM FROM runner.applied FOR NO KEY UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
         RETURN;
     END IF;
 
@@ -49,5 +60,20 @@ BEGIN
     ) AS due
     WHERE s.user_id = due.user_id AND s.gpu_type = due.gpu_type AND s.priority = due.priority;
     GET DIAGNOSTICS shares = ROW_COUNT;
+
+    -- What another program or an administrator left without an open job. Each daemon does this about once an hour, so the
+    -- newest jobs are enough.
+    SELECT q.last_value INTO v_newest FROM runner.job_id_seq q;
+    SELECT array_agg(s.id) INTO v_ids
+    FROM (
+        SELECT o.id FROM leaderboard.submission o
+        WHERE NOT coalesce(o.done, false)
+          AND o.id = ANY (ARRAY(SELECT j.submission_id FROM runner.job j
+                                WHERE j.id > v_newest - 50000 AND j.state IN ('done', 'cancelled')))
+          AND NOT EXISTS (SELECT FROM runner.job j WHERE j.submission_id = o.id AND j.state IN ('queued', 'running'))
+        ORDER BY o.id LIMIT at_most FOR NO KEY UPDATE SKIP LOCKED
+    ) AS s;
+    -- Under the locks it looks again at the jobs.
+    settled := coalesce(cardinality(runner.settle_all(v_ids)), 0);
 END
 $$;

@@ -6,6 +6,9 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_expired record;
     v_job record;
+    -- The jobs are other hosts'. No daemon ends them sooner than this release's daemons do.
+    v_max_reclaims integer := CASE WHEN runner.is_owner() THEN reclaim.max_reclaims
+                                   ELSE greatest(reclaim.max_reclaims, 5) END;
 BEGIN
     FOR v_expired IN
         SELECT e.id, e.submission_id
@@ -21,7 +24,7 @@ BEGIN
         CONTINUE WHEN (v_job.lease_expires_at < now()) IS NOT TRUE;
         SELECT b.state, b.submission_done INTO state, submission_done
         FROM runner.take_back(
-            v_job.id, format('host %s did not renew its lease', v_job.lease_owner), reclaim.max_reclaims) AS b;
+            v_job.id, format('host %s did not renew its lease', v_job.lease_owner), v_max_reclaims) AS b;
         job_id := v_job.id;
         submission_id := v_job.submission_id;
         gpu_type := v_job.gpu_type;

@@ -1,5 +1,5 @@
--- Takes back the jobs that run in a host's name, except those that the host names. Does nothing if another daemon owns
--- the name. Returns what became of each job, as runner.reclaim does. With `max_reclaims` the process that ran them has
+-- Takes back the jobs that run in a host's name, except those that the host names. Does nothing if another daemon
+-- or another login owns the name. Returns what became of each job, as runner.reclaim does. With `max_reclaims` the process that ran them has
 -- died, perhaps because of them, and each counts like a lost lease. Without, a claim was not answered, and it costs the
 -- job nothing. A job that another transaction holds is left to its lease.
 CREATE OR REPLACE FUNCTION runner.recover(
@@ -10,7 +10,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_job record;
 BEGIN
-    IF EXISTS (SELECT FROM runner.host h WHERE h.name = recover.host AND h.instance <> recover.instance) THEN
+    IF NOT runner.is_ours(recover.host, recover.instance) THEN
         RETURN;
     END IF;
     FOR v_job IN

@@ -1,5 +1,5 @@
 -- Puts a job back into the queue at no cost, or cancels it if that was asked for meanwhile. State NULL: the attempt was
--- over before.
+-- over before, or is not the caller's.
 CREATE OR REPLACE FUNCTION runner.release(
     job_id bigint, attempt integer, submission_id integer, reason text,
     OUT state text, OUT submission_done boolean, OUT state_now text, OUT attempt_now integer
@@ -10,11 +10,12 @@ DECLARE
     v_job record;
 BEGIN
     PERFORM FROM leaderboard.submission s WHERE s.id = release.submission_id FOR NO KEY UPDATE;
-    SELECT j.state, j.attempt, j.cancel_requested, j.lease_owner INTO v_job
+    SELECT j.state, j.attempt, j.cancel_requested, j.lease_owner, j.submission_id INTO v_job
     FROM runner.job j WHERE j.id = release.job_id FOR NO KEY UPDATE;
     state_now := v_job.state;
     attempt_now := v_job.attempt;
-    IF state_now IS DISTINCT FROM 'running' OR attempt_now <> release.attempt THEN
+    IF state_now IS DISTINCT FROM 'running' OR attempt_now <> release.attempt
+       OR v_job.submission_id <> release.submission_id OR NOT runner.acts_for(v_job.lease_owner) THEN
         RETURN;
     END IF;
     state := CASE WHEN v_job.cancel_requested THEN 'cancelled' ELSE 'queued' END;

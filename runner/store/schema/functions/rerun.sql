@@ -21,6 +21,7 @@ DECLARE
     v_obstacle text;
     v_gpu_types text;
 BEGIN
+    PERFORM runner.check_isolation();
     PERFORM runner.check_priority(v_priority);
     SELECT array_agg(DISTINCT m.submission_id) INTO v_ids
     FROM runner.matching(rerun.submission_id, rerun.leaderboard, rerun.host, rerun.since, rerun.until, rerun.gpu_types) m

@@ -13,6 +13,9 @@ DECLARE
     v_job record;
     v_state text;
 BEGIN
+    IF NOT runner.acts_for(reserve.host) THEN
+        RETURN NULL;
+    END IF;
     SELECT max(best.priority) INTO v_above
     FROM unnest(reserve.smaller) AS t (gpu_type)
     CROSS JOIN LATERAL (

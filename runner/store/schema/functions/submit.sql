@@ -28,6 +28,7 @@ DECLARE
     v_code_id integer;
     v_submission_id integer;
 BEGIN
+    PERFORM runner.check_isolation();
     IF coalesce(btrim(submit.user_id), '') = '' OR length(submit.user_id) > 255 OR runner.is_odd(submit.user_id) THEN
         PERFORM runner.refuse('KR010', 'a user id has 1 to 255 characters, none of them a control character',
             'Log in again.');
@@ -51,7 +52,8 @@ BEGIN
     IF submit.idempotency_key IS NOT NULL THEN
         v_hash := encode(sha256(convert_to(jsonb_build_array(
             submit.leaderboard, submit.file_name, encode(sha256(submit.code), 'hex'), submit.mode,
-            to_jsonb(submit.gpu_types), submit.priority
+            (SELECT jsonb_agg(lower(g.name) ORDER BY g.number)
+             FROM unnest(submit.gpu_types) WITH ORDINALITY AS g (name, number)), coalesce(submit.priority, 0)
         )::text, 'UTF8')), 'hex');
         SELECT i.submission_id, i.payload_hash INTO v_known
         FROM runner.idempotency i WHERE i.user_id = submit.user_id AND i.key = submit.idempotency_key;
@@ -90,7 +92,9 @@ BEGIN
     IF v_board_name IS NULL THEN
         PERFORM runner.refuse('KR001', 'no leaderboard named', 'Name one, or put "#!POPCORN leaderboard NAME" into the file.');
     END IF;
-    SELECT l.id, l.deadline, l.visibility INTO v_board FROM leaderboard.leaderboard l WHERE l.name = v_board_name;
+    -- Locked as the foreign key would lock it later: a leaderboard that is being deleted is then not found.
+    SELECT l.id, l.deadline, l.visibility INTO v_board
+    FROM leaderboard.leaderboard l WHERE l.name = v_board_name FOR KEY SHARE;
     IF NOT FOUND THEN
         PERFORM runner.refuse('KR001', format('leaderboard %L does not exist', v_board_name), 'Look at the list of leaderboards.');
     END IF;

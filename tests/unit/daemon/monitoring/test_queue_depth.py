@@ -37,6 +37,10 @@ class Database:
         self.asked += 1
         return self.answer()
 
+    def notification_usage(self) -> float:
+        """The other statement."""
+        return 0.25
+
     def close(self) -> None:
         """The end of the connection."""
         self.open -= 1
@@ -61,9 +65,11 @@ def away() -> Any:  # noqa: ANN401 - never returns
 
 def test_a_minute_costs_one_statement(database: Database, queue_depths: QueueDepthCache) -> None:
     """However often it is scraped; the connection is closed in between."""
+    assert queue_depths.notification_usage() is None
     for _ in range(10):
         assert queue_depths.get() == SOME
     assert (database.asked, database.open) == (1, 0)
+    assert queue_depths.notification_usage() == 0.25
     database.now_s += KEPT_S
     assert queue_depths.get() == SOME
     assert database.asked == 2

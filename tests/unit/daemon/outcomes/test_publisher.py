@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 from structlog.testing import capture_logs
 
-from runner.daemon.outcomes.publisher import MAX_EVENTS, PERIOD_S, REST_S, EventPublisher
+from runner.daemon.outcomes.publisher import MAX_EVENTS, PERIOD_S, REST_S, TELL_S, EventPublisher
 from runner.errors import DatabaseUnavailableError
 from runner.model import Job, Json, Progress
 from runner.store import Store
@@ -35,6 +35,8 @@ class FakeStore:
         self.wakes: list[str] = []
         self.calls = 0
         self.posts: list[tuple[int, int]] = []
+        #: Those of which frontends were told.
+        self.told: list[tuple[int, int]] = []
         self.away = False
         #: An event that PostgreSQL does not take.
         self.unfit: Json | None = None
@@ -55,11 +57,12 @@ class FakeStore:
         self.wakes += wake
         self.something.release()
 
-    def progress(self, job: Job, progress: Progress) -> bool:
+    def progress(self, job: Job, progress: Progress, *, tell: bool) -> bool:
         """Remember it, unless somebody holds the job."""
         self._answer()
         if job.id not in self.held:
             self.posts.append((job.id, progress.done))
+            self.told += [(job.id, progress.done)] if tell else []
         self.something.release()
         return job.id not in self.held
 
@@ -185,6 +188,21 @@ def test_progress_is_posted_once_a_second_per_job_and_the_latest_wins(announcing
         announcing.pass_on()
         announcing.clock.now_s += 0.1
     assert len(announcing.store.posts) <= 3 + 61
+
+
+def test_frontends_are_told_every_five_seconds_per_job(announcing: Announcing) -> None:
+    """The first progress at once; each second's is written all the same. What was not written was not told."""
+    announcing.store.held = {2}
+    for second in range(11):
+        announcing.post_progress(1, second)
+        announcing.post_progress(2, second)
+        announcing.pass_on()
+        announcing.store.held = set()
+        announcing.clock.now_s += PERIOD_S
+    assert [done for number, done in announcing.store.posts if number == 1] == list(range(11))
+    assert [done for number, done in announcing.store.told if number == 1] == [0, 5, 10]
+    assert [done for number, done in announcing.store.told if number == 2] == [1, 6]
+    assert TELL_S == 5 * PERIOD_S
 
 
 def test_the_last_progress_of_a_job_that_somebody_holds_is_posted_later(announcing: Announcing) -> None:

@@ -1,0 +1,86 @@
+"""No submission is left undone for ever: other isolation levels are refused, and the reaper finishes what is stuck."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from runner.model import Verdict
+from tests.integration.store.conftest import Bench, result, run_record
+
+Db = psycopg.Connection[dict[str, Any]]
+DAY_S = 86_400.0
+LEVELS = (psycopg.IsolationLevel.REPEATABLE_READ, psycopg.IsolationLevel.SERIALIZABLE)
+CALLS = (
+    "SELECT runner.submit('identity', 'u', 'x.py', 'x', 'test')",
+    "SELECT runner.enqueue(1, 'test', NULL)",
+    "SELECT runner.cancel(1)",
+    "SELECT runner.rerun(submission_id => 1)",
+    "SELECT runner.invalidate(submission_id => 1, reason => 'x')",
+)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("call", CALLS)
+def test_a_transaction_with_one_snapshot_is_refused(
+    bench: Bench, db: Db, level: psycopg.IsolationLevel, call: str
+) -> None:
+    """It would decide by what was there before it got the lock."""
+    bench.board()
+    bench.submit()
+    db.isolation_level = level
+    with pytest.raises(psycopg.Error, match="expected read committed") as refused, db.transaction():
+        db.execute(call.encode())
+    assert refused.value.sqlstate == "KR027"
+
+
+def test_a_cancellation_beside_a_rerun_that_ends_leaves_nothing_undone(bench: Bench, db: Db) -> None:
+    """The frontend's transaction begins while the rerun runs, and cancels after it has ended."""
+    bench.board()
+    submission_id = bench.submit()
+    bench.store.complete(bench.claim(), result(Verdict.ACCEPTED, run_record()))
+    db.execute("SELECT runner.rerun(submission_id => %s)", (submission_id,))
+    job = bench.claim()
+    db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+    db.execute("SELECT count(*) FROM runner.job")
+    bench.store.complete(job, result(Verdict.ACCEPTED, run_record()))
+    with pytest.raises(psycopg.Error, match="expected read committed"):
+        db.execute("SELECT runner.cancel(%s)", (submission_id,))
+    db.execute("ROLLBACK")
+    assert bench.store.submission(submission_id).status.done
+
+
+def test_the_reaper_finishes_what_has_no_open_job(bench: Bench, db: Db) -> None:
+    """With the status that its jobs say; what waits, runs, has no job or is held stays as it is."""
+    bench.board()
+    stuck = [bench.submit(user_id=f"u{n}") for n in range(3)]
+    for _ in stuck:
+        bench.store.complete(bench.claim(), result(Verdict.ACCEPTED, run_record()))
+    bench.submit(user_id="runs")
+    bench.claim()
+    bench.submit(user_id="waits")
+    db.execute("UPDATE leaderboard.submission SET done = false WHERE id = ANY (%s)", (stuck,))
+    db.execute(
+        "UPDATE leaderboard.submission_job_status SET status = 'running' WHERE submission_id = ANY (%s)", (stuck,)
+    )
+    db.execute(
+        "INSERT INTO leaderboard.submission (leaderboard_id, file_name, user_id, code_id, submission_time)"
+        " SELECT leaderboard_id, file_name, user_id, code_id, submission_time FROM leaderboard.submission LIMIT 1"
+    )
+    with psycopg.connect(bench.url) as other:
+        other.execute("SELECT FROM leaderboard.submission WHERE id = %s FOR UPDATE", (stuck[2],))
+        assert bench.store.reap(keep_s=DAY_S).settled == 2
+    assert bench.store.reap(keep_s=DAY_S).settled == 1
+    assert bench.store.reap(keep_s=DAY_S).settled == 0
+    found = db.execute(
+        "SELECT s.done, t.status FROM leaderboard.submission s"
+        " LEFT JOIN leaderboard.submission_job_status t ON t.submission_id = s.id ORDER BY s.id"
+    ).fetchall()
+    assert [tuple(row.values()) for row in found] == [
+        *[(True, "succeeded")] * 3,
+        (False, "running"),
+        (False, "pending"),
+        (False, None),
+    ]
