@@ -12,7 +12,7 @@ import hashlib
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import psycopg
@@ -113,10 +113,8 @@ def _migrate(connection: sqlalchemy.Connection, on_version_apply: object, *, rol
     if roles:
         _execute(connection, schema.roles_sql())
     (objects,) = _run(connection, queries.APPLIED_OBJECTS)
-    _execute(
-        connection,
-        f"DELETE FROM runner.applied; INSERT INTO runner.applied VALUES ('{files}', '{objects.objects}')",  # noqa: S608
-    )
+    _run(connection, queries.FORGET_APPLIED)
+    _run(connection, queries.STORE_APPLIED, {"files": files, "objects": objects.objects})
 
 
 def _is_applied(connection: sqlalchemy.Connection, files: str) -> bool:
@@ -168,8 +166,11 @@ def _refuse_unknown_version(connection: sqlalchemy.Connection) -> None:
     )
 
 
-def _run(connection: sqlalchemy.Connection, query: Query) -> Sequence[sqlalchemy.Row[Any]]:
-    result = _execute(connection, query.sql.decode())
+def _run(
+    connection: sqlalchemy.Connection, query: Query, values: Mapping[str, str] | None = None
+) -> Sequence[sqlalchemy.Row[Any]]:
+    text = query.sql.decode()
+    result = _execute(connection, text) if values is None else connection.exec_driver_sql(text, dict(values))
     return result.all() if result.returns_rows else ()
 
 

@@ -457,6 +457,14 @@ FROM (
 -- The hashes that the last migration stored, as one text.
 SELECT concat_ws(' ', a.files, a.objects) AS stored FROM runner.applied a
 
+-- name: forget_applied
+-- Before `store_applied`.
+DELETE FROM runner.applied
+
+-- name: store_applied
+-- The hashes that the next migration compares.
+INSERT INTO runner.applied (files, objects) VALUES (%(files)s, %(objects)s)
+
 -- name: create_runner_schema
 -- Makes the schema of our objects; the table of versions is one of them.
 CREATE SCHEMA IF NOT EXISTS runner
