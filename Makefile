@@ -17,7 +17,7 @@ demo: setup ## real submissions through real containers to a leaderboard; leaves
 
 # Without ARGS everything, in four processes: most tests wait for a time limit, a lease or a container, not for a core.
 test: setup ## every test that needs no GPU; ARGS="path -k word" runs some, one after the other (-n 4: four at a time)
-	@$(STACK) run -- $(PY) -m pytest $(or $(ARGS),-n 4 --dist worksteal)
+	@$(STACK) run -- $(PY) -m pytest $(or $(ARGS),-n 4 --dist loadscope --no-loadscope-reorder)
 
 test-unit: setup ## the tests that need no engine, no database and no process of their own; about a minute on two cores
 	@$(PY) -m pytest -n 2 tests/unit

@@ -21,6 +21,7 @@ from xml.etree import ElementTree as ET
 
 #: Keeps one core busy, and ends with the process that started it.
 _SPIN = "import ctypes; ctypes.CDLL(None).prctl(1, 9)\nwhile True: pass\n"
+_ALL = ("-n", "4", "--dist", "loadscope", "--no-loadscope-reorder")
 _MAX_MESSAGE = 150
 #: What pytest ends with: all passed, some failed.
 _PASSED, _FAILED = 0, 1
@@ -86,7 +87,7 @@ def _run(seed: int, chosen: Sequence[str]) -> tuple[int, list[Failure]]:
     with tempfile.TemporaryDirectory(prefix="kernel-runner-stress-") as directory:
         report = Path(directory) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.plugins.shuffle", "--shuffle", str(seed)]
-        code = subprocess.call([*command, f"--junitxml={report}", *(chosen or ("-n", "4", "--dist", "worksteal"))])
+        code = subprocess.call([*command, f"--junitxml={report}", *(chosen or _ALL)])
         return code, failures_of(report) if report.exists() else []
 
 

@@ -33,6 +33,12 @@ CACHES = {
     "TRITON_CACHE_DIR": ".cache/triton",
     "TORCHINDUCTOR_CACHE_DIR": ".cache/torchinductor",
 }
+#: Process of the built-in harness -> the module with its `main`.
+_HARNESS_MODULES = {
+    "judge": "tasks.harness.judge.main",
+    "worker": "tasks.harness.worker.main",
+    "prebuild": "tasks.harness.worker.prebuild",
+}
 _PROCESS = 'import sys; sys.path.insert(0, "{stage}"); from {module} import main; sys.exit(main())'
 
 
@@ -131,7 +137,7 @@ def pair_boot(environment: Environment) -> Boot:
 
 def harness_process(environment: Environment, name: str) -> tuple[str, ...]:
     """What to run for a process of the built-in harness: judge, worker, or what imports a submission to build it."""
-    return (environment.python, "-I", "-c", _PROCESS.format(stage=STAGE, module=f"tasks.harness.{name}"))
+    return (environment.python, "-I", "-c", _PROCESS.format(stage=STAGE, module=_HARNESS_MODULES[name]))
 
 
 def _devices(slot: Slot, environment: Environment) -> Devices | None:

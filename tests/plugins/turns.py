@@ -19,6 +19,24 @@ import pytest
 
 #: Entry of a worker's input.
 _INPUT = "kernel_runner_turns"
+#: Modules and folders that take longest; `--durations` of a whole run says which.
+_LONGEST = (
+    "tests/acceptance/test_verdicts.py",
+    "tests/acceptance/test_tasks.py",
+    "tests/acceptance/escapes/",
+    "tests/integration/systemd/",
+    "tests/acceptance/test_lifecycle.py",
+    "tests/acceptance/test_honest.py",
+    "tests/acceptance/",
+    "tests/chaos/",
+    "tests/integration/evaluation/",
+    "tests/integration/outages/",
+    "tests/integration/cli/",
+    "tests/integration/harness/",
+    "tests/integration/sandbox/",
+    "tests/integration/daemon/",
+    "tests/integration/",
+)
 
 
 class _Node(Protocol):
@@ -29,9 +47,18 @@ class _Node(Protocol):
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the tests that run alone at the end: each of them makes all workers wait for the longest test beside it."""
-    if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: item.get_closest_marker("alone") is not None)
+    """Order the modules for several workers: the longest first, then the others, at last those that run alone.
+
+    A module is run by one worker, so a long one at the end would run while the other workers have nothing to do. A test
+    that runs alone makes all workers wait for the longest test beside it.
+    """
+    if hasattr(config, "workerinput") and config.getoption("shuffle", None) is None:
+        alone = {item.path for item in items if item.get_closest_marker("alone") is not None}
+        items.sort(key=lambda item: (item.path in alone, _place(item.nodeid)))
+
+
+def _place(nodeid: str) -> int:
+    return next((place for place, prefix in enumerate(_LONGEST) if nodeid.startswith(prefix)), len(_LONGEST))
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,0 +1,51 @@
+"""Times of real judges and workers: what a submission does to its own clocks lowers none.
+
+These tests run alone, and so they have a module of their own (tests/plugins/turns.py).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.acceptance.judging.nursery import Nursery
+
+from .conftest import Run, message_of, verdict_of
+from .test_ranks import details_of, evaluate
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("submission", ["patches_time", "forges_claim"])
+def test_forged_clock_does_not_lower_the_time(started_judge: Run, submission: str) -> None:
+    """A kernel of 5 ms is never reported as less, whatever it does to the clocks of its process."""
+    (step, *_) = started_judge(submission, modes=("benchmark",)).steps
+
+    if submission == "forges_claim" and verdict_of(step) == "rejected":
+        assert "on the judge's clock" in message_of(step)
+        assert "benchmark.0.mean" not in step.result
+        return
+    # A busy machine may leave too few calls for a rejection; the judge's own time counts then.
+    assert verdict_of(step) == "accepted", message_of(step)
+    assert float(step.result["benchmark.0.best"]) >= 5_000_000
+    assert step.judged is not None
+    assert step.judged.assurance["timing"] in ("audited", "measured")
+
+
+@pytest.mark.alone
+def test_the_slowest_rank_is_timed(processes: Nursery) -> None:
+    """A rank that is done early does not make the call short."""
+    step = evaluate(processes, "ring_slow_on_rank_1", modes=("benchmark",), timeout_s=10.0).steps[0]
+
+    assert verdict_of(step) == "accepted", message_of(step)
+    first, second = details_of(step)["claimed_median_by_rank_ns"]
+    assert first < second
+    assert float(step.result["benchmark.0.best"]) >= 30_000_000
+
+
+@pytest.mark.alone
+def test_forged_clocks_of_all_ranks_are_seen(processes: Nursery) -> None:
+    """Ranks that agree to claim nothing are contradicted by the judge's clock."""
+    step = evaluate(processes, "ring_forges_time", modes=("benchmark",), timeout_s=10.0).steps[0]
+
+    assert verdict_of(step) == "rejected", message_of(step)
+    assert "on the judge's clock" in message_of(step)
+    assert "benchmark.0.mean" not in step.result
