@@ -355,7 +355,8 @@ def _translated(error: psycopg.Error, *, broken: bool) -> Exception:
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         return DatabaseUnavailableError(
             f"PostgreSQL: {reason}; the database user lacks a right "
-            "(grant it runner_daemon, runner_frontend or runner_operator, see `kernel-runner migrate --roles`)"
+            "(grant it runner_daemon, runner_frontend or runner_operator, see `kernel-runner migrate --roles`; or set "
+            "DATABASE_URL to a login that has the role)"
         )
     if broken or _is_outage(error) or isinstance(error, _TIMEOUTS):
         return DatabaseUnavailableError(f"PostgreSQL: {reason}")

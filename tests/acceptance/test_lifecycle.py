@@ -117,7 +117,9 @@ def test_a_profile_is_read_in_a_terminal_and_its_trace_is_kept(live: LiveRunner,
 
     def kernel_runner(*arguments: str) -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, "-m", "runner.cli", "--config", str(live.config_file), *arguments]
-        return subprocess.run(argv, capture_output=True, text=True, check=False, cwd=tmp_path, env=ENVIRONMENT)
+        # The configuration's user is a daemon, which reads no submission.
+        environment = ENVIRONMENT | {"DATABASE_URL": live.database_url}
+        return subprocess.run(argv, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
 
     shown = kernel_runner("status", str(number))
     assert shown.returncode == 0, shown.stderr
