@@ -44,7 +44,7 @@ class Wish:
 
 
 def draft(wish: Wish, found: Found | None) -> str:
-    """The file's text: only keys that somebody stated. What it lacks, `runner.gpu_types.advise` says."""
+    """The file's text, with stated keys only. `runner.gpu_types.advise` names the missing ones."""
     keys: dict[str, Any] = {"extends": wish.extends, "name": wish.name}
     if found is not None:
         keys |= _recognised(found, extends=wish.extends)

@@ -19,7 +19,7 @@ import pytest
 from runner.model import Verdict
 from tests.fakes.machine import Machine
 from tests.fakes.recordings import nvidia
-from tests.plugins.live import FIXTURE_CALLS, ROOT, live_runner
+from tests.plugins.live import ROOT, live_runner, with_timed_calls
 
 TASK = ROOT / "tests" / "fixtures" / "kernelbot_task"
 DEVICE = nvidia("NVIDIA Hypothetical 9000", 0x9999, 31, (12, 0))
@@ -35,7 +35,7 @@ def test_a_new_gpu_type_goes_from_file_to_ranked_run(
     machine = Machine(tmp_path / "driver", DEVICE)
     task = shutil.copytree(TASK, tmp_path / "task")
     program = task / "eval.py"
-    program.write_text(program.read_text(encoding="utf-8").replace(FIXTURE_CALLS, "= 3, 10"), encoding="utf-8")
+    program.write_text(with_timed_calls(program.read_text(encoding="utf-8"), 10), encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(machine.folder), str(ROOT))))
     with live_runner(create_database(migrated_template), cpu_slots=1, build_timeout_s=60, park_containers=0) as runner:
         # The configuration's user is a daemon, which may not make boards.

@@ -28,8 +28,6 @@ from tests.plugins.postgres import daemon_login
 ROOT = Path(__file__).resolve().parents[2]
 #: A run that takes longer than this is stuck, however loaded the machine is.
 PATIENCE_S = 240.0
-#: How often the eval program of the fixtures calls a kernel, at least and at most.
-FIXTURE_CALLS = "= 3, 100"
 #: What a daemon logs when it begins to claim.
 _READY = '"event": "ready"'
 
@@ -96,9 +94,12 @@ class LiveRunner:
         loaded = load(folder)
         task = loaded.task
         if timed_calls is not None:
-            timing = Timing(min_runs=timed_calls, max_runs=timed_calls) if task.harness is Harness.BUILTIN else None
-            files = {name: text.replace(FIXTURE_CALLS, f"= 3, {timed_calls}") for name, text in task.files.items()}
-            task = replace(task, files=files, extra=replace(task.extra, timing=timing))
+            if task.harness is Harness.BUILTIN:
+                timing = Timing(min_runs=timed_calls, max_runs=timed_calls)
+                task = replace(task, extra=replace(task.extra, timing=timing))
+            elif "eval.py" in task.files:
+                program = with_timed_calls(task.files["eval.py"], timed_calls)
+                task = replace(task, files={**task.files, "eval.py": program})
         if timeout_s is not None:
             task = replace(task, test_timeout_s=timeout_s, benchmark_timeout_s=timeout_s, ranked_timeout_s=timeout_s)
         self.store.create_board(
@@ -133,6 +134,13 @@ class LiveRunner:
             if time.monotonic() > deadline:
                 raise AssertionError(f"submission {submission_id} is still {view.state}; the daemon said:\n{self.log}")
             time.sleep(poll_s)
+
+
+def with_timed_calls(program: str, timed_calls: int) -> str:
+    """The eval program of the fixtures, with so many calls of a kernel at most."""
+    as_it_is = "MIN_REPEATS, MAX_REPEATS = 3, 100"
+    assert as_it_is in program
+    return program.replace(as_it_is, f"MIN_REPEATS, MAX_REPEATS = 3, {timed_calls}")
 
 
 @contextmanager

@@ -61,7 +61,7 @@ class EventPublisher:
         #: The latest of each job, and when each was last posted.
         self._progress: dict[_Key, tuple[Job, Progress]] = {}
         self._posted_s: dict[_Key, float] = {}
-        #: When frontends were last told of each; only the thread uses it.
+        #: Job → time of its last progress notification. Only this thread uses it.
         self._told_s: dict[_Key, float] = {}
 
     def post_progress(self, job: Job, progress: Progress) -> None:

@@ -45,7 +45,7 @@ from .worker_client import LOOK_NS, PROFILE_BYTES, SPIN_NS, Profiled, profile_of
 from .worker_output import Collector
 from .workers import Call
 
-#: Time between the last worker's "opened" and the common start, in which all workers are told of it.
+#: Time from the last worker's "opened" to the common start. The judge sends the start to all workers meanwhile.
 _LEAD_NS = 100_000
 _LEAD_PER_RANK_NS = 25_000
 #: The references of all ranks wait for each other. After one failed, the others have so long to end.

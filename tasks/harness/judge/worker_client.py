@@ -106,7 +106,7 @@ class _Given:
 
 @dataclass(frozen=True, kw_only=True)
 class _Armed:
-    """A call that the worker has been told of. It waits for the start flag, over memory for the inputs to come."""
+    """An announced call. The worker waits for the start flag; its inputs come with that."""
 
     call: int
     sizes: tuple[int, ...]

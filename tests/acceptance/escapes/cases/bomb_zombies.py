@@ -1,5 +1,5 @@
 """
-why: Children nobody waits for, and orphans that init must collect by the hundred, cost nobody a verdict.
+why: Unreaped children, and hundreds of orphans that init must reap, change no verdict.
 boards: [program, judge]
 verdict: accepted
 gvisor: [accepted, internal_error, time_limit]
