@@ -95,6 +95,9 @@ class Boot:
     #: argv of the judge and of the worker (pair only). KR_* variables name their descriptors, see sandbox.inside.pair.
     judge: tuple[str, ...] = ()
     worker: tuple[str, ...] = ()
+    #: Python code that runs once, before both: they are forks of the process that ran it. Then both are
+    #: `python -I -c SOURCE`. Empty: they are started separately.
+    preload: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,6 +39,8 @@ _HARNESS_MODULES = {
     "worker": "tasks.harness.worker.main",
     "prebuild": "tasks.harness.worker.prebuild",
 }
+#: Imports torch once for judge and worker.
+_PRELOAD = 'import sys; sys.path.insert(0, "{stage}"); import tasks.harness.preload'
 _PROCESS = 'import sys; sys.path.insert(0, "{stage}"); from {module} import main; sys.exit(main())'
 
 
@@ -132,7 +134,12 @@ def job_labels(job: Job) -> dict[str, str]:
 
 def pair_boot(environment: Environment) -> Boot:
     """Judge and worker, started before any request is there."""
-    return Boot(kind="pair", judge=harness_process(environment, "judge"), worker=harness_process(environment, "worker"))
+    return Boot(
+        kind="pair",
+        judge=harness_process(environment, "judge"),
+        worker=harness_process(environment, "worker"),
+        preload=_PRELOAD.format(stage=STAGE),
+    )
 
 
 def harness_process(environment: Environment, name: str) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from runner.errors import TaskError
 from runner.evaluation.case_memory import misfit, ranks_without_devices, tensor_bytes
 from runner.evaluation.compile_steps import BUILD_TIMEOUT_S, PROGRAM, compile_steps, compiled_library, task_files
-from runner.evaluation.container_spec import Environment, harness_process, job_labels, make_spec, pair_boot
+from runner.evaluation.container_spec import Environment, job_labels, make_spec, pair_boot
 from runner.evaluation.speed_of_light import SpeedOfLight, speed_of_light
 from runner.gpu_types.model import GpuType, Vendor
 from runner.model import Job, Mode, Slot
@@ -88,9 +88,7 @@ def make_plan(
     if task.harness is Harness.BUILTIN:
         compiler = () if built else compile_steps(job, task, gpu, environment, build_timeout_s)
         request: Request = _pair_request(job, task, gpu, slot, modes, build_timeout_s, compiler)
-        boot = Boot(
-            kind="pair", judge=harness_process(environment, "judge"), worker=harness_process(environment, "worker")
-        )
+        boot = pair_boot(environment)
         # The judge gives the submission's import a limit of its own, before the first mode's.
         budget_s = build_timeout_s + sum(mode.timeout_s for mode in modes)
     else:

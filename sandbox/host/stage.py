@@ -2,12 +2,14 @@
 
 A container gets init's code and the given packages, never the source tree they come from. So it cannot read an editable
 installation, a task's solutions or the daemon's configuration. The directory is named after its content and is never
-changed: new code gets a new directory, and running containers keep theirs.
+changed: new code gets a new directory, and running containers keep theirs. Beside the sources lies their bytecode for
+this process's version of Python; an image with another version compiles them itself, in each process.
 """
 
 from __future__ import annotations
 
 import hashlib
+import py_compile
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -27,6 +29,7 @@ def stage(directory: Path, packages: Mapping[str, Path]) -> Path:
 
     Raises:
         OSError: a file cannot be read or written.
+        PyCompileError: a file is no Python of this version.
     """
     files = dict(sorted(_files(packages)))
     digest = hashlib.sha256()
@@ -70,6 +73,12 @@ def _write(target: Path, files: Mapping[str, bytes]) -> None:
             path = scratch / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
+            if path.suffix == ".py":
+                # Containers cannot write here: without bytecode each of their processes would compile these files.
+                # The directory never changes, so nothing is compared with the source.
+                py_compile.compile(
+                    str(path), doraise=True, quiet=1, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+                )
         for path in [scratch, *scratch.rglob("*")]:
             # Judge and worker have no account on the host, so all users must be able to read this, whatever the umask.
             path.chmod(0o755 if path.is_dir() else 0o644)

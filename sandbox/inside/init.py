@@ -70,9 +70,9 @@ def _serve(document: str) -> int:
 
 def _run(boot: BootConfig, daemon: DaemonConnection, reaper: Reaper) -> None:
     if boot.kind == "pair":
-        pair = Pair(boot=boot, daemon=daemon, reaper=reaper)
+        # First, since the engine checks the facts meanwhile: judge and worker exist once their libraries are imported.
         daemon.send({"type": "ready", "protocol": protocol.VERSION, "facts": facts()})
-        pair.serve()
+        Pair(boot=boot, daemon=daemon, reaper=reaper).serve()
     else:
         daemon.send({"type": "ready", "protocol": protocol.VERSION, "facts": facts()})
         request, archive = daemon.request()

@@ -18,7 +18,7 @@ import contextlib
 import os
 import selectors
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sandbox import protocol
@@ -26,8 +26,9 @@ from sandbox.inside.boot import BootConfig
 from sandbox.inside.build_archive import unpack_archive
 from sandbox.inside.connection import DaemonConnection, IncomingArchive, check_request
 from sandbox.inside.output import Excerpt
-from sandbox.inside.process import Descriptors, InitError, Reaper, decode_status, kill_all_of, spawn
+from sandbox.inside.process import Account, Descriptors, InitError, Reaper, decode_status, kill_all_of, spawn
 from sandbox.inside.steps import shorten
+from sandbox.inside.template import Template
 
 JUDGE_STDERR_BYTES = 16 << 10
 MAX_RANKS = 64
@@ -65,7 +66,9 @@ class Pair:
         #: stdin, stdout and stderr of every worker; kept open until the number of workers is known.
         self._worker_fds = (os.open(os.devnull, os.O_RDONLY), out_write, err_write)
         boot = self._boot
-        self._judge_pid = spawn(
+        #: None where the boot document names no preload.
+        self._template = self._start_template()
+        self._judge_pid = self._spawn(
             boot.judge_argv,
             account=boot.judge,
             descriptors=Descriptors(
@@ -82,7 +85,6 @@ class Pair:
                     "KR_RANKS_FD": "6",
                 }
             ),
-            reaper=self._reaper,
         )
         #: By rank.
         self._worker_pids = [self._spawn_worker(worker_end)]
@@ -91,14 +93,24 @@ class Pair:
         for fd in (judge_stdin, judge_stdout, judge_stderr, out_read, err_read):
             os.close(fd)
 
+    def _start_template(self) -> Template | None:
+        boot = self._boot
+        if not boot.preload:
+            return None
+        return Template(boot.judge_argv[0], boot.preload, env=boot.worker_environment({}), reaper=self._reaper)
+
+    def _spawn(self, argv: Sequence[str], *, account: Account, descriptors: Descriptors, env: Mapping[str, str]) -> int:
+        if self._template is not None:
+            return self._template.spawn(argv, account=account, descriptors=descriptors, env=env)
+        return spawn(argv, account=account, descriptors=descriptors, env=env, reaper=self._reaper)
+
     def _spawn_worker(self, line: socket.socket) -> int:
         stdin, stdout, stderr = self._worker_fds
-        return spawn(
+        return self._spawn(
             self._boot.worker_argv,
             account=self._boot.worker,
             descriptors=Descriptors(stdin=stdin, stdout=stdout, stderr=stderr, more=(line.fileno(),)),
             env=self._boot.worker_environment({"KR_JUDGE_FD": "3"}),
-            reaper=self._reaper,
         )
 
     def _add_workers(self, ranks: int) -> None:
@@ -115,6 +127,9 @@ class Pair:
         self._ranks_line.close()
         for fd in self._worker_fds:
             os.close(fd)
+        if self._template is not None:
+            # The submission reaches the worker only after this.
+            self._template.close()
 
     def serve(self) -> None:
         """Forward frames until the judge has exited with 0.

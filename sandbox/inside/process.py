@@ -49,8 +49,8 @@ class Account:
     groups: tuple[int, ...]
     directory: str
     umask: int
-    #: When memory runs out, the kernel kills the highest first: the worker, then the judge, then init.
-    oom_score_adj: int
+    #: When memory runs out, the kernel kills the highest first: the worker, then the judge, then init. None: as init.
+    oom_score_adj: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,21 +149,31 @@ def _fork() -> int:
 def _exec_child(argv: Sequence[str], account: Account, descriptors: Descriptors, env: Mapping[str, str]) -> NoReturn:
     code = CANNOT_EXECUTE
     try:
-        os.setsid()
         _default_signals()
-        _install_descriptors(descriptors)
-        _switch_to(account)
+        become(account, descriptors)
         os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 no shell is wanted
     except FileNotFoundError as error:
         code = NOT_FOUND
-        _write_error(f"sandbox: cannot start {argv[0]!r}: {error.strerror}\n")
+        write_error(f"sandbox: cannot start {argv[0]!r}: {error.strerror}\n")
     except BaseException as error:  # noqa: BLE001 a forked child must never return into the parent's code
-        _write_error(f"sandbox: cannot start {argv[:1]!r}: {error}\n")
+        write_error(f"sandbox: cannot start {argv[:1]!r}: {error}\n")
     finally:
         os._exit(code)
 
 
-def _write_error(text: str) -> None:
+def become(account: Account, descriptors: Descriptors) -> None:
+    """Give this process its own session, its descriptors and its account.
+
+    Raises:
+        OSError: the kernel refuses.
+    """
+    os.setsid()
+    _install_descriptors(descriptors)
+    _switch_to(account)
+
+
+def write_error(text: str) -> None:
+    """Write to stderr, if there is a reader."""
     with contextlib.suppress(OSError):
         os.write(2, text.encode("utf-8", "replace"))
 
@@ -189,8 +199,9 @@ def _install_descriptors(descriptors: Descriptors) -> None:
 
 def _switch_to(account: Account) -> None:
     """Switch this process to the account for good: real, effective and saved ids. No capability is left."""
-    # Before the uid changes: afterwards /proc/self belongs to root.
-    Path("/proc/self/oom_score_adj").write_text(str(account.oom_score_adj), encoding="ascii")
+    if account.oom_score_adj is not None:
+        # Before the uid changes: afterwards /proc/self belongs to root.
+        Path("/proc/self/oom_score_adj").write_text(str(account.oom_score_adj), encoding="ascii")
     os.setgroups(account.groups)
     os.setresgid(account.uid, account.uid, account.uid)
     os.setresuid(account.uid, account.uid, account.uid)

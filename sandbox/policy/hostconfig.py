@@ -33,6 +33,8 @@ def spec_errors(spec: SandboxSpec) -> list[str]:
         found.append(f"no tmpfs at {', '.join(sorted(needed - targets))}, which boot kind {spec.boot.kind!r} needs")
     if spec.boot.kind == "pair" and not (spec.boot.judge and spec.boot.worker):
         found.append("boot kind 'pair' needs the argv of a judge and of a worker")
+    if spec.boot.preload and {spec.boot.judge[:3], spec.boot.worker[:3]} != {(spec.python, "-I", "-c")}:
+        found.append(f"a preload needs a judge and a worker that begin with {spec.python} -I -c")
     if CODE not in {bind.target for bind in spec.binds}:
         found.append(f"nothing is bound at {CODE} (see sandbox.host.stage)")
     found += [
@@ -87,6 +89,7 @@ def boot_document(spec: SandboxSpec) -> str:
             "kind": spec.boot.kind,
             "judge": list(spec.boot.judge),
             "worker": list(spec.boot.worker),
+            "preload": spec.boot.preload,
             "judge_uid": JUDGE_UID,
             "worker_uid": WORKER_UID,
             "groups": [] if spec.devices is None else list(spec.devices.groups),

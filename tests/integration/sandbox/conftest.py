@@ -99,11 +99,12 @@ class Workshop:
         return step, report
 
     def pair_boot(self, judge: str, worker: str) -> Boot:
-        """Judge and worker from source text, with their preludes."""
+        """Judge and worker from source text, with their preludes; forks of a template, as a daemon starts them."""
         return Boot(
             kind="pair",
             judge=(self.python, "-I", "-c", JUDGE_PRELUDE + judge),
             worker=(self.python, "-I", "-c", WORKER_PRELUDE + worker),
+            preload="import json, socket",
         )
 
     def pair(

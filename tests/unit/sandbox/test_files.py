@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 import venv
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,8 @@ from sandbox.host.hostroot import HostRoot
 from sandbox.host.stage import stage
 
 _ID = "f" * 64
+#: Flags in the head of a file of bytecode, as PEP 552 has them.
+UNCHECKED_HASH = 0b01
 
 
 def test_a_stage_holds_init_and_what_was_asked_for_and_no_more(tmp_path: Path) -> None:
@@ -40,7 +43,12 @@ def test_a_stage_holds_init_and_what_was_asked_for_and_no_more(tmp_path: Path) -
         os.umask(before)
     names = {path.relative_to(staged).as_posix() for path in staged.rglob("*") if path.is_file()}
     assert {"sandbox/__init__.py", "sandbox/protocol.py", "sandbox/inside/init.py", "tasks/harness/judge.py"} <= names
-    assert not any("engine" in name or "hostconfig" in name or "pycache" in name for name in names)
+    assert not any("engine" in name or "hostconfig" in name or name.endswith("/judge.pyc") for name in names)
+    # Each source with its bytecode, which nothing compares with the source: containers cannot write here.
+    sources = {name for name in names if name.endswith(".py")}
+    assert names - sources == {cache_from_source(name) for name in sources}
+    code = (staged / cache_from_source("tasks/harness/judge.py")).read_bytes()
+    assert int.from_bytes(code[4:8], "little") == UNCHECKED_HASH
     assert all(path.stat().st_mode & 0o444 == 0o444 for path in staged.rglob("*"))
     assert staged.stat().st_mode & 0o755 == 0o755
     assert stage(tmp_path / "state", packages) == staged

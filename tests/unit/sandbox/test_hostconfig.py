@@ -113,7 +113,7 @@ def test_the_boot_document_is_what_init_reads() -> None:
     assert boot.worker_argv == ("python", "worker")
     assert (boot.judge.uid, boot.worker.uid) == (10001, 10002)
     assert boot.worker.groups == (105,)
-    assert boot.worker.oom_score_adj > boot.judge.oom_score_adj
+    assert (boot.judge.oom_score_adj, boot.worker.oom_score_adj) == (200, 1000)
     assert boot.report_bytes == FULL.limits.report_bytes
     assert boot.worker_environment({"A": "b"})["PATH"] == "/bin"
     assert boot.judge_environment({})["TMPDIR"] == "/judge"
@@ -133,6 +133,10 @@ def test_the_environment_of_the_spec_cannot_move_the_judges_home() -> None:
     [
         (replace(FULL, boot=Boot(kind="other")), "boot kind is 'other'"),
         (replace(FULL, boot=Boot(kind="pair", judge=("j",))), "argv of a judge and of a worker"),
+        (
+            replace(FULL, boot=Boot(kind="pair", judge=("j",), worker=("w",), preload="import torch")),
+            f"a preload needs a judge and a worker that begin with {FULL.python} -I -c",
+        ),
         (replace(FULL, tmpfs=FULL.tmpfs[:1]), "no tmpfs at /judge"),
         (replace(FULL, binds=FULL.binds[:1]), "nothing is bound at /kernel-runner"),
         (replace(FULL, binds=(*FULL.binds, Bind(source="/a", target="/tmp/a"))), "/tmp/a lies below the tmpfs /tmp"),

@@ -1,0 +1,189 @@
+"""The template: a process that has imported the libraries of judge and worker, which are forks of it.
+
+Two imports of torch are most of what the start of a container costs. Init starts the template before any request is
+there, and it is gone before the worker gets the submission. It holds no request, file or secret, so a fork of it holds
+none. It runs with init's uid and capabilities, since each fork takes the uid of its own account. Its forks become
+children of init: each is made by a process in between that ends at once.
+
+Judge and worker share what a fork shares: the layout of their address spaces and the secrets of Python's and the C
+library's hash functions. Neither can read the other's memory. See docs/security.md.
+
+Orders: one JSON message each on a socket whose messages have boundaries, with the new process's descriptors. The last
+descriptor is a gate: the new process writes its process id there and waits until init watches it.
+
+Standard library only: this runs inside the container.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any
+
+from sandbox.inside.process import (
+    CANNOT_EXECUTE,
+    Account,
+    Descriptors,
+    Reaper,
+    become,
+    spawn,
+    write_error,
+)
+
+#: The longest order: a program's source and its environment.
+_ORDER_BYTES = 1 << 18
+_MAX_DESCRIPTORS = 16
+_PR_SET_DUMPABLE = 4
+_MAIN = (
+    "import sys; sys.path.insert(0, {stage!r}); from sandbox.inside.template import main; "
+    "exec(main(), sys.modules['__main__'].__dict__)"
+)
+
+
+class Template:
+    """The template, as init sees it. Close it before a submission's code can run."""
+
+    def __init__(self, python: str, preload: str, *, env: Mapping[str, str], reaper: Reaper) -> None:
+        """Start it. It runs the preload, which is Python code.
+
+        Raises:
+            InitError: no process could be started.
+        """
+        self._reaper = reaper
+        #: False once it has ended, or could not run the preload.
+        self._serves = True
+        self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        null = os.open(os.devnull, os.O_RDWR)
+        try:
+            self._pid = spawn(
+                (python, "-I", "-c", _MAIN.format(stage=sys.path[0]), preload),
+                account=Account(uid=0, groups=(), directory="/", umask=0o077, oom_score_adj=None),
+                descriptors=Descriptors(stdin=null, stdout=null, stderr=null, more=(theirs.fileno(),)),
+                env={**env, "HOME": "/", "USER": "root", "LOGNAME": "root"},
+                reaper=reaper,
+            )
+        finally:
+            theirs.close()
+            os.close(null)
+
+    def spawn(self, argv: Sequence[str], *, account: Account, descriptors: Descriptors, env: Mapping[str, str]) -> int:
+        """Start `python -I -c SOURCE ARGUMENTS` as a fork; return its pid. The reaper watches it.
+
+        Waits until the preload has run. If it failed, the program is started without the template, and says itself
+        what is missing.
+
+        Raises:
+            InitError: no process could be started.
+        """
+        if self._serves:
+            pid = self._order(argv, account, descriptors, env)
+            if pid is not None:
+                return pid
+            self._serves = False
+        return spawn(argv, account=account, descriptors=descriptors, env=env, reaper=self._reaper)
+
+    def _order(
+        self, argv: Sequence[str], account: Account, descriptors: Descriptors, env: Mapping[str, str]
+    ) -> int | None:
+        order = {"source": argv[3], "arguments": argv[4:], "account": asdict(account), "env": dict(env)}
+        given = (descriptors.stdin, descriptors.stdout, descriptors.stderr, *descriptors.more)
+        ours, gate = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with ours:
+            try:
+                with gate:
+                    socket.send_fds(self._line, [json.dumps(order).encode()], [*given, gate.fileno()])
+                said = ours.recv(16)
+                if not said:
+                    return None
+                pid = int(said)
+                self._reaper.watch(pid)
+                ours.send(b"g")
+            except OSError:
+                return None
+        return pid
+
+    def close(self) -> None:
+        """End it, and wait for its end.
+
+        Raises:
+            InitError: it does not end.
+        """
+        self._serves = False
+        self._line.close()
+        self._reaper.final_status(self._pid)
+
+
+def main() -> str:
+    """Run the preload and make forks; return the source that a fork is to run. Only forks return.
+
+    The caller executes the source in `__main__`, as `python -I -c` would.
+    """
+    line = socket.socket(fileno=3)
+    _, preload = sys.argv
+    path = sys.path[1:]
+    gc.disable()
+    try:
+        exec(preload, {"__name__": "preload"})  # noqa: S102 it comes from the daemon, like this module
+    except Exception:  # noqa: BLE001 judge and worker are started without it, and fail with a message of their own
+        os._exit(1)
+    # No collection looks at what exists now: that would write to pages that the forks share.
+    gc.freeze()
+    gc.enable()
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(line, _ORDER_BYTES, _MAX_DESCRIPTORS)
+        if not data:
+            # Nothing was loaded that needs an orderly end.
+            os._exit(0)
+        order = json.loads(data)
+        if _fork():
+            line.detach()
+            sys.path[:] = path
+            return _become(order, descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _fork() -> bool:
+    """Make a grandchild; True in it. Its parent ends at once, so that it becomes a child of init."""
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        return False
+    if os.fork():
+        os._exit(0)
+    return True
+
+
+def _become(order: Mapping[str, Any], descriptors: Sequence[int]) -> str:
+    """Turn this fork into the process that is wanted; return its source."""
+    *given, gate = descriptors
+    try:
+        with socket.socket(fileno=os.dup(gate)) as init:
+            init.send(str(os.getpid()).encode())
+            if not init.recv(1):
+                os._exit(CANNOT_EXECUTE)
+        become(
+            Account(**{**order["account"], "groups": tuple(order["account"]["groups"])}),
+            Descriptors(stdin=given[0], stdout=given[1], stderr=given[2], more=tuple(given[3:])),
+        )
+        # As after exec: a worker opens its own memory file, which belongs to root while this is 0.
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+        os.environ.clear()
+        os.environ.update(order["env"])
+        # What the preload may have found out for the template's own environment.
+        tempfile.tempdir = None
+        sys.argv = ["-c", *order["arguments"]]
+    except BaseException as error:  # noqa: BLE001 a fork must never return into the template's loop
+        with suppress(OSError):
+            write_error(f"sandbox: cannot become uid {order['account']['uid']}: {error}\n")
+        os._exit(CANNOT_EXECUTE)
+    source: str = order["source"]
+    return source

@@ -1,0 +1,134 @@
+"""Judge and worker as forks of a template, in real containers: each is like a process of its own."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sandbox.protocol import PairRequest
+from sandbox.spec import Ending
+from tests.integration.sandbox.conftest import Workshop
+
+#: Different in every process that runs it, equal in all forks of one.
+PRELOAD = "import os, sys, tempfile; sys.made_once = os.urandom(8).hex(); tempfile.gettempdir()"
+
+#: What a process can see of itself.
+_LOOK = """
+import gc, json, os, resource, signal, sys, tempfile
+
+def look():
+    status = dict(line.split(':', 1) for line in open('/proc/self/status') if ':' in line)
+    fds = []
+    for fd in range(256):
+        try:
+            fds.append(os.readlink(f'/proc/self/fd/{fd}').split(':')[0])
+        except FileNotFoundError:
+            pass
+    with open('/proc/self/mem', 'rb'):
+        pass
+    kept = ('CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb', 'NoNewPrivs', 'Seccomp', 'SigBlk', 'SigIgn', 'SigCgt',
+            'Uid', 'Gid', 'Groups', 'Umask', 'Threads', 'Cpus_allowed_list')
+    return {
+        **{key: status[key].strip() for key in kept},
+        'parent': os.getppid(),
+        'leads its session': os.getsid(0) == os.getpid(),
+        'fds': fds,
+        'environ': dict(os.environ),
+        'argv': sys.argv,
+        'path': sys.path,
+        'main': __name__,
+        'flags': str(sys.flags),
+        'directory': os.getcwd(),
+        'temporary': tempfile.gettempdir(),
+        'oom': open('/proc/self/oom_score_adj').read(),
+        'limits': [resource.getrlimit(limit) for limit in range(16)],
+        'collects': gc.isenabled(),
+        'owner of its files': os.stat('/proc/self/mem').st_uid,
+    }
+"""
+_JUDGE = (
+    _LOOK
+    + """
+payload = request()
+mine = look()
+peer = line()
+peer.sendall(b'x')
+theirs = json.loads(peer.recv(100000))
+others = []
+for pid in filter(str.isdigit, os.listdir('/proc')):
+    try:
+        others.append(int(open(f'/proc/{pid}/status').read().split('Uid:')[1].split()[0]))
+    except OSError:
+        pass
+step('test', json.dumps({'judge': mine, 'worker': theirs, 'uids': sorted(others),
+                         'once': [getattr(sys, 'made_once', None), theirs.pop('once')]}))
+"""
+)
+_WORKER = (
+    _LOOK
+    + """
+line.recv(1)
+line.sendall(json.dumps({**look(), 'once': getattr(sys, 'made_once', None)}).encode())
+line.recv(1)
+"""
+)
+
+
+def _found(workshop: Workshop, preload: str) -> dict[str, Any]:
+    boot = replace(workshop.pair_boot(_JUDGE, _WORKER), preload=preload)
+    report = workshop.run(workshop.spec(boot), PairRequest(payload={}))
+    assert report.ok, (report.message, report.outcome)
+    found: dict[str, Any] = json.loads(report.steps[0].stdout)
+    return found
+
+
+def test_a_fork_is_like_a_process_of_its_own(workshop: Workshop) -> None:
+    """Ids, capabilities, descriptors, environment, limits and all else that it sees are those of an exec."""
+    forked, separate = _found(workshop, PRELOAD), _found(workshop, "")
+    assert separate.pop("once") == [None, None]
+    judge, worker = forked.pop("once")
+    assert judge == worker
+    assert judge is not None
+    assert forked == separate
+    assert forked["worker"]["parent"] == forked["judge"]["parent"] == 1
+    assert forked["worker"]["CapPrm"] == forked["judge"]["CapPrm"] == "0" * 16
+
+
+def test_when_the_request_is_there_the_template_is_gone(workshop: Workshop) -> None:
+    """Init alone still has root's uid."""
+    assert _found(workshop, PRELOAD)["uids"] == [0, 10001, 10002]
+
+
+@pytest.mark.parametrize(
+    "preload", ["import no_such_module", "import os; os._exit(0)", "import os; os.kill(os.getpid(), 9)", "?"]
+)
+def test_where_the_preload_fails_judge_and_worker_start_without_it(workshop: Workshop, preload: str) -> None:
+    """What is missing is for them to say, whose stderr is reported."""
+    assert _found(workshop, preload)["once"] == [None, None]
+
+
+def test_a_preload_that_hangs_meets_the_wall_limit(workshop: Workshop) -> None:
+    """As a judge does that hangs."""
+    boot = replace(workshop.pair_boot("request()", "line.recv(1)"), preload="import time; time.sleep(1000)")
+    report = workshop.run(workshop.spec(boot, wall_s=1.5), PairRequest(payload={}))
+    assert report.outcome.ending is Ending.DEADLINE
+
+
+def test_further_ranks_are_forks_too(workshop: Workshop) -> None:
+    """They are made when the request is there, of a process that has not seen it."""
+    judge = """
+payload = request()
+further = socket.socket(fileno=int(os.environ['KR_RANKS_FD']))
+lines = [line(), *(socket.socket(fileno=socket.recv_fds(further, 1, 1)[1][0]) for _ in range(2))]
+for peer in lines:
+    peer.sendall(b'x')
+step('test', json.dumps([sys.made_once, *(peer.recv(100).decode() for peer in lines)]))
+"""
+    worker = "line.recv(1); line.sendall(sys.made_once.encode()); line.recv(1)"
+    boot = replace(workshop.pair_boot(judge, worker), preload=PRELOAD)
+    report = workshop.run(workshop.spec(boot), PairRequest(payload={}, ranks=3))
+    assert report.ok, report.message
+    assert len(set(json.loads(report.steps[0].stdout))) == 1
