@@ -26,6 +26,8 @@ _START_S = 120.0
 _LOOK_S = 0.25
 #: An interrupted command, and what it leaves running, may take so long to end.
 _END_S = 60.0
+#: Pause between two looks for orphans that have ended.
+_REAP_S = 2.0
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -74,17 +76,26 @@ def run(stack: Stack, command: Sequence[str]) -> int:
     with orderly(), stack.use() as engine:
         environment = {**process_environment(), "DOCKER_HOST": engine.url}
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
-        before = set(_children())
+        before = set(_all_children())
         try:
-            return _wait(subprocess.Popen(command, env=environment, process_group=0))
+            return _wait(subprocess.Popen(command, env=environment, process_group=0), before)
         finally:
             _end_orphans(before)
 
 
-def _wait(process: subprocess.Popen[bytes]) -> int:
-    """The exit code of a process in a group of its own, so that a terminal's Ctrl-C is passed on from here alone."""
+def _wait(process: subprocess.Popen[bytes], before: Collection[int]) -> int:
+    """The exit code of a process in a group of its own, so that a terminal's Ctrl-C is passed on from here alone.
+
+    Meanwhile orphans that have ended are reaped: a test run leaves thousands, each of which keeps its process id.
+    """
     try:
-        return process.wait()
+        while True:
+            with suppress(subprocess.TimeoutExpired):
+                return process.wait(timeout=_REAP_S)
+            for pid in _all_children():
+                if pid != process.pid and pid not in before:
+                    with suppress(ChildProcessError):
+                        os.waitpid(pid, os.WNOHANG)
     except KeyboardInterrupt:
         process.send_signal(signal.SIGINT)
         try:
@@ -115,8 +126,12 @@ def _end_orphans(before: Collection[int]) -> None:
 
 def _children() -> list[int]:
     """This process's children, but for those that keep the engine's containers: they end with the engine."""
+    return [pid for pid in _all_children() if not _command_of(pid).startswith("containerd-shim")]
+
+
+def _all_children() -> list[int]:
     found = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split()
-    return [int(pid) for pid in found if not _command_of(int(pid)).startswith("containerd-shim")]
+    return [int(pid) for pid in found]
 
 
 def _command_of(pid: int) -> str:

@@ -37,6 +37,14 @@ if sys.argv[1] == "waits":
     except KeyboardInterrupt:
         pathlib.Path("ended").write_text("in order")
         sys.exit(2)
+if sys.argv[1] == "orphans":
+    # An orphan that ends: only the process of the stack can reap it.
+    orphan = int(subprocess.check_output(["sh", "-c", "sleep 0.2 >&- & echo $!"]))
+    until = time.monotonic() + 60
+    while pathlib.Path(f"/proc/{orphan}").exists():
+        if time.monotonic() > until:
+            sys.exit(9)
+        time.sleep(0.1)
 sys.exit(7)
 """
 
@@ -81,3 +89,11 @@ def test_a_command_that_ends_by_itself_leaves_nothing_either(tmp_path: Path) -> 
 
     assert process.returncode == 7, said
     assert not Path(f"/proc/{_left(tmp_path)}").exists()
+
+
+def test_an_orphan_that_ends_is_reaped_while_the_command_runs(tmp_path: Path) -> None:
+    """Each zombie keeps a process id, and a test run leaves thousands."""
+    with _start(tmp_path, "orphans") as process:
+        process.communicate(timeout=2 * PATIENCE_S)
+
+    assert process.returncode == 7
