@@ -1,6 +1,6 @@
 """What an import or an update would do to each leaderboard: made before anything is stored, shown by --dry-run.
 
-Pure: compares task folders with boards that the store has returned. Called by `runner.cli.leaderboard`.
+Pure: compares task folders with boards that the store has returned.
 """
 
 from __future__ import annotations

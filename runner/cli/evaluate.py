@@ -1,7 +1,7 @@
 """`eval`: evaluate one file against one task folder on this host, without a database.
 
-Called by task authors and by operators who want to see what a submission does here. Goes the way of every job from the
-plan on (`runner.evaluation.evaluate`), with a Job record made up on the spot.
+For task authors, and for operators who want to see what a submission does on this host. It goes the way of every job
+from the plan on (`runner.evaluation.evaluate`), with a Job record made for this purpose.
 """
 
 from __future__ import annotations

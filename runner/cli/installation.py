@@ -2,7 +2,7 @@
 
 Owns the rule that a file of the operator's is never written over: files that come with a release are replaced only as
 long as nobody else has changed them, and a record of what was written (`installed.json`) says so. Knows nothing of the
-database or the engine. Called by `runner.cli.install`; `root` lets tests install into a directory.
+database or the engine. `root` lets tests install into a directory.
 """
 
 from __future__ import annotations

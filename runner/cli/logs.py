@@ -1,7 +1,7 @@
 """`logs`: the story of one submission, from this host's journal or from the database.
 
 Owns which lines belong to a submission and how they read; prints no output of a submission, and of secret runs no
-message unless an administrator asks. Called by the command line.
+message unless an administrator asks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`task check`: what is wrong with a task folder, found before participants find it.
 
 Owns the questions that need no code (`offered`) and the conversation with `tasks.rehearsal`, which runs the task's code
-in the evaluation environment, in a process of its own. Called by `runner.cli.task`.
+in the evaluation environment, in a process of its own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`task new`: a task folder to start from, made of the skeletons beside this module.
 
-The skeletons end in `.in`, so that no tool takes them for this project's own code. Called by `runner.cli.task`.
+The skeletons end in `.in`, so that no tool takes them for this project's own code.
 """
 
 from __future__ import annotations

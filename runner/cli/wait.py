@@ -1,4 +1,4 @@
-"""Waiting for something in the database to be over, through its outages. Called by every command with `--wait`."""
+"""Waits until a row of the database says that something is over, also through outages (`--wait`)."""
 
 from __future__ import annotations
 

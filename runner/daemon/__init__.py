@@ -17,13 +17,13 @@ One daemon:
     reservations    keeps devices free for a job that needs several
     recovery        repairs after an outage: unconfirmed claims, expired leases
     slot_queue      a slot with its running job and its prefetched one
-    slot_worker     a slot's thread: evaluates a job and hands over the result
+    slot_worker     a slot's thread: evaluates a job and submits the outcome
     leases          renews the leases of the jobs this host holds
     listener        turns database notifications into wake-ups
     threads         starts threads again when they break, and ends them together
     interfaces      the protocols of the evaluator and the engine
 
-    outcomes/       how a job ends: commit, spool, replay, events
+    outcomes/       how a job ends: writer, spool, replay, events
     monitoring/     readiness, watchdog, health and metrics over HTTP
 
 Must not know the details of containers, tasks or SQL.

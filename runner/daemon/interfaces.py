@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from runner.model import Job, JobResult, Progress, Slot
@@ -28,18 +29,12 @@ class JobEvaluator(Protocol):
         """Whether the job would be built without its slot, and a build worker is idle: then it may be prefetched."""
         ...
 
-    def run(
-        self,
-        job: Job,
-        slot: Slot,
-        *,
-        cancel: threading.Event,
-        on_progress: Callable[[Progress], None],
-        on_result: Callable[[JobResult], None],
-    ) -> JobResult:
+    def evaluate(
+        self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None]
+    ) -> AbstractContextManager[JobResult]:
         """Evaluate one job. The jobs of one slot run one after the other, even when two were given.
 
-        A result that is final before the slot is free may be passed to `on_result`, once; it is returned, too.
+        The block gets the result as soon as it is final. The slot is free when the block has been left.
 
         Raises:
             InfrastructureError: our fault; the job is retried.

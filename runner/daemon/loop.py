@@ -1,7 +1,7 @@
 """`Daemon`: starts a daemon's parts, claims jobs until it shall stop, and ends.
 
 Owns when the queue is looked at, and the order of start and shutdown. Must not evaluate jobs or write results: slots,
-heartbeat, listener, publisher and committer have threads of their own.
+heartbeat, listener, publisher and writer have threads of their own.
 
 The thread that calls `run` claims. An idle daemon has two connections, this thread's and the listener's. The heartbeat
 opens one while it holds leases. Every other thread opens one while it has something to write.
@@ -28,15 +28,15 @@ from runner.daemon.monitoring.engine_probe import EngineProbe
 from runner.daemon.monitoring.readiness import DATABASE, Readiness, missing, unusable
 from runner.daemon.monitoring.snapshot import DaemonSnapshot
 from runner.daemon.monitoring.watchdog import REQUEST_LIMIT_S, STEP_LIMIT_S, Watchdog
-from runner.daemon.outcomes.committer import ResultCommitter
 from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.outcomes.replay import SpoolReplayer
 from runner.daemon.outcomes.spool import Spool
+from runner.daemon.outcomes.writer import PATIENCE_S, OutcomeWriter
 from runner.daemon.recovery import Recovery
 from runner.daemon.reservations import Reservations
 from runner.daemon.shutdown import ShutdownControl
 from runner.daemon.slot_queue import Prefetcher, SlotQueue
-from runner.daemon.slot_worker import PATIENCE_S, SlotWorker
+from runner.daemon.slot_worker import SlotWorker
 from runner.daemon.startup import Startup, host_record
 from runner.daemon.threads import ThreadSupervisor
 from runner.devices.quarantine import Quarantine
@@ -119,13 +119,14 @@ class Daemon:
         self._keeper = LeaseKeeper(lambda: store_factory("heartbeat"), settings, instance=instance)
         self._publisher = EventPublisher(store_factory)
         self._replayer = SpoolReplayer(spool, store_factory, self._keeper, self._publisher)
-        self._committer = ResultCommitter(
+        self._writer = OutcomeWriter(
             store_factory,
             self._keeper,
             self._publisher,
             self._replayer,
             slots=len(self._slots),
-            on_empty=self._on_results_written,
+            on_empty=self._on_outcomes_written,
+            leaving=self._leaving,
             give_up=self._give_up,
             patience_s=patience_s,
         )
@@ -135,15 +136,11 @@ class Daemon:
                 slot,
                 host=settings.current.host_name,
                 evaluator=evaluator,
-                store_factory=store_factory,
                 keeper=self._keeper,
                 publisher=self._publisher,
-                committer=self._committer,
+                writer=self._writer,
                 on_free=self._on_slot_free,
                 on_trouble=self._suspect.set,
-                leaving=self._leaving,
-                give_up=self._give_up,
-                patience_s=patience_s,
             )
 
         self._slot_queues = tuple(SlotQueue(slot, worker, start=self._start_worker) for slot in self._slots)
@@ -215,8 +212,9 @@ class Daemon:
         self._threads.spawn("heartbeat", self._keeper.run)
         self._threads.spawn("deliver", self._replayer.run)
         self._threads.spawn("announce", self._publisher.run)
-        self._threads.spawn("settle", self._committer.run)
-        self._threads.spawn("settle-late", self._committer.run_late)
+        self._threads.spawn("settle", self._writer.run)
+        self._threads.spawn("settle-late", self._writer.run_late)
+        self._threads.spawn("settle-endings", self._writer.run_endings)
         # Renew at once: leases of spooled results were last renewed by the earlier process.
         self._keeper.nudge()
         if not self._startup.take_over(store, control.stop_claiming):
@@ -245,7 +243,7 @@ class Daemon:
             quarantined=self._quarantine.reasons(),
             degraded=self._quarantine.degraded(),
             leases=len(self._keeper.held()),
-            unwritten=self._committer.pending,
+            unwritten=self._writer.pending,
         )
 
     def _start_worker(self, worker: SlotWorker) -> None:
@@ -274,7 +272,7 @@ class Daemon:
     def _leaving(self) -> bool:
         return self._control is not None and self._control.stop_claiming.is_set()
 
-    def _on_results_written(self) -> None:
+    def _on_outcomes_written(self) -> None:
         # Only shutdown waits for this.
         if self._leaving():
             self._wake.set()
@@ -425,7 +423,7 @@ class Daemon:
 
     def _running(self) -> int:
         """How many jobs are neither written nor safe in the spool."""
-        return sum(worker.busy for worker in self._workers()) + self._committer.pending
+        return sum(worker.busy for worker in self._workers()) + self._writer.pending
 
     def _status(self) -> str:
         away, worse = self._quarantine.reasons(), self._quarantine.degraded()
@@ -451,10 +449,10 @@ class Daemon:
         if self._idle_within(lambda: ABORT_S):
             return ExitReason.CLEAN
         self._give_up.set()
-        self._committer.nudge()
+        self._writer.nudge()
         if self._idle_within(lambda: JOIN_S):
             return ExitReason.CLEAN
-        lost = self._committer.spool_pending()
+        lost = self._writer.spool_pending()
         left = [worker.slot.name for worker in self._workers() if worker.busy]
         if left or lost:
             _log.error(
@@ -492,9 +490,9 @@ class Daemon:
         # Waits for each thread.
         self._watchdog.expect(REQUEST_LIMIT_S)
         self._threads.halt.set()
-        for nudge in (self._publisher.nudge, self._keeper.nudge, self._replayer.nudge, self._committer.nudge):
+        for nudge in (self._publisher.nudge, self._keeper.nudge, self._replayer.nudge, self._writer.nudge):
             nudge()
         for worker in self._workers():
             worker.nudge()
         self._threads.join(JOIN_S)
-        self._committer.close()
+        self._writer.close()

@@ -1,7 +1,7 @@
-"""What this host can run, and how its devices are: finds accelerators and processor cores and divides them into slots.
+"""The devices of this host: finds accelerators and cores, divides them into slots, reads the state of devices.
 
-Owns the only calls of NVML and AMD SMI. Both are optional and neither may take the daemon down: a host without a driver
-is a normal host. Must not touch the devices' settings, but for `locking`, which root alone calls.
+Owns the only calls of NVML and AMD SMI. Both are optional: a host without a driver is a normal host, and no driver may
+take the daemon down. Must not change settings of devices, except in `locking`, which only root calls.
 """
 
 from runner.devices.facts import Details, Reading, UnreachableError

@@ -1,4 +1,4 @@
-"""AMD devices through AMD SMI (amdsmi). The library is imported when first asked, and may be missing, old or broken."""
+"""AMD devices through AMD SMI (amdsmi). The library is imported at the first use, and may be missing, old or broken."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from runner.devices.facts import Details, Reading, RefusedError, UnreachableErro
 from runner.gpu_types import ClockPolicy, Vendor
 from runner.model import Device
 
-#: A device that is not divided: its one partition has all dies.
+#: The partition mode of a device that is not divided: one partition has all dies.
 _WHOLE: Final = "SPX"
-#: Power limits come in watts or microwatts, by version; no device takes this many watts.
+#: Power limits are in watts or microwatts, depending on the version. No device has so many watts.
 _MOST_WATTS: Final = 100_000
 
 
 class _Users:
-    """How many have the library open: unlike NVML it does not count, and one close closes it for all."""
+    """Counts the users of the library: unlike NVML it does not count, and one close closes it for all."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -42,7 +42,7 @@ _USERS: Final = _Users()
 
 
 class AmdSmi:
-    """AMD SMI while it is open. One thread at a time. What a device does not answer is None in a record."""
+    """AMD SMI while it is open. For one thread at a time. A value that a device does not report is None in a record."""
 
     vendor: Final = Vendor.AMD
 
@@ -53,7 +53,7 @@ class AmdSmi:
     def open(cls) -> AmdSmi | None:
         """Open the library; None on a host without AMD's compute driver, which is a normal host.
 
-        Raises whatever the bindings and the driver raise, where there is a driver.
+        If there is a driver, exceptions of the bindings and the driver pass through.
         """
         # Without /dev/kfd no container can compute, and the bindings' import fails in ways that depend on their version
         # (KeyError where ROCM_HOME and friends are unset, OSError where the library is missing).
@@ -68,16 +68,16 @@ class AmdSmi:
         _USERS.leave(self._smi)
 
     def devices(self, problem: Callable[[str], None]) -> Iterator[Device]:
-        """Every device, and every partition of those that are divided; `problem` is told of those left out."""
+        """Every device, or its partitions if it is divided. `problem` gets a sentence for each one left out."""
         for index, handle in enumerate(self._smi.amdsmi_get_processor_handles()):
-            # Foreign code around a driver: a device that is lost must not hide the others, however it says so.
+            # Foreign code around a driver: a lost device must not hide the others, whatever it raises.
             try:
                 yield self._device(handle, index)
             except Exception as error:  # noqa: BLE001 - see above
                 problem(f"amd device {index} cannot be used: {_said(error)}")
 
     def details(self, device: Device) -> Details:
-        """How a device is set up.
+        """The settings of a device.
 
         Raises:
             UnreachableError: it does not answer.
@@ -99,7 +99,7 @@ class AmdSmi:
         )
 
     def read(self, device: Device) -> Reading:
-        """How a device is right now.
+        """The state of a device now.
 
         Raises:
             UnreachableError: it does not answer.
@@ -116,14 +116,14 @@ class AmdSmi:
             used_bytes=_mib(usage["vram_used"]),
             processes=_holding(processes) if isinstance(processes, list) else None,
             uncorrected=_number(ecc.get("uncorrectable_count")),
-            # A text in place of a list says that there are none.
+            # The library returns a text in place of an empty list.
             remap_pending=any(_is(page, "PENDING") for page in pages) if isinstance(pages, list) else None,
             remap_failed=any(_is(page, "UNRESERVABLE") for page in pages) if isinstance(pages, list) else None,
             **self._state(handle),
         )
 
     def sample(self, device: Device) -> Reading:
-        """Clocks, temperature, power and throttle reasons alone: what may be asked while something is timed.
+        """Only clocks, temperature, power and throttle reasons: reading these does not disturb a timed run.
 
         Raises:
             UnreachableError: it does not answer.
@@ -134,7 +134,7 @@ class AmdSmi:
         """Bound the clock as a policy demands (performance determinism mode).
 
         Raises:
-            RefusedError: device or driver do not take it.
+            RefusedError: the device or its driver refuses.
             UnreachableError: it does not answer.
         """
         if clocks.sm_mhz is not None:
@@ -145,7 +145,7 @@ class AmdSmi:
         """Give the clock that a policy bounds back to the driver.
 
         Raises:
-            RefusedError: device or driver do not take it.
+            RefusedError: the device or its driver refuses.
             UnreachableError: it does not answer.
         """
         if clocks.sm_mhz is not None:
@@ -156,12 +156,12 @@ class AmdSmi:
         try:
             getattr(self._smi, function)(*arguments)
         except Exception as error:
-            # What the bindings say goes over several lines.
+            # Messages of the bindings have several lines.
             raise RefusedError(f"{what}: {' '.join(_said(error).split())}") from error
 
     def _state(self, handle: object) -> dict[str, Any]:
         power = self._answers("amdsmi_get_power_info", handle)
-        # The first that is a number: which of them is one depends on the device's generation.
+        # The first one that is a number; which one that is depends on the generation of the device.
         names = ("socket_power", "current_socket_power", "average_socket_power")
         watts = [_number(power.get(name)) for name in names]
         violations = self._answers("amdsmi_get_violation_status", handle)
@@ -211,12 +211,12 @@ class AmdSmi:
         raise UnreachableError(f"no device with UUID {device.uuid} is listed any more")
 
     def _ask(self, function: str, *arguments: object) -> Any:  # noqa: ANN401 - the bindings have no types
-        """One answer; None where it is not supported, not known to this version, or fails for this question alone."""
+        """One answer; None: it is not supported, this version lacks the function, or only this call fails."""
         if None in arguments:
             return None
         try:
             return getattr(self._smi, function)(*arguments)
-        except Exception:  # noqa: BLE001 - an answer that is not had, whatever the reason
+        except Exception:  # noqa: BLE001 - without an answer the reason does not matter
             return None
 
     def _answers(self, function: str, handle: object) -> Mapping[str, Any]:
@@ -236,7 +236,7 @@ def _said(error: Exception) -> str:
 
 
 def _text(value: object) -> str | None:
-    """A text that says something: where it does not apply, the bindings say so in words."""
+    """A text; None: it is empty, or the bindings write that the value does not apply."""
     return value if isinstance(value, str) and value not in ("", "N/A") else None
 
 
@@ -257,7 +257,7 @@ def _watts(value: object) -> float | None:
 
 
 def _pci_id(device_id: object) -> str | None:
-    """`1002:74a1` of a number, or of the text that some versions make of it."""
+    """A device's number as `1002:74a1`. Some versions return the number as text."""
     try:
         return f"1002:{int(device_id, 16) if isinstance(device_id, str) else int(device_id):04x}"  # type: ignore[call-overload]
     except (TypeError, ValueError):
@@ -265,7 +265,7 @@ def _pci_id(device_id: object) -> str | None:
 
 
 def _holding(processes: list[Any]) -> tuple[int, ...]:
-    """Those that hold memory of the device: others are listed that only opened the driver."""
+    """The processes that hold memory of the device. The list also has processes that only opened the driver."""
     return tuple(
         sorted(
             process["pid"]
@@ -277,7 +277,7 @@ def _holding(processes: list[Any]) -> tuple[int, ...]:
 
 
 def _is(page: object, status: str) -> bool:
-    """Whether a bad page has that status, an enum's member or its name."""
+    """Whether a bad page has that status, which is a member of an enum or its name."""
     found = page.get("status") if isinstance(page, Mapping) else None
     return str(getattr(found, "name", found)).upper() == status
 

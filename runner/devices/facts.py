@@ -1,4 +1,4 @@
-"""What vendor libraries say of a device, as records. Pure. None: it does not tell."""
+"""What vendor libraries report of a device, as records. Pure. None: the device does not report it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ class UnreachableError(Exception):
 
 
 class RefusedError(Exception):
-    """A device or its driver does not take a setting; the message says which and why."""
+    """A device or its driver refuses a setting; the message says which one and why."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Details:
-    """How a device is set up; changes only when an operator changes it."""
+    """The settings of a device. Only an operator changes them."""
 
     driver: str | None = None
     #: The newest CUDA that the driver runs, or the ROCm release of the library.
@@ -34,18 +34,18 @@ class Details:
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How a device is right now."""
+    """The state of a device at one moment."""
 
     used_bytes: int | None = None
-    #: Process ids, on the host, that compute on it.
+    #: Ids, on the host, of the processes that compute on it.
     processes: tuple[int, ...] | None = None
-    #: Errors in its memory that could not be corrected, since its driver was loaded or it was reset.
+    #: Uncorrected memory errors since the driver was loaded or the device was reset.
     uncorrected: int | None = None
-    #: Memory to be taken out of use at the next reset (row remapping, page retirement).
+    #: Memory goes out of use at the next reset (row remapping, page retirement).
     remap_pending: bool | None = None
-    #: There was no spare memory left to take its place.
+    #: No spare memory was left to replace bad memory.
     remap_failed: bool | None = None
-    #: What the driver wants done before the device is used again; None: nothing.
+    #: The action that the driver asks for before the device is used again; None: no action.
     recovery: str | None = None
     #: Critical errors (NVIDIA's Xid) since the last reading.
     xids: tuple[int, ...] = ()

@@ -27,9 +27,9 @@ from runner.devices.sampler import Sampler
 from runner.gpu_types import GpuType, Vendor
 from runner.model import Device, Json, Slot
 
-#: What a device may take to answer; a healthy one takes milliseconds.
+#: How long a device may take to answer. A healthy one takes milliseconds.
 LIMIT_S: Final = 5.0
-#: A container that is gone may still be taken off the device by the driver.
+#: How long the driver may take to free a device after its container is gone.
 SETTLE_S: Final = 5.0
 _SETTLE_POLL_S: Final = 0.1
 _COOL_POLL_S: Final = 0.5
@@ -38,8 +38,8 @@ T = TypeVar("T")
 _Library = Nvml | AmdSmi
 
 
-class Line:
-    """One device's. Threadsafe; one call at a time."""
+class DriverCalls:
+    """Calls of the driver about one device, each in a thread of its own. Threadsafe; one call at a time."""
 
     def __init__(self, device: Device, opener: Callable[[], _Library | None], *, limit_s: float) -> None:
         self._device = device
@@ -50,10 +50,10 @@ class Line:
         self._library: _Library | None = None
 
     def ask(self, call: Callable[[_Library, Device], T]) -> T:
-        """What the device answers.
+        """The answer of the device.
 
         Raises:
-            UnreachableError: nothing in time, or that it is gone.
+            UnreachableError: it does not answer in time, or it is gone.
         """
         late = UnreachableError(f"it did not answer within {self._limit_s:g} s")
         if not self._free.acquire(timeout=self._limit_s):
@@ -67,7 +67,7 @@ class Line:
                 answers.append(call(self._open(), self._device))
             except UnreachableError as error:
                 errors.append(error)
-                # A driver that was loaded again is heard only by who opens it again.
+                # If the driver was loaded again, only a library that is opened again reaches it.
                 self._close()
             except Exception as error:  # noqa: BLE001 - foreign code around a driver, which may raise anything
                 errors.append(UnreachableError(f"{type(error).__name__}: {error}"))
@@ -107,22 +107,22 @@ class Line:
 
 @dataclass
 class _Watched:
-    """What is known of a device since the start."""
+    """What the gate knows of a device since the start of the daemon."""
 
-    line: Line
+    calls: DriverCalls
     #: Held during a run and during a repeated inspection.
     turn: threading.Lock = field(default_factory=threading.Lock)
-    #: None: it did not answer yet.
+    #: None: it has not answered yet.
     details: Details | None = None
     idle_bytes: int | None = None
     residents: frozenset[int] | None = None
-    #: When each grave error was told, on the gate's clock.
+    #: When each grave error was reported, on the gate's clock.
     xids: deque[tuple[float, int]] = field(default_factory=deque)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inspection:
-    """What the gate saw of a slot's devices, in their order; a device that did not answer has no reading."""
+    """The state of a slot's devices, in their order. A device that did not answer has no reading."""
 
     readings: tuple[Reading | None, ...]
     health: Health
@@ -142,7 +142,7 @@ class HealthGate:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._quarantine = quarantine
-        #: Whose clocks count for the devices of a slot.
+        #: The GPU type whose clock policy applies to a slot.
         self._type_of = type_of
         self._openers = openers
         self._limit_s = limit_s
@@ -154,7 +154,7 @@ class HealthGate:
     def inspect(self, slot: Slot) -> Inspection:
         """Inspect the devices of an idle slot, and report to the quarantine.
 
-        Leftovers of a run get a few seconds to go.
+        Memory and processes of an earlier run get a few seconds to go.
         """
         until = self._clock() + self._settle_s
         found = self._look(slot)
@@ -162,7 +162,7 @@ class HealthGate:
         while found.health.condition is Condition.QUARANTINED and None not in found.readings and self._clock() < until:
             time.sleep(_SETTLE_POLL_S)
             found = self._look(slot)
-            # Each is told once only.
+            # The driver reports each error only once.
             xids = [
                 told + (() if reading is None else reading.xids)
                 for told, reading in zip(xids, found.readings, strict=True)
@@ -176,16 +176,16 @@ class HealthGate:
 
     @contextmanager
     def using(self, slot: Slot) -> Iterator[None]:
-        """Use the slot's devices. No other thread inspects them meanwhile, or the run would count as a leftover."""
+        """Use the slot's devices. No thread inspects them meanwhile: it would take the run for a leftover process."""
         with ExitStack() as held:
             for watched in self._turns(slot):
                 held.enter_context(watched.turn)
             yield
 
     def cool(self, slot: Slot, *, below_c: float, limit_s: float, cancel: threading.Event) -> float:
-        """Wait until no device of a slot is warmer than this; returns for how long, in seconds.
+        """Wait until no device of a slot is warmer than this, at most until the limit; the time waited, in seconds.
 
-        Not longer than the limit, and not for a device that does not answer: the next inspection finds out why.
+        Does not wait for a device that does not answer: the next inspection finds out why.
         """
         began = self._clock()
         while not cancel.is_set() and self._warmest_c(slot) > below_c and self._clock() - began < limit_s:
@@ -196,12 +196,12 @@ class HealthGate:
         found = [-math.inf]
         for device in slot.devices:
             with suppress(UnreachableError):
-                reading = self._watch(device).line.ask(lambda library, each: library.sample(each))
+                reading = self._watch(device).calls.ask(lambda library, each: library.sample(each))
                 found.append(-math.inf if reading.temperature_c is None else reading.temperature_c)
         return max(found)
 
     def spoiled(self, slot: Slot, before: Inspection, after: Inspection) -> str | None:
-        """What makes the result of a run between two inspections worthless; None: nothing."""
+        """Why the result of a run between two inspections does not count; None: it counts."""
         for device, earlier, later in zip(slot.devices, before.readings, after.readings, strict=True):
             if later is None:
                 return f"device {device.uuid} was lost during the run: {'; '.join(after.health.reasons)}"
@@ -229,7 +229,7 @@ class HealthGate:
             yield sampler
 
     def metadata(self, slot: Slot, before: Inspection, after: Inspection, sampler: Sampler | None) -> list[Json]:
-        """What `system_info.runner.devices` says of a run."""
+        """The devices of a run for `system_info.runner.devices`."""
         described: list[Json] = []
         for number, device in enumerate(slot.devices):
             details = self._watch(device).details
@@ -253,17 +253,17 @@ class HealthGate:
         with self._lock:
             watched = list(self._watched.values())
         for each in watched:
-            each.line.close()
+            each.calls.close()
 
     def _sampling(self, device: Device) -> Callable[[], Reading]:
-        line = self._watch(device).line
-        return lambda: line.ask(lambda library, each: library.sample(each))
+        calls = self._watch(device).calls
+        return lambda: calls.ask(lambda library, each: library.sample(each))
 
     def _watch(self, device: Device) -> _Watched:
         with self._lock:
             if device.uuid not in self._watched:
                 opener = self._openers[Vendor(device.vendor)]
-                self._watched[device.uuid] = _Watched(line=Line(device, opener, limit_s=self._limit_s))
+                self._watched[device.uuid] = _Watched(calls=DriverCalls(device, opener, limit_s=self._limit_s))
             return self._watched[device.uuid]
 
     def _look(self, slot: Slot) -> Inspection:
@@ -274,8 +274,8 @@ class HealthGate:
             watched = self._watch(device)
             try:
                 if watched.details is None:
-                    watched.details = watched.line.ask(lambda library, each: library.details(each))
-                reading = watched.line.ask(lambda library, each: library.read(each))
+                    watched.details = watched.calls.ask(lambda library, each: library.details(each))
+                reading = watched.calls.ask(lambda library, each: library.read(each))
             except UnreachableError as error:
                 readings.append(None)
                 health = Health(condition=Condition.QUARANTINED, reasons=(str(error),))
@@ -312,7 +312,7 @@ class HealthGate:
             self._quarantine.quarantine_devices(slot.name, why, mended=lambda: self._is_mended(slot))
 
     def _look_again(self, slot: Slot) -> None:
-        """Look at a slot on which nothing is ranked: no ranked job will come by and do so. Not while it is used."""
+        """Inspect a degraded slot again, unless it is in use: no ranked job runs there and causes an inspection."""
         with ExitStack() as held:
             for watched in self._turns(slot):
                 if not watched.turn.acquire(blocking=False):
@@ -321,7 +321,7 @@ class HealthGate:
             self._tell(slot, self._look(slot).health)
 
     def _turns(self, slot: Slot) -> list[_Watched]:
-        """The slot's devices, in the one order in which they are taken."""
+        """The slot's devices in the order in which their locks are taken."""
         return [self._watch(device) for device in sorted(slot.devices, key=lambda device: device.uuid)]
 
     def _is_mended(self, slot: Slot) -> bool:

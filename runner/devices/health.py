@@ -10,16 +10,16 @@ from typing import Final
 from runner.devices.facts import Reading
 from runner.gpu_types import ClockPolicy, GpuType, Vendor
 
-#: What a device's memory may hold more than when it was idle, before something is left over in it.
+#: So much more memory than when it was idle may be in use on a device without counting as a leftover of a run.
 SLACK_BYTES: Final = 256 << 20
-#: Xids that programs cause in their own context, and that end with it (NVIDIA, "XID Errors": application errors,
-#: preemptive removal, robust channel errors); a submission that crashes must not take the device with it.
+#: Xids that a program causes in its own context, and that end with it (NVIDIA, "XID Errors": application errors,
+#: preemptive removal, robust channel errors). A submission that crashes must not quarantine the device.
 PROGRAM_XIDS: Final = frozenset({8, 13, 31, 32, 43, 45, 68, 69, 94, 109})
-#: Xids that only report: pages and rows put out of use, which the counters tell better.
+#: Xids that only report pages and rows that went out of use. The counters are more precise about those.
 REPORTING_XIDS: Final = frozenset({63, 92, 121})
-#: So long after any other Xid a device is not used, if nothing else is wrong with it.
+#: How long a device is not used after any other Xid, if nothing else is wrong with it.
 XID_HOLD_S: Final = 120.0
-#: A clock may be off what is demanded by the larger of a part of it and NVIDIA's step between two clocks.
+#: A clock may differ from the demand by the larger of this part of it and NVIDIA's step between two clocks.
 CLOCK_SLACK: Final = 0.01
 CLOCK_SLACK_MHZ: Final = 15.0
 
@@ -36,7 +36,7 @@ class Condition(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Health:
-    """A decision with its reasons; none if it is fit."""
+    """A decision with its reasons. A fit device has none."""
 
     condition: Condition
     reasons: tuple[str, ...] = ()
@@ -48,25 +48,25 @@ class Health:
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """What a reading is held against."""
+    """Earlier facts that a reading is compared with."""
 
-    #: The least memory that was ever seen in use.
+    #: The least memory that was in use in any reading.
     idle_bytes: int | None = None
-    #: Process ids that were there before any run, e.g. a monitor's.
+    #: Ids of processes that computed there before the first run, e.g. a monitor.
     residents: frozenset[int] = frozenset()
     #: Critical errors of the last XID_HOLD_S.
     xids: tuple[int, ...] = ()
-    #: What is known of processes that are no residents, in words.
+    #: Descriptions of the processes that are not residents.
     owners: Mapping[int, str] = field(default_factory=dict)
 
 
 def is_grave(xid: int) -> bool:
-    """Whether a critical error says something of the device, and not only of a program that ran on it."""
+    """Whether a critical error concerns the device, and not only a program that ran on it."""
     return xid not in PROGRAM_XIDS | REPORTING_XIDS
 
 
 def judge(reading: Reading, history: History, clocks: ClockPolicy) -> Health:
-    """What may run on a device that is idle right now. Its clocks may be low then: only reasons count."""
+    """What may run on an idle device. An idle device may have low clocks: only reasons for low clocks count."""
     grave = [xid for xid in history.xids if is_grave(xid)]
     left = [
         f"{pid} ({history.owners[pid]})" if pid in history.owners else str(pid)
@@ -117,7 +117,7 @@ def clock_deviations(reading: Reading, gpu: GpuType) -> tuple[str, ...]:
 
 
 def spoiled(before: Reading, after: Reading) -> str | None:
-    """What happened to a device during a run that makes its result worthless, whatever that is; None: nothing."""
+    """What happened to a device during a run, so that no result of the run counts; None: nothing."""
     grown = (after.uncorrected or 0) - (before.uncorrected or 0)
     if before.uncorrected is not None and grown > 0:
         return f"{grown} memory errors could not be corrected"

@@ -1,4 +1,4 @@
-"""Every accelerator of this host, whichever vendor's. Neither vendor's library can disturb the other, or the caller."""
+"""The accelerators of this host, of all vendors. A library that fails affects neither the other one nor the caller."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OPENERS: Final[dict[Vendor, Callable[[], Nvml | AmdSmi | None]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
-    """The accelerators of this host, and what went wrong while looking for them (sentences for the operator)."""
+    """The accelerators of this host, and the problems of the search, as sentences for the operator."""
 
     devices: tuple[Device, ...]
     problems: tuple[str, ...]
@@ -32,7 +32,7 @@ class Listing:
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """A device, and all that is known of it; None where it does not answer."""
+    """A device with its settings and its state; None where it does not answer."""
 
     device: Device
     details: Details | None
@@ -40,7 +40,7 @@ class Look:
 
 
 def look_at_devices() -> tuple[tuple[Look, ...], tuple[str, ...]]:
-    """Every accelerator with its settings and state, and what went wrong. Never raises, as `list_devices`."""
+    """Every accelerator with its settings and state, and the problems. Never raises."""
     return each_library(_looks)
 
 
@@ -62,12 +62,12 @@ def list_devices() -> Listing:
 def each_library(
     ask: Callable[[Nvml | AmdSmi, Callable[[str], None]], Iterable[T]],
 ) -> tuple[tuple[T, ...], tuple[str, ...]]:
-    """What every vendor's library answers, and what went wrong meanwhile. Never raises."""
+    """The answers of every vendor's library, and the problems. Never raises."""
     found: list[T] = []
     problems: list[str] = []
     for vendor, opener in OPENERS.items():
-        # A vendor's library is foreign code around a driver: whatever it raises must not stop a host that could do
-        # without it, and there is no type that covers what the AMD bindings raise.
+        # A vendor's library is foreign code around a driver. Its exceptions must not stop a host that can work without
+        # it, and no type covers what the AMD bindings raise.
         try:
             library = opener()
             if library is None:

@@ -1,7 +1,7 @@
-"""Locks the clocks of devices as their GPU types demand it, and gives them back.
+"""Locks the clocks of devices as their GPU types demand, and gives them back to the driver.
 
-Nothing else changes a setting of a device. Called by `kernel-runner gpu clocks`, for root alone: the daemon may not,
-and looks whether devices keep to it (`runner.devices.health`).
+No other module changes a setting of a device. Only root may do it (`kernel-runner gpu clocks`). The daemon only checks
+the clocks (`runner.devices.health`).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from runner.model import Device
 
 
 def set_clocks(demands: Mapping[str, ClockPolicy], *, lock: bool) -> Mapping[str, str | None]:
-    """Lock the clocks that are demanded of devices, or give those clocks back to the driver.
+    """Lock the clocks that are demanded, or give them back to the driver.
 
     Args:
-        demands: UUID of a device -> what is demanded of it; devices without a demand stay as they are.
-        lock: False gives them back.
+        demands: UUID of a device -> the clocks that it shall have. Other devices stay as they are.
+        lock: False gives the clocks back.
 
     Returns:
-        UUID of each -> what it or its driver refused; None: nothing.
+        UUID of each device -> the setting that it or its driver refused, and why; None: none was refused.
     """
 
     def change(library: Nvml | AmdSmi, problem: Callable[[str], None]) -> Iterator[tuple[str, str | None]]:

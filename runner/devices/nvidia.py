@@ -1,4 +1,4 @@
-"""NVIDIA devices through NVML (nvidia-ml-py). The library is imported when first asked, and may be missing or old."""
+"""NVIDIA devices through NVML (nvidia-ml-py). The library is imported at the first use, and may be missing or old."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RECOVERY: Final = {
     6: "reset its bus",
     7: "reboot the whole system",
 }
-#: Errors that say that the device or its driver is gone, whatever was asked.
+#: Errors of any call that mean that the device or its driver is gone.
 _GONE: Final = (
     "NVMLError_Uninitialized",
     "NVMLError_DriverNotLoaded",
@@ -32,7 +32,7 @@ _GONE: Final = (
     "NVMLError_GpuNotFound",
     "NVMLError_ResetRequired",
 )
-#: What the refusal of a setting means to an operator.
+#: The meaning of a refused setting, for an operator.
 _REFUSALS: Final = {
     "NVMLError_NoPermission": "the driver allows it to root alone",
     "NVMLError_NotSupported": "the device or its driver cannot",
@@ -42,7 +42,7 @@ _REFUSALS: Final = {
 
 
 class Nvml:
-    """NVML while it is open. One thread at a time. What a device does not answer is None in a record."""
+    """NVML while it is open. For one thread at a time. A value that a device does not report is None in a record."""
 
     vendor: Final = Vendor.NVIDIA
 
@@ -51,14 +51,14 @@ class Nvml:
         self._gone: tuple[type[Exception], ...] = tuple(
             kind for name in _GONE if isinstance(kind := getattr(library, name, None), type)
         )
-        #: By UUID: where critical errors of a device are announced, if the driver can.
+        #: UUID -> the event set that gets the device's critical errors, if the driver supports that.
         self._events: dict[str, Any] = {}
 
     @classmethod
     def open(cls) -> Nvml | None:
-        """Open the library; None on a host without NVIDIA driver, which is a normal host.
+        """Open the library; None on a host without an NVIDIA driver, which is a normal host.
 
-        Raises whatever the bindings and the driver raise, where there is a driver.
+        If there is a driver, exceptions of the bindings and the driver pass through.
         """
         try:
             library = import_module("pynvml")
@@ -83,9 +83,9 @@ class Nvml:
         self._nvml.nvmlShutdown()
 
     def devices(self, problem: Callable[[str], None]) -> Iterator[Device]:
-        """Every device, MIG instances in place of devices that are divided; `problem` is told of those left out."""
+        """Every device, or its MIG instances if it is divided. `problem` gets a sentence for each one left out."""
         for index in range(self._nvml.nvmlDeviceGetCount()):
-            # Foreign code around a driver: a device that is lost must not hide the others, however it says so.
+            # Foreign code around a driver: a lost device must not hide the others, whatever it raises.
             try:
                 found = self._device(index, problem)
             except Exception as error:  # noqa: BLE001 - see above
@@ -94,7 +94,7 @@ class Nvml:
                 yield from found
 
     def details(self, device: Device) -> Details:
-        """How a device is set up.
+        """The settings of a device.
 
         Raises:
             UnreachableError: it does not answer.
@@ -118,7 +118,7 @@ class Nvml:
         )
 
     def read(self, device: Device) -> Reading:
-        """How a device is right now.
+        """The state of a device now.
 
         Raises:
             UnreachableError: it does not answer.
@@ -149,7 +149,7 @@ class Nvml:
         )
 
     def sample(self, device: Device) -> Reading:
-        """Clocks, temperature, power and throttle reasons alone: what may be asked while something is timed.
+        """Only clocks, temperature, power and throttle reasons: reading these does not disturb a timed run.
 
         Raises:
             UnreachableError: it does not answer.
@@ -160,7 +160,7 @@ class Nvml:
         """Lock the clocks that a policy demands; the others stay as they are.
 
         Raises:
-            RefusedError: device or driver do not take one.
+            RefusedError: the device or its driver refuses one.
             UnreachableError: it does not answer.
         """
         handle = self._whole(device)
@@ -175,7 +175,7 @@ class Nvml:
         """Give the clocks that a policy demands back to the driver.
 
         Raises:
-            RefusedError: device or driver do not give one back.
+            RefusedError: the device or its driver refuses.
             UnreachableError: it does not answer.
         """
         handle = self._whole(device)
@@ -205,7 +205,7 @@ class Nvml:
         power_mw = self._ask("nvmlDeviceGetPowerUsage", handle)
         reasons = self._ask("nvmlDeviceGetCurrentClocksEventReasons", handle)
         if reasons is None:
-            # Its name before driver 535.
+            # The name of the same function before driver 535.
             reasons = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
         return {
             "throttle": tuple(name for bit, name in _THROTTLE.items() if (reasons or 0) & bit),
@@ -228,7 +228,7 @@ class Nvml:
             vendor=Vendor.NVIDIA.value,
             index=index,
             pci_address=address,
-            # The vendor is the low half.
+            # The low half is the vendor.
             pci_id=None if number is None else f"{number & 0xFFFF:04x}:{number >> 16:04x}",
             numa_node=sysfs.numa_node(address),
             nodes=nodes,
@@ -270,14 +270,14 @@ class Nvml:
             raise UnreachableError(_said(error)) from error
 
     def _ask(self, function: str, *arguments: object) -> Any:  # noqa: ANN401 - the bindings have no types
-        """One answer; None where it is not supported, not known to this version, or fails for this question alone."""
+        """One answer; None: it is not supported, this version lacks the function, or only this call fails."""
         if None in arguments:
             return None
         try:
             return getattr(self._nvml, function)(*arguments)
         except self._gone as error:
             raise UnreachableError(_said(error)) from error
-        except Exception:  # noqa: BLE001 - an answer that is not had, whatever the reason
+        except Exception:  # noqa: BLE001 - without an answer the reason does not matter
             return None
 
     def _recovery(self, handle: object) -> str | None:
@@ -289,7 +289,7 @@ class Nvml:
         return _RECOVERY.get(action, f"action {action}") if action else None
 
     def _xids(self, device: Device, handle: object) -> tuple[int, ...]:
-        """The critical errors since the last call; the first one only asks to be told of them."""
+        """The critical errors since the last call. The first call only subscribes to them."""
         kind = _constant(self._nvml, "nvmlEventTypeXidCriticalError")
         # Instances of a device have no events of their own.
         if kind is None or device.partition is not None:
@@ -302,7 +302,7 @@ class Nvml:
             self._ask("nvmlDeviceRegisterEvents", handle, kind, events)
             return ()
         found: list[int] = []
-        # A device in trouble repeats itself; the first ones tell.
+        # A device in trouble repeats its errors; the first ones are enough.
         while len(found) < 16 and (event := self._ask("nvmlEventSetWait_v2", self._events[device.uuid], 0)) is not None:
             found.append(int(event.eventData))
         return tuple(found)
@@ -319,5 +319,5 @@ def _flag(answer: Any, position: int | None = None) -> bool | None:  # noqa: ANN
 
 
 def _constant(library: Any, name: str) -> int | None:  # noqa: ANN401 - the bindings have no types
-    """A constant of the bindings; None where they are older than it, so that nothing is asked with it."""
+    """A constant of the bindings; None: they are too old for it, and `_ask` then asks nothing."""
     return getattr(library, name, None)

@@ -1,7 +1,7 @@
-"""Whose a process is, for operators: the driver tells only its number. Reads /proc, and changes nothing.
+"""Describes a process for operators: the driver reports only its id. Reads /proc, and changes nothing.
 
-A process that is left on a device is never killed by this: what was ours went with its container, and what is not ours
-is not ours to end.
+Never kills a process that is left on a device: the daemon's own processes end with their containers, and all others
+belong to someone else.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _CONTAINER = re.compile(r"(?:docker|libpod|cri-containerd|containerd)?[-/]([0-9a
 
 
 def owner_of(pid: int) -> str | None:
-    """Name, user and container of a process of this host, in words; None: it is gone, or cannot be seen."""
+    """Name, user and container of a process of this host, as text; None: it is gone, or cannot be read."""
     directory = PROC / str(pid)
     try:
         name = (directory / "comm").read_text(encoding="utf-8", errors="replace").strip()

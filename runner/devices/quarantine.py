@@ -1,9 +1,9 @@
-"""Slots that are not used for now: a container could not be removed, or their devices are not fit.
+"""Slots that are out of use for now: a container could not be removed, or a device is not fit.
 
-Owns which slots these are, why, and the retries. A container that cannot be killed, as when a device fell off the bus
-or the engine hangs, may still compute, and still holds its device's memory. Its slot gets no jobs, nor do slots that
-share devices or cores with it. When the engine reports that the container is gone, the slot is used again. A device
-that fell off the bus, or that still holds something, keeps its slot out in the same way until it is fit.
+Owns the set of these slots, the reasons, and the retries. A container cannot be killed if a device fell off the bus or
+the engine hangs. It may still compute, and still holds its device's memory. So its slot gets no jobs, nor do slots that
+share devices or cores with it. When the engine reports that the container is gone, the slot is used again. In the same
+way a device that fell off the bus, or still holds memory or processes, keeps its slot out of use until it is fit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sandbox.errors import Leftover, SandboxError
 
 #: Seconds between two attempts to remove a container; the engine module bounds each attempt.
 RETRY_S: Final = 5.0
-#: The key of a reason that is no container.
+#: The key of the reasons that concern devices; other keys are containers.
 _DEVICES: Final = object()
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -35,13 +35,13 @@ class Cause(Enum):
 
 
 class Quarantine:
-    """Threadsafe. Each reason has a thread that retries until it is gone."""
+    """Threadsafe. Each reason has a thread that retries until the reason is gone."""
 
     def __init__(self, *, retry_s: float = RETRY_S) -> None:
         self._retry_s = retry_s
         self._lock = threading.Lock()
         self._stuck: dict[str, list[tuple[object, str]]] = {}
-        #: Slots on which nothing ranked runs.
+        #: Slots on which only modes that are not ranked run, with the reason.
         self._degraded: dict[str, str] = {}
         #: Degraded slots that a thread checks again.
         self._watched: set[str] = set()
@@ -60,23 +60,23 @@ class Quarantine:
             try:
                 container.close()
             except SandboxError:
-                # Logged when it was added; not again with every retry.
+                # The error was logged when the slot was quarantined; retries do not log it again.
                 return False
             return True
 
         self._add(slot, container, reason, gone, event="slot_container_gone", container=container.id[:12])
 
     def quarantine_devices(self, slot: str, reason: str, *, mended: Callable[[], bool]) -> None:
-        """Quarantine a slot until its devices are fit, as `mended` says; at most once at a time."""
+        """Quarantine a slot until `mended` is true of its devices. Does nothing if that is so already."""
         with self._lock:
             if any(key is _DEVICES for key, _ in self._stuck.get(slot, ())):
                 return
         self._add(slot, _DEVICES, reason, mended, event="slot_devices_fit")
 
     def mark_degraded(self, slot: str, reason: str | None, *, look: Callable[[], None] = lambda: None) -> None:
-        """Mark a slot on which nothing ranked may run, with the reason; None: remove the mark.
+        """Mark a slot as degraded: no ranked run may begin there. A `reason` of None removes the mark.
 
-        While the mark is set, `look` is called every few seconds, to mark the slot again with what it finds.
+        While the mark is set, `look` is called every few seconds, and updates the mark.
         """
         with self._lock:
             if self._degraded.get(slot) == reason:
@@ -145,5 +145,5 @@ class Quarantine:
         return frozenset(Cause.DEVICE if key is _DEVICES else Cause.CONTAINER for key in keys)
 
     def close(self) -> None:
-        """Stop retrying; the next start of the daemon removes what is left."""
+        """Stop the retries. The next start of the daemon removes the containers that are left."""
         self._stop.set()

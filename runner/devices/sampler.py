@@ -17,7 +17,7 @@ _FIGURES: Final = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w
 
 
 class Sampler:
-    """A thread from `with` to its end. What it found may be asked afterwards."""
+    """Samples from the beginning of a `with` block to its end. The summaries can be read afterwards."""
 
     def __init__(
         self,
@@ -28,13 +28,18 @@ class Sampler:
         on_round: Callable[[Sequence[Reading]], None] = lambda _: None,
         clock_deviations: Callable[[Reading], Sequence[str]] = lambda _: (),
     ) -> None:
-        """`on_round` is called from the sampler's thread, each time with the readings of all devices that answered.
+        """Prepare the thread.
 
-        `clock_deviations` says how a reading differs from what is demanded; the summary counts it.
+        Args:
+            sample: reads one device each.
+            every_s: the pause between two rounds, in seconds.
+            avoid: cores that the thread does not use.
+            on_round: called from the thread after each round, with the readings of all devices that answered.
+            clock_deviations: how a reading differs from the clocks that are demanded; the summary counts these.
         """
         self._sample = sample
         self._on_round = on_round
-        self._astray = clock_deviations
+        self._clock_deviations = clock_deviations
         self._every_s = every_s
         self._avoid = frozenset(avoid)
         self._stop = threading.Event()
@@ -49,14 +54,14 @@ class Sampler:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End; a sample that is being taken is waited for, which is bounded."""
+        """End. Waits for a sample in progress, whose time is bounded."""
         self._stop.set()
         self._thread.join()
 
     def summary(self, number: int) -> Json:
-        """Least, mean and most of each figure of a device, and every reason for low clocks that was seen.
+        """Least, mean and largest value of each figure of a device, and all reasons for low clocks.
 
-        And how many readings showed clocks off what is demanded, if any did.
+        If clocks differed from the demand: in how many readings.
         """
         readings = self._readings[number]
         found: dict[str, object] = {
@@ -67,13 +72,13 @@ class Sampler:
             values = [value for reading in readings if (value := getattr(reading, name)) is not None]
             if values:
                 found[name] = {"min": min(values), "mean": round(sum(values) / len(values), 3), "max": max(values)}
-        off = Counter(name for reading in readings for name in self._astray(reading))
+        off = Counter(name for reading in readings for name in self._clock_deviations(reading))
         return found | ({"clocks_off": dict(sorted(off.items()))} if off else {})
 
     def _run(self) -> None:
         elsewhere = os.sched_getaffinity(0) - self._avoid
         if elsewhere:
-            # Of this thread alone, and of those it starts.
+            # Applies to this thread, and to threads that it starts.
             with suppress(OSError):
                 os.sched_setaffinity(0, elsewhere)
         while True:

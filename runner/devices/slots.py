@@ -1,4 +1,4 @@
-"""Slots from devices and cores, as the configuration asks for them. Called at start-up, on reload and by `check`."""
+"""Makes slots of devices and cores, as the configuration asks for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from runner.model import Device, Slot
 
 _log = get_logger(__name__)
 
-#: Judge and worker of one run hand over to each other all the time: with one core each they do not wait for the other.
+#: Judge and worker of a run hand over to each other all the time. With a core each, neither waits for the other's core.
 CPUS_PER_CPU_SLOT: Final = 2
 
 
@@ -28,13 +28,13 @@ def detect_slots(registry: Registry, config: Config) -> tuple[Slot, ...]:
     With `slots = "auto"` every device whose name matches exactly one detectable single-device type becomes a slot, and
     `cpu_slots` adds slots of the CPU type. A list in `slots` is taken as it is.
 
-    Slots may share devices if one's lie within the other's, e.g. eight of one and one of eight; they never run at the
-    same time.
+    Slots may share devices if the devices of one lie within those of the other, e.g. one of eight. Such slots never run
+    at the same time.
 
     Raises:
         ConfigError: a slot names an unknown type or device, shares a device or core in another way, has the wrong
             number of devices, its GPU type demands another clock of a device than another slot's does, there are
-            more slots than cores, or nothing at all can be run here.
+            more slots than cores, or there is no slot at all.
     """
     listing = list_devices()
     for problem in listing.problems:
@@ -56,16 +56,16 @@ def detect_slots(registry: Registry, config: Config) -> tuple[Slot, ...]:
         )
     _refuse_crossing_devices(drafts)
     _refuse_two_clocks(drafts)
-    return _with_cpus(_told_apart(drafts), cpus)
+    return _with_cpus(_with_names(drafts), cpus)
 
 
 def described(device: Device) -> str:
-    """A device's name for a sentence, and which part of it, if it is one."""
+    """A device's name for a sentence, with its partition, if it is one."""
     return repr(device.name) if device.partition is None else f"{device.name!r} (partition {device.partition})"
 
 
 def types_of(registry: Registry, device: Device) -> tuple[GpuType, ...]:
-    """The types of the registry that a device is one of, detected or not."""
+    """The GPU types that a device matches, detected automatically or not."""
     return registry.matching(Vendor(device.vendor), device.name, pci_id=device.pci_id, partition=device.partition)
 
 
@@ -76,14 +76,14 @@ def spare_cpus(slots: Iterable[Slot]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Draft:
-    """A slot before cores are dealt out."""
+    """A slot before it has its cores."""
 
     name: str
     gpu_type: GpuType
     devices: tuple[Device, ...]
-    #: Cores the operator named; empty: a share of the rest.
+    #: Cores that the operator named; empty: a share of the rest.
     cpus: tuple[int, ...] = ()
-    #: No more than this many of the rest.
+    #: The most cores that it gets of the rest.
     at_most: int | None = None
 
     @property
@@ -93,7 +93,7 @@ class _Draft:
 
     @property
     def near(self) -> frozenset[int]:
-        """The cores nearest to its devices; a node may have some that are farther."""
+        """The cores nearest to its devices. A NUMA node may also have cores that are farther away."""
         nearest = frozenset(cpu for device in self.devices for cpu in cpus_near(device.pci_address))
         return nearest or cpus_of_node(self.numa_node)
 
@@ -122,7 +122,7 @@ def _auto(registry: Registry, devices: Iterable[Device]) -> Iterator[_Draft]:
 
 
 def _cpu_drafts(registry: Registry, config: Config, devices: Sequence[Device], cpus: Sequence[int]) -> Iterator[_Draft]:
-    """Slots without accelerator. `auto` makes none beside devices, whose timings they would disturb."""
+    """Slots without an accelerator. `auto` makes none on a host with devices: they would disturb the devices' times."""
     if config.cpu_slots == "auto":
         wanted = 0 if devices else max(1, len(cpus) // CPUS_PER_CPU_SLOT)
     else:
@@ -207,21 +207,21 @@ def _refuse_two_clocks(drafts: Sequence[_Draft]) -> None:
                 )
 
 
-def _told_apart(drafts: Sequence[_Draft]) -> Sequence[_Draft]:
-    """Slots of the same devices are told apart by their GPU type, those of parts of one device by a number as well."""
-    told: dict[str, _Draft] = {}
+def _with_names(drafts: Sequence[_Draft]) -> Sequence[_Draft]:
+    """Give each slot a name of its own: the GPU type is added for slots of the same devices, then a number."""
+    named: dict[str, _Draft] = {}
     for draft in drafts:
-        name = draft.name if draft.name not in told else f"{draft.name}-{draft.gpu_type.name}"
+        name = draft.name if draft.name not in named else f"{draft.name}-{draft.gpu_type.name}"
         free = (f"{name}.{number}" for number in count(2))
-        name = name if name not in told else next(entry for entry in free if entry not in told)
-        told[name] = replace(draft, name=name)
-    return list(told.values())
+        name = name if name not in named else next(entry for entry in free if entry not in named)
+        named[name] = replace(draft, name=name)
+    return list(named.values())
 
 
 def _with_cpus(drafts: Sequence[_Draft], cpus: Sequence[int]) -> tuple[Slot, ...]:
-    """Deal out the cores: named ones first, then equal shares of the rest, near the slot's devices where possible.
+    """Divide the cores: named ones first, then equal shares of the rest, near the slot's devices where possible.
 
-    A slot around others has their cores. Slots within one whose cores are named share those.
+    A slot that contains other slots has their cores. Slots inside one whose cores are named share those.
     """
     _refuse_shared_cores(drafts)
     named = {cpu for draft in drafts for cpu in draft.cpus}
@@ -257,7 +257,7 @@ def _with_cpus(drafts: Sequence[_Draft], cpus: Sequence[int]) -> tuple[Slot, ...
 
 
 def _within(outer: _Draft, drafts: Sequence[_Draft]) -> list[_Draft]:
-    """The slots whose devices lie within another's; of two with the same devices the later one is the outer."""
+    """The slots whose devices lie within those of `outer`. Of two with the same devices the later one is the outer."""
     position = drafts.index(outer)
     return [
         draft

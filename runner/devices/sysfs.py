@@ -1,4 +1,4 @@
-"""What the kernel says about devices and cores: NUMA nodes, nearest cores, device nodes, their groups. Reads only."""
+"""Facts of the kernel about devices and cores: NUMA nodes, nearest cores, device nodes, their groups. Only reads."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from typing import Final
 SYSFS = Path("/sys")
 DEV = Path("/dev")
 
-#: What CUDA opens beside the device itself; the last one is only there where a profiler was installed.
+#: Nodes that CUDA opens beside the device itself. The last one exists only where a profiler was installed.
 _NVIDIA_HELPERS: Final = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
 
 
 def cpus_of_node(node: int | None) -> frozenset[int]:
-    """The cores of a NUMA node; empty where nothing is known."""
+    """The cores of a NUMA node; empty: unknown."""
     if node is None:
         return frozenset()
     return _cpu_list(SYSFS / f"devices/system/node/node{node}/cpulist")
 
 
 def cpus_near(pci_address: str | None) -> tuple[int, ...]:
-    """The cores nearest to a PCI device, ascending; empty where nothing is known."""
+    """The cores nearest to a PCI device, ascending; empty: unknown."""
     if pci_address is None:
         return ()
     return tuple(sorted(_cpu_list(SYSFS / "bus/pci/devices" / pci_address / "local_cpulist")))
 
 
 def node_around(cpus: Sequence[int]) -> int | None:
-    """The NUMA node that all these cores are of, on a host of several; None where memory is equally far everywhere."""
+    """The NUMA node of all these cores; None: they are of several nodes, or the host has only one."""
     nodes = [int(path.name.removeprefix("node")) for path in (SYSFS / "devices/system/node").glob("node[0-9]*")]
     around = [node for node in nodes if set(cpus) <= cpus_of_node(node)]
     return around[0] if len(nodes) > 1 and len(around) == 1 else None
 
 
 def numa_node(pci_address: str | None) -> int | None:
-    """The NUMA node of a PCI device; the kernel says -1 where there is none."""
+    """The NUMA node of a PCI device; None: it has none (-1 in sysfs), or it is unknown."""
     if pci_address is None:
         return None
     try:
@@ -47,7 +47,7 @@ def numa_node(pci_address: str | None) -> int | None:
 
 
 def pci_address(text: str) -> str:
-    """Sysfs' spelling of an address: NVML has eight digits in the domain and capitals, sysfs four and none."""
+    """A PCI address as sysfs writes it: four digits in the domain, lower case. NVML has eight, and upper case."""
     domain, _, rest = text.lower().partition(":")
     return f"{int(domain, 16):04x}:{rest}"
 
@@ -59,13 +59,13 @@ def nvidia_nodes(minor: int) -> tuple[str, ...]:
 
 
 def amd_nodes(address: str) -> tuple[str, ...]:
-    """The nodes of an AMD device: `/dev/kfd`, which all share, and its render node."""
+    """The nodes of an AMD device: `/dev/kfd`, which all devices share, and its render node."""
     directory = SYSFS / "bus/pci/devices" / address / "drm"
     return (str(DEV / "kfd"), *(str(DEV / "dri" / entry.name) for entry in sorted(directory.glob("renderD*"))))
 
 
 def groups(nodes: Iterable[str]) -> tuple[int, ...]:
-    """The groups a process needs to open these nodes, where not everybody may."""
+    """The groups that a process needs to open those of these nodes that are not open to all users."""
     found: set[int] = set()
     for node in nodes:
         try:
@@ -73,7 +73,7 @@ def groups(nodes: Iterable[str]) -> tuple[int, ...]:
         except OSError:
             continue
         everybody = stat.S_IROTH | stat.S_IWOTH
-        # Root's own group would open more than these.
+        # Membership in root's own group would open more than these nodes.
         if status.st_mode & everybody != everybody and status.st_gid != 0:
             found.add(status.st_gid)
     return tuple(sorted(found))

@@ -9,6 +9,7 @@
     build_plan       what is built before the run
     build_cache      builds, and keeps what they leave for the submission's jobs
     warm_pool        started containers that wait for jobs
+    mode_result      the result lines of one mode, as numbers
     verdict          the verdict, from what the container reported
     result_rows      the rows of `leaderboard.runs`, in KernelBot's keys
     speed_of_light   the time of a perfect kernel, and impossible times

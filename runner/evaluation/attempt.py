@@ -44,7 +44,6 @@ from sandbox.spec import Ending
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 OnProgress = Callable[[Progress], None]
-OnResult = Callable[[JobResult], None]
 
 
 class FifoLock:
@@ -169,10 +168,11 @@ class Attempt:
         #: Containers that have finished their report and wait to be removed.
         self._empty: list[Container] = []
 
-    def run(self, *, on_free: Callable[[], None], on_result: OnResult | None = None) -> JobResult:
-        """The result; `on_free` is called when the slot's container is gone.
+    @contextmanager
+    def run(self, *, on_free: Callable[[], None]) -> Iterator[JobResult]:
+        """The result, for the block; `on_free` is called when the slot's container is gone.
 
-        `on_result` gets a final result while its container is still being removed, which takes a while.
+        The container is removed when the block has been left, which takes a while.
 
         Raises:
             CancelledByRequest: it was cancelled and its container is gone.
@@ -190,11 +190,9 @@ class Attempt:
                     build = self._build(beside=False)
                     failed = self._compile_failure(build)
                 if failed is None:
-                    result = self._measure(build)
-                    if on_result is not None:
-                        on_result(result)
-                    return result
-        return failed
+                    yield self._measure(build)
+                    return
+        yield failed
 
     # -- build ---------------------------------------------------------------------------------------------------
 

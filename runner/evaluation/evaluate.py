@@ -2,7 +2,7 @@
 
 A slot runs one job at a time, but may be given the next one meanwhile: that one is built on spare cores and waits for
 the slot (`attempt`). Owns the host's environments and what all attempts share. It has no database connection and no
-queue state: it gets a Job and returns a JobResult, or raises what went wrong on our side. Docker is reached only
+queue state: it gets a Job and yields a JobResult, or raises what went wrong on our side. Docker is reached only
 through `sandbox.host.engine`.
 """
 
@@ -12,7 +12,8 @@ import math
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ from runner.evaluation.attempt import Attempt, HostResources, JobContext, clear,
 from runner.evaluation.build_cache import BuildCache
 from runner.evaluation.build_plan import worth_building
 from runner.evaluation.container_spec import STAGE, Environment
-from runner.evaluation.plan import make_probe
+from runner.evaluation.plan import Plan, make_probe
 from runner.evaluation.source_advice import advise, installed
 from runner.evaluation.verdict import invalid
 from runner.evaluation.warm_pool import PoolBounds, WarmPool
@@ -196,29 +197,51 @@ class Evaluator:
         return worth_building(job.code, task, self._registry.get(job.gpu_type))
 
     def run(
-        self,
-        job: Job,
-        slot: Slot,
-        *,
-        cancel: threading.Event,
-        on_progress: Callable[[Progress], None] | None = None,
-        on_result: Callable[[JobResult], None] | None = None,
+        self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None] | None = None
     ) -> JobResult:
+        """The result of `evaluate`, once the slot is free."""
+        with self.evaluate(job, slot, cancel=cancel, on_progress=on_progress) as result:
+            pass
+        return result
+
+    @contextmanager
+    def evaluate(
+        self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None] | None = None
+    ) -> Iterator[JobResult]:
         """Evaluate a job in a fresh container on a slot, once the slot is free.
+
+        The block gets the result as soon as it is final. Its container is removed when the block has been left.
 
         Args:
             job: the claimed job.
             slot: where to run; of those it shares devices or cores with, none is used meanwhile.
             cancel: set by another thread to stop the run.
             on_progress: called from this thread whenever there is progress.
-            on_result: called from this thread, at most once, with what will be returned, if that is known while the
-                slot is still being cleared.
 
         Raises:
             CancelledByRequest: `cancel` was set and the container is gone.
             EngineUnavailableError: the engine went away or refuses containers.
             EvaluationError: container or harness broke in a way the submission cannot have caused.
         """
+        found = self._context_of(job, slot)
+        if isinstance(found, JobResult):
+            yield found
+            return
+        context, plan = found
+        if cancel.is_set():
+            raise CancelledByRequest(f"job {job.id} was cancelled before its container started")
+        attempt = Attempt(context, plan, self._resources, cancel=cancel, on_progress=on_progress)
+        with attempt.run(on_free=lambda: self._refill_pool(slot, context.gpu)) as result:
+            if self._reader is None:
+                yield result
+        self._build_cache.done(job, context.environment.image)
+        if self._reader is not None:
+            # The reader's remarks are a part of the result. It reads after the run, so that it takes nothing from it.
+            advice = advise(job.code, found=self._reader, cores=self._spare_cores)
+            yield replace(result, report={**result.report, "advice": advice})
+
+    def _context_of(self, job: Job, slot: Slot) -> tuple[JobContext, Plan] | JobResult:
+        """What a job needs to run, or its result if it cannot be evaluated at all."""
         started_ns = time.monotonic_ns()
         gpu = self._registry.get(job.gpu_type)
         try:
@@ -238,26 +261,11 @@ class Evaluator:
                 runner=self._runner_info(slot, environment, gpu),
                 started_ns=started_ns,
             )
-            plan = context.plan()
+            return context, context.plan()
         except TaskError as error:
             return invalid(str(error))
         except UnicodeDecodeError as error:
             return invalid(f"{job.file_name} is not UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}")
-        if cancel.is_set():
-            raise CancelledByRequest(f"job {job.id} was cancelled before its container started")
-        attempt = Attempt(context, plan, self._resources, cancel=cancel, on_progress=on_progress)
-        # What is read of its code is a part of the result, and is read after the run, so that it takes nothing from it.
-        early = on_result if self._reader is None else None
-        result = attempt.run(on_free=lambda: self._refill_pool(slot, gpu), on_result=early)
-        self._build_cache.done(job, environment.image)
-        return self._with_advice(job, result)
-
-    def _with_advice(self, job: Job, result: JobResult) -> JobResult:
-        """The result with the remarks of a source code reader, where one is installed; nothing else changes."""
-        if self._reader is None:
-            return result
-        advice = advise(job.code, found=self._reader, cores=self._spare_cores)
-        return replace(result, report={**result.report, "advice": advice})
 
     def _refill_pool(self, slot: Slot, gpu: GpuType) -> None:
         """Let containers wait for the slot's next jobs; those jobs decide whether they fit."""

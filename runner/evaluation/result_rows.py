@@ -5,7 +5,6 @@ Owns what is written about a run: its score, its output, its assurance, its spee
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -13,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from runner.errors import EvaluationError
+from runner.evaluation.mode_result import CaseTiming, ModeResult, assurance_of
 from runner.evaluation.plan import Plan
 from runner.evaluation.speed_of_light import SpeedOfLight
 from runner.model import Artifact, Demand, Json, RunRecord, TimingAssurance, Verdict
 from runner.task_format.model import CuConfig, Ranking, Task
-from sandbox.protocol import StepResult
+from sandbox.protocol import Judged, StepResult
 from sandbox.spec import Outcome
 
 #: KernelBot calls a program's run successful for these exit codes; 112 means "ran, check failed".
@@ -26,8 +26,6 @@ _SUCCESS_CODES = (0, 112)
 _TIMEOUT_CODE = 114
 #: KernelBot keeps whole lines of stdout and stderr up to this many characters.
 _KEPT_CHARACTERS = 16284
-#: A time below this is none, and its logarithm in seconds may not exist.
-_LEAST_NS = 1e-3
 #: What is written here alone, and what only the judge may write.
 _SOL_KEY = re.compile(r"benchmark\.\d+\.sol(_limit)?")
 _ASSURANCE_KEY = re.compile(r"benchmark\.\d+\.runner\.(timing|interval)")
@@ -64,33 +62,15 @@ class Finding:
     message: str | None = None
 
 
-def case_count(result: Mapping[str, str], kind: str) -> int | None:
-    """The announced number of cases, or None when it is absent or no sane number."""
-    text = result.get(f"{kind}-count", "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 6 else None
-
-
-def positive_ns(text: str | None) -> float | None:
-    """A time as a number; None: it is not finite, or too small to be one."""
-    try:
-        value = float(text) if text is not None else math.nan
-    except ValueError:
-        return None
-    return value if math.isfinite(value) and value >= _LEAST_NS else None
-
-
-def score_s(task: Task, result: Mapping[str, str]) -> float:
+def score_s(task: Task, timings: Sequence[CaseTiming]) -> float:
     """The score of a passed leaderboard run, in seconds: last, arithmetic or geometric mean of its benchmark means.
 
     Raises:
         EvaluationError: the result lacks a finite positive mean; `decide` has refused such a run before.
     """
-    means = [
-        positive_ns(result.get(f"benchmark.{index}.mean")) for index in range(case_count(result, "benchmark") or 0)
-    ]
-    values = [mean / 1e9 for mean in means if mean is not None]
-    if not values or len(values) != len(means):
-        raise EvaluationError(f"a passed leaderboard run has no usable means: {means}")
+    values = [timing.mean_ns / 1e9 for timing in timings if timing.mean_ns is not None]
+    if not values or len(values) != len(timings):
+        raise EvaluationError(f"a passed leaderboard run has no usable means: {[each.mean_text for each in timings]}")
     if task.ranking_by is Ranking.GEOM:
         return math.exp(math.fsum(map(math.log, values)) / len(values))
     return math.fsum(values) / len(values)
@@ -98,6 +78,7 @@ def score_s(task: Task, result: Mapping[str, str]) -> float:
 
 def run_record(
     step: StepResult,
+    reported: ModeResult,
     finding: Finding,
     evidence: Evidence,
     *,
@@ -108,7 +89,7 @@ def run_record(
     speeds_of_light: Sequence[SpeedOfLight],
 ) -> RunRecord:
     """One step as a row of `leaderboard.runs`."""
-    passed = finding.verdict is Verdict.ACCEPTED and step.result.get("check") == "pass"
+    passed = finding.verdict is Verdict.ACCEPTED and reported.check == "pass"
     scored = passed and step.name == "leaderboard"
     start = evidence.request_offset_ns + max(0, step.start_ns)
     exit_code = _TIMEOUT_CODE if step.timed_out else step.exit_code
@@ -116,8 +97,8 @@ def run_record(
     named = {key: value for key, value in evidence.system.items() if key == "hostname"}
     system = {**evidence.system, **_judge_system(step), **named}
     runner = {**evidence.runner, "assurance": dict(assurance)}
-    score = score_s(scored_by, step.result) if scored and scored_by is not None else None
-    detail = None if score is None else _unranked(demand, assurance, step)
+    score = score_s(scored_by, reported.timings) if scored and scored_by is not None else None
+    detail = None if score is None else _unranked(demand, assurance, reported.timings)
     if detail is not None:
         # runner.set_demand puts the score back when the board demands less.
         runner, score = {**runner, "unranked": {"score_s": score, "detail": detail}}, None
@@ -138,18 +119,19 @@ def run_record(
             "duration": step.duration_ns / 1e9,
         },
         # Lines that arrived before a timeout say nothing about a whole mode; KernelBot stores none either.
-        result={} if step.timed_out else _with_speed_of_light(_own_words(step), speeds_of_light),
+        result={} if step.timed_out else _with_speed_of_light(_own_words(step), reported, speeds_of_light),
         system_info={**system, "runner": runner},
     )
 
 
-def _with_speed_of_light(result: Mapping[str, str], speeds_of_light: Sequence[SpeedOfLight]) -> dict[str, str]:
-    """The result with the speed of light of every case that has a time, and without such keys of an eval program."""
-    lit = {key: value for key, value in result.items() if not _SOL_KEY.fullmatch(key)}
-    if len(speeds_of_light) == case_count(result, "benchmark"):
-        for index, light in enumerate(speeds_of_light):
-            mean_ns = positive_ns(result.get(f"benchmark.{index}.mean"))
-            fraction = None if mean_ns is None else light.fraction(mean_ns)
+def _with_speed_of_light(
+    lines: Mapping[str, str], reported: ModeResult, speeds_of_light: Sequence[SpeedOfLight]
+) -> dict[str, str]:
+    """The lines with the speed of light of every case that has a time, and without such keys of an eval program."""
+    lit = {key: value for key, value in lines.items() if not _SOL_KEY.fullmatch(key)}
+    if len(speeds_of_light) == reported.benchmarks:
+        for index, (light, timing) in enumerate(zip(speeds_of_light, reported.timings, strict=True)):
+            fraction = None if timing.mean_ns is None else light.fraction(timing.mean_ns)
             if fraction is not None and light.limit is not None:
                 lit[f"benchmark.{index}.sol"] = f"{fraction:.4g}"
                 lit[f"benchmark.{index}.sol_limit"] = light.limit
@@ -168,24 +150,14 @@ def _own_words(step: StepResult) -> Mapping[str, str]:
     return {key: value for key, value in step.result.items() if not _ASSURANCE_KEY.fullmatch(key)}
 
 
-def mode_assurance(value: Mapping[str, str], result: Mapping[str, str]) -> dict[str, str]:
+def mode_assurance(judged: Judged, reported: ModeResult) -> dict[str, str]:
     """What a judged mode is worth: its timing is that of its least trusted case."""
-    cases = (_case(result, index, "timing") for index in range(case_count(result, "benchmark") or 0))
-    words = (value.get("timing", ""), *(word for word in cases if word is not None))
-    least = min(map(_timing, words), key=tuple(TimingAssurance).index)
-    return {"correctness": value.get("correctness", "judge"), "timing": least.value}
+    cases = (timing.timing for timing in reported.timings if timing.timing is not None)
+    timing = min((assurance_of(judged.assurance.get("timing", "")), *cases), key=tuple(TimingAssurance).index)
+    return {"correctness": judged.assurance.get("correctness", "judge"), "timing": timing.value}
 
 
-def _timing(word: str) -> TimingAssurance:
-    """An assurance as the judge writes it; an unknown word counts as claimed."""
-    return TimingAssurance(word) if word in set(TimingAssurance) else TimingAssurance.CLAIMED
-
-
-def _case(result: Mapping[str, str], index: int, key: str) -> str | None:
-    return result.get(f"benchmark.{index}.runner.{key}")
-
-
-def _unranked(demand: Demand, assurance: Mapping[str, str], step: StepResult) -> str | None:
+def _unranked(demand: Demand, assurance: Mapping[str, str], timings: Sequence[CaseTiming]) -> str | None:
     """Why a time that passed is less than its board demands, as the end of a sentence; None if it ranks."""
     timing = TimingAssurance(assurance["timing"])
     if timing.satisfies(demand.timing):
@@ -198,33 +170,23 @@ def _unranked(demand: Demand, assurance: Mapping[str, str], step: StepResult) ->
         case TimingAssurance.AUDITED_HOST:
             return "the host's work is part of what the judge's clock has seen"
         case _:
-            where = _widest(step.result)
+            where = _widest(timings)
             found = "cannot bound it more closely" if where is None else f"puts {where}"
             return f"the judge's clock {found}, and the board asks for {100 * demand.tolerance:.3g} %"
 
 
-def _widest(result: Mapping[str, str]) -> str | None:
+def _widest(timings: Sequence[CaseTiming]) -> str | None:
     """The case whose interval is the widest for its size, as words; None where none is given."""
     found = [
         (high / low, index, low, high)
-        for index in range(case_count(result, "benchmark") or 0)
-        if (pair := _interval(_case(result, index, "interval"))) is not None
-        for low, high in (pair,)
+        for index, timing in enumerate(timings)
+        if timing.interval_ns is not None
+        for low, high in (timing.interval_ns,)
     ]
     if not found:
         return None
     _, index, low, high = max(found)
     return f"benchmark {index} between {low / 1e3:.4g} and {high / 1e3:.4g} µs"
-
-
-def _interval(text: str | None) -> tuple[float, float] | None:
-    """Two positive numbers in a JSON list, the lower first."""
-    try:
-        low, high = json.loads(text or "")
-        pair = float(low), float(high)
-    except (TypeError, ValueError, OverflowError, RecursionError):
-        return None
-    return pair if all(map(math.isfinite, pair)) and 0 < pair[0] <= pair[1] else None
 
 
 def limit_lines(text: str) -> str:

@@ -10,21 +10,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from runner.errors import EvaluationError
+from runner.evaluation.mode_result import ModeResult
 from runner.evaluation.plan import Plan
 from runner.evaluation.result_rows import (
     Evidence,
     Finding,
-    case_count,
     compilation_record,
     job_report,
     mode_assurance,
-    positive_ns,
     run_record,
 )
 from runner.evaluation.speed_of_light import SpeedOfLight
 from runner.model import Demand, Job, JobResult, Mode, RunRecord, TimingAssurance, Verdict
 from runner.task_format.model import CuConfig, Harness, Ranking, Task
-from sandbox.protocol import StepResult
+from sandbox.protocol import Judged, StepResult
 from sandbox.spec import Ending, Outcome
 
 #: A job's error is one sentence for a status line.
@@ -65,12 +64,14 @@ def decide(job: Job, task: Task, plan: Plan, evidence: Evidence) -> JobResult:
                 if finding.verdict is Verdict.ACCEPTED:
                     finding = _missing_step(job, name, evidence)
                 break
-            step_finding = _step_finding(job, task, plan, step, evidence.outcome)
+            reported = ModeResult.read(step, asked=plan.case_counts[name])
+            step_finding = _step_finding(job, task, plan, step, reported, outcome=evidence.outcome)
             if step.judged is not None:
-                assurance = mode_assurance(step.judged.assurance, step.result)
+                assurance = mode_assurance(step.judged, reported)
             runs.append(
                 run_record(
                     step,
+                    reported,
                     step_finding,
                     evidence,
                     compilation=compilation,
@@ -158,18 +159,20 @@ def _memory(name: str) -> Finding:
     )
 
 
-def _step_finding(job: Job, task: Task, plan: Plan, step: StepResult, outcome: Outcome) -> Finding:
+def _step_finding(
+    job: Job, task: Task, plan: Plan, step: StepResult, reported: ModeResult, *, outcome: Outcome
+) -> Finding:
     if step.judged is not None:
-        finding = _judged_finding(step)
+        finding = _judged_finding(step, step.judged, reported)
     elif plan.harness is Harness.BUILTIN:
         raise EvaluationError(f"job {job.id}: step {step.name!r} came without the judge's verdict")
     else:
-        finding = _program_finding(step)
+        finding = _program_finding(step, reported)
     if outcome.oom_kills and finding.verdict in _AFTER_A_KILL[plan.harness]:
         return _memory(step.name)
     if finding.verdict is not Verdict.ACCEPTED:
         return finding
-    problem = _implausible(task, plan, step)
+    problem = _implausible(task, plan, step, reported)
     if problem is None:
         return finding
     if step.judged is not None:
@@ -177,10 +180,7 @@ def _step_finding(job: Job, task: Task, plan: Plan, step: StepResult, outcome: O
     return Finding(verdict=Verdict.REJECTED, message=f"{step.name}: {problem}")
 
 
-def _judged_finding(step: StepResult) -> Finding:
-    judged = step.judged
-    if judged is None:
-        raise EvaluationError(f"step {step.name!r} has no judge's verdict")
+def _judged_finding(step: StepResult, judged: Judged, reported: ModeResult) -> Finding:
     try:
         verdict = Verdict(judged.verdict)
     except ValueError as error:
@@ -188,13 +188,13 @@ def _judged_finding(step: StepResult) -> Finding:
     if verdict is Verdict.INTERNAL_ERROR:
         raise EvaluationError(f"the judge could not evaluate {step.name!r}: {judged.message}")
     if verdict is Verdict.ACCEPTED:
-        if not step.name.startswith("profile") and step.result.get("check") != "pass":
+        if not step.name.startswith("profile") and reported.check != "pass":
             raise EvaluationError(f"the judge accepted {step.name!r} without check = pass")
         return _ACCEPTED
     return Finding(verdict=verdict, message=judged.message or f"{step.name}: {verdict.value}")
 
 
-def _program_finding(step: StepResult) -> Finding:
+def _program_finding(step: StepResult, reported: ModeResult) -> Finding:
     """What an eval program's own words and init's observations amount to."""
     if step.timed_out:
         seconds = step.duration_ns / 1e9
@@ -204,12 +204,11 @@ def _program_finding(step: StepResult) -> Finding:
             verdict=Verdict.OUTPUT_LIMIT,
             message=f"{step.name}: killed after writing {step.stdout_bytes + step.stderr_bytes} bytes of output",
         )
-    if step.result.get("check") == "pass":
+    if reported.check == "pass":
         return _ACCEPTED
-    failed = _first_failure(step.result)
-    if failed is not None:
-        return Finding(verdict=Verdict.WRONG_ANSWER, message=f"{step.name}: {failed}")
-    if step.result.get("check") == "fail":
+    if reported.failure is not None:
+        return Finding(verdict=Verdict.WRONG_ANSWER, message=f"{step.name}: {reported.failure}")
+    if reported.check == "fail":
         return Finding(verdict=Verdict.WRONG_ANSWER, message=f"{step.name}: the eval program reports check: fail")
     how = f"by signal {step.signal}" if step.exit_code is None else f"with exit code {step.exit_code}"
     # A program that has begun its report has read its cases: then 113 is another program's exit code.
@@ -221,42 +220,30 @@ def _program_finding(step: StepResult) -> Finding:
     )
 
 
-def _first_failure(result: Mapping[str, str]) -> str | None:
-    for kind in ("test", "benchmark"):
-        for index in range(case_count(result, kind) or 0):
-            if result.get(f"{kind}.{index}.status") == "fail":
-                spec = result.get(f"{kind}.{index}.spec", "?")
-                error = result.get(f"{kind}.{index}.error", "no reason given")
-                return f"case {index} ({spec}): {error}"
-    return None
-
-
-def _implausible(task: Task, plan: Plan, step: StepResult) -> str | None:
+def _implausible(task: Task, plan: Plan, step: StepResult, reported: ModeResult) -> str | None:
     """What is wrong with a passed step's numbers, as the rest of a sentence; None when nothing is."""
     asked = plan.case_counts[step.name]
     if step.name.startswith("profile"):
         return None
     if step.name == "test":
-        count = case_count(step.result, "test")
-        return None if count == asked else f"it reports {count} tests where {asked} were asked for"
-    return _implausible_benchmarks(task, plan, step, asked)
+        return None if reported.tests == asked else f"it reports {reported.tests} tests where {asked} were asked for"
+    return _implausible_benchmarks(task, plan, step, reported, asked)
 
 
-def _implausible_benchmarks(task: Task, plan: Plan, step: StepResult, asked: int) -> str | None:
-    count = case_count(step.result, "benchmark")
+def _implausible_benchmarks(task: Task, plan: Plan, step: StepResult, reported: ModeResult, asked: int) -> str | None:
+    count = reported.benchmarks
     # Some eval programs run only the last case in leaderboard mode, so fewer is possible where we trust the process.
     fewest = asked if plan.harness is Harness.BUILTIN else 1
     if count is None or not fewest <= count <= asked:
         return f"it reports {count} benchmarks where {asked} were asked for"
     total_ns = 0.0
-    for index in range(count):
-        mean_ns = positive_ns(step.result.get(f"benchmark.{index}.mean"))
-        if mean_ns is None:
-            return f"benchmark {index} has the mean {step.result.get(f'benchmark.{index}.mean')!r}"
-        impossible = _below_floor(plan.speeds_of_light.get(step.name, ()), index, count, mean_ns)
+    for index, timing in enumerate(reported.timings):
+        if timing.mean_ns is None:
+            return f"benchmark {index} has the mean {timing.mean_text!r}"
+        impossible = _below_floor(plan.speeds_of_light.get(step.name, ()), index, count, timing.mean_ns)
         if impossible is not None:
             return f"in benchmark {index} {impossible}"
-        total_ns += mean_ns
+        total_ns += timing.mean_ns
     if total_ns > step.duration_ns * _WALL_SLACK:
         return f"its mean times add up to {total_ns:.0f} ns, longer than the {step.duration_ns} ns it ran"
     if step.name == "leaderboard" and task.ranking_by is Ranking.LAST and count != 1:

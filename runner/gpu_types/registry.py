@@ -1,7 +1,7 @@
 """The registry of GPU types: reads the built-in files and the operator's overlay, validates them, answers by name.
 
-Owns the file format of `*.toml` GPU types. Must not look at devices or the environment; `runner.devices` matches what
-is plugged in against what is read here. Called by the daemon, the command line and the evaluation.
+Owns the file format of `*.toml` GPU types. Must not look at devices or the environment: `runner.devices` matches the
+devices of a host with these types.
 
 One file describes one type. A file of the overlay replaces the type of the same name or adds one; with
 `extends = "H100"` it starts from that type and changes only the keys it names. In an overlay a file may extend the type

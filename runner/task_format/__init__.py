@@ -1,8 +1,7 @@
 """Task definitions: KernelBot's `task.yml` and our `runner.yml`, from a folder, an archive or a database row.
 
-Owns the meaning of every key and the safe reading of untrusted folders and archives. Runs nothing and stores nothing.
-Called by the command line (publishing), the evaluator (stored tasks) and the planner (`spec_line`). Every refusal is a
-`TaskError` whose lines read `<file>: <key>: found …, expected …`.
+Owns the meaning of every key and the safe reading of untrusted folders and archives. Must not run or store anything.
+Every refusal is a `TaskError` with lines of the form `<file>: <key>: found …, expected …`.
 """
 
 from runner.task_format.cases import spec_line

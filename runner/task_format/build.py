@@ -1,7 +1,6 @@
-"""From validated documents to a `Task`: the rules that tie keys together. Pure.
+"""Makes a `Task` of validated documents, and checks the rules that concern several keys. Pure.
 
-The same rules hold for a folder and for a stored task; only the names of the places differ. Called by `load` and
-`stored`.
+The rules are the same for a folder and for a stored task. Only the names of files and keys in messages differ.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ _MAX_NAME_CHARS = 255
 def build_task(
     document: TaskCommon, files: Mapping[str, str], extra: Extra, *, where: str, extra_where: str, prefix: str = ""
 ) -> Task:
-    """Put a task together and check it as a whole.
+    """Make a task and check it as a whole.
 
     Args:
-        document: what task.yml (or the stored task) says.
+        document: the content of task.yml, or of the stored task.
         files: name -> text, SUBMISSION or HARNESS.
-        extra: what runner.yml says.
+        extra: the content of runner.yml.
         where: task.yml's name for messages.
         extra_where: runner.yml's name for messages.
         prefix: put before every key of task.yml in messages (`task.` for a database row).
@@ -74,7 +73,7 @@ def build_task(
         *_config_problems(task, where, prefix),
         *_multi_gpu_problems(task, where, extra_where, prefix),
     ]
-    # Without exactly one submission the rest cannot be asked.
+    # The other rules can only be checked for a task with exactly one submission.
     lines = lines or [*_extra_problems(task, extra_where), *_work_problems(task, where, extra_where, prefix)]
     if lines:
         refuse(lines)
@@ -122,18 +121,18 @@ def _config(document: TaskCommon, where: str, prefix: str) -> PyConfig | CuConfi
 
 
 def name_problem(name: str) -> str | None:
-    """What a task file's name should have been, or None if it is fine.
+    """The expected form of a task file's name; None: the name is fine.
 
-    Names are relative POSIX paths below the directory the programs run in.
+    Names are relative POSIX paths below the directory where the programs run.
     """
     fine = (
         len(name) <= _MAX_NAME_CHARS
         and name.isprintable()
         and "\\" not in name
-        # A program would take it for an option.
+        # Programs take such a name for an option.
         and not name.startswith("-")
         and not PurePosixPath(name).is_absolute()
-        # Also refuses "a//b", "./a" and "a/": every file has one name only.
+        # Also refuses "a//b", "./a" and "a/", so that every file has only one name.
         and all(part not in ("", ".", "..") for part in name.split("/"))
     )
     return None if fine else "a file name, or a relative path without '.' and '..'"
@@ -181,7 +180,7 @@ def _config_problems(task: Task, where: str, prefix: str) -> Iterator[str]:
 
 
 def _all_cases(task: Task, where: str, extra_where: str, prefix: str) -> Iterator[tuple[str, str, Case]]:
-    """Every case with its place: file, key, arguments."""
+    """Every case: file, key, arguments."""
     lists = [
         (where, f"{prefix}tests", task.tests),
         (where, f"{prefix}benchmarks", task.benchmarks),

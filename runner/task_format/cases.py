@@ -1,7 +1,7 @@
-"""Cases: which values an argument may have, and the line a case becomes in the cases file. Pure.
+"""Cases: the values that an argument may have, and the line of a case in the cases file. Pure.
 
-A value must survive three journeys unchanged: YAML to JSON, jsonb and back, and `str()` into the line an eval program
-parses.
+A value must stay the same through three conversions: YAML to JSON, jsonb and back, and `str()` into the line that an
+eval program parses.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ import re
 from runner.task_format.model import Case
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-#: Eval programs split a line at `;` and a value is the rest after the first `:`.
+#: Eval programs split a line at `;`. The value is the rest after the first `:`.
 _TEXT = re.compile(r"[^\s;\x00-\x1f\x7f](?:[^;\x00-\x1f\x7f\u0085\u2028\u2029]*[^\s;\x00-\x1f\x7f])?")
 _MAX_TEXT_CHARS = 1000
 _INT_LIMIT = 1 << 63
-#: From here on jsonb returns a float that was written with an exponent as an integer.
+#: From this value on jsonb returns a float that was written with an exponent as an integer.
 _FLOAT_LIMIT = 1e16
 
 
 def name_problem(name: object) -> str | None:
-    """What an argument's name should have been, or None if it is fine."""
+    """The expected form of an argument's name; None: the name is fine."""
     if isinstance(name, str) and _NAME.fullmatch(name):
         return None
     return "an argument name of letters, digits and _ (quote words that YAML reads as true or false)"
 
 
 def value_problem(value: object) -> str | None:
-    """What an argument's value should have been, or None if it is fine."""
+    """The expected form of an argument's value; None: the value is fine."""
     match value:
         case bool():
             return None
@@ -54,6 +54,7 @@ def value_problem(value: object) -> str | None:
 def spec_line(case: Case) -> str:
     """The line of a case in the cases file: `name: value` joined by `; `, values as Python's str() writes them.
 
-    The order is that of the mapping: jsonb sorts keys by length, so a stored task's lines differ from task.yml's order.
+    The order is that of the mapping. jsonb sorts keys by length, so the lines of a stored task have another order than
+    task.yml.
     """
     return "; ".join(f"{name}: {list(value) if isinstance(value, tuple) else value}" for name, value in case.items())

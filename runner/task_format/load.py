@@ -1,6 +1,6 @@
-"""Reading task folders, archives and competition files into records.
+"""Reads task folders, archives and competition files into records.
 
-Owns which files are read and in which order. Called by the command line through `runner.task_format`.
+Owns which files are read, and in which order.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DEADLINE_FORMATS = ("%Y-%m-%d", "%Y-%m-%d %H:%M")
 
 
 def load(path: Path) -> TaskFolder:
-    """Load a task from a folder or a .zip, whichever `path` is.
+    """Load a task from a folder or a .zip.
 
     Raises:
         TaskError: one line per problem.
@@ -35,8 +35,8 @@ def load(path: Path) -> TaskFolder:
 def load_folder(path: Path, *, name: str | None = None) -> TaskFolder:
     """Load a task folder.
 
-    Sources may lie anywhere below the nearest ancestor that holds `.git`; without one, below the folder's parent
-    (`../eval.py` is the custom), unless that is the root of the file system.
+    Sources may lie anywhere below the nearest ancestor that holds `.git`. Without one they may lie below the folder's
+    parent (`../eval.py` is usual), unless that is the root of the file system.
 
     Args:
         path: the folder with task.yml.
@@ -78,7 +78,7 @@ def load_archive(path: Path) -> TaskFolder:
 def load_competition(path: Path) -> Competition:
     """Load a KernelBot competition file with all its task folders.
 
-    A missing or unreadable deadline becomes None, as KernelBot has it (a year from now); the latter leaves a note.
+    A missing or unreadable deadline becomes None; KernelBot then takes a year from now. An unreadable one adds a note.
 
     Raises:
         TaskError: one line per problem.
@@ -137,7 +137,7 @@ def _repository_root(folder: Path) -> Path:
     if (found / ".git").exists():
         return found
     parent = folder.parent
-    # Below / everything would be a source.
+    # If the parent is /, every file of the system could be a source.
     return folder if parent == Path(parent.anchor) else parent
 
 
@@ -147,7 +147,7 @@ def _load(tree: Tree, directory: str, *, name: str) -> TaskFolder:
     document = validate(TaskDocument, _document(tree, path), where=where)
     extra = Extra()
     if tree.exists(extra_path):
-        # An empty runner.yml says nothing, like an absent one.
+        # An empty runner.yml means the same as none.
         extra = build_extra(validate(ExtraDocument, _document(tree, extra_path) or {}, where=extra_where))
     reader = _Sources(tree, directory, where)
     files = reader.files(document)
@@ -179,7 +179,7 @@ def _distinct(gpus: list[str], where: str) -> tuple[str, ...]:
 
 
 class _Sources:
-    """Reads what a task.yml names; collects what is wrong instead of stopping at the first."""
+    """Reads the files that a task.yml names, and collects all problems instead of stopping at the first."""
 
     def __init__(self, tree: Tree, directory: str, where: str) -> None:
         self._tree = tree

@@ -1,7 +1,7 @@
-"""Task records: what a `task.yml` and a `runner.yml` say, validated. Pure.
+"""Task records: the validated content of a `task.yml` and a `runner.yml`. Pure.
 
-The stored form (`leaderboard.leaderboard.task`) has KernelBot's keys and no other; what only this project understands
-is stored beside it in `runner.board`.
+The stored form (`leaderboard.leaderboard.task`) has KernelBot's keys and no others. What only this project understands
+is stored beside it, in `runner.board`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from enum import StrEnum
 from runner.gpu_types.model import Dtype
 from tasks.harness.judge.stopping import Timing
 
-#: Stands in `files` for the user's file; its key is the name the file has inside the container.
+#: Stands in `files` for the user's file. Its key is the name of that file inside the container.
 SUBMISSION = "@SUBMISSION@"
 #: Stands in `files` for the built-in eval program.
 HARNESS = "@HARNESS@"
-#: Holds what the submission must not know, whatever else a task calls private.
+#: Always private: the submission must not know what it holds.
 REFERENCE = "reference.py"
 
 #: One case: argument name -> int, bool, str, float or a list of ints, as the YAML says.
@@ -33,7 +33,7 @@ class Lang(StrEnum):
 
 
 class Ranking(StrEnum):
-    """How the benchmark means of a leaderboard run become one score."""
+    """How the score of a leaderboard run is computed from its benchmark means."""
 
     LAST = "last"
     MEAN = "mean"
@@ -56,7 +56,7 @@ class PyConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class CuConfig:
-    """`config` of a `lang: cu` task. `compile_flags` are stored for KernelBot, which ignores them; so do we."""
+    """`config` of a `lang: cu` task. `compile_flags` are stored for KernelBot, and ignored here as well as there."""
 
     sources: tuple[str, ...]
     include_dirs: tuple[str, ...] = ()
@@ -81,13 +81,13 @@ class CaseSet:
 
 @dataclass(frozen=True, kw_only=True)
 class Extra:
-    """What `runner.yml` says; the defaults are those of a task that has none."""
+    """The content of `runner.yml`. The defaults are those of a task without one."""
 
-    #: None: the built-in harness exactly if the eval program's source is @HARNESS@.
+    #: None: the built-in harness if, and only if, the eval program's source is @HARNESS@.
     harness: Harness | None = None
     #: GPU type -> cases.
     cases: Mapping[str, CaseSet] = field(default_factory=dict)
-    #: Tests that only secret runs make, after the others.
+    #: Tests of secret runs alone, after the others.
     hidden: tuple[Case, ...] = ()
     #: Names of task files that only the judge may see, besides the reference and the eval program.
     private: tuple[str, ...] = ()
@@ -97,7 +97,7 @@ class Extra:
     math: Dtype | None = None
     bytes: str | None = None
     written: str | None = None
-    #: How long the built-in harness times a case, and what is too noisy; None: as the mode does.
+    #: How long the built-in harness times a case, and which noise is too much; None: the defaults of the mode.
     timing: Timing | None = None
 
 
@@ -122,7 +122,7 @@ class Task:
 
     @property
     def submission_name(self) -> str:
-        """The file name the submission has inside the container."""
+        """The file name of the submission inside the container."""
         return next(name for name, text in self.files.items() if text == SUBMISSION)
 
     @property
@@ -135,13 +135,13 @@ class Task:
 
     @property
     def judge_files(self) -> Mapping[str, str]:
-        """What the built-in judge gets: all files but the submission and the eval program, which the judge replaces."""
+        """The files of the built-in judge: all but the submission, and the eval program, which the judge replaces."""
         main = self.config.main if isinstance(self.config, PyConfig) else None
         return {name: text for name, text in self.files.items() if text not in (SUBMISSION, HARNESS) and name != main}
 
     @property
     def worker_files(self) -> tuple[str, ...]:
-        """The names of the judge's files that the submission sees too."""
+        """The names of those of the judge's files that the submission may see."""
         hidden = {REFERENCE, *self.extra.private}
         return tuple(name for name in self.judge_files if name not in hidden)
 
@@ -157,7 +157,7 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskFolder:
-    """A task folder or archive as its author wrote it: the task plus what is published with a leaderboard."""
+    """A task folder or archive as its author wrote it: the task, and what is published with a leaderboard."""
 
     name: str
     task: Task
@@ -173,7 +173,7 @@ class Problem:
 
     name: str
     folder: TaskFolder
-    #: None: the file names none that can be read; KernelBot then takes a year from now.
+    #: None: the file has none that can be read. KernelBot then takes a year from now.
     deadline: datetime | None
     #: Empty: those of the task itself.
     gpus: tuple[str, ...]
@@ -181,10 +181,10 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True)
 class Competition:
-    """A KernelBot competition file. Its own `deadline` is read by nobody and therefore not kept."""
+    """A KernelBot competition file. Its own `deadline` has no effect, and is not kept."""
 
     name: str
     description: str
     problems: tuple[Problem, ...]
-    #: What was odd but not wrong, a sentence each, for the operator.
+    #: Warnings for the operator, a sentence each.
     notes: tuple[str, ...] = ()

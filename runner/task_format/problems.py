@@ -1,7 +1,6 @@
-"""How task errors read: one line per problem, `<file>: <key>: found …, expected …`.
+"""The form of task errors: one line per problem, `<file>: <key>: found …, expected …`.
 
-Turns pydantic's errors into such lines. Called by the parsers of this package; nothing else knows pydantic's error
-types.
+Turns pydantic's errors into such lines. No other module knows pydantic's error types.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from pydantic_core import ErrorDetails
 
 from runner.errors import TaskError
 
-#: More problems than this are not listed: the first ones usually explain the rest.
+#: The most problems that are listed. The first ones usually explain the rest.
 _MAX_LISTED = 10
 _MAX_FOUND_CHARS = 80
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
-#: Pydantic's error type -> what was expected, formatted with the error's context.
+#: Pydantic's error type -> the text after "expected", formatted with the error's context.
 _EXPECTED: Mapping[str, str] = {
     "string_type": "a text",
     "int_type": "an integer",
@@ -43,19 +42,19 @@ _EXPECTED: Mapping[str, str] = {
 
 
 def problem(where: str, key: str, found: str, expected: str) -> str:
-    """One line of a task error; `found` comes ready-made (see `shown`)."""
+    """One line of a task error. `found` is text for the message (see `shown`)."""
     place = f"{where}: {key}" if key else where
     return f"{place}: found {found}, expected {expected}"
 
 
 def shown(value: object) -> str:
-    """A value as an error message quotes it: its repr, cut to a readable length."""
+    """A value for an error message: its repr, cut to a readable length."""
     text = repr(value)
     return text if len(text) <= _MAX_FOUND_CHARS else f"{text[:_MAX_FOUND_CHARS]}…"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`one of a, b, c`, preceded by the closest of them where one is close to `name`."""
+    """`one of a, b, c`, and the one that is most similar to `name`, if any is."""
     names = tuple(known)
     close = difflib.get_close_matches(name.lower(), [known.lower() for known in names], n=1)
     listed = f"one of {', '.join(names)}"
@@ -82,9 +81,9 @@ def validate(model: type[_Model], value: object, *, where: str, prefix: str = ""
 
     Args:
         model: the schema.
-        value: what the YAML or JSON said.
+        value: the parsed YAML or JSON.
         where: the file (or row) for messages.
-        prefix: the key under which `value` stands in that file.
+        prefix: the key of `value` in that file.
 
     Raises:
         TaskError: one line per problem.
@@ -107,7 +106,7 @@ def key_path(parts: Iterable[str | int], prefix: str = "") -> str:
 
 
 def _line(details: ErrorDetails, model: type[BaseModel], where: str, prefix: str) -> str:
-    # "[key]" marks an error about a mapping's key itself.
+    # "[key]" marks an error of a mapping's key, not of its value.
     location = [part for part in details["loc"] if part != "[key]"]
     key = key_path(location, prefix)
     kind = details["type"]
@@ -122,7 +121,7 @@ def _line(details: ErrorDetails, model: type[BaseModel], where: str, prefix: str
 
 
 def _keys(model: type[BaseModel], location: Iterable[str | int]) -> tuple[str, ...]:
-    """The keys that the model at a location knows."""
+    """The keys of the model at a location."""
     current: type[BaseModel] | None = model
     for part in location:
         if current is None or not isinstance(part, str) or part not in current.model_fields:

@@ -1,7 +1,6 @@
-"""The keys of task.yml, runner.yml and competition files as pydantic models; they only say what a document may contain.
+"""The keys of task.yml, runner.yml and competition files as pydantic models.
 
-What ties keys together (a main that is a file, world_size in every case) is checked in `build`. Called by `load` and
-`stored`.
+Rules that concern several keys (a main that is a file, world_size in every case) are checked in `build`.
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ def _case_value(value: object) -> object:
 
 
 def _define(value: object) -> object:
-    # YAML writes -DN=4 as an integer; booleans and floats would not read the same in C.
+    # In YAML the 4 of -DN=4 is an integer. Booleans and floats have other forms in C, and are refused.
     return str(value) if type(value) is int else value
 
 
 def _date_text(value: object) -> object:
-    # An unquoted 2030-06-30 is a date to YAML.
+    # YAML reads an unquoted 2030-06-30 as a date.
     return value.strftime("%Y-%m-%d %H:%M") if isinstance(value, date) else value
 
 
@@ -55,10 +54,10 @@ CaseValue = Annotated[Any, BeforeValidator(_case_value)]
 CaseMapping = Annotated[dict[CaseName, CaseValue], BeforeValidator(_case), Field(min_length=1)]
 Cases = Annotated[list[CaseMapping], Field(default_factory=list)]
 Seconds = Annotated[int, Field(gt=0, le=_DAY_S)]
-#: Three say something of their spread; beyond a thousand the statistics take longer than the calls.
+#: Three calls are the least for a spread. With more than a thousand the statistics take longer than the calls.
 Runs = Annotated[int, Field(ge=3, le=1000)]
 Duration = Annotated[float, Field(ge=0, le=_DAY_S)]
-#: numpy's generators take no larger seed.
+#: numpy's generators refuse larger seeds.
 Seed = Annotated[int, Field(ge=0, lt=1 << 32)]
 
 

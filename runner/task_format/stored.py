@@ -1,7 +1,7 @@
 """The stored forms of a task: KernelBot's JSON in `leaderboard.leaderboard.task`, ours in `runner.board.extra`. Pure.
 
-jsonb gives keys back in another order than they were written (by length, then bytes); nothing here depends on it, and
-spec lines follow the order that the database returns.
+jsonb returns keys in an order of its own (by length, then bytes). This module does not depend on the order, and spec
+lines have the order of the database.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from runner.task_format.schema import ExtraDocument, StoredTaskDocument
 
 
 def to_stored(task: Task) -> dict[str, Any]:
-    """The JSON of a task: exactly KernelBot's keys, defaults filled in, without what runner.yml says."""
+    """The JSON of a task: exactly KernelBot's keys, with defaults, without the content of runner.yml."""
     if isinstance(task.config, PyConfig):
         config: dict[str, Any] = {"main": task.config.main}
     else:
@@ -45,7 +45,7 @@ def to_stored(task: Task) -> dict[str, Any]:
 
 
 def extra_to_stored(extra: Extra) -> dict[str, Any]:
-    """The JSON of what runner.yml says; only what is set, so an empty object for a task without one."""
+    """The JSON of runner.yml. It has only keys that are set: a task without runner.yml has an empty object."""
     stored: dict[str, Any] = {}
     if extra.harness is not None:
         stored["harness"] = extra.harness.value
@@ -74,7 +74,7 @@ def from_stored(task_json: Json, extra_json: Json | None, *, origin: str) -> Tas
     Args:
         task_json: `leaderboard.leaderboard.task`, written by KernelBot or by us.
         extra_json: `runner.board.extra`; None for a board that KernelBot made.
-        origin: whose task it is, for messages, e.g. `leaderboard 'vectoradd'`.
+        origin: the owner of the task, for messages, e.g. `leaderboard 'vectoradd'`.
 
     Raises:
         TaskError: one line per problem.

@@ -1,6 +1,6 @@
-"""Reading files of an untrusted task: from a folder below its repository root, or from a .zip without unpacking it.
+"""Reads files of an untrusted task: from a folder below its repository root, or from a .zip without unpacking it.
 
-Owns the size limits and everything that keeps a source inside its root. Called by `load`.
+Owns the size limits and the checks that keep a source inside its root.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from runner.errors import TaskError
 
 MAX_FILE_BYTES = 1 << 20
 MAX_TOTAL_BYTES = 4 << 20
-#: Archives: the file itself, its entries, what they unpack to, and how much better than 1:1 they are packed.
+#: Limits of archives: bytes of the file, number of entries, bytes once unpacked, and the compression ratio.
 MAX_ARCHIVE_BYTES = 16 << 20
 MAX_ENTRIES = 2000
 MAX_UNPACKED_BYTES = 64 << 20
 MAX_RATIO = 200
-#: Small files may be packed as well as they like: a page of blanks is no bomb.
+#: The ratio of smaller files has no limit: a page of blanks is no bomb.
 _RATIO_FREE_BYTES = 64 << 10
 
 
 class Refused(ValueError):
-    """A source that may not be read; the message is `found …, expected …` without the place."""
+    """A source that may not be read. The message is `found …, expected …`, without the file and key."""
 
 
 class Tree(ABC):
-    """A root below which all sources lie; paths are POSIX, relative to the root."""
+    """A root above all sources. Paths are POSIX, relative to the root."""
 
     @abstractmethod
     def label(self, path: str) -> str:
-        """How messages name a file."""
+        """The name of a file in messages."""
 
     @abstractmethod
     def read(self, path: str) -> bytes:
@@ -47,15 +47,15 @@ class Tree(ABC):
 
     @abstractmethod
     def exists(self, path: str) -> bool:
-        """Whether there is something under this name."""
+        """Whether an entry of this name exists."""
 
 
 def resolve(directory: str, source: str) -> str:
-    """A source as a path below the root.
+    """The path of a source below the root.
 
     Args:
-        directory: where the naming file lies, relative to the root.
-        source: what it says.
+        directory: the directory of the file that names the source, relative to the root.
+        source: the source as that file names it.
 
     Raises:
         Refused: absolute, or above the root.
@@ -72,16 +72,16 @@ class FolderTree(Tree):
     """A directory on disk. Symbolic links are followed as long as they stay below the root."""
 
     def __init__(self, root: Path, shown_root: Path) -> None:
-        """Take the resolved root, and the same directory as messages should name it."""
+        """`root` is resolved; `shown_root` is the same directory for messages."""
         self._root = root
         self._shown_root = shown_root
 
     def label(self, path: str) -> str:
-        """The path as the user would write it."""
+        """The path below the directory that the user has named."""
         return os.path.normpath(self._shown_root / path)
 
     def exists(self, path: str) -> bool:
-        """Whether there is something under this name, a broken link included."""
+        """Whether an entry of this name exists; a broken link counts."""
         return os.path.lexists(self._root / path)
 
     def read(self, path: str) -> bytes:
@@ -112,7 +112,7 @@ class FolderTree(Tree):
 
 
 class ArchiveTree(Tree):
-    """A .zip file, read member by member; nothing is ever unpacked to disk."""
+    """A .zip file, read member by member. Nothing is unpacked to disk."""
 
     def __init__(self, path: Path) -> None:
         """Open and check the archive's directory.
@@ -145,7 +145,7 @@ class ArchiveTree(Tree):
         return tuple(self._members)
 
     def label(self, path: str) -> str:
-        """The member behind the archive's name."""
+        """The archive's name, and the member's."""
         return f"{self._shown}/{path}"
 
     def exists(self, path: str) -> bool:
@@ -203,7 +203,7 @@ class ArchiveTree(Tree):
 
 
 def _entry_problem(entry: zipfile.ZipInfo) -> str | None:
-    """What makes an archive's entry unacceptable."""
+    """Why an archive's entry is refused; None: it is fine."""
     name = entry.orig_filename
     parts = name.removesuffix("/").split("/")
     if PurePosixPath(name).is_absolute() or "\\" in name or "\0" in name or ":" in parts[0]:

@@ -1,6 +1,6 @@
 """The work of a case: arithmetic expressions over its arguments (`flops`, `bytes`, `written` in runner.yml). Pure.
 
-Expressions are parsed with `ast` and evaluated by walking the tree; nothing is ever executed.
+Expressions are parsed with `ast` and evaluated by walking the tree. No code is executed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Number = int | float
 
 
 class WorkError(ValueError):
-    """An expression that is no arithmetic over a case's arguments; the message says what was found and expected."""
+    """An expression that is no arithmetic over a case's arguments. The message is `found …, expected …`."""
 
 
 def _dot(*lists: tuple[int, ...]) -> int:
@@ -47,7 +47,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Number]] = {
     "log2": math.log2,
     "sqrt": math.sqrt,
 }
-#: Of the items of one list argument; `dot` of several.
+#: Functions of the items of one list argument; `dot` takes several lists.
 _LIST_FUNCTIONS: Mapping[str, Callable[..., Number]] = {"sum": sum, "prod": math.prod, "len": len, "dot": _dot}
 
 _EXPECTED = (
@@ -111,7 +111,7 @@ def _takes_lists(function: str, names: Sequence[ast.expr]) -> bool:
 
 def _binary(op: ast.operator, left: Number, right: Number) -> Number:
     if isinstance(op, ast.Pow) and isinstance(left, int) and isinstance(right, int):
-        # 9**9**9 would keep a processor and its memory busy for hours.
+        # 9**9**9 would use a processor and its memory for hours.
         bits = left.bit_length() * abs(right)
         if bits > _MAX_BITS:
             raise WorkError(f"found a power of {bits} bits, expected at most {_MAX_BITS}")

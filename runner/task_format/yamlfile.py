@@ -1,7 +1,4 @@
-"""Reading YAML that strangers wrote: no tags, no duplicate keys, no alias bombs, bounded depth and size.
-
-Called by `load`; knows nothing of tasks.
-"""
+"""Reads untrusted YAML: no tags, no duplicate keys, no alias bombs, bounded depth and size. Knows nothing of tasks."""
 
 from __future__ import annotations
 
@@ -12,13 +9,13 @@ from runner.errors import TaskError
 
 #: A task.yml with a thousand cases is about 50 KiB.
 MAX_YAML_BYTES = 256 << 10
-#: Nodes after aliases are followed; an alias bomb stops here.
+#: The most nodes once aliases are followed: the limit for alias bombs.
 MAX_NODES = 100_000
 MAX_DEPTH = 32
 
 
 class _BoundedLoader(yaml.SafeLoader):
-    """SafeLoader that refuses deep nesting before Python's own stack does."""
+    """A SafeLoader that refuses deep nesting before Python's own stack overflows."""
 
     depth = 0
 

@@ -112,15 +112,10 @@ class Evaluator:
         """Every other submission is built: taken beside a run, it waits for that to end."""
         return job.submission_id % 2 == 0
 
-    def run(
-        self,
-        job: Job,
-        slot: Slot,
-        *,
-        cancel: threading.Event,
-        on_progress: Callable[[Progress], None],
-        on_result: Callable[[JobResult], None],
-    ) -> JobResult:
+    @contextmanager
+    def evaluate(
+        self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None]
+    ) -> Iterator[JobResult]:
         """Do as the job's script says."""
         script = Script.from_code(job.code)
         nonce = uuid.uuid4().hex
@@ -136,11 +131,10 @@ class Evaluator:
             on_progress(Progress(phase="test", done=1, total=1))
             result = found(job, script, nonce=nonce, score_s=self._random.uniform(1e-6, 1e-3))
             self._journal.write("found", job, slot, nonce)
+            yield result
             if job.submission_id % 3 == 0:
-                # As from a container that is removed while its result is committed.
-                on_result(result)
+                # As if its container were removed while its result is committed.
                 cancel.wait(self._random.uniform(0.0, 0.1))
-            return result
 
     @contextmanager
     def _on(self, slot: Slot, job: Job, nonce: str) -> Iterator[None]:

@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from runner.daemon.outcomes.committer import WAITING_PER_SLOT
+from runner.daemon.outcomes.writer import WAITING_PER_SLOT
 from runner.gpu_types import Registry
 from runner.store import Store, migrate
 from tests.chaos import faults, ledger, producer

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .compiled import CompileFailed, KernelFailed
+from .submission import LoadFailed
 
 #: Frames of files below this folder are left out of a submission's tracebacks.
 HARNESS = str(Path(__file__).parents[1])
@@ -23,7 +24,7 @@ def describe_failure(error: BaseException) -> dict[str, Any]:
         return failed("runtime_error", f"the submission called exit({error.code!r:.100}), which ends nothing here")
     if isinstance(error, CompileFailed):
         return failed("compile_error", str(error))
-    if isinstance(error, KernelFailed):
+    if isinstance(error, KernelFailed | LoadFailed):
         return failed("runtime_error", str(error))
     kind = "compile_error" if _is_build_failure(error) else "runtime_error"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(HARNESS)]

@@ -10,7 +10,8 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -119,15 +120,15 @@ class AtOnce:
         """Nothing is built."""
         return False
 
-    def run(
+    @contextmanager
+    def evaluate(
         self,
         job: Job,
         slot: Slot,
         *,
         cancel: threading.Event,
         on_progress: Callable[[Progress], None],  # noqa: ARG002 - there is none to report
-        on_result: Callable[[JobResult], None],  # noqa: ARG002 - it is returned at once
-    ) -> JobResult:
+    ) -> Iterator[JobResult]:
         """What an evaluation of this mode writes: a row per run, with a result, and a score if ranked."""
         self._notebook.note("start", job.submission_id)
         if job.code == ENDLESS:
@@ -135,7 +136,7 @@ class AtOnce:
             self._notebook.note("stop", job.submission_id)
             raise CancelledByRequest("told to")
         runs = tuple(_run(mode, ranked=job.mode is Mode.LEADERBOARD) for mode in _RUNS[job.mode])
-        return JobResult(
+        yield JobResult(
             verdict=Verdict.ACCEPTED, runs=runs, error=None, report={"slot": slot.name}, build_ns=1, eval_ns=1
         )
 

@@ -6,10 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE_S = 60.0
@@ -61,11 +62,8 @@ def _start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
 
 def _left(directory: Path) -> int:
     """The process that the command left running."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not (directory / "left").exists() or not (directory / "left").read_text():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return int((directory / "left").read_text())
+    path = directory / "left"
+    return int(wait_until(lambda: path.exists() and path.read_text(), "the command says what it left"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

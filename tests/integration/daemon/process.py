@@ -25,7 +25,7 @@ def say_when(event, what):
 
 def say_when_handed():
     gate.go.wait()
-    while not rig.daemon._committer.pending:
+    while not rig.daemon._writer.pending:
         time.sleep(0.001)
     print("handed", flush=True)
 

@@ -26,6 +26,7 @@ from runner.errors import CancelledByRequest, EngineUnavailableError
 from runner.gpu_types import Registry
 from runner.model import Job, JobResult, JobState, Progress, RunRecord, Slot, Verdict
 from runner.store import ConnectPacer, Store, SubmissionView
+from tests.support.waiting import wait_until
 
 #: A test that waits longer than this has failed.
 PATIENCE_S = 60.0
@@ -95,18 +96,13 @@ class Evaluator:
         """As the test says."""
         return self.builds(job)
 
-    def run(
-        self,
-        job: Job,
-        slot: Slot,
-        *,
-        cancel: threading.Event,
-        on_progress: Callable[[Progress], None],
-        on_result: Callable[[JobResult], None],  # noqa: ARG002 - scripts return
-    ) -> JobResult:
+    @contextmanager
+    def evaluate(
+        self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None]
+    ) -> Iterator[JobResult]:
         """Do as the script says."""
         self.seen.append((job.id, job.attempt, slot.name))
-        return self.script(job, cancel, on_progress)
+        yield self.script(job, cancel, on_progress)
 
 
 @dataclass
@@ -255,10 +251,7 @@ class Rig:
 
     def wait_for(self, condition: Callable[[], object], what: str) -> None:
         """Wait until something is so."""
-        deadline_s = time.monotonic() + PATIENCE_S
-        while not condition():
-            assert time.monotonic() < deadline_s, f"never happened: {what}"
-            time.sleep(0.02)
+        wait_until(condition, what, patience_s=PATIENCE_S)
 
     def wait_done(self, *submission_ids: int) -> list[SubmissionView]:
         """Wait until submissions are over."""

@@ -32,7 +32,7 @@ def held(rig: Rig, submission: int) -> Iterator[None]:
 def pending(rig: Rig) -> int:
     """How many results of a rig's daemon are handed over and not committed."""
     assert rig.daemon is not None
-    return rig.daemon._committer.pending
+    return rig.daemon._writer.pending
 
 
 def busy(rig: Rig) -> bool:

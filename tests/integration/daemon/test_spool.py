@@ -147,8 +147,8 @@ def test_a_result_whose_commit_hangs_is_rescued_by_whoever_ends_the_daemon(
     with psycopg.connect(database_url) as connection:
         submission = rig.submit()
         connection.execute(b"SELECT FROM leaderboard.submission FOR UPDATE")
-        committer = rig.daemon._committer if rig.daemon else None
-        rig.wait_for(lambda: committer and committer.pending, "the result cannot be committed")
+        writer = rig.daemon._writer if rig.daemon else None
+        rig.wait_for(lambda: writer and writer.pending, "the result cannot be committed")
         rig.control.request_abort()
         assert rig.join() == 0
         assert rig.spool.count == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,11 +11,12 @@ import pytest
 from runner.errors import CancelledByRequest, EngineUnavailableError
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
 from runner.gpu_types import Registry
-from runner.model import Job, JobResult, Mode, Verdict
+from runner.model import Job, Mode, Verdict
 from runner.task_format import extra_to_stored, load_folder, to_stored
 from sandbox.host.engine import Container, DockerEngine
 from sandbox.spec import SandboxSpec
 from tests.plugins.live import ROOT
+from tests.support.waiting import wait_until
 from tests.unit import samples
 
 VECTORADD = ROOT / "tasks" / "vectoradd"
@@ -32,13 +32,8 @@ def job(code: bytes) -> Job:
 
 def waiting(evaluator: Evaluator) -> str:
     """The id of the container that waits, once one does."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        boxes = evaluator._warm_pool._pools[samples.SLOT.name].boxes
-        if boxes:
-            return boxes[0].box.id
-        time.sleep(0.02)
-    raise AssertionError("no container is parked")
+    (first, *_) = wait_until(lambda: evaluator._warm_pool._pools[samples.SLOT.name].boxes, "a container waits")
+    return first.box.id
 
 
 def test_a_parked_container_serves_one_job_and_is_replaced(evaluator: Evaluator, docker_engine: DockerEngine) -> None:
@@ -69,20 +64,15 @@ def test_a_result_is_known_while_its_container_is_removed_and_the_slot_is_free_a
 
     monkeypatch.setattr(docker_engine, "_remove", removed)
     monkeypatch.setattr(evaluator._warm_pool, "release", released)
-    known: list[JobResult] = []
-
-    def hear(result: JobResult) -> None:
-        known.append(result)
+    with evaluator.evaluate(job(RIGHT), samples.SLOT, cancel=threading.Event()) as result:
+        assert result.verdict is Verdict.ACCEPTED
         order.append("known")
-
-    returned = evaluator.run(job(RIGHT), samples.SLOT, cancel=threading.Event(), on_result=hear)
-    assert known == [returned]
     assert order == ["known", "removed", "free"]
     waiting(evaluator)
     order.clear()
     cancel = threading.Event()
     with pytest.raises(CancelledByRequest):
-        evaluator.run(job(ENDLESS), samples.SLOT, cancel=cancel, on_progress=lambda _: cancel.set(), on_result=hear)
+        evaluator.run(job(ENDLESS), samples.SLOT, cancel=cancel, on_progress=lambda _: cancel.set())
     assert order == ["removed", "free"]
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -19,6 +18,7 @@ from sandbox.host import engine as engine_module
 from sandbox.host.engine import DockerEngine
 from tests.integration.evaluation.test_evaluator import ENDLESS, RIGHT, job
 from tests.integration.sandbox.engine_proxy import Answer, Call, EngineProxy
+from tests.support.waiting import wait_until
 from tests.unit import samples
 
 PATIENCE_S = 60.0
@@ -79,13 +79,6 @@ def stubborn(
     proxy.close()
 
 
-def _eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_what_cannot_be_removed_costs_its_slot_and_nobody_a_verdict(
     stubborn: Evaluator,
     settings: EvaluationSettings,
@@ -104,7 +97,7 @@ def test_what_cannot_be_removed_costs_its_slot_and_nobody_a_verdict(
         (reason,) = quarantine.reasons().values()
         assert "could not be removed" in reason
         disobedience.obeys.set()
-        _eventually(lambda: not quarantine.reasons())
+        wait_until(lambda: not quarantine.reasons(), "the slot is used again")
         disobedience.obeys.clear()
 
     def broken(*_: object) -> None:
@@ -117,7 +110,7 @@ def test_what_cannot_be_removed_costs_its_slot_and_nobody_a_verdict(
             stubborn.run(job(RIGHT), samples.SLOT, cancel=threading.Event())
     assert set(quarantine.reasons()) == {samples.SLOT.name}
     disobedience.obeys.set()
-    _eventually(lambda: not quarantine.reasons())
+    wait_until(lambda: not quarantine.reasons(), "the slot is used again")
 
     stubborn.adopt(replace(settings, park_containers=0))
     assert stubborn.run(job(RIGHT), samples.SLOT, cancel=threading.Event()).verdict is Verdict.ACCEPTED

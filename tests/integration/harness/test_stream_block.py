@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from tasks.harness.worker.cuda_driver import Driver, DriverError, try_out
-from tasks.harness.worker.main import flush_size
+from tasks.harness.worker.device import flush_size
 
 _ROOT = Path(__file__).resolve().parents[3]
 _MIB = 1 << 20
@@ -28,7 +28,7 @@ _MIB = 1 << 20
 #: A worker whose driver is one of the host's: a number is waited for by whoever asks a stream to, or not at all.
 WORKER = """
 import ctypes, sys, torch
-from tasks.harness.worker import main as worker
+from tasks.harness.worker import device, main as worker
 
 class Host:
     seen = []
@@ -56,10 +56,10 @@ def kernel(data):
         print(" ".join(Host.seen), file=sys.stderr, flush=True)
     return data[0] + data[1]
 
-worker.try_out = lambda: None
-worker.Driver = type("Opener", (), {"open": staticmethod(Host)})
-worker.asked = lambda: False
-worker.Worker._flush_l2 = lambda self: Host.seen.append("flush")
+device.try_out = lambda: None
+device.Driver = type("Opener", (), {"open": staticmethod(Host)})
+device.asked = lambda: False
+device.Device.flush_l2 = lambda self: Host.seen.append("flush")
 worker.calibration_kernel = kernel
 torch.version.cuda = "13.0"
 worker.main()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,8 +20,7 @@ from sandbox.spec import Ending
 from tests.chaos.dockerd import Dockerd
 from tests.integration.sandbox.conftest import Workshop
 from tests.integration.sandbox.test_crashes import _containers
-
-PATIENCE_S = 60.0
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -32,13 +30,6 @@ def own_engine() -> Iterator[Dockerd]:
         pytest.skip("starting an engine needs root and dockerd")
     with Dockerd() as made:
         yield made
-
-
-def _eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_an_engine_that_dies_costs_a_retry_and_no_restart(
@@ -67,7 +58,7 @@ def test_an_engine_that_dies_costs_a_retry_and_no_restart(
             remove(each, "cpu0", quarantine)
         assert set(quarantine.reasons()) == {"cpu0"}
         own_engine.start()
-        _eventually(lambda: not quarantine.reasons())
+        wait_until(lambda: not quarantine.reasons(), "the slot is used again")
         with engine.start(spec) as container:
             assert container.run(quick, on_progress=None, cancel=threading.Event()).ok
         engine.reap()

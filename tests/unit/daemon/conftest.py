@@ -11,7 +11,7 @@ from tests.unit.daemon.fakes import Parts
 
 @pytest.fixture
 def parts(tmp_path: Path) -> Parts:
-    """Everything around a slot worker, a committer or a replayer; nothing is spooled."""
+    """Everything around a slot worker, a writer or a replayer; nothing is spooled."""
     return Parts(tmp_path)
 
 

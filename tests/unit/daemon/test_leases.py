@@ -15,6 +15,8 @@ from runner.daemon.leases import OVERTIME_GRACE_S, STOPPING_S, Lease, LeaseKeepe
 from runner.errors import DatabaseUnavailableError
 from runner.model import Job
 from runner.store import LeaseState
+from tests.support.clock import Clock
+from tests.support.waiting import wait_until
 from tests.unit import samples
 
 Held = Sequence[tuple[int, int]]
@@ -64,16 +66,6 @@ class FakeHeart:
             """Those before do not count, however many came while this thread had no core."""
         for _ in range(beats):
             assert self.enough.acquire(timeout=30)
-
-
-class Clock:
-    """A clock that the test moves."""
-
-    now_s = 1000.0
-
-    def __call__(self) -> float:
-        """The time."""
-        return self.now_s
 
 
 def ours(held: Held) -> Sequence[LeaseState]:
@@ -306,10 +298,10 @@ def test_an_outage_is_over_when_nothing_is_held_any_more(run: Run, monkeypatch: 
             heart.wait(1)
             keeper.drop(lease)
             keeper.nudge()
-            deadline_s = time.monotonic() + 30
-            while sum(line["event"].startswith(over) for line in logs) < number:
-                assert time.monotonic() < deadline_s
-                time.sleep(0.01)
+            wait_until(
+                lambda number=number: sum(line["event"].startswith(over) for line in logs) >= number,  # type: ignore[misc]  # mypy: default in lambda
+                "the failed heartbeat is over",
+            )
     assert [line["event"] for line in logs] == [fails, f"{over} that failed is not needed"] * 2
 
 

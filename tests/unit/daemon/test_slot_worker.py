@@ -1,18 +1,19 @@
-"""A slot at work: which ending of an evaluation becomes which write, and who gets a result."""
+"""A slot at work: which ending of an evaluation becomes which outcome, and that its writer gets it."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
-from structlog.testing import capture_logs
 
 from runner.daemon.leases import Lease, StopReason
-from runner.daemon.outcomes.committer import LEFT_TO_ITS_LEASE, ResultCommitter
+from runner.daemon.outcomes.writer import OutcomeWriter
 from runner.daemon.slot_worker import SlotWorker
 from runner.errors import CancelledByRequest, EvaluationError
 from runner.model import Job, JobResult, Progress, Slot
+from tests.support.waiting import wait_until
 from tests.unit.daemon.fakes import Parts
 from tests.unit.daemon.outcomes.spool.samples import job, result
 
@@ -22,7 +23,7 @@ Script = Callable[[Lease], JobResult]
 class Working:
     """One slot's worker in a thread, on fakes."""
 
-    def __init__(self, parts: Parts, script: Script, *, patience_s: float = 30.0) -> None:
+    def __init__(self, parts: Parts, script: Script) -> None:
         self.parts = parts
         self.script = script
         self.lease: Lease | None = None
@@ -30,35 +31,31 @@ class Working:
         self.trouble = threading.Event()
         self.give_up = threading.Event()
         self.stop = threading.Event()
-        self.leaving = False
-        #: Of the evaluation at hand.
-        self.on_result: Callable[[JobResult], None] = lambda _result: None
-        self.committer = ResultCommitter(
+        #: What goes on after the result is known.
+        self.clear: Callable[[], None] = lambda: None
+        self.writer = OutcomeWriter(
             parts.fake,
             parts.keeper,
             parts.publisher,
             parts.replayer,
             slots=1,
             on_empty=lambda: None,
+            leaving=lambda: False,
             give_up=self.give_up,
         )
         self.worker = SlotWorker(
             Slot(name="cpu0", gpu_type="CPU", devices=(), cpus=(0,)),
             host="h",
             evaluator=self,
-            store_factory=parts.fake,
             keeper=parts.keeper,
             publisher=parts.publisher,
-            committer=self.committer,
+            writer=self.writer,
             on_free=self.free.release,
             on_trouble=self.trouble.set,
-            leaving=lambda: self.leaving,
-            give_up=self.give_up,
-            patience_s=patience_s,
         )
         self.threads = [
             threading.Thread(target=body, args=(self.stop,), daemon=True)
-            for body in (self.worker.run, self.committer.run)
+            for body in (self.worker.run, self.writer.run, self.writer.run_endings)
         ]
         for thread in self.threads:
             thread.start()
@@ -70,22 +67,17 @@ class Working:
         """Nothing is built."""
         return False
 
-    def run(
-        self,
-        job: Job,
-        slot: Slot,
-        *,
-        cancel: threading.Event,
-        on_progress: Callable[[Progress], None],
-        on_result: Callable[[JobResult], None],
-    ) -> JobResult:
+    @contextmanager
+    def evaluate(
+        self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None]
+    ) -> Iterator[JobResult]:
         """Do as the script says."""
         assert slot.name == "cpu0"
         assert self.lease is not None
         assert (job, cancel) == (self.lease.job, self.lease.cancel)
         on_progress(Progress(phase="test", done=1, total=2))
-        self.on_result = on_result
-        return self.script(self.lease)
+        yield self.script(self.lease)
+        self.clear()
 
     def give(self, job_id: int) -> None:
         """A job."""
@@ -99,21 +91,21 @@ class Working:
         assert not self.worker.busy
 
     def do(self, job_id: int) -> None:
-        """One job from hand to hand, and what it found to where it belongs."""
+        """One job, and its outcome to where it belongs."""
         self.give(job_id)
         self.wait_free()
-        for _ in range(3000):
-            if not self.committer.pending:
-                return
-            threading.Event().wait(0.01)
-        raise AssertionError("the result was never settled")
+        self.wait_written()
+
+    def wait_written(self) -> None:
+        """Until every outcome is written."""
+        wait_until(lambda: not self.writer.pending, "every outcome is written")
 
     def end(self) -> None:
         """Stop the thread."""
         self.stop.set()
         self.give_up.set()
         self.worker.nudge()
-        self.committer.nudge()
+        self.writer.nudge()
         for thread in self.threads:
             thread.join(30)
             assert not thread.is_alive()
@@ -124,8 +116,8 @@ def work(parts: Parts) -> Iterator[Callable[..., Working]]:
     """Starts slots that end with the test."""
     made: list[Working] = []
 
-    def start(script: Script = lambda _lease: result(), parts: Parts = parts, **settings: float) -> Working:
-        made.append(Working(parts, script, **settings))
+    def start(script: Script = lambda _lease: result(), parts: Parts = parts) -> Working:
+        made.append(Working(parts, script))
         return made[-1]
 
     yield start
@@ -150,39 +142,21 @@ def test_a_result_is_committed_while_its_slot_is_still_being_cleared(
 ) -> None:
     """Once, with no progress after it; and what breaks afterwards is no failure of the job's, which is over."""
 
-    def clearing(_lease: Lease) -> JobResult:
-        working.on_result(result())
-        while working.committer.pending:
-            threading.Event().wait(0.01)
+    def clear() -> None:
+        working.wait_written()
         assert working.worker.busy
         assert parts.store.completed
         if len(parts.store.completed) == 2:
             raise EvaluationError("the container is still there")
-        return result()
 
-    working = work(clearing)
+    working = work()
+    working.clear = clear
     working.do(1)
     working.do(2)
     assert parts.store.completed == [(1, result()), (2, result())]
     assert (parts.store.failed, parts.publisher._progress) == ([], {})
     assert parts.events() == ["claimed", "done"] * 2
     assert (parts.held(), parts.spool.count) == (set(), 0)
-
-
-def test_a_slot_keeps_its_connection_while_work_comes_and_no_longer(
-    parts: Parts, work: Callable[..., Working], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A connection per job would cost more than many a job."""
-    monkeypatch.setattr("runner.daemon.slot_worker.IDLE_S", 0.2)
-    closed = threading.Event()
-    monkeypatch.setattr(parts.store, "close", closed.set)
-    working = work()
-    for number in range(3):
-        working.do(number)
-    assert sorted(parts.opened) == ["commit", "slot cpu0"]
-    assert closed.wait(30)
-    working.do(4)
-    assert sorted(parts.opened) == ["commit", "slot cpu0"]
 
 
 @pytest.mark.parametrize(
@@ -248,49 +222,6 @@ def test_a_stale_result_is_the_stores_evidence(parts: Parts, work: Callable[...,
     assert (parts.spool.count, parts.held(), parts.events()) == (0, set(), ["claimed", "claimed", "done"])
 
 
-@pytest.mark.usefixtures("_quick")
-def test_a_failure_waits_for_the_database_in_memory(parts: Parts, work: Callable[..., Working]) -> None:
-    """There is nothing to spool but the cause, and nothing can be claimed meanwhile anyway."""
-
-    def broken(_lease: Lease) -> JobResult:
-        raise EvaluationError("the engine went away")
-
-    parts.store.away.set()
-    working = work(broken)
-    working.give(1)
-    while parts.store.calls < 5:
-        assert working.worker.busy
-    assert parts.spool.count == 0
-    parts.store.away.clear()
-    working.wait_free()
-    assert parts.store.failed == [(1, "the engine went away", "cpu0")]
-
-
-@pytest.mark.usefixtures("_quick")
-@pytest.mark.parametrize("how", ["patience", "give_up", "leaving"])
-def test_an_ending_that_is_waited_for_in_vain_is_left_to_the_lease(
-    parts: Parts, work: Callable[..., Working], how: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Patience ends, the daemon goes down at once, or it wants to end and has waited a little: the slot is free."""
-    monkeypatch.setattr("runner.daemon.slot_worker.LEAVING_PATIENCE_S", 0.0)
-
-    def broken(_lease: Lease) -> JobResult:
-        raise EvaluationError("the engine went away")
-
-    parts.store.away.set()
-    working = work(broken, patience_s=0.0 if how == "patience" else 1e9)
-    with capture_logs() as logs:
-        working.give(1)
-        while parts.store.calls < 3 and how != "patience":
-            assert working.worker.busy
-        if how == "give_up":
-            working.give_up.set()
-        working.leaving = how == "leaving"
-        working.wait_free()
-    assert LEFT_TO_ITS_LEASE in [line["event"] for line in logs if line["log_level"] == "error"]
-    assert parts.held() == set()
-
-
 def test_a_slot_takes_the_next_job_while_its_last_result_is_written(parts: Parts, work: Callable[..., Working]) -> None:
     """Free as soon as the result is handed over; the lease stays held until it is committed."""
     hanging, let_go = threading.Event(), threading.Event()
@@ -318,7 +249,6 @@ def test_a_slot_takes_the_next_job_while_its_last_result_is_written(parts: Parts
     working.wait_free()
     parts.store.meanwhile = lambda: None
     let_go.set()
-    while working.committer.pending:
-        threading.Event().wait(0.01)
+    working.wait_written()
     assert [job_id for job_id, _ in parts.store.completed] == [1, 2]
     assert parts.events() == ["claimed", "claimed", "done", "done"]

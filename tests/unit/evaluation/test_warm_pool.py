@@ -18,6 +18,7 @@ from runner.evaluation.warm_pool import PoolBounds, WarmPool
 from sandbox.errors import EngineUnavailable
 from sandbox.host.engine import DockerEngine
 from sandbox.spec import Boot, SandboxSpec
+from tests.support.waiting import wait_until
 from tests.unit import samples
 
 SPEC = make_probe(samples.CPU, samples.SLOT, samples.ENVIRONMENT).spec
@@ -69,10 +70,7 @@ def take(parked: WarmPool, spec: SandboxSpec) -> FakeBox | None:
 
 def eventually(condition: Callable[[], bool]) -> None:
     """Wait until something that another thread does has happened."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
+    wait_until(condition, "what another thread does", patience_s=PATIENCE_S)
 
 
 @pytest.fixture

@@ -15,8 +15,10 @@ import torch
 
 from tasks.harness.emulate.device import Event
 from tasks.harness.shared.wire import Channel
+from tasks.harness.worker import device
 from tasks.harness.worker import main as worker
 from tasks.harness.worker.failures import describe_failure
+from tasks.harness.worker.inputs import Inputs
 from tasks.harness.worker.main import Worker
 from tasks.harness.worker.stalls import describe_place
 
@@ -119,14 +121,10 @@ def test_what_other_streams_do_is_the_calls_time(
 
     monkeypatch.setattr(torch.cuda, "Event", Event)
     monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
-    monkeypatch.setattr(worker, "perf_counter_ns", lambda: now[0])
+    monkeypatch.setattr(device, "perf_counter_ns", lambda: now[0])
     monkeypatch.setattr(Event, "elapsed_time", lambda *_: 0.002)
-    monkeypatch.setattr(Worker, "_flush_l2", lambda _: None)
-    end, other = socket.socketpair()
-    with end, other:
-        made = Worker(Channel(end, max_bytes=64, accept_descriptors=True, wake_fd=None), own_cores=False)
-        assert made._timed_on_device(lambda value: value, 3) == 3
-    assert made._claim_ns == 2_000 + (busy_ns if counted else 0)
+    monkeypatch.setattr(device.Device, "flush_l2", lambda _: None)
+    assert device.Device().time_call(lambda value: value, 3) == (3, 2_000 + (busy_ns if counted else 0))
 
 
 class _Later(torch.Tensor):
@@ -148,7 +146,7 @@ def test_what_is_put_off_is_claimed_by_message_too(monkeypatch: pytest.MonkeyPat
     end, other = socket.socketpair()
     with end, other:
         made = Worker(Channel(end, max_bytes=64, accept_descriptors=True, wake_fd=None), own_cores=False)
-        inputs = worker._Inputs(raw=None, value=None, addresses=range(0), storages={}, views=(), cuda=False)
+        inputs = Inputs(raw=None, value=None, addresses=range(0), storages={}, views=(), cuda=False)
         answer = made._return_output(torch.zeros(4).as_subclass(_Later), inputs)
     assert answer["op"] == "need"
     assert made._claim_ns == 1_000_000

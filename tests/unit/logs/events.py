@@ -125,7 +125,7 @@ def _imported(name: str) -> ast.expr | None:
     """A constant of the module that the others take it from."""
     if name != "LEFT_TO_ITS_LEASE":
         return None
-    tree = ast.parse((ROOT / "runner/daemon/outcomes/committer.py").read_text(encoding="utf-8"))
+    tree = ast.parse((ROOT / "runner/daemon/outcomes/writer.py").read_text(encoding="utf-8"))
     return next(
         node.value
         for node in tree.body

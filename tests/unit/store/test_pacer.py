@@ -11,19 +11,10 @@ import pytest
 from runner.errors import DatabaseUnavailableError
 from runner.retry import MIN_S, Backoff
 from runner.store.pacer import CAP_S, LOST_S, ConnectPacer
+from tests.support.clock import Clock
 
 #: Threads of a daemon that want a connection during an outage, each with a back-off of its own.
 LOOPS = 12
-
-
-class Clock:
-    """A clock that the test moves."""
-
-    now_s = 1000.0
-
-    def __call__(self) -> float:
-        """The time."""
-        return self.now_s
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import http.client
 import json
 import socket
 import stat
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from runner.config import HttpAddress
 from runner.daemon.monitoring import http_endpoint
 from runner.daemon.monitoring.http_endpoint import CLIENTS, Endpoint
 from tests.plugins.scrape import get
+from tests.support.waiting import wait_until
 
 PATIENCE_S = 30.0
 
@@ -59,12 +59,9 @@ def served(answers: Answers) -> Iterator[Endpoint]:
 
 def bound(served: Endpoint) -> str:
     """Where it listens, once it does."""
-    settled = threading.Event()
-    for _ in range(int(PATIENCE_S / 0.01)):
-        if served.bound is not None:
-            return served.bound
-        settled.wait(0.01)
-    raise AssertionError("it never listened")
+    address = wait_until(lambda: served.bound, "it listens")
+    assert address is not None
+    return address
 
 
 def test_it_answers_on_a_port(served: Endpoint, answers: Answers) -> None:
@@ -111,12 +108,7 @@ def test_what_is_no_socket_is_not_removed(served: Endpoint, tmp_path: Path) -> N
 
 def wait_for_line(logs: list[Any]) -> None:
     """Wait until something was logged."""
-    pause = threading.Event()
-    for _ in range(int(PATIENCE_S / 0.01)):
-        if logs:
-            return
-        pause.wait(0.01)
-    raise AssertionError("nothing was said")
+    wait_until(lambda: logs, "something is logged")
 
 
 def test_an_address_that_is_taken_is_said_once_and_tried_again(

@@ -7,17 +7,7 @@ import threading
 from structlog.testing import capture_logs
 
 from runner.daemon.monitoring.watchdog import STEP_LIMIT_S, Watchdog
-
-
-class Clock:
-    """Time that passes when told to."""
-
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def __call__(self) -> float:
-        """The time, in seconds."""
-        return self.now_s
+from tests.support.clock import Clock
 
 
 def test_the_watchdog_is_told_as_long_as_the_main_thread_keeps_its_word() -> None:

@@ -14,17 +14,8 @@ from runner.daemon.outcomes.publisher import MAX_EVENTS, PERIOD_S, REST_S, TELL_
 from runner.errors import DatabaseUnavailableError
 from runner.model import Job, Json, Progress
 from runner.store import Store
+from tests.support.clock import Clock
 from tests.unit.daemon.test_leases import job
-
-
-class Clock:
-    """A clock that the test moves."""
-
-    now_s = 1000.0
-
-    def __call__(self) -> float:
-        """The time."""
-        return self.now_s
 
 
 class FakeStore:

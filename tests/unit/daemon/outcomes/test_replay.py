@@ -12,6 +12,7 @@ from runner.daemon.outcomes.replay import PATIENCE_S
 from runner.daemon.outcomes.spool import ASIDE
 from runner.errors import DatabaseUnavailableError
 from runner.store import Store
+from tests.support.waiting import wait_until
 from tests.unit.daemon.fakes import Parts
 from tests.unit.daemon.outcomes.spool.samples import job, result
 
@@ -225,12 +226,7 @@ class Running:
 
     def wait_until_empty(self) -> None:
         """Until nothing is spooled."""
-        pause = threading.Event()
-        for _ in range(3000):
-            if not self.parts.spool.count:
-                return
-            pause.wait(0.01)
-        raise AssertionError("never delivered")
+        wait_until(lambda: not self.parts.spool.count, "the spool is empty")
 
     def end(self) -> None:
         """Stop it."""

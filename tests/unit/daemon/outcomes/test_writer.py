@@ -9,8 +9,19 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from runner.daemon.outcomes.committer import HELD_S, LEFT_TO_ITS_LEASE, MAX_RESULTS, ResultCommitter
+from runner.daemon.outcomes.writer import (
+    HELD_S,
+    LEAVING_PATIENCE_S,
+    LEFT_TO_ITS_LEASE,
+    MAX_RESULTS,
+    Cancelled,
+    Failed,
+    Outcome,
+    OutcomeWriter,
+    Released,
+)
 from runner.model import Artifact, Job, JobResult
+from tests.support.waiting import wait_until
 from tests.unit.daemon.fakes import FakeStore, Parts
 from tests.unit.daemon.outcomes.spool.samples import job, result
 
@@ -23,19 +34,21 @@ class Crowd:
         self.store = parts.store
         self.late = FakeStore()
         self.now_s = 1000.0
+        self.leaving = False
         self.emptied = threading.Semaphore(0)
         self.give_up = threading.Event()
         self.stop = threading.Event()
         self.under_way = threading.Event()
         self.go_on = threading.Event()
         self.batches: list[list[int]] = []
-        self.committer = ResultCommitter(
+        self.writer = OutcomeWriter(
             lambda purpose: parts.fake(purpose, self.late if purpose == "late commit" else None),
             parts.keeper,
             parts.publisher,
             parts.replayer,
             slots=slots,
             on_empty=self.emptied.release,
+            leaving=lambda: self.leaving,
             give_up=self.give_up,
             patience_s=patience_s,
             clock=lambda: self.now_s,
@@ -50,15 +63,15 @@ class Crowd:
         self._threads: list[threading.Thread] = []
 
     def start(self, *bodies: Callable[[threading.Event], None]) -> None:
-        """Start the thread that writes, or these."""
-        for body in bodies or (self.committer.run,):
+        """Start the threads that write at once, or these."""
+        for body in bodies or (self.writer.run, self.writer.run_endings):
             thread = threading.Thread(target=body, args=(self.stop,), daemon=True)
             thread.start()
             self._threads.append(thread)
 
-    def submit(self, job_id: int, found: JobResult | None = None) -> None:
-        """One slot's result."""
-        self.committer.submit(job(job_id), found or result(), slot="cpu0")
+    def submit(self, job_id: int, found: Outcome | None = None) -> None:
+        """One slot's outcome; a result unless told otherwise."""
+        self.writer.submit(job(job_id), found or result(), slot="cpu0")
 
     def hand_aside(self, job_id: int, found: JobResult, handed: threading.Event) -> None:
         """One slot's result, in a thread of the slot's own; `handed` is set when the slot may go on."""
@@ -88,22 +101,18 @@ class Crowd:
     def wait_empty(self) -> None:
         """Until nothing is left."""
         assert self.emptied.acquire(timeout=30)
-        assert self.committer.pending == 0
+        assert self.writer.pending == 0
 
     def wait(self, condition: Callable[[], object]) -> None:
         """Until something is so."""
-        for _ in range(3000):
-            if condition():
-                return
-            threading.Event().wait(0.01)
-        raise AssertionError("it never happened")
+        wait_until(condition, "what the test waits for")
 
     def end(self) -> None:
         """Stop the threads."""
         self.stop.set()
         self.give_up.set()
         self.go_on.set()
-        self.committer.nudge()
+        self.writer.nudge()
         for thread in self._threads:
             thread.join(30)
             assert not thread.is_alive()
@@ -111,7 +120,7 @@ class Crowd:
 
 @pytest.fixture
 def crowd(parts: Parts) -> Iterator[Crowd]:
-    """A committer that is not started yet."""
+    """A writer that is not started yet."""
     made = Crowd(parts)
     yield made
     made.end()
@@ -140,8 +149,8 @@ def test_on_a_busy_host_results_wait_until_every_slot_has_brought_one(
     parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Right after another commit the first that comes is not committed alone; nobody waits once all have come."""
-    monkeypatch.setattr("runner.daemon.outcomes.committer.BUSY_S", 1e9)
-    monkeypatch.setattr("runner.daemon.outcomes.committer.GATHER_S", 1e6)
+    monkeypatch.setattr("runner.daemon.outcomes.writer.BUSY_S", 1e9)
+    monkeypatch.setattr("runner.daemon.outcomes.writer.GATHER_S", 1e6)
     crowd = Crowd(parts, slots=3)
     crowd.start()
     crowd.submit(0)
@@ -156,7 +165,7 @@ def test_on_a_busy_host_results_wait_until_every_slot_has_brought_one(
 def test_a_result_is_held_from_hand_to_commit(crowd: Crowd) -> None:
     """Its lease is renewed, and nothing stops it any more."""
     crowd.submit(1)
-    assert (crowd.parts.held(), crowd.committer.pending) == ({(1, False)}, 1)
+    assert (crowd.parts.held(), crowd.writer.pending) == ({(1, False)}, 1)
     crowd.start()
     crowd.wait_empty()
     assert crowd.parts.held() == set()
@@ -184,7 +193,7 @@ def test_while_the_database_is_away_everything_goes_to_the_spool(crowd: Crowd) -
         crowd.start()
         crowd.submit(1)
         crowd.submit(2)
-        crowd.wait(lambda: crowd.committer.pending == 0)
+        crowd.wait(lambda: crowd.writer.pending == 0)
     assert crowd.parts.held() == {(1, False), (2, False)}
     assert crowd.parts.replayer.keys() == [(1, 2), (2, 2)]
     said = [line["event"] for line in logs if line["log_level"] == "warning"]
@@ -198,7 +207,7 @@ def test_a_slot_waits_when_too_many_results_are_not_written(parts: Parts) -> Non
     crowd.submit(2)
     handed = threading.Event()
     crowd.hand_aside(3, result(), handed)
-    crowd.wait(lambda: crowd.committer.pending == 3)
+    crowd.wait(lambda: crowd.writer.pending == 3)
     assert not handed.wait(0.05)
     crowd.start()
     assert handed.wait(30)
@@ -208,13 +217,13 @@ def test_a_slot_waits_when_too_many_results_are_not_written(parts: Parts) -> Non
 
 def test_files_count_by_their_size(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many slots there are, the files that wait in memory are bounded together."""
-    monkeypatch.setattr("runner.daemon.outcomes.committer.MAX_WAITING_BYTES", 100)
+    monkeypatch.setattr("runner.daemon.outcomes.writer.MAX_WAITING_BYTES", 100)
     crowd = Crowd(parts)
     large = result()
     large = JobResult(**{**vars(large), "artifacts": (Artifact(name="a", media_type="b", data=b"x" * 101),)})
     handed = threading.Event()
     crowd.hand_aside(1, large, handed)
-    crowd.wait(lambda: crowd.committer.pending == 1)
+    crowd.wait(lambda: crowd.writer.pending == 1)
     assert not handed.wait(0.05)
     crowd.start()
     assert handed.wait(30)
@@ -232,14 +241,14 @@ def test_a_result_whose_submission_is_held_comes_again_and_holds_up_nobody(crowd
     """Of a batch the others are committed; the one that has to wait is tried again, after a while by the spool."""
     crowd.store.held = {2}
     crowd.during_a_commit(1, 2, 3)
-    crowd.wait(lambda: crowd.committer.pending == 1)
+    crowd.wait(lambda: crowd.writer.pending == 1)
     assert sorted(number for number, _ in crowd.store.completed) == [0, 1, 3]
     crowd.now_s += 0.02
-    crowd.committer.nudge()
+    crowd.writer.nudge()
     crowd.wait(lambda: crowd.batches[-1] == [2])
     assert crowd.parts.spool.count == 0
     crowd.now_s += HELD_S
-    crowd.committer.nudge()
+    crowd.writer.nudge()
     crowd.wait_empty()
     assert crowd.parts.replayer.keys() == [(2, 2)]
     assert crowd.parts.held() == {(2, False)}
@@ -247,15 +256,15 @@ def test_a_result_whose_submission_is_held_comes_again_and_holds_up_nobody(crowd
 
 def test_a_commit_that_does_not_come_back_holds_up_nobody(crowd: Crowd, monkeypatch: pytest.MonkeyPatch) -> None:
     """What has waited for a while goes on a connection of its own, and is not committed again afterwards."""
-    monkeypatch.setattr("runner.daemon.outcomes.committer.TURN_S", 0.01)
+    monkeypatch.setattr("runner.daemon.outcomes.writer.TURN_S", 0.01)
     crowd.store.meanwhile = crowd.hold
-    crowd.start(crowd.committer.run)
+    crowd.start(crowd.writer.run)
     crowd.submit(0)
     assert crowd.under_way.wait(30)
     crowd.submit(1)
     crowd.now_s += 1.0
-    crowd.start(crowd.committer.run_late)
-    crowd.wait(lambda: crowd.committer.pending == 1)
+    crowd.start(crowd.writer.run_late)
+    crowd.wait(lambda: crowd.writer.pending == 1)
     assert [job_id for job_id, _ in crowd.late.completed] == [1]
     crowd.go_on.set()
     crowd.wait_empty()
@@ -269,12 +278,12 @@ def test_a_result_whose_commit_hangs_can_be_rescued(crowd: Crowd) -> None:
     crowd.submit(0)
     crowd.submit(1)
     assert crowd.under_way.wait(30)
-    assert crowd.committer.spool_pending() == []
+    assert crowd.writer.spool_pending() == []
     assert sorted(crowd.parts.replayer.keys()) == [(0, 2), (1, 2)]
     crowd.store.away.set()
     crowd.store.meanwhile = lambda: None
     crowd.go_on.set()
-    crowd.wait(lambda: crowd.committer.pending == 0)
+    crowd.wait(lambda: crowd.writer.pending == 0)
     assert sorted(crowd.parts.replayer.keys()) == [(0, 2), (1, 2)]
     crowd.store.away.clear()
     assert crowd.parts.replayer.replay_once(crowd.parts.fake("test")) == 2
@@ -284,7 +293,7 @@ def test_a_result_whose_commit_hangs_can_be_rescued(crowd: Crowd) -> None:
 def test_what_comes_after_the_end_is_spooled(crowd: Crowd) -> None:
     """A run that did not let go in time finds something all the same: the next process commits it."""
     crowd.submit(1)
-    crowd.committer.close()
+    crowd.writer.close()
     assert crowd.parts.replayer.keys() == [(1, 2)]
     crowd.submit(2)
     assert crowd.parts.replayer.keys() == [(1, 2), (2, 2)]
@@ -320,7 +329,7 @@ def test_room_that_comes_later_is_used(tmp_path: Path) -> None:
     crowd.submit(1)
     crowd.wait(lambda: parts.store.calls >= 3)
     parts.spool.max_bytes = 1 << 20
-    crowd.wait(lambda: crowd.committer.pending == 0)
+    crowd.wait(lambda: crowd.writer.pending == 0)
     crowd.end()
     assert parts.replayer.keys() == [(1, 2)]
 
@@ -335,7 +344,7 @@ def test_what_is_waited_for_in_vain_is_left_to_the_lease(tmp_path: Path, how: st
     with capture_logs() as logs:
         crowd.submit(1)
         if how == "give_up":
-            assert crowd.committer.spool_pending() == [job(1)]
+            assert crowd.writer.spool_pending() == [job(1)]
             crowd.give_up.set()
         crowd.start()
         crowd.wait_empty()
@@ -344,11 +353,85 @@ def test_what_is_waited_for_in_vain_is_left_to_the_lease(tmp_path: Path, how: st
     assert parts.held() == set()
 
 
+def test_outcomes_without_a_result_are_written_and_told(crowd: Crowd) -> None:
+    """Each in its own way, beside results; one that is no longer ours is dropped; no lease is left."""
+    crowd.store.stale.add(4)
+    crowd.start()
+    crowd.submit(1, Failed(error="the engine went away"))
+    crowd.submit(2, Cancelled())
+    crowd.submit(3, Released(reason="the daemon was told to stop at once"))
+    crowd.submit(4, Cancelled())
+    crowd.submit(5)
+    crowd.wait(lambda: crowd.writer.pending == 0)
+    assert crowd.store.failed == [(1, "the engine went away", "cpu0")]
+    assert crowd.store.given_back == [("cancelled", 2), ("release", 3)]
+    assert [job_id for job_id, _ in crowd.store.completed] == [5]
+    assert sorted(crowd.parts.events()) == ["cancelled", "done", "queued", "queued"]
+    assert (crowd.parts.held(), crowd.parts.spool.count) == (set(), 0)
+
+
+def test_an_ending_that_waits_for_a_lock_delays_no_result(crowd: Crowd) -> None:
+    """The database answers after half a minute at worst; other slots' results are committed meanwhile."""
+
+    def hold_the_first_write() -> None:
+        crowd.store.meanwhile = lambda: None
+        crowd.hold()
+
+    crowd.store.meanwhile = hold_the_first_write
+    crowd.start()
+    crowd.submit(1, Failed(error="the engine went away"))
+    assert crowd.under_way.wait(30)
+    crowd.submit(2)
+    crowd.wait(lambda: crowd.writer.pending == 1)
+    assert [job_id for job_id, _ in crowd.store.completed] == [2]
+    crowd.go_on.set()
+    crowd.wait_empty()
+    assert crowd.store.failed == [(1, "the engine went away", "cpu0")]
+
+
+@pytest.mark.usefixtures("_quick")
+def test_a_failure_waits_for_the_database_in_memory(parts: Parts) -> None:
+    """There is nothing to spool but the cause; its lease is held until the database is back."""
+    parts.store.away.set()
+    crowd = Crowd(parts)
+    with capture_logs() as logs:
+        crowd.start()
+        crowd.submit(1, Failed(error="the engine went away"))
+        crowd.wait(lambda: parts.store.calls >= 5)
+        assert (parts.held(), parts.spool.count) == ({(1, False)}, 0)
+        parts.store.away.clear()
+        crowd.wait_empty()
+    crowd.end()
+    assert parts.store.failed == [(1, "the engine went away", "cpu0")]
+    said = [line["event"] for line in logs]
+    assert said == ["database away: the job's end waits in memory", "database back: the job is settled"]
+
+
+@pytest.mark.usefixtures("_quick")
+def test_a_daemon_that_is_to_end_waits_longer_for_results_than_for_failures(tmp_path: Path) -> None:
+    """Little is lost with a failure: the job is evaluated again either way."""
+    parts = Parts(tmp_path, max_bytes=0)
+    parts.store.away.set()
+    crowd = Crowd(parts)
+    crowd.leaving = True
+    with capture_logs() as logs:
+        crowd.start()
+        crowd.submit(1)
+        crowd.submit(2, Failed(error="the engine went away"))
+        crowd.wait(lambda: parts.store.calls >= 10)
+        assert crowd.writer.pending == 2
+        crowd.now_s += LEAVING_PATIENCE_S + 1.0
+        crowd.wait(lambda: crowd.writer.pending == 1)
+    assert [line["event"] for line in logs].count(LEFT_TO_ITS_LEASE) == 1
+    assert parts.held() == {(1, False)}
+    crowd.end()
+
+
 def test_the_connection_is_closed_when_nothing_has_come_for_a_while(
     crowd: Crowd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An idle host has no connection for results."""
-    monkeypatch.setattr("runner.daemon.outcomes.committer.IDLE_S", 0.0)
+    monkeypatch.setattr("runner.daemon.outcomes.writer.IDLE_S", 0.0)
     crowd.start()
     crowd.wait(lambda: crowd.store.closed)
     crowd.submit(1)
@@ -366,7 +449,7 @@ def test_a_thread_that_breaks_finds_its_results_again(crowd: Crowd) -> None:
     crowd.parts.publisher.publish = broken  # type: ignore[method-assign, assignment]
     crowd.submit(1)
     with pytest.raises(ZeroDivisionError):
-        crowd.committer.run(crowd.stop)
-    assert crowd.committer.pending == 1
+        crowd.writer.run(crowd.stop)
+    assert crowd.writer.pending == 1
     crowd.start()
     crowd.wait_empty()

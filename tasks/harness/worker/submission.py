@@ -1,0 +1,80 @@
+"""Loads a submission: a Python file that defines `custom_kernel`, or sources that a compiler makes a library of."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .compiled import CompileFailed, compile_sources, flatten, load_library
+from .loading import import_submission
+
+Kernel = Callable[[Any], Any]
+
+
+class LoadFailed(Exception):
+    """The submission is no Python file, or defines no kernel."""
+
+
+def as_it_is(data: Any) -> Any:
+    """The kernel's argument where the kernel takes the inputs as the task made them."""
+    return data
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submission:
+    """A kernel that can be called, and the file that it came from."""
+
+    kernel: Kernel
+    #: Makes the kernel's argument from the inputs as the task made them.
+    adapt: Callable[[Any], Any] = as_it_is
+    #: The name of the Python file, or of the library, in the worker's directory. The other one is None.
+    file: str | None = None
+    program: str | None = None
+
+
+def load(directory: Path, files: Mapping[str, str], name: str, compiled: Mapping[str, Any] | None) -> Submission:
+    """Write a submission's files and load it. What the submission raises passes through.
+
+    Args:
+        directory: where the files go, and where the compiler runs.
+        files: text of each file, by its path in the directory.
+        name: the submission's own file.
+        compiled: None for Python; else `program`, the library's name, and `argv`, the compiler's command line.
+
+    Raises:
+        LoadFailed: see the class.
+        CompileFailed: the compiler refused the sources.
+        KernelFailed: the library cannot be used.
+    """
+    for relative, text in files.items():
+        path = directory / relative
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return _load_python(directory, name) if compiled is None else _load_compiled(directory, compiled)
+
+
+def _load_python(directory: Path, name: str) -> Submission:
+    module = import_submission(directory, name)
+    if module is None:
+        raise LoadFailed(f"{name} is no Python file; expected a name that ends .py")
+    kernel = getattr(module, "custom_kernel", None)
+    if not callable(kernel):
+        found = "nothing of that name" if kernel is None else f"a {type(kernel).__name__}"
+        raise LoadFailed(f"the submission defines no function custom_kernel (found {found})")
+    return Submission(kernel=kernel, file=name)
+
+
+def _load_compiled(directory: Path, compiled: Mapping[str, Any]) -> Submission:
+    program = directory / compiled["program"]
+    if not program.exists():
+        # Nothing was built ahead. The submission's author may read the compiler's output.
+        try:
+            said = compile_sources(compiled["argv"], directory)
+        except CompileFailed as error:
+            sys.stderr.write(error.said)
+            raise
+        sys.stderr.write(said)
+    return Submission(kernel=load_library(program), adapt=flatten, program=compiled["program"])
