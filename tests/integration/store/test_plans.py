@@ -279,7 +279,7 @@ def test_the_last_words_of_a_submission_do_not_depend_on_how_many_results_there_
 
 #: A user's share of a board's scores, on each of ten boards.
 SCORES = """\
-INSERT INTO leaderboard.user_info (id, user_name) SELECT 'user ' || u, 'U' FROM generate_series(0, 99) u
+INSERT INTO leaderboard.user_info (id, user_name) SELECT 'user ' || u, 'U' FROM generate_series(0, 9999) u
 ON CONFLICT DO NOTHING;
 INSERT INTO leaderboard.leaderboard (name, deadline, task, forum_id, description)
 SELECT 'board ' || n, now(), '{}', 0, '' FROM generate_series(1, 9) n;
