@@ -77,7 +77,10 @@ def pause(
 
 @gpu.command(epilog=example("kernel-runner gpu resume H100"))
 def resume(context: typer.Context, *, name: Annotated[str, typer.Argument(metavar="TYPE")]) -> None:
-    """Let hosts begin jobs of a paused GPU type again."""
+    """Let hosts begin jobs of a paused GPU type again.
+
+    Their daemons look at the queue at once.
+    """
     with session(context).store() as store:
         changed = store.resume(name)
     note(f"GPU type {name} {'is served again' if changed else 'was not paused'}")

@@ -570,12 +570,6 @@ def test_an_index_that_is_held_up_costs_nothing_but_itself(
     assert valid_indexes(empty_database_url) == set(schema.indexes())
 
 
-def test_every_index_of_a_file_has_the_files_name() -> None:
-    """By it `migrate` knows whether it is there."""
-    for name, text in schema.indexes().items():
-        assert f"CREATE INDEX CONCURRENTLY {name} ON " in text
-
-
 def test_scores_that_were_there_before_are_copied(database_url: str) -> None:
     """In batches, after the migration; the ranking has them meanwhile."""
     fetch(database_url, "UPDATE runner.score_mark SET run_id = 0, next_id = 100000, noted_at = '-infinity'")
