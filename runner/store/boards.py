@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 import psycopg
@@ -145,7 +146,7 @@ class Boards(Base):
             left, board_id = self._link.run(lambda connection: _delete_if_empty(connection, name, force=force))
             if not left:
                 return
-            while self._link.run(lambda connection, of=board_id: _delete_submissions(connection, of)):
+            while self._link.run(partial(_delete_submissions, board_id=board_id)):
                 pass
 
     def boards(self) -> Sequence[BoardLine]:

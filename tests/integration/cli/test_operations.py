@@ -170,12 +170,14 @@ def test_connections_are_counted_for_all_hosts(database_url: str, store: Store) 
     """Without those that are reserved; as many hosts as are registered need a few each."""
     facts = probe(database_url)
     with psycopg.connect(database_url) as connection:
-        settings = dict(
-            connection.execute("SELECT name, setting FROM pg_settings WHERE name LIKE '%connections'").fetchall()
+        settings: dict[str, int] = dict(
+            connection.execute(
+                "SELECT name, setting::integer FROM pg_settings WHERE name LIKE '%connections' AND vartype = 'integer'"
+            ).fetchall()
         )
-    reserved = int(settings["superuser_reserved_connections"]) + int(settings.get("reserved_connections", 0))
-    assert facts.connections == int(settings["max_connections"]) - reserved
-    assert 1 <= facts.connected <= int(settings["max_connections"])
+    reserved = settings["superuser_reserved_connections"] + settings.get("reserved_connections", 0)
+    assert facts.connections == settings["max_connections"] - reserved
+    assert 1 <= facts.connected <= settings["max_connections"]
     assert facts.all_hosts == 0
     for number in range(2):
         store.register_host(HostRecord(name=f"n{number}", version="1", slots=[], instance=f"{number}", gpu_types=[]))
