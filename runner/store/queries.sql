@@ -494,8 +494,8 @@ $$
 SELECT set_config('lock_timeout', '60s', false), set_config('statement_timeout', '0', false)
 
 -- name: try_index_lock
--- Allows one builder of indexes per database, for as long as its connection lives. It is tried, not waited for: whoever
--- waits in a statement holds a snapshot, and building an index waits for those.
+-- Allows one builder of indexes per database, for as long as its connection lives. It is tried, not waited for: a
+-- session that waits in a statement holds a snapshot, and building an index waits for those.
 SELECT pg_try_advisory_lock(7016325910443212) AS taken
 
 -- name: built_indexes
