@@ -1,17 +1,18 @@
-"""`rerun` and `invalidate`: what to do after a bad GPU, a mended task, a cheat that was found late."""
+"""`failed`, `rerun` and `invalidate`: what to do after a bad GPU, a mended task, a cheat that was found late."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Annotated
 
 import typer
 
 from runner.cli import documents, render
 from runner.cli.app import ExitCode, app, console, example, note, out, out_json, session
-from runner.store import MatchLine, Selection, Store
+from runner.cli.moments import moment_of
+from runner.model import Verdict
+from runner.store import MatchLine, Selection
 
 _SubmissionId = Annotated[int | None, typer.Argument(metavar="ID")]
 _Leaderboard = Annotated[str | None, typer.Option("--leaderboard", metavar="L", help="Submitted to L.")]
@@ -26,6 +27,11 @@ _Since = Annotated[
 ]
 _Until = Annotated[str | None, typer.Option("--until", metavar="T", help="Evaluated before T.")]
 _Gpu = Annotated[list[str] | None, typer.Option("--gpu", metavar="T", help="GPU type; repeatable.")]
+_Verdict = Annotated[list[Verdict] | None, typer.Option("--verdict", help="Verdict of a job; repeatable.")]
+_Cause = Annotated[
+    str | None,
+    typer.Option("--cause", metavar="TEXT", help="TEXT is in a job's error, or in why an attempt gave no result."),
+]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
 _Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 _AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -51,6 +57,8 @@ def rerun(
     since: _Since = None,
     until: _Until = None,
     gpu: _Gpu = None,
+    verdict: _Verdict = None,
+    cause: _Cause = None,
     reason: Annotated[str | None, typer.Option("--reason", metavar="R", help="Kept with the old results.")] = None,
     priority: Annotated[
         int, typer.Option("--priority", metavar="N", help="Higher goes first; new submissions have 0.")
@@ -69,8 +77,15 @@ def rerun(
     cancelled (unless named by ID), submissions marked hacked by others, and GPU types no longer offered.
     """
     with session(context).store() as store:
-        selection = _selection(
-            store, submission_id=submission_id, leaderboard=leaderboard, host=host, since=since, until=until, gpu=gpu
+        selection = Selection(
+            submission_id=submission_id,
+            leaderboard=leaderboard,
+            host=host,
+            since=None if since is None else moment_of(store, since, "--since"),
+            until=None if until is None else moment_of(store, until, "--until"),
+            gpu_types=tuple(gpu or ()),
+            verdicts=tuple(verdict or ()),
+            cause=cause,
         )
         lines = store.matching(selection)
         jobs = sum(line.jobs for line in lines if line.obstacle is None)
@@ -99,6 +114,8 @@ def invalidate(
     since: _Since = None,
     until: _Until = None,
     gpu: _Gpu = None,
+    verdict: _Verdict = None,
+    cause: _Cause = None,
     reason: Annotated[str, typer.Option("--reason", metavar="R", help="The authors read it.")],
     dry_run: _DryRun = False,
     yes: _Yes = False,
@@ -110,8 +127,15 @@ def invalidate(
     and its author reads the reason. Nothing is deleted; `rerun` brings it back. Jobs that wait or run are left alone.
     """
     with session(context).store() as store:
-        selection = _selection(
-            store, submission_id=submission_id, leaderboard=leaderboard, host=host, since=since, until=until, gpu=gpu
+        selection = Selection(
+            submission_id=submission_id,
+            leaderboard=leaderboard,
+            host=host,
+            since=None if since is None else moment_of(store, since, "--since"),
+            until=None if until is None else moment_of(store, until, "--until"),
+            gpu_types=tuple(gpu or ()),
+            verdicts=tuple(verdict or ()),
+            cause=cause,
         )
         lines = [line for line in store.matching(selection) if line.counting]
         jobs = sum(line.counting for line in lines)
@@ -125,42 +149,35 @@ def invalidate(
     _show(lines, jobs, dry_run=False, counting=True, as_json=as_json)
 
 
-def _selection(
-    store: Store,
+@app.command(epilog=example("kernel-runner failed --since '2 hours ago' --host gpu-07"))
+def failed(
+    context: typer.Context,
     *,
-    submission_id: int | None,
-    leaderboard: str | None,
-    host: str | None,
-    since: str | None,
-    until: str | None,
-    gpu: Sequence[str] | None,
-) -> Selection:
-    return Selection(
-        submission_id=submission_id,
-        leaderboard=leaderboard,
-        host=host,
-        since=None if since is None else _moment(store, since, "--since"),
-        until=None if until is None else _moment(store, until, "--until"),
-        gpu_types=tuple(gpu or ()),
-    )
+    leaderboard: _Leaderboard = None,
+    host: Annotated[str | None, typer.Option("--host", metavar="H", help="Of host H.")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="T", help="At T or later: `2026-05-01T14:00+02:00` or `'2 hours ago'`."),
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="The newest N.")] = 50,
+    as_json: _AsJson = False,
+) -> None:
+    """List attempts that gave no result through no fault of the submission.
 
-
-def _moment(store: Store, text: str, option: str) -> datetime:
-    """A point in time as it was typed. Spans are read by the database, whose clock all times are of."""
-    if text.strip().endswith("ago"):
-        return store.moment(text)
-    try:
-        moment = datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise typer.BadParameter(
-            f"{text!r} is no time; write it like 2026-05-01T12:00Z, or like '2 hours ago'", param_hint=option
-        ) from None
-    if moment.tzinfo is None:
-        raise typer.BadParameter(
-            f"{text!r} has no time zone; add one, as in {moment.isoformat()}Z for UTC or {moment.isoformat()}+02:00",
-            param_hint=option,
+    The newest first, with host, slot, reason and what became of the job. `rerun --verdict internal_error` evaluates
+    again what ended so. Attempts are listed for as long as events are kept (`retention_days`).
+    """
+    with session(context).store() as store:
+        lines = store.failed(
+            limit=limit,
+            since=None if since is None else moment_of(store, since, "--since"),
+            host=host,
+            leaderboard=leaderboard,
         )
-    return moment
+    if as_json:
+        out_json(documents.failed(lines))
+    else:
+        out(render.failed_table(lines))
 
 
 def _ask(question: str, lines: Sequence[MatchLine], *, counting: bool, yes: bool) -> None:

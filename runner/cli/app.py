@@ -21,6 +21,7 @@ import typer
 from rich.console import Console, RenderableType
 
 from runner import __version__, logs
+from runner.cli.safe import printable
 from runner.config import Config
 from runner.errors import BoardError, ConfigError, NotFoundError, SubmissionError, TaskError
 from runner.model import Json
@@ -155,8 +156,8 @@ def out_json(value: Json | Sequence[Json]) -> None:
 
 def fail(message: str) -> None:
     """Say on stderr why the command ends; one or two sentences, no traceback."""
-    # libpq continues its sentences on indented lines; lists of findings stay lists.
-    typer.echo(f"kernel-runner: {_CONTINUATION.sub(' ', message)}", err=True)
+    # libpq continues its sentences on indented lines; lists of findings stay lists. Errors repeat what they were given.
+    typer.echo(f"kernel-runner: {printable(_CONTINUATION.sub(' ', message))}", err=True)
 
 
 def console(*, stderr: bool) -> Console:

@@ -30,7 +30,7 @@ def artifact(
     with session(context).store() as store:
         found = store.artifact(artifact_id)
     # A submission's process has a say in what it holds, and none in where it goes.
-    target = output or Path(PurePosixPath(found.name).name)
+    target = output or Path(PurePosixPath(found.name).name.lstrip(".") or f"artifact-{artifact_id}")
     try:
         with target.open("xb") as file:
             file.write(found.data)

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.console import Group
@@ -39,6 +39,8 @@ from sandbox.policy import hardening
 from sandbox.protocol import Step, StepResult, StepsRequest
 from sandbox.spec import WORKER_UID, Bind, Boot
 
+#: A busy one has up to so many.
+CONNECTIONS_OF_A_HOST: Final = 6
 #: Seconds for the interpreter of the evaluation environment to import torch outside a container: a cold disk is slow.
 _IMPORT_TIMEOUT_S = 180.0
 _COMPILE_TIMEOUT_S = 120.0
@@ -165,6 +167,7 @@ def _database(config: Config) -> Iterator[Finding]:
         return
     found = f"PostgreSQL {facts.server_version}, database {facts.database}"
     yield Finding(name="database", mark=Mark.OK, found=found)
+    yield _connections(facts)
     yield _schema(facts)
     if facts.login is not None:
         yield _login(facts, config.host_name)
@@ -174,6 +177,22 @@ def _database(config: Config) -> Iterator[Finding]:
         found = "do not arrive: the connection goes through a pooler in transaction mode"
         remedy = "let DATABASE_URL name the server itself, or a pool in session mode"
         yield Finding(name="notifications", mark=Mark.FAILED, found=found, remedy=remedy)
+
+
+def _connections(facts: DatabaseFacts) -> Finding:
+    """Whether the server has connections enough for this host and the others."""
+    name = "connections"
+    hosts = max(1, facts.all_hosts or 0)
+    needed = hosts * CONNECTIONS_OF_A_HOST
+    found = (
+        f"the server gives {facts.connections}, {facts.connected} are used; "
+        f"{hosts} host{'' if hosts == 1 else 's'} may need {needed} besides frontends"
+    )
+    if facts.connections < needed:
+        return Finding(
+            name=name, mark=Mark.WARNING, found=found, remedy="raise max_connections, and restart the server"
+        )
+    return Finding(name=name, mark=Mark.OK, found=found)
 
 
 def _schema(facts: DatabaseFacts) -> Finding:

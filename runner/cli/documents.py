@@ -12,7 +12,16 @@ from typing import Any
 
 from runner.cli.render import host_state, slots_per_type
 from runner.model import Demand
-from runner.store.records import BoardLine, BoardView, GpuTypeLine, HostLine, MatchLine, RankingLine, StatusLine
+from runner.store.records import (
+    BoardLine,
+    BoardView,
+    FailedLine,
+    GpuTypeLine,
+    HostLine,
+    MatchLine,
+    RankingLine,
+    StatusLine,
+)
 from runner.task_format.model import TaskFolder
 
 
@@ -62,6 +71,11 @@ def hosts(lines: Sequence[HostLine]) -> list[dict[str, Any]]:
         _plain({**asdict(line), "state": host_state(line), "slots": [dict(slot) for slot in line.slots]})
         for line in lines
     ]
+
+
+def failed(lines: Sequence[FailedLine]) -> list[dict[str, Any]]:
+    """Attempts that gave no result, one object each."""
+    return [_plain(asdict(line)) for line in lines]
 
 
 def matching(lines: Sequence[MatchLine]) -> list[dict[str, Any]]:

@@ -58,6 +58,34 @@ def list_types(
         out(render.gpu_types_table(types, hosts))
 
 
+@gpu.command(epilog=example("kernel-runner gpu pause H100 --reason 'new driver'"))
+def pause(
+    context: typer.Context,
+    *,
+    name: Annotated[str, typer.Argument(metavar="TYPE")],
+    reason: Annotated[str, typer.Option("--reason", metavar="R", help="Those who wait read it.")],
+) -> None:
+    """Let no host begin jobs of a GPU type.
+
+    What runs goes on, and submissions are still taken. It holds for all names of the type, on all hosts, until
+    `gpu resume`.
+    """
+    with session(context).store() as store:
+        changed = store.pause(name, reason=reason)
+    note(f"GPU type {name} {'is paused' if changed else 'was paused already'}")
+
+
+@gpu.command(epilog=example("kernel-runner gpu resume H100"))
+def resume(context: typer.Context, *, name: Annotated[str, typer.Argument(metavar="TYPE")]) -> None:
+    """Let hosts begin jobs of a paused GPU type again.
+
+    Their daemons look at the queue at once.
+    """
+    with session(context).store() as store:
+        changed = store.resume(name)
+    note(f"GPU type {name} {'is served again' if changed else 'was not paused'}")
+
+
 @gpu.command(
     "detect",
     epilog=example(

@@ -83,6 +83,23 @@ def undrain(context: typer.Context, *, name: _Name) -> None:
     note(f"host {name} {'claims again' if changed else 'was not draining'}")
 
 
+@host.command(epilog=example("kernel-runner host evict 4711 --reason 'the clock of gpu-07 was wrong'"))
+def evict(
+    context: typer.Context,
+    *,
+    job_id: Annotated[int, typer.Argument(metavar="JOB")],
+    reason: Annotated[str, typer.Option("--reason", metavar="R", help="The submission's author reads it.")],
+) -> None:
+    """Take a running job from its host.
+
+    The job goes back to the queue at no cost, whatever its lease says. A daemon that lives stops the run with its next
+    heartbeat. Leases expire by themselves within seconds; this is for those that do not, because a clock was wrong.
+    """
+    with session(context).store() as store:
+        changed = store.evict(job_id, reason=reason)
+    note(f"job {job_id} {'is in the queue again' if changed else 'does not run'}")
+
+
 def _host(store: Store, name: str) -> HostLine:
     found = next((line for line in store.hosts() if line.name == name), None)
     if found is None:

@@ -30,6 +30,7 @@ from runner.store.records import (
     BoardLine,
     BoardView,
     EventLine,
+    FailedLine,
     GpuTypeLine,
     HostLine,
     MatchLine,
@@ -114,7 +115,8 @@ def verdict_text(verdict: Verdict | None, state: JobState | None = None) -> Text
 
 def progress_text(progress: Progress) -> str:
     """How far a run is, e.g. `benchmark 3/7`."""
-    return f"{progress.phase} {progress.done}/{progress.total}" if progress.total > 0 else progress.phase
+    phase = one_line(progress.phase)
+    return f"{phase} {progress.done}/{progress.total}" if progress.total > 0 else phase
 
 
 def waiting_text(submission: ShownSubmission) -> str:
@@ -155,6 +157,10 @@ def _remarks(submission: ShownSubmission) -> list[str]:
     remarks = []
     if submission.phase is not None and submission.state is JobState.RUNNING:
         remarks.append(f"now: {submission.phase}")
+    if submission.paused is not None:
+        remarks.append(f"its GPU type is paused: {submission.paused}")
+    if submission.no_host_since is not None:
+        remarks.append(f"no host has served its GPU type since {moment(submission.no_host_since)} UTC")
     if submission.retry_reason is not None:
         when = "" if submission.retry_at is None else f", not before {moment(submission.retry_at)} UTC"
         remarks.append(f"tried again because of {submission.retry_reason}{when}")
@@ -617,6 +623,30 @@ def _drain_note(line: HostLine) -> str:
     if not line.draining:
         return ""
     return "draining" if line.drain_reason is None else f"draining: {line.drain_reason}"
+
+
+def failed_table(lines: Sequence[FailedLine]) -> RenderableType:
+    """Attempts that gave no result, the newest first, with what became of the job."""
+    if not lines:
+        return Text("no attempt has failed")
+    table = _table(
+        "when (UTC)", "submission", "leaderboard", "gpu type", "mode", "job", "attempt", "host", "slot", "now", "why"
+    )
+    for line in lines:
+        table.add_row(
+            moment(line.at),
+            str(line.submission_id),
+            Text(one_line(line.leaderboard)),
+            Text(one_line(line.gpu_type)),
+            f"{line.mode.value}{', secret' if line.secret else ''}",
+            str(line.job_id),
+            str(line.attempt),
+            Text(one_line(line.host or "-")),
+            Text(one_line(line.slot or "-")),
+            verdict_text(line.verdict, line.state),
+            Text(one_line(line.error or "its host was silent" if line.kind == "reclaimed" else line.error or "-")),
+        )
+    return table
 
 
 def matching_table(lines: Sequence[MatchLine], *, counting: bool) -> RenderableType:

@@ -11,6 +11,7 @@ import typer
 from runner.cli import render
 from runner.cli.app import ExitCode, app, example, note, out, out_json, session
 from runner.cli.files import read_submission
+from runner.cli.moments import moment_of
 from runner.cli.progress import ProgressLine
 from runner.cli.view import ShownSubmission, from_store
 from runner.cli.wait import wait_until
@@ -63,6 +64,18 @@ def submit(
         str | None,
         typer.Option("--idempotency-key", metavar="KEY", help="The same key gives the same submission again."),
     ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option("--start", metavar="T", help="Not begun before T: `2026-05-01T14:00+02:00` or `'in 2 hours'`."),
+    ] = None,
+    expires: Annotated[
+        str | None,
+        typer.Option("--expires", metavar="T", help="Cancelled if no host has begun it by T."),
+    ] = None,
+    reuse: Annotated[
+        bool,
+        typer.Option("--reuse", help="If the user has submitted the same file in the same way, give that submission."),
+    ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the verdict.")] = False,
     timeout: Annotated[
         float | None,
@@ -89,6 +102,9 @@ def submit(
             gpu_types=gpu,
             priority=priority,
             idempotency_key=idempotency_key,
+            start_at=None if start is None else moment_of(store, start, "--start"),
+            expires_at=None if expires is None else moment_of(store, expires, "--expires"),
+            reuse=reuse,
         )
         if not wait:
             _say_number(submission_id, as_json=as_json)

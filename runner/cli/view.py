@@ -122,6 +122,10 @@ class ShownSubmission:
     #: Why it is being tried again, and when.
     retry_reason: str | None
     retry_at: datetime | None
+    #: Since when no host has served a GPU type that it waits for; None: one does, or nothing waits.
+    no_host_since: datetime | None
+    #: Why an operator lets no host begin its jobs.
+    paused: str | None
     #: How often an operator had it evaluated again, and whether that goes on now.
     reruns: int
     rerunning: bool
@@ -154,6 +158,8 @@ class ShownSubmission:
             "phase": self.phase,
             "retry_reason": self.retry_reason,
             "retry_at": None if self.retry_at is None else self.retry_at.isoformat(),
+            "no_host_since": None if self.no_host_since is None else self.no_host_since.isoformat(),
+            "paused": self.paused,
             "reruns": self.reruns,
             "rerunning": self.rerunning,
             "jobs": [job.to_json() for job in self.jobs],
@@ -225,6 +231,8 @@ def from_store(view: SubmissionView, *, admin: bool, history: Sequence[EventLine
         phase=view.status.phase,
         retry_reason=view.status.retry_reason,
         retry_at=view.status.retry_at,
+        no_host_since=view.status.no_host_since,
+        paused=view.status.paused,
         reruns=view.status.reruns,
         rerunning=view.status.rerunning,
         jobs=jobs if admin else tuple(redact(job) for job in jobs),

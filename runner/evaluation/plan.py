@@ -202,7 +202,7 @@ def _lines(cases: tuple[Case, ...]) -> tuple[str, ...]:
 
 
 def derived_seed(secret_seed: int, job_id: int) -> int:
-    """The seed that an in-process eval gets for a secret job, so that no submission ever sees the board's own.
+    """The seed of a secret job. No two jobs have the same data, and no submission ever sees the board's own seed.
 
     Returns:
         An int below 2**31, as KernelBot's secret seeds are (numpy needs less than 2**32).
@@ -228,7 +228,7 @@ def _pair_request(  # noqa: PLR0917 records, each of another type
         worker_files=task.worker_files,
         submission_name=task.submission_name,
         submission=job.code.decode("utf-8"),
-        seed=job.secret_seed if job.secret else task.seed,
+        seed=derived_seed(job.secret_seed, job.id) if job.secret else task.seed,
         ranks=ranks,
         device=_device(gpu),
         build_timeout_s=build_timeout_s,

@@ -12,11 +12,11 @@ from typing import Any
 import psycopg
 
 from runner.errors import SubmissionError
-from runner.model import Mode
+from runner.model import JobState, Mode, Verdict
 from runner.store import queries
 from runner.store.base import Base, expect, text
 from runner.store.clean import clean_text
-from runner.store.records import EventLine, MatchLine, Reaped, Selection
+from runner.store.records import EventLine, FailedLine, MatchLine, Reaped, Selection
 
 
 class Again(Base):
@@ -73,6 +73,56 @@ class Again(Base):
         """
         return bool(expect(self._link.one(queries.UNDRAIN, {"host": clean_text(host)}))["changed"])
 
+    def pause(self, gpu_type: str, *, reason: str) -> bool:
+        """Let no host claim jobs of a GPU type, by any of its names; what runs goes on. False: it was paused already.
+
+        Raises:
+            SubmissionError: unknown GPU type, or the reason is empty.
+        """
+        parameters = {"gpu_type": clean_text(gpu_type), "reason": text(reason)}
+        return bool(expect(self._link.one(queries.PAUSE, parameters))["changed"])
+
+    def resume(self, gpu_type: str) -> bool:
+        """Let hosts claim jobs of a GPU type again. False: it was not paused.
+
+        Raises:
+            SubmissionError: unknown GPU type.
+        """
+        return bool(expect(self._link.one(queries.RESUME, {"gpu_type": clean_text(gpu_type)}))["changed"])
+
+    def failed(
+        self,
+        *,
+        limit: int,
+        since: datetime | None = None,
+        host: str | None = None,
+        leaderboard: str | None = None,
+    ) -> Sequence[FailedLine]:
+        """Attempts that gave no result through our fault, the newest first, for as long as events are kept."""
+        parameters = {"limit": limit, "since": since, "host": text(host), "leaderboard": text(leaderboard)}
+        return [
+            FailedLine(
+                **{
+                    **found,
+                    "mode": Mode(found["mode"]),
+                    "state": JobState(found["state"]),
+                    "verdict": None if found["verdict"] is None else Verdict(found["verdict"]),
+                }
+            )
+            for found in self._link.all(queries.FAILED, parameters)
+        ]
+
+    def evict(self, job_id: int, *, reason: str) -> bool:
+        """Take a running job from its host, whatever its lease says. False: it does not run.
+
+        The submission's author reads the reason. The job goes back to the queue at no cost.
+
+        Raises:
+            SubmissionError: the reason is empty.
+            NotFoundError: no such job.
+        """
+        return bool(expect(self._link.one(queries.EVICT, {"job_id": job_id, "reason": text(reason)}))["changed"])
+
     def reap(self, *, keep_s: float, limit: int = 500) -> Reaped:
         """Forget a batch of what is old: artifacts, hosts and turns, evidence and events older than `keep_s` seconds.
 
@@ -110,4 +160,6 @@ def _parameters(selection: Selection) -> Mapping[str, Any]:
         "since": selection.since,
         "until": selection.until,
         "gpu_types": [clean_text(name) for name in selection.gpu_types] or None,
+        "verdicts": [verdict.value for verdict in selection.verdicts] or None,
+        "cause": text(selection.cause),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 import psycopg
@@ -19,6 +20,8 @@ from runner.task_format.model import HARNESS, Harness
 
 #: Keys of task.yml that may not change under the submissions of a leaderboard without `force`.
 _FROZEN_KEYS: Final = ("files", "config", "lang", "benchmarks")
+#: How many submissions go with one transaction, which must end long before the statement timeout.
+DELETED_AT_ONCE: Final = 200
 #: Before a key of runner.yml, where it is named beside those of task.yml.
 RUNNER_YML: Final = "runner.yml: "
 
@@ -121,26 +124,30 @@ class Boards(Base):
         with self._link.transaction() as connection:
             return _set_demand(connection, name, timing, tolerance)
 
+    def set_open_jobs(self, name: str, max_open_jobs: int | None) -> None:
+        """Set how many jobs of one user may wait or run on a leaderboard at a time; None: any number.
+
+        Raises:
+            SubmissionError: no such leaderboard, or less than one.
+        """
+        self._link.one(queries.SET_OPEN_JOBS, {"name": clean_text(name), "max_open_jobs": max_open_jobs})
+
     def delete_board(self, name: str, *, force: bool = False) -> None:
         """Remove a leaderboard with everything on it.
+
+        With submissions it takes several transactions. From the first on the leaderboard is closed. After an error the
+        rest of it can be removed by another call.
 
         Raises:
             NotFoundError: no such leaderboard.
             BoardError: it has submissions; `force` removes them too.
         """
-        with self._link.transaction() as connection:
-            board = _lock_board(connection, name)
-            if board["submissions"] and not force:
-                raise BoardError(
-                    f"leaderboard {name!r} has {board['submissions']} submissions; force the deletion to lose them"
-                )
-            for query in (
-                queries.DELETE_BOARD_RUNS,
-                queries.DELETE_BOARD_SUBMISSIONS,
-                queries.DROP_BOARD_TEMPLATES,
-                queries.DELETE_BOARD,
-            ):
-                rows(connection, query, {"id": board["id"]})
+        while True:
+            left, board_id = self._link.run(lambda connection: _delete_if_empty(connection, name, force=force))
+            if not left:
+                return
+            while self._link.run(partial(_delete_submissions, board_id=board_id)):
+                pass
 
     def boards(self) -> Sequence[BoardLine]:
         """All leaderboards, open ones first."""
@@ -239,6 +246,26 @@ def _lock_board(connection: psycopg.Connection[Row], name: str) -> Row:
     if board is None:
         raise no_board(name)
     return board
+
+
+def _delete_if_empty(connection: psycopg.Connection[Row], name: str, *, force: bool) -> tuple[int, int]:
+    """Delete a leaderboard without submissions; close one that has some. Returns how many it has, and its id."""
+    board = _lock_board(connection, name)
+    left, board_id = int(board["submissions"]), int(board["id"])
+    if left and not force:
+        raise BoardError(f"leaderboard {name!r} has {left} submissions; force the deletion to lose them")
+    for query in (queries.CLOSE_BOARD,) if left else (queries.DROP_BOARD_TEMPLATES, queries.DELETE_BOARD):
+        rows(connection, query, {"id": board_id})
+    return left, board_id
+
+
+def _delete_submissions(connection: psycopg.Connection[Row], board_id: int) -> bool:
+    """Delete a batch of a leaderboard's submissions; whether there were any."""
+    found = rows(connection, queries.LOCK_BOARD_SUBMISSIONS, {"id": board_id, "limit": DELETED_AT_ONCE})
+    parameters = {"ids": [submission["id"] for submission in found]}
+    for query in (queries.DELETE_SUBMISSION_RUNS, queries.DELETE_SUBMISSIONS):
+        rows(connection, query, parameters)
+    return bool(found)
 
 
 def _write_board_parts(

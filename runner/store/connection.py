@@ -37,9 +37,11 @@ _SESSION: Final = {
     "statement_timeout": "60s",
     "lock_timeout": "30s",
     "idle_in_transaction_session_timeout": "60s",
-    # The queue's locking relies on it, whatever the server's default is. The backslash is for libpq's word splitting.
-    "default_transaction_isolation": r"read\ committed",
+    # The queue's locking relies on it, whatever the server's default is.
+    "default_transaction_isolation": "read committed",
 }
+#: Said after connecting, not while: a pooler refuses `options` in the startup packet, or drops them without a word.
+_SETTINGS: Final = ", ".join(f"set_config('{key}', '{value}', false)" for key, value in _SESSION.items())
 #: A server that is frozen, or a proxy before a dead one, keeps the connection alive and answers nothing: after so long,
 #: a little more than statement_timeout, it counts as away.
 ANSWER_S: Final = 75.0
@@ -155,11 +157,9 @@ class Link:
     ) -> None:
         given = conninfo_to_dict(checked(dsn))
         defaults = _TRANSPORT if pacer is None else {**_TRANSPORT, "target_session_attrs": "read-write"}
-        options = " ".join([str(given.get("options") or ""), *(f"-c {key}={value}" for key, value in _SESSION.items())])
         self._conninfo = make_conninfo(
             dsn,
             **{**defaults, **{key: value for key, value in given.items() if key in defaults and value}},
-            options=options.strip(),
             application_name=application_name,
         )
         self._pacer = pacer
@@ -269,7 +269,7 @@ class Link:
         if self._pacer is not None:
             self._pacer.before_connect()
         try:
-            connection = _Connection.connect(conninfo, autocommit=True, row_factory=dict_row)
+            connection = _opened(conninfo, answer_s)
         except BaseException as error:
             if self._pacer is not None:
                 self._pacer.failed(str(error).strip())
@@ -282,6 +282,18 @@ class Link:
         if self._waiting is not None:
             self._waiting(LOOK_S)
         return connection
+
+
+def _opened(conninfo: str, answer_s: float | None) -> _Connection:
+    """A new connection with our settings."""
+    connection = _Connection.connect(conninfo, autocommit=True, row_factory=dict_row)
+    try:
+        connection.answer_s = answer_s
+        connection.execute(f"SELECT {_SETTINGS}".encode())
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def rows(

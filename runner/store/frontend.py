@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -38,8 +39,25 @@ class Frontend(Base):
         user_name: str | None,
         priority: int = 0,
         idempotency_key: str | None = None,
+        start_at: datetime | None = None,
+        expires_at: datetime | None = None,
+        reuse: bool = False,
     ) -> int:
         """Store a submission and its jobs; returns the submission's id.
+
+        Args:
+            leaderboard: None leaves it to the file.
+            user_id: whose it is.
+            file_name: without a path.
+            code: the file, UTF-8.
+            mode: a word of `Mode`.
+            gpu_types: None leaves them to the file.
+            user_name: None changes nothing.
+            priority: higher goes first.
+            idempotency_key: the same one returns the same id.
+            start_at: not begun earlier.
+            expires_at: cancelled if no host has begun it by then.
+            reuse: return an equal submission of the user's that waits, runs or has a result, if there is one.
 
         Raises:
             SubmissionError: refused; the message is for its author.
@@ -54,6 +72,9 @@ class Frontend(Base):
             "user_name": text(user_name),
             "priority": priority,
             "idempotency_key": text(idempotency_key),
+            "start_at": start_at,
+            "expires_at": expires_at,
+            "reuse": reuse,
         }
         return int(expect(self._link.one(queries.SUBMIT, parameters))["submission_id"])
 

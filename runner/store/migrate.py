@@ -1,9 +1,11 @@
 """Brings a database to the version this release needs; called by `kernel-runner migrate`, `make up` and the tests.
 
-Owns the one transaction in which everything happens: locks, drift check, versions of the tables, functions and views,
-roles. Either all of it is committed or nothing. It takes the locks first, waits two seconds for each, and begins anew
-if it does not get them. So frontends that go on meanwhile wait for seconds at most. If nothing is to be done, it locks
-no table and no view.
+Owns the one transaction in which nearly everything happens: locks, drift check, versions of the tables, functions and
+views, roles. Either all of it is committed or nothing. After it, without it and while others write: indexes of large
+tables, and the copies of scores that the ranking reads.
+
+The transaction takes its locks first, waits two seconds for each, and begins anew if it does not get them. So frontends
+that go on meanwhile wait for seconds at most. If nothing is to be done, it locks no table and no view.
 """
 
 from __future__ import annotations
@@ -35,12 +37,16 @@ _APPLICATION_NAME = "kernel-runner migrate"
 TRIES: Final = 30
 #: The longest pause between two tries, in which those who waited behind it go on.
 _PAUSE_S: Final = 2.0
+#: How often, each second, it is looked whether another migration has built the indexes.
+INDEX_TRIES: Final = 120
+_SCORES_AT_ONCE: Final = 10_000
 
 
 def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
-    """Apply the versions that are missing, then all functions and views, in one transaction.
+    """Apply the versions that are missing, then all functions and views, in one transaction; then build indexes.
 
-    Functions and views are left alone where these files were applied last and no one has changed any of them.
+    Functions and views are left alone where these files were applied last and no one has changed any of them. Indexes
+    that are there are left alone too.
 
     It is safe to call twice and from several places at once. `roles` also creates the roles of `schema.roles_sql` and
     grants them their rights, which needs CREATEROLE.
@@ -50,7 +56,8 @@ def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
 
     Raises:
         SchemaDriftError: schema `leaderboard` is there, but is not what we rely on; nothing was changed.
-        DatabaseUnavailableError: no connection, or a lock that another session holds for minutes.
+        DatabaseUnavailableError: no connection, or a lock that another session holds for minutes. If it holds up only
+            an index, everything else is done, and queries take longer until another call builds it.
         ConfigError: the database user lacks a right, the database is at a version that this release does not know, or
             the address cannot be parsed; nothing was changed.
     """
@@ -76,6 +83,10 @@ def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
                 if not left or not isinstance(error.orig, _GIVEN_UP):
                     raise
                 time.sleep(random.uniform(0.2, 1.0) * _PAUSE_S)  # noqa: S311 - two that met must not meet again
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            _build_indexes(connection)
+            while _run(connection, queries.KEEP_SCORES, {"limit": _SCORES_AT_ONCE})[0].more:
+                pass
     except sqlalchemy.exc.OperationalError as error:
         raise DatabaseUnavailableError(f"cannot migrate: {error.orig}") from error
     except sqlalchemy.exc.ProgrammingError as error:
@@ -115,6 +126,53 @@ def _migrate(connection: sqlalchemy.Connection, on_version_apply: object, *, rol
     (objects,) = _run(connection, queries.APPLIED_OBJECTS)
     _run(connection, queries.FORGET_APPLIED)
     _run(connection, queries.STORE_APPLIED, {"files": files, "objects": objects.objects})
+
+
+def _build_indexes(connection: sqlalchemy.Connection) -> None:
+    """Build the indexes that are missing, each in its own transactions; a broken one is removed first.
+
+    Raises:
+        DatabaseUnavailableError: another session holds one up.
+    """
+    if not _missing_indexes(connection):
+        return
+    _run(connection, queries.INDEX_SETTINGS)
+    for _ in range(INDEX_TRIES):
+        (lock,) = _run(connection, queries.TRY_INDEX_LOCK)
+        if lock.taken:
+            break
+        time.sleep(1.0)
+        if not _missing_indexes(connection):
+            return
+    else:
+        raise DatabaseUnavailableError("another session keeps indexes from being built; end it and migrate again")
+    for name, broken in _missing_indexes(connection).items():
+        try:
+            if broken is not None:
+                _execute(connection, f"DROP INDEX {broken}")
+            _execute(connection, schema.indexes()[name])
+        except sqlalchemy.exc.OperationalError as error:
+            raise DatabaseUnavailableError(
+                f"the schema is migrated, but index {name} is not built: {error.orig}; end the transactions that have "
+                "been open for long (pg_stat_activity.xact_start), and migrate again"
+            ) from error
+        except sqlalchemy.exc.ProgrammingError as error:
+            if not isinstance(error.orig, psycopg.errors.InsufficientPrivilege):
+                raise
+            raise ConfigError(
+                f"the schema is migrated, but index {name} is not built: {str(error.orig).strip()}; migrate again as "
+                "the owner of the table"
+            ) from error
+
+
+def _missing_indexes(connection: sqlalchemy.Connection) -> Mapping[str, str | None]:
+    """The indexes that are to be built; with each, the full name of a broken one that is in its place."""
+    built = {row.name: row for row in _run(connection, queries.BUILT_INDEXES)}
+    return {
+        name: None if name not in built else built[name].full_name
+        for name in schema.indexes()
+        if name not in built or not built[name].valid
+    }
 
 
 def _is_applied(connection: sqlalchemy.Connection, files: str) -> bool:
@@ -167,7 +225,7 @@ def _refuse_unknown_version(connection: sqlalchemy.Connection) -> None:
 
 
 def _run(
-    connection: sqlalchemy.Connection, query: Query, values: Mapping[str, str] | None = None
+    connection: sqlalchemy.Connection, query: Query, values: Mapping[str, object] | None = None
 ) -> Sequence[sqlalchemy.Row[Any]]:
     text = query.sql.decode()
     result = _execute(connection, text) if values is None else connection.exec_driver_sql(text, dict(values))

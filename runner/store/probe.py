@@ -36,6 +36,11 @@ class DatabaseFacts:
     newer: bool
     #: Notifications arrive.
     direct: bool
+    #: How many connections the server gives to logins without special rights, and how many of all kinds there are.
+    connections: int
+    connected: int
+    #: The hosts that are registered; None: the schema is not this release's.
+    all_hosts: int | None = None
     #: The login that the connection is made with; None: the schema is not this release's.
     login: str | None = None
     #: It has the rights of the schema's owner, so it may act for every host.
@@ -84,6 +89,9 @@ def probe(dsn: str) -> DatabaseFacts:
         pending=() if newer else known[applied:],
         newer=newer,
         direct=direct,
+        connections=server["connections"],
+        connected=server["connected"],
+        all_hosts=None if who is None else who["all_hosts"],
         login=None if who is None else who["login"],
         owner=who is not None and who["owner"],
         hosts=() if who is None else tuple(who["hosts"]),

@@ -96,7 +96,8 @@ LISTEN runner_hosts
 SELECT runner.submit(
     leaderboard => %(leaderboard)s::text, user_id => %(user_id)s::text, file_name => %(file_name)s::text,
     code => %(code)s::bytea, mode => %(mode)s::text, gpu_types => %(gpu_types)s::text[],
-    user_name => %(user_name)s::text, priority => %(priority)s::integer, idempotency_key => %(idempotency_key)s::text
+    user_name => %(user_name)s::text, priority => %(priority)s::integer, idempotency_key => %(idempotency_key)s::text,
+    start_at => %(start_at)s::timestamptz, expires_at => %(expires_at)s::timestamptz, reuse => %(reuse)s::boolean
 ) AS submission_id
 
 -- name: enqueue
@@ -111,7 +112,8 @@ SELECT runner.cancel(%(submission_id)s::bigint, %(user_id)s::text) AS asked
 -- The status of one submission.
 SELECT submission_id, leaderboard, user_id, user_name, file_name, submission_time, modes, gpu_types, priority, state,
        verdict, done, job_status, error, position, progress, score, queue_ms, build_ms, eval_ms, started_at, finished_at,
-       phase, attempts, retry_reason, retry_at, reruns, rerunning, timing, correctness, unranked
+       phase, attempts, retry_reason, retry_at, reruns, rerunning, timing, correctness, unranked, no_host_since,
+       paused
 FROM runner.status WHERE submission_id = %(submission_id)s
 
 -- name: queue
@@ -131,7 +133,8 @@ WITH running AS MATERIALIZED (
 )
 SELECT submission_id, leaderboard, user_id, user_name, file_name, submission_time, modes, gpu_types, priority, state,
        verdict, done, job_status, error, position, progress, score, queue_ms, build_ms, eval_ms, started_at, finished_at,
-       phase, attempts, retry_reason, retry_at, reruns, rerunning, timing, correctness, unranked
+       phase, attempts, retry_reason, retry_at, reruns, rerunning, timing, correctness, unranked, no_host_since,
+       paused
 FROM runner.status
 WHERE submission_id IN (
     SELECT f.submission_id FROM (
@@ -314,13 +317,25 @@ ON CONFLICT (leaderboard_id) DO UPDATE SET extra = EXCLUDED.extra, harness = EXC
 -- Sets what a leaderboard demands of a time before it ranks; NULL leaves a setting as it is.
 SELECT runner.set_demand(%(name)s::text, %(timing)s::text, %(tolerance)s::float8) AS changed
 
--- name: delete_board_runs
--- Deletes the results on a leaderboard (KernelBot's key does not cascade).
-DELETE FROM leaderboard.runs r USING leaderboard.submission s WHERE s.id = r.submission_id AND s.leaderboard_id = %(id)s
+-- name: set_open_jobs
+-- Sets how many jobs of a user may be open on a leaderboard; NULL: any number.
+SELECT runner.set_open_jobs(%(name)s::text, %(max_open_jobs)s::integer)
 
--- name: delete_board_submissions
--- Deletes the submissions of a leaderboard; our jobs and the job status go with them.
-DELETE FROM leaderboard.submission WHERE leaderboard_id = %(id)s
+-- name: close_board
+-- From now on a leaderboard takes no submissions.
+UPDATE leaderboard.leaderboard SET deadline = least(deadline, now()) WHERE id = %(id)s
+
+-- name: lock_board_submissions
+-- Locks the first submissions of a leaderboard, before anything of theirs: a result that is being committed comes first.
+SELECT s.id FROM leaderboard.submission s WHERE s.leaderboard_id = %(id)s ORDER BY s.id LIMIT %(limit)s FOR UPDATE
+
+-- name: delete_submission_runs
+-- Deletes the results of submissions (KernelBot's key does not cascade).
+DELETE FROM leaderboard.runs WHERE submission_id = ANY (%(ids)s::integer[])
+
+-- name: delete_submissions
+-- Deletes submissions; our jobs and the job status go with them.
+DELETE FROM leaderboard.submission WHERE id = ANY (%(ids)s::integer[])
 
 -- name: delete_board
 -- Deletes the leaderboard itself.
@@ -332,7 +347,8 @@ SELECT m.leaderboard, m.gpu_type, m.mode, m.obstacle, count(*)::integer AS evalu
        sum(cardinality(m.twins))::integer AS jobs, sum(cardinality(m.counting))::integer AS counting
 FROM runner.matching(
     submission_id => %(submission_id)s::bigint, leaderboard => %(leaderboard)s::text, host => %(host)s::text,
-    since => %(since)s::timestamptz, until => %(until)s::timestamptz, gpu_types => %(gpu_types)s::text[]
+    since => %(since)s::timestamptz, until => %(until)s::timestamptz, gpu_types => %(gpu_types)s::text[],
+    verdicts => %(verdicts)s::text[], cause => %(cause)s::text
 ) m
 GROUP BY m.leaderboard, m.gpu_type, m.mode, m.obstacle
 ORDER BY m.leaderboard, m.gpu_type, m.mode, m.obstacle NULLS FIRST
@@ -342,7 +358,8 @@ ORDER BY m.leaderboard, m.gpu_type, m.mode, m.obstacle NULLS FIRST
 SELECT runner.rerun(
     submission_id => %(submission_id)s::bigint, leaderboard => %(leaderboard)s::text, host => %(host)s::text,
     since => %(since)s::timestamptz, until => %(until)s::timestamptz, gpu_types => %(gpu_types)s::text[],
-    reason => %(reason)s::text, priority => %(priority)s::integer
+    reason => %(reason)s::text, priority => %(priority)s::integer, verdicts => %(verdicts)s::text[],
+    cause => %(cause)s::text
 ) AS jobs
 
 -- name: invalidate
@@ -350,7 +367,7 @@ SELECT runner.rerun(
 SELECT runner.invalidate(
     submission_id => %(submission_id)s::bigint, leaderboard => %(leaderboard)s::text, host => %(host)s::text,
     since => %(since)s::timestamptz, until => %(until)s::timestamptz, gpu_types => %(gpu_types)s::text[],
-    reason => %(reason)s::text
+    reason => %(reason)s::text, verdicts => %(verdicts)s::text[], cause => %(cause)s::text
 ) AS jobs
 
 -- name: drain
@@ -361,6 +378,18 @@ SELECT runner.drain(host => %(host)s::text, reason => %(reason)s::text) AS chang
 -- Lets a host claim again.
 SELECT runner.undrain(host => %(host)s::text) AS changed
 
+-- name: pause
+-- Lets no host claim jobs of a GPU type.
+SELECT runner.pause(gpu_type => %(gpu_type)s::text, reason => %(reason)s::text) AS changed
+
+-- name: resume
+-- Lets hosts claim jobs of a GPU type again.
+SELECT runner.resume(gpu_type => %(gpu_type)s::text) AS changed
+
+-- name: evict
+-- Takes a running job from its host.
+SELECT runner.evict(job_id => %(job_id)s::bigint, reason => %(reason)s::text) AS changed
+
 -- name: reap
 -- Deletes one batch of old rows, and finishes submissions without an open job.
 SELECT artifacts, stale_results, events, hosts, shares, settled
@@ -370,13 +399,30 @@ FROM runner.reap(keep => %(keep_s)s * interval '1 second', at_most => %(limit)s:
 -- The recorded events of a submission, oldest first.
 SELECT id, at, kind, job_id, attempt, host, detail FROM runner.event WHERE submission_id = %(submission_id)s ORDER BY id
 
+-- name: failed
+-- Attempts that gave no result, the newest first.
+SELECT e.at, e.kind, e.submission_id, l.name AS leaderboard, s.user_id, e.job_id, e.attempt, e.host, j.gpu_type, j.mode,
+       j.secret, j.state, j.verdict, e.detail ->> 'slot' AS slot,
+       (SELECT max(c ->> 'error') FROM jsonb_array_elements(j.causes) AS c WHERE c ->> 'attempt' = e.attempt::text) AS error
+FROM runner.event e
+JOIN runner.job j ON j.id = e.job_id
+JOIN leaderboard.submission s ON s.id = e.submission_id
+JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
+WHERE e.kind IN ('failed', 'reclaimed')
+  AND e.at >= coalesce(%(since)s::timestamptz, '-infinity')
+  AND (%(host)s::text IS NULL OR e.host = %(host)s) AND (%(leaderboard)s::text IS NULL OR l.name = %(leaderboard)s)
+ORDER BY e.at DESC, e.id DESC LIMIT %(limit)s
+
 -- name: moment
 -- The time that a text such as `2 hours ago` means.
 SELECT now() + %(span)s::text::interval AS moment
 
 -- name: server_facts
--- The server's version, the database's name, and whether migrations have recorded a version.
+-- The server's version and connections, the database's name, and whether migrations have recorded a version.
 SELECT current_setting('server_version') AS version, current_database()::text AS database,
+       current_setting('max_connections')::integer - current_setting('superuser_reserved_connections')::integer
+           - coalesce(current_setting('reserved_connections', true), '0')::integer AS connections,
+       (SELECT sum(d.numbackends)::integer FROM pg_catalog.pg_stat_database d) AS connected,
        to_regclass('runner.migration') IS NOT NULL AS has_versions
 
 -- name: applied_version
@@ -386,7 +432,8 @@ SELECT version_num::text AS version FROM runner.migration
 -- name: login_facts
 -- The login, whether it may act for every host because it has the owner's rights, and the hosts that are bound to it.
 SELECT session_user::text AS login, runner.is_owner() AS owner,
-       ARRAY(SELECT h.name FROM runner.host h WHERE h.login = session_user ORDER BY h.name) AS hosts
+       ARRAY(SELECT h.name FROM runner.host h WHERE h.login = session_user ORDER BY h.name) AS hosts,
+       (SELECT count(o.name)::integer FROM runner.host o) AS all_hosts
 
 -- name: listen_check
 -- Subscribes to the notifications of checks.
@@ -441,6 +488,25 @@ BEGIN
     END LOOP;
 END
 $$
+
+-- name: index_settings
+-- For one connection that builds indexes. Each waits for the transactions that are open, but not without end.
+SELECT set_config('lock_timeout', '60s', false), set_config('statement_timeout', '0', false)
+
+-- name: try_index_lock
+-- Allows one builder of indexes per database, for as long as its connection lives. It is tried, not waited for: a
+-- session that waits in a statement holds a snapshot, and building an index waits for those.
+SELECT pg_try_advisory_lock(7016325910443212) AS taken
+
+-- name: built_indexes
+-- The indexes of both schemas; one that could not be finished is there, but not valid.
+SELECT c.relname AS name, c.oid::regclass::text AS full_name, i.indisvalid AS valid
+FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
+WHERE c.relnamespace IN (to_regnamespace('leaderboard'), to_regnamespace('runner'))
+
+-- name: keep_scores
+-- Copies scores that the ranking has no copy of yet.
+SELECT runner.keep_scores(%(limit)s::integer) AS more
 
 -- name: applied_objects
 -- A hash of all our functions and views as they are, with their rights and comments.

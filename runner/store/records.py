@@ -314,6 +314,10 @@ class StatusLine:
     correctness: str | None = None
     #: Why a time that passed does not rank, a sentence; None where it ranks, or is not there.
     unranked: str | None = None
+    #: Since when no host has served a GPU type that it waits for; None: one does, or nothing waits.
+    no_host_since: datetime | None = None
+    #: Why an operator lets no host begin jobs of a GPU type that it waits for.
+    paused: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -329,6 +333,10 @@ class Selection:
     until: datetime | None = None
     #: Names or aliases; empty: all.
     gpu_types: tuple[str, ...] = ()
+    #: Of the job; empty: all.
+    verdicts: tuple[Verdict, ...] = ()
+    #: A part of the job's error, or of the reason for which an attempt gave no result, in any case.
+    cause: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -359,6 +367,28 @@ class EventLine:
     attempt: int | None
     host: str | None
     detail: Json
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailedLine:
+    """An attempt that gave no result through no fault of the submission, and what became of its job."""
+
+    at: datetime
+    #: failed (its host said so) or reclaimed (its host was silent).
+    kind: str
+    submission_id: int
+    leaderboard: str
+    user_id: str
+    job_id: int
+    attempt: int
+    host: str | None
+    gpu_type: str
+    mode: Mode
+    secret: bool
+    state: JobState
+    verdict: Verdict | None
+    slot: str | None
+    error: str | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
 """The functions and views of schema `runner` as they are now, one file each. Every `migrate` applies all of them.
 
-README.md beside this file says how to change them. Tables, types and indexes are the business of `migrations`.
+Also the indexes that are built while others write, after the migration. README.md beside this file says how to change
+them. Tables, types and other indexes are the business of `migrations`.
 """
 
 from __future__ import annotations
@@ -37,6 +38,15 @@ def in_order(files: Mapping[str, str]) -> Sequence[str]:
         for name in sorted(files)
     }
     return tuple(TopologicalSorter(mentions).static_order())
+
+
+def indexes() -> Mapping[str, str]:
+    """The statement that builds each index of `indexes/`, by the index's name."""
+    return {
+        path.name.removesuffix(".sql"): path.read_text(encoding="utf-8")
+        for path in sorted(resources.files(__name__).joinpath("indexes").iterdir(), key=lambda path: path.name)
+        if path.name.endswith(".sql")
+    }
 
 
 def rights_sql() -> str:

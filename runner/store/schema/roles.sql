@@ -51,7 +51,7 @@ GRANT EXECUTE ON FUNCTION
 -- A frontend calls functions and reads views; it sees no secret seed, no task text, no code and no secret output.
 GRANT USAGE ON SCHEMA leaderboard, runner TO runner_frontend;
 GRANT EXECUTE ON FUNCTION
-    runner.submit(text, text, text, bytea, text, text[], text, integer, text),
+    runner.submit(text, text, text, bytea, text, text[], text, integer, text, timestamptz, timestamptz, boolean),
     runner.enqueue(bigint, text, text[], integer),
     runner.cancel(bigint, text) TO runner_frontend;
 GRANT SELECT ON runner.status, runner.ranking, runner.result, runner.demand, runner.gpu_type, runner.host
@@ -73,10 +73,14 @@ GRANT SELECT ON leaderboard.gpu_type, leaderboard.templates TO runner_readonly;
 -- seed, no hidden case and no submitted code.
 GRANT runner_frontend TO runner_operator;
 GRANT EXECUTE ON FUNCTION
-    runner.matching(bigint, text, text, timestamptz, timestamptz, text[]),
-    runner.rerun(bigint, text, text, timestamptz, timestamptz, text[], text, integer),
-    runner.invalidate(bigint, text, text, timestamptz, timestamptz, text[], text),
+    runner.matching(bigint, text, text, timestamptz, timestamptz, text[], text[], text),
+    runner.rerun(bigint, text, text, timestamptz, timestamptz, text[], text, integer, text[], text),
+    runner.invalidate(bigint, text, text, timestamptz, timestamptz, text[], text, text[], text),
     runner.set_demand(text, text, double precision),
+    runner.set_open_jobs(text, integer),
+    runner.evict(bigint, text),
+    runner.pause(text, text),
+    runner.resume(text),
     runner.drain(text, text),
     runner.move_host(text, text),
     runner.undrain(text),
@@ -84,6 +88,6 @@ GRANT EXECUTE ON FUNCTION
 GRANT SELECT ON ALL TABLES IN SCHEMA runner TO runner_operator;
 -- The other column holds hidden cases.
 REVOKE SELECT ON runner.board FROM runner_operator;
-GRANT SELECT (leaderboard_id, harness, timing, tolerance, ranked) ON runner.board TO runner_operator;
+GRANT SELECT (leaderboard_id, harness, timing, tolerance, ranked, max_open_jobs) ON runner.board TO runner_operator;
 GRANT SELECT ON leaderboard.submission, leaderboard.submission_job_status, leaderboard.runs TO runner_operator;
 GRANT SELECT (id, user_name) ON leaderboard.user_info TO runner_operator;

@@ -274,3 +274,91 @@ def _once(action: Callable[[], object]) -> Callable[[], None]:
             action()
 
     return act
+
+
+def test_what_failed_is_listed_and_evaluated_again_by_its_cause(
+    cli: Call, board: str, submission_file: Path, store: Store, database_url: str
+) -> None:
+    """On a page and as JSON; nothing that a host wrote moves the cursor."""
+    assert "no attempt has failed" in cli("failed").out
+    number = int(cli("submit", submission_file, "--leaderboard", board, "--mode", "test").out)
+    for _ in range(3):
+        (job,) = store.claim(host="node1", slots={"CPU": 1}, lease_s=60.0).jobs
+        store.fail(job, error="the engine hung\x1b[2J", report=None, slot="gpu3")
+        with psycopg.connect(database_url, autocommit=True) as connection:
+            connection.execute("UPDATE runner.job SET not_before = NULL, avoid_until = NULL")
+    said = cli("failed", "--since", "1 hour ago", "--host", "node1")
+    assert said.out.count("the engine hung\\x1b[2J") == 3
+    assert "internal_error" in said.out
+    (line,) = cli("failed", "--limit", "1", "--json").document
+    assert (line["submission_id"], line["attempt"], line["slot"], line["verdict"]) == (
+        number,
+        3,
+        "gpu3",
+        "internal_error",
+    )
+    assert cli("failed", "--host", "node2", "--json").document == []
+    choice = ("--verdict", "internal_error", "--cause", "ENGINE")
+    assert cli("rerun", *choice, "--yes").out == "1\n"
+    assert cli("rerun", "--verdict", "accepted", "--yes").out == "0\n"
+
+
+def test_a_type_is_paused_and_resumed(cli: Call, board: str, submission_file: Path, store: Store) -> None:
+    """Who waits reads why; doing it twice is no error; an unknown type is one."""
+    number = cli("submit", submission_file, "--leaderboard", board).out.strip()
+    assert "is paused" in cli("gpu", "pause", "CPU", "--reason", "new driver").err
+    assert "was paused already" in cli("gpu", "pause", "cpu", "--reason", "new driver").err
+    assert "its GPU type is paused: new driver" in cli("status", number).out
+    assert store.claim(host="node1", slots={"CPU": 1}, lease_s=60.0).jobs == ()
+    assert "is served again" in cli("gpu", "resume", "CPU").err
+    assert "was not paused" in cli("gpu", "resume", "CPU").err
+    said = cli("gpu", "pause", "nope", "--reason", "x")
+    assert (said.code, "'nope' is not known" in said.err) == (2, True)
+
+
+def test_a_job_is_taken_from_its_host(cli: Call, board: str, submission_file: Path, store: Store) -> None:
+    """It waits again; one that does not run is left alone."""
+    assert cli("submit", submission_file, "--leaderboard", board, "--mode", "test").code == 0
+    (job,) = store.claim(host="node1", slots={"CPU": 1}, lease_s=86_400.0).jobs
+    assert "in the queue again" in cli("host", "evict", job.id, "--reason", "its clock was wrong").err
+    assert "does not run" in cli("host", "evict", job.id, "--reason", "its clock was wrong").err
+    assert len(store.claim(host="node2", slots={"CPU": 1}, lease_s=60.0).jobs) == 1
+
+
+def test_start_end_and_reuse_are_options_of_submit(cli: Call, board: str, submission_file: Path, store: Store) -> None:
+    """Times with a zone, or spans from now; an end before the start is refused, the same file is submitted once."""
+    submit = ("submit", submission_file, "--leaderboard", board, "--user", "alice")
+    number = cli(*submit, "--start", "in 2 hours", "--expires", "in 3 hours").out
+    assert store.claim(host="node1", slots={"CPU": 1}, lease_s=60.0).jobs == ()
+    document = cli("status", number.strip(), "--json").document
+    assert (document["phase"], document["paused"]) == ("queued for later", None)
+    assert document["no_host_since"] is not None
+    assert cli(*submit, "--reuse").out == number
+    assert cli(*submit).out != number
+    said = cli(*submit, "--start", "in 2 hours", "--expires", "in 1 hour")
+    assert (said.code, "not after now and start_at" in said.err) == (2, True)
+
+
+def test_an_error_repeats_no_control_character(cli: Call) -> None:
+    """Of what it was given."""
+    said = cli("leaderboard", "show", "x\x1b[2J\u202e")
+    assert said.code != 0
+    assert not set(said.err) & {"\x1b", "\u202e"}
+
+
+def test_a_file_that_a_run_left_is_never_a_hidden_one(
+    cli: Call, submitted: tuple[int, int], database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A submission chose the name; with --output the person does."""
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    names = (".bashrc", "...", "../.profile")
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        for name in names:
+            connection.execute(
+                "INSERT INTO runner.artifact (job_id, name, media_type, data) VALUES (1, %s, 'x', 'x')", (name,)
+            )
+    for number in range(1, len(names) + 1):
+        assert cli("artifact", number).code == 0
+    assert sorted(path.name for path in here.iterdir()) == ["artifact-2", "bashrc", "profile"]

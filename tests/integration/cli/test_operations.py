@@ -9,9 +9,11 @@ import psycopg
 import pytest
 
 import tasks
+from runner.cli import check
+from runner.cli.finding import Mark
 from runner.model import Json
 from runner.store import HostRecord, Store
-from runner.store.probe import probe
+from runner.store.probe import DatabaseFacts, probe
 from sandbox.policy import hardening
 from tests.integration.cli.conftest import Call, write_task
 
@@ -162,6 +164,36 @@ def test_a_migrated_database_is_found_fit(database_url: str) -> None:
     facts = probe(database_url)
     assert facts.version is not None
     assert (facts.pending, facts.newer, facts.direct) == ((), False, True)
+
+
+def test_connections_are_counted_for_all_hosts(database_url: str, store: Store) -> None:
+    """Without those that are reserved; as many hosts as are registered need a few each."""
+    facts = probe(database_url)
+    with psycopg.connect(database_url) as connection:
+        settings: dict[str, int] = dict(
+            connection.execute(
+                "SELECT name, setting::integer FROM pg_settings WHERE name LIKE '%connections' AND vartype = 'integer'"
+            ).fetchall()
+        )
+    reserved = settings["superuser_reserved_connections"] + settings.get("reserved_connections", 0)
+    assert facts.connections == settings["max_connections"] - reserved
+    assert 1 <= facts.connected <= settings["max_connections"]
+    assert facts.all_hosts == 0
+    for number in range(2):
+        store.register_host(HostRecord(name=f"n{number}", version="1", slots=[], instance=f"{number}", gpu_types=[]))
+    assert probe(database_url).all_hosts == 2
+
+
+@pytest.mark.parametrize(("hosts", "mark"), [(None, Mark.OK), (1, Mark.OK), (16, Mark.OK), (17, Mark.WARNING)])
+def test_too_few_connections_are_a_warning(hosts: int | None, mark: Mark) -> None:
+    """Six for each host; a database without the schema is about to have one host."""
+    facts = DatabaseFacts(
+        server_version="18", database="d", version=None, pending=(), newer=False, direct=True, connections=97,
+        connected=3, all_hosts=hosts,
+    )  # fmt: skip
+    finding = check._connections(facts)
+    assert finding.mark is mark
+    assert f"{6 * (hosts or 1)} besides frontends" in finding.found
 
 
 def test_an_empty_and_a_newer_database_are_told_apart(empty_database_url: str, database_url: str) -> None:

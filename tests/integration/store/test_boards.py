@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,9 +12,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from runner.errors import BoardError, NotFoundError
-from runner.model import Json, Verdict
-from tests.integration.store.conftest import TASK, Bench, ranked
+from runner.errors import BoardError, NotFoundError, SubmissionError
+from runner.model import Json, TimingAssurance, Verdict
+from runner.store import boards, queries
+from runner.store.clean import to_jsonb
+from runner.store.results import _result
+from tests.integration.store.conftest import PATIENCE_S, TASK, Bench, ranked, result, run_record
 from tests.integration.store.test_submit import one
 
 Db = psycopg.Connection[dict[str, Any]]
@@ -202,3 +207,187 @@ def test_deleting_a_board_with_submissions_needs_force(bench: Bench, db: Db, fin
     assert [line.name for line in bench.store.boards()] == ["other"]
     assert one(db, "SELECT array_agg(id) AS ids FROM leaderboard.submission")["ids"] == [kept]
     assert bench.store.submission(kept).verdict is Verdict.ACCEPTED
+
+
+def test_a_large_board_goes_in_batches(bench: Bench, db: Db, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each a transaction of its own; meanwhile the board takes nothing new."""
+    monkeypatch.setattr(boards, "DELETED_AT_ONCE", 2)
+    bench.board()
+    bench.board("other")
+    for number in range(5):
+        bench.submit(user_id=f"u{number}", mode="leaderboard")
+        job = bench.claim()
+        bench.store.complete(job, ranked(job))
+    kept = bench.submit(leaderboard="other")
+    with psycopg.connect(bench.url) as holds:
+        holds.execute("SELECT FROM leaderboard.submission WHERE id = 4 FOR UPDATE")
+        thread, outcomes = deleting(bench)
+        until_it_waits(bench, "FOR UPDATE")
+        left = db.execute("SELECT id FROM leaderboard.submission ORDER BY id").fetchall()
+        assert [row["id"] for row in left] == [3, 4, 5, kept]
+        with pytest.raises(SubmissionError, match="closed at"):
+            bench.submit()
+    thread.join(timeout=PATIENCE_S)
+    assert outcomes == [None]
+    assert [line.name for line in bench.store.boards()] == ["other"]
+    assert one(db, "SELECT count(*) FROM runner.job")["count"] == 1
+    assert one(db, "SELECT count(*) FROM runner.score")["count"] == 0
+
+
+def test_a_board_is_deleted_beside_a_result_that_is_being_committed(bench: Bench, db: Db) -> None:
+    """The deletion waits for the transaction, and takes its rows along."""
+    bench.board()
+    bench.submit()
+    results = to_jsonb([_result(bench.claim(), result(Verdict.ACCEPTED, run_record()))])
+    with db.transaction():
+        db.execute(queries.COMPLETE.sql, {"results": results})
+        thread, outcomes = deleting(bench)
+        until_it_waits(bench, "FOR UPDATE")
+    thread.join(timeout=PATIENCE_S)
+    assert outcomes == [None]
+    assert one(db, "SELECT count(*) FROM leaderboard.runs")["count"] == 0
+
+
+def test_a_deletion_that_is_given_up_for_anothers_sake_is_tried_again(bench: Bench, db: Db) -> None:
+    """KernelBot deletes the results before the submission, so the two meet."""
+    bench.board()
+    bench.submit()
+    bench.store.complete(bench.claim(), result(Verdict.ACCEPTED, run_record()))
+    # Ours is the one that PostgreSQL gives up.
+    db.execute("SET deadlock_timeout = '60s'")
+    with db.transaction():
+        db.execute("DELETE FROM leaderboard.runs")
+        thread, outcomes = deleting(bench)
+        until_it_waits(bench, "DELETE FROM leaderboard.runs")
+        db.execute("DELETE FROM leaderboard.submission")
+    thread.join(timeout=PATIENCE_S)
+    assert outcomes == [None]
+    assert bench.store.boards() == []
+
+
+def deleting(bench: Bench) -> tuple[threading.Thread, list[object]]:
+    """A thread that deletes the board `identity`, and what becomes of that."""
+    outcomes: list[object] = []
+
+    def run() -> None:
+        store = bench.other()
+        try:
+            store.delete_board("identity", force=True)
+            outcomes.append(None)
+        except Exception as error:  # noqa: BLE001 the outcome of a thread, looked at by the test
+            outcomes.append(error)
+        finally:
+            store.close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread, outcomes
+
+
+def until_it_waits(bench: Bench, words: str) -> None:
+    """Return when a statement with these words waits for a lock."""
+    waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND position(%s IN query) > 0"
+    with psycopg.connect(bench.url, autocommit=True) as other:
+        for _ in range(int(PATIENCE_S / 0.1)):
+            if other.execute(waits, (words,)).fetchone() == (1,):
+                return
+            time.sleep(0.1)
+    raise AssertionError(f"no statement with {words!r} waits")
+
+
+def test_the_ranking_has_scores_of_other_programs(bench: Bench, db: Db, finish: Callable[..., None]) -> None:
+    """At once, and after they have been copied; what is changed there counts as it is now."""
+    board_id = bench.board()
+    bench.submit(mode="leaderboard", user_id="a")
+    finish(score_s=5e-6)
+    assert one(db, "SELECT count(*) FROM runner.score")["count"] == 1, "ours is copied with its commit"
+    db.execute("INSERT INTO leaderboard.user_info (id) VALUES ('k')")
+
+    def theirs(score_s: float) -> int:
+        made = one(
+            db,
+            "INSERT INTO leaderboard.submission (leaderboard_id, file_name, user_id, code_id, submission_time, done)"
+            " SELECT %s, 'k.py', 'k', id, now(), true FROM leaderboard.code_files RETURNING id",
+            board_id,
+        )
+        db.execute(
+            "INSERT INTO leaderboard.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed,"
+            " system_info) SELECT %s, now(), now(), 'leaderboard', x, 'CPU', %s, true, '{}'"
+            " FROM unnest(ARRAY[false, true]) x",
+            (made["id"], score_s),
+        )
+        return int(made["id"])
+
+    first = theirs(3e-6)
+    assert places(bench) == [(1, "CPU", "k", 3e-6), (2, "CPU", "a", 5e-6)]
+    for _ in range(3):
+        db.execute("UPDATE runner.score_mark SET noted_at = '-infinity'")
+        db.execute("SELECT runner.keep_scores(100)")
+    assert one(db, "SELECT count(*) FROM runner.score")["count"] == 2
+    assert places(bench) == [(1, "CPU", "k", 3e-6), (2, "CPU", "a", 5e-6)]
+    theirs(2e-6)
+    assert places(bench) == [(1, "CPU", "k", 2e-6), (2, "CPU", "a", 5e-6)]
+    db.execute("UPDATE leaderboard.submission SET status = 'hacked' WHERE id > %s", (first,))
+    assert places(bench) == [(1, "CPU", "k", 3e-6), (2, "CPU", "a", 5e-6)]
+    db.execute("DELETE FROM leaderboard.runs WHERE submission_id = %s", (first,))
+    assert places(bench) == [(1, "CPU", "a", 5e-6)]
+
+
+def test_a_row_of_an_open_transaction_is_not_passed_over(bench: Bench, db: Db, finish: Callable[..., None]) -> None:
+    """The mark moves to what was there an hour ago, so an earlier id that is committed later is still looked for."""
+    bench.board()
+    bench.submit(mode="leaderboard")
+    finish()
+    db.execute("DELETE FROM runner.score")
+    db.execute("UPDATE runner.score_mark SET run_id = 0, next_id = 0, noted_at = now() - interval '59 minutes'")
+    assert one(db, "SELECT runner.keep_scores(100) AS more")["more"] is False
+    assert one(db, "SELECT next_id FROM runner.score_mark")["next_id"] == 0
+    db.execute("UPDATE runner.score_mark SET noted_at = now() - interval '61 minutes'")
+    db.execute("SELECT runner.keep_scores(100)")
+    mark = one(db, "SELECT run_id, next_id FROM runner.score_mark")
+    assert (mark["run_id"], mark["next_id"]) == (0, one(db, "SELECT max(id) AS id FROM leaderboard.runs")["id"])
+    assert len(places(bench)) == 1
+    db.execute("UPDATE runner.score_mark SET noted_at = now() - interval '61 minutes'")
+    assert one(db, "SELECT runner.keep_scores(100) AS more")["more"] is True
+    assert one(db, "SELECT count(*) FROM runner.score")["count"] == 1
+    assert len(places(bench)) == 1
+
+
+def test_a_milder_demand_brings_scores_into_the_ranking(bench: Bench, db: Db) -> None:
+    """A score that was withheld when its row was written is copied when it begins to count."""
+    bench.board()
+    bench.store.set_demand("identity", timing=TimingAssurance.AUDITED)
+    bench.submit(mode="leaderboard")
+    withheld = {"runner": {"assurance": {"timing": "measured"}, "unranked": {"score_s": 2.5e-6}}}
+    public, secret = bench.claim(), bench.claim()
+    bench.store.complete(public, result(Verdict.ACCEPTED, run_record("leaderboard", system_info=withheld)))
+    bench.store.complete(secret, ranked(secret))
+    # As it is hours later.
+    db.execute("UPDATE runner.score_mark SET run_id = (SELECT max(id) FROM leaderboard.runs)")
+    assert places(bench) == []
+    bench.store.set_demand("identity", timing=TimingAssurance.MEASURED)
+    assert places(bench) == [(1, "CPU", "u1", 2.5e-6)]
+
+
+def test_the_cap_on_open_jobs_holds_per_user_and_board(bench: Bench) -> None:
+    """A ranked submission is two jobs; what is over makes room, and no cap is the default."""
+    bench.board()
+    bench.board("other")
+    for _ in range(4):
+        bench.submit()
+    bench.store.set_open_jobs("identity", 5)
+    with pytest.raises(SubmissionError, match="4 of 5 jobs that may be open on leaderboard 'identity' are"):
+        bench.submit(mode="leaderboard")
+    bench.submit()
+    for user, board in (("u1", "other"), ("u2", "identity")):
+        bench.submit(user_id=user, leaderboard=board)
+    with pytest.raises(SubmissionError, match="5 of 5"):
+        bench.submit()
+    bench.store.cancel(1)
+    bench.submit()
+    bench.store.set_open_jobs("identity", None)
+    bench.submit(mode="leaderboard")
+    with pytest.raises(SubmissionError, match="expected 1 or more"):
+        bench.store.set_open_jobs("identity", 0)
+    with pytest.raises(SubmissionError, match="'nope' does not exist"):
+        bench.store.set_open_jobs("nope", 1)

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 import pytest
 
-from runner.errors import DatabaseUnavailableError, HostNameTakenError, StaleAttemptError
+from runner.errors import (
+    DatabaseUnavailableError,
+    HostNameTakenError,
+    NotFoundError,
+    StaleAttemptError,
+    SubmissionError,
+)
 from runner.model import Job, JobState, Verdict
 from runner.store import Claims, Completion, Ended, Reclaimed
 from runner.store.claims import MAX_RECLAIMS
@@ -481,3 +488,71 @@ def test_a_score_that_is_none_is_not_stored(bench: Bench, db: Db, score: str) ->
         db.execute("SELECT outcome FROM runner.complete(%s)", (to_jsonb([given]),))
     assert refused.value.sqlstate == "KR028"
     assert one(db, "SELECT state FROM runner.job WHERE id = %s", job.id)["state"] == "running"
+
+
+def test_a_claim_whose_answer_is_never_read_costs_something_after_three(bench: Bench) -> None:
+    """The line may break three times; after that it counts as a lost lease, and the job ends after five of those."""
+    bench.board()
+    bench.submit()
+    ends = []
+    for _ in range(3 + MAX_RECLAIMS):
+        bench.claim()
+        (ended,) = bench.store.recover(host="host-a", keep=())
+        ends.append(ended.state)
+    assert ends == [JobState.QUEUED] * (2 + MAX_RECLAIMS) + [JobState.DONE]
+    (job,) = bench.store.submission(1).jobs
+    assert (job.verdict, job.attempt) == (Verdict.INTERNAL_ERROR, 3 + MAX_RECLAIMS)
+    assert "knew nothing of it" in str(job.error)
+
+
+def test_a_job_that_no_host_begins_in_time_is_cancelled(bench: Bench, db: Db) -> None:
+    """A claim says that there is one, of whatever type; reclaim ends it. One that was begun has no such end."""
+    bench.board("identity", "A100", "H100")
+    until = datetime.now(UTC) + timedelta(hours=1)
+    late = bench.submit(gpu_types=["A100", "H100"], expires_at=until)
+    kept = bench.submit(gpu_types=["A100"])
+    begun = bench.claim("A100")
+    assert begun.submission_id == late
+    assert (claim(bench, H100=0).overdue, bench.store.reclaim()) == (False, [])
+    db.execute("UPDATE runner.job SET expires_at = now() - interval '1 s' WHERE expires_at IS NOT NULL")
+    assert claim(bench, A100=0).overdue
+    (ended,) = bench.store.reclaim()
+    assert (ended.submission_id, ended.gpu_type, ended.state, ended.submission_done) == (
+        late,
+        "H100",
+        JobState.CANCELLED,
+        False,
+    )
+    assert not claim(bench, A100=0).overdue
+    assert "no host began it by" in str(bench.store.submission(late).jobs[1].error)
+    assert bench.store.complete(begun, result(Verdict.ACCEPTED, run_record())).submission_done
+    assert bench.claim("A100").submission_id == kept
+    assert one(db, "SELECT count(*) FROM runner.job WHERE expires_at IS NOT NULL")["count"] == 0
+
+
+def test_an_operator_takes_a_job_from_a_host_whose_lease_does_not_end(bench: Bench, db: Db) -> None:
+    """The clock was a day ahead. The job goes back at no cost; the host's result is late, its heartbeat says so."""
+    bench.board()
+    submission_id = bench.submit()
+    job = bench.claim(lease_s=86_400)
+    db.execute("LISTEN runner_hosts")
+    db.execute("LISTEN runner_queue")
+    assert bench.store.reclaim() == []
+    assert bench.store.evict(job.id, reason="its clock was wrong")
+    assert [(note.channel, note.payload) for note in notes(db)] == [("runner_queue", "CPU"), ("runner_hosts", "host-a")]
+    assert not bench.store.evict(job.id, reason="again")
+    (lease,) = bench.store.heartbeat(host="host-a", lease_s=60, held=[(job.id, job.attempt)])
+    assert not lease.ours
+    with pytest.raises(StaleAttemptError):
+        bench.store.complete(job, result(Verdict.ACCEPTED, run_record()))
+    again = bench.claim(host="host-b")
+    assert (again.submission_id, again.attempt, again.failures) == (submission_id, 2, 0)
+    (event,) = [event for event in bench.store.events(submission_id) if event.kind == "released"]
+    assert (event.host, event.detail["reason"]) == ("host-a", "its clock was wrong")
+    bench.store.cancel(submission_id)
+    assert bench.store.evict(again.id, reason="x")
+    assert bench.store.submission(submission_id).state is JobState.CANCELLED
+    with pytest.raises(NotFoundError, match="job 99 does not exist"):
+        bench.store.evict(99, reason="x")
+    with pytest.raises(SubmissionError, match="no reason"):
+        bench.store.evict(again.id, reason=" ")

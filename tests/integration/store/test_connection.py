@@ -50,6 +50,12 @@ def test_locking_does_not_depend_on_the_servers_default(make_link: Callable[...,
     assert scalar(make_link(), b"SHOW transaction_isolation") == "read committed"
 
 
+def test_settings_are_made_after_connecting(make_link: Callable[..., Link]) -> None:
+    """A pooler refuses them in the startup packet, or ignores them."""
+    found = b"SELECT setting || ' ' || source AS it FROM pg_settings WHERE name = 'statement_timeout'"
+    assert scalar(make_link(), found) == "60000 session"
+
+
 def test_a_terminated_connection_is_an_outage_and_comes_back(make_link: Callable[..., Link]) -> None:
     """The call that meets it fails; the next one is on a new connection, a moment later."""
     now_s = [1000.0]

@@ -202,12 +202,109 @@ def test_of_types_with_equal_priority_the_one_named_first_is_served(bench: Bench
     assert bench.claim("H100", "A100").submission_id == old
 
 
-def test_turns_are_taken_in_sequence(bench: Bench, db: Db) -> None:
-    """`take_turns` gives consecutive turns from the class's clock or the user's last one, whichever is later."""
+def turns(db: Db, user: str) -> list[int]:
+    """The turns of a user's jobs, in the order they were made."""
+    return [row["turn"] for row in db.execute("SELECT turn FROM runner.job WHERE user_id = %s ORDER BY id", (user,))]
+
+
+def test_turns_are_taken_in_sequence(queue: Queue, db: Db) -> None:
+    """From the class's clock or the user's last job on, whichever is later; several at once follow each other."""
+    queue.submit("a", 4)
+    assert turns(db, "a") == [0, 1, 2, 3]
     take = "SELECT runner.take_turns('a', 'CPU', 0, %s) AS turn"
-    assert [db.execute(take, (number,)).fetchall()[0]["turn"] for number in (1, 3, 1)] == [0, 1, 4]
+    assert db.execute(take, (3,)).fetchall() == [{"turn": 4}]
     db.execute("INSERT INTO runner.clock (gpu_type, priority, turn) VALUES ('CPU', 0, 100)")
-    assert db.execute(take, (2,)).fetchall() == [{"turn": 100}]
+    queue.submit("a", 2)
+    assert turns(db, "a")[4:] == [100, 101]
     assert db.execute(take, (1,)).fetchall() == [{"turn": 102}]
     db.execute("DELETE FROM runner.share")
     assert db.execute(take, (1,)).fetchall() == [{"turn": 100}]
+
+
+@pytest.mark.parametrize("latest_first", [False, True])
+def test_what_was_cancelled_costs_no_turns(queue: Queue, db: Db, *, latest_first: bool) -> None:
+    """Thirty submitted and cancelled, one after the other, in whatever order: the next is as if there had been none."""
+    queue.submit("h", 40)
+    queue.serve(1)
+    queue.submit("n", 30)
+    order = sorted(
+        (row["submission_id"] for row in db.execute("SELECT submission_id FROM runner.job WHERE user_id = 'n'")),
+        reverse=latest_first,
+    )
+    for submission_id in order:
+        queue.bench.store.cancel(submission_id)
+    queue.submit("n")
+    assert queue.serve(3).index("n") <= 1
+
+
+def test_what_is_left_after_a_cancellation_keeps_its_order(queue: Queue, db: Db) -> None:
+    """New jobs come after those that still wait, not in the place of those that went."""
+    queue.submit("a", 3)
+    queue.submit("b", 1)
+    queue.bench.store.cancel(2)
+    queue.submit("a", 2)
+    assert turns(db, "a") == [0, 1, 2, 3, 4]
+    queue.bench.store.cancel(6)
+    queue.submit("a")
+    assert turns(db, "a")[-1] == 4
+
+
+def test_deleted_submissions_cost_no_turns(queue: Queue, db: Db) -> None:
+    """However a program takes them out of the queue."""
+    queue.submit("a", 5)
+    db.execute("DELETE FROM leaderboard.submission WHERE id > 1")
+    queue.submit("a")
+    assert turns(db, "a") == [0, 1]
+
+
+def test_what_was_claimed_ahead_of_the_clock_is_remembered(queue: Queue, db: Db) -> None:
+    """Between rounds of newcomers a heavy user's jobs are taken; their turns are not taken again."""
+    queue.submit("h", 8)
+    queue.serve(1)
+    for number in range(12):
+        queue.submit(chr(ord("\u4e00") + number))
+        queue.serve(1)
+    (clock,) = db.execute("SELECT turn FROM runner.clock").fetchall()
+    claimed = db.execute("SELECT max(turn) AS turn FROM runner.job WHERE user_id = 'h' AND attempt > 0").fetchall()
+    assert claimed[0]["turn"] > clock["turn"]
+    for row in db.execute("SELECT submission_id FROM runner.job WHERE user_id = 'h' AND state = 'queued'").fetchall():
+        queue.bench.store.cancel(row["submission_id"])
+    queue.submit("h")
+    assert turns(db, "h")[-1] == claimed[0]["turn"] + 1
+
+
+def aged(db: Db, bench: Bench, claims: int) -> list[int]:
+    """The priorities of the jobs that so many claims take, one each, the dice being the same every time."""
+    db.execute("SELECT setseed(0.42)")
+    taken = []
+    for _ in range(claims):
+        found = db.execute("SELECT id FROM runner.claim('host-a', '{CPU}', '{1}', 60)").fetchall()
+        (job,) = db.execute("SELECT priority FROM runner.job WHERE id = %s", (found[0]["id"],)).fetchall()
+        taken.append(job["priority"])
+    return taken
+
+
+def test_what_has_waited_for_an_hour_is_served_now_and_then(queue: Queue, db: Db) -> None:
+    """One claim in twenty, about; without an hour of waiting none, and the highest class goes on meanwhile."""
+    queue.submit("a", 20, priority=-1)
+    queue.submit("b", 400)
+    assert set(aged(db, queue.bench, 100)) == {0}
+    db.execute("UPDATE runner.job SET created_at = now() - interval '61 minutes' WHERE priority = -1")
+    taken = Counter(aged(db, queue.bench, 100))
+    assert 1 <= taken[-1] <= 15, taken
+    assert taken[0] == 100 - taken[-1]
+
+
+def test_of_several_types_the_oldest_low_job_is_served(bench: Bench, db: Db) -> None:
+    """Also where the higher class is another type's; a type without a free slot, or that ranks nothing, has none."""
+    bench.board("identity", "A100", "H100")
+    for _ in range(3):
+        bench.submit(gpu_types=["A100"], priority=-1)
+        bench.submit(gpu_types=["H100"])
+    call = "SELECT gpu_type, priority FROM runner.first_aged('host-a', '{H100,A100}', %s, NULL, %s)"
+    assert db.execute(call, ([1, 1], [])).fetchall() == []
+    db.execute("UPDATE runner.job SET created_at = now() - interval '61 minutes'")
+    assert db.execute(call, ([1, 1], [])).fetchall() == [{"gpu_type": "A100", "priority": -1}]
+    assert db.execute(call, ([1, 0], [])).fetchall() == []
+    assert db.execute(call, ([0, 1], [])).fetchall() == []
+    assert db.execute(call, ([1, 1], ["A100"])).fetchall() == []

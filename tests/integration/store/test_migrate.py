@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,12 @@ from psycopg.rows import tuple_row
 
 from runner.errors import ConfigError, DatabaseUnavailableError, SchemaDriftError, StaleAttemptError
 from runner.model import Artifact, Progress, Verdict
-from runner.store import Store, migrate, roles_sql
+from runner.store import Store, migrate, queries, roles_sql, schema
 from runner.store.probe import probe
 from tests.integration.store.conftest import Bench, result, run_record
 from tests.plugins.postgres import daemon_login
 
-VERSIONS = ("0012_demands", "0013_logins")
+VERSIONS = ("0012_demands", "0013_logins", "0014_turns")
 
 INT, BIG, TEXT, BOOL, JSON = "integer", "bigint", "text", "boolean", "jsonb"
 TIME, PLAIN_TIME, SHORT = "timestamp with time zone", "timestamp without time zone", "character varying(255)"
@@ -172,6 +173,11 @@ INDEXES = {
     "leaderboard_invite USING btree (user_id) WHERE (user_id IS NOT NULL)",
     "leaderboard_invite_scope USING btree (leaderboard_id)",
 }
+#: Ours on KernelBot's tables; their names say so.
+OUR_INDEXES = {
+    "runs USING btree (submission_id)",
+    "runs USING btree (id) WHERE ((NOT secret) AND (score IS NOT NULL) AND passed)",
+}
 
 
 def fetch(url: str, query: str) -> list[tuple[Any, ...]]:
@@ -199,7 +205,7 @@ def test_the_schema_is_kernelbots_column_by_column(database_url: str) -> None:
 
 
 def test_the_schema_has_kernelbots_constraints_and_indexes(database_url: str) -> None:
-    """Keys, checks, actions on delete and indexes are KernelBot's; no trigger, function, view or enum is there."""
+    """Keys, checks, actions on delete and indexes are KernelBot's, but for two; no trigger, function, view or enum."""
     constraints: dict[str, set[str]] = {}
     for table, definition in fetch(
         database_url,
@@ -213,7 +219,9 @@ def test_the_schema_has_kernelbots_constraints_and_indexes(database_url: str) ->
         "SELECT pg_get_indexdef(indexrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid"
         " WHERE c.relnamespace = 'leaderboard'::regnamespace AND NOT indisunique",
     )
-    assert {text.split(" ON leaderboard.")[1] for (text,) in indexes} == INDEXES
+    found = {text.split(" ON leaderboard.")[1]: "INDEX runner_" in text for (text,) in indexes}
+    assert {text for text, ours in found.items() if not ours} == INDEXES
+    assert {text for text, ours in found.items() if ours} == OUR_INDEXES
     others = fetch(
         database_url,
         "SELECT (SELECT count(*) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid"
@@ -501,3 +509,85 @@ def test_roles_lose_what_an_earlier_release_granted(empty_database_url: str) -> 
         " has_function_privilege('runner_daemon', 'runner.complete(jsonb)', 'EXECUTE')",
     )
     assert kept == [(False, False, True)]
+
+
+def test_large_indexes_are_built_while_others_write(empty_database_url: str) -> None:
+    """A transaction that has written to the tables is waited for; another that writes meanwhile waits for nothing."""
+    migrate(empty_database_url)
+    fetch(empty_database_url, "DROP INDEX runner.job_user_idx")
+    outcomes: list[object] = []
+    with psycopg.connect(empty_database_url) as writes:
+        writes.execute("UPDATE runner.job SET priority = 0; UPDATE leaderboard.runs SET score = 1")
+        thread = threading.Thread(target=lambda: outcomes.append(migrate(empty_database_url)))
+        thread.start()
+        waits = (
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%INDEX CONCURRENTLY%'"
+        )
+        for _ in range(600):
+            if fetch(empty_database_url, waits) == [(1,)]:
+                break
+            time.sleep(0.1)
+        fetch(
+            empty_database_url,
+            "SET lock_timeout = '1s'; INSERT INTO runner.clock VALUES ('x', 1, 1); UPDATE runner.job SET priority = 1",
+        )
+        assert outcomes == []
+    thread.join(timeout=120)
+    assert outcomes == [()]
+    assert valid_indexes(empty_database_url) == set(schema.indexes())
+
+
+def valid_indexes(url: str) -> set[str]:
+    """Those of our own files that are there and whole."""
+    found = fetch(
+        url,
+        "SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indisvalid"
+        " AND c.relnamespace IN ('runner'::regnamespace, 'leaderboard'::regnamespace)",
+    )
+    return {name for (name,) in found} & set(schema.indexes())
+
+
+def test_an_index_that_is_held_up_costs_nothing_but_itself(
+    empty_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The schema is migrated, the error says what is left and why, and the next call builds it anew."""
+    settings = queries.Query(
+        name="x",
+        purpose="x",
+        sql=b"SELECT set_config('lock_timeout', '1s', false), set_config('statement_timeout', '0', false)",
+    )
+    migrate(empty_database_url)
+    fetch(empty_database_url, "DROP INDEX runner.job_user_idx")
+    monkeypatch.setattr(queries, "INDEX_SETTINGS", settings)
+    with psycopg.connect(empty_database_url) as writes:
+        writes.execute("LOCK TABLE runner.job IN ROW EXCLUSIVE MODE")
+        with pytest.raises(
+            DatabaseUnavailableError, match=r"the schema is migrated, but index job_user_idx is not built"
+        ):
+            migrate(empty_database_url)
+    assert valid_indexes(empty_database_url) == set(schema.indexes()) - {"job_user_idx"}
+    assert migrate(empty_database_url) == ()
+    assert valid_indexes(empty_database_url) == set(schema.indexes())
+
+
+def test_scores_that_were_there_before_are_copied(database_url: str) -> None:
+    """In batches, after the migration; the ranking has them meanwhile."""
+    fetch(database_url, "UPDATE runner.score_mark SET run_id = 0, next_id = 100000, noted_at = '-infinity'")
+    fetch(
+        database_url,
+        "INSERT INTO leaderboard.leaderboard (id, name, deadline, task, forum_id, description)"
+        " VALUES (1, 'b', now(), '{}', 0, '');"
+        "INSERT INTO leaderboard.user_info (id) VALUES ('u');"
+        "INSERT INTO leaderboard.code_files (id, code) VALUES (1, 'x');"
+        "INSERT INTO leaderboard.submission (id, leaderboard_id, file_name, user_id, code_id, submission_time)"
+        " SELECT n, 1, 'x.py', 'u', 1, now() FROM generate_series(1, 25) n;"
+        "INSERT INTO leaderboard.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed,"
+        " system_info) SELECT n, now(), now(), 'leaderboard', x, 'CPU', n, true, '{}' FROM generate_series(1, 25) n,"
+        " unnest(ARRAY[false, true]) x",
+    )
+    assert fetch(database_url, "SELECT score, submission_id FROM runner.ranking") == [(1, 1)]
+    for copied in (10, 20, 25):
+        assert fetch(database_url, "SELECT runner.keep_scores(10)") == [(True,)]
+        assert fetch(database_url, "SELECT count(*) FROM runner.score") == [(copied,)]
+        assert fetch(database_url, "SELECT score, submission_id FROM runner.ranking") == [(1, 1)]
+    assert fetch(database_url, "SELECT runner.keep_scores(10)") == [(False,)]

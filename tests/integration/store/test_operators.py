@@ -9,8 +9,9 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from runner.errors import DatabaseUnavailableError, SubmissionError
+from runner.model import JobState, Verdict
 from runner.store import Selection, Store, migrate
-from tests.integration.store.conftest import Bench, notes
+from tests.integration.store.conftest import Bench, notes, result, run_record
 from tests.integration.store.test_again import evaluate, ranked_submission
 from tests.integration.store.test_submit import one
 
@@ -159,3 +160,98 @@ def test_a_readers_role_reads_what_a_frontend_reads_and_calls_nothing(empty_data
         ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(forbidden.encode())
+
+
+def test_of_a_paused_type_nothing_is_begun(bench: Bench, db: Db) -> None:
+    """By any of its names, on every host; what runs goes on, other types are served. Who waits reads the reason."""
+    bench.store.sync_gpu_types([("H100", "nvidia", ("H100-SXM",), ""), ("A100", "nvidia", (), "")])
+    bench.board("identity", "h100-sxm", "A100")
+    names = ("H100", "H100-SXM", "h100-sxm", "A100")
+    running = bench.submit(gpu_types=["h100-sxm"])
+    job = bench.claim(*names)
+    assert bench.store.pause("h100", reason=" new driver ")
+    assert not bench.store.pause("H100-SXM", reason="new driver")
+    waits, other = bench.submit(gpu_types=["h100-sxm"], priority=9), bench.submit(gpu_types=["A100"])
+    assert bench.claim(*names).submission_id == other
+    assert bench.idle(*names)
+    assert bench.store.submission(waits).status.paused == "new driver"
+    assert [bench.store.submission(each).status.paused for each in (running, other)] == [None, None]
+    reserve: dict[str, Any] = {"host": "host-a", "waited_s": -1, "hold_s": 9}
+    assert bench.store.reserve(**reserve, gpu_types=["h100-sxm"], smaller=[]) is None
+    assert bench.store.complete(job, result(Verdict.ACCEPTED, run_record())).submission_done
+    db.execute("LISTEN runner_queue")
+    assert bench.store.resume("H100")
+    assert not bench.store.resume("h100-sxm")
+    assert [note.payload for note in notes(db)] == [""]
+    assert bench.store.reserve(**reserve, gpu_types=["h100-sxm"], smaller=[]) == "h100-sxm"
+    assert bench.claim(*names).submission_id == waits
+
+
+def test_a_pause_needs_a_reason_and_a_type_that_is_known(bench: Bench) -> None:
+    """Those who wait read the one; the other is repeated."""
+    bench.board()
+    with pytest.raises(SubmissionError, match="no reason given"):
+        bench.store.pause("CPU", reason=" ")
+    with pytest.raises(SubmissionError, match="GPU type 'H10' is not known here"):
+        bench.store.pause("H10", reason="x")
+    with pytest.raises(SubmissionError, match="GPU type 'H10' is not known here"):
+        bench.store.resume("H10")
+
+
+def test_failed_attempts_are_listed_with_what_became_of_them(bench: Bench, db: Db) -> None:
+    """Failures and silences, the newest first, each with its own reason; the filters restrict them."""
+    bench.board()
+    bench.board("other")
+    first = bench.submit(mode="leaderboard")
+    bench.store.fail(bench.claim(host="node1"), error="the engine hung", report=None, slot="gpu3")
+    bench.claim(host="node2", lease_s=-1)
+    bench.store.reclaim()
+    db.execute("UPDATE runner.job SET not_before = NULL, avoid_until = NULL")
+    second = bench.submit(leaderboard="other", user_id="u2", priority=1)
+    for _ in range(3):
+        bench.store.fail(bench.claim(host="node1"), error="no device", report=None, slot="gpu4")
+        db.execute("UPDATE runner.job SET not_before = NULL, avoid_until = NULL")
+    lines = bench.store.failed(limit=9)
+    assert [(line.submission_id, line.kind, line.attempt, line.host, line.slot, line.error) for line in lines] == [
+        (second, "failed", 3, "node1", "gpu4", "no device"),
+        (second, "failed", 2, "node1", "gpu4", "no device"),
+        (second, "failed", 1, "node1", "gpu4", "no device"),
+        (first, "reclaimed", 1, "node2", None, "host node2 did not renew its lease"),
+        (first, "failed", 1, "node1", "gpu3", "the engine hung"),
+    ]
+    assert (lines[0].state, lines[0].verdict, lines[3].state) == (
+        JobState.DONE,
+        Verdict.INTERNAL_ERROR,
+        JobState.QUEUED,
+    )
+    assert [line.at for line in bench.store.failed(limit=2)] == [line.at for line in lines[:2]]
+    assert len(bench.store.failed(limit=9, host="node2")) == 1
+    assert len(bench.store.failed(limit=9, leaderboard="other")) == 3
+    assert len(bench.store.failed(limit=9, since=lines[1].at)) == 2
+
+
+def test_verdict_and_cause_choose_what_is_evaluated_again(bench: Bench, db: Db) -> None:
+    """All internal errors that the engine caused; an attempt that was repeated with success has a cause too."""
+    bench.board()
+    causes = {"the ENGINE hung": 3, "no device": 3, "the engine was slow": 1}
+    ids = {}
+    for cause, failures in causes.items():
+        ids[cause] = bench.submit()
+        for _ in range(failures):
+            bench.store.fail(bench.claim_of(ids[cause]), error=cause, report=None, slot="gpu3")
+            db.execute("UPDATE runner.job SET not_before = NULL, avoid_until = NULL")
+    bench.store.complete(bench.claim_of(ids["the engine was slow"]), result(Verdict.ACCEPTED, run_record()))
+
+    def chosen(**selection: Any) -> int:  # noqa: ANN401 - whatever a selection has
+        return sum(line.jobs for line in bench.store.matching(Selection(**selection)))
+
+    assert chosen(verdicts=(Verdict.INTERNAL_ERROR,)) == 2
+    assert chosen(verdicts=(Verdict.INTERNAL_ERROR, Verdict.ACCEPTED)) == 3
+    assert chosen(verdicts=(Verdict.WRONG_ANSWER,)) == 0
+    assert chosen(cause="engine") == 2
+    selection = Selection(verdicts=(Verdict.INTERNAL_ERROR,), cause="engine", leaderboard="identity")
+    assert bench.store.invalidate(selection, reason="x") == 1
+    assert bench.store.rerun(selection) == 1
+    assert bench.claim().submission_id == ids["the ENGINE hung"]
+    with pytest.raises(psycopg.Error, match="'odd' is no verdict"):
+        db.execute("SELECT runner.rerun(verdicts => '{odd}')")

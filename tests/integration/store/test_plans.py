@@ -57,6 +57,7 @@ UPDATE runner.job SET state = 'done', verdict = 'accepted', lease_owner = NULL, 
     finished_at = now() WHERE lease_expires_at IS NOT NULL;
 """  # noqa: S608 - numbers of ours
 SUBMIT = b"SELECT runner.submit('identity', 'user 5', 'x.py', 'pass', 'test', ARRAY['L4'])"
+AGED = b"SELECT runner.first_aged('h', %(gpu_types)s::text[], '{1,1,1,1,1}', 1, '{}')"
 #: What the transaction at hand has read so far, by index and by walking tables from end to end.
 READ = """
 SELECT i.indexrelname AS name, false AS walked, pg_stat_get_xact_tuples_returned(i.indexrelid) AS number
@@ -83,6 +84,8 @@ class Meter:
     def __init__(self, db: Db) -> None:
         self.db = db
         db.prepare_threshold = 0
+        # One claim in twenty calls it; planned now, it does not add the cost of planning to one that is measured.
+        db.execute("SELECT runner.first_aged('h', '{CPU}', '{1}', 1, '{}')")
 
     def cost(self, query: bytes, parameters: Mapping[str, object] | None = None) -> Cost:
         """Run a statement twice: what is known afterwards, and what costs nothing any more, is no matter."""
@@ -132,6 +135,11 @@ def check(meter: Meter, bench: Bench) -> None:
         assert some.walked == {}
     nothing = meter.cost(queries.CLAIM.sql, {**work, "free": [0] * len(TYPES)})
     assert nothing.pages < 20, nothing
+
+    aged = meter.cost(AGED, {"gpu_types": list(TYPES)})
+    assert aged.entries.get("job_claim_idx", 0) < 100, aged
+    assert aged.pages < 600, aged
+    assert aged.walked == {}
 
     jobs = [bench.claim("L4", host="h") for _ in range(8)]
     held = {"ids": [job.id for job in jobs], "attempts": [job.attempt for job in jobs]}
@@ -267,3 +275,69 @@ def test_the_last_words_of_a_submission_do_not_depend_on_how_many_results_there_
     assert deep.pages < short.pages + 60, (short, deep)
     assert deep.walked == {}
     assert max(deep.entries.values()) < 100, deep
+
+
+#: A user's share of a board's scores, on each of ten boards.
+SCORES = """\
+INSERT INTO leaderboard.user_info (id, user_name) SELECT 'user ' || u, 'U' FROM generate_series(0, 9999) u
+ON CONFLICT DO NOTHING;
+INSERT INTO leaderboard.leaderboard (name, deadline, task, forum_id, description)
+SELECT 'board ' || n, now(), '{}', 0, '' FROM generate_series(1, 9) n;
+INSERT INTO leaderboard.submission (leaderboard_id, file_name, user_id, code_id, submission_time, done)
+SELECT l.id, 'x.py', 'user ' || n % 100, c.id, now(), true
+FROM generate_series(1, 2000) n, leaderboard.leaderboard l, leaderboard.code_files c;
+WITH job AS (
+    INSERT INTO runner.job (submission_id, user_id, gpu_type, mode, secret, state, verdict, finished_at)
+    SELECT s.id, s.user_id, 'CPU', 'leaderboard', x, 'done', 'accepted', now()
+    FROM leaderboard.submission s, unnest(ARRAY[false, true]) x WHERE s.done RETURNING id, submission_id, secret
+), run AS (
+    INSERT INTO leaderboard.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed, system_info)
+    SELECT j.submission_id, now(), now(), m, j.secret, 'CPU',
+           CASE WHEN m = 'leaderboard' AND NOT j.secret THEN j.id / 1e6 END, true, '{}'
+    FROM job j, unnest(ARRAY['test', 'benchmark', 'leaderboard']) m RETURNING id, submission_id, secret
+)
+INSERT INTO runner.job_run (run_id, job_id)
+SELECT r.id, j.id FROM run r JOIN job j ON j.submission_id = r.submission_id AND j.secret = r.secret;
+UPDATE runner.score_mark SET run_id = 0, next_id = (SELECT max(id) FROM leaderboard.runs), noted_at = '-infinity';
+SELECT runner.keep_scores(1000000), runner.keep_scores(1000000);
+"""
+
+
+@pytest.mark.parametrize("analyzed", [False, True])
+def test_a_ranking_costs_what_its_users_cost(bench: Bench, db: Db, meter: Meter, *, analyzed: bool) -> None:
+    """A board's ranking with a hundred users reads a few rows for each, of a hundred thousand results on ten boards."""
+    bench.board()
+    bench.submit()
+    ranking = {"leaderboard": "identity", "gpu_type": None}
+    meter.cost(queries.RANKING.sql, ranking)
+    db.execute(SCORES.encode())
+    if analyzed:
+        db.execute("ANALYZE")
+    cost = meter.cost(queries.RANKING.sql, ranking)
+    assert cost.walked == {}, cost
+    assert cost.entries["score_place_idx"] < 1000, cost
+    assert sum(cost.entries.values()) < 3000, cost
+    assert len(bench.store.ranking("identity")) == 100
+
+
+def test_a_turn_is_found_behind_a_hundred_thousand_jobs(bench: Bench, db: Db, meter: Meter) -> None:
+    """A submission of a user with a long queue looks at the end of that queue only."""
+    bench.board("identity", *TYPES)
+    bench.submit(gpu_types=["L4"])
+    meter.cost(SUBMIT)
+    db.execute(LOAD.encode())
+    cost = meter.cost(SUBMIT)
+    assert cost.entries["job_user_idx"] < 10, cost
+    assert "job_claim_idx" not in cost.entries or cost.entries["job_claim_idx"] < 10, cost
+
+
+def test_a_submissions_results_are_deleted_by_an_index(bench: Bench, db: Db, meter: Meter) -> None:
+    """The foreign key of the results asks for each submission whether there is one."""
+    bench.board()
+    bench.submit()
+    db.execute(SCORES.encode())
+    db.execute("ANALYZE")
+    ids = [row["id"] for row in db.execute("SELECT id FROM leaderboard.submission ORDER BY id DESC LIMIT 20")]
+    for query in (queries.DELETE_SUBMISSION_RUNS, queries.DELETE_SUBMISSIONS):
+        cost = meter.cost(query.sql, {"ids": ids if query is queries.DELETE_SUBMISSION_RUNS else []})
+        assert cost.walked == {}, cost

@@ -115,6 +115,19 @@ def test_shares_go_once_their_clock_has_passed(bench: Bench, db: Db) -> None:
     assert one(db, "SELECT turn FROM runner.job WHERE user_id = 'past' ORDER BY id DESC LIMIT 1")["turn"] == 5
 
 
+def test_idempotency_keys_go_after_thirty_days(bench: Bench, db: Db) -> None:
+    """Then the same key makes a new submission; a younger one does not."""
+    bench.board()
+    old, young = bench.submit(idempotency_key="old"), bench.submit(idempotency_key="young")
+    db.execute("UPDATE runner.idempotency SET created_at = now() - interval '29 days'")
+    bench.store.reap(keep_s=DAY_S)
+    assert bench.submit(idempotency_key="old") == old
+    db.execute("UPDATE runner.idempotency SET created_at = now() - interval '31 days' WHERE key = 'old'")
+    bench.store.reap(keep_s=DAY_S)
+    assert bench.submit(idempotency_key="old") != old
+    assert bench.submit(idempotency_key="young") == young
+
+
 def test_a_backlog_goes_in_batches(bench: Bench, db: Db) -> None:
     """Each call is one, a transaction of its own that never takes long."""
     db.execute(
@@ -162,10 +175,12 @@ def test_what_is_being_written_right_now_holds_nobody_up(bench: Bench, db: Db) -
     assert (found.hosts, found.shares) == (1, 1)
 
 
-@pytest.mark.parametrize("table", ["artifact", "stale_result", "event"])
+@pytest.mark.parametrize("table", ["artifact", "stale_result", "event", "idempotency"])
 def test_looking_for_what_is_due_walks_an_index(bench: Bench, db: Db, table: str) -> None:
     """An hourly call on a large table costs nothing when nothing is due."""
-    column = {"artifact": "expires_at", "stale_result": "received_at", "event": "at"}[table]
+    column = {"artifact": "expires_at", "stale_result": "received_at", "event": "at", "idempotency": "created_at"}[
+        table
+    ]
     found = db.execute(
         "SELECT 1 FROM pg_catalog.pg_indexes WHERE schemaname = 'runner' AND tablename = %s AND indexdef LIKE %s",
         (table, f"%({column})%"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -38,9 +39,9 @@ def test_the_released_columns_are_there_as_they_were(db: Db) -> None:
     """New ones are only appended."""
     cursor = db.execute("SELECT * FROM runner.status")
     names = [column.name for column in cursor.description or ()]
-    assert names[:-9] == COLUMNS.split()
-    assert names[-9:-3] == ["phase", "attempts", "retry_reason", "retry_at", "reruns", "rerunning"]
-    assert names[-3:] == ["timing", "correctness", "unranked"]
+    assert names[:-11] == COLUMNS.split()
+    assert names[-11:-5] == ["phase", "attempts", "retry_reason", "retry_at", "reruns", "rerunning"]
+    assert names[-5:] == ["timing", "correctness", "unranked", "no_host_since", "paused"]
 
 
 PHASES = [
@@ -102,6 +103,59 @@ def test_a_secret_run_is_only_called_one(bench: Bench, db: Db) -> None:
     assert [job["phase"] for job in line["jobs"]] == [None, "secret run"]
     bench.store.complete(secret, ranked(secret))
     assert phase(db, submission_id) is None
+
+
+@pytest.mark.parametrize("mode", ["leaderboard", "private"])
+def test_how_long_a_secret_run_took_is_not_told(bench: Bench, db: Db, mode: str) -> None:
+    """A submission could sleep for as long as secret data say: no duration, no time of a row, an end to the second."""
+    bench.board()
+    submission_id = bench.submit(mode=mode)
+    for count in range(2 if mode == "leaderboard" else 1):
+        job = bench.claim()
+        found = ranked(job) if mode == "leaderboard" else result(Verdict.ACCEPTED, run_record())
+        bench.store.complete(
+            job, replace(found, eval_ns=(count + 1) * 1_000_000_000, build_ns=(count + 1) * 10_000_000)
+        )
+    line = status(db, submission_id)
+    assert (line["eval_ms"], line["build_ms"]) == ((1000, 10) if mode == "leaderboard" else (None, None))
+    assert line["finished_at"].microsecond == 0
+    ended = one(db, "SELECT max(finished_at) AS at FROM runner.job")["at"]
+    assert timedelta(0) <= line["finished_at"] - ended < timedelta(seconds=1)
+    for row in db.execute("SELECT secret, start_time, end_time FROM runner.result").fetchall():
+        assert (row["start_time"] is None, row["end_time"] is None) == (row["secret"], row["secret"])
+
+
+def test_the_end_of_public_runs_is_told_as_it_was(bench: Bench, db: Db) -> None:
+    """There is nothing to hide."""
+    bench.board()
+    submission_id = bench.submit()
+    bench.store.complete(bench.claim(), result(Verdict.ACCEPTED, run_record()))
+    assert status(db, submission_id)["finished_at"] == one(db, "SELECT finished_at FROM runner.job")["finished_at"]
+
+
+def test_a_type_that_no_host_serves_is_told_since_when(bench: Bench, db: Db) -> None:
+    """From the submission's time, or from the last sign of a host that served it; none once one does."""
+    bench.board("identity", "A100", "H100")
+    submission_id = bench.submit(gpu_types=["A100", "H100"])
+    made = one(db, "SELECT min(created_at) AS at FROM runner.job")["at"]
+
+    def since() -> datetime | None:
+        found: datetime | None = status(db, submission_id)["no_host_since"]
+        return found
+
+    bench.register("node1", "H100", "H100 80GB")
+    assert since() == made
+    bench.register("node2", "A100")
+    assert since() is None
+    bench.store.drain("node2")
+    assert since() == one(db, "SELECT last_seen FROM runner.host WHERE name = 'node2'")["last_seen"]
+    bench.store.undrain("node2")
+    db.execute("UPDATE runner.host SET last_seen = now() - interval '61 seconds' WHERE name = 'node2'")
+    assert since() == made
+    db.execute("UPDATE runner.job SET created_at = now() - interval '1 hour'")
+    assert since() == one(db, "SELECT last_seen FROM runner.host WHERE name = 'node2'")["last_seen"]
+    bench.claim("A100")
+    assert since() is None
 
 
 def test_the_phases_of_several_types_stand_side_by_side(bench: Bench, db: Db) -> None:

@@ -15,9 +15,9 @@ import pytest
 from psycopg import sql
 
 from runner.errors import NotFoundError, SubmissionError
-from runner.model import JobState, Mode
-from runner.store import Store
-from tests.integration.store.conftest import CODE, Bench, notes
+from runner.model import JobState, Mode, Verdict
+from runner.store import Selection, Store
+from tests.integration.store.conftest import CODE, Bench, notes, ranked, result, run_record
 
 Db = psycopg.Connection[dict[str, Any]]
 
@@ -123,6 +123,12 @@ REFUSED = [
     ({"user_id": "u\n1"}, "KR010", "none of them a control character"),
     ({"user_name": "Ada\u202e"}, "KR010", "none of them a control character"),
     ({"user_name": "A\tda"}, "KR010", "none of them a control character"),
+    ({"user_name": "A\u200bda"}, "KR010", "none of them a control character"),
+    ({"user_name": "A\u00adda"}, "KR010", "none of them a control character"),
+    ({"user_name": "\ufeffAda"}, "KR010", "none of them a control character"),
+    ({"user_name": "Ada\U000e0041"}, "KR010", "none of them a control character"),
+    ({"user_name": "A\u200dda"}, "KR010", "none of them a control character"),
+    ({"user_name": "Ada\u200c"}, "KR010", "none of them a control character"),
     ({"idempotency_key": "k\u2066"}, "KR014", "none of them a control character"),
     ({"priority": 1001}, "KR022", "priority 1001 is out of range"),
     ({"priority": -1001}, "KR022", "priority -1001 is out of range"),
@@ -407,3 +413,155 @@ def test_status_before_anything_ran(bench: Bench) -> None:
     assert [job.mode for job in view.jobs] == [Mode.TEST]
     closing = datetime.now(UTC) + timedelta(days=1)
     assert view.status.submission_time < closing
+
+
+@pytest.mark.parametrize(
+    "name", ["\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "\U0001f469\u200d\U0001f4bb", "J\u00f6rg"]
+)
+def test_joiners_that_a_script_or_a_symbol_needs_pass(bench: Bench, name: str) -> None:
+    """Persian words and composed symbols have them, between characters that are not ASCII."""
+    bench.board()
+    bench.submit(user_name=name)
+
+
+@pytest.mark.parametrize("name", ["x\x1b[2J", "x\u202e", "y" * 5_000_000])
+def test_errors_repeat_nothing_raw_and_nothing_long(bench: Bench, name: str) -> None:
+    """They are shown to users and stand in the server's log."""
+    bench.board()
+    for changes in ({"leaderboard": name}, {"gpu_types": [name]}, {"file_name": name}, {"mode": name}):
+        with pytest.raises(SubmissionError) as refused:
+            bench.submit(**changes)
+        text = str(refused.value)
+        assert len(text) < 2200
+        assert not set(text) & {"\x1b", "\u202e"}
+
+
+def test_directives_are_looked_for_in_the_first_lines(bench: Bench) -> None:
+    """The sixty-fourth counts, the next does not."""
+    bench.board("identity", "A100", "H100")
+    bench.submit(code=b"#\n" * 63 + b"#!POPCORN gpu A100\n")
+    with pytest.raises(SubmissionError, match="offers 2 GPU types"):
+        bench.submit(code=b"#\n" * 64 + b"#!POPCORN gpu A100\n")
+
+
+def test_a_transaction_that_stays_open_holds_up_the_same_file_for_seconds(bench: Bench, db: Db) -> None:
+    """Then another user who sends the same bytes is told to try again; other files pass at once."""
+    bench.board()
+    with db.transaction():
+        db.execute("SELECT runner.submit('identity', 'u2', 'x.py', %s, 'test')", (CODE,))
+        with pytest.raises(SubmissionError, match=r"same file is being stored .* Try again"):
+            bench.submit()
+        bench.submit(code=CODE + b"#")
+    bench.submit()
+
+
+def test_the_lock_timeout_of_a_session_stays_as_it_was(bench: Bench, db: Db) -> None:
+    """Only the wait for the same file has one of its own."""
+    bench.board()
+    with db.transaction():
+        db.execute("SET LOCAL lock_timeout = '17s'")
+        db.execute("SELECT runner.submit('identity', 'u2', 'x.py', 'x', 'test')")
+        assert one(db, "SHOW lock_timeout")["lock_timeout"] == "17s"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "state"),
+    [
+        ("UPDATE leaderboard.user_info SET is_banned = true", "KR010"),
+        ("UPDATE leaderboard.leaderboard SET deadline = now() - interval '1 minute'", "KR002"),
+        ("UPDATE leaderboard.leaderboard SET visibility = 'closed'", "KR012"),
+    ],
+)
+def test_enqueue_asks_what_submit_asks(bench: Bench, db: Db, spoil: str, state: str) -> None:
+    """A ban, a deadline, an invitation: also for a run that is added to an open submission."""
+    bench.board()
+    submission_id = bench.submit()
+    db.execute(spoil.encode())
+    with pytest.raises(psycopg.Error) as refused:
+        one(db, "SELECT runner.enqueue(%s, 'leaderboard', NULL)", submission_id)
+    assert refused.value.sqlstate == state
+
+
+def test_a_row_that_was_stored_before_the_deadline_is_queued_after_it(bench: Bench, db: Db) -> None:
+    """The first jobs are as old as the submission."""
+    bench.board()
+    submission_id = bench.submit()
+    db.execute("DELETE FROM runner.job")
+    db.execute("UPDATE leaderboard.leaderboard SET deadline = now()")
+    assert bench.store.enqueue(submission_id, mode="test") == 1
+
+
+def test_a_start_time_is_kept(bench: Bench, db: Db) -> None:
+    """No host begins it earlier; one in the past changes nothing. What waits for its start says so."""
+    bench.board()
+    later = datetime.now(UTC) + timedelta(hours=1)
+    waits = bench.submit(start_at=later, mode="leaderboard")
+    now = bench.submit(start_at=datetime.now(UTC) - timedelta(hours=1))
+    status = bench.store.submission(waits).status
+    assert (status.phase, status.retry_at) == ("queued for later", later)
+    assert bench.claim().submission_id == now
+    assert bench.idle()
+    db.execute("UPDATE runner.job SET not_before = now()")
+    assert bench.claim().submission_id == waits
+
+
+@pytest.mark.parametrize(("start_h", "expires_h"), [(None, -1), (None, 0), (2, 1)])
+def test_an_end_before_the_start_is_refused(bench: Bench, start_h: int | None, expires_h: int) -> None:
+    """Nothing could run between the two."""
+    bench.board()
+    now = datetime.now(UTC)
+    with pytest.raises(SubmissionError, match="not after now and start_at"):
+        bench.submit(
+            start_at=None if start_h is None else now + timedelta(hours=start_h),
+            expires_at=now + timedelta(hours=expires_h),
+        )
+
+
+def test_the_same_file_is_evaluated_once_where_that_is_asked_for(bench: Bench, db: Db) -> None:
+    """While it waits, while it runs, and when it has a result; another user, mode, type or board is another."""
+    bench.board("identity", "A100", "H100")
+    bench.board("other", "A100", "H100")
+    same: dict[str, Any] = {"mode": "leaderboard", "gpu_types": ["a100"], "reuse": True}
+    first = bench.submit(**same)
+    assert bench.submit(**same) == first
+    assert bench.submit(**{**same, "file_name": "renamed.py", "idempotency_key": "k"}) == first
+    assert bench.submit(**{**same, "idempotency_key": "k", "file_name": "renamed.py"}) == first
+    for _ in range(2):
+        job = bench.claim("A100")
+        assert bench.submit(**same) == first
+        bench.store.complete(job, ranked(job))
+        assert bench.submit(**same) == first
+    others = [
+        bench.submit(**{**same, **changes})
+        for changes in (
+            {"user_id": "u2"},
+            {"code": CODE + b"#"},
+            {"mode": "test"},
+            {"gpu_types": ["A100", "H100"]},
+            {"leaderboard": "other"},
+            {"reuse": False},
+        )
+    ]
+    assert sorted({first, *others}) == list(range(1, 8))
+
+
+@pytest.mark.parametrize("end", ["cancelled", "internal error", "invalidated", "cancel asked for", "hacked"])
+def test_what_has_no_result_that_counts_is_not_used_again(bench: Bench, db: Db, end: str) -> None:
+    """Cancelled, failed through our fault, taken out, about to stop, or marked."""
+    bench.board()
+    first = bench.submit(reuse=True)
+    if end == "cancelled":
+        bench.store.cancel(first)
+    else:
+        job = bench.claim()
+        if end == "cancel asked for":
+            bench.store.cancel(first)
+        else:
+            bench.store.complete(
+                job, result(Verdict.INTERNAL_ERROR if end == "internal error" else Verdict.ACCEPTED, run_record())
+            )
+    if end == "invalidated":
+        bench.store.invalidate(Selection(submission_id=first), reason="x")
+    if end == "hacked":
+        db.execute("UPDATE leaderboard.submission SET status = 'hacked'")
+    assert bench.submit(reuse=True) == first + 1

@@ -30,7 +30,7 @@ of this page, which is made from the commands (`python -m tests.unit.cli.referen
 - **Text of submissions** (output, messages, file names) is shown with control characters as escapes, so it cannot
   control your terminal.
 - **Errors** are one or two sentences after `kernel-runner:`. A traceback is a defect: please report it.
-- **Secret runs**: a ranked submission is evaluated twice, in public and with the leaderboard's secret seed. Of the
+- **Secret runs**: a ranked submission is evaluated twice, in public and with a secret seed of its own. Of the
   secret run only verdict, passed runs and score are shown; output, cases and messages could reveal the hidden inputs.
   `--admin` shows everything, to anyone with the database's credentials.
 
@@ -55,8 +55,9 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "For operators": (
         *("watch", "logs", "demo", "check", "install", "upgrade", "uninstall", "migrate", "serve"),
-        *("image build", "image list", "image prune", "rerun", "invalidate", "host list", "host drain", "host undrain"),
-        *("gpu list", "gpu detect", "gpu add", "gpu clocks", "gpu test", "gpu validate"),
+        *("image build", "image list", "image prune", "failed", "rerun", "invalidate"),
+        *("host list", "host drain", "host undrain", "host evict", "gpu list", "gpu pause", "gpu resume"),
+        *("gpu detect", "gpu add", "gpu clocks", "gpu test", "gpu validate"),
     ),
 }
 _LINK: Final = re.compile(r"docs/([\w-]+\.md)(#[\w-]+)?")

@@ -145,6 +145,21 @@ def test_progress_without_a_total_is_just_the_phase() -> None:
     assert render.progress_text(Progress(phase="build", done=0, total=0)) == "build"
 
 
+def test_a_phase_moves_no_cursor() -> None:
+    """A container chose the word."""
+    assert render.progress_text(Progress(phase="\x1b[2Jtest\n", done=1, total=2)) == "\\x1b[2Jtest⏎  1/2"
+
+
+def test_a_type_that_no_host_serves_is_named_with_the_time() -> None:
+    """The page says since when."""
+    view = samples.submission(
+        samples.job(state=JobState.QUEUED), line=samples.status(state=JobState.QUEUED, no_host_since=samples.NOW)
+    )
+    assert "no host has served its GPU type since 2030-01-02" in text_of(
+        render.submission_page(from_store(view, admin=False))
+    )
+
+
 def test_the_queue_lists_state_verdict_and_score() -> None:
     """One line per submission; an empty queue says so."""
     page = text_of(

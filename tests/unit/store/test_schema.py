@@ -13,7 +13,8 @@ from runner.store import schema
 
 STORE = Path(schema.__file__).parents[1]
 MADE = re.compile(r"^CREATE (?:OR REPLACE )?(FUNCTION|PROCEDURE|VIEW|TRIGGER) (?:runner\.)?(\w+)", re.MULTILINE)
-FILES = sorted(path for path in (STORE / "schema").rglob("*.sql") if path.parent.name != "schema")
+INDEXES = sorted((STORE / "schema" / "indexes").glob("*.sql"))
+FILES = sorted(path for path in (STORE / "schema").rglob("*.sql") if path.parent.name not in ("schema", "indexes"))
 
 
 def test_no_function_or_view_is_made_in_two_places() -> None:
@@ -35,6 +36,18 @@ def test_a_file_makes_what_its_name_says(path: Path) -> None:
     assert {f"{kind.lower()}s" for kind, _ in MADE.findall(text)} == {path.parent.name}
     assert text.startswith("-- ")
     assert text.count("\nCREATE ") == text.count("\nCREATE OR REPLACE ")
+
+
+@pytest.mark.parametrize("path", INDEXES, ids=lambda path: path.stem)
+def test_the_file_of_an_index_builds_it_while_others_write(path: Path) -> None:
+    """One statement, which `migrate` runs where the index of the file's name is missing."""
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("-- ")
+    assert re.findall(r"^CREATE INDEX CONCURRENTLY (\w+) ON (?:runner|leaderboard)\.", text, re.MULTILINE) == [
+        path.stem
+    ]
+    assert schema.indexes()[path.stem] == text
+    assert text.count(";") == 1
 
 
 def test_every_file_is_applied_once() -> None:

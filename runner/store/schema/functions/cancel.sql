@@ -29,7 +29,7 @@ BEGIN
         UPDATE runner.job j
         SET cancel_requested = true,
             state = CASE j.state WHEN 'queued' THEN 'cancelled' ELSE j.state END,
-            finished_at = CASE j.state WHEN 'queued' THEN now() END
+            finished_at = CASE j.state WHEN 'queued' THEN now() END, expires_at = NULL
         FROM asked WHERE j.id = asked.id
         RETURNING j.state, j.lease_owner
     )

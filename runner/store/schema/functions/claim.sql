@@ -12,7 +12,11 @@
 -- serves those who were there when it began. Before every round but the first in a turn, one job of the others is
 -- taken.
 --
--- For the types in `unranked`, only jobs whose times do not count are taken: in the same order, along job_unranked_idx.
+-- Priorities are strict, but one claim in twenty first takes a job that has waited for an hour in the lowest class of its
+-- type, behind a higher one: see runner.first_aged.
+--
+-- For the types in `unranked`, only jobs whose times do not count are taken: in the same order, along job_unranked_idx. Of
+-- a paused type nothing is taken.
 CREATE OR REPLACE FUNCTION runner.claim(
     host text, gpu_types text[], free integer[], lease_s double precision, at_most integer DEFAULT NULL,
     instance text DEFAULT NULL, unranked text[] DEFAULT '{}'
@@ -36,7 +40,13 @@ DECLARE
     v_submission_ids integer[];
     v_priorities integer[];
     v_turns bigint[];
+    v_free integer[] := claim.free;
 BEGIN
+    IF EXISTS (SELECT FROM runner.pause) THEN
+        SELECT array_agg(CASE WHEN EXISTS (SELECT FROM runner.pause p WHERE p.gpu_type = lower(w.gpu_type)) THEN 0
+                              ELSE w.free END ORDER BY w.number)
+        INTO v_free FROM unnest(claim.gpu_types, claim.free) WITH ORDINALITY AS w (gpu_type, free, number);
+    END IF;
     SELECT h.draining, h.drain_reason, h.stopped_at IS NULL AS registered, h.gpu_types,
            h.instance, h.login, h.last_seen < now() - interval '10 seconds' AS silent
     INTO v_host FROM runner.host h WHERE h.name = claim.host;
@@ -47,21 +57,34 @@ BEGIN
     v_taken := NOT coalesce(v_host.login = session_user AND v_host.instance = claim.instance, false)
         AND NOT (runner.is_owner() AND coalesce(v_host.instance = claim.instance, true));
     registered := coalesce(v_host.registered, false) AND NOT v_taken;
-    overdue := EXISTS (SELECT FROM runner.job j WHERE j.lease_expires_at < now());
+    overdue := EXISTS (SELECT FROM runner.job j WHERE j.lease_expires_at < now())
+        OR EXISTS (SELECT FROM runner.job j WHERE j.expires_at < now());
     IF v_host.silent AND NOT v_taken THEN
         SELECT count(*) INTO rivals FROM runner.host h
         WHERE h.gpu_types && v_host.gpu_types AND NOT h.draining AND h.stopped_at IS NULL
           AND (h.last_seen > now() - interval '60 seconds' OR h.name = claim.host);
     END IF;
 
-    IF NOT draining AND NOT v_taken THEN
+    IF NOT draining AND NOT v_taken AND 0 < ANY (v_free) AND random() < 0.05 THEN
+        SELECT a.* INTO v_type
+        FROM runner.first_aged(claim.host, claim.gpu_types, v_free, claim.at_most, claim.unranked) AS a;
+        IF v_type.id IS NOT NULL THEN
+            v_ids := ARRAY[v_type.id];
+            v_submission_ids := ARRAY[v_type.submission_id];
+            v_priorities := ARRAY[v_type.priority];
+            v_turns := ARRAY[v_type.turn];
+            SELECT c.turn, c.since_id, c.rounds INTO v_clock FROM runner.clock c
+            WHERE c.gpu_type = v_type.gpu_type AND c.priority = v_type.priority;
+        END IF;
+    END IF;
+    IF NOT draining AND NOT v_taken AND v_ids IS NULL THEN
         FOR v_type IN
             SELECT t.gpu_type, t.free, t.all_modes IS NULL AS unranked, best.priority, best.turn, best.id
             -- A key that is NULL switches one of the two ways off. A condition beside it would be checked for each row.
             FROM (SELECT w.gpu_type, w.free, w.number,
                          CASE WHEN w.gpu_type = ANY (claim.unranked) THEN NULL ELSE w.gpu_type END AS all_modes,
                          CASE WHEN w.gpu_type = ANY (claim.unranked) THEN w.gpu_type END AS some_modes
-                  FROM unnest(claim.gpu_types, claim.free) WITH ORDINALITY AS w (gpu_type, free, number)) AS t
+                  FROM unnest(claim.gpu_types, v_free) WITH ORDINALITY AS w (gpu_type, free, number)) AS t
             CROSS JOIN LATERAL (
                 (SELECT q.priority, q.turn, q.id
                  FROM runner.job q
@@ -143,7 +166,7 @@ BEGIN
             UPDATE runner.job j
             SET state = 'running', attempt = j.attempt + 1, lease_owner = claim.host, host = claim.host,
                 lease_expires_at = now() + claim.lease_s * interval '1 second', started_at = now(),
-                not_before = NULL, progress = NULL, reserved_by = NULL, reserved_until = NULL
+                not_before = NULL, expires_at = NULL, progress = NULL, reserved_by = NULL, reserved_until = NULL
             WHERE j.id = ANY (v_ids)
             RETURNING j.id, j.attempt, j.submission_id, j.gpu_type, j.mode, j.secret, j.failures, j.max_attempts,
                       j.created_at, j.started_at, j.avoid_host, j.avoid_slot, j.priority, j.turn
@@ -160,6 +183,9 @@ BEGIN
         ORDER BY c.priority DESC, c.turn, c.id;
 
         PERFORM runner.show_running(v_submission_ids);
+        IF v_turns IS NULL THEN
+            PERFORM runner.note_claimed(v_ids);
+        END IF;
         IF v_newcomer THEN
             PERFORM runner.advance_clock(v_type.gpu_type, v_type.priority, NULL);
         END IF;

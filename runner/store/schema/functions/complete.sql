@@ -109,12 +109,19 @@ BEGIN
                    f.passed, f.compilation, f.meta, f.result, f.system_info
             FROM found f ORDER BY f.number
             RETURNING id
+        ), numbered AS MATERIALIZED (
+            -- Rows get their ids in the order in which they are inserted.
+            SELECT w.id AS run_id, f.job_id, f.submission_id, f.gpu_type, f.score_s, NOT f.secret AND f.passed AS counts
+            FROM (SELECT id, row_number() OVER (ORDER BY id) AS number FROM written) AS w
+            JOIN found f ON f.number = w.number
+        ), linked AS (
+            INSERT INTO runner.job_run (run_id, job_id) SELECT n.run_id, n.job_id FROM numbered n
         )
-        -- Rows get their ids in the order in which they are inserted.
-        INSERT INTO runner.job_run (run_id, job_id)
-        SELECT w.id, f.job_id
-        FROM (SELECT id, row_number() OVER (ORDER BY id) AS number FROM written) AS w
-        JOIN found f ON f.number = w.number;
+        INSERT INTO runner.score (run_id, leaderboard_id, gpu_type, user_id, score, submission_time, submission_id)
+        SELECT n.run_id, s.leaderboard_id, n.gpu_type, s.user_id, n.score_s, s.submission_time, s.id
+        FROM numbered n
+        CROSS JOIN LATERAL (SELECT * FROM leaderboard.submission o WHERE o.id = n.submission_id OFFSET 0) AS s
+        WHERE n.counts AND n.score_s IS NOT NULL;
 
         v_done := runner.after_attempts(v_concerned);
     END IF;

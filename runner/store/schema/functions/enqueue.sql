@@ -1,4 +1,5 @@
--- Adds jobs to a leaderboard.submission row that a frontend has made itself. Returns how many.
+-- Adds jobs to a leaderboard.submission row that a frontend has made itself. Returns how many. Bans, deadlines and
+-- invitations hold as in runner.submit; the hourly limit counts submissions, which the frontend has made.
 CREATE OR REPLACE FUNCTION runner.enqueue(submission_id bigint, mode text, gpu_types text[], priority integer DEFAULT 0)
 RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -13,7 +14,7 @@ DECLARE
 BEGIN
     PERFORM runner.check_isolation();
     PERFORM runner.check_mode(enqueue.mode);
-    SELECT s.id, s.leaderboard_id, s.done, s.code_id INTO v_submission
+    SELECT s.id, s.leaderboard_id, s.done, s.code_id, s.user_id, s.submission_time INTO v_submission
     FROM leaderboard.submission s WHERE s.id = enqueue.submission_id FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         PERFORM runner.refuse('KR015', format('submission %s does not exist', enqueue.submission_id), 'Store it first.');
@@ -27,6 +28,10 @@ BEGIN
         PERFORM runner.refuse('KR016', format('submission %s is finished', enqueue.submission_id),
             'No run may be added to a finished submission; submit the file again.');
     END IF;
+    PERFORM runner.check_entry(v_submission.leaderboard_id, v_submission.user_id,
+        -- The first jobs of a submission are as old as its row.
+        CASE WHEN EXISTS (SELECT FROM runner.job j WHERE j.submission_id = v_submission.id) THEN now()
+             ELSE v_submission.submission_time END);
     SELECT runner.check_source(c.code) INTO v_source FROM leaderboard.code_files c WHERE c.id = v_submission.code_id;
     SELECT * INTO v_directives FROM runner.parse_directives(v_source);
     v_gpu_types := runner.choose_gpu_types(v_submission.leaderboard_id, enqueue.gpu_types, v_directives.gpu_types);

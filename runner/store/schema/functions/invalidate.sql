@@ -7,7 +7,9 @@ CREATE OR REPLACE FUNCTION runner.invalidate(
     since timestamptz DEFAULT NULL,
     until timestamptz DEFAULT NULL,
     gpu_types text[] DEFAULT NULL,
-    reason text DEFAULT NULL
+    reason text DEFAULT NULL,
+    verdicts text[] DEFAULT NULL,
+    cause text DEFAULT NULL
 ) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -23,13 +25,13 @@ BEGIN
     END IF;
     SELECT array_agg(DISTINCT m.submission_id) INTO v_ids
     FROM runner.matching(invalidate.submission_id, invalidate.leaderboard, invalidate.host, invalidate.since,
-                         invalidate.until, invalidate.gpu_types) m
+                         invalidate.until, invalidate.gpu_types, invalidate.verdicts, invalidate.cause) m
     WHERE m.counting <> '{}';
     PERFORM FROM leaderboard.submission s WHERE s.id = ANY (v_ids) ORDER BY s.id FOR NO KEY UPDATE;
 
     SELECT array_agg(c.id), array_agg(DISTINCT m.submission_id) INTO v_jobs, v_ids
     FROM runner.matching(invalidate.submission_id, invalidate.leaderboard, invalidate.host, invalidate.since,
-                         invalidate.until, invalidate.gpu_types) m
+                         invalidate.until, invalidate.gpu_types, invalidate.verdicts, invalidate.cause) m
     CROSS JOIN LATERAL unnest(m.counting) AS c (id)
     WHERE m.submission_id = ANY (v_ids);
     IF v_jobs IS NULL THEN

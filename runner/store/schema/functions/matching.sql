@@ -1,12 +1,14 @@
 -- Returns the evaluations with a finished job that matches every filter given. Reruns and invalidations are made from
--- them.
+-- them. `cause` is a part of the job's error, or of the reason for which one of its attempts gave no result; case does not
+-- matter.
 --   twins     the latest finished jobs of the evaluation, public first.
 --   counting  those of its jobs whose result counts.
 --   obstacle  NULL, or why it is not evaluated again: open, cancelled (unless asked for by its number), hacked, not
 --             offered.
 -- SECURITY DEFINER, as are the functions that act on the evaluations.
 CREATE OR REPLACE FUNCTION runner.matching(
-    submission_id bigint, leaderboard text, host text, since timestamptz, until timestamptz, gpu_types text[]
+    submission_id bigint, leaderboard text, host text, since timestamptz, until timestamptz, gpu_types text[],
+    verdicts text[] DEFAULT NULL, cause text DEFAULT NULL
 ) RETURNS SETOF runner.evaluation
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -16,9 +18,9 @@ DECLARE
     v_unknown text;
 BEGIN
     IF num_nonnulls(matching.submission_id, matching.leaderboard, matching.host, matching.since, matching.until,
-                    nullif(matching.gpu_types, '{}')) = 0 THEN
+                    nullif(matching.gpu_types, '{}'), nullif(matching.verdicts, '{}'), nullif(matching.cause, '')) = 0 THEN
         PERFORM runner.refuse('KR019', 'no filter given, and everything is never meant',
-            'Name a submission, a leaderboard, a host, a time span or a GPU type.');
+            'Name a submission, a leaderboard, a host, a time span, a GPU type, a verdict or a cause.');
     END IF;
     IF matching.since >= matching.until THEN
         PERFORM runner.refuse('KR019', format('the time span from %s until %s is empty', matching.since, matching.until),
@@ -59,6 +61,15 @@ BEGIN
         PERFORM runner.refuse('KR003', format('GPU type %L is not known here', v_unknown), 'Look at the list of GPU types.');
     END IF;
 
+    SELECT w.word INTO v_unknown FROM unnest(matching.verdicts) AS w (word)
+    WHERE w.word IS NULL OR w.word NOT IN ('accepted', 'wrong_answer', 'compile_error', 'runtime_error', 'time_limit',
+        'memory_limit', 'output_limit', 'rejected', 'invalid', 'internal_error');
+    IF FOUND THEN
+        PERFORM runner.refuse('KR019', format('%L is no verdict', v_unknown),
+            'Choose from: accepted, wrong_answer, compile_error, runtime_error, time_limit, memory_limit, output_limit, '
+            'rejected, invalid, internal_error.');
+    END IF;
+
     RETURN QUERY
     WITH found AS MATERIALIZED (
         SELECT DISTINCT j.submission_id, j.gpu_type, j.mode
@@ -72,6 +83,9 @@ BEGIN
           AND (matching.since IS NULL OR j.finished_at >= matching.since)
           AND (matching.until IS NULL OR j.finished_at < matching.until)
           AND (v_gpu_types IS NULL OR lower(j.gpu_type) = ANY (v_gpu_types))
+          AND (nullif(matching.verdicts, '{}') IS NULL OR j.verdict = ANY (matching.verdicts))
+          AND (nullif(matching.cause, '') IS NULL
+               OR position(lower(matching.cause) IN lower(concat_ws(E'\n', j.error, j.causes::text))) > 0)
     ), latest AS (
         SELECT DISTINCT ON (f.submission_id, f.gpu_type, f.mode, j.secret)
                f.submission_id, f.gpu_type, f.mode, j.secret, j.id, j.state

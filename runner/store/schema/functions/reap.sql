@@ -1,6 +1,7 @@
--- Finishes submissions that have no open job and are not done. Deletes what is old, at most `at_most` rows of each kind: artifacts past their time, evidence and events older than
--- `keep`, which is a day at least, hosts that are gone for a week, and shares that their clock has passed. One caller works at a time; others
--- get zeros. SECURITY DEFINER: a daemon's role needs no right to delete these.
+-- Finishes submissions that have no open job and are not done. Copies scores of other programs for the ranking. Deletes
+-- what is old, at most `at_most` rows of each kind: artifacts past their time, evidence and events older than `keep`, which
+-- is a day at least, hosts that are gone for a week, shares that their clock has passed, and idempotency keys after 30 days.
+-- One caller works at a time; others get zeros. SECURITY DEFINER: a daemon's role needs no right to delete these.
 CREATE OR REPLACE FUNCTION runner.reap(
     keep interval, at_most integer,
     OUT artifacts integer, OUT stale_results integer, OUT events integer, OUT hosts integer, OUT shares integer,
@@ -43,6 +44,12 @@ BEGIN
         SELECT x.id FROM runner.event x WHERE x.at < now() - keep ORDER BY x.at LIMIT at_most);
     GET DIAGNOSTICS events = ROW_COUNT;
 
+    DELETE FROM runner.idempotency i USING (
+        SELECT x.user_id, x.key FROM runner.idempotency x
+        WHERE x.created_at < now() - interval '30 days' ORDER BY x.created_at LIMIT at_most FOR UPDATE SKIP LOCKED
+    ) AS old
+    WHERE i.user_id = old.user_id AND i.key = old.key;
+
     -- A draining host stays: it must not come back serving because it was away.
     DELETE FROM runner.host h WHERE h.name IN (
         SELECT x.name FROM runner.host x
@@ -60,6 +67,8 @@ BEGIN
     ) AS due
     WHERE s.user_id = due.user_id AND s.gpu_type = due.gpu_type AND s.priority = due.priority;
     GET DIAGNOSTICS shares = ROW_COUNT;
+
+    PERFORM runner.keep_scores(at_most);
 
     -- What another program or an administrator left without an open job. Each daemon does this about once an hour, so the
     -- newest jobs are enough.

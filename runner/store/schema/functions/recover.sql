@@ -1,7 +1,8 @@
 -- Takes back the jobs that run in a host's name, except those that the host names. Does nothing if another daemon
--- or another login owns the name. Returns what became of each job, as runner.reclaim does. With `max_reclaims` the process that ran them has
--- died, perhaps because of them, and each counts like a lost lease. Without, a claim was not answered, and it costs the
--- job nothing. A job that another transaction holds is left to its lease.
+-- or another login owns the name. Returns what became of each job, as runner.reclaim does. With `max_reclaims` the
+-- process that ran them has died, perhaps because of them, and each counts like a lost lease. Without, a claim was not
+-- answered. That costs a job nothing three times, since a line may break; after that it counts like a lost lease, since
+-- the job itself may be too large for the line. A job that another transaction holds is left to its lease.
 CREATE OR REPLACE FUNCTION runner.recover(
     host text, ids bigint[], attempts integer[], max_reclaims integer DEFAULT NULL, instance text DEFAULT NULL
 ) RETURNS TABLE (job_id bigint, submission_id integer, gpu_type text, secret boolean, state text, submission_done boolean)
@@ -14,7 +15,7 @@ BEGIN
         RETURN;
     END IF;
     FOR v_job IN
-        SELECT j.id, j.submission_id, j.attempt, j.gpu_type, j.secret FROM runner.job j
+        SELECT j.id, j.submission_id, j.attempt, j.gpu_type, j.secret, j.unanswered FROM runner.job j
         WHERE j.lease_expires_at IS NOT NULL AND j.lease_owner = recover.host
           AND NOT EXISTS (SELECT FROM unnest(recover.ids, recover.attempts) AS k (id, attempt)
                           WHERE k.id = j.id AND k.attempt = j.attempt)
@@ -22,16 +23,20 @@ BEGIN
     LOOP
         PERFORM FROM leaderboard.submission s WHERE s.id = v_job.submission_id FOR NO KEY UPDATE SKIP LOCKED;
         CONTINUE WHEN NOT FOUND;
-        IF recover.max_reclaims IS NULL THEN
+        IF recover.max_reclaims IS NULL AND v_job.unanswered < 3 THEN
             SELECT r.state, r.submission_done INTO state, submission_done FROM runner.release(
                 v_job.id, v_job.attempt, v_job.submission_id, format('host %s knew nothing of it', recover.host)) AS r;
             CONTINUE WHEN state IS NULL;
+            UPDATE runner.job j SET unanswered = j.unanswered + 1 WHERE j.id = v_job.id;
         ELSE
             PERFORM FROM runner.job j
             WHERE j.id = v_job.id AND j.attempt = v_job.attempt AND j.lease_owner = recover.host FOR NO KEY UPDATE;
             CONTINUE WHEN NOT FOUND;
             SELECT b.state, b.submission_done INTO state, submission_done FROM runner.take_back(
-                v_job.id, format('host %s was started again', recover.host), recover.max_reclaims) AS b;
+                v_job.id,
+                format(CASE WHEN recover.max_reclaims IS NULL THEN 'host %s knew nothing of it'
+                            ELSE 'host %s was started again' END, recover.host),
+                coalesce(recover.max_reclaims, 5)) AS b;
         END IF;
         job_id := v_job.id;
         submission_id := v_job.submission_id;

@@ -9,7 +9,9 @@ CREATE OR REPLACE FUNCTION runner.rerun(
     until timestamptz DEFAULT NULL,
     gpu_types text[] DEFAULT NULL,
     reason text DEFAULT NULL,
-    priority integer DEFAULT -1
+    priority integer DEFAULT -1,
+    verdicts text[] DEFAULT NULL,
+    cause text DEFAULT NULL
 ) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -24,14 +26,16 @@ BEGIN
     PERFORM runner.check_isolation();
     PERFORM runner.check_priority(v_priority);
     SELECT array_agg(DISTINCT m.submission_id) INTO v_ids
-    FROM runner.matching(rerun.submission_id, rerun.leaderboard, rerun.host, rerun.since, rerun.until, rerun.gpu_types) m
+    FROM runner.matching(rerun.submission_id, rerun.leaderboard, rerun.host, rerun.since, rerun.until, rerun.gpu_types,
+                         rerun.verdicts, rerun.cause) m
     WHERE m.obstacle IS NULL;
     PERFORM FROM leaderboard.submission s WHERE s.id = ANY (v_ids) ORDER BY s.id FOR NO KEY UPDATE;
 
     -- Checked again under the locks: jobs may have begun meanwhile.
     WITH chosen AS MATERIALIZED (
         SELECT m.* FROM runner.matching(
-            rerun.submission_id, rerun.leaderboard, rerun.host, rerun.since, rerun.until, rerun.gpu_types) m
+            rerun.submission_id, rerun.leaderboard, rerun.host, rerun.since, rerun.until, rerun.gpu_types,
+                         rerun.verdicts, rerun.cause) m
         WHERE m.obstacle IS NULL AND m.submission_id = ANY (v_ids)
     ), start AS MATERIALIZED (
         SELECT u.user_id, u.gpu_type, runner.take_turns(u.user_id, u.gpu_type, v_priority, u.evaluations) AS turn
@@ -60,7 +64,8 @@ BEGIN
         IF rerun.submission_id IS NOT NULL THEN
             SELECT m.obstacle INTO v_obstacle
             FROM runner.matching(
-                rerun.submission_id, rerun.leaderboard, rerun.host, rerun.since, rerun.until, rerun.gpu_types) m
+                rerun.submission_id, rerun.leaderboard, rerun.host, rerun.since, rerun.until, rerun.gpu_types,
+                         rerun.verdicts, rerun.cause) m
             LIMIT 1;
             PERFORM runner.refuse('KR020', format('submission %s is not evaluated again: %s', rerun.submission_id,
                 CASE v_obstacle

@@ -1,7 +1,7 @@
 -- Keeps devices free for the best job of these GPU types that is due. A job is due if its priority is above that of all
 -- jobs waiting for the smaller types, which would run on its devices meanwhile. It is also due if its priority is not
 -- below theirs and it has waited long enough. A job for which another live host keeps devices free is passed over. The
--- host's own reservation is renewed first. Returns the job's GPU type.
+-- host's own reservation is renewed first. Paused types have no jobs here. Returns the job's GPU type.
 CREATE OR REPLACE FUNCTION runner.reserve(
     host text, gpu_types text[], smaller text[], waited_s double precision, hold_s double precision
 ) RETURNS text
@@ -12,6 +12,8 @@ DECLARE
     v_above integer;
     v_job record;
     v_state text;
+    v_paused text[] := ARRAY(SELECT t.name FROM unnest(reserve.gpu_types || reserve.smaller) AS t (name)
+                             JOIN runner.pause p ON p.gpu_type = lower(t.name));
 BEGIN
     IF NOT runner.acts_for(reserve.host) THEN
         RETURN NULL;
@@ -21,13 +23,15 @@ BEGIN
     CROSS JOIN LATERAL (
         SELECT q.priority FROM runner.job q WHERE q.state = 'queued' AND q.gpu_type = t.gpu_type
         ORDER BY q.priority DESC, q.turn, q.id LIMIT 1
-    ) AS best;
+    ) AS best
+    WHERE NOT t.gpu_type = ANY (v_paused);
 
     FOR v_job IN
         SELECT own.id, own.gpu_type, true AS own, own.priority
         FROM (
             SELECT q.id, q.gpu_type, q.priority FROM runner.job q
             WHERE q.state = 'queued' AND q.reserved_by = reserve.host AND q.gpu_type = ANY (reserve.gpu_types)
+              AND NOT q.gpu_type = ANY (v_paused)
               AND (v_above IS NULL OR q.priority >= v_above)
         ) AS own
         UNION ALL
@@ -46,7 +50,7 @@ BEGIN
         ) AS w
         WHERE (w.priority > v_above OR (v_above IS NULL OR w.priority = v_above)
                                        AND w.created_at <= now() - reserve.waited_s * interval '1 second')
-          AND w.reserved_by IS DISTINCT FROM reserve.host
+          AND w.reserved_by IS DISTINCT FROM reserve.host AND NOT w.gpu_type = ANY (v_paused)
           AND NOT EXISTS (
               SELECT FROM runner.host h
               WHERE h.name = w.reserved_by AND w.reserved_until > now() AND h.stopped_at IS NULL AND NOT h.draining

@@ -63,6 +63,15 @@ BEGIN
     WHERE r.id = w.id
       AND CASE WHEN w.ranks THEN r.system_info #> '{runner,unranked}' IS NOT NULL ELSE r.score IS NOT NULL END;
     GET DIAGNOSTICS v_changed = ROW_COUNT;
+
+    INSERT INTO runner.score (run_id, leaderboard_id, gpu_type, user_id, score, submission_time, submission_id)
+    SELECT r.id, s.leaderboard_id, r.runner, s.user_id, r.score, s.submission_time, s.id
+    FROM leaderboard.submission s
+    JOIN runner.job j ON j.submission_id = s.id
+    JOIN runner.job_run x ON x.job_id = j.id
+    JOIN leaderboard.runs r ON r.id = x.run_id
+    WHERE s.id = ANY (v_ids) AND NOT r.secret AND r.score IS NOT NULL AND r.passed
+    ON CONFLICT (run_id) DO NOTHING;
     RETURN v_changed;
 END
 $$;

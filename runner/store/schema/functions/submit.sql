@@ -1,5 +1,7 @@
 -- The entry for submissions. Validates, stores user, code, submission and jobs, wakes the daemons, and returns the
--- submission's id. SECURITY DEFINER: a frontend's role needs no right on any table.
+-- submission's id. No host begins the jobs before `start_at`; those that no host has begun by `expires_at` are cancelled.
+-- With `reuse` it returns the id of an equal submission of the user's that waits, runs or has a result, if there is one.
+-- SECURITY DEFINER: a frontend's role needs no right on any table.
 CREATE OR REPLACE FUNCTION runner.submit(
     leaderboard text,
     user_id text,
@@ -9,7 +11,10 @@ CREATE OR REPLACE FUNCTION runner.submit(
     gpu_types text[] DEFAULT NULL,
     user_name text DEFAULT NULL,
     priority integer DEFAULT 0,
-    idempotency_key text DEFAULT NULL
+    idempotency_key text DEFAULT NULL,
+    start_at timestamptz DEFAULT NULL,
+    expires_at timestamptz DEFAULT NULL,
+    reuse boolean DEFAULT false
 ) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -25,6 +30,8 @@ DECLARE
     v_banned boolean;
     v_limit integer;
     v_recent integer;
+    v_open integer;
+    v_lock_timeout text;
     v_code_id integer;
     v_submission_id integer;
 BEGIN
@@ -68,6 +75,10 @@ BEGIN
         END IF;
     END IF;
 
+    IF submit.expires_at <= greatest(now(), submit.start_at) THEN
+        PERFORM runner.refuse('KR029', format('expires_at is %s, which is not after now and start_at', submit.expires_at),
+            'Give a later time, or none.');
+    END IF;
     SELECT u.is_banned INTO v_banned FROM leaderboard.user_info u WHERE u.id = submit.user_id;
     IF v_banned THEN
         PERFORM runner.refuse('KR010', format('user %L is banned', submit.user_id), 'Ask an administrator.');
@@ -93,25 +104,25 @@ BEGIN
         PERFORM runner.refuse('KR001', 'no leaderboard named', 'Name one, or put "#!POPCORN leaderboard NAME" into the file.');
     END IF;
     -- Locked as the foreign key would lock it later: a leaderboard that is being deleted is then not found.
-    SELECT l.id, l.deadline, l.visibility INTO v_board
+    SELECT l.id INTO v_board
     FROM leaderboard.leaderboard l WHERE l.name = v_board_name FOR KEY SHARE;
     IF NOT FOUND THEN
         PERFORM runner.refuse('KR001', format('leaderboard %L does not exist', v_board_name), 'Look at the list of leaderboards.');
     END IF;
-    IF v_board.deadline < now() THEN
-        PERFORM runner.refuse('KR002',
-            format('leaderboard %L closed at %s UTC', v_board_name,
-                   to_char(v_board.deadline AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI')),
-            'Its deadline has passed.');
-    END IF;
-    IF v_board.visibility <> 'public' AND NOT EXISTS (
-        SELECT FROM leaderboard.leaderboard_invite i
-        JOIN leaderboard.leaderboard_invite_scope s ON s.invite_id = i.id
-        WHERE i.user_id = submit.user_id AND s.leaderboard_id = v_board.id
-    ) THEN
-        PERFORM runner.refuse('KR012', format('leaderboard %L is by invitation', v_board_name), 'Claim an invitation first.');
-    END IF;
+    PERFORM runner.check_entry(v_board.id, submit.user_id, now());
     v_gpu_types := runner.choose_gpu_types(v_board.id, submit.gpu_types, v_directives.gpu_types);
+
+    IF submit.reuse THEN
+        v_submission_id := runner.equal_submission(
+            v_board.id, submit.user_id, encode(sha256(submit.code), 'hex'), submit.mode, v_gpu_types);
+        IF v_submission_id IS NOT NULL THEN
+            IF submit.idempotency_key IS NOT NULL THEN
+                INSERT INTO runner.idempotency (user_id, key, payload_hash, submission_id)
+                VALUES (submit.user_id, submit.idempotency_key, v_hash, v_submission_id);
+            END IF;
+            RETURN v_submission_id;
+        END IF;
+    END IF;
 
     SELECT r.max_submissions_per_hour INTO v_limit
     FROM leaderboard.rate_limit r WHERE r.leaderboard_id = v_board.id AND r.mode_category = v_category;
@@ -127,8 +138,27 @@ BEGIN
         END IF;
     END IF;
 
-    INSERT INTO leaderboard.code_files (code) VALUES (submit.code)
-    ON CONFLICT (hash) DO NOTHING RETURNING id INTO v_code_id;
+    SELECT b.max_open_jobs INTO v_limit FROM runner.board b WHERE b.leaderboard_id = v_board.id;
+    IF v_limit IS NOT NULL THEN
+        v_open := runner.open_jobs(v_board.id, submit.user_id);
+        IF v_open + cardinality(v_gpu_types) * (CASE submit.mode WHEN 'leaderboard' THEN 2 ELSE 1 END) > v_limit THEN
+            PERFORM runner.refuse('KR030',
+                format('%s of %s jobs that may be open on leaderboard %L are', v_open, v_limit, v_board_name),
+                'Wait for one of them, or cancel it. A ranked submission is two jobs on each GPU type.');
+        END IF;
+    END IF;
+
+    -- Another transaction may have stored the same bytes and not be over: that is waited for, but not for long.
+    v_lock_timeout := current_setting('lock_timeout');
+    BEGIN
+        PERFORM set_config('lock_timeout', '5s', true);
+        INSERT INTO leaderboard.code_files (code) VALUES (submit.code)
+        ON CONFLICT (hash) DO NOTHING RETURNING id INTO v_code_id;
+    EXCEPTION WHEN lock_not_available THEN
+        PERFORM runner.refuse('KR031', 'the same file is being stored by a transaction that stays open',
+            'Try again in a moment.');
+    END;
+    PERFORM set_config('lock_timeout', v_lock_timeout, true);
     IF v_code_id IS NULL THEN
         SELECT c.id INTO STRICT v_code_id FROM leaderboard.code_files c WHERE c.hash = encode(sha256(submit.code), 'hex');
     END IF;
@@ -143,6 +173,11 @@ BEGIN
     END IF;
 
     PERFORM runner.add_jobs(v_submission_id, submit.mode, v_gpu_types, submit.priority);
+    IF submit.start_at > now() OR submit.expires_at IS NOT NULL THEN
+        UPDATE runner.job j
+        SET not_before = CASE WHEN submit.start_at > now() THEN submit.start_at END, expires_at = submit.expires_at
+        WHERE j.submission_id = v_submission_id;
+    END IF;
     RETURN v_submission_id;
 END
 $$;

@@ -1,11 +1,12 @@
--- The rows of leaderboard.runs as an author may see them: of a secret run the verdict, no output.
+-- The rows of leaderboard.runs as an author may see them: of a secret run the verdict, no output and no time.
 --
 -- Our results are found through their jobs, because leaderboard.runs has no index on the submission. The table is
 -- searched only where another program may have written results: for submissions without a job, and for enqueued ones.
 CREATE OR REPLACE VIEW runner.result AS
 SELECT a.submission_id, a.job_id, a.run_id, a.gpu_type, a.mode, a.secret, a.passed,
        CASE WHEN NOT a.secret THEN a.score END AS score,
-       a.start_time, a.end_time,
+       CASE WHEN NOT a.secret THEN a.start_time END AS start_time,
+       CASE WHEN NOT a.secret THEN a.end_time END AS end_time,
        CASE WHEN NOT a.secret THEN a.result END AS result,
        CASE WHEN NOT a.secret THEN a.compilation END AS compilation,
        CASE WHEN NOT a.secret THEN a.meta END AS meta,

@@ -1,5 +1,6 @@
 -- One line per submission. For an evaluation with an open job, the line speaks of that job; else of the job that counts
--- or was invalidated. Of a secret job it shows the verdict, never output, cases, messages or progress.
+-- or was invalidated. Of a secret job it shows the verdict, never output, cases, messages, progress or how long it took: a
+-- submission could sleep for as long as its secret data say. An end that a secret job made is rounded up to a second.
 CREATE OR REPLACE VIEW runner.status AS
 SELECT s.id AS submission_id, l.name AS leaderboard, s.user_id, u.user_name, s.file_name, s.submission_time,
        jobs.modes, jobs.gpu_types, jobs.priority, jobs.state,
@@ -33,7 +34,24 @@ SELECT s.id AS submission_id, l.name AS leaderboard, s.user_id, u.user_name, s.f
        times.score,
        jobs.queue_ms, jobs.build_ms, jobs.eval_ms, jobs.started_at, jobs.finished_at, jobs.jobs,
        jobs.phase, jobs.attempts, jobs.retry_reason, jobs.retry_at, jobs.reruns, jobs.rerunning,
-       times.timing, times.correctness, times.unranked
+       times.timing, times.correctness, times.unranked,
+       -- Since when no host has served a GPU type that the submission waits for. A row of runner.host may be gone.
+       (SELECT min(greatest(w.created_at, w.last_seen))
+        FROM (SELECT q.gpu_type, min(q.created_at) AS created_at, max(h.last_seen) AS last_seen,
+                     bool_or(coalesce(h.lives, false)) AS served
+              FROM (SELECT o.* FROM runner.job o WHERE o.submission_id = s.id OFFSET 0) AS q
+              LEFT JOIN LATERAL (
+                  SELECT n.last_seen, NOT n.draining AND n.stopped_at IS NULL
+                                      AND n.last_seen > now() - interval '60 seconds' AS lives
+                  FROM runner.host n WHERE q.gpu_type = ANY (n.gpu_types)
+              ) AS h ON true
+              WHERE q.state = 'queued' GROUP BY q.gpu_type) AS w
+        WHERE NOT w.served) AS no_host_since,
+       -- Why hosts begin no job of a GPU type that it waits for.
+       (SELECT min(p.reason)
+        FROM (SELECT o.* FROM runner.job o WHERE o.submission_id = s.id OFFSET 0) AS q
+        JOIN runner.pause p ON p.gpu_type = lower(q.gpu_type)
+        WHERE q.state = 'queued') AS paused
 FROM leaderboard.submission s
 JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
 JOIN leaderboard.user_info u ON u.id = s.user_id
@@ -58,9 +76,14 @@ CROSS JOIN LATERAL (
                FILTER (WHERE j.state = 'running' AND NOT j.secret AND j.progress IS NOT NULL) AS progress,
            (extract(epoch FROM min(coalesce(j.started_at, j.finished_at, now())) FILTER (WHERE j.current)
                                - min(j.created_at) FILTER (WHERE j.current)) * 1000)::bigint AS queue_ms,
-           max(j.build_ms) FILTER (WHERE j.current) AS build_ms, max(j.eval_ms) FILTER (WHERE j.current) AS eval_ms,
+           max(j.build_ms) FILTER (WHERE j.current AND NOT j.secret) AS build_ms,
+           max(j.eval_ms) FILTER (WHERE j.current AND NOT j.secret) AS eval_ms,
            min(j.started_at) FILTER (WHERE j.current) AS started_at,
-           CASE WHEN NOT bool_or(j.open) THEN max(j.finished_at) FILTER (WHERE j.current) END AS finished_at,
+           CASE WHEN NOT bool_or(j.open) THEN
+               CASE WHEN bool_or(j.secret) FILTER (WHERE j.current)
+                    THEN date_trunc('second', max(j.finished_at) FILTER (WHERE j.current) + interval '999999 microseconds')
+                    ELSE max(j.finished_at) FILTER (WHERE j.current) END
+           END AS finished_at,
            jsonb_agg(jsonb_build_object(
                'id', j.id, 'gpu_type', j.gpu_type, 'mode', j.mode, 'secret', j.secret, 'state', j.state,
                'verdict', j.verdict, 'attempt', j.attempt, 'host', j.host,
@@ -91,6 +114,7 @@ CROSS JOIN LATERAL (
                CASE
                    WHEN NOT o.open THEN NULL
                    WHEN o.cancel_requested THEN 'stopping'
+                   WHEN o.state = 'queued' AND o.not_before > now() AND o.attempt = 0 THEN 'queued for later'
                    WHEN o.state = 'queued' AND o.not_before > now() THEN 'queued to be tried again'
                    WHEN o.state = 'queued' THEN 'queued'
                    WHEN o.secret THEN 'secret run'

@@ -1,4 +1,4 @@
--- The public scores that count. runner.ranking is made from it; runner.status applies the same rule.
+-- The public scores that count. runner.counting_score and runner.status apply the same rule.
 CREATE OR REPLACE VIEW runner.valid_score AS
 SELECT r.id AS run_id, s.id AS submission_id, s.leaderboard_id, r.runner AS gpu_type, s.user_id, r.score,
        s.submission_time,

@@ -1,0 +1,21 @@
+-- Sets how many jobs of one user may wait or run on a leaderboard at a time; NULL: any number. It holds for submissions
+-- that come from now on.
+CREATE OR REPLACE FUNCTION runner.set_open_jobs(leaderboard text, max_open_jobs integer) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    v_id integer;
+BEGIN
+    IF set_open_jobs.max_open_jobs < 1 THEN
+        PERFORM runner.refuse('KR030', format('%s open jobs, expected 1 or more', set_open_jobs.max_open_jobs),
+            'NULL allows any number.');
+    END IF;
+    SELECT l.id INTO v_id FROM leaderboard.leaderboard l WHERE l.name = set_open_jobs.leaderboard FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        PERFORM runner.refuse('KR001', format('leaderboard %L does not exist', set_open_jobs.leaderboard),
+            'Look at the list of leaderboards.');
+    END IF;
+    INSERT INTO runner.board AS b (leaderboard_id, max_open_jobs) VALUES (v_id, set_open_jobs.max_open_jobs)
+    ON CONFLICT (leaderboard_id) DO UPDATE SET max_open_jobs = EXCLUDED.max_open_jobs;
+END
+$$;
