@@ -82,7 +82,7 @@ def export(
     An export is public unless --private is given: leaderboards that are open or not public are refused, and --licence is
     required. No file has output, cases or seeds of secret runs, login tokens, or names of hosts.
     """
-    require("pyarrow")
+    require()
     from runner.data.export import Options, export
 
     options = Options(
@@ -133,7 +133,7 @@ def verify(
     Files, hashes, schemas and counts are those of the manifest, each row has its code, and each code its row. Exit code 1
     if something is wrong.
     """
-    require("pyarrow")
+    require()
     from runner.data.verify import verify
 
     with _progress() as progress:
@@ -164,7 +164,7 @@ def check(context: typer.Context, *, leaderboard: _Leaderboards = None, as_json:
     Unusable: an export has no score there. Suspect: look at it. Reported: for information. Structural: an export would
     stop. Exit code 1 if something is unusable or structural. --json has every finding with its reason.
     """
-    require("pyarrow")
+    require()
     from runner.data.check import check
 
     with _progress() as progress:

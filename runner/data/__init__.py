@@ -22,7 +22,7 @@ def require(*modules: str) -> None:
     Raises:
         ConfigError: it is not. The message says how to install it.
     """
-    missing = [name for name in (*_NEEDED, *modules) if find_spec(name) is None]
+    missing = [name for name in dict.fromkeys((*_NEEDED, *modules)) if find_spec(name) is None]
     if missing:
         raise ConfigError(
             f"the data commands need {' and '.join(missing)}; install the extra with `pip install 'kernel-runner[data]'`"

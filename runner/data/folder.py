@@ -41,14 +41,17 @@ def staging(target: Path) -> Iterator[Path]:
         raise _unwritable(target, error) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        folder.mkdir(exist_ok=True)
-        # What a process left that was killed.
-        empty(folder)
-        yield folder
     except BlockingIOError:
+        os.close(descriptor)
         raise DataError(f"another export to a folder in {target.parent} is running; wait for its end") from None
-    except PermissionError as error:
-        raise _unwritable(target, error) from error
+    try:
+        try:
+            folder.mkdir(exist_ok=True)
+            # What a process left that was killed.
+            empty(folder)
+        except OSError as error:
+            raise _unwritable(target, error) from error
+        yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(descriptor)

@@ -32,11 +32,12 @@ def verify(folder: Path, progress: Progress) -> Sequence[str]:
     found = manifest.read(folder)
     files = manifest.paths(found)
     missing = [f"the manifest does not name {name}" for name in (*_TABLES, found.get("flat")) if name not in files]
-    broken = [*missing, *_files(folder, files, progress)]
-    if broken:
-        # What a damaged file says is worth nothing.
-        return broken
-    return [*_schemas(folder, found), *_content(folder, found, progress)]
+    # What a damaged file says is worth nothing.
+    return (
+        [*missing, *_files(folder, files, progress)]
+        or list(_schemas(folder, found))
+        or list(_content(folder, found, progress))
+    )
 
 
 def _files(folder: Path, files: dict[str, dict[str, Any]], progress: Progress) -> Iterator[str]:

@@ -124,7 +124,7 @@ def add(db: psycopg.Connection[Any], first: int, last: int, users: int) -> None:
     """A submission for each of these codes, with runs."""
     db.execute(
         "INSERT INTO leaderboard.submission (leaderboard_id, file_name, user_id, code_id, submission_time, done,"
-        " mode_category) SELECT 1, 'submission.py', 1 + n * 7919 % %(users)s, n, '2025-06-01Z'::timestamptz"
+        " mode_category) SELECT 1, 'submission.py', 1 + n * 7919 %% %(users)s::int, n, '2025-06-01Z'::timestamptz"
         " + n * interval '1 minute', true, 'leaderboard' FROM generate_series(%(first)s::int, %(last)s::int) n",
         {"users": users, "first": first, "last": last},
     )

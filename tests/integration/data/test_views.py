@@ -99,7 +99,7 @@ def test_an_invalidated_result_keeps_its_score(bench: Bench, db: Db) -> None:  #
         "failed",
         None,
     ]
-    assert [row["check"] for row in db.execute("SELECT * FROM runner.dataset_quality").fetchall()][0] == "invalidated"
+    assert "invalidated" in [row["check"] for row in db.execute("SELECT * FROM runner.dataset_quality").fetchall()]
     assert db.execute("SELECT * FROM runner.dataset_ranking").fetchall() == []
 
 

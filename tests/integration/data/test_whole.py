@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import signal
@@ -22,27 +23,35 @@ from runner.errors import DataError
 from tests.integration.data.conftest import Filler, Oddities, exported, no_progress
 from tests.integration.data.test_export import content
 
-#: A process that exports to argv[2] from argv[1], and kills itself after argv[3] calls that change the file system.
+#: For each number it reads, a fork that exports to argv[2] from argv[1], and kills itself before that many changes of the
+#: file system; prints how each ended.
 KILLED = """
 import os, signal, sys
 from pathlib import Path
 
-left = int(sys.argv[3])
+from runner.data.export import Options, export
+
+CHANGES = {"os.mkdir", "os.rename", "os.link", "os.remove", "os.rmdir", "shutil.rmtree", "shutil.copymode", "fcntl.flock",
+           "ctypes.dlopen"}
+left = 0
 
 
 def watch(event, arguments):
     global left
-    if event in ("os.mkdir", "os.rename", "os.link", "os.remove", "os.rmdir", "shutil.rmtree", "ctypes.dlopen", "shutil.copymode",
-                 "fcntl.flock") or event == "open" and isinstance(arguments[2], int) and arguments[2] & os.O_ACCMODE:
+    if event in CHANGES or event == "open" and isinstance(arguments[2], int) and arguments[2] & os.O_ACCMODE:
         left -= 1
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-from runner.data.export import Options, export
-
-sys.addaudithook(watch)
-export(sys.argv[1], Options(target=Path(sys.argv[2]), private=True), lambda *_: None)
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        left = int(line)
+        sys.addaudithook(watch)
+        export(sys.argv[1], Options(target=Path(sys.argv[2]), private=True), lambda *_: None)
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
@@ -58,17 +67,21 @@ def test_a_kill_at_any_moment_leaves_the_old_export_or_the_new(
     new = content(tmp_path / "full")
     shutil.rmtree(tmp_path / "full")
     (target / "mine.txt").write_text("kept")
-    kills = 0
-    while True:
-        kills += 1
-        done = subprocess.run([sys.executable, "-c", KILLED, database_url, target, str(kills)], check=False)
-        found = content(target)
-        assert found.pop("mine.txt") == b"kept"
-        assert found in (old, new), f"after kill {kills}"
-        if done.returncode == 0:
-            break
-        assert done.returncode == -signal.SIGKILL
-        assert kills < 500
+    kills, ended = 0, None
+    command = [sys.executable, "-c", KILLED, database_url, str(target)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        while ended != 0:
+            kills += 1
+            print(kills, file=process.stdin, flush=True)
+            ended = int(process.stdout.readline())
+            found = content(target)
+            assert found.pop("mine.txt") == b"kept"
+            assert found in (old, new), f"after kill {kills}"
+            assert ended in (0, -signal.SIGKILL)
+            assert kills < 500
+        process.stdin.close()
     assert kills > 15
     assert found == new
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
@@ -79,11 +92,12 @@ def test_a_kill_at_random_times(oddities: Oddities, database_url: str, tmp_path:
     target = tmp_path / "out"
     exported(database_url, target)
     old = content(target)
+    surroundings = {**os.environ, "DATABASE_URL": database_url}
     chance = random.Random(7)  # noqa: S311 - a test's moments
     for number in range(6):
-        process = subprocess.Popen([sys.executable, "-c", KILLED, database_url, target, "-1"])
+        process = subprocess.Popen([sys.executable, "-m", "runner.cli", "data", "export", target, "--private"], env=surroundings)
         try:
-            process.wait(timeout=chance.uniform(0.2, 1.5))
+            process.wait(timeout=chance.uniform(0.5, 2.5))
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -161,10 +175,7 @@ def test_damage_is_found(
     exported(database_url, tmp_path / "out")
     assert verify(tmp_path / "out", no_progress) == []
     damage(tmp_path / "out")
-    try:
-        wrong = verify(tmp_path / "out", no_progress)
-    except (pa.ArrowException, KeyError) as error:  # a column is gone
-        wrong = [str(error)]
+    wrong = verify(tmp_path / "out", no_progress)
     assert any(said in line for line in wrong), wrong
 
 
@@ -195,7 +206,7 @@ def test_duckdb_reads_an_export(oddities: Oddities, database_url: str, tmp_path:
         f"SELECT count(*), count(score), sum(octet_length(c.code)) FROM '{tmp_path}/out/submissions.parquet' "  # noqa: S608
         f"JOIN '{tmp_path}/out/code/*.parquet' c USING (code_sha256)"
     )
-    rows, ranked, total = duckdb.sql(query).fetchone()
+    ((rows, ranked, total),) = duckdb.sql(query).fetchall()
     told = manifest.read(tmp_path / "out")["boards"][0]
     assert (rows, ranked) == (told["rows"], told["ranked"])
     assert total > 0

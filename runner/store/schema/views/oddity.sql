@@ -24,8 +24,9 @@ WITH scored AS (
         JOIN leaderboard.leaderboard l ON l.id = p.leaderboard_id
         LEFT JOIN LATERAL (
             SELECT max(x.sol) AS highest_sol,
-                   CASE WHEN bool_and(x.mean > 0) THEN avg(x.mean) END / 1e9 AS mean,
-                   exp(avg(CASE WHEN x.mean > 0 THEN ln(x.mean) END)) / 1e9 AS geom,
+                   CASE WHEN count(*) = count(x.mean) THEN avg(x.mean) / 1e9 END AS mean,
+                   CASE WHEN count(*) = count(*) FILTER (WHERE x.mean > 0)
+                       THEN exp(avg(CASE WHEN x.mean > 0 THEN ln(x.mean) END)) / 1e9 END AS geom,
                    (array_agg(x.mean ORDER BY x.i DESC))[1] / 1e9 AS last
             FROM (
                 SELECT i,

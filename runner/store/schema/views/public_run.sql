@@ -28,7 +28,8 @@ SELECT a.run_id, a.submission_id, s.leaderboard_id, l.name AS problem_name, s.us
            WHEN a.score < 1e-9 THEN 'below_1ns'
            WHEN jsonb_typeof(a.meta -> 'duration') = 'number' AND a.score > (a.meta ->> 'duration')::numeric
                THEN 'longer_than_run'
-           WHEN coalesce(a.system_info #>> '{runner,assurance,timing}', 'claimed') <> ALL (b.ranked) THEN 'assurance'
+           WHEN a.unranked OR coalesce(a.system_info #>> '{runner,assurance,timing}', 'claimed') <> ALL (b.ranked)
+               THEN 'assurance'
            WHEN NOT k.clean THEN 'secret_failed'
            WHEN k.proven IS NOT TRUE THEN 'secret_missing'
        END AS score_invalid_reason,
@@ -44,14 +45,20 @@ SELECT a.run_id, a.submission_id, s.leaderboard_id, l.name AS problem_name, s.us
        END AS cases,
        a.result, a.meta, a.system_info
 FROM (
-    SELECT r.id AS run_id, r.submission_id, r.runner, r.mode, r.passed, r.score, r.start_time, r.end_time, r.result,
-           r.meta, r.system_info, false AS invalidated
+    -- A time that is less than the leaderboard demands was moved out of its column.
+    SELECT r.id AS run_id, r.submission_id, r.runner, r.mode, r.passed, coalesce(r.score, u.score) AS score, r.start_time,
+           r.end_time, r.result, r.meta, r.system_info, false AS invalidated,
+           r.score IS NULL AND u.score IS NOT NULL AS unranked
     FROM leaderboard.runs r
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN jsonb_typeof(r.system_info #> '{runner,unranked,score_s}') = 'number'
+                   THEN (r.system_info #>> '{runner,unranked,score_s}')::numeric END AS score
+    ) AS u
     WHERE NOT r.secret
     UNION ALL
     SELECT p.run_id, p.submission_id, p.run ->> 'runner', p.run ->> 'mode', (p.run ->> 'passed')::boolean,
            (p.run ->> 'score')::numeric, (p.run ->> 'start_time')::timestamptz, (p.run ->> 'end_time')::timestamptz,
-           p.run -> 'result', p.run -> 'meta', p.run -> 'system_info', true
+           p.run -> 'result', p.run -> 'meta', p.run -> 'system_info', true, false
     FROM runner.superseded_run p
     JOIN runner.job j ON j.id = p.job_id
     WHERE j.retired_as = 'invalidated' AND NOT (p.run ->> 'secret')::boolean
