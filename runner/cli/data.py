@@ -79,8 +79,8 @@ def export(
     All files are of one moment, and appear in one step: whatever ends the command, DIR holds the old export or the new
     one. A second export to DIR reads only the code that DIR does not have.
 
-    An export is public unless --private is given: leaderboards that are open or not public are refused, and --licence is
-    required. No file has output, cases or seeds of secret runs, login tokens, or names of hosts.
+    An export is public unless --private is given: leaderboards that are open or not public are refused, and
+    --licence is required. No file has output, cases or seeds of secret runs, login tokens, or names of hosts.
     """
     require()
     from runner.data.export import Options, export
@@ -130,8 +130,8 @@ def verify(
 ) -> None:
     """Check that an export is whole; needs no database.
 
-    Files, hashes, schemas and counts are those of the manifest, each row has its code, and each code its row. Exit code 1
-    if something is wrong.
+    Files, hashes, schemas and counts are those of the manifest, each row has its code, and each code its row. Exit
+    code 1 if something is wrong.
     """
     require()
     from runner.data.verify import verify
@@ -216,7 +216,13 @@ def _progress() -> Iterator[Progress]:
     if not target.is_terminal:
         yield lambda _stage, _done, _total: None
         return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     with Bars(*columns, console=target, transient=True) as bars:
         stages: dict[str, TaskID] = {}
 

@@ -14,7 +14,7 @@ Submissions to GPU kernel leaderboards: code, scores and runs. Scores are second
 | configuration | files | rows | a row is |
 |---|---|---|---|
 | `flat` | `{flat}` | {flat_rows} | the best attempt of a user with a code on a runner, with the code |
-| `submissions` | `submissions.parquet` | {submissions_rows} | the same without the code, with verdict, assurance, flags and hashes |
+| `submissions` | `submissions.parquet` | {submissions_rows} | the same without the code, and more columns |
 | `runs` | `runs.parquet` | {runs_rows} | a public run and case |
 | `code` | `code/part-*.parquet` | {code_rows} | a submitted file, by its SHA-256 |
 | `leaderboards` | `leaderboards.parquet` | {leaderboards_rows} | a leaderboard |
@@ -39,25 +39,26 @@ rows = load_dataset("parquet", data_files="submissions.parquet", split="train")
 
 ```sql
 -- DuckDB: the best code of each leaderboard and runner
-SELECT problem_name, runner, min_by(code, s.score) FROM 'submissions.parquet' s JOIN 'code/*.parquet' c USING (code_sha256)
+SELECT problem_name, runner, min_by(code, s.score)
+FROM 'submissions.parquet' s JOIN 'code/*.parquet' c USING (code_sha256)
 WHERE s.score IS NOT NULL GROUP BY ALL;
 ```
 
 ## Rules
 
-- A score is there exactly where it ranks: the public and the secret ranked run passed, no one cheated, the time is what the
-  leaderboard demands, and the value can be a time. Otherwise `score`, `passed`, `mode` and `runner` are null. `score_raw`
-  in `submissions.parquet` keeps the value and `score_invalid_reason` says why it does not count.
-- Rows are de-duplicated per leaderboard, user, code and runner: the lowest score, then the earliest submission. Attempts
-  that never ranked are kept once per user and code, without a runner.
+- A score is there exactly where it ranks: the public and the secret ranked run passed, no one cheated, the time is
+  what the leaderboard demands, and the value can be a time. Otherwise `score`, `passed`, `mode` and `runner` are
+  null. `score_raw` in `submissions.parquet` keeps the value and `score_invalid_reason` says why it does not count.
+- Rows are de-duplicated per leaderboard, user, code and runner: the lowest score, then the earliest submission.
+  Attempts that never ranked are kept once per user and code, without a runner.
 - `submission_id` alone is no key: a submission has a row per runner.
-- `status` is `succeeded` exactly for rows with a score of finished submissions. `failed` also means that a submission was
-  never meant to rank.
+- `status` is `succeeded` exactly for rows with a score of finished submissions. `failed` also means that a submission
+  was never meant to rank.
 - `flags` names checks that a row failed and that do not take its score away. Look at them before you trust a record.
-- `assurance_correctness` and `assurance_timing` say what the score is worth; null: not known. `sol` is the fraction of the
-  speed of light.
-- `code` is text: bytes that are not UTF-8 became U+FFFD. `code/part-*.parquet` has the bytes, and `code_encoding` says which
-  files are concerned.
+- `assurance_correctness` and `assurance_timing` say what the score is worth; null: not known. `sol` is the fraction
+  of the speed of light.
+- `code` is text: bytes that are not UTF-8 became U+FFFD. `code/part-*.parquet` has the bytes, and `code_encoding`
+  says which files are concerned.
 - {people}
 - {hosts} Output, cases and seeds of secret runs are in no file.
 
@@ -89,7 +90,9 @@ def render(manifest: Mapping[str, Any], rows: Mapping[str, int]) -> str:
         for board in manifest["boards"]
     )
     notes = "\n".join(
-        f"- **{_cell(board['name'])}**: {_cell(board['trust_note'])}" for board in manifest["boards"] if board["trust_note"]
+        f"- **{_cell(board['name'])}**: {_cell(board['trust_note'])}"
+        for board in manifest["boards"]
+        if board["trust_note"]
     )
     return _header(manifest) + _TEXT.format(
         title=flat.removesuffix("_submissions.parquet"),
@@ -126,7 +129,11 @@ def _header(manifest: Mapping[str, Any]) -> str:
         *(
             line
             for name, files in configurations.items()
-            for line in (f"- config_name: {name}", f"  data_files: {_yaml(files)}", *(["  default: true"] if name == "flat" else []))
+            for line in (
+                f"- config_name: {name}",
+                f"  data_files: {_yaml(files)}",
+                *(["  default: true"] if name == "flat" else []),
+            )
         ),
         "---",
     ]
@@ -135,7 +142,9 @@ def _header(manifest: Mapping[str, Any]) -> str:
 
 def _licence(manifest: Mapping[str, Any]) -> str:
     if manifest["licence"]:
-        return f"{_cell(manifest['licence'])}. It covers the collection; the licence of a single submission is not known."
+        return (
+            f"{_cell(manifest['licence'])}. It covers the collection; the licence of a single submission is not known."
+        )
     return "None: this export is for its maker alone, and may hold leaderboards that are still open."
 
 

@@ -86,7 +86,10 @@ def check(dsn: str, boards: Sequence[str], progress: Progress) -> Report:
         findings += reader.check(ids, progress)
     findings.sort(key=_order)
     return Report(
-        boards=tuple(board.name for board in chosen), rows=reader.rows, codes=len(reader.codes), findings=tuple(findings)
+        boards=tuple(board.name for board in chosen),
+        rows=reader.rows,
+        codes=len(reader.codes),
+        findings=tuple(findings),
     )
 
 

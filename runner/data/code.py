@@ -1,7 +1,7 @@
 """Submitted code: fetched once per hash, kept in `code/part-*.parquet`, read again in any order, in constant memory.
 
-The parts hold the codes by their ids in the database, and a new part begins where the bytes say so. New submissions have
-higher ids, so old parts stay as they are and only the last one grows.
+The parts hold the codes by their ids in the database, and a new part begins where the bytes say so. New submissions
+have higher ids, so old parts stay as they are and only the last one grows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Writes an export: all files from one snapshot of the database, beside the old export, then in its place.
 
-Metadata is read and written anew each time; of the code, only what no older export in the folder has. The result is that
-of an export into an empty folder, byte for byte but for the times in the manifest.
+Metadata is read and written anew each time; of the code, only what no older export in the folder has. The result is
+that of an export into an empty folder, byte for byte but for the times in the manifest.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from runner.data.folder import MANIFEST, carry_over, files_of, replace, sha256_o
 from runner.data.manifest import Manifest
 from runner.data.people import Exclusions, Identity, Namer
 from runner.data.tables import (
+    CODE,
     FLAT,
     GROUP_BYTES,
     GROUP_ROWS,
@@ -101,8 +102,8 @@ def export(dsn: str, options: Options, progress: Progress) -> Summary:
     """Export. `progress` is told a stage, how much of it is done, and how much there is.
 
     Raises:
-        DataError: the target is no folder for it, a leaderboard is unknown or may not be published, a licence or a key is
-            missing, or the database's rows are not sound; the target is untouched.
+        DataError: the target is no folder for it, a leaderboard is unknown or may not be published, a licence or a key
+            is missing, or the database's rows are not sound; the target is untouched.
         DatabaseUnavailableError: the database cannot be reached, went away, or refuses this user; likewise.
     """
     target = options.target.resolve()
@@ -135,9 +136,7 @@ def _older(target: Path) -> Manifest | None:
 class _Making:
     """One export in the making."""
 
-    def __init__(
-        self, database: Snapshot, options: Options, namer: Namer, folder: Path, progress: Progress
-    ) -> None:
+    def __init__(self, database: Snapshot, options: Options, namer: Namer, folder: Path, progress: Progress) -> None:
         self._database = database
         self._options = options
         self._namer = namer
@@ -306,9 +305,7 @@ class _Making:
             writer.group(whole)
         self._rows["leaderboards.parquet"] = writer.rows
 
-    def _finish(
-        self, flat: str, moment: Moment, boards: Sequence[DataBoard], people: Sequence[People]
-    ) -> None:
+    def _finish(self, flat: str, moment: Moment, boards: Sequence[DataBoard], people: Sequence[People]) -> None:
         """Write the card and, last, the manifest."""
         options = self._options
         by_board = {line.leaderboard_id: line for line in people}
@@ -323,7 +320,10 @@ class _Making:
             "queries_sha256": queries_sha256(),
             "content_sha256": self._digest.hex(),
             "flat": flat,
-            "boards": [_board(board, by_board.get(board.id), self._per_board.get(board.id, [0, 0]), options) for board in boards],
+            "boards": [
+                _board(board, by_board.get(board.id), self._per_board.get(board.id, [0, 0]), options)
+                for board in boards
+            ],
             "excluded": {
                 "by_user": sum(line.by_user for line in people),
                 "by_submission": sum(line.by_submission for line in people),
@@ -342,7 +342,7 @@ class _Making:
             entry: dict[str, Any] = {"path": path}
             if path in self._rows:
                 entry["rows"] = self._rows[path]
-                entry["schema"] = shown(schemas.get(path, code_files.CODE))
+                entry["schema"] = shown(schemas.get(path, CODE))
             entry["bytes"] = (self._folder / path).stat().st_size
             entry["sha256"] = sha256_of(self._folder / path)
             files.append(entry)
@@ -391,7 +391,9 @@ def _chosen(boards: Sequence[DataBoard], options: Options) -> Sequence[DataBoard
     by_name = {board.name: board for board in boards}
     unknown = [name for name in (*options.boards, *options.notes) if name not in by_name]
     if unknown:
-        raise DataError(f"there is no leaderboard {unknown[0]!r}; `kernel-runner leaderboard list` shows those that are")
+        raise DataError(
+            f"there is no leaderboard {unknown[0]!r}; `kernel-runner leaderboard list` shows those that are"
+        )
     chosen = [board for board in boards if not options.boards or board.name in options.boards]
     if options.private:
         return chosen
@@ -422,7 +424,9 @@ def _refuse_addresses(people: Sequence[People], options: Options) -> None:
 def _flat_name(boards: Sequence[DataBoard], options: Options) -> str:
     name = options.name or (re.sub(r"[^A-Za-z0-9._-]", "_", boards[0].name) if len(boards) == 1 else "kernels")
     if not _NAME.fullmatch(name):
-        raise DataError(f"{name!r} cannot be the name of a data set: use letters, digits, dot, dash and underscore (--name)")
+        raise DataError(
+            f"{name!r} cannot be the name of a data set: use letters, digits, dot, dash and underscore (--name)"
+        )
     return name
 
 

@@ -92,7 +92,12 @@ def carry_over(old: Path, new: Path, known: set[str]) -> None:
                 os.link(old / path, new / path, follow_symlinks=False)
             except OSError:
                 shutil.copy2(old / path, new / path, follow_symlinks=False)
-        if not files and not folders and here.parts and not any(name.startswith(f"{here.as_posix()}/") for name in known):
+        if (
+            not files
+            and not folders
+            and here.parts
+            and not any(name.startswith(f"{here.as_posix()}/") for name in known)
+        ):
             (new / here).mkdir(parents=True, exist_ok=True)
 
 
@@ -138,8 +143,14 @@ def _exchange(one: Path, other: Path) -> None:
     if library.renameat2(*arguments) == 0:
         return
     code = ctypes.get_errno()
-    hint = "; export to a new folder, or to a local file system" if code in (errno.EINVAL, errno.ENOSYS, errno.EXDEV) else ""
-    raise DataError(f"cannot put the new export in the place of {one}: {os.strerror(code)}{hint}. The old one is untouched")
+    hint = (
+        "; export to a new folder, or to a local file system"
+        if code in (errno.EINVAL, errno.ENOSYS, errno.EXDEV)
+        else ""
+    )
+    raise DataError(
+        f"cannot put the new export in the place of {one}: {os.strerror(code)}{hint}. The old one is untouched"
+    )
 
 
 def sha256_of(path: Path) -> str:

@@ -33,7 +33,9 @@ def read(folder: Path) -> Manifest:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise DataError(f"{folder} is no export: it has no {MANIFEST}; make one with `kernel-runner data export`") from None
+        raise DataError(
+            f"{folder} is no export: it has no {MANIFEST}; make one with `kernel-runner data export`"
+        ) from None
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"cannot read {path}: {error}") from error
     if not _is_sound(found):

@@ -123,7 +123,9 @@ class Writer:
             schema,
             compression="zstd",
             # A dictionary of whole programs costs time and saves nothing; their bounds would bloat the footer.
-            use_dictionary=[f"{column}.list.element" if column in ("flags", "gpu_types") else column for column in light],
+            use_dictionary=[
+                f"{column}.list.element" if column in ("flags", "gpu_types") else column for column in light
+            ],
             write_statistics=[column for column in light if column not in ("flags", "gpu_types")],
             write_page_index=True,
         )
@@ -188,9 +190,7 @@ class Digest:
 
     def add(self, rows: pa.Table | pa.RecordBatch) -> None:
         """Take rows, in their order."""
-        columns = [
-            (column.cast(pa.int64()) if column.type == TIME else column).to_pylist() for column in rows.columns
-        ]
+        columns = [(column.cast(pa.int64()) if column.type == TIME else column).to_pylist() for column in rows.columns]
         for line in zip(*columns, strict=True):
             self._hash.update(repr(line).encode("utf-8", "surrogatepass"))
 

@@ -81,10 +81,9 @@ def _content(folder: Path, found: Manifest, progress: Progress) -> Iterator[str]
     if keys.group_by(["submission_id", "runner"]).aggregate([]).num_rows != keys.num_rows:
         yield "submissions.parquet: two rows have the same submission and runner"
     yield from _counts(submissions, leaderboards, found)
-    hashes = submissions.column("code_sha256").to_pylist()
     texts: dict[str, str] = {}
-    yield from _code(folder, found, set(hashes), texts, progress)
-    yield from _flat(folder, found, submissions, hashes, texts, progress)
+    yield from _code(folder, found, set(submissions.column("code_sha256").to_pylist()), texts, progress)
+    yield from _flat(folder, found["flat"], submissions, texts, progress)
 
 
 def _counts(submissions: pa.Table, leaderboards: pa.Table, found: Manifest) -> Iterator[str]:
@@ -103,9 +102,7 @@ def _counts(submissions: pa.Table, leaderboards: pa.Table, found: Manifest) -> I
         yield "leaderboards.parquet and the manifest name different leaderboards"
 
 
-def _code(
-    folder: Path, found: Manifest, wanted: set[str], texts: dict[str, str], progress: Progress
-) -> Iterator[str]:
+def _code(folder: Path, found: Manifest, wanted: set[str], texts: dict[str, str], progress: Progress) -> Iterator[str]:
     """Check each code against its hash; `texts` gets the hash of what the flat file shows of it."""
     parts = [name for name in sorted(manifest.paths(found)) if name.startswith("code/")]
     for number, name in enumerate(parts, 1):
@@ -128,21 +125,20 @@ def _code(
         yield f"code {sha256} is in no part"
 
 
-def _flat(
-    folder: Path, found: Manifest, submissions: pa.Table, hashes: Sequence[str], texts: dict[str, str], progress: Progress
-) -> Iterator[str]:
+def _flat(folder: Path, name: str, submissions: pa.Table, texts: dict[str, str], progress: Progress) -> Iterator[str]:
+    hashes = submissions.column("code_sha256").to_pylist()
     done = 0
-    with pq.ParquetFile(folder / found["flat"]) as flat:
+    with pq.ParquetFile(folder / name) as flat:
         if flat.metadata.num_rows != submissions.num_rows:
-            yield f"{found['flat']} has {flat.metadata.num_rows} rows, submissions.parquet {submissions.num_rows}"
+            yield f"{name} has {flat.metadata.num_rows} rows, submissions.parquet {submissions.num_rows}"
             return
         for batch in flat.iter_batches(_AT_ONCE):
             rows = pa.Table.from_batches([batch])
             same = submissions.slice(done, rows.num_rows).select(_SHARED)
             if not rows.select(_SHARED).equals(same):
-                yield f"{found['flat']}: rows {done} to {done + rows.num_rows - 1} are not those of submissions.parquet"
+                yield f"{name}: rows {done} to {done + rows.num_rows - 1} are not those of submissions.parquet"
             for number, code in enumerate(rows.column("code").to_pylist(), done):
                 if hashlib.sha256(code.encode()).hexdigest() != texts.get(hashes[number]):
-                    yield f"{found['flat']}: row {number} does not have the code {hashes[number]}"
+                    yield f"{name}: row {number} does not have the code {hashes[number]}"
             done += rows.num_rows
             progress("flat file", done, submissions.num_rows)

@@ -1,7 +1,7 @@
 """What a data export and its checks read: one snapshot of the database, in pieces, never the whole.
 
-`snapshot` opens a transaction that only reads and sees the database as it is at its first statement, so it also works on
-a replica. Rows come as tuples in the order of the columns named here. Knows nothing of files and formats.
+`snapshot` opens a transaction that only reads and sees the database as it is at its first statement, so it also works
+on a replica. Rows come as tuples in the order of the columns named here. Knows nothing of files and formats.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class Snapshot:
         return self._stream("dataset_runs", queries.DATASET_RUNS, scope.parameters(), at_once)
 
     def keys(self, boards: Sequence[int], *, at_once: int = 5000) -> Iterator[list[tuple[Any, ...]]]:
-        """submission_id, runner, problem_name, user_id, code_id, code_sha256 and code_bytes of every row, by the first."""
+        """Submission, runner, problem, user, code id, code hash and code bytes of every row, by submission."""
         return self._stream("dataset_keys", queries.DATASET_KEYS, {"boards": list(boards)}, at_once)
 
     def code(self, ids: Sequence[int]) -> Mapping[int, bytes]:

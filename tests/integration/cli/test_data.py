@@ -21,7 +21,7 @@ def filler(database_url: str) -> Iterator[Filler]:
     with psycopg.Connection[dict[str, Any]].connect(database_url, autocommit=True, row_factory=dict_row) as connection:
         made = Filler(connection)
         board = made.board("gemv")
-        made.board("running", open=True)
+        made.board("running", running=True)
         made.user("ada")
         made.ranked(board, "ada", b"# good", "0.001")
         yield made

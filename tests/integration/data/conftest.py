@@ -60,14 +60,16 @@ class Filler:
         assert found is not None
         return int(found["id"])
 
-    def board(self, name: str, *, open: bool = False, visibility: str = "public", gpus: tuple[str, ...] = ("B200",)) -> int:  # noqa: A002
-        """A leaderboard, over unless `open`."""
+    def board(
+        self, name: str, *, running: bool = False, visibility: str = "public", gpus: tuple[str, ...] = ("B200",)
+    ) -> int:
+        """A leaderboard, over unless `running`."""
         task = {"lang": "py", "ranking_by": "geom", "files": {"reference.py": "pass"}, "tests": [], "benchmarks": []}
         leaderboard_id = self._id(
             "INSERT INTO leaderboard.leaderboard (name, deadline, task, forum_id, secret_seed, description, visibility)"
             " VALUES (%s, %s, %s, 0, %s, 'A | problem', %s) RETURNING id",
             name,
-            datetime.now(UTC) + timedelta(days=9) if open else START + timedelta(days=30),
+            datetime.now(UTC) + timedelta(days=9) if running else START + timedelta(days=30),
             json.dumps(task),
             SECRET_SEED,
             visibility,
@@ -81,7 +83,14 @@ class Filler:
         self.db.execute(
             "INSERT INTO leaderboard.user_info (id, user_name, cli_id, cli_auth_provider, web_auth_id, is_banned)"
             " VALUES (%s, %s, %s, %s, %s, %s)",
-            (user_id, user_id.title() if name == "" else name, CANARIES["cli_id"], CANARIES["mail"], CANARIES["web_auth_id"], banned),
+            (
+                user_id,
+                user_id.title() if name == "" else name,
+                CANARIES["cli_id"],
+                CANARIES["mail"],
+                CANARIES["web_auth_id"],
+                banned,
+            ),
         )
         return user_id
 
@@ -104,8 +113,8 @@ class Filler:
         """A submission, a minute after the one before."""
         self._minutes += 1
         submission_id = self._id(
-            "INSERT INTO leaderboard.submission (leaderboard_id, file_name, user_id, code_id, submission_time, done, status,"
-            " mode_category) VALUES (%s, 'kernel.py', %s, %s, %s, %s, %s, 'leaderboard') RETURNING id",
+            "INSERT INTO leaderboard.submission (leaderboard_id, file_name, user_id, code_id, submission_time, done,"
+            " status, mode_category) VALUES (%s, 'kernel.py', %s, %s, %s, %s, %s, 'leaderboard') RETURNING id",
             leaderboard_id,
             user_id,
             self.code(code),
@@ -115,7 +124,8 @@ class Filler:
         )
         if job is not None:
             self.db.execute(
-                "INSERT INTO leaderboard.submission_job_status (submission_id, status) VALUES (%s, %s)", (submission_id, job)
+                "INSERT INTO leaderboard.submission_job_status (submission_id, status) VALUES (%s, %s)",
+                (submission_id, job),
             )
         self.codes[submission_id] = code
         return submission_id
@@ -140,14 +150,21 @@ class Filler:
         shown = result
         if shown is None and score is not None and not secret:
             mean = float(score) * 1e9
-            shown = {"benchmark-count": "1", "benchmark.0.spec": "n: 8", "benchmark.0.mean": repr(mean), "check": "pass"}
+            shown = {
+                "benchmark-count": "1",
+                "benchmark.0.spec": "n: 8",
+                "benchmark.0.mean": repr(mean),
+                "check": "pass",
+            }
         if secret:
             shown = {"benchmark-count": "1", "benchmark.0.spec": said, "benchmark.0.mean": "77777.25"}
-        at = self.db.execute("SELECT submission_time AS t FROM leaderboard.submission WHERE id = %s", (submission_id,)).fetchone()
+        at = self.db.execute(
+            "SELECT submission_time AS t FROM leaderboard.submission WHERE id = %s", (submission_id,)
+        ).fetchone()
         assert at is not None
         return self._id(
-            "INSERT INTO leaderboard.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed, meta,"
-            " result, system_info) VALUES (%s, %s, %s, %s, %s, %s, %s::numeric, %s, %s, %s, %s) RETURNING id",
+            "INSERT INTO leaderboard.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed,"
+            " meta, result, system_info) VALUES (%s, %s, %s, %s, %s, %s, %s::numeric, %s, %s, %s, %s) RETURNING id",
             submission_id,
             at["t"] + timedelta(seconds=begins_s),
             at["t"] + timedelta(seconds=begins_s + lasted_s),
@@ -158,10 +175,27 @@ class Filler:
             passed,
             json.dumps({"stdout": said, "stderr": said, "duration": duration}),
             json.dumps(shown),
-            json.dumps({"gpu": "NVIDIA B200", "torch": "2.9", "runtime": "CUDA", "hostname": CANARIES["host"], **(system or {})}),
+            json.dumps(
+                {
+                    "gpu": "NVIDIA B200",
+                    "torch": "2.9",
+                    "runtime": "CUDA",
+                    "hostname": CANARIES["host"],
+                    **(system or {}),
+                }
+            ),
         )
 
-    def ranked(self, leaderboard_id: int, user_id: str, code: bytes, score: str, *, runner: str = "B200", **changes: Any) -> int:  # noqa: ANN401
+    def ranked(
+        self,
+        leaderboard_id: int,
+        user_id: str,
+        code: bytes,
+        score: str,
+        *,
+        runner: str = "B200",
+        **changes: Any,  # noqa: ANN401
+    ) -> int:
         """A submission whose public and secret runs passed; `score` of the public one."""
         submission_id = self.submission(leaderboard_id, user_id, code)
         self.rank(submission_id, score, runner=runner, **changes)
@@ -205,7 +239,7 @@ class Oddities:
 
 @pytest.fixture
 def oddities(filler: Filler) -> Oddities:
-    """Bytes that are no text, scores that are no times, hacked and deleted users' submissions, two runners, equal codes."""
+    """Bytes that are no text, scores that are no times, hacked submissions, deleted users, two runners, equal codes."""
     board = filler.board("gemv", gpus=("B200", "H100"))
     for number in range(4):
         filler.user(f"user{number}")

@@ -236,7 +236,9 @@ def test_parts_of_code_stay_as_they_are(
     assert len(before) == 5
     filler.ranked(board, "ada", b"# 10".ljust(400), "0.001")
     exported(database_url, tmp_path / "out")
-    after = {path.name: (path.stat().st_ino, path.read_bytes()) for path in sorted((tmp_path / "out" / "code").iterdir())}
+    after = {
+        path.name: (path.stat().st_ino, path.read_bytes()) for path in sorted((tmp_path / "out" / "code").iterdir())
+    }
     assert len(after) == 6
     assert {name: after[name] for name in before} == before
     damaged = tmp_path / "out" / "code" / "part-00002.parquet"
@@ -270,9 +272,7 @@ def test_large_code_makes_small_row_groups(
     assert verify(tmp_path / "out", no_progress) == []
 
 
-def test_a_write_during_the_export_changes_nothing_in_it(
-    oddities: Oddities, database_url: str, tmp_path: Path
-) -> None:
+def test_a_write_during_the_export_changes_nothing_in_it(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
     """At every stage rows come, change and go; the export is that of its moment."""
     exported(database_url, tmp_path / "before")
     stages: set[str] = set()
@@ -296,7 +296,7 @@ def test_a_write_during_the_export_changes_nothing_in_it(
 def test_a_public_export_refuses_what_may_not_be_public(filler: Filler, database_url: str, tmp_path: Path) -> None:
     """Open and closed leaderboards by name, and a missing licence; private exports have them."""
     filler.board("over")
-    filler.board("running", open=True)
+    filler.board("running", running=True)
     filler.board("invited", visibility="closed")
     with pytest.raises(DataError, match=r"running \(open until .*invited \(closed\).*--private") as caught:
         exported(database_url, tmp_path / "out", private=False, licence="cc-by-4.0")
@@ -387,12 +387,26 @@ def test_the_manifest_says_what_was_exported(oddities: Oddities, database_url: s
     told = manifest.read(tmp_path / "out")
     assert told == done.manifest
     files = manifest.paths(told)
-    assert {"gemv_submissions.parquet", "submissions.parquet", "runs.parquet", "leaderboards.parquet", "README.md"} < set(files)
+    assert {
+        "gemv_submissions.parquet",
+        "submissions.parquet",
+        "runs.parquet",
+        "leaderboards.parquet",
+        "README.md",
+    } < set(files)
     assert "queries.sql" in files
     assert files["runs.parquet"]["rows"] == len(rows(tmp_path / "out" / "runs.parquet"))
-    assert files["gemv_submissions.parquet"]["schema"][0] == {"name": "submission_id", "type": "int64", "nullable": False}
+    assert files["gemv_submissions.parquet"]["schema"][0] == {
+        "name": "submission_id",
+        "type": "int64",
+        "nullable": False,
+    }
     (board,) = told["boards"]
-    assert (board["submissions"], board["rows"], board["ranked"]) == (len(oddities.filler.codes), done.rows, done.ranked)
+    assert (board["submissions"], board["rows"], board["ranked"]) == (
+        len(oddities.filler.codes),
+        done.rows,
+        done.ranked,
+    )
     assert board["deadline"] == "2025-07-01T00:00:00Z"
     card = (tmp_path / "out" / "README.md").read_text()
     assert card.startswith("---\nlicense: mit\n")
@@ -430,7 +444,7 @@ def test_a_folder_with_something_else_is_refused(filler: Filler, database_url: s
 def test_a_read_only_login_exports(
     oddities: Oddities, database_url: str, tmp_path: Path, login: Callable[[str], str]
 ) -> None:
-    """Role runner_readonly and the right to read code are enough; without the latter the message says what is missing."""
+    """Role runner_readonly and the right to read code are enough; without the latter the message names the table."""
     exported(database_url, tmp_path / "owner")
     url = login("runner_readonly")
     with pytest.raises(Exception, match="code_files"):

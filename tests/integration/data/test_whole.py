@@ -23,7 +23,7 @@ from runner.errors import DataError
 from tests.integration.data.conftest import Filler, Oddities, exported, no_progress
 from tests.integration.data.test_export import content
 
-#: For each number it reads, a fork that exports to argv[2] from argv[1], and kills itself before that many changes of the
+#: For each number it reads, a fork that exports to argv[2] from argv[1], and kills itself before that change of the
 #: file system; prints how each ended.
 KILLED = """
 import os, signal, sys
@@ -31,8 +31,8 @@ from pathlib import Path
 
 from runner.data.export import Options, export
 
-CHANGES = {"os.mkdir", "os.rename", "os.link", "os.remove", "os.rmdir", "shutil.rmtree", "shutil.copymode", "fcntl.flock",
-           "ctypes.dlopen"}
+CHANGES = {"os.mkdir", "os.rename", "os.link", "os.remove", "os.rmdir", "shutil.rmtree", "shutil.copymode",
+           "fcntl.flock", "ctypes.dlopen"}
 left = 0
 
 
@@ -95,7 +95,9 @@ def test_a_kill_at_random_times(oddities: Oddities, database_url: str, tmp_path:
     surroundings = {**os.environ, "DATABASE_URL": database_url}
     chance = random.Random(7)  # noqa: S311 - a test's moments
     for number in range(6):
-        process = subprocess.Popen([sys.executable, "-m", "runner.cli", "data", "export", target, "--private"], env=surroundings)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "runner.cli", "data", "export", target, "--private"], env=surroundings
+        )
         try:
             process.wait(timeout=chance.uniform(0.5, 2.5))
         except subprocess.TimeoutExpired:
@@ -157,7 +159,9 @@ def _counts(folder: Path) -> None:
         (
             _renewed(
                 "gemv_submissions.parquet",
-                lambda table: table.set_column(13, table.schema.field("code"), table.column("code").take(list(range(table.num_rows))[::-1])),
+                lambda table: table.set_column(
+                    13, table.schema.field("code"), table.column("code").take(list(range(table.num_rows))[::-1])
+                ),
             ),
             "does not have the code",
         ),
@@ -242,7 +246,11 @@ def test_datasets_reads_an_export(oddities: Oddities, database_url: str, tmp_pat
         env={"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "cache"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
     )
     found = json.loads(done.stdout.splitlines()[-1])
-    rows = {path: entry["rows"] for path, entry in manifest.paths(manifest.read(tmp_path / "out")).items() if "rows" in entry}
+    rows = {
+        path: entry["rows"]
+        for path, entry in manifest.paths(manifest.read(tmp_path / "out")).items()
+        if "rows" in entry
+    }
     assert found == {
         "flat": rows["gemv_submissions.parquet"],
         "submissions": rows["submissions.parquet"],
