@@ -13,7 +13,7 @@ SELECT s.id AS submission_id, s.leaderboard_id, l.name AS problem_name, s.user_i
            WHEN d.score_invalid_reason IN ('invalidated', 'outside_leaderboard', 'not_passed', 'nan', 'infinite',
                                            'negative', 'zero', 'below_1ns', 'longer_than_run') THEN 'failed'
            WHEN s.done AND t.status = 'succeeded' THEN 'failed'
-           ELSE coalesce(t.status, s.status)
+           ELSE coalesce(t.status::text, s.status)
        END AS status,
        CASE WHEN d.ranks THEN d.score_raw END AS score,
        CASE WHEN d.ranks THEN true END AS passed,
