@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from importlib import resources
@@ -37,6 +38,7 @@ from runner.data.tables import (
     Digest,
     Grouped,
     Writer,
+    content_sha256,
     shown,
     table,
 )
@@ -142,7 +144,7 @@ class _Making:
         self._namer = namer
         self._folder = folder
         self._progress = progress
-        self._digest = Digest()
+        self._submissions, self._runs, self._leaderboards = Digest(), Digest(), Digest()
         self._rows: dict[str, int] = {}
         self._per_board: dict[int, list[int]] = {}
         self._fetched = 0
@@ -159,11 +161,13 @@ class _Making:
         with closing(Codes(self._folder)) as codes, tempfile.TemporaryFile(dir=self._folder) as rough:
             self._read_submissions(scope, codes, rough)
             self._take_code(codes, target, old)
-            self._write_parts(codes, target, old)
             rough.seek(0)
-            self._write_submissions(flat, codes, rough)
+            with ThreadPoolExecutor(1) as other:
+                # One thread compresses code while this one reads runs.
+                written = other.submit(self._write_code, flat, codes, rough, target, old)
+                self._write_runs(scope)
+                written.result()
             self._codes = len(codes)
-        self._write_runs(scope)
         self._write_leaderboards(boards)
         _copy_shipped(self._folder)
         self._finish(flat, moment, boards, people)
@@ -219,6 +223,17 @@ class _Making:
         self._fetched = codes.fetch(self._database.code, self._progress)
         codes.flush()
 
+    def _write_code(
+        self,
+        flat: str,
+        codes: Codes,
+        rough: Any,  # noqa: ANN401 - any binary stream
+        target: Path,
+        old: Manifest | None,
+    ) -> None:
+        self._write_parts(codes, target, old)
+        self._write_submissions(flat, codes, rough)
+
     def _write_parts(self, codes: Codes, target: Path, old: Manifest | None) -> None:
         reusable = (
             {name: path for path, name in _sound_parts(target, old)}
@@ -259,7 +274,7 @@ class _Making:
                 columns = {**dict(zip(known.column_names, known.columns, strict=True)), "flags": flags}
                 columns["code_encoding"] = pa.chunked_array([encodings])
                 full = pa.Table.from_arrays([columns[name] for name in SUBMISSIONS.names], schema=SUBMISSIONS)
-                self._digest.add(full)
+                self._submissions.add(full)
                 rows.add(full)
                 flat_rows.add(known, hashes)
                 done += len(hashes)
@@ -276,7 +291,7 @@ class _Making:
             for rows in self._database.runs(scope, at_once=_AT_ONCE):
                 shown_rows = [(*row[:_HOST], self._namer.host(row[_HOST]), *row[_HOST + 1 :]) for row in rows]
                 some = table(RUNS, shown_rows)
-                self._digest.add(some)
+                self._runs.add(some)
                 grouped.add(some)
                 done += len(rows)
                 self._progress("runs", done, 0)
@@ -301,7 +316,7 @@ class _Making:
         ]
         with Writer(self._folder / "leaderboards.parquet", LEADERBOARDS) as writer:
             whole = table(LEADERBOARDS, rows)
-            self._digest.add(whole)
+            self._leaderboards.add(whole)
             writer.group(whole)
         self._rows["leaderboards.parquet"] = writer.rows
 
@@ -318,7 +333,7 @@ class _Making:
             "software": {"kernel-runner": __version__, "pyarrow": pa.__version__, "postgresql": moment.server},
             "replica": moment.replica,
             "queries_sha256": queries_sha256(),
-            "content_sha256": self._digest.hex(),
+            "content_sha256": content_sha256(self._submissions, self._runs, self._leaderboards),
             "flat": flat,
             "boards": [
                 _board(board, by_board.get(board.id), self._per_board.get(board.id, [0, 0]), options)

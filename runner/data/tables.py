@@ -107,7 +107,7 @@ CODE: Final = pa.schema(
 #: Rows of a group without code.
 GROUP_ROWS: Final = 20_000
 #: Bytes of code in a row group, uncompressed; a single file may be larger.
-GROUP_BYTES: Final = 16 * 2**20
+GROUP_BYTES: Final = 8 * 2**20
 
 
 class Writer:
@@ -197,6 +197,11 @@ class Digest:
     def hex(self) -> str:
         """The digest so far."""
         return self._hash.hexdigest()
+
+
+def content_sha256(submissions: Digest, runs: Digest, leaderboards: Digest) -> str:
+    """The digest of an export, of those of its tables."""
+    return hashlib.sha256(f"{submissions.hex()} {runs.hex()} {leaderboards.hex()}".encode()).hexdigest()
 
 
 def shown(schema: pa.Schema) -> list[dict[str, Any]]:

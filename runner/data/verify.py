@@ -15,7 +15,7 @@ from runner.data import Progress, manifest
 from runner.data import code as code_files
 from runner.data.folder import sha256_of
 from runner.data.manifest import Manifest
-from runner.data.tables import CODE, FLAT, LEADERBOARDS, RUNS, SUBMISSIONS, Digest, shown
+from runner.data.tables import CODE, FLAT, LEADERBOARDS, RUNS, SUBMISSIONS, Digest, content_sha256, shown
 
 _TABLES: Final = {"submissions.parquet": SUBMISSIONS, "runs.parquet": RUNS, "leaderboards.parquet": LEADERBOARDS}
 #: Columns that the flat file and submissions.parquet share.
@@ -67,15 +67,15 @@ def _schemas(folder: Path, found: Manifest) -> Iterator[str]:
 
 
 def _content(folder: Path, found: Manifest, progress: Progress) -> Iterator[str]:
-    digest = Digest()
+    submissions_digest, runs_digest, leaderboards_digest = Digest(), Digest(), Digest()
     submissions = pq.read_table(folder / "submissions.parquet")
-    digest.add(submissions)
+    submissions_digest.add(submissions)
     with pq.ParquetFile(folder / "runs.parquet") as runs:
         for batch in runs.iter_batches():
-            digest.add(batch)
+            runs_digest.add(batch)
     leaderboards = pq.read_table(folder / "leaderboards.parquet")
-    digest.add(leaderboards)
-    if digest.hex() != found.get("content_sha256"):
+    leaderboards_digest.add(leaderboards)
+    if content_sha256(submissions_digest, runs_digest, leaderboards_digest) != found.get("content_sha256"):
         yield "the rows are not those that the manifest's content_sha256 is of"
     keys = submissions.select(["submission_id", "runner"])
     if keys.group_by(["submission_id", "runner"]).aggregate([]).num_rows != keys.num_rows:
