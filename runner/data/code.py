@@ -12,6 +12,7 @@ import shutil
 import tempfile
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -138,18 +139,28 @@ class Codes:
         """
         missing = [sha256 for sha256 in self.in_order() if self._offsets[self._places[sha256]] < 0]
         done = 0
-        for some in self._in_bites(missing):
-            found = read([self._ids[self._places[sha256]] for sha256 in some])
-            for sha256 in some:
-                place = self._places[sha256]
-                code = found.get(self._ids[place])
-                if code is None or hashlib.sha256(code).hexdigest() != sha256:
-                    what = "is missing" if code is None else "does not have the hash that the database gives"
-                    raise DataError(f"code {self._ids[place]} {what}; nothing was exported")
-                self._keep(sha256, place, code, encoding_of(code))
-            done += len(some)
-            progress("code fetched", done, len(missing))
+        with ThreadPoolExecutor(1) as other:
+            kept: Future[None] | None = None
+            for some in self._in_bites(missing):
+                # The other thread looks at one piece while this one waits for the next.
+                found = read([self._ids[self._places[sha256]] for sha256 in some])
+                if kept is not None:
+                    kept.result()
+                kept = other.submit(self._keep_sound, some, found)
+                done += len(some)
+                progress("code fetched", done, len(missing))
+            if kept is not None:
+                kept.result()
         return done
+
+    def _keep_sound(self, hashes: Sequence[str], found: Mapping[int, bytes]) -> None:
+        for sha256 in hashes:
+            place = self._places[sha256]
+            code = found.get(self._ids[place])
+            if code is None or hashlib.sha256(code).hexdigest() != sha256:
+                what = "is missing" if code is None else "does not have the hash that the database gives"
+                raise DataError(f"code {self._ids[place]} {what}; nothing was exported")
+            self._keep(sha256, place, code, encoding_of(code))
 
     def _in_bites(self, hashes: Sequence[str]) -> Iterator[list[str]]:
         bite: list[str] = []

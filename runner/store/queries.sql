@@ -512,13 +512,13 @@ ORDER BY d.id
 
 -- name: dataset_people
 -- Users and submissions per leaderboard, and how many of them each reason leaves out of a data export.
-SELECT e.leaderboard_id, count(DISTINCT e.submission_id) AS submissions, count(DISTINCT e.user_id) AS users,
-       count(DISTINCT e.submission_id) FILTER (WHERE e.user_id = ANY (%(users)s::text[])) AS by_user,
-       count(DISTINCT e.submission_id) FILTER (WHERE e.submission_id = ANY (%(submissions)s::integer[])) AS by_submission,
-       count(DISTINCT e.submission_id) FILTER (WHERE e.user_banned) AS of_banned,
+SELECT e.leaderboard_id, count(*) AS submissions, count(DISTINCT e.user_id) AS users,
+       count(*) FILTER (WHERE e.user_id = ANY (%(users)s::text[])) AS by_user,
+       count(*) FILTER (WHERE e.submission_id = ANY (%(submissions)s::integer[])) AS by_submission,
+       count(*) FILTER (WHERE e.user_banned) AS of_banned,
        array_agg(DISTINCT e.user_id) FILTER (WHERE e.user_banned) AS banned,
        count(DISTINCT e.user_id) FILTER (WHERE e.user_id ~ '^\S+@\S+\.\S+$') AS addresses
-FROM runner.entry e
+FROM runner.dataset_people e
 WHERE e.leaderboard_id = ANY (%(boards)s::integer[])
 GROUP BY e.leaderboard_id
 ORDER BY e.leaderboard_id
