@@ -121,7 +121,9 @@ class Codes:
         wanted = len(self)
         for path in parts:
             with pq.ParquetFile(path) as part:
-                for batch in part.iter_batches(_READ_ROWS, columns=["code_sha256", "code_encoding", "code"]):
+                for batch in part.iter_batches(
+                    _READ_ROWS, columns=["code_sha256", "code_encoding", "code"], use_threads=False
+                ):
                     hashes, encodings, codes = (column.to_pylist() for column in batch.columns)
                     for sha256, encoding, code in zip(hashes, encodings, codes, strict=True):
                         place = self._places.get(sha256)

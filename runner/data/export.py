@@ -161,7 +161,6 @@ class _Making:
         with closing(Codes(self._folder)) as codes, tempfile.TemporaryFile(dir=self._folder) as rough:
             self._read_submissions(scope, codes, rough)
             self._take_code(codes, target, old)
-            rough.seek(0)
             with ThreadPoolExecutor(1) as other:
                 # One thread compresses code while this one reads runs.
                 written = other.submit(self._write_code, flat, codes, rough, target, old)
@@ -232,7 +231,8 @@ class _Making:
         old: Manifest | None,
     ) -> None:
         self._write_parts(codes, target, old)
-        self._write_submissions(flat, codes, rough)
+        self._write_submissions(codes, rough)
+        self._write_flat(flat, codes, rough)
 
     def _write_parts(self, codes: Codes, target: Path, old: Manifest | None) -> None:
         reusable = (
@@ -251,38 +251,34 @@ class _Making:
             done += len(hashes)
             self._progress("code written", done, len(codes))
 
-    def _write_submissions(self, flat: str, codes: Codes, rough: Any) -> None:  # noqa: ANN401 - any binary stream
-        total = sum(rows for rows, _ in self._per_board.values())
-        done = 0
+    def _write_submissions(self, codes: Codes, rough: Any) -> None:  # noqa: ANN401 - any binary stream
+        rough.seek(0)
         with (
-            Writer(self._folder / flat, FLAT) as with_code,
-            Writer(self._folder / "submissions.parquet", SUBMISSIONS) as without,
+            Writer(self._folder / "submissions.parquet", SUBMISSIONS) as writer,
             pa.ipc.open_stream(rough) as stream,
         ):
-            flat_rows, rows = _Flat(with_code, codes), Grouped(without)
+            rows = Grouped(writer)
             for batch in stream:
-                hashes = batch.column("code_sha256").to_pylist()
-                known = pa.Table.from_batches([batch])
-                flags = known.column("flags")
-                if any(codes.flags(sha256) for sha256 in hashes):
-                    merged = [
-                        sorted({*some, *codes.flags(sha256)})
-                        for some, sha256 in zip(flags.to_pylist(), hashes, strict=True)
-                    ]
-                    flags = pa.chunked_array([pa.array(merged, SUBMISSIONS.field("flags").type)])
-                encodings = pa.array([codes.encoding(sha256) for sha256 in hashes], pa.large_string())
-                columns = {**dict(zip(known.column_names, known.columns, strict=True)), "flags": flags}
-                columns["code_encoding"] = pa.chunked_array([encodings])
-                full = pa.Table.from_arrays([columns[name] for name in SUBMISSIONS.names], schema=SUBMISSIONS)
+                full = _complete(pa.Table.from_batches([batch]), codes)
                 self._submissions.add(full)
                 rows.add(full)
-                flat_rows.add(known, hashes)
-                done += len(hashes)
+            rows.finish()
+        self._rows["submissions.parquet"] = writer.rows
+        _refuse_double_keys(self._folder / "submissions.parquet")
+
+    def _write_flat(self, flat: str, codes: Codes, rough: Any) -> None:  # noqa: ANN401 - any binary stream
+        # After submissions.parquet, not beside it: each open column of a file costs a compressor's memory.
+        total = sum(rows for rows, _ in self._per_board.values())
+        done = 0
+        rough.seek(0)
+        with Writer(self._folder / flat, FLAT) as writer, pa.ipc.open_stream(rough) as stream:
+            rows = _Flat(writer, codes)
+            for batch in stream:
+                rows.add(pa.Table.from_batches([batch]), batch.column("code_sha256").to_pylist())
+                done += batch.num_rows
                 self._progress("files written", done, total)
             rows.finish()
-            flat_rows.finish()
-        self._rows[flat], self._rows["submissions.parquet"] = with_code.rows, without.rows
-        _refuse_double_keys(self._folder / "submissions.parquet")
+        self._rows[flat] = writer.rows
 
     def _write_runs(self, scope: Scope) -> None:
         with Writer(self._folder / "runs.parquet", RUNS) as writer:
@@ -364,6 +360,21 @@ class _Making:
         found["files"] = files
         manifest.write(self._folder, found)
         self._manifest = found
+
+
+def _complete(rows: pa.Table, codes: Codes) -> pa.Table:
+    """Rows of submissions.parquet: what the database says, and what the code itself says."""
+    hashes = rows.column("code_sha256").to_pylist()
+    columns = dict(zip(rows.column_names, rows.columns, strict=True))
+    if any(codes.flags(sha256) for sha256 in hashes):
+        merged = [
+            sorted({*some, *codes.flags(sha256)})
+            for some, sha256 in zip(columns["flags"].to_pylist(), hashes, strict=True)
+        ]
+        columns["flags"] = pa.chunked_array([pa.array(merged, SUBMISSIONS.field("flags").type)])
+    encodings = pa.array([codes.encoding(sha256) for sha256 in hashes], pa.large_string())
+    columns["code_encoding"] = pa.chunked_array([encodings])
+    return pa.Table.from_arrays([columns[name] for name in SUBMISSIONS.names], schema=SUBMISSIONS)
 
 
 class _Flat:
