@@ -5,6 +5,7 @@
     ├── TaskError              a task definition is wrong: verdict `invalid`, nothing ran
     ├── SubmissionError        the database refused a submission: show the message to the user
     ├── BoardError             a leaderboard cannot be made, changed or deleted like that: say why, stop
+    ├── DataError              a data export cannot be made or read like that: say why, stop
     ├── SchemaDriftError       the database is not what we rely on: list the differences, touch nothing
     ├── NotFoundError          no such submission, leaderboard, job or GPU type
     ├── StaleAttemptError      the job was taken over or ended by someone else: drop the result
@@ -39,6 +40,10 @@ class SubmissionError(KernelRunnerError):
 
 class BoardError(KernelRunnerError):
     """A leaderboard cannot be made, changed or deleted as asked."""
+
+
+class DataError(KernelRunnerError):
+    """A data export cannot be made or read as asked; what was there before is untouched."""
 
 
 class SchemaDriftError(KernelRunnerError):

@@ -30,7 +30,7 @@ EXPECTED_COLUMNS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "gpu_type": {"leaderboard_id": _INT, "gpu_type": _TEXT},
     "templates": {"id": _INT, "leaderboard_id": _INT, "lang": _TEXT, "code": _TEXT},
     "user_info": {"id": _TEXT, "user_name": _TEXT, "is_banned": ("boolean",)},
-    "code_files": {"id": _INT, "code": ("bytea",), "hash": _TEXT},
+    "code_files": {"id": _INT, "old_code": _TEXT, "code": ("bytea",), "hash": _TEXT},
     "submission": {
         "id": _INT,
         "leaderboard_id": _INT,

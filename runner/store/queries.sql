@@ -557,3 +557,81 @@ FROM pg_catalog.pg_index i
 JOIN pg_catalog.pg_class c ON c.oid = i.indrelid
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = 'leaderboard' AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
+
+-- name: dataset_settings
+-- Lets the statements of a data export take their time, in its transaction alone.
+SELECT set_config('statement_timeout', '0', true), set_config('idle_in_transaction_session_timeout', '0', true),
+       set_config('jit', 'off', true), set_config('work_mem', '64MB', true)
+
+-- name: dataset_moment
+-- The time of a snapshot, and the server that it is of.
+SELECT (extract(epoch FROM now()) * 1000000)::bigint AS at_us, current_setting('server_version') AS server,
+       pg_is_in_recovery() AS replica
+
+-- name: dataset_boards
+-- The leaderboards that a data export may be of; open: the deadline has not passed.
+SELECT d.id, d.name, d.deadline > now() AS open, d.visibility, d.lang, d.ranking_by, d.description, d.gpu_types,
+       d.demanded_timing,
+       (extract(epoch FROM least(greatest(d.deadline, '0001-01-02Z'), '9999-12-30Z')) * 1000000)::bigint AS deadline_us
+FROM runner.dataset_leaderboards d
+ORDER BY d.id
+
+-- name: dataset_people
+-- Users and submissions per leaderboard, and how many of them each reason leaves out of a data export.
+SELECT e.leaderboard_id, count(*) AS submissions, count(DISTINCT e.user_id) AS users,
+       count(*) FILTER (WHERE e.user_id = ANY (%(users)s::text[])) AS by_user,
+       count(*) FILTER (WHERE e.submission_id = ANY (%(submissions)s::integer[])) AS by_submission,
+       count(*) FILTER (WHERE e.user_banned) AS of_banned,
+       array_agg(DISTINCT e.user_id) FILTER (WHERE e.user_banned) AS banned,
+       count(DISTINCT e.user_id) FILTER (WHERE e.user_id ~ '^\S+@\S+\.\S+$') AS addresses
+FROM runner.dataset_people e
+WHERE e.leaderboard_id = ANY (%(boards)s::integer[])
+GROUP BY e.leaderboard_id
+ORDER BY e.leaderboard_id
+
+-- name: dataset_submissions
+-- The rows of a data export, without code; times in microseconds since 1970, UTC.
+SELECT e.submission_id, e.leaderboard_id, e.problem_name, e.user_id, e.user_name, e.code_id, e.file_name,
+       (extract(epoch FROM least(greatest(e.submission_time, '0001-01-02Z'), '9999-12-30Z')) * 1000000)::bigint,
+       e.status, e.score, e.passed, e.mode, e.runner, e.mode_category, e.verdict, e.run_id, e.score_raw,
+       e.score_invalid_reason, e.flags, e.code_sha256, e.code_bytes::bigint, e.assurance_correctness, e.assurance_timing,
+       e.sol
+FROM (
+    SELECT DISTINCT ON (a.leaderboard_id, a.user_id, a.code_id, a.runner) a.*
+    FROM runner.entry a
+    WHERE a.leaderboard_id = ANY (%(boards)s::integer[]) AND a.user_id <> ALL (%(users)s::text[])
+      AND a.submission_id <> ALL (%(submissions)s::integer[])
+    ORDER BY a.leaderboard_id, a.user_id, a.code_id, a.runner, a.score, a.submission_time, a.submission_id, a.run_id
+) AS e
+ORDER BY e.problem_name COLLATE "C", e.score, e.submission_time, e.submission_id, e.runner COLLATE "C"
+
+-- name: dataset_runs
+-- The public runs of a data export, a row per case.
+SELECT d.run_id, d.submission_id, d.leaderboard_id, d.problem_name, d.runner, d.mode, d.passed, d.score, d.score_raw,
+       d.score_invalid_reason, d.case_index, d.spec, d.mean_ns, d.std_ns, d.best_ns, d.runs, d.sol, d.duration_s, d.gpu,
+       d.torch, d.runtime, d.host_sha256,
+       (extract(epoch FROM least(greatest(d.start_time, '0001-01-02Z'), '9999-12-30Z')) * 1000000)::bigint,
+       (extract(epoch FROM least(greatest(d.end_time, '0001-01-02Z'), '9999-12-30Z')) * 1000000)::bigint
+FROM runner.dataset_runs d
+WHERE d.leaderboard_id = ANY (%(boards)s::integer[]) AND d.user_id <> ALL (%(users)s::text[])
+  AND d.submission_id <> ALL (%(submissions)s::integer[])
+ORDER BY d.submission_id, d.run_id, d.case_index
+
+-- name: dataset_code
+-- Submitted code as bytes.
+SELECT c.id, coalesce(convert_to(c.old_code, 'UTF8'), c.code) FROM leaderboard.code_files c
+WHERE c.id = ANY (%(ids)s::integer[])
+
+-- name: dataset_findings
+-- What the checks of the database find.
+SELECT q."check", q.severity, q.problem_name, q.submission_id, q.run_id, q.runner, q.user_id, q.reason
+FROM runner.dataset_quality q
+WHERE q.leaderboard_id = ANY (%(boards)s::integer[])
+ORDER BY q.severity, q."check" COLLATE "C", q.submission_id, q.run_id
+
+-- name: dataset_keys
+-- The key and the code of each row that a data export of these leaderboards has.
+SELECT d.submission_id, d.runner, d.problem_name, d.user_id, d.code_id, d.code_sha256, d.code_bytes::bigint
+FROM runner.dataset_submissions d
+WHERE d.leaderboard_id = ANY (%(boards)s::integer[])
+ORDER BY d.submission_id, d.runner COLLATE "C"

@@ -1,0 +1,157 @@
+"""The data-set card: README.md of an export, with the header that the Hugging Face hub reads. Says no time of day."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+_TEXT: Final = """
+# {title}
+
+Submissions to GPU kernel leaderboards: code, scores and runs. Scores are seconds; lower is better.
+
+| configuration | files | rows | a row is |
+|---|---|---|---|
+| `flat` | `{flat}` | {flat_rows} | the best attempt of a user with a code on a runner, with the code |
+| `submissions` | `submissions.parquet` | {submissions_rows} | the same without the code, and more columns |
+| `runs` | `runs.parquet` | {runs_rows} | a public run and case |
+| `code` | `code/part-*.parquet` | {code_rows} | a submitted file, by its SHA-256 |
+| `leaderboards` | `leaderboards.parquet` | {leaderboards_rows} | a leaderboard |
+
+`manifest.json` has the hash, the rows and the schema of every file, and when the data was read.
+
+## Leaderboards
+
+| id | name | deadline | GPU types | submissions | users | rows | ranked |
+|---|---|---|---|---|---|---|---|
+{boards}
+
+## Reading it
+
+```python
+import pandas as pd
+from datasets import load_dataset
+
+ranked = pd.read_parquet("{flat}", columns=["user_name", "problem_name", "runner", "score"]).dropna(subset="score")
+rows = load_dataset("parquet", data_files="submissions.parquet", split="train")
+```
+
+```sql
+-- DuckDB: the best code of each leaderboard and runner
+SELECT problem_name, runner, min_by(code, s.score)
+FROM 'submissions.parquet' s JOIN 'code/*.parquet' c USING (code_sha256)
+WHERE s.score IS NOT NULL GROUP BY ALL;
+```
+
+## Rules
+
+- A score is there exactly where it ranks: the public and the secret ranked run passed, no one cheated, the time is
+  what the leaderboard demands, and the value can be a time. Otherwise `score`, `passed`, `mode` and `runner` are
+  null. `score_raw` in `submissions.parquet` keeps the value and `score_invalid_reason` says why it does not count.
+- Rows are de-duplicated per leaderboard, user, code and runner: the lowest score, then the earliest submission.
+  Attempts that never ranked are kept once per user and code, without a runner.
+- `submission_id` alone is no key: a submission has a row per runner.
+- `status` is `succeeded` exactly for rows with a score of finished submissions. `failed` also means that a submission
+  was never meant to rank.
+- `flags` names checks that a row failed and that do not take its score away. Look at them before you trust a record.
+- `assurance_correctness` and `assurance_timing` say what the score is worth; null: not known. `sol` is the fraction
+  of the speed of light.
+- `code` is text: bytes that are not UTF-8 became U+FFFD. `code/part-*.parquet` has the bytes, and `code_encoding`
+  says which files are concerned.
+- {people}
+- {hosts} Output, cases and seeds of secret runs are in no file.
+
+## Trust
+{notes}
+
+## Licence
+
+{licence}
+
+## Citation
+
+Cite the leaderboards' organisers and `content_sha256` of `manifest.json`: `{digest}`.
+"""
+_PEOPLE: Final = {
+    "name": "Users have the ids and names that they chose. A name that is an address of electronic mail is empty.",
+    "id": "Users have their ids, and no names.",
+    "pseudonym": "Users have pseudonyms, which stay the same in later exports with the same key, and no names.",
+}
+_HOSTS: Final = "The column `host` of `runs.parquet` tells hosts apart and does not name them."
+
+
+def render(manifest: Mapping[str, Any], rows: Mapping[str, int]) -> str:
+    """The card. `rows`: path of each parquet file -> its rows."""
+    flat = manifest["flat"]
+    boards = "\n".join(
+        f"| {board['id']} | {_cell(board['name'])} | {board['deadline']} | {_cell(', '.join(board['gpu_types']))} "
+        f"| {board['submissions']} | {board['users']} | {board['rows']} | {board['ranked']} |"
+        for board in manifest["boards"]
+    )
+    notes = "\n".join(
+        f"- **{_cell(board['name'])}**: {_cell(board['trust_note'])}"
+        for board in manifest["boards"]
+        if board["trust_note"]
+    )
+    return _header(manifest) + _TEXT.format(
+        title=flat.removesuffix("_submissions.parquet"),
+        flat=flat,
+        flat_rows=rows[flat],
+        submissions_rows=rows["submissions.parquet"],
+        runs_rows=rows["runs.parquet"],
+        code_rows=sum(count for path, count in rows.items() if path.startswith("code/")),
+        leaderboards_rows=rows["leaderboards.parquet"],
+        boards=boards,
+        people=_PEOPLE[manifest["identity"]],
+        hosts=_HOSTS,
+        notes=f"\n{notes}" if notes else "\nThe operator has given no notes on single leaderboards.",
+        licence=_licence(manifest),
+        digest=manifest["content_sha256"],
+    )
+
+
+def _header(manifest: Mapping[str, Any]) -> str:
+    configurations = {
+        "flat": manifest["flat"],
+        "submissions": "submissions.parquet",
+        "runs": "runs.parquet",
+        "code": "code/part-*.parquet",
+        "leaderboards": "leaderboards.parquet",
+    }
+    licence = manifest["licence"] or "other"
+    known = re.fullmatch(r"[a-z0-9.-]+", licence) is not None
+    lines = [
+        "---",
+        f"license: {licence if known else 'other'}",
+        *([] if known else [f"license_name: {_yaml(licence)}"]),
+        "configs:",
+        *(
+            line
+            for name, files in configurations.items()
+            for line in (
+                f"- config_name: {name}",
+                f"  data_files: {_yaml(files)}",
+                *(["  default: true"] if name == "flat" else []),
+            )
+        ),
+        "---",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _licence(manifest: Mapping[str, Any]) -> str:
+    if manifest["licence"]:
+        return (
+            f"{_cell(manifest['licence'])}. It covers the collection; the licence of a single submission is not known."
+        )
+    return "None: this export is for its maker alone, and may hold leaderboards that are still open."
+
+
+def _cell(text: str) -> str:
+    """Text that breaks no table."""
+    return " ".join(text.replace("|", r"\|").split())
+
+
+def _yaml(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,144 @@
+"""Checks that an export is whole: its files are those of the manifest, and they agree with one another."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from runner.data import Progress, manifest
+from runner.data import code as code_files
+from runner.data.folder import sha256_of
+from runner.data.manifest import Manifest
+from runner.data.tables import CODE, FLAT, LEADERBOARDS, RUNS, SUBMISSIONS, Digest, content_sha256, shown
+
+_TABLES: Final = {"submissions.parquet": SUBMISSIONS, "runs.parquet": RUNS, "leaderboards.parquet": LEADERBOARDS}
+#: Columns that the flat file and submissions.parquet share.
+_SHARED: Final = [name for name in FLAT.names if name != "code"]
+_AT_ONCE: Final = 500
+
+
+def verify(folder: Path, progress: Progress) -> Sequence[str]:
+    """What is wrong with an export, a line each; nothing if it is whole.
+
+    Raises:
+        DataError: the folder holds no export.
+    """
+    found = manifest.read(folder)
+    files = manifest.paths(found)
+    missing = [f"the manifest does not name {name}" for name in (*_TABLES, found.get("flat")) if name not in files]
+    # What a damaged file says is worth nothing.
+    return (
+        [*missing, *_files(folder, files, progress)]
+        or list(_schemas(folder, found))
+        or list(_content(folder, found, progress))
+    )
+
+
+def _files(folder: Path, files: dict[str, dict[str, Any]], progress: Progress) -> Iterator[str]:
+    for number, (name, entry) in enumerate(files.items(), 1):
+        path = folder / name
+        if not path.is_file() or not path.resolve().is_relative_to(folder.resolve()):
+            yield f"{name} is missing"
+        elif path.stat().st_size != entry.get("bytes") or sha256_of(path) != entry["sha256"]:
+            yield f"{name} is not the file that was exported: its bytes have changed"
+        progress("files", number, len(files))
+    for path in sorted(folder.glob("code/*.parquet")):
+        name = path.relative_to(folder).as_posix()
+        if name not in files:
+            yield f"{name} is not of this export"
+
+
+def _schemas(folder: Path, found: Manifest) -> Iterator[str]:
+    for name, entry in manifest.paths(found).items():
+        if not name.endswith(".parquet"):
+            continue
+        expected = _TABLES.get(name, FLAT if name == found["flat"] else CODE)
+        with pq.ParquetFile(folder / name) as file:
+            if not file.schema_arrow.equals(expected) or entry.get("schema") != shown(expected):
+                yield f"{name} has another schema"
+            if file.metadata.num_rows != entry.get("rows"):
+                yield f"{name} has {file.metadata.num_rows} rows, the manifest says {entry.get('rows')}"
+
+
+def _content(folder: Path, found: Manifest, progress: Progress) -> Iterator[str]:
+    submissions_digest, runs_digest, leaderboards_digest = Digest(), Digest(), Digest()
+    submissions = pq.read_table(folder / "submissions.parquet")
+    submissions_digest.add(submissions)
+    with pq.ParquetFile(folder / "runs.parquet") as runs:
+        for batch in runs.iter_batches():
+            runs_digest.add(batch)
+    leaderboards = pq.read_table(folder / "leaderboards.parquet")
+    leaderboards_digest.add(leaderboards)
+    if content_sha256(submissions_digest, runs_digest, leaderboards_digest) != found.get("content_sha256"):
+        yield "the rows are not those that the manifest's content_sha256 is of"
+    keys = submissions.select(["submission_id", "runner"])
+    if keys.group_by(["submission_id", "runner"]).aggregate([]).num_rows != keys.num_rows:
+        yield "submissions.parquet: two rows have the same submission and runner"
+    yield from _counts(submissions, leaderboards, found)
+    texts: dict[str, str] = {}
+    yield from _code(folder, found, set(submissions.column("code_sha256").to_pylist()), texts, progress)
+    yield from _flat(folder, found["flat"], submissions, texts, progress)
+
+
+def _counts(submissions: pa.Table, leaderboards: pa.Table, found: Manifest) -> Iterator[str]:
+    rows = Counter(submissions.column("leaderboard_id").to_pylist())
+    ranked = Counter(submissions.filter(submissions.column("score").is_valid()).column("leaderboard_id").to_pylist())
+    for board in found["boards"]:
+        counted = rows.pop(board["id"], 0), ranked[board["id"]]
+        if counted != (board["rows"], board["ranked"]):
+            yield (
+                f"leaderboard {board['name']} has {counted[0]} rows and {counted[1]} scores, the manifest says "
+                f"{board['rows']} and {board['ranked']}"
+            )
+    for leaderboard_id in sorted(rows):
+        yield f"submissions.parquet has rows of leaderboard {leaderboard_id}, which the manifest does not name"
+    if leaderboards.column("id").to_pylist() != [board["id"] for board in found["boards"]]:
+        yield "leaderboards.parquet and the manifest name different leaderboards"
+
+
+def _code(folder: Path, found: Manifest, wanted: set[str], texts: dict[str, str], progress: Progress) -> Iterator[str]:
+    """Check each code against its hash; `texts` gets the hash of what the flat file shows of it."""
+    parts = [name for name in sorted(manifest.paths(found)) if name.startswith("code/")]
+    for number, name in enumerate(parts, 1):
+        with pq.ParquetFile(folder / name) as part:
+            for batch in part.iter_batches(_AT_ONCE):
+                for line in batch.to_pylist():
+                    sha256, code, encoding = line["code_sha256"], line["code"], line["code_encoding"]
+                    if hashlib.sha256(code).hexdigest() != sha256 or len(code) != line["code_bytes"]:
+                        yield f"{name}: code {sha256} does not have that hash"
+                    if code_files.encoding_of(code) != encoding:
+                        yield f"{name}: code {sha256} is not {encoding}"
+                    if sha256 in texts:
+                        yield f"{name}: code {sha256} is there twice"
+                    if sha256 not in wanted:
+                        yield f"{name}: no row of submissions.parquet has code {sha256}"
+                    shown_text = code_files.as_text(code, encoding)
+                    texts[sha256] = sha256 if shown_text is code else hashlib.sha256(shown_text).hexdigest()
+        progress("code", number, len(parts))
+    for sha256 in sorted(wanted - texts.keys()):
+        yield f"code {sha256} is in no part"
+
+
+def _flat(folder: Path, name: str, submissions: pa.Table, texts: dict[str, str], progress: Progress) -> Iterator[str]:
+    hashes = submissions.column("code_sha256").to_pylist()
+    done = 0
+    with pq.ParquetFile(folder / name) as flat:
+        if flat.metadata.num_rows != submissions.num_rows:
+            yield f"{name} has {flat.metadata.num_rows} rows, submissions.parquet {submissions.num_rows}"
+            return
+        for batch in flat.iter_batches(_AT_ONCE):
+            rows = pa.Table.from_batches([batch])
+            same = submissions.slice(done, rows.num_rows).select(_SHARED)
+            if not rows.select(_SHARED).equals(same):
+                yield f"{name}: rows {done} to {done + rows.num_rows - 1} are not those of submissions.parquet"
+            for number, code in enumerate(rows.column("code").to_pylist(), done):
+                if hashlib.sha256(code.encode()).hexdigest() != texts.get(hashes[number]):
+                    yield f"{name}: row {number} does not have the code {hashes[number]}"
+            done += rows.num_rows
+            progress("flat file", done, submissions.num_rows)

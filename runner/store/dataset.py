@@ -1,0 +1,239 @@
+"""What a data export and its checks read: one snapshot of the database, in pieces, never the whole.
+
+`snapshot` opens a transaction that only reads and sees the database as it is at its first statement, so it also works
+on a replica. Rows come as tuples in the order of the columns named here. Knows nothing of files and formats.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import psycopg
+from psycopg import IsolationLevel
+from psycopg.rows import dict_row, tuple_row
+
+from runner.store import queries, schema
+from runner.store.base import expect
+from runner.store.connection import Link, Row, row, rows
+from runner.store.queries import Query
+
+#: The columns of `Snapshot.submissions`. Times are microseconds since 1970, scores seconds.
+SUBMISSION_COLUMNS: Final = (
+    "submission_id",
+    "leaderboard_id",
+    "problem_name",
+    "user_id",
+    "user_name",
+    "code_id",
+    "file_name",
+    "submission_time",
+    "status",
+    "score",
+    "passed",
+    "mode",
+    "runner",
+    "mode_category",
+    "verdict",
+    "run_id",
+    "score_raw",
+    "score_invalid_reason",
+    "flags",
+    "code_sha256",
+    "code_bytes",
+    "assurance_correctness",
+    "assurance_timing",
+    "sol",
+)
+#: The columns of `Snapshot.runs`. `host` is the SHA-256 of the host's name.
+RUN_COLUMNS: Final = (
+    "run_id",
+    "submission_id",
+    "leaderboard_id",
+    "problem_name",
+    "runner",
+    "mode",
+    "passed",
+    "score",
+    "score_raw",
+    "score_invalid_reason",
+    "case_index",
+    "spec",
+    "mean_ns",
+    "std_ns",
+    "best_ns",
+    "runs",
+    "sol",
+    "duration_s",
+    "gpu",
+    "torch",
+    "runtime",
+    "host",
+    "start_time",
+    "end_time",
+)
+#: A statement of an export sorts and joins whole tables before its first row comes.
+_ANSWER_S: Final = 3600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """The snapshot's time in microseconds since 1970, and its server."""
+
+    at_us: int
+    server: str
+    replica: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataBoard:
+    """A leaderboard; its deadline in microseconds since 1970."""
+
+    id: int
+    name: str
+    deadline_us: int
+    open: bool
+    visibility: str
+    lang: str | None
+    ranking_by: str
+    description: str
+    gpu_types: tuple[str, ...]
+    demanded_timing: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """Which rows are wanted."""
+
+    boards: tuple[int, ...]
+    #: Users and submissions to leave out.
+    users: frozenset[str] = field(default=frozenset())
+    submissions: frozenset[int] = field(default=frozenset())
+
+    def parameters(self) -> Mapping[str, Any]:
+        """As the statements take it."""
+        return {"boards": list(self.boards), "users": sorted(self.users), "submissions": sorted(self.submissions)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class People:
+    """The submissions of a leaderboard, and how many of them each reason leaves out."""
+
+    leaderboard_id: int
+    submissions: int
+    users: int
+    by_user: int
+    by_submission: int
+    of_banned: int
+    #: Ids of the banned users who submitted.
+    banned: tuple[str, ...]
+    #: How many users have an address of electronic mail for an id.
+    addresses: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Oddity:
+    """What one check found; the ids are None where it is not about one."""
+
+    check: str
+    #: unusable, suspect or reported.
+    severity: str
+    problem_name: str
+    submission_id: int | None
+    run_id: int | None
+    runner: str | None
+    user_id: str | None
+    reason: str
+
+
+class Snapshot:
+    """Reads one state of the database, for one thread."""
+
+    def __init__(self, connection: psycopg.Connection[Row]) -> None:
+        self._connection = connection
+
+    def moment(self) -> Moment:
+        """When it was taken, and of which server."""
+        return Moment(**expect(row(self._connection, queries.DATASET_MOMENT)))
+
+    def boards(self) -> Sequence[DataBoard]:
+        """All leaderboards, by id."""
+        found = rows(self._connection, queries.DATASET_BOARDS)
+        return [DataBoard(**{**line, "gpu_types": tuple(line["gpu_types"])}) for line in found]
+
+    def people(self, scope: Scope) -> Sequence[People]:
+        """How many submissions there are, and how many the scope leaves out; a leaderboard without any is not there."""
+        found = rows(self._connection, queries.DATASET_PEOPLE, scope.parameters())
+        return [People(**{**line, "banned": tuple(line["banned"] or ())}) for line in found]
+
+    def submissions(self, scope: Scope, *, at_once: int = 5000) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows of `SUBMISSION_COLUMNS`, by problem, score, time, id and runner."""
+        return self._stream("dataset_submissions", queries.DATASET_SUBMISSIONS, scope.parameters(), at_once)
+
+    def runs(self, scope: Scope, *, at_once: int = 5000) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows of `RUN_COLUMNS`, by submission, run and case."""
+        return self._stream("dataset_runs", queries.DATASET_RUNS, scope.parameters(), at_once)
+
+    def keys(self, boards: Sequence[int], *, at_once: int = 5000) -> Iterator[list[tuple[Any, ...]]]:
+        """Submission, runner, problem, user, code id, code hash and code bytes of every row, by submission."""
+        return self._stream("dataset_keys", queries.DATASET_KEYS, {"boards": list(boards)}, at_once)
+
+    def code(self, ids: Sequence[int]) -> Mapping[int, bytes]:
+        """The code of these ids; one that is not there is left out."""
+        with self._connection.cursor(binary=True, row_factory=tuple_row) as cursor:
+            cursor.execute(queries.DATASET_CODE.sql, {"ids": list(ids)})
+            return dict(cursor.fetchall())
+
+    def oddities(self, boards: Sequence[int], *, at_once: int = 5000) -> Iterator[Oddity]:
+        """What the checks of the database find, by severity, check and submission."""
+        for lines in self._stream("dataset_findings", queries.DATASET_FINDINGS, {"boards": list(boards)}, at_once):
+            for check, severity, problem_name, submission_id, run_id, runner, user_id, reason in lines:
+                yield Oddity(
+                    check=check,
+                    severity=severity,
+                    problem_name=problem_name,
+                    submission_id=submission_id,
+                    run_id=run_id,
+                    runner=runner,
+                    user_id=user_id,
+                    reason=reason,
+                )
+
+    def _stream(
+        self, name: str, query: Query, parameters: Mapping[str, Any], at_once: int
+    ) -> Iterator[list[tuple[Any, ...]]]:
+        with self._connection.cursor(name, row_factory=tuple_row) as cursor:
+            cursor.execute(query.sql, parameters, binary=True)
+            while found := cursor.fetchmany(at_once):
+                yield found
+
+
+@contextmanager
+def snapshot(dsn: str) -> Iterator[Snapshot]:
+    """A snapshot, open as long as the context.
+
+    Raises:
+        ConfigError: the address cannot be parsed.
+        DatabaseUnavailableError: the database cannot be reached, is not migrated, or refuses this user.
+    """
+    link = Link(dsn, application_name="kernel-runner data")
+    try:
+        with link.open(answer_s=_ANSWER_S) as connection:
+            connection.isolation_level = IsolationLevel.REPEATABLE_READ
+            connection.read_only = True
+            connection.row_factory = dict_row
+            with connection.transaction():
+                row(connection, queries.DATASET_SETTINGS)
+                yield Snapshot(connection)
+    finally:
+        link.close()
+
+
+def queries_sha256() -> str:
+    """The SHA-256 of the statements and views that an export is read with: equal hashes, equal rules."""
+    texts = [query.sql.decode() for name, query in sorted(queries.ALL.items()) if name.startswith("dataset_")]
+    views = sorted(text for text in schema.objects() if "CREATE OR REPLACE VIEW" in text)
+    return hashlib.sha256("\0".join([*texts, *views]).encode()).hexdigest()

@@ -1,0 +1,98 @@
+"""`kernel-runner data`: what the commands print, and how they end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+
+from tests.integration.cli.conftest import Call
+from tests.integration.data.conftest import Filler
+
+
+@pytest.fixture
+def filler(database_url: str) -> Iterator[Filler]:
+    """Writes submissions; there is a leaderboard that is over, and one that is open."""
+    with psycopg.Connection[dict[str, Any]].connect(database_url, autocommit=True, row_factory=dict_row) as connection:
+        made = Filler(connection)
+        board = made.board("gemv")
+        made.board("running", running=True)
+        made.user("ada")
+        made.ranked(board, "ada", b"# good", "0.001")
+        yield made
+
+
+def test_an_export_is_made_verified_and_damaged(call: Call, filler: Filler, database_url: str, tmp_path: Path) -> None:
+    """The flat file's path on stdout, counts on stderr or as JSON; exit code 1 for damage."""
+    target = tmp_path / "out"
+    made = call("data", "export", target, "--leaderboard", "gemv", "--licence", "mit", database=database_url)
+    assert made.code == 0, made.err
+    assert made.out.splitlines() == [str(target / "gemv_submissions.parquet")]
+    assert "1 rows, 1 of them ranked; 1 codes, 1 of them read" in made.err
+    again = call("data", "export", target, "--leaderboard", "gemv", "--licence", "mit", "--json", database=database_url)
+    assert (again.document["rows"], again.document["codes_fetched"]) == (1, 0)
+    whole = call("data", "verify", target)
+    assert (whole.code, whole.out) == (0, "")
+    (target / "runs.parquet").unlink()
+    damaged = call("data", "verify", target)
+    assert (damaged.code, damaged.out) == (1, "runs.parquet is missing\n")
+    assert call("data", "verify", target, "--json").document["wrong"] == ["runs.parquet is missing"]
+
+
+def test_an_open_leaderboard_is_refused_by_name(call: Call, filler: Filler, database_url: str, tmp_path: Path) -> None:
+    """Exit code 2 and no folder; --private has it."""
+    refused = call("data", "export", tmp_path / "out", "--licence", "mit", database=database_url)
+    assert refused.code == 2
+    assert "running (open until" in refused.err
+    assert not (tmp_path / "out").exists()
+    assert call("data", "export", tmp_path / "out", "--private", database=database_url).code == 0
+    assert (tmp_path / "out" / "kernels_submissions.parquet").exists()
+
+
+def test_lists_keys_and_notes(call: Call, filler: Filler, database_url: str, tmp_path: Path) -> None:
+    """What is wrong with one is said with the line."""
+    (tmp_path / "list").write_text("# asked by mail\nuser ada # all of it\nsubmission 99\n")
+    (tmp_path / "key").write_text("0123456789abcdef\n")
+    options = ["--private", "--exclude", tmp_path / "list", "--identity", "pseudonym", "--key", tmp_path / "key"]
+    made = call("data", "export", tmp_path / "out", *options, "--note", "gemv=Noisy.", "--json", database=database_url)
+    assert made.code == 0, made.err
+    assert made.document["rows"] == 0
+    assert made.document["excluded"]["by_user"] == 1
+    (tmp_path / "list").write_text("user ada\nuser\n")
+    wrong = call("data", "export", tmp_path / "out", *options, database=database_url)
+    assert (wrong.code, "line 2: 'user'" in wrong.err) == (2, True)
+    assert call("data", "export", tmp_path / "out", "--private", "--note", "gemv", database=database_url).code == 2
+
+
+def test_check_ends_with_1_on_what_is_unusable(call: Call, filler: Filler, database_url: str) -> None:
+    """A table for people, every finding with its reason for programs."""
+    clean = call("data", "check", database=database_url)
+    assert clean.code == 0
+    assert "1 rows and 1 codes of 2 leaderboards checked" in clean.err
+    board = filler.db.execute("SELECT id FROM leaderboard.leaderboard WHERE name = 'gemv'").fetchone()
+    assert board is not None
+    bad = filler.ranked(board["id"], "ada", b"# bad", "-1", result={})
+    shown = call("data", "check", "--leaderboard", "gemv", database=database_url)
+    assert shown.code == 1
+    assert [line.split() for line in shown.out.splitlines() if "negative" in line] == [
+        ["negative", "unusable", "1", "the", "score", "is", "negative", str(bad)]
+    ]
+    (finding,) = call("data", "check", "--json", database=database_url).document["findings"]
+    assert (finding["check"], finding["severity"], finding["submission_id"]) == ("negative", "unusable", bad)
+    assert "-1" in finding["reason"]
+
+
+@pytest.mark.parametrize("command", [("export", "out", "--private"), ("verify", "out"), ("check",)])
+def test_without_the_extra_a_sentence_says_how_to_install_it(
+    call: Call, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """Before anything is read or written."""
+    monkeypatch.setattr("runner.data.find_spec", lambda name: None if name == "pyarrow" else find_spec(name))
+    said = call("data", *command, database="postgresql://nowhere.invalid/x")
+    assert said.code == 2
+    assert "need pyarrow; install the extra with `pip install 'kernel-runner[data]'`" in said.err

@@ -1,0 +1,1 @@
+"""The data export and its checks, over a real PostgreSQL."""

@@ -1,0 +1,1 @@
+"""The parts of the data export that need no database."""
