@@ -22,7 +22,7 @@ from rich.console import Console, RenderableType
 
 from runner import __version__, logs
 from runner.config import Config
-from runner.errors import BoardError, ConfigError, NotFoundError, SubmissionError, TaskError
+from runner.errors import BoardError, ConfigError, DataError, NotFoundError, SubmissionError, TaskError
 from runner.model import Json
 from runner.store import Store
 
@@ -43,7 +43,7 @@ class ExitCode(IntEnum):
 
 
 #: What the caller can mend by calling differently; every other error of the project is infrastructure.
-_USAGE_ERRORS = (SubmissionError, TaskError, ConfigError, NotFoundError, BoardError)
+_USAGE_ERRORS = (SubmissionError, TaskError, ConfigError, NotFoundError, BoardError, DataError)
 
 
 def exit_code_for(error: Exception) -> ExitCode:

@@ -56,6 +56,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "For operators": (
         *("watch", "logs", "demo", "check", "install", "upgrade", "uninstall", "migrate", "serve"),
         *("image build", "image list", "image prune", "rerun", "invalidate", "host list", "host drain", "host undrain"),
+        *("data top", "data progression", "data summary", "data user", "data fastest", "data plot", "data publish"),
         *("gpu list", "gpu detect", "gpu add", "gpu clocks", "gpu test", "gpu validate"),
     ),
 }

@@ -1,0 +1,1 @@
+"""Analysis, plots and publishing of exported submissions."""
