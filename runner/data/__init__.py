@@ -25,7 +25,7 @@ def require(*modules: str) -> None:
     missing = [name for name in (*_NEEDED, *modules) if find_spec(name) is None]
     if missing:
         raise ConfigError(
-            f"the data commands need {' and '.join(missing)}; install the extra with `pip install 'kernel-runner[data]'`"
+            f"the data commands need {' and '.join(missing)}; install the extra: `pip install 'kernel-runner[data]'`"
         )
 
 

@@ -35,16 +35,25 @@ _DPI: Final = 100
 COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
 _LINES: Final = ("-", "--", "-.", ":")
+#: Behind text that stands on bars.
+_PLATE: Final = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.5}
 _GREY, _FAINT, _DARK = "#6b6b6b", "#d0d0d0", "#222222"
-_VERMILLION: Final = COLOURS[1]
+#: What is faster than light.
+_SUSPECT: Final = COLOURS[1]
+#: Lines that are no user's.
+_RULE: Final = "#4a4a4a"
 #: More points than this become an image inside an SVG.
 _RASTER_FROM: Final = 2000
-_NAME_LENGTH: Final = 22
+_NAME_LENGTH: Final = 20
+#: Beside a line there is less room.
+_LABEL_LENGTH: Final = 17
 #: Families with characters that DejaVu lacks; those that are installed are used.
 _FALLBACKS: Final = ("Noto Sans", "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Emoji", "WenQuanYi Zen Hei")
-#: Formats of ticks at years, months, days, hours, minutes and seconds; and of those that begin the next larger one.
+#: Formats of ticks at years, months, days, hours, minutes and seconds; of those that begin the next larger one; and of
+#: what stands once at the end of the axis.
 _DATES: Final = ["%Y", "%b %Y", "%d %b", "%H:%M", "%H:%M", "%S.%f"]
 _BEGINS: Final = ["", "%Y", "%d %b", "%d %b", "%H:%M", "%H:%M"]
+_OFFSETS: Final = ["", "", "%Y", "%d %b %Y", "%d %b %Y", "%d %b %Y %H:%M"]
 _UNITS: Final = ((1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms"), (1.0, "s"))
 
 
@@ -116,7 +125,11 @@ def race(board: Board, *, count: int = 8) -> Figure:
             axes.plot(times, scores, color=colour, linestyle=dashes, linewidth=1.8, zorder=4)
             axes.plot(times[:-1:2], scores[:-1:2], marker, color=colour, markersize=4.5, zorder=5)
             labels.append(
-                (line.score, f"{line.rank}  {_short(line.user_name)}  {format_score(line.score, 'auto')}", colour)
+                (
+                    line.score,
+                    f"{line.rank}  {_short(line.user_name, _LABEL_LENGTH)}  {format_score(line.score, 'auto')}",
+                    colour,
+                )
             )
         times, scores = _steps(scored, end)
         axes.plot(times, scores, color=_DARK, linewidth=5, alpha=0.18, zorder=3, label="the board's record")
@@ -149,7 +162,7 @@ def progression(board: Board, users: Sequence[str]) -> Figure:
             if mine.empty:
                 raise NotFoundError(f"user {printable(user)} has no submission on {printable(board.problem)}")
             mine = mine.sort_values(["submission_time", "submission_id"], kind="stable")
-            name = _short(mine["user_name"].iloc[-1])
+            name = _short(mine["user_name"].iloc[-1], _LABEL_LENGTH)
             colour, marker, dashes = _style(place)
             scored, failed = mine[valid(mine)], mine[~valid(mine)]
             missed += len(failed)
@@ -212,7 +225,7 @@ def distribution(board: Board) -> Figure:
             axes.axvline(value, color=colour, linewidth=1.2, linestyle=":")
             axes.annotate(
                 text, (value, 1), (4, -8), xycoords=("data", "axes fraction"), textcoords="offset points", rotation=90,
-                va="top", fontsize=10, color=colour,
+                va="top", fontsize=10, color=colour, bbox=_PLATE,
             )  # fmt: skip
         _light_line(axes, board, horizontal=False)
         axes.legend(loc="upper right")
@@ -236,7 +249,7 @@ def speed_of_light(board: Board, *, count: int = 20) -> Figure:
     with _drawing(board, "distance to the speed of light") as (figure, axes):
         for place, ratio in enumerate(ratios):
             suspect = ratio < 1
-            colour = _VERMILLION if suspect else COLOURS[0]
+            colour = _SUSPECT if suspect else COLOURS[0]
             axes.plot([1, ratio], [place, place], color=colour, linewidth=2.2, solid_capstyle="butt")
             axes.plot(ratio, place, "X" if suspect else "o", color=colour, markersize=8)
             share = f"{1 / ratio:.0%}" if ratio < 100 else f"{1 / ratio:.2%}"
@@ -252,10 +265,10 @@ def speed_of_light(board: Board, *, count: int = 20) -> Figure:
         axes.set_xlim(low, high * (high / low) ** 0.28)
         _log_ticks(axes.xaxis, low, high, lambda value: f"{value:g}×")
         axes.set_xlabel("time as a multiple of a perfect kernel's (logarithmic)")
-        axes.axvline(1, color=_VERMILLION, linewidth=1.4, linestyle=(0, (6, 3)))
+        axes.axvline(1, color=_RULE, linewidth=1.4, linestyle=(0, (8, 4)))
         axes.annotate(
             f"speed of light {format_score(board.light_s, 'auto')}", (1, -0.85), (5, 0), textcoords="offset points",
-            va="center", fontsize=10, color=_VERMILLION,
+            va="center", fontsize=10, color=_RULE,
         )  # fmt: skip
         axes.grid(visible=False, axis="y")
         _facts(figure, "× and percentage of the speed of light; a cross is faster than that, and suspect")
@@ -290,10 +303,10 @@ def noise(board: Board, repeats: pd.DataFrame) -> Figure:
         _log_ticks(axes.yaxis, low / 1.6, high * 1.6, lambda value: f"{value * 100:g} %")
         axes.set_ylabel("greatest time above the least (logarithmic)")
         _score_axis(axes.xaxis, list(repeats["median_s"]), what="median time of the code")
-        axes.axhline(max(middle, floor), color=_VERMILLION, linewidth=1.4, linestyle=(0, (6, 3)))
+        axes.axhline(max(middle, floor), color=_RULE, linewidth=1.4, linestyle=(0, (8, 4)))
         axes.annotate(
             f"median {middle * 100:.2g} %", (1, max(middle, floor)), (-6, 5), xycoords=("axes fraction", "data"),
-            textcoords="offset points", ha="right", fontsize=11, color=_VERMILLION,
+            textcoords="offset points", ha="right", fontsize=11, color=_RULE,
         )  # fmt: skip
         often = "each timed twice" if most == 2 else f"timed 2 to {most} times; a larger dot was timed more often"
         _facts(figure, f"{_many(len(repeats), 'code')}, {often}")
@@ -417,7 +430,7 @@ def _drawing(board: Board, what: str, *, strip: int = 0) -> Iterator[tuple[Figur
             figure.add_subplot(grid[1], sharex=axes)
         else:
             axes = figure.add_subplot()
-        figure.subplots_adjust(left=0.085 if not strip else 0.15, right=0.765, top=0.885, bottom=0.11)
+        figure.subplots_adjust(left=0.085 if not strip else 0.15, right=0.75, top=0.885, bottom=0.11)
         figure.text(0.02, 0.955, f"{board.title}: {what}", fontsize=16, weight="bold", va="center", color=_DARK)
         yield figure, axes
 
@@ -482,26 +495,28 @@ def _light_line(axes: Any, board: Board, *, horizontal: bool) -> None:  # noqa: 
     """The speed of light as a dashed line with its name."""
     if board.light_s is None:
         return
-    style = {"color": _VERMILLION, "linewidth": 1.4, "linestyle": (0, (6, 3)), "zorder": 2}
+    style = {"color": _RULE, "linewidth": 1.4, "linestyle": (0, (8, 4)), "zorder": 2}
     text = f"speed of light {format_score(board.light_s, 'auto')}"
     if horizontal:
         axes.axhline(board.light_s, **style)
         axes.annotate(
             text, (0, board.light_s), (6, 5), xycoords=("axes fraction", "data"), textcoords="offset points",
-            fontsize=11, color=_VERMILLION,
+            fontsize=11, color=_RULE,
         )  # fmt: skip
     else:
         axes.axvline(board.light_s, **style)
         axes.annotate(
             text, (board.light_s, 1), (4, -8), xycoords=("data", "axes fraction"), textcoords="offset points",
-            rotation=90, va="top", fontsize=10, color=_VERMILLION,
+            rotation=90, va="top", fontsize=10, color=_RULE, bbox=_PLATE,
         )  # fmt: skip
 
 
 def _time_axis(axes: Any) -> None:  # noqa: ANN401 as above
     locator = mdates.AutoDateLocator(tz="UTC", minticks=4, maxticks=9)
     axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(mdates.ConciseDateFormatter(locator, tz="UTC", formats=_DATES, zero_formats=_BEGINS))
+    axes.xaxis.set_major_formatter(
+        mdates.ConciseDateFormatter(locator, tz="UTC", formats=_DATES, zero_formats=_BEGINS, offset_formats=_OFFSETS)
+    )
     axes.set_xlabel("time of submission (UTC)")
     axes.margins(x=0.02)
 
@@ -556,5 +571,7 @@ def _end_labels(axes: Any, labels: Sequence[tuple[float, str, str]]) -> None:  #
         axes.annotate(
             text, (1.005, share), (1.045, place), xycoords="axes fraction", textcoords="axes fraction", va="center",
             fontsize=11, color=_DARK, annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 2, "relpos": (0, 0.5), "shrinkA": 2, "shrinkB": 0},
+            arrowprops={
+                "arrowstyle": "-", "color": colour, "linewidth": 2, "relpos": (0, 0.5), "shrinkA": 2, "shrinkB": 0,
+            },
         )  # fmt: skip
