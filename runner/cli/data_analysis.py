@@ -62,7 +62,7 @@ def add_commands(app: typer.Typer) -> None:
     app.command(
         epilog=example(
             "kernel-runner data plot export --problem vectoradd --output race.svg",
-            "kernel-runner data plot export --kind progression --user ada --user grace --output users.png",
+            "kernel-runner data plot export --kind progression --user ada --user grace_h --output users.png",
             "kernel-runner data plot export --problem vectoradd --html report.html",
         )
     )(plot)
