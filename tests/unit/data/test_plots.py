@@ -244,6 +244,16 @@ def test_a_hostile_name_is_text_in_a_picture(hostile: pd.DataFrame, kind: str) -
     assert "<script>alert(1)</script>" in texts(figure)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_name_between_dollars_is_no_formula(kind: str) -> None:
+    """As a formula each of these would be an error, or a fraction."""
+    name = "$\\nonsense{$"
+    rows = [row(number, name, score=1e-4 / number, problem="$\\frac{1}{0}$", code="same") for number in (1, 2, 3)]
+    shown = texts(plots.draw(kind, plots.board_of(frame(rows), "$\\frac{1}{0}$", "B200")))
+    assert "$\\frac{1}{0}$ on B200" in shown
+    assert (name in shown) == (kind not in ("distribution", "noise"))
+
+
 def test_a_picture_refers_to_nothing_outside(busy: plots.Board) -> None:
     """Only names of XML namespaces are addresses."""
     svg = plots.to_svg(plots.race(busy)).decode()

@@ -169,7 +169,9 @@ def test_only_changes_are_sent_again(tmp_path: Path, hub: fake.Hub, api: HfApi) 
     repository.files[".gitattributes"] = b"theirs"
     hub.uploads.clear()
     hub.writes.clear()
-    same = send(tmp_path / "one", api)
+    again = publishing.checked(tmp_path / "one")
+    same = publishing.plan(again, NAME, api=api)
+    assert publishing.publish(again, same, api=api) == f"{hub.endpoint}/datasets/{NAME}"
     assert (same.sent, same.removed, hub.writes) == ([], [], [])
     second = export(tmp_path / "two", 1e-5, 2e-5)
     (second / "queries.sql").unlink()
