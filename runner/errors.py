@@ -5,8 +5,8 @@
     ├── TaskError              a task definition is wrong: verdict `invalid`, nothing ran
     ├── SubmissionError        the database refused a submission: show the message to the user
     ├── BoardError             a leaderboard cannot be made, changed or deleted like that: say why, stop
+    ├── DataError              a data export cannot be made or read like that: say why, stop
     ├── SchemaDriftError       the database is not what we rely on: list the differences, touch nothing
-    ├── DataError              exported data cannot be read, or not be used as asked: say which file and why, stop
     ├── NotFoundError          no such submission, leaderboard, job or GPU type
     ├── StaleAttemptError      the job was taken over or ended by someone else: drop the result
     ├── CancelledByRequest     the evaluation stopped because its cancel event was set: the caller knows why
@@ -43,7 +43,7 @@ class BoardError(KernelRunnerError):
 
 
 class DataError(KernelRunnerError):
-    """Exported data cannot be read, or cannot be used as asked."""
+    """A data export cannot be made or read as asked; what was there before is untouched."""
 
 
 class SchemaDriftError(KernelRunnerError):

@@ -22,10 +22,11 @@ def require(*modules: str) -> None:
     Raises:
         ConfigError: it is not. The message says how to install it.
     """
-    missing = [name for name in (*_NEEDED, *modules) if find_spec(name) is None]
+    missing = [name for name in dict.fromkeys((*_NEEDED, *modules)) if find_spec(name) is None]
     if missing:
         raise ConfigError(
-            f"the data commands need {' and '.join(missing)}; install the extra: `pip install 'kernel-runner[data]'`"
+            f"the data commands need {' and '.join(missing)}; install the extra with "
+            "`pip install 'kernel-runner[data]'`"
         )
 
 

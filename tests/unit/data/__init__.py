@@ -1,1 +1,1 @@
-"""Analysis, plots and publishing of exported submissions."""
+"""The parts of the data export that need no database."""
