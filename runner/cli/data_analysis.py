@@ -1,4 +1,4 @@
-"""`data top`, `progression`, `summary`, `user`, `fastest`, `plot`, `publish`: what is done with an exported folder.
+"""`data top`, `progression`, `summary`, `user`, `fastest`, `plot`, `publish`: use an exported folder.
 
 Owns the tables; the figures come from `runner.data`, which is imported by the commands only: it needs the extra `data`.
 """
@@ -336,10 +336,10 @@ def _print(
         raise typer.BadParameter("exclude each other", param_hint="--json and --csv")
     if as_json:
         out_json([{key: _json(value) for key, value in row.items()} for row in rows])
-    elif as_csv:
-        _csv(rows)
     elif not rows:
         note("nothing was found")
+    elif as_csv:
+        _csv(rows)
     else:
         shown = [key for key in (columns or rows[0]) if key in rows[0]]
         out(listing(shown, [[_cell(key, row[key]) for key in shown] for row in rows]))
@@ -348,7 +348,7 @@ def _print(
 def _csv(rows: Sequence[Mapping[str, Any]]) -> None:
     target = StringIO()
     writer = csv.writer(target, lineterminator="\n")
-    writer.writerow(rows[0] if rows else ())
+    writer.writerow(rows[0])
     writer.writerows([_json(value) for value in row.values()] for row in rows)
     _raw(target.getvalue())
 

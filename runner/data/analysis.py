@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 from runner.data.shipped.analyze_submissions import METADATA, load_submissions, printable, valid
 from runner.errors import DataError, NotFoundError
 
-#: What `submissions.parquet` has beyond the flat file, as far as it is used here.
+#: The columns that plots use of those which `submissions.parquet` has beyond the flat file.
 EXTRA: Final = ("mode_category", "verdict", "flags", "code_sha256", "sol")
-#: What is used of `runs.parquet`.
+#: The columns of `runs.parquet` that plots use.
 RUNS: Final = ("submission_id", "runner", "mode", "spec", "mean_ns")
 _NEAREST = 5
 

@@ -38,7 +38,7 @@ _LINES: Final = ("-", "--", "-.", ":")
 #: Behind text that stands on bars.
 _PLATE: Final = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.5}
 _GREY, _FAINT, _DARK = "#6b6b6b", "#d0d0d0", "#222222"
-#: What is faster than light.
+#: Scores faster than the speed of light.
 _SUSPECT: Final = COLOURS[1]
 #: Lines that are no user's.
 _RULE: Final = "#4a4a4a"
@@ -59,7 +59,7 @@ _UNITS: Final = ((1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms"), (1.0, "s"))
 
 @dataclass(frozen=True, kw_only=True)
 class Board:
-    """What is drawn: one problem on one runner."""
+    """One problem on one runner, the subject of a plot."""
 
     problem: str
     runner: str
@@ -83,7 +83,7 @@ def board_of(rows: pd.DataFrame, problem: str, runner: str) -> Board:
     """One board of an export.
 
     Raises:
-        NotFoundError: nobody has a valid score there.
+        NotFoundError: there is no valid score.
     """
     mine = rows[(rows["problem_name"] == problem) & (rows["runner"].eq(runner) | rows["runner"].isna())]
     if not valid(mine).any():

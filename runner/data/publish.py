@@ -66,7 +66,7 @@ class Plan:
 
     @property
     def sent(self) -> Sequence[File]:
-        """What is uploaded."""
+        """The files to upload."""
         return [*self.added, *self.changed]
 
     @property

@@ -163,10 +163,29 @@ def test_a_hostile_name_is_text(
 
 
 def test_a_message_shows_hostile_text_as_escapes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is asked for, and what there is."""
+    """The name that was asked for, and the names in the data."""
     text = refusal(capsys, "user", folder, "<script>\x1b")
     assert "\x1b" not in text
     assert "\\x1b[2J" in text
+
+
+def test_a_terminal_gets_no_control_character(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither of code nor of CSV, which are printed as they are elsewhere."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    where = ("fastest", folder, "--problem", "vectoradd", "--runner", "B200", "--user", "3", "--code")
+    assert run(capsys, *where) == "\\x1b[2J"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert "\x1b" not in run(capsys, "top", folder, "--csv")
+
+
+def test_nothing_found_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On stderr; programs get an empty list or an empty file."""
+    path = samples.write_flat(tmp_path / "x_submissions.parquet", [row(1)])
+    assert main(["data", "top", str(path), "--csv"]) == 0
+    assert tuple(capsys.readouterr()) == ("", "nothing was found\n")
+    assert document(capsys, "top", path) == []
 
 
 # -- errors ----------------------------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ def test_only_what_is_marked_as_public_is_published(tmp_path: Path, private: obj
 
 @pytest.mark.parametrize("licence", [None, "", "  "])
 def test_an_export_without_a_licence_is_refused(tmp_path: Path, licence: str | None) -> None:
-    """Nobody could use it."""
+    """No reader could use it."""
     with pytest.raises(DataError, match="has no licence"):
         publishing.checked(export(tmp_path / "export", licence=licence))
 

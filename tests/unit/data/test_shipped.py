@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import pty
 import re
 import subprocess
 import sys
@@ -166,7 +168,7 @@ def test_a_missing_file_is_named_with_the_command_that_makes_it(tmp_path: Path) 
 
 
 def test_the_shipped_programs_need_pandas_and_pyarrow_alone() -> None:
-    """Whoever downloads the folder has no kernel-runner."""
+    """A reader of the folder has no kernel-runner."""
     assert set(samples.shipped_files()) - {"queries.sql"} == {
         "analyze_submissions.py",
         "scripts/nvfp4/analyze_submissions.py",
@@ -218,6 +220,25 @@ def test_a_hostile_name_reaches_no_terminal(exported: Path) -> None:
     assert "\\x1b[2J\\u202e" in head
     assert "\x1b" not in head
     assert "\x1b[2J" in code
+
+
+def test_a_terminal_gets_no_control_character_of_a_code(exported: Path) -> None:
+    """The code is printed there with escapes."""
+    main, other = pty.openpty()
+    done = subprocess.run(
+        [sys.executable, "-X", "utf8", "-B", "scripts/nvfp4/query_submissions.py", "--id", "5"],
+        cwd=exported,
+        env={},
+        stdout=other,
+        timeout=120,
+        check=False,
+    )
+    os.close(other)
+    text = os.read(main, 10_000).decode()
+    os.close(main)
+    assert done.returncode == 0
+    assert "\\x1b[2J" in text.partition("=== CODE ===")[2]
+    assert "\x1b" not in text
 
 
 @pytest.mark.parametrize("program", ["get_fastest_submission.py", "query_submissions.py"])
