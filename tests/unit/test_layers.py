@@ -27,6 +27,7 @@ LAYERS = {
     "runner.devices": 3,
     "runner.metrics": 4,
     "runner.store": 4,
+    "runner.data": 5,
     "runner.evaluation": 5,
     "runner.data": 5,
     "runner.daemon": 9,
@@ -52,6 +53,10 @@ CONFINED = {
     "amdsmi": ("runner/devices",),
     "typer": ("runner/cli/",),
     "rich": ("runner/cli/",),
+    "pandas": ("runner/data/",),
+    "pyarrow": ("runner/data/",),
+    "matplotlib": ("runner/data/",),
+    "huggingface_hub": ("runner/data/",),
     "prometheus_client": ("runner/metrics.py", "runner/daemon/monitoring/health.py"),
 }
 

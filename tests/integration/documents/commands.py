@@ -84,6 +84,27 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     ),
     "kernel-runner gpu test CPU": "measures a slot for minutes",
     "sudo kernel-runner gpu clocks --lock": "tests/unit/cli/test_gpu_clocks.py",
+    "pip install 'kernel-runner[data]'": "needs a package index",
+    **dict.fromkeys(
+        (
+            "kernel-runner data top export --problem vectoradd -n 3",
+            "kernel-runner data progression export --user ada --problem vectoradd",
+            "kernel-runner data summary export --by-runner",
+            "kernel-runner data user export ada --json",
+            "kernel-runner data fastest export --problem vectoradd --code > best.py",
+            "kernel-runner data plot export --problem vectoradd --output race.svg",
+            "kernel-runner data plot export --kind progression --user ada --user grace_h --output users.png",
+            "kernel-runner data plot export --problem vectoradd --html report.html",
+            "kernel-runner data plot export --problem vectoradd -n 7 --output race.png",
+            (
+                "kernel-runner data plot export --kind progression --user ada --user gau.nernst --user grace_h --output"
+                " progression.png"
+            ),
+            "kernel-runner data publish export gpu-group/kernels-2030 --dry-run",
+            "kernel-runner data publish export gpu-group/kernels-2030",
+        ),
+        "tests/unit/data/test_documents.py",
+    ),
 }
 #: Words with which a command begins that needs a booted systemd or its journal.
 SYSTEMD: Final = ("systemctl", "journalctl", "systemd-analyze")

@@ -58,9 +58,8 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         *("image build", "image list", "image prune", "failed", "rerun", "invalidate"),
         *("host list", "host drain", "host undrain", "host evict", "gpu list", "gpu pause", "gpu resume"),
         *("gpu detect", "gpu add", "gpu clocks", "gpu test", "gpu validate"),
-        *("image build", "image list", "image prune", "rerun", "invalidate", "host list", "host drain", "host undrain"),
-        *("data export", "data verify", "data check"),
-        *("gpu list", "gpu detect", "gpu add", "gpu clocks", "gpu test", "gpu validate"),
+        *("data export", "data verify", "data check", "data top", "data progression", "data summary", "data user"),
+        *("data fastest", "data plot", "data publish"),
     ),
 }
 _LINK: Final = re.compile(r"docs/([\w-]+\.md)(#[\w-]+)?")

@@ -1,0 +1,323 @@
+"""Publishing an exported folder as a data set of a hub (Hugging Face).
+
+Only what the manifest lists is published, and only if every file still has the hash that the manifest says. All files
+of one publication are one commit, so a reader sees the old data set or the new one. A publication that was interrupted
+is started again: the hub keeps the large files that had arrived, and files that it has already are not sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
+from huggingface_hub.errors import (
+    BadRequestError,
+    HfHubHTTPError,
+    HFValidationError,
+    HTTPError,
+    LocalTokenNotFoundError,
+    RepositoryNotFoundError,
+)
+from huggingface_hub.hf_api import RepoFile
+
+from runner import __version__
+from runner.errors import ConfigError, DataError, InfrastructureError
+
+MANIFEST: Final = "manifest.json"
+_KIND: Final = "dataset"
+#: Statuses that say who we are, or what we may do, is the trouble.
+_REFUSED: Final = (401, 403)
+_LOG_IN: Final = "log in with `hf auth login`, or set HF_TOKEN to a token with write access"
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class File:
+    """One file of an exported folder."""
+
+    #: Below the folder, with `/`.
+    path: str
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a publication changes at the hub."""
+
+    repository: str
+    #: False: the repository is made first.
+    exists: bool
+    added: Sequence[File] = ()
+    changed: Sequence[File] = ()
+    unchanged: Sequence[File] = ()
+    #: Files that the data set had and this export has no longer. Files that no export wrote are left alone.
+    removed: Sequence[str] = ()
+    #: The commit that the comparison is with.
+    parent: str | None = None
+
+    @property
+    def sent(self) -> Sequence[File]:
+        """The files to upload."""
+        return [*self.added, *self.changed]
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes are uploaded at most."""
+        return sum(file.size_bytes for file in self.sent)
+
+    def to_json(self) -> dict[str, Any]:
+        """As `data publish --json` prints it."""
+        return {
+            "repository": self.repository,
+            "exists": self.exists,
+            "added": [file.path for file in self.added],
+            "changed": [file.path for file in self.changed],
+            "unchanged": [file.path for file in self.unchanged],
+            "removed": list(self.removed),
+            "bytes": self.size_bytes,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Folder:
+    """An exported folder that may be published: checked, file by file."""
+
+    path: Path
+    files: Sequence[File] = field(default=())
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+
+def checked(path: Path) -> Folder:
+    """The folder, if it may be published.
+
+    Raises:
+        DataError: it is no export, it was exported as private, it has no licence, or a file is missing or has changed.
+    """
+    document = _manifest(path)
+    if document.get("private") is not False:
+        raise DataError(
+            f"{path} was exported as private, so it is not published; export it again with the rules of a public export"
+        )
+    if not str(document.get("licence") or "").strip():
+        raise DataError(f"{path} has no licence, so it is not published; export it again with a licence")
+    files = [_described(path, name, entry) for name, entry in sorted(_files(path, document).items())]
+    wrong = [problem for file in files if (problem := _problem(path, file)) is not None]
+    if wrong:
+        shown = "\n".join(f"  - {problem}" for problem in wrong[:10])
+        more = f"\n  - and {len(wrong) - 10} more" if len(wrong) > 10 else ""
+        raise DataError(f"{path} is not what was exported, so it is not published:\n{shown}{more}")
+    own = path / MANIFEST
+    return Folder(path=path, files=(*files, File(path=MANIFEST, size_bytes=own.stat().st_size, sha256=_digest(own))))
+
+
+def plan(folder: Folder, repository: str, *, api: HfApi) -> Plan:
+    """What publishing the folder would change; reads only.
+
+    Args:
+        folder: what `checked` returned.
+        repository: `user/name` or `organisation/name`.
+        api: the hub.
+
+    Raises:
+        DataError: the name is none of a repository.
+        ConfigError: the hub wants another login.
+        InfrastructureError: the hub does not answer, or not as expected.
+    """
+    if repository.count("/") != 1:
+        raise DataError(f"found the repository {repository!r}, expected USER/NAME or ORGANISATION/NAME")
+    with _answers(repository):
+        try:
+            head = api.repo_info(repository, repo_type=_KIND).sha
+        except RepositoryNotFoundError as error:
+            if error.response.status_code in _REFUSED:
+                # Without a login the hub does not say whether it exists.
+                raise
+            return Plan(repository=repository, exists=False, added=folder.files)
+        tree = api.list_repo_tree(repository, recursive=True, repo_type=_KIND, revision=head)
+        present = {entry.path: entry for entry in tree if isinstance(entry, RepoFile)}
+        before = _published_before(repository, head, api=api) if MANIFEST in present else frozenset()
+    ours = {file.path for file in folder.files}
+    same = {file.path for file in folder.files if file.path in present and _same(folder, file, present[file.path])}
+    return Plan(
+        repository=repository,
+        exists=True,
+        added=[file for file in folder.files if file.path not in present],
+        changed=[file for file in folder.files if file.path in present and file.path not in same],
+        unchanged=[file for file in folder.files if file.path in same],
+        removed=sorted((before - ours) & set(present)),
+        parent=head,
+    )
+
+
+def publish(folder: Folder, wanted: Plan, *, api: HfApi, private: bool = False) -> str:
+    """Carry a plan out, in one commit.
+
+    Args:
+        folder: what `checked` returned.
+        wanted: what `plan` returned.
+        api: the hub.
+        private: make a new repository a private one; one that exists stays as it is.
+
+    Returns:
+        The address of the commit, or of the data set if nothing changed.
+
+    Raises:
+        DataError: a file has changed since it was checked.
+        ConfigError: the hub wants another login.
+        InfrastructureError: the hub does not answer, or the data set was changed meanwhile. Run it again: what has
+            arrived is not sent again.
+    """
+    repository, parent = wanted.repository, wanted.parent
+    if wanted.exists and not wanted.sent and not wanted.removed:
+        return f"{api.endpoint}/datasets/{repository}"
+    with _answers(repository):
+        if not wanted.exists:
+            api.create_repo(repository, repo_type=_KIND, private=private, exist_ok=True)
+            parent = api.repo_info(repository, repo_type=_KIND).sha
+        operations = [_addition(folder, file) for file in wanted.sent]
+        operations += [CommitOperationDelete(path_in_repo=path, is_folder=False) for path in wanted.removed]
+        done = api.create_commit(
+            repository,
+            operations,
+            commit_message=f"Submissions exported by kernel-runner {__version__}",
+            repo_type=_KIND,
+            parent_commit=parent,
+        )
+    return str(done.commit_url)
+
+
+def hub() -> HfApi:
+    """The hub of the environment (HF_ENDPOINT), with the login of `hf auth login` or HF_TOKEN."""
+    return HfApi(library_name="kernel-runner", library_version=__version__)
+
+
+# -- the folder ------------------------------------------------------------------------------------------------------
+
+
+def _manifest(path: Path) -> Mapping[str, Any]:
+    try:
+        document = json.loads((path / MANIFEST).read_bytes())
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{path} has no {MANIFEST}; `kernel-runner data export DIR` makes an exported folder"
+        ) from error
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path / MANIFEST} cannot be read: {error}") from error
+    if not isinstance(document, dict):
+        raise DataError(f"{path / MANIFEST} is no manifest of an export")
+    return document
+
+
+def _files(path: Path, document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The manifest's entries, path -> entry."""
+    found = document.get("files")
+    if not isinstance(found, list) or not found:
+        raise DataError(f"{path / MANIFEST} lists no files, so nothing can be checked and nothing is published")
+    return {str(entry.get("path", "")) if isinstance(entry, dict) else "": entry for entry in found}
+
+
+def _described(path: Path, name: str, entry: object) -> File:
+    parts = PurePosixPath(name).parts
+    if not parts or name.startswith("/") or ".." in parts or name != PurePosixPath(name).as_posix() or name == MANIFEST:
+        raise DataError(f"{path / MANIFEST} lists {name!r}, which is no path below the folder")
+    described = entry if isinstance(entry, dict) else {}
+    size, sha256 = described.get("bytes"), described.get("sha256")
+    if not isinstance(size, int) or not isinstance(sha256, str) or _SHA256.fullmatch(sha256) is None:
+        raise DataError(f"{path / MANIFEST} has no size and hash of {name!r}, so it cannot be checked")
+    return File(path=name, size_bytes=size, sha256=sha256)
+
+
+def _problem(folder: Path, file: File) -> str | None:
+    """What differs from the manifest; None if nothing does."""
+    path = folder / file.path
+    steps = [folder.joinpath(*PurePosixPath(file.path).parts[: count + 1]) for count in range(file.path.count("/") + 1)]
+    if any(step.is_symlink() for step in steps):
+        return f"{file.path} is a link"
+    if not path.is_file():
+        return f"{file.path} is missing"
+    if path.stat().st_size != file.size_bytes:
+        return f"{file.path} has {path.stat().st_size} bytes, exported were {file.size_bytes}"
+    return None if _digest(path) == file.sha256 else f"{file.path} has another content than was exported"
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+# -- the hub ---------------------------------------------------------------------------------------------------------
+
+
+def _same(folder: Folder, file: File, entry: RepoFile) -> bool:
+    """Whether the hub has this file with this content."""
+    if entry.size != file.size_bytes:
+        return False
+    if entry.lfs is not None:
+        return bool(entry.lfs.sha256 == file.sha256)
+    # A small file is a blob of git.
+    content = (folder.path / file.path).read_bytes()
+    blob = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False)
+    return bool(entry.blob_id == blob.hexdigest())
+
+
+def _published_before(repository: str, head: str | None, *, api: HfApi) -> frozenset[str]:
+    """What the published manifest lists; nothing if it is none of ours."""
+    with tempfile.TemporaryDirectory() as place:
+        path = api.hf_hub_download(repository, MANIFEST, repo_type=_KIND, revision=head, local_dir=place)
+        try:
+            document = json.loads(Path(path).read_bytes())
+            return frozenset(_files(Path(place), document))
+        except (ValueError, DataError, AttributeError):
+            return frozenset()
+
+
+def _addition(folder: Folder, file: File) -> CommitOperationAdd:
+    addition = CommitOperationAdd(path_in_repo=file.path, path_or_fileobj=str(folder.path / file.path))
+    if addition.upload_info.sha256.hex() != file.sha256:
+        raise DataError(f"{folder.path / file.path} has changed while it was published; nothing was published")
+    return addition
+
+
+@contextmanager
+def _answers(repository: str) -> Iterator[None]:
+    """What the hub's refusals mean for the caller.
+
+    Raises:
+        DataError: the name is none of a repository.
+        ConfigError: the login is missing or may not write.
+        InfrastructureError: anything else that keeps the hub from doing it.
+    """
+    try:
+        yield
+    except HFValidationError as error:
+        raise DataError(f"{repository!r} is no name of a repository: {error}") from error
+    except LocalTokenNotFoundError as error:
+        raise ConfigError(f"the hub needs a login: {_LOG_IN}") from error
+    except HfHubHTTPError as error:
+        status = error.response.status_code
+        if status in _REFUSED:
+            raise ConfigError(f"the hub refuses {repository} (status {status}): {_LOG_IN}") from error
+        told = error.server_message or str(error).partition("\n")[0]
+        if isinstance(error, BadRequestError):
+            raise DataError(f"the hub does not take this for {repository}: {told}") from error
+        raise InfrastructureError(
+            f"{repository} was not published (status {status}: {told}). Run it again: what has arrived stays"
+        ) from error
+    except (HTTPError, OSError, RuntimeError) as error:
+        cause = error.__cause__ if isinstance(error, RuntimeError) else error
+        if not isinstance(cause, HTTPError | OSError):
+            raise
+        raise InfrastructureError(
+            f"{repository} was not published ({type(cause).__name__}: {cause}). Run it again: what has arrived stays"
+        ) from error
