@@ -36,6 +36,9 @@ _INSTALLED: Final = (
 #: Shown commands that `test_commands.py` does not run, and why.
 ELSEWHERE: Final[Mapping[str, str]] = {
     **dict.fromkeys(_INSTALLED, "tests/integration/systemd/test_service.py"),
+    "kernel-runner host evict 4711 --reason 'the clock of gpu-07 was wrong'": (
+        "tests/integration/cli/test_again.py: it takes a job that runs"
+    ),
     "make demo": "runs everything, this test too; what it does step by step is tests/unit/cli/test_stack.py",
     "make test": "is running now",
     "make up": "a second database, engine and daemon; its parts are tests/unit/cli/test_stack.py",
@@ -85,6 +88,18 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "kernel-runner gpu test CPU": "measures a slot for minutes",
     "sudo kernel-runner gpu clocks --lock": "tests/unit/cli/test_gpu_clocks.py",
     "pip install 'kernel-runner[data]'": "needs a package index",
+    **dict.fromkeys(
+        (
+            (
+                "kernel-runner data export nvfp4 --leaderboard nvfp4_gemv --leaderboard nvfp4_gemm --name nvidia_nvfp4"
+                " --licence cc-by-4.0"
+            ),
+            "kernel-runner data export /srv/backup/data --private",
+            "kernel-runner data verify nvfp4",
+            "kernel-runner data check --leaderboard nvfp4_gemv",
+        ),
+        "tests/integration/cli/test_data.py, on leaderboards that have ended",
+    ),
     **dict.fromkeys(
         (
             "kernel-runner data top export --problem vectoradd -n 3",

@@ -37,7 +37,13 @@ PLAY: Sequence[str] = (
     "kernel-runner invalidate --host gpu-07 --since '2 days ago' --reason \"measured on a broken GPU\"",
     "kernel-runner rerun --host gpu-07 --since '2 days ago' --reason \"measured on a broken GPU\"",
     "kernel-runner host undrain gpu-07",
+    'kernel-runner gpu pause H100 --reason "new driver on all hosts"',
+    "kernel-runner gpu resume H100",
+    "kernel-runner failed --since '2 hours ago'",
     # cli.md
+    "kernel-runner gpu pause H100 --reason 'new driver'",
+    "kernel-runner gpu resume H100",
+    "kernel-runner failed --since '2 hours ago' --host gpu-07",
     "kernel-runner leaderboard template vectoradd Python > mine.py",
     "kernel-runner submit mine.py --user alice --wait",
     "kernel-runner submit mine.py --leaderboard vectoradd --gpu CPU --mode test --wait",

@@ -1,0 +1,67 @@
+"""What an export is used for: the shipped programs, the figures, the plots and a publication of a real one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from huggingface_hub import HfApi
+
+from runner.cli import main
+from runner.data import publish as publishing
+from runner.data.people import Identity
+from runner.data.verify import verify
+from runner.errors import DataError
+from tests.fakes import hub as fake
+from tests.integration.data.conftest import Oddities, exported, no_progress
+
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
+
+
+def test_an_export_of_oddities_is_ranked_and_drawn(
+    oddities: Oddities, database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only what ranks; in the folder as well as by the commands."""
+    folder = tmp_path / "export"
+    exported(database_url, folder, name="autumn")
+    program = (
+        "from analyze_submissions import load_submissions, top_contestants\n"
+        "print(*top_contestants(load_submissions(), runner='B200').submission_id)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", program], cwd=folder, env={}, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stderr == ""
+    script = [sys.executable, "-B", "scripts/nvfp4/query_submissions.py", "--id", str(oddities.good)]
+    listed = subprocess.run(script, cwd=folder, env={}, capture_output=True, text=True, timeout=120, check=False)
+    assert listed.stdout.endswith("# good\n"), listed.stderr
+    capsys.readouterr()
+    assert main(["data", "top", str(folder), "--runner", "B200", "--json"]) == 0
+    ranking = [line["submission_id"] for line in json.loads(capsys.readouterr().out)]
+    assert [str(found) for found in ranking] == done.stdout.split()
+    assert ranking[0] == oddities.good
+    assert not set(oddities.unusable.values()) & set(ranking)
+    report = tmp_path / "report.html"
+    assert main(["data", "plot", str(folder), "--html", str(report)]) == 0
+    assert report.read_text(encoding="utf-8").count("<h2>") == 2
+    assert list(verify(folder, no_progress)) == []
+
+
+def test_a_public_export_is_published_and_a_private_one_is_not(
+    oddities: Oddities, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The manifest decides."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
+    exported(database_url, tmp_path / "private")
+    with pytest.raises(DataError, match="private"):
+        publishing.checked(tmp_path / "private")
+    exported(database_url, tmp_path / "public", private=False, licence="cc-by-4.0", identity=Identity.PSEUDONYM, key=b"k" * 32)
+    folder = publishing.checked(tmp_path / "public")
+    with fake.hub() as hub:
+        api = HfApi(endpoint=hub.endpoint, token=fake.TOKEN)
+        publishing.publish(folder, publishing.plan(folder, "tester/x", api=api), api=api)
+        files = {path.relative_to(folder.path).as_posix() for path in folder.path.rglob("*") if path.is_file()}
+        assert set(hub.repositories["tester/x"].files) == files
