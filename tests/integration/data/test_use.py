@@ -32,7 +32,13 @@ def test_an_export_of_oddities_is_ranked_and_drawn(
         "print(*top_contestants(load_submissions(), runner='B200').submission_id)"
     )
     done = subprocess.run(
-        [sys.executable, "-B", "-c", program], cwd=folder, env={}, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-B", "-c", program],
+        cwd=folder,
+        env={},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.stderr == ""
     script = [sys.executable, "-B", "scripts/nvfp4/query_submissions.py", "--id", str(oddities.good)]
@@ -58,7 +64,14 @@ def test_a_public_export_is_published_and_a_private_one_is_not(
     exported(database_url, tmp_path / "private")
     with pytest.raises(DataError, match="private"):
         publishing.checked(tmp_path / "private")
-    exported(database_url, tmp_path / "public", private=False, licence="cc-by-4.0", identity=Identity.PSEUDONYM, key=b"k" * 32)
+    exported(
+        database_url,
+        tmp_path / "public",
+        private=False,
+        licence="cc-by-4.0",
+        identity=Identity.PSEUDONYM,
+        key=b"k" * 32,
+    )
     folder = publishing.checked(tmp_path / "public")
     with fake.hub() as hub:
         api = HfApi(endpoint=hub.endpoint, token=fake.TOKEN)
