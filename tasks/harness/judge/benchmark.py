@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -214,7 +215,9 @@ class Benchmark:
         run.result[f"benchmark.{index}.runner.timing"] = assurance
         if found.interval is not None:
             low, high = found.interval
-            run.result[f"benchmark.{index}.runner.interval"] = str([round(low, 1), round(high, 1)])
+            # Rounded outwards: the mean, which is not rounded, lies within.
+            outwards = [math.floor(low * 10) / 10, math.ceil(high * 10) / 10]
+            run.result[f"benchmark.{index}.runner.interval"] = str(outwards)
 
     def _sample_of(self, call: Call) -> Sample:
         """One timed call, with its bound if there is a calibration."""
