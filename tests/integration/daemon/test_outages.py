@@ -283,17 +283,22 @@ def test_a_loop_that_breaks_again_and_again_fills_no_log(rig: Rig, monkeypatch: 
     monkeypatch.setattr(Backoff, "next_s", lambda _self: 0.01)
     seen = watch(rig)
     rig.start()
+    breaks = 0
 
     def broken(answered: Claims) -> Claims:
+        nonlocal breaks
+        breaks += bool(answered.jobs)
         raise ZeroDivisionError(f"a bug, {len(answered.jobs)} jobs")
 
     with capture_logs() as logs:
         seen.answer = broken
-        # Each claim takes it, and it is given back before the next.
-        submission = rig.submit()
-        rig.wait_for(lambda: rig.view(submission).jobs[0].attempt >= 20, "broken twenty times")
+        # Each claim takes one or more, and they are given back before the next. A job whose claims go unanswered again
+        # and again ends, so one is not enough.
+        submissions = [rig.submit() for _ in range(10)]
+        rig.wait_for(lambda: breaks >= 20, "broken twenty times")
         seen.answer = lambda answered: answered
-        rig.wait_done(submission)
+        for submission in submissions:
+            rig.wait_done(submission)
     assert said(logs, "claiming broke") == 1
     assert len([line for line in logs if line["log_level"] in ("warning", "error")]) <= 10
 

@@ -37,7 +37,7 @@ _INSTALLED: Final = (
 ELSEWHERE: Final[Mapping[str, str]] = {
     **dict.fromkeys(_INSTALLED, "tests/integration/systemd/test_service.py"),
     "kernel-runner host evict 4711 --reason 'the clock of gpu-07 was wrong'": (
-        "tests/integration/cli/test_again.py: it takes a job that runs"
+        "tests/integration/cli/test_again.py, on a job that runs"
     ),
     "make demo": "runs everything, this test too; what it does step by step is tests/unit/cli/test_stack.py",
     "make test": "is running now",

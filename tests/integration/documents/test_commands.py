@@ -39,7 +39,6 @@ PLAY: Sequence[str] = (
     "kernel-runner host undrain gpu-07",
     'kernel-runner gpu pause H100 --reason "new driver on all hosts"',
     "kernel-runner gpu resume H100",
-    "kernel-runner failed --since '2 hours ago'",
     # cli.md
     "kernel-runner gpu pause H100 --reason 'new driver'",
     "kernel-runner gpu resume H100",
