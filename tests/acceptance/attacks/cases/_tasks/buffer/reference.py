@@ -8,8 +8,11 @@ def generate_input(size: int, seed: int):
     answers = [a.clone().mul_(2).add_(1) for _ in range(64)]
     if not all(torch.equal(answer, answers[0]) for answer in answers):
         raise ValueError("this seed has several answers")
+    # The last one stays until the buffer is made: at the end of the heap, freed memory would go back to the system.
+    last = answers.pop()
     del answers
-    return a, torch.empty(size, size)
+    buffer = torch.empty_like(last)
+    return a, buffer
 
 
 def ref_kernel(data):
