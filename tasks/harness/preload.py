@@ -1,6 +1,7 @@
 """What judge and worker import, once: in a container both are forks of a process that imported this module.
 
-It must start no thread, and must not look at a device: neither survives a fork.
+It must not look at a device: no use of one survives a fork. Threads do not either; those that numpy's BLAS starts when
+it is imported are started again by the BLAS itself.
 """
 
 from __future__ import annotations

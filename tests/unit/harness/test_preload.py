@@ -16,10 +16,21 @@ import json, os, sys
 sys.path.insert(0, sys.argv[1])
 before = sorted(os.sched_getaffinity(0))
 import tasks.harness.preload
+import numpy
 import torch
+children = []
+for _ in range(2):
+    child = os.fork()
+    if child == 0:
+        # What works with threads of libraries, which a fork does not copy.
+        torch.ones(600, 600) @ torch.ones(600, 600)
+        numpy.ones((600, 600)) @ numpy.ones((600, 600))
+        os._exit(0)
+    children.append(child)
 print(json.dumps({
     "cores": [before, sorted(os.sched_getaffinity(0))],
-    "threads": [torch.get_num_threads(), len(os.listdir("/proc/self/task"))],
+    "threads": torch.get_num_threads(),
+    "ends": [os.waitpid(child, 0)[1] for child in children],
     "spin": os.environ.get("GOMP_SPINCOUNT"),
     "cuda": torch.cuda.is_initialized(),
 }))
@@ -29,18 +40,24 @@ print(json.dumps({
 def _look(**env: str) -> dict[str, object]:
     bare = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
     done = subprocess.run(
-        [sys.executable, "-I", "-c", _LOOK, str(ROOT)], env=bare | env, capture_output=True, text=True, check=True
+        [sys.executable, "-I", "-c", _LOOK, str(ROOT)],
+        env=bare | env,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
     )
     found: dict[str, object] = json.loads(done.stdout)
     return found
 
 
 def test_it_leaves_a_process_that_can_be_forked() -> None:
-    """One thread, no device, all its cores; torch counts one core fewer, which is the judge's."""
+    """Its forks compute; no device, all its cores; torch will start threads for all but the judge's at most."""
     found = _look()
     before, after = found["cores"]  # type: ignore[misc]
     assert before == after  # type: ignore[has-type]
-    assert found["threads"] == [max(1, len(before) - 1), 1]  # type: ignore[has-type]
+    assert 1 <= found["threads"] <= max(1, len(before) - 1)  # type: ignore[operator, has-type]
+    assert found["ends"] == [0, 0]
     assert found["cuda"] is False
 
 
