@@ -12,7 +12,7 @@ from runner.cli import documents, render
 from runner.cli.app import ExitCode, app, console, example, note, out, out_json, session
 from runner.cli.moments import moment_of
 from runner.model import Verdict
-from runner.store import MatchLine, Selection
+from runner.store import MatchLine, Selection, Store
 
 _SubmissionId = Annotated[int | None, typer.Argument(metavar="ID")]
 _Leaderboard = Annotated[str | None, typer.Option("--leaderboard", metavar="L", help="Submitted to L.")]
@@ -77,14 +77,14 @@ def rerun(
     cancelled (unless named by ID), submissions marked hacked by others, and GPU types no longer offered.
     """
     with session(context).store() as store:
-        selection = Selection(
+        selection = _selection(
+            store,
             submission_id=submission_id,
             leaderboard=leaderboard,
             host=host,
-            since=None if since is None else moment_of(store, since, "--since"),
-            until=None if until is None else moment_of(store, until, "--until"),
-            gpu_types=tuple(gpu or ()),
-            verdicts=tuple(verdict or ()),
+            times=(since, until),
+            gpu=gpu,
+            verdict=verdict,
             cause=cause,
         )
         lines = store.matching(selection)
@@ -127,14 +127,14 @@ def invalidate(
     and its author reads the reason. Nothing is deleted; `rerun` brings it back. Jobs that wait or run are left alone.
     """
     with session(context).store() as store:
-        selection = Selection(
+        selection = _selection(
+            store,
             submission_id=submission_id,
             leaderboard=leaderboard,
             host=host,
-            since=None if since is None else moment_of(store, since, "--since"),
-            until=None if until is None else moment_of(store, until, "--until"),
-            gpu_types=tuple(gpu or ()),
-            verdicts=tuple(verdict or ()),
+            times=(since, until),
+            gpu=gpu,
+            verdict=verdict,
             cause=cause,
         )
         lines = [line for line in store.matching(selection) if line.counting]
@@ -147,6 +147,31 @@ def invalidate(
         if jobs:
             jobs = store.invalidate(selection, reason=reason)
     _show(lines, jobs, dry_run=False, counting=True, as_json=as_json)
+
+
+def _selection(
+    store: Store,
+    *,
+    submission_id: int | None,
+    leaderboard: str | None,
+    host: str | None,
+    times: tuple[str | None, str | None],
+    gpu: Sequence[str] | None,
+    verdict: Sequence[Verdict] | None,
+    cause: str | None,
+) -> Selection:
+    """What the options select; `times` are --since and --until as they were typed."""
+    since, until = times
+    return Selection(
+        submission_id=submission_id,
+        leaderboard=leaderboard,
+        host=host,
+        since=None if since is None else moment_of(store, since, "--since"),
+        until=None if until is None else moment_of(store, until, "--until"),
+        gpu_types=tuple(gpu or ()),
+        verdicts=tuple(verdict or ()),
+        cause=cause,
+    )
 
 
 @app.command(epilog=example("kernel-runner failed --since '2 hours ago' --host gpu-07"))

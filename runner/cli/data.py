@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +17,7 @@ from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
+from runner.cli import data_analysis
 from runner.cli.app import ExitCode, app, console, example, note, out, out_json, session
 from runner.cli.safe import one_line
 from runner.data import Progress, require
@@ -234,6 +233,4 @@ def _progress() -> Iterator[Progress]:
         yield show
 
 
-# The commands that read an export.
-if find_spec("runner.cli.data_analysis") is not None:
-    import_module("runner.cli.data_analysis").add_commands(data_app)
+data_analysis.add_commands(data_app)

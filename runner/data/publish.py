@@ -29,9 +29,9 @@ from huggingface_hub.errors import (
 from huggingface_hub.hf_api import RepoFile
 
 from runner import __version__
+from runner.data.folder import MANIFEST, sha256_of
 from runner.errors import ConfigError, DataError, InfrastructureError
 
-MANIFEST: Final = "manifest.json"
 _KIND: Final = "dataset"
 #: Statuses that say who we are, or what we may do, is the trouble.
 _REFUSED: Final = (401, 403)
@@ -118,7 +118,7 @@ def checked(path: Path) -> Folder:
         more = f"\n  - and {len(wrong) - 10} more" if len(wrong) > 10 else ""
         raise DataError(f"{path} is not what was exported, so it is not published:\n{shown}{more}")
     own = path / MANIFEST
-    return Folder(path=path, files=(*files, File(path=MANIFEST, size_bytes=own.stat().st_size, sha256=_digest(own))))
+    return Folder(path=path, files=(*files, File(path=MANIFEST, size_bytes=own.stat().st_size, sha256=sha256_of(own))))
 
 
 def plan(folder: Folder, repository: str, *, api: HfApi) -> Plan:
@@ -248,12 +248,7 @@ def _problem(folder: Path, file: File) -> str | None:
         return f"{file.path} is missing"
     if path.stat().st_size != file.size_bytes:
         return f"{file.path} has {path.stat().st_size} bytes, exported were {file.size_bytes}"
-    return None if _digest(path) == file.sha256 else f"{file.path} has another content than was exported"
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    return None if sha256_of(path) == file.sha256 else f"{file.path} has another content than was exported"
 
 
 # -- the hub ---------------------------------------------------------------------------------------------------------

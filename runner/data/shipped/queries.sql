@@ -1,8 +1,8 @@
 -- Queries on the submissions, for psql and for pandas.read_sql. They only read. Edit the leaderboard ids by hand.
 --
 -- Scores are seconds; lower is better. A score is there exactly where it ranks: the public and the secret ranked run
--- passed, nobody cheated, the time is what the leaderboard demands, and the value can be a time. The views also say what
--- an unusable score was and why it does not count (score_raw, score_invalid_reason).
+-- passed, the submission is not marked as hacked, the time is what the leaderboard demands, and the value can be a
+-- time. The views also say what an unusable score was and why it does not count (score_raw, score_invalid_reason).
 
 -- ============================================================================
 -- LIST ALL PROBLEMS

@@ -224,3 +224,28 @@ def test_the_export_query_knows_utf_8(filler: Filler, database_url: str, code: b
     with psycopg.connect(database_url, row_factory=dict_row) as connection:
         (row,) = connection.execute(query.encode()).fetchall()
     assert (row["code"] == code.decode("utf-8", "replace")) is is_text
+
+
+def test_the_views_agree_on_which_scores_count(oddities: Oddities, db: Db) -> None:
+    """Their rule is written three times, for different plans. Only the export asks whether a value can be a time."""
+
+    def run_ids(query: str) -> set[int]:
+        return {row["run_id"] for row in db.execute(query.encode())}
+
+    valid = run_ids("SELECT run_id FROM runner.valid_score")
+    assert valid
+    assert run_ids("SELECT run_id FROM runner.counting_score") == valid
+    usable = run_ids(
+        "SELECT run_id FROM runner.public_run WHERE score_raw IS NOT NULL AND score_invalid_reason IS NULL"
+    )
+    impossible = run_ids(
+        "SELECT run_id FROM runner.public_run WHERE score_invalid_reason IN "
+        "('outside_leaderboard', 'nan', 'infinite', 'negative', 'zero', 'below_1ns', 'longer_than_run')"
+    )
+    assert usable
+    assert valid - impossible == usable
+    # None of the other reasons is the export's alone.
+    assert not valid & run_ids(
+        "SELECT run_id FROM runner.public_run WHERE score_invalid_reason IN "
+        "('hacked', 'invalidated', 'not_passed', 'assurance', 'secret_failed', 'secret_missing')"
+    )
