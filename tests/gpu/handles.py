@@ -167,7 +167,18 @@ def crossing(send: Callable[[socket.socket], None], take: Callable[[socket.socke
         theirs.send(b"x")
 
     began = time.monotonic()
-    pids = [child(lambda: send(ours), None), child(receive, uid)]
+
+    def give() -> None:
+        # The other process must see the end of the line if this one fails.
+        theirs.close()
+        send(ours)
+
+    def receive_alone() -> None:
+        ours.close()
+        theirs.settimeout(30)
+        receive()
+
+    pids = [child(give, None), child(receive_alone, uid)]
     ours.close()
     theirs.close()
     os.close(heard)

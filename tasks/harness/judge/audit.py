@@ -57,6 +57,8 @@ class Sample:
     delayed_ns: int | None = None
     #: On a device: the host's work is in the outside span.
     by_host: bool = False
+    #: On a device: whether the worker used nothing but its stream.
+    exclusive: bool = True
 
     @property
     def claimed_ns(self) -> float:
@@ -227,25 +229,31 @@ def _compare_with_controls(samples: Sequence[Sample], hand_over: ControlCosts, t
 
 def _compare_with_calibration(samples: Sequence[Sample], tolerance: float) -> Audit:
     bounds = [sample.bound for sample in samples if sample.bound is not None]
+    pairs = list(zip(samples, bounds, strict=True))
     noise = median(bound.margin_ns for bound in bounds)
-    gaps = [bound.kernel_ns - sample.claim_ns for sample, bound in zip(samples, bounds, strict=True)]
-    doubted = sum(sample.claim_ns < bound.bound_ns for sample, bound in zip(samples, bounds, strict=True))
-    excess = median(gaps)
+    # The whole span of a call beside which the worker could compute says nothing about its claim.
+    gaps = [bound.kernel_ns - sample.claim_ns for sample, bound in pairs if sample.exclusive]
+    believed = [sample.exclusive and sample.claim_ns >= bound.bound_ns for sample, bound in pairs]
+    doubted = believed.count(False)
+    excess = median(gaps) if gaps else None
     claim = fmean(sample.claim_ns for sample in samples)
-    is_audited = noise <= tolerance * claim and excess <= noise and doubted <= _MOST_DOUBTED * len(samples)
+    is_audited = (
+        noise <= tolerance * claim
+        and excess is not None
+        and excess <= noise
+        and doubted <= _MOST_DOUBTED * len(samples)
+    )
     # Never less than the claim: the hand-over was measured before this case, not beside it.
     counted = (
-        sample.claimed_ns
-        if is_audited and sample.claim_ns >= bound.bound_ns
-        else max(sample.claimed_ns, bound.kernel_ns)
-        for sample, bound in zip(samples, bounds, strict=True)
+        sample.claimed_ns if is_audited and good else max(sample.claimed_ns, bound.kernel_ns)
+        for (sample, bound), good in zip(pairs, believed, strict=True)
     )
     return Audit(
         counted=tuple(counted),
         timing="audited" if is_audited else "measured",
         noise_ns=noise,
         excess_ns=excess,
-        hand_over_ns=median(sample.outside_ns - bound.kernel_ns for sample, bound in zip(samples, bounds, strict=True)),
+        hand_over_ns=median(sample.outside_ns - bound.kernel_ns for sample, bound in pairs),
         not_believed=doubted,
         least_ns=median(bound.bound_ns for bound in bounds),
         is_forged=_is_forged(samples, [bound.bound_ns for bound in bounds]),
@@ -274,6 +282,7 @@ def details(samples: Sequence[Sample], found: Audit) -> Mapping[str, Any]:
         "excess_ns": found.excess_ns,
         "noise_ns": found.noise_ns,
         "not_believed": found.not_believed,
+        "not_exclusive": sum(not sample.exclusive for sample in samples),
         "contradicted": found.contradicted,
         "delayed_ns": sum(sample.delayed_ns or 0 for sample in samples),
     }

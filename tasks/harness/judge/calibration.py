@@ -12,12 +12,14 @@ import torch
 
 from tasks.harness.shared.arenas import ALIGN_BYTES
 
-from .hand_over import Costs, HandOver
+from .hand_over import Costs, DeviceCosts, HandOver
 
 #: Longer than the judge spins.
 _LONG_KERNEL_NS = 6_000_000
 _VOLUME_BYTES = 4 << 20
 _CROWD = 8
+#: Calls that calibrate a device.
+_DEVICE_CALLS = 40
 
 #: Makes one call of the worker's `calibration_kernel` with a value and the bytes it returns: span and claim, in ns.
 CalibrationCall = Callable[[tuple[object, ...], int], tuple[int, int]]
@@ -56,6 +58,20 @@ def calibrate(
         per_output_byte_ns=max(both.p25_ns - inward.p25_ns, 0.0) / (volume * ranks),
         per_part_ns=max(parts.p25_ns - short.p25_ns, 0.0) / (_CROWD * ranks),
     )
+
+
+def calibrate_device(call: CalibrationCall, *, most_bytes: int) -> DeviceCosts:
+    """Measure calls that the judge's own work on a device marks.
+
+    Args:
+        call: makes a call.
+        most_bytes: of the largest tensor that is handed over.
+    """
+    volume = max(4096, min(_VOLUME_BYTES, most_bytes))
+    small, large = torch.zeros(64, dtype=torch.uint8), torch.zeros(volume, dtype=torch.uint8)
+    short = _measure(call, _DEVICE_CALLS, (0, small, 64), 64)
+    full = _measure(call, _DEVICE_CALLS // 2, (0, large, volume), volume)
+    return DeviceCosts(hand_over=short, dirty_ns=max(full.median_ns - short.median_ns, 0.0))
 
 
 def _measure(call: CalibrationCall, count: int, value: tuple[object, ...], output_capacity: int) -> HandOver:

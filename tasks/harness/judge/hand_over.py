@@ -1,9 +1,9 @@
 """The result of a calibration: the hand-over of a call, and the least time that its kernel can have taken. Pure.
 
-The judge measures a span for every call, from the release of the inputs to the arrival of "done". It holds the kernel
-and a hand-over (messages, mapping the inputs, copying the outputs). Kernels of known time measure the hand-over before
-any byte of a submission is in a worker (`calibration`). This bounds devices and tasks of several ranks. A single worker
-on the CPU is compared with control calls instead (`audit`).
+The judge measures a span for every call: from the release of the inputs to the arrival of "done", or, on a device, from
+one event of its own to another (`device_calls`). It holds the kernel and a hand-over. Kernels of known time measure the
+hand-over before any byte of a submission is in a worker (`calibration`). This bounds devices and tasks of several
+ranks. A single worker on the CPU is compared with control calls instead (`audit`).
 """
 
 from __future__ import annotations
@@ -53,7 +53,16 @@ class Costs:
     #: Spread that the calibration cannot show: interrupts of other cores, colder caches.
     floor_ns: float = 10_000
 
-    def bound(self, *, outside_ns: int, tensors: int, input_bytes: int, output_bytes: int, parts: int = 1) -> Bound:
+    def bound(
+        self,
+        *,
+        outside_ns: int,
+        tensors: int,
+        input_bytes: int,
+        output_bytes: int,
+        parts: int = 1,
+        skippable: bool = False,
+    ) -> Bound:
         """The least time that a call with this span must have taken.
 
         Args:
@@ -62,6 +71,7 @@ class Costs:
             input_bytes: of all inputs.
             output_bytes: that were copied back.
             parts: tensors in the output.
+            skippable: the worker does the work of the hand-over itself, and may have left it out.
         """
         base = self.short if outside_ns < self.short.median_ns + self.long_kernel_ns / 2 else self.long
         volume = (
@@ -75,6 +85,8 @@ class Costs:
         # A core that sleeps longer than in the calibration wakes up later.
         slept = _SLEPT_SHARE * outside_ns if base is self.long else 0.0
         margin = self.floor_ns + spread + 0.5 * volume + slept
+        if skippable:
+            margin += base.median_ns + volume
         rest = outside_ns - base.median_ns - volume
         return Bound(
             kernel_ns=max(rest, 0.0),
@@ -97,21 +109,61 @@ class Costs:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DeviceCosts:
+    """The cost of a call on a device that the judge's own work there marks: nearly the same for every call.
+
+    A kernel that leaves much new data in the device's caches makes the change to the judge's process longer, by 2 to 5
+    microseconds on an H100. How much data that is, the judge knows of the output alone.
+    """
+
+    hand_over: HandOver
+    #: How much more a call costs whose output fills `full_bytes` or more.
+    dirty_ns: float = 0.0
+    full_bytes: int = 2 << 20
+    #: What the calibration cannot show.
+    floor_ns: float = 500
+
+    def bound(self, *, outside_ns: int, output_bytes: int, exclusive: bool) -> Bound:
+        """The least time that a call with this span must have taken.
+
+        Args:
+            outside_ns: the span by the judge's events.
+            output_bytes: of the call's output.
+            exclusive: whether the worker used nothing but its stream. Else it could work during the whole span.
+        """
+        spread = min(self.hand_over.p75_ns - self.hand_over.p25_ns, _MARGIN_SPREAD_NS / 4)
+        middle = self.hand_over.median_ns + self.dirty_ns * min(output_bytes / self.full_bytes, 1.0)
+        margin = self.floor_ns + self.dirty_ns + 2 * spread
+        rest = max(outside_ns - middle, 0.0)
+        # A single call differs more than the middle of many.
+        least = max(rest - margin - 4 * spread, 0.0)
+        if not exclusive:
+            return Bound(kernel_ns=float(outside_ns), margin_ns=margin + middle, bound_ns=least)
+        return Bound(kernel_ns=rest, margin_ns=margin, bound_ns=least)
+
+    def as_details(self) -> dict[str, float]:
+        """For the report."""
+        found = self.hand_over
+        return {
+            "p25_ns": found.p25_ns,
+            "median_ns": found.median_ns,
+            "p75_ns": found.p75_ns,
+            "dirty_ns": self.dirty_ns,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
 class Calibration:
     """The cost of a hand-over on this host, now."""
 
     message: Costs
-    #: Of calls by flags; None: no call is made by flags.
-    flags: Costs | None = None
-
-    def costs(self, *, by_flags: bool) -> Costs:
-        """The costs of a call by flags or by message."""
-        return self.flags if by_flags and self.flags is not None else self.message
+    #: Of calls that the judge's own work on a device marks; None: no call is made so.
+    device: DeviceCosts | None = None
 
     def as_details(self) -> dict[str, dict[str, float]]:
         """For the report."""
         return {"message": self.message.as_details()} | (
-            {} if self.flags is None else {"gate": self.flags.as_details()}
+            {} if self.device is None else {"device": self.device.as_details()}
         )
 
 

@@ -12,14 +12,14 @@ import torch
 
 from tasks.harness.shared.values import Packed, Snapshot, pack, signature, tensors_in, tree_signature
 
-from .calibration import CalibrationCall, calibrate
+from .calibration import CalibrationCall, calibrate, calibrate_device
 from .cases import Value
 from .control import Control
 from .faults import Fault
-from .hand_over import Calibration
+from .hand_over import Calibration, DeviceCosts
 from .problem import CheckRaised, Problem, TaskFault
 from .request import Compiled
-from .worker_client import STREAM_BLOCK_BYTES, UNASKED_BYTES, Profiled, WorkerClient
+from .worker_client import UNASKED_BYTES, Profiled, WorkerClient
 from .worker_output import Collector
 from .workers import Call
 
@@ -47,8 +47,8 @@ class SingleRank:
         self._last: _Last | None = None
         #: Where calibration kernels run.
         self._device = "cpu"
-        #: Whether calls on a device begin by flags.
-        self._by_flags = False
+        #: What calls cost that the judge's own work on the device marks; None: there are no such calls.
+        self._device_costs: DeviceCosts | None = None
         #: Shape of the last call whose reference output was counted, and the number of its tensors.
         self._asked_for: tuple[object, int] | None = None
         #: Whether `warm_up` has run, and whether control calls bound the times.
@@ -91,8 +91,17 @@ class SingleRank:
         """See Workers."""
         self._device = device
         why_not = self._client.prepare_device(flush_bytes=flush_bytes, deadline_ns=deadline_ns)
-        self._by_flags = why_not is None
-        return why_not
+        if why_not is not None:
+            return why_not
+        try:
+            most_bytes = self._client.memory_bytes // 8
+            self._device_costs = calibrate_device(self._calibration_call(deadline_ns), most_bytes=most_bytes)
+        except Fault as fault:
+            if fault.gone:
+                raise
+            self._client.give_up_device()
+            return f"a known kernel failed: {fault.message}"
+        return None
 
     @property
     def waited_ns(self) -> int:
@@ -120,11 +129,8 @@ class SingleRank:
             if self._controlled:
                 return None
         most_bytes = self._client.memory_bytes // 8
-        # Both ways: a call that cannot go by flags goes by message.
         message = calibrate(self._calibration_call(deadline_ns, by_message=True), most_bytes=most_bytes)
-        most_bytes = min(STREAM_BLOCK_BYTES, most_bytes)
-        flags = calibrate(self._calibration_call(deadline_ns), most_bytes=most_bytes) if self._by_flags else None
-        return Calibration(message=message, flags=flags)
+        return Calibration(message=message, device=self._device_costs)
 
     def control(
         self, cases: Iterator[Mapping[str, Value]], count: int, *, like: Call, deadline_ns: int
@@ -210,7 +216,7 @@ class SingleRank:
             by_flags=called.by_flags,
             parts=called.parts,
             delayed_ns=called.delayed_ns,
-            by_host=called.by_host,
+            exclusive=called.exclusive,
             tensors=packed.tensors,
             input_bytes=packed.nbytes,
         )

@@ -90,6 +90,18 @@ class Frozen:
         return view if offset % ALIGN_BYTES == 0 else view.clone()
 
 
+class DeviceCopy:
+    """A copy of an output in device memory of the judge's own."""
+
+    def __init__(self, copy: torch.Tensor) -> None:
+        self._copy = copy
+        self.size = copy.numel()
+
+    def bytes_at(self, offset: int, nbytes: int) -> torch.Tensor:
+        """See Arena. With a storage of its own."""
+        return self._copy[offset : offset + nbytes].clone()
+
+
 class Unreadable(Exception):
     """The worker has no memory at an address that it named, or it has ended."""
 
@@ -205,7 +217,7 @@ def take(
     views = [source.bytes_at(region.start, region.nbytes) for source, region in zip(sources, found, strict=True)]
     # A frozen copy does not change any more.
     probes = [
-        None if isinstance(source, Frozen) else _positions(view.numel())
+        None if isinstance(source, (Frozen, DeviceCopy)) else _positions(view.numel())
         for source, view in zip(sources, views, strict=True)
     ]
     seen = [None if probe is None else view[probe] for view, probe in zip(views, probes, strict=True)]

@@ -14,8 +14,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 from tasks.harness.shared.arenas import HUGE_PAGE_BYTES, Arena, size_for_later
-from tasks.harness.shared.call_flags import CallFlags
+from tasks.harness.shared.call_flags import MAX_PARTS, CallFlags
 from tasks.harness.shared.cores import judge_core, stay_on
+from tasks.harness.shared.cuda_driver import DriverError
 from tasks.harness.shared.profilers import SUFFIXES
 from tasks.harness.shared.values import Packed, Placed, Snapshot, place, size_of
 from tasks.harness.shared.wire import (
@@ -30,10 +31,23 @@ from tasks.harness.shared.wire import (
     encode,
 )
 
+from .activity import Activity
+from .device_calls import DeviceCalls, Output, Part
 from .faults import Fault, died, expect, flooded, tampered, too_late
 from .request import Compiled
 from .sched_delay import SchedDelay
-from .snapshots import Frozen, Readable, Unreadable, WorkerMemory, claimed, needed, take, within
+from .snapshots import (
+    DeviceCopy,
+    Frozen,
+    Readable,
+    Unreadable,
+    WorkerMemory,
+    claimed,
+    held,
+    needed,
+    take,
+    within,
+)
 from .worker_output import Watcher
 
 #: How long the judge spins while it waits for the end of a call, before it sleeps; only on a core of its own. A core
@@ -47,8 +61,6 @@ LOOK_NS, COPY_NS_A_BYTE = 1_000_000, 2
 #: Inputs of at most so many bytes are copied to where the worker sees them, while the clock runs. The worker could read
 #: them as they come, so the copy must be short (1 µs). For larger inputs the worker gets a descriptor, and maps it.
 COPY_BYTES = 16 << 10
-#: On a device, calls with at most so many bytes of inputs and outputs use the stream block. The copy is calibrated.
-STREAM_BLOCK_BYTES = 32 << 20
 #: How long a worker may take to enqueue a call. Then the call is released all the same, because a kernel that
 #: synchronises waits for its blocked stream for ever. The limit is much shorter after so many such calls in a row.
 ENQUEUE_NS = 100_000_000
@@ -78,8 +90,8 @@ class Called:
     by_flags: bool = False
     #: Whether inputs that are large enough for huge pages were handed over in huge pages.
     in_huge_pages: bool = True
-    #: On a device: it was released before all of it was enqueued, so the span includes work of the host.
-    by_host: bool = False
+    #: On a device: whether the worker used no processor, and the device for nothing else (see `device_calls`).
+    exclusive: bool = True
     #: How long judge and worker were ready to run while other processes had the cores.
     delayed_ns: int | None = None
 
@@ -143,7 +155,8 @@ class WorkerClient:
         self._memory: WorkerMemory | None = None
         #: The worker's process.
         self.pid: int | None = None
-        #: The flags that a device reads and writes, and how many calls in a row were not enqueued in time.
+        #: Calls on a device that the judge's own work there marks, and how many in a row were not enqueued in time.
+        self._device_calls: DeviceCalls | None = None
         self._stream_flags: CallFlags | None = None
         self._not_enqueued = 0
         self._sched_delay = SchedDelay()
@@ -182,10 +195,18 @@ class WorkerClient:
         if self._armed is not None:
             with self._armed:
                 self._armed = None
-        for opened in (self._flags, self._stream_flags, self._descriptor_socket, self._memory, self._sched_delay):
+        self.give_up_device()
+        for opened in (self._flags, self._descriptor_socket, self._memory, self._sched_delay):
             if opened is not None:
                 opened.close()
-        self._flags = self._stream_flags = self._descriptor_socket = self._memory = None
+        self._flags = self._descriptor_socket = self._memory = None
+
+    def give_up_device(self) -> None:
+        """Make calls on a device by message from now on."""
+        for opened in (self._device_calls, self._stream_flags):
+            if opened is not None:
+                opened.close()
+        self._device_calls = self._stream_flags = None
 
     def withdraw_call(self, *, deadline_ns: int) -> None:
         """Take back the call that the worker was told of: it waits for a message again, not for the start flag.
@@ -256,8 +277,9 @@ class WorkerClient:
         alike = packed.tree == self._tree and not by_message
         if self._flags is not None and alike and packed.device == "cpu":
             return self._call_by_flags(self._flags, packed, ahead=ahead, deadline_ns=deadline_ns)
-        if not by_message and self._fits_stream_block(packed, output_capacity):
-            return self._call_on_device(packed, output_capacity=output_capacity or 0, deadline_ns=deadline_ns)
+        on_device = alike and output_capacity is not None and packed.device not in {None, "cpu"}
+        if self._device_calls is not None and on_device:
+            return self._call_on_device(self._device_calls, packed, deadline_ns=deadline_ns)
         self._tree = packed.tree
         return self._call_by_message(packed, output_capacity=output_capacity or 0, deadline_ns=deadline_ns)
 
@@ -283,67 +305,102 @@ class WorkerClient:
         if answer["why_not"] is not None:
             return str(answer["why_not"])[:1000]
         self._sched_delay.watch(answer["pid"])
+        try:
+            self._device_calls = DeviceCalls(flags, Activity(answer["pid"]), flush_bytes=flush_bytes)
+            self._device_calls.warm_up()
+        except (DriverError, RuntimeError) as error:
+            flags.close()
+            return f"the judge's side: {error}"[:1000]
         self._stream_flags = flags
         return None
 
-    def _fits_stream_block(self, packed: Packed, output_capacity: int | None) -> bool:
-        alike = self._stream_flags is not None and packed.tree == self._tree and output_capacity is not None
-        return (
-            alike
-            and packed.device not in {None, "cpu"}
-            and max(packed.nbytes, output_capacity or 0) <= STREAM_BLOCK_BYTES
-        )
-
-    def _call_on_device(self, packed: Packed, *, output_capacity: int, deadline_ns: int) -> Called:
-        flags = self._stream_flags
-        if flags is None:
-            raise RuntimeError("the flags of the device are not open")
+    def _call_on_device(self, calls: DeviceCalls, packed: Packed, *, deadline_ns: int) -> Called:
         placed, size = packed.place()
-        first, staged = packed.staged(placed)
+        calls.reserve(size)
         self._calls += 1
         call = self._calls
-        with Arena.create(size) as inputs, Arena.create(output_capacity) as output_arena:
-            output_arena.poison()
-            message = {
-                "op": "queue",
-                "call": call,
-                "device": packed.device,
-                "output_size": output_arena.size,
-                **packed.message(placed, inputs.size),
-            }
-            self._send(encode(message, descriptors=2), (output_arena.fd, inputs.fd), deadline_ns)
-            by_host = not self._wait_enqueued(flags, call)
-            window = inputs.window(first, len(staged))
+        message = {"op": "enqueue", "call": call, "arena": calls.arena_handle.hex()} | packed.message(placed, size)
+        self._send(encode(message, descriptors=0), (), deadline_ns)
+        try:
+            answer = self._enqueued(deadline_ns)
+            in_time = answer is not None
+            output = None if answer is None else self._output_of(calls, answer, packed)
             before = self._sched_delay.total_ns()
-            start = time.perf_counter_ns()
-            # Until here neither the worker nor its device can see the inputs.
-            window[:] = staged
-            copied = time.perf_counter_ns()
-            flags.release(call)
-            if not flags.finished(call, spin_ns=self._spin_ns):
-                self._sleep_until_finished(flags, call, deadline_ns)
-            # The device wrote the output before the flag. Later writes are not looked at.
-            frozen = Frozen.of_arena(output_arena)
-            end, delayed = frozen.ended_ns, self._sched_delay.since(before)
-            self.waited_ns += end - copied
-            answer = self._receive(deadline_ns, self._spin_ns)
-            given = _Given(inputs=inputs, placed=placed, nbytes=packed.nbytes)
-            called = self._take(answer, given, frozen, start=start, end=end, deadline_ns=deadline_ns)
-        return replace(called, by_flags=True, by_host=by_host, delayed_ns=delayed)
+            start = time.monotonic_ns()
+            calls.release(packed, placed, call)
+            if output is not None:
+                calls.copy_output(output)
+            late = self._wait_finished(calls, deadline_ns, enqueued=in_time)
+            marked, delayed = calls.marked(), self._sched_delay.since(before)
+            self.waited_ns += time.monotonic_ns() - start
+            if answer is None or output is None:
+                answer = late or self._receive(deadline_ns)
+                output = self._output_of(calls, answer, packed)
+                calls.copy_output(output)
+        except BaseException:
+            calls.let_go(call)
+            raise
+        try:
+            calls.close_output(output)
+        except (DriverError, RuntimeError) as error:
+            raise Fault("rejected", f"the output's device memory cannot be read: {error}", gone=True) from error
+        done = self._ask({"op": "collect"}, "done", deadline_ns)
+        taken = take(
+            answer.get("tree"),
+            inputs=DeviceCopy(output.copy),
+            placed=(),
+            output_arena=DeviceCopy(output.copy),
+            input_bytes=packed.nbytes,
+            memory_bytes=self.memory_bytes,
+        )
+        return Called(
+            output=taken.output,
+            claim_ns=claimed(done),
+            outside_ns=marked.outside_ns,
+            output_bytes=taken.output_bytes,
+            parts=taken.parts,
+            by_flags=True,
+            exclusive=marked.exclusive and in_time,
+            delayed_ns=delayed,
+        )
 
-    def _wait_enqueued(self, flags: CallFlags, call: int) -> bool:
-        """Whether all of a call was enqueued while its stream was blocked. A kernel that synchronises never is."""
+    def _enqueued(self, deadline_ns: int) -> dict[str, Any] | None:
+        """The worker's answer once all of a call is enqueued. None: not in time, as for a kernel that synchronises."""
         patience_ns = ENQUEUE_NS if self._not_enqueued < _OFTEN else ENQUEUE_NS // 50
-        until = time.perf_counter_ns() + patience_ns
-        while time.perf_counter_ns() < until:
-            if flags.enqueued(call, spin_ns=1_000_000):
+        until = time.monotonic_ns() + patience_ns
+        while time.monotonic_ns() < until:
+            if self._channel.readable(1):
                 self._not_enqueued = 0
-                return True
-            if self._channel.readable(0):
-                # It answers before it was released: its own exception, or a forgery without inputs.
-                break
+                return self._receive(deadline_ns)
         self._not_enqueued += 1
-        return False
+        return None
+
+    def _output_of(self, calls: DeviceCalls, answer: dict[str, Any], packed: Packed) -> Output:
+        """The memory of the output that a worker describes."""
+        expect(answer, "enqueued")
+        parts = _parts_of(answer.get("parts"))
+        if held(packed.nbytes, sum(part.nbytes for part in parts)) > self.memory_bytes:
+            raise Fault("memory_limit", "custom_kernel returned more bytes than this case may hold", gone=True)
+        try:
+            return calls.open_output(parts)
+        except (DriverError, ValueError) as error:
+            raise tampered(f"an output that is not where the worker says that it is: {error}") from error
+
+    def _wait_finished(self, calls: DeviceCalls, deadline_ns: int, *, enqueued: bool) -> dict[str, Any] | None:
+        """Wait for the end of a call. The worker's message, if it came meanwhile."""
+        spin_until = time.monotonic_ns() + SPIN_NS
+        heard = None
+        while not calls.finished():
+            now = time.monotonic_ns()
+            if now > deadline_ns:
+                raise too_late()
+            if now > spin_until and heard is None and self._channel.readable(1):
+                # It has ended, or it says what became of a call that it had not enqueued.
+                heard = self._receive(deadline_ns)
+                if enqueued:
+                    raise tampered("a message that nothing had asked for")
+                expect(heard, "enqueued")
+        return heard
 
     def _call_by_flags(self, flags: CallFlags, packed: Packed, *, ahead: bool, deadline_ns: int) -> Called:
         sizes = packed.sizes
@@ -563,6 +620,25 @@ class WorkerClient:
         if self._collector.flooded:
             raise flooded()
         return message
+
+
+def _parts_of(found: object) -> list[Part]:
+    """The parts of an output, by a worker's word.
+
+    Raises:
+        Fault: it is no such list.
+    """
+    parts = []
+    for item in found if isinstance(found, list) and len(found) <= MAX_PARTS else [None]:
+        match item:
+            case [str(handle), int(offset), int(nbytes)] if within(offset, 1 << 48) and within(nbytes, 1 << 48):
+                try:
+                    parts.append(Part(handle=bytes.fromhex(handle), offset=offset, nbytes=nbytes))
+                except ValueError as error:
+                    raise tampered("an output with a handle that is none") from error
+            case _:
+                raise tampered("an output in impossible places")
+    return parts
 
 
 def _placed(sizes: Sequence[int]) -> Sequence[Placed]:

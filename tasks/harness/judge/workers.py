@@ -33,8 +33,8 @@ class Call:
     parts: int = 1
     #: How long judge and worker were ready to run and did not; None where the kernel does not tell.
     delayed_ns: int | None = None
-    #: On a device: the span on the judge's clock includes work of the host.
-    by_host: bool = False
+    #: On a device: whether the worker used no processor, and the device for nothing else.
+    exclusive: bool = True
     #: Time to make the inputs, before the clock ran; 0 where rank checkers made them.
     made_ns: int = 0
     #: Of all ranks together.

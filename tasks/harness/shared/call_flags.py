@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from .arenas import Arena
 
 # Places of 8 bytes, each in a cache line of its own.
-_RELEASED, _FINISHED, _WITHDRAWN, _ENQUEUED, _PARTS = 0, 8, 16, 24, 32
+_RELEASED, _FINISHED, _WITHDRAWN, _PARTS = 0, 8, 16, 24
 #: Bytes of the shared memory, and the most tensors that an output may have: each takes two numbers.
 FLAGS_BYTES = 64 << 10
 MAX_PARTS = (FLAGS_BYTES // 8 - _PARTS - 1) // 2
@@ -42,6 +42,11 @@ class CallFlags:
     def fd(self) -> int:
         """The descriptor that the worker maps."""
         return self._arena.fd
+
+    @property
+    def address(self) -> int:
+        """Where they lie in this process."""
+        return self._arena.addresses.start
 
     def close(self) -> None:
         """Close the descriptor. The mapping stays."""
@@ -82,14 +87,6 @@ class CallFlags:
         count = min(self._words[_PARTS], MAX_PARTS)
         numbers = self._words[_PARTS + 1 : _PARTS + 1 + 2 * count].tolist()
         return list(zip(numbers[::2], numbers[1::2], strict=True))
-
-    def enqueue(self, call: int) -> None:
-        """Worker, on a device: all of the call has been enqueued."""
-        self._words[_ENQUEUED] = call
-
-    def enqueued(self, call: int, *, spin_ns: int) -> bool:
-        """Judge: whether all of the call has been enqueued; spins for at most `spin_ns`."""
-        return self._equals(_ENQUEUED, call, spin_ns)
 
     def released(self, call: int, *, spin_ns: int) -> bool:
         """Worker: whether the call may begin; spins for at most `spin_ns`, or until the call is withdrawn."""

@@ -220,6 +220,8 @@ class Outgoing:
     nbytes: int = 0
     #: A part of it was lazy, and was computed while it was described.
     put_off: bool = False
+    #: A part of it was not contiguous, and was copied while it was described.
+    copied: bool = False
     _copies: list[tuple[int, torch.Tensor]] = field(default_factory=list)
 
     @classmethod
@@ -250,21 +252,24 @@ class Outgoing:
             node["at"] = [region, plain.storage_offset() * plain.element_size()]
             return node
         node["at"] = [OUTPUT_REGION, self.nbytes]
+        self.copied = self.copied or not plain.is_contiguous()
         self._copies.append((self.nbytes, plain.contiguous()))
         nbytes = plain.numel() * plain.element_size()
         self.nbytes += -(-nbytes // ALIGN_BYTES) * ALIGN_BYTES
         return node
 
     @property
+    def tensors(self) -> list[torch.Tensor]:
+        """The tensors to copy, contiguous, in the order of their offsets."""
+        return [item for _, item in self._copies]
+
+    @property
     def parts(self) -> list[tuple[int, int]]:
         """Address and bytes of each tensor to copy, in the order of their offsets."""
         return [(item.data_ptr(), item.numel() * item.element_size()) for _, item in self._copies]
 
-    def copy_to(self, arena: Arena, *, wait: bool = True) -> None:
-        """Copy the described tensors into the judge's arena, which holds at least `nbytes`.
-
-        `wait`: until the bytes are there. Otherwise copies from a device may still be under way.
-        """
+    def copy_to(self, arena: Arena) -> None:
+        """Copy the described tensors into the judge's arena, which holds at least `nbytes`."""
         for offset, item in self._copies:
             if item.is_cpu and item.nbytes <= _SMALL_BYTES:
                 # On this thread alone: torch would split the copy among its threads, and wait for all of them.
@@ -272,7 +277,7 @@ class Outgoing:
                     ctypes.memmove(arena.bytes_at(offset, item.nbytes).data_ptr(), item.data_ptr(), item.nbytes)
                 continue
             flat = _bytes_of(item)
-            arena.bytes_at(offset, flat.numel()).copy_(flat, non_blocking=not wait)
+            arena.bytes_at(offset, flat.numel()).copy_(flat)
 
 
 def _bytes_of(item: torch.Tensor) -> torch.Tensor:

@@ -11,11 +11,13 @@ import torch
 
 from tasks.harness.emulate import asked
 from tasks.harness.shared.arenas import Arena
+from tasks.harness.shared.cuda_driver import Driver, DriverError, try_out
+from tasks.harness.shared.flush import flush_size
 
-from .cuda_driver import Driver, DriverError, try_out
-from .stream_block import IDLE_NS, StreamBlock, StreamCall, StreamCallResult
+from .stream_block import QueuedCall, StreamBlock, StreamCall
 
-_L2_FLUSH_BYTES = 256 << 20
+#: Synchronising with a device that is idle takes less.
+_IDLE_NS = 50_000
 
 
 class Device:
@@ -55,10 +57,8 @@ class Device:
             return str(error)
         return None
 
-    def queue(
-        self, order: StreamCall, kernel: Callable[[Any], Any], *, adapt: Callable[[Any], Any]
-    ) -> StreamCallResult:
-        """Make a call that begins when the judge's flag says so (see `stream_block`).
+    def enqueue(self, order: StreamCall, kernel: Callable[[Any], Any], *, adapt: Callable[[Any], Any]) -> QueuedCall:
+        """Enqueue a call that begins when the judge's flag says so (see `stream_block`).
 
         Raises:
             RuntimeError: no page of flags is open.
@@ -66,14 +66,15 @@ class Device:
         if self._stream_block is None:
             raise RuntimeError("the judge asked for a call by flags that are not open")
         self.reset_l2()
-        return self._stream_block.make(order, kernel, adapt=adapt, flush=self.flush_l2)
+        return self._stream_block.enqueue(order, kernel, adapt=adapt)
 
     def time_call(self, kernel: Callable[[Any], Any], value: object) -> tuple[object, int]:
         """Call a kernel with cold caches; its output, and its time in nanoseconds by the device's events."""
         self.reset_l2()
-        self.flush_l2()
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]  # torch lacks it
         torch.cuda.synchronize()
+        # Enqueued behind the flush, so that the time of a launch is not between the events.
+        self.flush_l2()
         start.record()
         output = kernel(value)
         end.record()
@@ -82,7 +83,7 @@ class Device:
         torch.cuda.synchronize()
         late = perf_counter_ns() - ended
         # The events see one stream. Work of other streams for this call counts, too.
-        return output, round(start.elapsed_time(end) * 1e6) + (late if late > IDLE_NS else 0)
+        return output, round(start.elapsed_time(end) * 1e6) + (late if late > _IDLE_NS else 0)
 
     def flush_l2(self) -> None:
         """Enqueue a write that empties the device's caches."""
@@ -101,14 +102,3 @@ class Device:
                 self._driver = Driver.open()
         if self._driver is not None:
             self._driver.reset_persisting_l2()
-
-
-def flush_size(stated: int | None, properties: Any) -> int:
-    """Bytes to write so that nothing of the inputs is left in a device's caches.
-
-    `stated` by the GPU type; else twice the size of the L2 cache by the driver, and at least a size that is larger than
-    most caches. Never more than an eighth of the device's memory.
-    """
-    known = max(_L2_FLUSH_BYTES, 2 * int(getattr(properties, "L2_cache_size", 0) or 0))
-    wanted = known if stated is None else stated
-    return min(wanted, int(properties.total_memory) // 8)

@@ -15,9 +15,11 @@ Messages on the socket in KR_JUDGE_FD, and their answers:
         on that socket the worker sends a descriptor of its own memory, once, and gets descriptors of inputs
     prepare_device {flush_bytes}           -> device_prepared {pid, why_not}  descriptor: a page of flags
         flush_bytes: bytes to write to empty the device's caches; why_not: why its calls cannot begin by flags, or null
-    queue          {call, device, output_size, tree, storages, size} -> done | need | failed
-        descriptors: output arena, inputs to come; one call on the device, enqueued before its inputs exist (see
-        `stream_block`)
+    enqueue        {call, arena, tree, storages} -> enqueued {tree, parts} | failed
+        one call on the device, enqueued before its inputs exist (see `stream_block`). arena: handle of the device
+        memory that will hold them; parts: handle, offset and bytes of each tensor of the output, empty handle: in that
+        arena. The worker then waits for the next message without using a processor.
+    collect        {}                      -> done {claim_ns} | failed       after enqueue, when the call has ended
     arm            {size}                  -> armed                           descriptor: output arena
         drops everything of earlier calls, maps the output arena, and spins for the next message
     arm            {size, call, storages}  -> armed, done | failed            descriptor, or none: inputs to come
@@ -74,7 +76,7 @@ from .failures import describe_failure  # noqa: E402 see above
 from .inputs import Inputs, map_memory  # noqa: E402 see above
 from .profiling import profile_call  # noqa: E402 see above
 from .ranks import Rank  # noqa: E402 see above
-from .stream_block import StreamCall, StreamCallResult  # noqa: E402 see above
+from .stream_block import QueuedCall, StreamCall  # noqa: E402 see above
 from .submission import Kernel, Submission, load  # noqa: E402 see above
 
 #: How long an armed worker polls the socket before it sleeps.
@@ -117,8 +119,8 @@ class Worker:
         #: The descriptor of the last inputs that came on the socket.
         self._handed: int | None = None
         self._device = Device()
-        #: The last call on a device. Its output may be asked for later.
-        self._queued: StreamCallResult | None = None
+        #: The last call that was enqueued on a device. Its output must live until the judge has copied it.
+        self._queued: QueuedCall | None = None
         #: The kernel's return value, until the judge asks for it.
         self._returned: object = None
         self._rank: Rank | None = None
@@ -131,7 +133,8 @@ class Worker:
             "load": self._load,
             "open_flags": self._open_flags,
             "prepare_device": self._prepare_device,
-            "queue": self._queue,
+            "enqueue": self._enqueue,
+            "collect": self._collect,
             "arm": self._arm,
             "call": self._call,
             "output_arena": self._larger_output_arena,
@@ -178,22 +181,22 @@ class Worker:
         why_not = self._device.prepare(flush_bytes=message["flush_bytes"], page=page)
         return {"op": "device_prepared", "pid": os.getpid(), "why_not": why_not}
 
-    def _queue(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
+    def _enqueue(self, message: dict[str, Any], _: Sequence[int]) -> dict[str, Any]:
         self._pending = self._inputs = self._output = self._returned = self._queued = None
         order = StreamCall(
             call=message["call"],
             tree=message["tree"],
             storages=message["storages"],
-            device=message["device"],
-            output_arena=map_memory(descriptors[0], message["output_size"]),
-            inputs=map_memory(descriptors[1], message["size"]),
+            arena=bytes.fromhex(message["arena"]),
         )
-        made = self._device.queue(order, self._kernel, adapt=self._submission.adapt)
-        self._claim_ns, self._queued = made.claim_ns, made
-        if not made.delivered:
-            self._pending = made.outgoing
-            return {"op": "need", "bytes": made.outgoing.nbytes}
-        return {"op": "done", "tree": made.outgoing.tree, "claim_ns": self._claim_ns}
+        made = self._queued = self._device.enqueue(order, self._kernel, adapt=self._submission.adapt)
+        parts = [[handle.hex(), offset, nbytes] for handle, offset, nbytes in made.parts]
+        return {"op": "enqueued", "tree": made.outgoing.tree, "parts": parts}
+
+    def _collect(self, _: dict[str, Any], __: Sequence[int]) -> dict[str, Any]:
+        if self._queued is None:
+            raise RuntimeError("the judge asked for a call that was not enqueued")
+        return {"op": "done", "claim_ns": self._queued.claim_ns()}
 
     def _arm(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
         # `_pending` stays: its output still needs a larger arena, and the announced call may be withdrawn.

@@ -1,138 +1,147 @@
 """The worker's side of a call on a device: everything is enqueued before the inputs exist, then the judge releases it.
 
-One stream holds, in this order: wait for the judge's number, copy the inputs from shared memory, flush the cache,
-event, the kernel, event, copy the output to shared memory, write the number that says so. So the host's work for a
-launch is done before the judge's clock starts, and nothing can be computed early.
+One stream holds, in this order: wait for the judge's number, event, the kernel, event, write the number that says so.
+The inputs are device memory of the judge's. The judge fills it, empties the caches and writes the number in one piece
+of work of its own, and copies the output itself (`judge.device_calls`). So the worker has nothing to leave out, and the
+host's work for a launch is done before the clock starts.
 
 A submission that synchronises with the host waits for a stream that is blocked. The judge gets no answer, releases the
-call after a while, and measures that call with the host's work in it.
+call after a while, and knows that the host took part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from time import perf_counter_ns
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 
-from tasks.harness.shared.arenas import PAGE_BYTES, Arena
-from tasks.harness.shared.call_flags import FINISHED_AT, RELEASED_AT, CallFlags
+from tasks.harness.shared.arenas import Arena
+from tasks.harness.shared.call_flags import FINISHED_AT, FLAGS_BYTES, RELEASED_AT
+from tasks.harness.shared.cuda_driver import DriverError
+from tasks.harness.shared.device_bytes import device_bytes
 from tasks.harness.shared.values import Outgoing, unpack
-
-#: Synchronising with a device that is idle takes less.
-IDLE_NS = 50_000
 
 
 class Streams(Protocol):
     """The part of `cuda_driver.Driver` that is needed here."""
 
     def register(self, address: int, nbytes: int) -> int:
-        """See Driver."""
-
-    def unregister(self, address: int) -> None:
-        """See Driver."""
+        """Map host memory for the device; its address on the device."""
 
     def wait_for(self, stream: int, pointer: int, value: int) -> None:
-        """See Driver."""
+        """Block a stream until the number there is at least this one."""
 
     def write(self, stream: int, pointer: int, value: int) -> None:
-        """See Driver."""
+        """Write a number there after all earlier work of a stream."""
+
+    def export(self, address: int) -> tuple[bytes, int]:
+        """A handle of the allocation of an address, and the address's offset in it."""
+
+    def open_handle(self, handle: bytes) -> range:
+        """Map an allocation of another process."""
+
+    def close_handle(self, address: int) -> None:
+        """Undo `open_handle`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamCall:
-    """One call, as the judge asks for it."""
+    """A call that the judge asks for."""
 
     call: int
     tree: Any
     storages: Sequence[tuple[int, int]]
-    device: str
-    inputs: Arena
-    output_arena: Arena
+    #: The handle of the judge's memory for inputs.
+    arena: bytes
 
 
-@dataclass(frozen=True, kw_only=True)
-class StreamCallResult:
-    """The output of a call, and the time that the worker claims."""
+@dataclass(kw_only=True)
+class QueuedCall:
+    """A call whose work is enqueued."""
 
     outgoing: Outgoing
-    claim_ns: int
-    #: Whether the output fitted into the arena, and is there.
-    delivered: bool
-    #: Must live until the output has been delivered.
-    inputs: tuple[object, ...]
+    #: For each tensor of the output: handle of its allocation (empty: the judge's memory for inputs), offset, bytes.
+    parts: list[tuple[bytes, int, int]]
+    #: Events before and after the kernel.
+    began: torch.cuda.Event
+    ended: torch.cuda.Event
+    #: Keeps inputs and copies of outputs alive until the next call.
+    kept: list[Any] = field(default_factory=list)
+
+    def claim_ns(self) -> int:
+        """The kernel's time by the device's events. Waits for them."""
+        self.ended.synchronize()
+        torch.cuda.synchronize()
+        return max(round(float(self.began.elapsed_time(self.ended)) * 1e6), 0)
 
 
 class StreamBlock:
-    """The judge's page of flags, mapped for the device."""
+    """Makes calls whose stream waits for the judge. `page`: flags in shared memory."""
 
     def __init__(self, streams: Streams, page: Arena) -> None:
-        """Register the page.
-
-        Raises:
-            DriverError: the driver refuses.
-        """
         self._streams = streams
-        self._flags = CallFlags(page)
+        # Its addresses stay registered with the device, so they must not be used for anything else.
         self._page = page
-        self._pointer = streams.register(page.addresses.start, PAGE_BYTES)
+        self._pointer = streams.register(page.addresses.start, FLAGS_BYTES)
+        #: The judge's memory for inputs, and its handle.
+        self._handle = b""
+        self._arena = range(0)
 
-    def make(
-        self,
-        order: StreamCall,
-        kernel: Callable[[Any], Any],
-        *,
-        adapt: Callable[[Any], Any],
-        flush: Callable[[], None],
-    ) -> StreamCallResult:
-        """Make a call.
+    def enqueue(self, order: StreamCall, kernel: Callable[[Any], Any], *, adapt: Callable[[Any], Any]) -> QueuedCall:
+        """Enqueue a call.
 
         Args:
             order: the call that the judge asks for.
             kernel: the submission's.
             adapt: makes the kernel's arguments from the inputs.
-            flush: enqueues a write that empties the device's caches; called after the wait for the judge's number.
-        """
-        with self._pinned(order.inputs), self._pinned(order.output_arena):
-            buffers = [torch.empty(nbytes, dtype=torch.uint8, device=order.device) for _, nbytes in order.storages]
-            value = adapt(unpack(order.tree, buffers))
-            began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]  # torch lacks it
-            torch.cuda.synchronize()
-            stream = int(torch.cuda.current_stream().cuda_stream)
-            try:
-                self._streams.wait_for(stream, self._pointer + RELEASED_AT, order.call)
-                for buffer, (offset, nbytes) in zip(buffers, order.storages, strict=True):
-                    buffer.copy_(order.inputs.bytes_at(offset, nbytes), non_blocking=True)
-                flush()
-                began.record()
-                output = kernel(value)
-                ended.record()
-                outgoing = Outgoing.describe(output, {})
-                delivered = outgoing.nbytes <= order.output_arena.size
-                if delivered:
-                    outgoing.copy_to(order.output_arena, wait=False)
-                self._streams.write(stream, self._pointer + FINISHED_AT, order.call)
-            finally:
-                # Also for a kernel that raised: the judge waits for this number, and gets the error in the answer.
-                self._flags.enqueue(order.call)
-            ended.synchronize()
-            after_ns = perf_counter_ns()
-            torch.cuda.synchronize()
-            late_ns = perf_counter_ns() - after_ns
-            # The events see one stream. Work of other streams for this call counts, too.
-            claim_ns = round(began.elapsed_time(ended) * 1e6) + (late_ns if late_ns > IDLE_NS else 0)
-        return StreamCallResult(outgoing=outgoing, claim_ns=claim_ns, delivered=delivered, inputs=(value, buffers))
 
-    @contextmanager
-    def _pinned(self, arena: Arena) -> Iterator[None]:
-        start = arena.addresses.start
-        self._streams.register(start, arena.size)
-        try:
-            yield
-        finally:
-            # If the kernel raised, the device may still be using the memory.
+        Raises:
+            DriverError: the driver refused.
+        """
+        self._enter(order.arena)
+        buffers = [device_bytes(self._arena, offset, nbytes) for offset, nbytes in order.storages]
+        value = adapt(unpack(order.tree, buffers))
+        began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]  # torch lacks it
+        torch.cuda.synchronize()
+        stream = torch.cuda.current_stream()
+        self._streams.wait_for(int(stream.cuda_stream), self._pointer + RELEASED_AT, order.call)
+        began.record(stream)
+        output = kernel(value)
+        ended.record(stream)
+        outgoing = Outgoing.describe(output, {})
+        parts, copies = self._parts(outgoing)
+        if outgoing.put_off or outgoing.copied or copies:
+            # Work that is put off until the output is described, and copies of it, are the kernel's own.
+            ended.record(stream)
+        self._streams.write(int(stream.cuda_stream), self._pointer + FINISHED_AT, order.call)
+        return QueuedCall(outgoing=outgoing, parts=parts, began=began, ended=ended, kept=[value, buffers, copies])
+
+    def _enter(self, handle: bytes) -> None:
+        """Map the judge's memory for inputs, if it is not the same as before."""
+        if handle == self._handle:
+            return
+        if self._handle:
             torch.cuda.synchronize()
-            self._streams.unregister(start)
+            self._streams.close_handle(self._arena.start)
+            self._handle = b""
+        self._arena = self._streams.open_handle(handle)
+        self._handle = handle
+
+    def _parts(self, outgoing: Outgoing) -> tuple[list[tuple[bytes, int, int]], list[torch.Tensor]]:
+        """Where the judge finds each tensor of an output; copies of those that it could not open otherwise."""
+        parts, copies = [], []
+        for item in outgoing.tensors:
+            if item.data_ptr() in self._arena and item.is_cuda:
+                parts.append((b"", item.data_ptr() - self._arena.start, item.nbytes))
+                continue
+            try:
+                handle, offset = self._streams.export(item.data_ptr()) if item.nbytes else (b"", 0)
+            except DriverError:
+                copy = torch.empty(item.nbytes, dtype=torch.uint8, device="cuda")
+                copy.copy_(item.reshape(-1).view(torch.uint8), non_blocking=True)
+                copies.append(copy)
+                handle, offset = self._streams.export(copy.data_ptr())
+            parts.append((handle, offset, item.nbytes))
+        return parts, copies

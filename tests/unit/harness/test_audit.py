@@ -237,6 +237,7 @@ def test_the_report_has_what_was_claimed_and_what_the_judge_saw() -> None:
         "excess_ns": 0,
         "noise_ns": 3_000,
         "not_believed": 0,
+        "not_exclusive": 0,
         "contradicted": False,
         "delayed_ns": 50,
     }

@@ -1,8 +1,9 @@
-"""The calls of the CUDA driver that torch does not offer: streams that wait for memory, and settings of the cache.
+"""The calls of the CUDA driver that torch does not offer: streams that wait for memory, shared memory, the cache.
 
-Through ctypes, in the worker's own process and context. Constants and signatures: cuda.h of CUDA 13 (driver API, stream
-memory operations; cuCtxSetLimit; cuCtxResetPersistingL2Cache). HIP has stream memory operations as well, but only on
-memory that it allocates itself, which cannot be shared with a judge. So there is no driver for HIP here.
+Through ctypes, in the calling process's own context; judge and worker both use it. Constants and signatures: cuda.h of
+CUDA 13 (driver API: stream memory operations, memory management, interprocess handles, cuCtxSetLimit,
+cuCtxResetPersistingL2Cache). HIP has stream memory operations as well, but only on memory that it allocates itself,
+which cannot be shared with a judge. So there is no driver for HIP here.
 """
 
 from __future__ import annotations
@@ -23,6 +24,12 @@ _WRITE_DEFAULT: Final = 0x0
 #: CU_MEMHOSTREGISTER_PORTABLE and CU_MEMHOSTREGISTER_DEVICEMAP.
 _REGISTER: Final = 0x01 | 0x02
 _LIMIT_PERSISTING_L2: Final = 0x06
+#: CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS.
+_LAZY_PEER_ACCESS: Final = 0x01
+#: CU_IPC_HANDLE_SIZE.
+HANDLE_BYTES: Final = 64
+#: An exported allocation is shared whole. Smaller allocations lie in blocks of this size, together with others.
+_BLOCK_BYTES: Final = 2 << 20
 #: Seconds for a device to see a number in the host's memory, and for the whole trial.
 _SEEN_S: Final = 2.0
 _TRIED_S: Final = 20.0
@@ -31,6 +38,12 @@ _WAITS_AT, _WRITES_AT = 0, 64
 
 class DriverError(Exception):
     """A call of the driver failed, or there is no driver."""
+
+
+class _Handle(ctypes.Structure):
+    """CUipcMemHandle."""
+
+    _fields_ = (("bytes", ctypes.c_ubyte * HANDLE_BYTES),)
 
 
 class Driver:
@@ -91,6 +104,64 @@ class Driver:
             "cuStreamWriteValue32_v2",
             *(ctypes.c_void_p(stream), ctypes.c_uint64(pointer), ctypes.c_uint32(value), ctypes.c_uint(_WRITE_DEFAULT)),
         )
+
+    def allocate(self, nbytes: int) -> range:
+        """Allocate device memory that shares no block with other memory; its addresses.
+
+        Raises:
+            DriverError: see the class.
+        """
+        size = max(-(-nbytes // _BLOCK_BYTES), 1) * _BLOCK_BYTES
+        found = ctypes.c_uint64()
+        self._do("cuMemAlloc_v2", ctypes.byref(found), ctypes.c_size_t(size))
+        return range(found.value, found.value + size)
+
+    def free(self, address: int) -> None:
+        """Undo `allocate`.
+
+        Raises:
+            DriverError: see the class.
+        """
+        self._do("cuMemFree_v2", ctypes.c_uint64(address))
+
+    def export(self, address: int) -> tuple[bytes, int]:
+        """A handle with which another process opens the allocation of an address, and the address's offset in it.
+
+        Raises:
+            DriverError: see the class; also for memory that cannot be exported: of a pool, managed, or opened itself.
+        """
+        base, _ = self._allocation(address)
+        handle = _Handle()
+        self._do("cuIpcGetMemHandle", ctypes.byref(handle), ctypes.c_uint64(base))
+        return bytes(handle), address - base
+
+    def open_handle(self, handle: bytes) -> range:
+        """Map an allocation of another process; its addresses here.
+
+        Raises:
+            DriverError: see the class.
+            ValueError: the handle has a wrong size.
+        """
+        if len(handle) != HANDLE_BYTES:
+            raise ValueError(f"a handle of {len(handle)} bytes, expected {HANDLE_BYTES}")
+        found = ctypes.c_uint64()
+        made = _Handle.from_buffer_copy(handle)
+        self._do("cuIpcOpenMemHandle_v2", ctypes.byref(found), made, ctypes.c_uint(_LAZY_PEER_ACCESS))
+        base, size = self._allocation(found.value)
+        return range(found.value, base + size)
+
+    def close_handle(self, address: int) -> None:
+        """Undo `open_handle`.
+
+        Raises:
+            DriverError: see the class.
+        """
+        self._do("cuIpcCloseMemHandle", ctypes.c_uint64(address))
+
+    def _allocation(self, address: int) -> tuple[int, int]:
+        base, size = ctypes.c_uint64(), ctypes.c_size_t()
+        self._do("cuMemGetAddressRange_v2", ctypes.byref(base), ctypes.byref(size), ctypes.c_uint64(address))
+        return base.value, size.value
 
     def reset_persisting_l2(self) -> None:
         """Set aside no part of the L2 cache, and drop what was kept there. Older devices lack the feature."""

@@ -1,0 +1,125 @@
+"""Whether a worker's processes used a processor between two moments. Linux only.
+
+A thread that ran between two looks was running at one of them, or its time on a processor grew: the kernel counts that
+time whenever it takes a thread off its core (/proc/PID/task/TID/schedstat, Documentation/scheduler/sched-stats.rst).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+#: More threads take too long to look at. Such a worker counts as busy.
+_MOST_THREADS = 512
+_ASLEEP = b"SDIt"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """What all threads were doing at one moment."""
+
+    #: Nanoseconds on a processor so far, by thread.
+    ran_ns: Mapping[int, int]
+    #: Whether none of them was running or ready to run.
+    asleep: bool
+
+
+class Activity:
+    """The threads of a worker and of all processes that it started.
+
+    In a container the worker has a user of its own, so its processes are those of that user. Without one they are the
+    worker's descendants.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        uid = _uid_of(pid)
+        self._uid = None if uid is None or uid == os.getuid() else uid
+        #: For each thread: its state file and its file of times.
+        self._files: dict[int, tuple[int, int]] = {}
+
+    def close(self) -> None:
+        """Close all files."""
+        for files in self._files.values():
+            for file in files:
+                os.close(file)
+        self._files.clear()
+
+    def look(self) -> Look | None:
+        """Look at all threads; None where the kernel does not tell, or there are too many."""
+        found: dict[int, int] = {}
+        asleep = True
+        for pid, tid in self._threads():
+            if len(found) >= _MOST_THREADS:
+                return None
+            try:
+                state, ran_ns = self._read(pid, tid)
+            except FileNotFoundError:
+                # It ended meanwhile, so it ran.
+                asleep = False
+                continue
+            except (OSError, ValueError, IndexError):
+                return None
+            asleep = asleep and state in _ASLEEP
+            found[tid] = ran_ns
+        for gone in self._files.keys() - found.keys():
+            for file in self._files.pop(gone):
+                os.close(file)
+        return Look(ran_ns=found, asleep=asleep) if found else None
+
+    def idle_since(self, before: Look | None) -> bool:
+        """Whether no thread has used a processor since an earlier look."""
+        if before is None or not before.asleep:
+            return False
+        now = self.look()
+        # A thread that ended must have run.
+        return now is not None and now.asleep and now.ran_ns == before.ran_ns
+
+    def _read(self, pid: int, tid: int) -> tuple[bytes, int]:
+        if tid not in self._files:
+            place = f"/proc/{pid}/task/{tid}"
+            state = os.open(f"{place}/stat", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                self._files[tid] = state, os.open(f"{place}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:
+                os.close(state)
+                raise
+        state_file, times_file = self._files[tid]
+        try:
+            # The name before the state may hold any character but ends with the last bracket.
+            state_of = os.pread(state_file, 1024, 0).rpartition(b")")[2].split()[0]
+            return state_of, int(os.pread(times_file, 128, 0).split()[0])
+        except ProcessLookupError as error:
+            raise FileNotFoundError(str(error)) from error
+
+    def _threads(self) -> Iterator[tuple[int, int]]:
+        for pid in self._processes():
+            with suppress(OSError):
+                for tid in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 names alone
+                    yield pid, int(tid)
+
+    def _processes(self) -> Iterator[int]:
+        if self._uid is not None:
+            for name in os.listdir("/proc"):  # noqa: PTH208 names alone
+                if name.isdigit() and _uid_of(int(name)) == self._uid:
+                    yield int(name)
+            return
+        waiting = [self._pid]
+        while waiting:
+            pid = waiting.pop()
+            yield pid
+            for file in Path(f"/proc/{pid}/task").glob("*/children"):
+                with suppress(OSError):
+                    waiting.extend(map(int, file.read_text(encoding="ascii").split()))
+
+
+def _uid_of(pid: int) -> int | None:
+    """The real user of a process. The owner of its directory would be root for processes that hide their memory."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_bytes()
+    except OSError:
+        return None
+    return int(status.partition(b"\nUid:")[2].split(maxsplit=1)[0])

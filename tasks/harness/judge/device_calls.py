@@ -1,0 +1,248 @@
+"""The judge's own work on a device around a call: inputs, flush, start, end and the copy of the output.
+
+A device runs the kernels of one process at a time. So the judge enqueues, as one batch on its own stream: copy the
+inputs to memory that the worker can see, empty the caches, event, release the worker, wait for the worker's number,
+event, copy the output. No kernel of the worker can run between the first copy and the release, whatever it has
+prepared. What the worker writes after the second event is not in the copy. The time between the two events holds the
+kernel, two changes of the process on the device, and nothing that the worker does itself. So what is to be subtracted
+is the same for every call, however large its inputs are, and a worker cannot leave any of it out.
+
+Two things are left to a worker: its own processor, and work that it keeps on the device across the batch. Both are
+seen (`Marked.exclusive`).
+
+The copies and the flush are kernels, not copies by the device's copy engines, which work beside other processes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import accumulate
+
+import torch
+
+from tasks.harness.shared.arenas import ALIGN_BYTES
+from tasks.harness.shared.call_flags import FINISHED_AT, FLAGS_BYTES, RELEASED_AT, CallFlags
+from tasks.harness.shared.cuda_driver import Driver, DriverError
+from tasks.harness.shared.device_bytes import device_bytes
+from tasks.harness.shared.flush import flush_size
+from tasks.harness.shared.values import Packed, Placed
+
+from .activity import Activity, Look
+
+#: The judge gets the device within this time, unless the worker has work on it: a change of processes takes 0.15 ms on
+#: an H100, the share of time of a process that has work 2 ms.
+_FREE_NS = 500_000
+#: A batch takes at most so many times as long as the flush suggests, and this long beside. Else it was interrupted.
+_BATCH_FACTOR, _BATCH_EXTRA_NS = 3.0, 500_000
+#: The device runs for so long before the first measurement: clocks rise with work.
+_WARM_UP_NS = 300_000_000
+_WORD = torch.int64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One tensor of an output, where the worker says that it is. An empty handle means the memory for inputs."""
+
+    handle: bytes
+    offset: int
+    nbytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """The memory of an output, and the judge's copy of it."""
+
+    copy: torch.Tensor
+    #: The worker's bytes of each part that has any, and where they begin in the copy.
+    views: Sequence[torch.Tensor]
+    starts: Sequence[int]
+    #: What has been mapped for it, by handle.
+    mapped: Mapping[bytes, range]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Marked:
+    """The span of one call."""
+
+    outside_ns: int
+    #: Whether the worker used neither a processor nor the device from before the inputs were there until the end.
+    exclusive: bool
+
+
+class DeviceCalls:
+    """The judge's side of calls on the current device.
+
+    Args:
+        flags: a page that the worker's device sees, too.
+        activity: of the worker's processes.
+        flush_bytes: bytes to write to empty the caches; None: as many as `flush_size` finds.
+
+    Raises:
+        DriverError: the device cannot do it.
+    """
+
+    def __init__(self, flags: CallFlags, activity: Activity, *, flush_bytes: int | None) -> None:
+        self._flags = flags
+        self._activity = activity
+        torch.cuda.init()  # type: ignore[no-untyped-call]  # torch lacks it
+        # Makes the context current in this thread.
+        torch.cuda.synchronize()
+        self._driver = Driver.open()
+        self._pointer = self._driver.register(flags.address, FLAGS_BYTES)
+        nbytes = flush_size(flush_bytes, torch.cuda.get_device_properties("cuda"))
+        self._l2 = torch.empty(nbytes // _WORD.itemsize, dtype=_WORD, device="cuda")
+        self._arena = range(0)
+        self._handle = b""
+        #: Memory for inputs that became too small. The worker lets go of it with its next call.
+        self._retired = range(0)
+        self._began, self._released, self._ended = (torch.cuda.Event(enable_timing=True) for _ in range(3))  # type: ignore[no-untyped-call]  # torch lacks it
+        self._flush_ns = 0.0
+        #: Of the last call: what the worker's threads were doing, whether the device was free, bytes of inputs.
+        self._look: Look | None = None
+        self._was_free = False
+        self._input_bytes = 0
+
+    @property
+    def arena_handle(self) -> bytes:
+        """The handle of the memory for inputs."""
+        return self._handle
+
+    def warm_up(self) -> None:
+        """Let the clocks rise, and measure the flush."""
+        until = time.monotonic_ns() + _WARM_UP_NS
+        while time.monotonic_ns() < until:
+            self._began.record()
+            self._flush()
+            self._ended.record()
+            self._ended.synchronize()
+            self._flush_ns = self._began.elapsed_time(self._ended) * 1e6
+
+    def reserve(self, nbytes: int) -> None:
+        """Make room for inputs.
+
+        Raises:
+            DriverError: the device has too little memory.
+        """
+        if nbytes <= len(self._arena):
+            return
+        self._free_retired()
+        # The driver cannot take what torch keeps for later.
+        torch.cuda.empty_cache()
+        made = self._driver.allocate(nbytes)
+        self._retired, self._arena = self._arena, made
+        self._handle, _ = self._driver.export(made.start)
+
+    def open_output(self, parts: Sequence[Part]) -> Output:
+        """Map the memory of an output.
+
+        Raises:
+            DriverError: a handle is none.
+            ValueError: a part does not lie in its memory.
+        """
+        mapped = {b"": self._arena}
+        try:
+            for handle in {part.handle for part in parts if part.nbytes}:
+                if handle:
+                    mapped[handle] = self._driver.open_handle(handle)
+            views = [device_bytes(mapped[part.handle], part.offset, part.nbytes) for part in parts if part.nbytes]
+        except BaseException:
+            self._close(mapped)
+            raise
+        starts = list(accumulate((_aligned(part.nbytes) for part in parts), initial=0))
+        return Output(
+            copy=torch.empty(starts.pop(), dtype=torch.uint8, device="cuda"),
+            views=views,
+            starts=[start for start, part in zip(starts, parts, strict=True) if part.nbytes],
+            mapped=mapped,
+        )
+
+    def release(self, packed: Packed, placed: Sequence[Placed], call: int) -> None:
+        """Enqueue all of the batch up to the second event."""
+        torch.cuda.synchronize()
+        self._free_retired()
+        self._look = self._activity.look()
+        start = time.perf_counter_ns()
+        self._began.record()
+        self._began.synchronize()
+        self._was_free = time.perf_counter_ns() - start < _FREE_NS
+        for storage, place in zip(packed.storages, placed, strict=True):
+            _copy(storage, device_bytes(self._arena, place.offset, place.nbytes))
+        self._flush()
+        stream = int(torch.cuda.current_stream().cuda_stream)
+        self._released.record()
+        self._driver.write(stream, self._pointer + RELEASED_AT, call)
+        self._driver.wait_for(stream, self._pointer + FINISHED_AT, call)
+        self._ended.record()
+        self._input_bytes = packed.nbytes
+
+    def copy_output(self, output: Output) -> None:
+        """Enqueue the copy of an output: what its memory holds when the second event has passed."""
+        for view, start in zip(output.views, output.starts, strict=True):
+            _copy(view, output.copy[start : start + view.numel()])
+
+    def finished(self) -> bool:
+        """Whether the second event has passed."""
+        return bool(self._ended.query())  # type: ignore[no-untyped-call]  # torch lacks it
+
+    def let_go(self, call: int) -> None:
+        """Unblock the streams of both processes, whatever has become of the call."""
+        self._flags.release(call)
+        self._flags.finish(call)
+
+    def marked(self) -> Marked:
+        """The span of the call that has finished."""
+        idle = self._activity.idle_since(self._look)
+        batch_ns = self._began.elapsed_time(self._released) * 1e6
+        # A copy reads and writes; the flush writes.
+        expected_ns = self._flush_ns * (1 + 2 * self._input_bytes / max(self._l2.nbytes, 1))
+        whole = batch_ns <= _BATCH_FACTOR * expected_ns + _BATCH_EXTRA_NS
+        return Marked(
+            outside_ns=round(self._released.elapsed_time(self._ended) * 1e6),
+            exclusive=idle and self._was_free and whole,
+        )
+
+    def close_output(self, output: Output) -> None:
+        """Wait for the copy, and let go of the worker's memory.
+
+        Raises:
+            DriverError: the driver refused.
+            RuntimeError: the device failed.
+        """
+        torch.cuda.synchronize()
+        self._close(output.mapped)
+
+    def close(self) -> None:
+        """Close the files. The device's memory goes with the process."""
+        self._activity.close()
+        with suppress(DriverError):
+            self._driver.unregister(self._flags.address)
+
+    def _close(self, mapped: Mapping[bytes, range]) -> None:
+        for handle, addresses in mapped.items():
+            if handle:
+                self._driver.close_handle(addresses.start)
+
+    def _free_retired(self) -> None:
+        if len(self._retired):
+            self._driver.free(self._retired.start)
+            self._retired = range(0)
+
+    def _flush(self) -> None:
+        self._l2.fill_(1)
+
+
+def _copy(source: torch.Tensor, target: torch.Tensor) -> None:
+    """Enqueue a copy of bytes as a kernel, by words where both are aligned."""
+    words = source.numel() // _WORD.itemsize if (source.data_ptr() | target.data_ptr()) % _WORD.itemsize == 0 else 0
+    split = words * _WORD.itemsize
+    if words:
+        torch.bitwise_or(source[:split].view(_WORD), 0, out=target[:split].view(_WORD))
+    if split < source.numel():
+        torch.bitwise_or(source[split:], 0, out=target[split:])
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // ALIGN_BYTES) * ALIGN_BYTES

@@ -1,0 +1,291 @@
+"""A CUDA device on the host with streams that wait: what `tasks.harness.emulate` lacks, for tests of calls on a device.
+
+Each process has one stream, a thread that does one thing after another. Device memory that processes share is a file in
+shared memory. Time is virtual, so that no load of the machine changes it: a stream's clock moves by what its work costs
+by `COPY_NS_A_BYTE` and `spend_ns`, and by `SWITCH_NS` when it goes on after a number that another process wrote.
+
+A kernel cannot be enqueued on a processor. It runs at once, over whatever the inputs' memory holds, to learn the shape
+of its output, and again in the stream, where its result is copied to that output.
+
+`start` is for `tasks.harness.local`. Judge and worker run as they are; replaced are the driver, the events, the copies
+by kernels, and what asks the host's clock or /proc.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+SWITCH_NS = 144_000
+COPY_NS_A_BYTE = 2 / 3000
+_ROOT = Path(__file__).resolve().parents[2]
+_START = (
+    "import sys; from tests.support.emulated_gpu import install; install(sys.argv[1]); "
+    "from tasks.harness.{0}.main import main; sys.exit(main())"
+)
+#: Where a number's time stands, from the number.
+_TIME_AT = 32
+
+
+class Stream:
+    """The stream of this process."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0.0
+        self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, work: Callable[[], None]) -> None:
+        """Do something after all earlier work."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, daemon=True)
+            self._thread.start()
+        self._work.put(work)
+
+    def drain(self) -> None:
+        """Wait until all work is done."""
+        done = threading.Event()
+        self.submit(done.set)
+        done.wait()
+
+    def spend(self, nanoseconds: float) -> None:
+        """Let time pass, for work that runs in the stream."""
+        if threading.current_thread() is self._thread:
+            self.now_ns += nanoseconds
+
+    def _run(self) -> None:
+        while True:
+            self._work.get()()
+
+
+STREAM = Stream()
+
+
+def spend_ns(nanoseconds: float) -> None:
+    """What a kernel of a test takes."""
+    STREAM.spend(nanoseconds)
+
+
+class Event:
+    """torch.cuda.Event on that stream."""
+
+    def __init__(self, enable_timing: bool = False) -> None:  # noqa: FBT002 torch's signature
+        del enable_timing
+        self._at_ns = 0.0
+        self._passed = threading.Event()
+
+    def record(self, stream: object = None) -> None:
+        """Note the stream's time."""
+        del stream
+        self._passed.clear()
+
+        def note() -> None:
+            self._at_ns = STREAM.now_ns
+            self._passed.set()
+
+        STREAM.submit(note)
+
+    def query(self) -> bool:
+        """Whether the stream has come to it."""
+        return self._passed.is_set()
+
+    def synchronize(self) -> None:
+        """Wait for it."""
+        self._passed.wait()
+
+    def elapsed_time(self, end: Event) -> float:
+        """Milliseconds until another one."""
+        return (end._at_ns - self._at_ns) / 1e6
+
+
+class Memory:
+    """Shared memory that stands for memory of the device, by address."""
+
+    def __init__(self) -> None:
+        self._files: dict[range, str] = {}
+        self._maps: list[mmap.mmap] = []
+
+    def create(self, nbytes: int) -> range:
+        """New memory; its addresses."""
+        with tempfile.NamedTemporaryFile(prefix="kernel-runner-gpu-", dir="/dev/shm", delete=False) as file:
+            file.truncate(max(nbytes, 1))
+        return self.open(file.name)
+
+    def open(self, name: str) -> range:
+        """The same memory in this process."""
+        with open(name, "r+b") as file:  # noqa: PTH123 a short name
+            made = mmap.mmap(file.fileno(), 0)
+        self._maps.append(made)
+        start = ctypes.addressof(ctypes.c_char.from_buffer(made))
+        self._files[range(start, start + len(made))] = name
+        return range(start, start + len(made))
+
+    def name_of(self, address: int) -> tuple[str, int]:
+        """The file of an address, and the offset in it."""
+        return next((name, address - place.start) for place, name in self._files.items() if address in place)
+
+
+MEMORY = Memory()
+
+
+class Driver:
+    """The part of `cuda_driver.Driver` that calls on a device need."""
+
+    def register(self, address: int, nbytes: int) -> int:
+        """The same address."""
+        del nbytes
+        return address
+
+    def unregister(self, address: int) -> None:
+        """Nothing to undo."""
+
+    def reset_persisting_l2(self) -> None:
+        """There is no cache."""
+
+    def wait_for(self, stream: int, pointer: int, value: int) -> None:
+        """Block the stream until the number is there; then the device changes to this process."""
+        del stream
+        number = ctypes.c_uint32.from_address(pointer)
+
+        def wait() -> None:
+            while number.value < value:
+                time.sleep(20e-6)
+            written = ctypes.c_uint64.from_address(pointer + _TIME_AT).value
+            STREAM.now_ns = max(STREAM.now_ns, written) + SWITCH_NS
+
+        STREAM.submit(wait)
+
+    def write(self, stream: int, pointer: int, value: int) -> None:
+        """Write the number, and its time before."""
+        del stream
+
+        def put() -> None:
+            ctypes.c_uint64.from_address(pointer + _TIME_AT).value = round(STREAM.now_ns)
+            ctypes.c_uint32.from_address(pointer).value = value
+
+        STREAM.submit(put)
+
+    def allocate(self, nbytes: int) -> range:
+        """Shared memory."""
+        return MEMORY.create(nbytes)
+
+    def free(self, address: int) -> None:
+        """It goes with the process."""
+
+    def export(self, address: int) -> tuple[bytes, int]:
+        """The file's name, as a handle."""
+        name, offset = MEMORY.name_of(address)
+        return name.encode().ljust(64, b"\0"), offset
+
+    def open_handle(self, handle: bytes) -> range:
+        """Map the file of that name."""
+        return MEMORY.open(handle.rstrip(b"\0").decode())
+
+    def close_handle(self, address: int) -> None:
+        """It goes with the process."""
+
+
+def _over(addresses: range, offset: int, nbytes: int) -> torch.Tensor:
+    """`device_bytes` of the harness."""
+    from tasks.harness.emulate.mode import mark
+
+    if offset < 0 or nbytes < 0 or offset + nbytes > len(addresses):
+        raise ValueError(f"bytes {offset} to {offset + nbytes} are not inside an allocation of {len(addresses)}")
+    if nbytes == 0:
+        return torch.empty(0, dtype=torch.uint8, device="cuda")
+    made = torch.frombuffer((ctypes.c_uint8 * nbytes).from_address(addresses.start + offset), dtype=torch.uint8)
+    mark(made, cuda=True)
+    return made
+
+
+def _copy(source: torch.Tensor, target: torch.Tensor) -> None:
+    def work() -> None:
+        STREAM.spend(source.numel() * COPY_NS_A_BYTE)
+        target.copy_(source)
+
+    STREAM.submit(work)
+
+
+def _enqueued(kernel: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A kernel of one output tensor, as work of the stream."""
+
+    def enqueue(value: Any) -> Any:  # noqa: ANN401 whatever a task hands over
+        first = kernel(value)
+        nbytes = first.numel() * first.element_size()
+        addresses = MEMORY.create(nbytes)
+        output = _over(addresses, 0, nbytes).view(first.dtype).view(first.shape)
+
+        def work() -> None:
+            output.copy_(kernel(value))
+
+        STREAM.submit(work)
+        return output
+
+    return enqueue
+
+
+def install(memory_bytes: str) -> None:
+    """Emulate, in the process of a judge or worker that has not begun."""
+    os.environ["KR_EMULATE_CUDA"] = memory_bytes
+    from tasks.harness.emulate import install_if_asked
+
+    install_if_asked()
+    from tasks.harness.judge import activity, device_calls, evaluation, worker_client
+    from tasks.harness.shared import cuda_driver
+    from tasks.harness.worker import device, stream_block
+
+    cuda: Any = torch.cuda
+    cuda.Event, cuda.synchronize, cuda._sleep = Event, lambda *_: STREAM.drain(), spend_ns
+    version: Any = torch.version
+    version.cuda = "13.0"
+    patches: Sequence[tuple[Any, Mapping[str, Any]]] = (
+        (cuda_driver.Driver, {"open": staticmethod(Driver)}),
+        (evaluation, {"asked": lambda: False}),
+        (device, {"asked": lambda: False, "try_out": lambda: None}),
+        (device.Device, {"flush_l2": lambda _: None}),
+        (stream_block, {"device_bytes": _over}),
+        (device_calls, {"device_bytes": _over, "_copy": _copy, "_FREE_NS": 1e12, "_WARM_UP_NS": 1e6}),
+        (device_calls.DeviceCalls, {"_flush": lambda _: STREAM.submit(lambda: STREAM.spend(50_000))}),
+        # The host's load must not decide how a call is counted.
+        (worker_client, {"ENQUEUE_NS": 60_000_000_000}),
+    )
+    for where, changes in patches:
+        for name, value in changes.items():
+            setattr(where, name, value)
+    enqueue = stream_block.StreamBlock.enqueue
+
+    def enqueue_work(self: Any, order: Any, kernel: Any, *, adapt: Any) -> Any:  # noqa: ANN401 its own
+        return enqueue(self, order, _enqueued(kernel), adapt=adapt)
+
+    stream_block.StreamBlock.enqueue = enqueue_work  # type: ignore[method-assign]  # see above
+    if not os.environ.get("EMULATED_GPU_BUSY"):
+        # The thread that stands for the device is one of the worker's.
+        activity.Activity.look = lambda _: activity.Look(ran_ns={}, asleep=True)  # type: ignore[method-assign]  # same
+
+
+def start(
+    role: str, *, cwd: Path, env: Mapping[str, str], stdin: int, stdout: int, stderr: int, keep: Sequence[int]
+) -> subprocess.Popen[bytes]:
+    """Start a judge or a worker with this device (see `tasks.harness.local.Start`)."""
+    return subprocess.Popen(
+        [sys.executable, "-c", _START.format(role), str(512 << 20)],
+        cwd=cwd,
+        env={**env, "PYTHONPATH": str(_ROOT)},
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        pass_fds=tuple(keep),
+        start_new_session=True,
+    )

@@ -1,0 +1,135 @@
+"""Whether processes used a processor between two looks: real processes that sleep, wake up, spin, fork and end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import pytest
+
+from tasks.harness.judge.activity import Activity
+from tests.support.waiting import wait_until
+
+#: Sleeps on its standard input, and does what a line says.
+_WORKER = """
+import os, sys, threading, time
+lock = threading.Event()
+threading.Thread(target=lock.wait, daemon=True).start()
+print("ready", flush=True)
+for line in sys.stdin:
+    what = line.strip()
+    if what == "spin":
+        threading.Thread(target=lambda: [None for _ in iter(int, 1)], daemon=True).start()
+    elif what == "fork":
+        if os.fork() == 0:
+            time.sleep(600)
+            os._exit(0)
+    print("done", flush=True)
+"""
+
+
+class Worker:
+    """A process that waits for lines."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _WORKER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        assert self.process.stdout is not None
+        self.process.stdout.readline()
+
+    def do(self, what: str) -> None:
+        """Let it do something, and wait until it has."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(what + "\n")
+        self.process.stdin.flush()
+        self.process.stdout.readline()
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    """A worker that sleeps."""
+    made = Worker()
+    yield made
+    with suppress(ProcessLookupError):
+        os.killpg(made.process.pid, signal.SIGKILL)
+    made.process.communicate()
+
+
+@pytest.fixture
+def activity(worker: Worker) -> Iterator[Activity]:
+    """It is watched."""
+    made = Activity(worker.process.pid)
+    wait_until(lambda: (look := made.look()) is not None and look.asleep, "the worker sleeps")
+    yield made
+    made.close()
+
+
+def test_a_process_that_sleeps_is_idle(activity: Activity) -> None:
+    """Both its threads were seen, and neither ran."""
+    before = activity.look()
+    assert before is not None
+    assert len(before.ran_ns) == 2
+    assert activity.idle_since(before)
+
+
+@pytest.mark.parametrize("what", ["nothing", "spin", "fork"])
+def test_a_process_that_ran_is_not(worker: Worker, activity: Activity, what: str) -> None:
+    """Also if it sleeps again before the second look; a new thread or process counts as well."""
+    before = activity.look()
+    worker.do(what)
+    assert not activity.idle_since(before)
+
+
+def test_a_thread_that_never_stops_is_seen_running(worker: Worker, activity: Activity) -> None:
+    """At the first look already, so that its uncounted time does not matter."""
+    worker.do("spin")
+    looks = [activity.look() for _ in range(20)]
+    assert not any(look is not None and look.asleep for look in looks)
+
+
+def test_the_end_of_a_process_is_work(worker: Worker, activity: Activity) -> None:
+    """It must have run to end."""
+    before = activity.look()
+    worker.process.kill()
+    worker.process.wait()
+    assert not activity.idle_since(before)
+
+
+def _other_user(work: Callable[[], None]) -> int:
+    pid = os.fork()
+    if pid == 0:
+        os.setresuid(54321, 54321, 54321)
+        work()
+        os._exit(0)
+    return pid
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may start processes of another user")
+def test_processes_of_another_user_are_found_wherever_they_come_from() -> None:
+    """As in a container: one that is not the worker's child counts, too."""
+    read, write = os.pipe()
+    pids = [_other_user(lambda: os.read(read, 1) and None) for _ in range(2)]
+    try:
+        activity = Activity(pids[0])
+        wait_until(lambda: (look := activity.look()) is not None and look.asleep, "both sleep")
+        before = activity.look()
+        assert before is not None
+        assert set(before.ran_ns) == set(pids)
+        assert activity.idle_since(before)
+        activity.close()
+    finally:
+        os.write(write, b"xx")
+        for pid in pids:
+            os.waitpid(pid, 0)
+        os.close(read)
+        os.close(write)
