@@ -144,7 +144,7 @@ def versions(components: Mapping[str, str]) -> Iterator[Finding]:
         if complaint is None:
             yield Finding(name=component, mark=Mark.OK, found=version)
         else:
-            remedy = "update it, or verify that your distribution has mended this version"
+            remedy = "use another version, or verify that your distribution has mended this one"
             yield Finding(name=component, mark=Mark.WARNING, found=complaint, remedy=remedy)
 
 

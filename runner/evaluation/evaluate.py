@@ -304,7 +304,9 @@ class Evaluator:
             image=image,
             python=python,
             binds=binds,
-            device_driver=_driver(gpu, facts),
+            device_driver=_driver(gpu),
+            # The host's root file system has the driver's libraries already, and no hook has a place to write there.
+            cdi={} if gpu.image == _HOST_IMAGE else facts.cdi,
             cgroup_parent=facts.slice,
         )
 
@@ -357,10 +359,7 @@ def _rivals(slot: Slot, slots: Iterable[Slot]) -> frozenset[str]:
     return frozenset(other.name for other in slots if other.name != slot.name and slot.excludes(other))
 
 
-def _driver(gpu: GpuType, facts: EngineFacts) -> DeviceDriver:
-    """How this engine is asked for devices of a type: CDI where it is on, the vendor's runtime else, nodes last."""
-    if gpu.vendor is Vendor.NONE or gpu.image == _HOST_IMAGE:
-        return DeviceDriver.NODES
-    if facts.cdi:
-        return DeviceDriver.CDI
-    return DeviceDriver.NVIDIA if gpu.vendor is Vendor.NVIDIA else DeviceDriver.NODES
+def _driver(gpu: GpuType) -> DeviceDriver:
+    """How devices of a type that have no CDI name are asked for: by NVIDIA's runtime for an image, else by node."""
+    through_runtime = gpu.vendor is Vendor.NVIDIA and gpu.image != _HOST_IMAGE
+    return DeviceDriver.NVIDIA if through_runtime else DeviceDriver.NODES

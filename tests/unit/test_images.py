@@ -11,6 +11,7 @@ import pytest
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
 from runner.gpu_types import Registry
 from sandbox.host.engine import DockerEngine, EngineFacts
+from sandbox.spec import DeviceDriver
 from tests.unit import samples
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,7 +32,7 @@ class ImageEngine:
             cgroup_driver="systemd",
             storage_driver="overlay2",
             rootless=False,
-            cdi=True,
+            cdi={"nvidia.com/gpu=0": ("/dev/nvidia0",)},
         )
 
     def image_id(self, reference: str) -> str:
@@ -49,6 +50,10 @@ def test_an_image_runs_the_interpreter_its_type_names(tmp_path: Path) -> None:
     environment = evaluator._environment(gpu)
     assert (environment.image, environment.python) == ("sha256:cuda", "/own/bin/python")
     assert [bind.target for bind in environment.binds] == ["/kernel-runner"]
+    assert environment.cdi == {"nvidia.com/gpu=0": ("/dev/nvidia0",)}
+    assert environment.device_driver is DeviceDriver.NVIDIA
+    amd = evaluator._environment(replace(samples.MI300, image="rocm"))
+    assert amd.device_driver is DeviceDriver.NODES
 
 
 @pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.name)

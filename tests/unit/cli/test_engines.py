@@ -29,7 +29,7 @@ def facts(
         cgroup_driver=cgroup[1],
         storage_driver="overlay2",
         rootless=rootless,
-        cdi=True,
+        cdi={},
         components=dict.fromkeys(components, "1.0"),
     )
 
@@ -110,6 +110,10 @@ def test_the_container_toolkit_is_asked_for_its_version(tmp_path: Path, monkeypa
     program.write_text("#!/bin/sh\necho 'NVIDIA Container Toolkit CLI version 1.17.8'\n")
     (finding,) = engines.versions(engines.toolkit_version())
     assert finding.mark is Mark.OK
+    program.write_text("#!/bin/sh\necho 'NVIDIA Container Toolkit CLI version 1.20.0'\n")
+    (finding,) = engines.versions(engines.toolkit_version())
+    assert (finding.mark, "writes to /etc/nvidia" in finding.found) == (Mark.WARNING, True)
+    assert finding.remedy is not None
     program.write_text("#!/bin/sh\nexit 1\n")
     assert engines.toolkit_version() == {}
 
