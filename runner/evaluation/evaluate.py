@@ -12,7 +12,7 @@ import math
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -157,10 +157,10 @@ class Evaluator:
         self._build_cache.arrange(slots)
         self._spare_cores = spare_cpus(slots)
         self._warm_pool.arrange({slot.name: _rivals(slot, slots) for slot in slots})
-        for slot in {slot.gpu_type: slot for slot in slots}.values():
-            gpu = self._registry.get(slot.gpu_type)
+        for name in dict.fromkeys(slot.gpu_type for slot in slots):
+            gpu = self._registry.get(name)
             started = time.monotonic()
-            system = self._system(gpu, slot)
+            system = self._prove(gpu, [slot for slot in slots if slot.gpu_type == name])
             _log.info(
                 "environment_ready",
                 gpu_type=gpu.name,
@@ -171,6 +171,20 @@ class Evaluator:
         self._prune()
         for slot in slots:
             self._refill_pool(slot, self._registry.get(slot.gpu_type))
+
+    def _prove(self, gpu: GpuType, slots: Sequence[Slot]) -> Json:
+        """The facts of a GPU type, from the first of its slots whose device works.
+
+        Raises:
+            EngineUnavailableError, EvaluationError: the probe failed; on devices, on that of every slot.
+        """
+        *others, last = slots if slots[0].devices else slots[:1]
+        for slot in others:
+            try:
+                return self._system(gpu, slot)
+            except EvaluationError as error:
+                _log.warning("probe_failed", gpu_type=gpu.name, slot=slot.name, error=str(error))
+        return self._system(gpu, last)
 
     def _prune(self) -> None:
         """Remove root file systems that earlier processes imported for environments that have changed since.

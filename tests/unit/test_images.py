@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+from runner.errors import EvaluationError
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.gpu_types import Registry
+from runner.gpu_types import GpuType, Registry
+from runner.model import Device, Slot
 from sandbox.host.engine import DockerEngine, EngineFacts
 from sandbox.spec import DeviceDriver
 from tests.unit import samples
@@ -40,12 +43,41 @@ class ImageEngine:
         return f"sha256:{reference}"
 
 
+def evaluator_in(directory: Path) -> Evaluator:
+    """An evaluator of that engine."""
+    settings = EvaluationSettings(
+        eval_python=Path("/host/python"), state_dir=directory, host_name="h", build_timeout_s=1, max_run_s=1
+    )
+    return Evaluator(cast("DockerEngine", ImageEngine()), Registry.load(), settings)
+
+
+def test_one_device_that_does_not_work_keeps_no_other_from_working(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The probe of a GPU type goes on to its next device. A type of the CPU has one environment, and one probe."""
+    evaluator = evaluator_in(tmp_path)
+    probed: list[str] = []
+
+    def probe(gpu: GpuType, slot: Slot) -> Mapping[str, str]:
+        probed.append(slot.name)
+        if slot.name != "good":
+            raise EvaluationError(f"the judge cannot use the device of {gpu.name}")
+        return {"gpu": gpu.name}
+
+    monkeypatch.setattr(evaluator, "_system", probe)
+    device = Device(uuid="u", name="n", vendor="nvidia", index=0)
+    slots = [replace(samples.SLOT, name=name, devices=(device,)) for name in ("bad", "good", "later")]
+    assert evaluator._prove(samples.H100, slots) == {"gpu": "H100"}
+    with pytest.raises(EvaluationError):
+        evaluator._prove(samples.H100, [slots[0], replace(slots[0], name="worse")])
+    with pytest.raises(EvaluationError):
+        evaluator._prove(samples.CPU, [replace(samples.SLOT, name="bad"), replace(samples.SLOT, name="good")])
+    assert probed == ["bad", "good", "bad", "worse", "bad"]
+
+
 def test_an_image_runs_the_interpreter_its_type_names(tmp_path: Path) -> None:
     """`image` and `image_python` reach the container's spec; the host's own environment does not."""
-    settings = EvaluationSettings(
-        eval_python=Path("/host/python"), state_dir=tmp_path, host_name="h", build_timeout_s=1, max_run_s=1
-    )
-    evaluator = Evaluator(cast("DockerEngine", ImageEngine()), Registry.load(), settings)
+    evaluator = evaluator_in(tmp_path)
     gpu = replace(samples.H100, image="cuda", image_python="/own/bin/python")
     environment = evaluator._environment(gpu)
     assert (environment.image, environment.python) == ("sha256:cuda", "/own/bin/python")
