@@ -28,7 +28,8 @@ from sandbox.spec import (
 STAGE = "/kernel-runner"
 #: Labels a container with its slot, so that a later process knows whose cores and devices it uses.
 SLOT_LABEL = "kernel-runner.slot"
-#: Where compilers that a submission calls keep what they made, below /work: variable -> folder.
+#: Where compilers that a submission calls keep what they made, below /work: variable -> folder. The judge has its
+#: own below its own directory (`sandbox.inside.boot`).
 CACHES = {
     "TORCH_EXTENSIONS_DIR": ".cache/torch_extensions",
     "TRITON_CACHE_DIR": ".cache/triton",
@@ -108,6 +109,11 @@ def make_spec(  # noqa: D417 the arguments are records
             # Sources live on a tmpfs that is thrown away: compiled files would only cost memory.
             "PYTHONDONTWRITEBYTECODE": "1",
             **{variable: f"/work/{folder}" for variable, folder in CACHES.items()},
+            # What the driver compiles for its device. A build has no device, so this does not travel with one.
+            "CUDA_CACHE_PATH": "/work/.cache/cuda",
+            # Clients of NVIDIA's multi-process service compute at the same time, and would disturb what is timed. A
+            # container may have the socket of the host's service; without its directory no process becomes a client.
+            "CUDA_MPS_PIPE_DIRECTORY": "/nonexistent",
             **_torch_architectures(gpu),
             **(_emulation(gpu) if gpu.emulate_cuda else {}),
             **gpu.environment,

@@ -8,14 +8,16 @@ import pytest
 
 from runner.errors import TaskError
 from runner.evaluation.case_memory import tensor_bytes
-from runner.evaluation.container_spec import cdi_name
+from runner.evaluation.container_spec import cdi_name, make_spec
 from runner.evaluation.plan import CASES_FILE, Plan, derived_seed, make_plan, make_probe
 from runner.gpu_types import Registry
 from runner.gpu_types.model import Figures, Vendor
 from runner.model import Demand, Device, Mode, TimingAssurance
 from runner.task_format.model import HARNESS, CaseSet, Extra, Harness, Ranking, Task
+from sandbox.inside.boot import parse_boot
+from sandbox.policy.hostconfig import boot_document
 from sandbox.protocol import PairRequest, Step, StepsRequest
-from sandbox.spec import DeviceDriver
+from sandbox.spec import Boot, DeviceDriver
 from tasks.harness.judge.request import JudgeRequest
 from tasks.harness.judge.stopping import Stopping, Timing
 from tests.unit import samples
@@ -254,6 +256,20 @@ def test_a_device_is_asked_for_by_the_cdi_name_that_is_its_own(
     assert cdi_name(device, names) == (None if name is None else f"{kind}={name}")
 
 
+def test_judge_and_worker_keep_what_their_compilers_make_where_only_they_can_write() -> None:
+    """A reference compiles, too, under a uid that cannot write below /work; the worker could plant code there."""
+    variables = ("TORCH_EXTENSIONS_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH")
+    slot, environment, boot = samples.SLOT, samples.ENVIRONMENT, Boot(kind="pair", judge=("j",), worker=("w",))
+    spec = make_spec(samples.H100, slot, environment, boot, wall_s=1, labels={})
+    parsed = parse_boot(boot_document(spec))
+    for name in variables:
+        assert parsed.worker_environment({})[name].startswith("/work/.cache/")
+        assert parsed.judge_environment({})[name] == parsed.worker_environment({})[name].replace("/work", "/judge")
+    (judges,) = [fs for fs in spec.tmpfs if fs.target == "/judge"]
+    assert (judges.uid, judges.mode, judges.executable) == (10001, 0o700, True), "what is compiled there is loaded"
+    assert parsed.judge_environment({})["PATH"] == spec.environment["PATH"]
+
+
 def test_the_wall_limit_lies_outside_the_programs_own_limits() -> None:
     """An outer limit shorter than the inner ones would lose results."""
     pair = planned(samples.task())
@@ -293,7 +309,10 @@ def test_the_container_inherits_no_environment_and_knows_its_job() -> None:
         "TORCH_EXTENSIONS_DIR",
         "TRITON_CACHE_DIR",
         "TORCHINDUCTOR_CACHE_DIR",
+        "CUDA_CACHE_PATH",
+        "CUDA_MPS_PIPE_DIRECTORY",
     }
+    assert spec.environment["CUDA_MPS_PIPE_DIRECTORY"] == "/nonexistent"
     assert spec.labels == {
         "kernel-runner.slot": "cpu0",
         "kernel-runner.job": "7",
