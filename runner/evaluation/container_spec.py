@@ -26,6 +26,8 @@ from sandbox.spec import (
 
 #: Where init and the harness are mounted inside every container.
 STAGE = "/kernel-runner"
+#: What a GPU type calls the root file system that is this host's.
+HOST_IMAGE = "host"
 #: Labels a container with its slot, so that a later process knows whose cores and devices it uses.
 SLOT_LABEL = "kernel-runner.slot"
 #: Where compilers that a submission calls keep what they made, below /work: variable -> folder. The judge has its

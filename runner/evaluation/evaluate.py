@@ -34,7 +34,7 @@ from runner.errors import (
 from runner.evaluation.attempt import Attempt, HostResources, JobContext, clear, execute
 from runner.evaluation.build_cache import BuildCache
 from runner.evaluation.build_plan import worth_building
-from runner.evaluation.container_spec import STAGE, Environment
+from runner.evaluation.container_spec import HOST_IMAGE, STAGE, Environment
 from runner.evaluation.plan import Plan, make_probe
 from runner.evaluation.source_advice import advise, installed
 from runner.evaluation.verdict import invalid
@@ -48,7 +48,6 @@ from sandbox.host.hostroot import HostRoot
 from sandbox.host.stage import stage
 from sandbox.spec import Bind, DeviceDriver
 
-_HOST_IMAGE = "host"
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
@@ -304,7 +303,7 @@ class Evaluator:
                     {"tasks/__init__.py": package / "__init__.py", "tasks/harness": package / "harness"},
                 )
             staged = Bind(source=str(self._stage), target=STAGE)
-            if gpu.image == _HOST_IMAGE:
+            if gpu.image == HOST_IMAGE:
                 root = HostRoot(eval_python=self._settings.eval_python)
                 image, python = self._engine.ensure_host_root(root), root.python
                 binds = (*root.binds(), staged)
@@ -320,7 +319,7 @@ class Evaluator:
             binds=binds,
             device_driver=_driver(gpu),
             # The host's root file system has the driver's libraries already, and no hook has a place to write there.
-            cdi={} if gpu.image == _HOST_IMAGE else facts.cdi,
+            cdi={} if gpu.image == HOST_IMAGE else facts.cdi,
             cgroup_parent=facts.slice,
         )
 
@@ -375,5 +374,5 @@ def _rivals(slot: Slot, slots: Iterable[Slot]) -> frozenset[str]:
 
 def _driver(gpu: GpuType) -> DeviceDriver:
     """How devices of a type that have no CDI name are asked for: by NVIDIA's runtime for an image, else by node."""
-    through_runtime = gpu.vendor is Vendor.NVIDIA and gpu.image != _HOST_IMAGE
+    through_runtime = gpu.vendor is Vendor.NVIDIA and gpu.image != HOST_IMAGE
     return DeviceDriver.NVIDIA if through_runtime else DeviceDriver.NODES

@@ -104,6 +104,14 @@ def test_devices_stay_reachable_and_the_engine_too() -> None:
     assert "AF_UNIX" in service["RestrictAddressFamilies"][0]
 
 
+def test_the_node_that_cuda_needs_is_made_before_the_daemon_looks_for_devices() -> None:
+    """With root's rights, which the daemon has not. It is no failure where there is no such program."""
+    lines = (FOLDER / "kernel-runner.service").read_text(encoding="utf-8").splitlines()
+    order = [line for line in lines if line.startswith("ExecStart")]
+    assert order[0] == "ExecStartPre=-+/usr/bin/nvidia-modprobe -u -c=0"
+    assert order[1].startswith("ExecStart=")
+
+
 def allowed_calls() -> set[str]:
     """The system calls that the unit allows, as systemd reads its lines: the first one begins a list of them."""
     listed = subprocess.run(
