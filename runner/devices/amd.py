@@ -21,6 +21,7 @@ _RESIDENCIES: Final = {
     "socket_thm_residency_acc": "socket_thrm",
     "vr_thm_residency_acc": "vr_thrm",
     "hbm_thm_residency_acc": "hbm_thrm",
+    "xcp_stats.gfx_below_host_limit_acc": "gfx_clk_below_host_limit",
 }
 #: Power limits are in watts or microwatts, depending on the version. No device has so many watts.
 _MOST_WATTS: Final = 100_000
@@ -199,7 +200,7 @@ class AmdSmi:
     def _grown_residencies(self, device: Device, handle: object) -> tuple[str, ...]:
         """Why the clocks have been low since the last call, from the counters that the other answer is made of."""
         metrics = self._answers("amdsmi_get_gpu_metrics_info", handle)
-        now = {name: count for key, name in _RESIDENCIES.items() if (count := _number(metrics.get(key))) is not None}
+        now = {name: count for key, name in _RESIDENCIES.items() if (count := _total(metrics.get(key))) is not None}
         before = self._residencies.get(device.uuid, now)
         self._residencies[device.uuid] = now
         return tuple(sorted(name for name, count in now.items() if count > before.get(name, count)))
@@ -271,6 +272,14 @@ def _rocm_version(answer: object) -> str | None:
 
 def _number(value: object) -> int | None:
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _total(value: object) -> int | None:
+    """A number, or the sum of those in lists of lists, which have one for each die."""
+    if not isinstance(value, list):
+        return _number(value)
+    found = [number for item in value if (number := _total(item)) is not None]
+    return sum(found) if found else None
 
 
 def _mib(value: object) -> int | None:

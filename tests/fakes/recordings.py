@@ -90,6 +90,7 @@ def amd(name: str, device_id: int, memory_gib: int, target: str, *, number: int 
             "socket_thm_residency_acc": 0,
             "vr_thm_residency_acc": 0,
             "hbm_thm_residency_acc": "N/A",
+            "xcp_stats.gfx_below_host_limit_acc": [[5, 0, "N/A"], ["N/A"] * 3],
         },
         "amdsmi_get_gpu_enumeration_info": {"drm_render": 128 + number, "drm_card": number, "hip_id": number},
         "amdsmi_get_violation_status": {"active_ppt_pwr": False, "active_socket_thrm": False, "acc_counter": 9},

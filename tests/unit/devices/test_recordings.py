@@ -283,6 +283,7 @@ def test_an_amd_device_is_sampled_without_the_slow_answer(machine: Machine, monk
         ({"ppt_residency_acc": 121}, ()),
         ({"ppt_residency_acc": 130, "vr_thm_residency_acc": 4}, ("ppt_pwr", "vr_thrm")),
         ({"hbm_thm_residency_acc": 7}, ()),
+        ({"xcp_stats.gfx_below_host_limit_acc": [[5, 2, "N/A"], ["N/A"] * 3]}, ("gfx_clk_below_host_limit",)),
     ):
         answers["amdsmi_get_gpu_metrics_info"] = {**metrics, **grown}
         assert library.sample(device).throttle == reasons
