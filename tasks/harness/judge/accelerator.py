@@ -6,9 +6,6 @@ Where its memory is full, the submission is to blame if it holds the memory, and
 
 from __future__ import annotations
 
-import gc
-from contextlib import suppress
-
 import torch
 
 #: Errors that a kernel causes in its own context, as CUDA and HIP number them: illegal address, assert, hardware stack
@@ -100,15 +97,6 @@ def held_by_others() -> str | None:
         f"the submission keeps {others / (1 << 30):.1f} of the device's {total / (1 << 30):.1f} GiB of memory, and "
         "nothing is left to judge it with"
     )
-
-
-def release_memory() -> None:
-    """Give back to the device what this process keeps for later tensors."""
-    gc.collect()
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch lacks it
-        # Of a device that has failed, the next call says so.
-        with suppress(RuntimeError):
-            torch.cuda.empty_cache()
 
 
 def _is_out_of_memory(error: Exception) -> bool:

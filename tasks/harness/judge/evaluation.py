@@ -10,8 +10,9 @@ from typing import Any
 
 from sandbox.protocol import Artifact, Judged, StepResult, to_b64
 from tasks.harness.emulate import asked
+from tasks.harness.shared.device_memory import release_memory
 
-from .accelerator import OUT_OF_MEMORY, DeviceFailed, DeviceFull, held_by_others, release_memory, require_device
+from .accelerator import OUT_OF_MEMORY, DeviceFailed, DeviceFull, held_by_others, require_device
 from .benchmark import TOTAL_NS, Benchmark
 from .cases import Case, CaseError, parse_cases
 from .faults import Fault

@@ -13,14 +13,17 @@ import random
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path, PurePosixPath
 
 import torch
 
+from tasks.harness.emulate import asked
 from tasks.harness.shared.values import Packed, Unsupported, pack
 
 from .accelerator import raise_for_device
 from .cases import Value
+from .filled_memory import FilledMemory
 
 
 class TaskFault(Exception):
@@ -100,7 +103,8 @@ class Problem:
         else:
             _seed(rng_seed)
         try:
-            return self._generate(**arguments)
+            with _allocating():
+                return self._generate(**arguments)
         except Exception as error:
             raise_for_device(error)
             raise TaskFault(f"the task's generate_input raised {_sentence(error)} (reference.py)") from error
@@ -187,6 +191,12 @@ def guard_heap() -> None:
 def scramble() -> None:
     """Seed every global generator from the operating system."""
     _seed(int.from_bytes(os.urandom(4), "big"))
+
+
+def _allocating() -> AbstractContextManager[object]:
+    """What a task's generate_input runs in: where there is a device, its memory is filled as it is allocated."""
+    used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # torch lacks it
+    return FilledMemory() if used and not asked() else nullcontext()
 
 
 def _seed(seed: int) -> None:
