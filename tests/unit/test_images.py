@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import re
+import sys
+import types
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -95,6 +99,21 @@ def test_the_shipped_dockerfiles_put_torch_where_types_look_for_it(dockerfile: P
     text = dockerfile.read_text(encoding="utf-8")
     assert f"python3 -m venv {environment}" in text
     assert f'{environment}/bin/pip install --no-cache-dir ${{TORCH:+torch==${{TORCH}}}} "numpy>=2"' in text
+
+
+def test_the_rocm_image_knows_the_architectures_of_the_shipped_types() -> None:
+    """gfx950 came with ROCm 7.0, and torch must be built for the base's release."""
+    text = (ROOT / "sandbox" / "image" / "Dockerfile.rocm").read_text(encoding="utf-8")
+    (release,) = re.findall(r"(?m)^ARG BASE=rocm/dev-ubuntu-[\d.]+:(\d+)\.\d+[\d.]*-complete$", text)
+    assert Registry.load().get("MI355X").environment["PYTORCH_ROCM_ARCH"] == "gfx950"
+    assert int(release) >= 7
+    (check,) = re.findall(r'python -c "(import sys, torch; .*?)"; }', text, re.DOTALL)
+    for base, built, refused in (("7.2.4-90", "7.2.53211", False), ("6.4.1", "7.2.53211", True), ("7.2.4", None, True)):
+        code = check.replace("\\\n", "").replace("import sys, torch; ", "")
+        torch = types.SimpleNamespace(version=types.SimpleNamespace(hip=built))
+        with pytest.raises(SystemExit) as ended:
+            exec(code, {"sys": sys, "torch": torch, "open": lambda _, base=base: io.StringIO(base)})  # noqa: S102 the recipe's
+        assert bool(ended.value.code) == refused
 
 
 def test_there_are_dockerfiles_for_every_vendor() -> None:

@@ -31,12 +31,12 @@ _UNWRITTEN = frozenset(
 _BYTE = os.urandom(1)[0] | 1
 
 
-class FilledMemory(TorchDispatchMode):
+class FilledMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch lacks it
     """While it is entered, no operation returns memory of a device that holds what was there before."""
 
     def __init__(self, *, on_cpu: bool = False) -> None:
         """`on_cpu`: fill memory of the CPU, too, for tests."""
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # torch lacks it
         self._on_cpu = on_cpu
 
     def __torch_dispatch__(
