@@ -165,8 +165,8 @@ def device_access(gpu: GpuType, slots: Sequence[Slot], offered: Mapping[str, tup
     if gpu.image != HOST_IMAGE and gpu.vendor is Vendor.NVIDIA:
         found = "through NVIDIA's runtime: the engine offers no CDI name that is theirs"
         remedy = (
-            "with it, `systemctl daemon-reload` can take the devices of running containers away where cgroups are version "
-            "2; with CDI it cannot (as root: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml, from Docker 28.2 on)"
+            "with it, `systemctl daemon-reload` can take the devices of running containers away where cgroups are of "
+            "version 2; with CDI it cannot (from Docker 28.2 on; nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml)"
         )
         yield Finding(name=name, mark=Mark.OK, found=found, remedy=remedy)
         return
