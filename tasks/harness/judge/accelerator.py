@@ -75,8 +75,9 @@ def raise_for_device(error: Exception) -> None:
     try:
         require_device("cuda")
     except DeviceFailed as failed:
-        # The first error may be a later one's cause, and in a broken context each call repeats it.
-        if not {_code(error), _code(failed.__cause__)} & _KERNELS_OWN:
+        # In a broken context each call repeats the error that broke it. A device that is only full is not broken.
+        codes = {_code(error), _code(failed.__cause__)}
+        if not codes & _KERNELS_OWN and not _is_out_of_memory(failed.__cause__):
             raise
 
 
@@ -99,7 +100,7 @@ def held_by_others() -> str | None:
     )
 
 
-def _is_out_of_memory(error: Exception) -> bool:
+def _is_out_of_memory(error: BaseException | None) -> bool:
     return (
         isinstance(error, torch.OutOfMemoryError)
         or _code(error) == _OUT_OF_MEMORY

@@ -129,9 +129,10 @@ def test_a_kernel_of_the_tasks_own_that_breaks_its_context_is_the_tasks_fault(cu
     cuda.broken = driver_error(700)
     with pytest.raises(TaskFault):
         task(raising(driver_error(700))).generate({}, rng_seed=1)
-    cuda.broken = None
-    with pytest.raises(TaskFault):
-        task(raising(ValueError("a bug"))).generate({}, rng_seed=1)
+    for broken in (None, torch.OutOfMemoryError("full, which is not broken")):
+        cuda.broken = broken
+        with pytest.raises(TaskFault):
+            task(raising(ValueError("a bug"))).generate({}, rng_seed=1)
 
 
 def test_a_device_that_reports_no_memory_has_failed(cuda: Cuda, monkeypatch: pytest.MonkeyPatch) -> None:
