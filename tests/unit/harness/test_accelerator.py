@@ -1,4 +1,4 @@
-"""Whose fault it is when the judge cannot compute on the device: nobody's here, the submission's, or the task's."""
+"""Whose fault it is when the judge cannot compute on the device: the host's, the submission's, or the task's."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_kernel_of_the_tasks_own_that_breaks_its_context_is_the_tasks_fault(cu
 
 
 def test_a_device_that_reports_no_memory_has_failed(cuda: Cuda, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then nobody can be blamed."""
+    """Neither task nor submission can be blamed then."""
     monkeypatch.setattr(torch.cuda, "mem_get_info", raising(driver_error(999)))
     with pytest.raises(DeviceFailed, match="does not report its memory"):
         held_by_others()
