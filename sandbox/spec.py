@@ -80,6 +80,8 @@ class Devices:
     #: CDI names or UUIDs for CDI and NVIDIA; paths of device nodes for NODES.
     ids: tuple[str, ...]
     groups: tuple[int, ...] = ()
+    #: CDI only: the nodes that the specs of these names add, and no other may be inside; empty: they are not known.
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,7 +27,7 @@ from runner.config import Config
 from runner.devices import described, detect_slots, list_devices
 from runner.disk import REMEDY, disk_spaces
 from runner.errors import ConfigError, DatabaseUnavailableError, EvaluationError, KernelRunnerError
-from runner.evaluation.container_spec import STAGE, Environment, make_spec
+from runner.evaluation.container_spec import HOST_IMAGE, STAGE, Environment, make_spec
 from runner.gpu_types import GpuType, Registry
 from runner.model import Json, Slot
 from runner.store.probe import DatabaseFacts, probe
@@ -44,7 +44,6 @@ CONNECTIONS_OF_A_HOST: Final = 6
 #: Seconds for the interpreter of the evaluation environment to import torch outside a container: a cold disk is slow.
 _IMPORT_TIMEOUT_S = 180.0
 _COMPILE_TIMEOUT_S = 120.0
-_HOST_IMAGE = "host"
 
 _PYTHON_PROBE = """\
 import getpass, os, torch
@@ -292,6 +291,9 @@ def _engine(config: Config, registry: Registry, slots: Sequence[Slot]) -> Iterat
         yield from _disks(config, facts)
         yield from _runtimes(engine, facts, config, registry, slots)
         yield from _images(engine, registry, slots)
+        for name in dict.fromkeys(slot.gpu_type for slot in slots):
+            mine = [slot for slot in slots if slot.gpu_type == name]
+            yield from engines.device_access(registry.get(name), mine, facts.cdi)
         yield from _sandbox(engine, config, registry, slots)
 
 
@@ -340,7 +342,7 @@ def _runtimes(
 def _images(engine: DockerEngine, registry: Registry, slots: Sequence[Slot]) -> Iterator[Finding]:
     """Whether the engine has the images that the slots' GPU types name; `serve` proves each with a container."""
     for gpu in (registry.get(name) for name in dict.fromkeys(slot.gpu_type for slot in slots)):
-        if gpu.image == _HOST_IMAGE:
+        if gpu.image == HOST_IMAGE:
             continue
         name = f"image of {gpu.name}"
         try:
@@ -355,7 +357,7 @@ def _images(engine: DockerEngine, registry: Registry, slots: Sequence[Slot]) -> 
 
 
 def _host_slot(registry: Registry, slots: Sequence[Slot]) -> Slot | None:
-    return next((slot for slot in slots if registry.get(slot.gpu_type).image == _HOST_IMAGE), None)
+    return next((slot for slot in slots if registry.get(slot.gpu_type).image == HOST_IMAGE), None)
 
 
 def _sandbox(engine: DockerEngine, config: Config, registry: Registry, slots: Sequence[Slot]) -> Iterator[Finding]:

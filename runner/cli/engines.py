@@ -16,6 +16,9 @@ from typing import Final
 
 from runner.cli.finding import Finding, Mark
 from runner.cli.versions import FLOORS, below_floor
+from runner.evaluation.container_spec import HOST_IMAGE, cdi_name
+from runner.gpu_types import GpuType, Vendor
+from runner.model import Slot
 from sandbox.errors import SandboxError
 from sandbox.host.engine import DockerEngine, EngineFacts
 
@@ -25,6 +28,14 @@ _TOOLKIT: Final = "nvidia-container-toolkit"
 #: Programs that tell the toolkit's version, newest first.
 _TOOLKIT_PROGRAMS: Final = ("nvidia-ctk", "nvidia-container-cli")
 _ANSWER_S: Final = 10.0
+#: Names of the nodes that computing needs, beside the device's own, and how they are made.
+_NODES: Final[Mapping[Vendor, tuple[tuple[str, ...], str]]] = {
+    Vendor.NVIDIA: (
+        ("nvidiactl", "nvidia-uvm"),
+        "as root: nvidia-modprobe -u -c=0 (the service does it at each start), then restart kernel-runner",
+    ),
+    Vendor.AMD: (("kfd", "renderD"), "see what the driver says (dmesg, amd-smi), then restart kernel-runner"),
+}
 #: An engine may quote the whole of what it refuses.
 _LONGEST: Final = 300
 NO_PODMAN: Final = (
@@ -135,6 +146,45 @@ def runtimes(
             yield Finding(name=name, mark=bad, found=f"starts no sandbox: {shortened(complaint)}", remedy=remedy)
 
 
+def device_access(gpu: GpuType, slots: Sequence[Slot], offered: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
+    """How containers of a type get their devices, and what is missing for that.
+
+    Args:
+        gpu: the type.
+        slots: this host's slots of it.
+        offered: what the engine offers by CDI.
+    """
+    devices = tuple(dict.fromkeys(device for slot in slots for device in slot.devices))
+    if not devices:
+        return
+    name = f"devices of {gpu.name}"
+    names = [cdi_name(device, offered) for device in devices]
+    if gpu.image != HOST_IMAGE and all(names):
+        yield Finding(name=name, mark=Mark.OK, found=f"by CDI: {', '.join(filter(None, names))}")
+        return
+    if gpu.image != HOST_IMAGE and gpu.vendor is Vendor.NVIDIA:
+        found = "through NVIDIA's runtime: the engine offers no CDI name that is theirs"
+        remedy = (
+            "with it, `systemctl daemon-reload` can take the devices of running containers away where cgroups are of "
+            "version 2; with CDI it cannot (from Docker 28.2 on; nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml)"
+        )
+        yield Finding(name=name, mark=Mark.OK, found=found, remedy=remedy)
+        return
+    needed, remedy = _NODES[gpu.vendor]
+    lacking = sorted(
+        {
+            f"{device.vendor} {device.index} has no {wanted}"
+            for device in devices
+            for wanted in needed
+            if not any(Path(node).name.startswith(wanted) for node in device.nodes)
+        }
+    )
+    if lacking:
+        yield Finding(name=name, mark=Mark.FAILED, found=f"by device node: {'; '.join(lacking)}", remedy=remedy)
+    else:
+        yield Finding(name=name, mark=Mark.OK, found="by device node")
+
+
 def versions(components: Mapping[str, str]) -> Iterator[Finding]:
     """What is known against the versions of the programs that hold a sandbox together."""
     for component, version in sorted(components.items()):
@@ -144,7 +194,7 @@ def versions(components: Mapping[str, str]) -> Iterator[Finding]:
         if complaint is None:
             yield Finding(name=component, mark=Mark.OK, found=version)
         else:
-            remedy = "update it, or verify that your distribution has mended this version"
+            remedy = "use another version, or verify that your distribution has mended this one"
             yield Finding(name=component, mark=Mark.WARNING, found=complaint, remedy=remedy)
 
 

@@ -1,4 +1,4 @@
-"""Version floors of the programs that hold the sandbox together. Pure; called by `check`.
+"""Version floors, and broken releases, of the programs that hold the sandbox together. Pure; called by `check`.
 
 Distributions mend old versions without raising the number, so a version below its floor is a warning, and only
 `check --strict` makes it a failure.
@@ -50,6 +50,14 @@ FLOORS: Mapping[str, Floor] = {
     )
 }
 
+#: Releases with which some sandboxes do not start: component -> release -> what is wrong with it.
+#: Source: NVIDIA/nvidia-container-toolkit#2026, mended by #2028.
+BROKEN: Mapping[str, Mapping[Version, str]] = {
+    "nvidia-container-toolkit": {
+        (1, 20, 0): "its hook writes to /etc/nvidia of the container, which does not start where that is read-only",
+    }
+}
+
 
 def parse_version(text: str) -> Version | None:
     """The first version number in a text such as `1.1.5+ds1` or `v2.0.7`; None if there is none.
@@ -66,9 +74,12 @@ def parse_version(text: str) -> Version | None:
 def below_floor(component: str, version_text: str) -> str | None:
     """What is wrong with this version of a component, in a sentence; None if nothing is known to be.
 
-    A component without a floor and a version that is no number are not judged.
+    A component without a known fault and a version that is no number are not judged.
     """
     floor, version = FLOORS.get(component), parse_version(version_text)
+    broken = None if version is None else BROKEN.get(component, {}).get(version)
+    if broken is not None:
+        return f"{component} {version_text}: {broken}"
     if floor is None or version is None or _mended(floor, version):
         return None
     wanted = " or ".join(".".join(map(str, release)) for release in floor.mended)

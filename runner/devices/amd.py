@@ -14,6 +14,15 @@ from runner.model import Device
 
 #: The partition mode of a device that is not divided: one partition has all dies.
 _WHOLE: Final = "SPX"
+#: Counters of the time in which clocks were held down, and what the violation status calls the reason.
+_RESIDENCIES: Final = {
+    "prochot_residency_acc": "prochot_thrm",
+    "ppt_residency_acc": "ppt_pwr",
+    "socket_thm_residency_acc": "socket_thrm",
+    "vr_thm_residency_acc": "vr_thrm",
+    "hbm_thm_residency_acc": "hbm_thrm",
+    "xcp_stats.gfx_below_host_limit_acc": "gfx_clk_below_host_limit",
+}
 #: Power limits are in watts or microwatts, depending on the version. No device has so many watts.
 _MOST_WATTS: Final = 100_000
 
@@ -48,6 +57,8 @@ class AmdSmi:
 
     def __init__(self, library: Any) -> None:  # noqa: ANN401 - the bindings have no types
         self._smi = library
+        #: UUID -> the last counts of the time in which each reason held the clocks down.
+        self._residencies: dict[str, dict[str, int]] = {}
 
     @classmethod
     def open(cls) -> AmdSmi | None:
@@ -85,12 +96,12 @@ class AmdSmi:
         handle = self._handle(device)
         asic = self._answers("amdsmi_get_gpu_asic_info", handle)
         driver = self._answers("amdsmi_get_gpu_driver_info", handle)
-        rocm = self._ask("amdsmi_get_rocm_version")
+        rocm = _rocm_version(self._ask("amdsmi_get_rocm_version"))
         usage = self._answers("amdsmi_get_gpu_vram_usage", handle)
         target = asic.get("target_graphics_version")
         return Details(
             driver=_text(driver.get("driver_version")),
-            toolkit=f"ROCm {rocm}" if isinstance(rocm, str) else None,
+            toolkit=None if rocm is None else f"ROCm {rocm}",
             architecture=None if not _text(target) else "gfx" + str(target).removeprefix("gfx"),
             memory_bytes=_mib(usage.get("vram_total")),
             max_sm_clock_mhz=_number(self._clock(handle, "GFX").get("max_clk")),
@@ -119,6 +130,7 @@ class AmdSmi:
             # The library returns a text in place of an empty list.
             remap_pending=any(_is(page, "PENDING") for page in pages) if isinstance(pages, list) else None,
             remap_failed=any(_is(page, "UNRESERVABLE") for page in pages) if isinstance(pages, list) else None,
+            throttle=self._active_violations(device, handle),
             **self._state(handle),
         )
 
@@ -128,7 +140,8 @@ class AmdSmi:
         Raises:
             UnreachableError: it does not answer.
         """
-        return Reading(**self._state(self._handle(device)))
+        handle = self._handle(device)
+        return Reading(throttle=self._grown_residencies(device, handle), **self._state(handle))
 
     def lock(self, device: Device, clocks: ClockPolicy) -> None:
         """Bound the clock as a policy demands (performance determinism mode).
@@ -164,11 +177,7 @@ class AmdSmi:
         # The first one that is a number; which one that is depends on the generation of the device.
         names = ("socket_power", "current_socket_power", "average_socket_power")
         watts = [_number(power.get(name)) for name in names]
-        violations = self._answers("amdsmi_get_violation_status", handle)
         return {
-            "throttle": tuple(
-                sorted(name.removeprefix("active_") for name, on in violations.items() if _is_active(name, on))
-            ),
             "sm_clock_mhz": _number(self._clock(handle, "GFX").get("clk")),
             "memory_clock_mhz": _number(self._clock(handle, "MEM").get("clk")),
             "temperature_c": _number(
@@ -182,12 +191,27 @@ class AmdSmi:
             "power_w": next((float(value) for value in watts if value is not None), None),
         }
 
+    def _active_violations(self, device: Device, handle: object) -> tuple[str, ...]:
+        """Why the clocks are low, over the 100 ms that the library takes for this answer."""
+        self._grown_residencies(device, handle)
+        violations = self._answers("amdsmi_get_violation_status", handle)
+        return tuple(sorted(name.removeprefix("active_") for name, on in violations.items() if _is_active(name, on)))
+
+    def _grown_residencies(self, device: Device, handle: object) -> tuple[str, ...]:
+        """Why the clocks have been low since the last call, from the counters that the other answer is made of."""
+        metrics = self._answers("amdsmi_get_gpu_metrics_info", handle)
+        now = {name: count for key, name in _RESIDENCIES.items() if (count := _total(metrics.get(key))) is not None}
+        before = self._residencies.get(device.uuid, now)
+        self._residencies[device.uuid] = now
+        return tuple(sorted(name for name, count in now.items() if count > before.get(name, count)))
+
     def _device(self, handle: object, index: int) -> Device:
         smi = self._smi
         address = str(smi.amdsmi_get_gpu_device_bdf(handle)).lower()
         asic = smi.amdsmi_get_gpu_asic_info(handle)
         compute = self._ask("amdsmi_get_gpu_compute_partition", handle)
-        nodes = sysfs.amd_nodes(address)
+        place = self._answers("amdsmi_get_gpu_enumeration_info", handle)
+        nodes = sysfs.amd_nodes(address, _number(place.get("drm_render")))
         return Device(
             uuid=smi.amdsmi_get_gpu_device_uuid(handle),
             name=str(asic["market_name"]),
@@ -240,8 +264,22 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value not in ("", "N/A") else None
 
 
+def _rocm_version(answer: object) -> str | None:
+    """The version in the answer: a text, or from ROCm 6 on whether it was found, and the text."""
+    found, text = answer if isinstance(answer, tuple) and len(answer) == 2 else (True, answer)
+    return _text(text) if found else None
+
+
 def _number(value: object) -> int | None:
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _total(value: object) -> int | None:
+    """A number, or the sum of those in lists of lists, which have one for each die."""
+    if not isinstance(value, list):
+        return _number(value)
+    found = [number for item in value if (number := _total(item)) is not None]
+    return sum(found) if found else None
 
 
 def _mib(value: object) -> int | None:

@@ -47,6 +47,8 @@ class Reading:
     remap_failed: bool | None = None
     #: The action that the driver asks for before the device is used again; None: no action.
     recovery: str | None = None
+    #: Which processes may use it: `default` (several at a time), `exclusive_process`, `prohibited`, …
+    compute_mode: str | None = None
     #: Critical errors (NVIDIA's Xid) since the last reading.
     xids: tuple[int, ...] = ()
     #: Why the clocks are lower than they could be, e.g. `hw_thermal_slowdown`.

@@ -29,6 +29,9 @@ from runner.model import Device, Json, Slot
 
 #: How long a device may take to answer. A healthy one takes milliseconds.
 LIMIT_S: Final = 5.0
+#: How long opening the library may take. Without persistence mode the driver then starts all devices of the host, which
+#: takes seconds for each.
+OPEN_LIMIT_S: Final = 30.0
 #: How long the driver may take to free a device after its container is gone.
 SETTLE_S: Final = 5.0
 _SETTLE_POLL_S: Final = 0.1
@@ -41,10 +44,13 @@ _Library = Nvml | AmdSmi
 class DriverCalls:
     """Calls of the driver about one device, each in a thread of its own. Threadsafe; one call at a time."""
 
-    def __init__(self, device: Device, opener: Callable[[], _Library | None], *, limit_s: float) -> None:
+    def __init__(
+        self, device: Device, opener: Callable[[], _Library | None], *, limit_s: float, open_limit_s: float
+    ) -> None:
         self._device = device
         self._opener = opener
         self._limit_s = limit_s
+        self._open_limit_s = open_limit_s
         #: Held from before a call until it is over, however long that takes.
         self._free = threading.Lock()
         self._library: _Library | None = None
@@ -56,15 +62,18 @@ class DriverCalls:
             UnreachableError: it does not answer in time, or it is gone.
         """
         late = UnreachableError(f"it did not answer within {self._limit_s:g} s")
-        if not self._free.acquire(timeout=self._limit_s):
+        # Another thread's call may be the one that opens the library.
+        if not self._free.acquire(timeout=self._limit_s if self._library is not None else self._open_limit_s):
             raise late
         answers: list[T] = []
         errors: list[UnreachableError] = []
-        done = threading.Event()
+        opened, done = threading.Event(), threading.Event()
 
         def work() -> None:
             try:
-                answers.append(call(self._open(), self._device))
+                library = self._open()
+                opened.set()
+                answers.append(call(library, self._device))
             except UnreachableError as error:
                 errors.append(error)
                 # If the driver was loaded again, only a library that is opened again reaches it.
@@ -75,8 +84,11 @@ class DriverCalls:
             finally:
                 self._free.release()
                 done.set()
+                opened.set()
 
         threading.Thread(target=work, name=f"device-{self._device.uuid}", daemon=True).start()
+        if not opened.wait(self._open_limit_s):
+            raise UnreachableError(f"its driver did not start within {self._open_limit_s:g} s")
         if not done.wait(self._limit_s):
             raise late
         if errors:
@@ -138,6 +150,7 @@ class HealthGate:
         type_of: Callable[[Slot], GpuType],
         openers: Mapping[Vendor, Callable[[], _Library | None]] = OPENERS,
         limit_s: float = LIMIT_S,
+        open_limit_s: float = OPEN_LIMIT_S,
         settle_s: float = SETTLE_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -146,6 +159,7 @@ class HealthGate:
         self._type_of = type_of
         self._openers = openers
         self._limit_s = limit_s
+        self._open_limit_s = open_limit_s
         self._settle_s = settle_s
         self._clock = clock
         self._lock = threading.Lock()
@@ -263,7 +277,8 @@ class HealthGate:
         with self._lock:
             if device.uuid not in self._watched:
                 opener = self._openers[Vendor(device.vendor)]
-                self._watched[device.uuid] = _Watched(calls=DriverCalls(device, opener, limit_s=self._limit_s))
+                calls = DriverCalls(device, opener, limit_s=self._limit_s, open_limit_s=self._open_limit_s)
+                self._watched[device.uuid] = _Watched(calls=calls)
             return self._watched[device.uuid]
 
     def _look(self, slot: Slot) -> Inspection:

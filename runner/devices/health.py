@@ -77,6 +77,10 @@ def judge(reading: Reading, history: History, clocks: ClockPolicy) -> Health:
     out = [
         f"the driver asks to {reading.recovery}" if reading.recovery else "",
         "memory rows could not be remapped: have the device replaced" if reading.remap_failed else "",
+        f"its compute mode is {reading.compute_mode}, but judge and worker use it together; set it to default "
+        "(nvidia-smi --compute-mode=DEFAULT)"
+        if reading.compute_mode not in {None, "default"}
+        else "",
         f"Xid {', '.join(map(str, dict.fromkeys(grave)))} within {XID_HOLD_S:g} s" if grave else "",
         f"processes that nobody owns compute on it: {', '.join(left)}" if left else "",
         f"{over >> 20} MiB more in use than when it is idle"

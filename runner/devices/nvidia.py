@@ -24,6 +24,8 @@ _RECOVERY: Final = {
     6: "reset its bus",
     7: "reboot the whole system",
 }
+#: Values of nvmlDeviceGetComputeMode (nvml.h, nvmlComputeMode_t).
+_COMPUTE_MODES: Final = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "exclusive_process"}
 #: Errors of any call that mean that the device or its driver is gone.
 _GONE: Final = (
     "NVMLError_Uninitialized",
@@ -129,12 +131,15 @@ class Nvml:
         except Exception as error:
             raise UnreachableError(_said(error)) from error
         processes = self._ask("nvmlDeviceGetComputeRunningProcesses", handle)
+        # Clients of NVIDIA's multi-process service stand in a list of their own.
+        served = self._ask("nvmlDeviceGetMPSComputeRunningProcesses", handle) or ()
+        mode = self._ask("nvmlDeviceGetComputeMode", handle)
         rows = self._ask("nvmlDeviceGetRemappedRows", handle)
         retired = self._ask("nvmlDeviceGetRetiredPagesPendingStatus", handle) if rows is None else rows[2]
         xids = self._xids(device, handle)
         return Reading(
             used_bytes=used,
-            processes=None if processes is None else tuple(sorted(process.pid for process in processes)),
+            processes=None if processes is None else tuple(sorted({process.pid for process in (*processes, *served)})),
             uncorrected=self._ask(
                 "nvmlDeviceGetTotalEccErrors",
                 handle,
@@ -144,6 +149,7 @@ class Nvml:
             remap_pending=_flag(retired),
             remap_failed=_flag(rows, 3),
             recovery=self._recovery(handle),
+            compute_mode=None if mode is None else _COMPUTE_MODES.get(mode, f"mode {mode}"),
             xids=xids,
             **self._state(handle),
         )
@@ -250,6 +256,11 @@ class Nvml:
             instance = self._ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, number)
             if instance is not None:
                 _, _, profile = nvml.nvmlDeviceGetName(instance).partition(" MIG ")
+                caps = sysfs.nvidia_capabilities(
+                    nvml.nvmlDeviceGetMinorNumber(handle),
+                    self._ask("nvmlDeviceGetGpuInstanceId", instance),
+                    self._ask("nvmlDeviceGetComputeInstanceId", instance),
+                )
                 yield Device(
                     uuid=nvml.nvmlDeviceGetUUID(instance),
                     name=whole.name,
@@ -259,8 +270,8 @@ class Nvml:
                     pci_id=whole.pci_id,
                     partition=profile or "unknown",
                     numa_node=whole.numa_node,
-                    nodes=whole.nodes,
-                    groups=whole.groups,
+                    nodes=(*whole.nodes, *caps),
+                    groups=sysfs.groups((*whole.nodes, *caps)),
                 )
 
     def _handle(self, device: Device) -> object:

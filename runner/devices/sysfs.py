@@ -9,6 +9,7 @@ from typing import Final
 
 SYSFS = Path("/sys")
 DEV = Path("/dev")
+PROC = Path("/proc")
 
 #: Nodes that CUDA opens beside the device itself. The last one exists only where a profiler was installed.
 _NVIDIA_HELPERS: Final = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
@@ -58,8 +59,36 @@ def nvidia_nodes(minor: int) -> tuple[str, ...]:
     return tuple(str(path) for path in (DEV / f"nvidia{minor}", *helpers) if path.exists())
 
 
-def amd_nodes(address: str) -> tuple[str, ...]:
-    """The nodes of an AMD device: `/dev/kfd`, which all devices share, and its render node."""
+def nvidia_capabilities(minor: int, instance: int | None, part: int | None) -> tuple[str, ...]:
+    """The nodes that open an instance of a divided NVIDIA device, beside those of the whole one.
+
+    Args:
+        minor: of the whole device.
+        instance: number of the GPU instance; None: not known.
+        part: number of the compute instance in it; None: not known.
+    """
+    directory = PROC / f"driver/nvidia/capabilities/gpu{minor}/mig/gi{instance}"
+    found: list[str] = []
+    for access in (directory / "access", directory / f"ci{part}" / "access"):
+        try:
+            lines = access.read_text(encoding="ascii").splitlines()
+        except OSError:
+            continue
+        numbers = [line.partition(":")[2].strip() for line in lines if line.startswith("DeviceFileMinor:")]
+        found += [str(DEV / "nvidia-caps" / f"nvidia-cap{number}") for number in numbers]
+    return tuple(found)
+
+
+def amd_nodes(address: str, render: int | None = None) -> tuple[str, ...]:
+    """The nodes of an AMD device: `/dev/kfd`, which all devices share, and its render node.
+
+    Args:
+        address: of the PCI device.
+        render: the number of the render node, as the driver's library says. Partitions of a device have one each, which
+            the PCI device does not show. None: it does not say.
+    """
+    if render is not None:
+        return (str(DEV / "kfd"), str(DEV / "dri" / f"renderD{render}"))
     directory = SYSFS / "bus/pci/devices" / address / "drm"
     return (str(DEV / "kfd"), *(str(DEV / "dri" / entry.name) for entry in sorted(directory.glob("renderD*"))))
 

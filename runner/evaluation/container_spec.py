@@ -5,12 +5,13 @@ Owns what every container of a GPU type has in common. Must not know the submiss
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from runner.evaluation.case_memory import tensor_bytes
 from runner.gpu_types.model import GpuType, Vendor
-from runner.model import Job, Slot
+from runner.model import Device, Job, Slot
 from sandbox.spec import (
     JUDGE_UID,
     WORKER_UID,
@@ -25,13 +26,21 @@ from sandbox.spec import (
 
 #: Where init and the harness are mounted inside every container.
 STAGE = "/kernel-runner"
+#: What a GPU type calls the root file system that is this host's.
+HOST_IMAGE = "host"
 #: Labels a container with its slot, so that a later process knows whose cores and devices it uses.
 SLOT_LABEL = "kernel-runner.slot"
-#: Where compilers that a submission calls keep what they made, below /work: variable -> folder.
+#: Where compilers that a submission calls keep what they made, below /work: variable -> folder. The judge has its
+#: own below its own directory (`sandbox.inside.boot`).
 CACHES = {
     "TORCH_EXTENSIONS_DIR": ".cache/torch_extensions",
     "TRITON_CACHE_DIR": ".cache/triton",
     "TORCHINDUCTOR_CACHE_DIR": ".cache/torchinductor",
+}
+#: Kind of a vendor's devices in CDI specs, and the node that each device has for itself.
+_CDI_KINDS = {
+    Vendor.NVIDIA: ("nvidia.com/gpu", re.compile(r"/dev/nvidia\d+")),
+    Vendor.AMD: ("amd.com/gpu", re.compile(r"/dev/dri/renderD\d+")),
 }
 #: Process of the built-in harness -> the module with its `main`.
 _HARNESS_MODULES = {
@@ -51,8 +60,10 @@ class Environment:
     image: str
     python: str
     binds: tuple[Bind, ...]
-    #: CDI, the NVIDIA runtime or plain nodes, whichever this engine offers for the type's vendor.
+    #: What this engine offers for the type's vendor beside CDI: NVIDIA's runtime or plain nodes.
     device_driver: DeviceDriver = DeviceDriver.NODES
+    #: Devices that the engine can give by CDI: full name -> their nodes inside. They are asked for by name.
+    cdi: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     #: The slice of all containers; None: where the engine puts them.
     cgroup_parent: str | None = None
 
@@ -100,6 +111,11 @@ def make_spec(  # noqa: D417 the arguments are records
             # Sources live on a tmpfs that is thrown away: compiled files would only cost memory.
             "PYTHONDONTWRITEBYTECODE": "1",
             **{variable: f"/work/{folder}" for variable, folder in CACHES.items()},
+            # What the driver compiles for its device. A build has no device, so this does not travel with one.
+            "CUDA_CACHE_PATH": "/work/.cache/cuda",
+            # Clients of NVIDIA's multi-process service compute at the same time, and would disturb what is timed. A
+            # container may have the socket of the host's service; without its directory no process becomes a client.
+            "CUDA_MPS_PIPE_DIRECTORY": "/nonexistent",
             **_torch_architectures(gpu),
             **(_emulation(gpu) if gpu.emulate_cuda else {}),
             **gpu.environment,
@@ -151,17 +167,39 @@ def _devices(slot: Slot, environment: Environment) -> Devices | None:
     if not slot.devices:
         return None
     groups = tuple(sorted({group for device in slot.devices for group in device.groups}))
-    match environment.device_driver:
-        case DeviceDriver.CDI:
-            vendor = "nvidia.com/gpu" if slot.devices[0].vendor == Vendor.NVIDIA else "amd.com/gpu"
-            names = tuple(f"{vendor}={device.uuid}" for device in slot.devices)
-            return Devices(driver=DeviceDriver.CDI, ids=names, groups=groups)
-        case DeviceDriver.NVIDIA:
-            uuids = tuple(device.uuid for device in slot.devices)
-            return Devices(driver=DeviceDriver.NVIDIA, ids=uuids, groups=groups)
-        case DeviceDriver.NODES:
-            nodes = dict.fromkeys(node for device in slot.devices for node in device.nodes)
-            return Devices(driver=DeviceDriver.NODES, ids=tuple(nodes), groups=groups)
+    names = tuple(name for device in slot.devices if (name := cdi_name(device, environment.cdi)) is not None)
+    if len(names) == len(slot.devices):
+        known = all(environment.cdi[name] for name in names)
+        nodes = dict.fromkeys(node for name in names for node in environment.cdi[name] if known)
+        return Devices(driver=DeviceDriver.CDI, ids=names, groups=groups, nodes=tuple(nodes))
+    if environment.device_driver is DeviceDriver.NVIDIA:
+        uuids = tuple(device.uuid for device in slot.devices)
+        return Devices(driver=DeviceDriver.NVIDIA, ids=uuids, groups=groups)
+    nodes = dict.fromkeys(node for device in slot.devices for node in device.nodes)
+    return Devices(driver=DeviceDriver.NODES, ids=tuple(nodes), groups=groups)
+
+
+def cdi_name(device: Device, offered: Mapping[str, tuple[str, ...]]) -> str | None:
+    """The name by which exactly this device is asked for; None: there is none.
+
+    NVIDIA's specs name devices by index, by UUID or by both, AMD's by numbers of their own. So the device's node tells
+    which name is its own. A spec may be older than the last boot, when the nodes had other numbers: a UUID whose
+    node is another one is not believed.
+
+    Args:
+        device: the device.
+        offered: full name -> nodes inside, as the engine's facts say.
+    """
+    kind, node = _CDI_KINDS[Vendor(device.vendor)]
+    by_uuid = f"{kind}={device.uuid}"
+    own = {path for path in device.nodes if node.fullmatch(path)}
+    if by_uuid in offered and (not offered[by_uuid] or own <= set(offered[by_uuid])):
+        return by_uuid
+    # The instances of a divided device share its node. By that one would get the whole device.
+    if not own or (device.vendor == Vendor.NVIDIA and device.partition is not None):
+        return None
+    names = (name for name in sorted(offered) if name.startswith(f"{kind}="))
+    return next((name for name in names if {path for path in offered[name] if node.fullmatch(path)} == own), None)
 
 
 def _emulation(gpu: GpuType) -> dict[str, str]:

@@ -12,7 +12,7 @@ import math
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -34,7 +34,7 @@ from runner.errors import (
 from runner.evaluation.attempt import Attempt, HostResources, JobContext, clear, execute
 from runner.evaluation.build_cache import BuildCache
 from runner.evaluation.build_plan import worth_building
-from runner.evaluation.container_spec import STAGE, Environment
+from runner.evaluation.container_spec import HOST_IMAGE, STAGE, Environment
 from runner.evaluation.plan import Plan, make_probe
 from runner.evaluation.source_advice import advise, installed
 from runner.evaluation.verdict import invalid
@@ -48,7 +48,6 @@ from sandbox.host.hostroot import HostRoot
 from sandbox.host.stage import stage
 from sandbox.spec import Bind, DeviceDriver
 
-_HOST_IMAGE = "host"
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
@@ -157,10 +156,10 @@ class Evaluator:
         self._build_cache.arrange(slots)
         self._spare_cores = spare_cpus(slots)
         self._warm_pool.arrange({slot.name: _rivals(slot, slots) for slot in slots})
-        for slot in {slot.gpu_type: slot for slot in slots}.values():
-            gpu = self._registry.get(slot.gpu_type)
+        for name in dict.fromkeys(slot.gpu_type for slot in slots):
+            gpu = self._registry.get(name)
             started = time.monotonic()
-            system = self._system(gpu, slot)
+            system = self._prove(gpu, [slot for slot in slots if slot.gpu_type == name])
             _log.info(
                 "environment_ready",
                 gpu_type=gpu.name,
@@ -171,6 +170,20 @@ class Evaluator:
         self._prune()
         for slot in slots:
             self._refill_pool(slot, self._registry.get(slot.gpu_type))
+
+    def _prove(self, gpu: GpuType, slots: Sequence[Slot]) -> Json:
+        """The facts of a GPU type, from the first of its slots whose device works.
+
+        Raises:
+            EngineUnavailableError, EvaluationError: the probe failed; on devices, on that of every slot.
+        """
+        *others, last = slots if slots[0].devices else slots[:1]
+        for slot in others:
+            try:
+                return self._system(gpu, slot)
+            except EvaluationError as error:
+                _log.warning("probe_failed", gpu_type=gpu.name, slot=slot.name, error=str(error))
+        return self._system(gpu, last)
 
     def _prune(self) -> None:
         """Remove root file systems that earlier processes imported for environments that have changed since.
@@ -290,7 +303,7 @@ class Evaluator:
                     {"tasks/__init__.py": package / "__init__.py", "tasks/harness": package / "harness"},
                 )
             staged = Bind(source=str(self._stage), target=STAGE)
-            if gpu.image == _HOST_IMAGE:
+            if gpu.image == HOST_IMAGE:
                 root = HostRoot(eval_python=self._settings.eval_python)
                 image, python = self._engine.ensure_host_root(root), root.python
                 binds = (*root.binds(), staged)
@@ -304,7 +317,9 @@ class Evaluator:
             image=image,
             python=python,
             binds=binds,
-            device_driver=_driver(gpu, facts),
+            device_driver=_driver(gpu),
+            # The host's root file system has the driver's libraries already, and no hook has a place to write there.
+            cdi={} if gpu.image == HOST_IMAGE else facts.cdi,
             cgroup_parent=facts.slice,
         )
 
@@ -357,10 +372,7 @@ def _rivals(slot: Slot, slots: Iterable[Slot]) -> frozenset[str]:
     return frozenset(other.name for other in slots if other.name != slot.name and slot.excludes(other))
 
 
-def _driver(gpu: GpuType, facts: EngineFacts) -> DeviceDriver:
-    """How this engine is asked for devices of a type: CDI where it is on, the vendor's runtime else, nodes last."""
-    if gpu.vendor is Vendor.NONE or gpu.image == _HOST_IMAGE:
-        return DeviceDriver.NODES
-    if facts.cdi:
-        return DeviceDriver.CDI
-    return DeviceDriver.NVIDIA if gpu.vendor is Vendor.NVIDIA else DeviceDriver.NODES
+def _driver(gpu: GpuType) -> DeviceDriver:
+    """How devices of a type that have no CDI name are asked for: by NVIDIA's runtime for an image, else by node."""
+    through_runtime = gpu.vendor is Vendor.NVIDIA and gpu.image != HOST_IMAGE
+    return DeviceDriver.NVIDIA if through_runtime else DeviceDriver.NODES

@@ -28,6 +28,7 @@ import requests.exceptions
 import urllib3.exceptions
 
 from sandbox.errors import EngineRefused, EngineUnavailable, Leftover, NotReaped, SandboxError
+from sandbox.host import cdi
 from sandbox.host.attach import attach
 from sandbox.host.cgroup import reader_for
 from sandbox.host.container import Container, ContainerReport, EndState
@@ -62,8 +63,8 @@ class EngineFacts:
     cgroup_driver: str
     storage_driver: str
     rootless: bool
-    #: Whether the engine supports the Container Device Interface (DeviceDriver.CDI).
-    cdi: bool
+    #: Devices that the engine can give by CDI (DeviceDriver.CDI): full name -> their nodes inside (`cdi.offered`).
+    cdi: Mapping[str, tuple[str, ...]]
     #: Directory of images and containers, as the engine sees it; empty if the engine does not report it.
     data_root: str = ""
     #: Versions of the engine's components by lower-case name: runc, containerd, ...
@@ -132,7 +133,7 @@ class DockerEngine:
             cgroup_driver=str(info.get("CgroupDriver", "")),
             storage_driver=str(info.get("Driver", "")),
             rootless="name=rootless" in security,
-            cdi=bool(info.get("CDISpecDirs")),
+            cdi=cdi.offered(info, str(version.get("ApiVersion", ""))),
             data_root=str(info.get("DockerRootDir") or ""),
             components={
                 str(component.get("Name", "")).lower(): str(component.get("Version", ""))

@@ -41,9 +41,17 @@ class BootConfig:
         return {"PATH": PATH, "LANG": "C.UTF-8", **home, **self.environment, **extra}
 
     def judge_environment(self, extra: Mapping[str, str]) -> dict[str, str]:
-        """The environment of the judge. Its home and temporary directory are out of the worker's reach."""
+        """The environment of the judge. Its home and temporary directory are out of the worker's reach.
+
+        So are the caches of the compilers that a reference calls: the judge's user cannot write below the worker's
+        directory, and what a submission could write there must not become the judge's code.
+        """
         home = {"HOME": JUDGE, "TMPDIR": JUDGE, "USER": "judge", "LOGNAME": "judge", "SHELL": "/bin/sh"}
-        return {"PATH": PATH, "LANG": "C.UTF-8", **self.environment, **home, **extra}
+        own = {
+            name: JUDGE + value.removeprefix(WORK) if value.startswith(f"{WORK}/") else value
+            for name, value in self.environment.items()
+        }
+        return {"PATH": PATH, "LANG": "C.UTF-8", **own, **home, **extra}
 
 
 def parse_boot(text: str) -> BootConfig:

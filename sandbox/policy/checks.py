@@ -172,9 +172,10 @@ COMMON_NODES = frozenset(
 )
 #: The same by number, with pseudo-terminals and /dev/net/tun, which engines allow by default but do not create.
 _COMMON_NUMBERS = frozenset({"1:3", "1:5", "1:7", "1:8", "1:9", "5:0", "5:1", "5:2", "10:200", "136:*"})
-#: A vendor's driver needs the helpers. Of the accelerators there is one node for each leased device.
-_HELPERS = re.compile(r"/dev/(nvidiactl|nvidia-uvm|nvidia-uvm-tools|nvidia-modeset|nvidia-caps/.+|kfd|dri/card\d+)")
-_ACCELERATORS = re.compile(r"/dev/(nvidia\d+|dri/renderD\d+)")
+#: A vendor's driver needs the helpers.
+_HELPERS = re.compile(r"/dev/(nvidiactl|nvidia-uvm|nvidia-uvm-tools|nvidia-modeset|nvidia-caps/.+|kfd)")
+#: Each leased device has at most one node of each kind: where nvidia-drm is loaded, one of NVIDIA's has all three.
+_ACCELERATORS = tuple(re.compile(f"/dev/{name}\\d+") for name in ("nvidia", "dri/renderD", "dri/card"))
 
 
 def unexpected_device_nodes(spec: SandboxSpec, observed: Observed) -> tuple[str, ...]:
@@ -187,8 +188,11 @@ def unexpected_device_nodes(spec: SandboxSpec, observed: Observed) -> tuple[str,
         return tuple(found)
     if spec.devices.driver is DeviceDriver.NODES:
         return tuple(path for path in found if path not in spec.devices.ids)
-    named = [path for path in found if _ACCELERATORS.fullmatch(path)]
-    surplus = named if len(named) > len(spec.devices.ids) else []
+    if spec.devices.nodes:
+        return tuple(path for path in found if path not in spec.devices.nodes)
+    kinds = [[path for path in found if kind.fullmatch(path)] for kind in _ACCELERATORS]
+    named = {path for kind in kinds for path in kind}
+    surplus = [path for kind in kinds if len(kind) > len(spec.devices.ids) for path in kind]
     return (*(path for path in found if path not in named and not _HELPERS.fullmatch(path)), *surplus)
 
 

@@ -39,9 +39,9 @@ class AmdSmi(types.ModuleType):
         """One per device or partition."""
         return list(range(len(self.machine())))
 
-    def amdsmi_get_rocm_version(self) -> str:
-        """As recent versions have it."""
-        return "7.0.2"
+    def amdsmi_get_rocm_version(self) -> tuple[bool, str]:
+        """As amdsmi 7.0.2 has it: whether it was found, and the version or why not."""
+        return True, "7.0.2"
 
     def amdsmi_set_gpu_perf_determinism_mode(self, handle: int, clkvalue: int) -> None:
         """Bound the clock."""

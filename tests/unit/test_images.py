@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import io
+import re
+import sys
+import types
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+from runner.errors import EvaluationError
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.gpu_types import Registry
+from runner.gpu_types import GpuType, Registry
+from runner.model import Device, Slot
 from sandbox.host.engine import DockerEngine, EngineFacts
+from sandbox.spec import DeviceDriver
 from tests.unit import samples
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,7 +39,7 @@ class ImageEngine:
             cgroup_driver="systemd",
             storage_driver="overlay2",
             rootless=False,
-            cdi=True,
+            cdi={"nvidia.com/gpu=0": ("/dev/nvidia0",)},
         )
 
     def image_id(self, reference: str) -> str:
@@ -39,16 +47,49 @@ class ImageEngine:
         return f"sha256:{reference}"
 
 
+def evaluator_in(directory: Path) -> Evaluator:
+    """An evaluator of that engine."""
+    settings = EvaluationSettings(
+        eval_python=Path("/host/python"), state_dir=directory, host_name="h", build_timeout_s=1, max_run_s=1
+    )
+    return Evaluator(cast("DockerEngine", ImageEngine()), Registry.load(), settings)
+
+
+def test_one_device_that_does_not_work_keeps_no_other_from_working(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The probe of a GPU type goes on to its next device. A type of the CPU has one environment, and one probe."""
+    evaluator = evaluator_in(tmp_path)
+    probed: list[str] = []
+
+    def probe(gpu: GpuType, slot: Slot) -> Mapping[str, str]:
+        probed.append(slot.name)
+        if slot.name != "good":
+            raise EvaluationError(f"the judge cannot use the device of {gpu.name}")
+        return {"gpu": gpu.name}
+
+    monkeypatch.setattr(evaluator, "_system", probe)
+    device = Device(uuid="u", name="n", vendor="nvidia", index=0)
+    slots = [replace(samples.SLOT, name=name, devices=(device,)) for name in ("bad", "good", "later")]
+    assert evaluator._prove(samples.H100, slots) == {"gpu": "H100"}
+    with pytest.raises(EvaluationError):
+        evaluator._prove(samples.H100, [slots[0], replace(slots[0], name="worse")])
+    with pytest.raises(EvaluationError):
+        evaluator._prove(samples.CPU, [replace(samples.SLOT, name="bad"), replace(samples.SLOT, name="good")])
+    assert probed == ["bad", "good", "bad", "worse", "bad"]
+
+
 def test_an_image_runs_the_interpreter_its_type_names(tmp_path: Path) -> None:
     """`image` and `image_python` reach the container's spec; the host's own environment does not."""
-    settings = EvaluationSettings(
-        eval_python=Path("/host/python"), state_dir=tmp_path, host_name="h", build_timeout_s=1, max_run_s=1
-    )
-    evaluator = Evaluator(cast("DockerEngine", ImageEngine()), Registry.load(), settings)
+    evaluator = evaluator_in(tmp_path)
     gpu = replace(samples.H100, image="cuda", image_python="/own/bin/python")
     environment = evaluator._environment(gpu)
     assert (environment.image, environment.python) == ("sha256:cuda", "/own/bin/python")
     assert [bind.target for bind in environment.binds] == ["/kernel-runner"]
+    assert environment.cdi == {"nvidia.com/gpu=0": ("/dev/nvidia0",)}
+    assert environment.device_driver is DeviceDriver.NVIDIA
+    amd = evaluator._environment(replace(samples.MI300, image="rocm"))
+    assert amd.device_driver is DeviceDriver.NODES
 
 
 @pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.name)
@@ -58,6 +99,21 @@ def test_the_shipped_dockerfiles_put_torch_where_types_look_for_it(dockerfile: P
     text = dockerfile.read_text(encoding="utf-8")
     assert f"python3 -m venv {environment}" in text
     assert f'{environment}/bin/pip install --no-cache-dir ${{TORCH:+torch==${{TORCH}}}} "numpy>=2"' in text
+
+
+def test_the_rocm_image_knows_the_architectures_of_the_shipped_types() -> None:
+    """gfx950 came with ROCm 7.0, and torch must be built for the base's release."""
+    text = (ROOT / "sandbox" / "image" / "Dockerfile.rocm").read_text(encoding="utf-8")
+    (release,) = re.findall(r"(?m)^ARG BASE=rocm/dev-ubuntu-[\d.]+:(\d+)\.\d+[\d.]*-complete$", text)
+    assert Registry.load().get("MI355X").environment["PYTORCH_ROCM_ARCH"] == "gfx950"
+    assert int(release) >= 7
+    (check,) = re.findall(r'python -c "(import sys, torch; .*?)"; }', text, re.DOTALL)
+    for base, built, refused in (("7.2.4-90", "7.2.53211", False), ("6.4.1", "7.2.53211", True), ("7.2.4", None, True)):
+        code = check.replace("\\\n", "").replace("import sys, torch; ", "")
+        torch = types.SimpleNamespace(version=types.SimpleNamespace(hip=built))
+        with pytest.raises(SystemExit) as ended:
+            exec(code, {"sys": sys, "torch": torch, "open": lambda _, base=base: io.StringIO(base)})  # noqa: S102 the recipe's
+        assert bool(ended.value.code) == refused
 
 
 def test_there_are_dockerfiles_for_every_vendor() -> None:

@@ -66,7 +66,7 @@ def custom_kernel(data: input_t) -> output_t:
     queries = (token @ config.Q_proj_down_weight.T @ config.Q_proj_up_weight.T).view(x.shape[0], heads, -1)
     ups = config.KV_proj_up_weight.view(heads, nope + config.v_head_dim, rank)
     absorbed = torch.bmm(queries[..., :nope].transpose(0, 1), ups[:, :nope]).transpose(0, 1)
-    angles = torch.tensor(length - 1, device=x.device).bfloat16() * frequencies
+    angles = torch.full((), length - 1, dtype=torch.bfloat16, device=x.device) * frequencies
     first, second = queries[..., nope : nope + 32], queries[..., nope + 32 :]
     rotated = (first * angles.cos() - second * angles.sin(), second * angles.cos() + first * angles.sin())
     query = torch.cat((absorbed, *rotated), dim=-1)

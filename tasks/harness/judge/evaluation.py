@@ -10,7 +10,9 @@ from typing import Any
 
 from sandbox.protocol import Artifact, Judged, StepResult, to_b64
 from tasks.harness.emulate import asked
+from tasks.harness.shared.device_memory import release_memory
 
+from .accelerator import OUT_OF_MEMORY, DeviceFailed, DeviceFull, held_by_others, require_device
 from .benchmark import TOTAL_NS, Benchmark
 from .cases import Case, CaseError, parse_cases
 from .faults import Fault
@@ -52,7 +54,13 @@ class Judge:
         self._extra: dict[str, Any] = {"system": facts(device)}
 
     def run(self, directory: Path) -> None:
-        """Judge every requested mode and send one step frame for each."""
+        """Judge every requested mode and send one step frame for each.
+
+        Raises:
+            DeviceFailed: the judge's device is missing or does not work.
+        """
+        if self._request.ranks is None:
+            require_device(self._device)
         if not self._request.modes:
             self._answer_facts()
             return
@@ -86,6 +94,9 @@ class Judge:
         try:
             runs = self._parse()
             self._workers.prepare(self._request.files, directory, deadline_ns=time.monotonic_ns() + START_TIMEOUT_NS)
+            if self._device != "cpu":
+                # A worker that cannot use its device is not the fault of a submission, which is not loaded yet.
+                self._workers.probe(deadline_ns=time.monotonic_ns() + START_TIMEOUT_NS)
             self._extra["prepare_ns"] = time.monotonic_ns() - first.start_ns
             if self._device == "cpu" and any(run.kind in TOTAL_NS for run in runs):
                 deadline = time.monotonic_ns() + _CALIBRATION_TIMEOUT_NS
@@ -216,19 +227,43 @@ class Judge:
     def _run_case(self, run: ModeRun, index: int, case: Case) -> None:
         try:
             self._workers.settle(deadline_ns=run.deadline_ns)
+            full = self._call(run, index, case)
+            if full is not None:
+                # What judge and workers keep for later tensors may be all that is missing.
+                release_memory()
+                self._workers.flush(deadline_ns=run.deadline_ns)
+                full = self._call(run, index, case)
+            if full is not None:
+                run.fail(index, "memory_limit", full)
+                raise WorkerLost
+        except (DeviceUnsteady, DeviceFailed) as unfit:
+            # Neither the submission's fault nor the task's: the daemon evaluates again, on another device if it can.
+            run.fail(index, "internal_error", str(unfit))
+            if isinstance(unfit, DeviceFailed):
+                raise WorkerLost from unfit
+        except Fault as fault:
+            run.fail_with(index, fault)
+            if fault.gone:
+                raise WorkerLost from fault
+
+    def _call(self, run: ModeRun, index: int, case: Case) -> str | None:
+        """Run one case; why the judge got no memory of the device for it, None if it did.
+
+        The exception holds tensors of the calls that failed, so it must be gone before memory can be released.
+        """
+        try:
             if run.kind == "test":
                 self._test(run, index, case)
             elif run.kind == "profile":
                 self._profile(run, index, case)
             else:
                 self._benchmark.run(run, index, case)
-        except DeviceUnsteady as unsteady:
-            # Neither the submission's fault nor the task's: the daemon evaluates again, on another device if it can.
-            run.fail(index, "internal_error", str(unsteady))
-        except Fault as fault:
-            run.fail_with(index, fault)
-            if fault.gone:
-                raise WorkerLost from fault
+        except OUT_OF_MEMORY as error:
+            held = str(error) if isinstance(error, DeviceFull) else held_by_others()
+            if held is None:
+                raise TaskFault(f"the judge needs more memory than the device has: {error}") from error
+            return held
+        return None
 
     def _test(self, run: ModeRun, index: int, case: Case) -> None:
         rng_seed = rng_seed_of(self._request.seed)

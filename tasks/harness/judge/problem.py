@@ -1,7 +1,7 @@
 """The task's own functions, called in the judge: generate_input, check_implementation and, if there is one, ref_kernel.
 
-Owns the task's directory and the global random generators. What goes wrong here is the task's fault, never the
-submission's, and raises `TaskFault`.
+Owns the task's directory and the global random generators. What goes wrong here is the task's fault and raises
+`TaskFault`, unless the device failed or a submission holds its memory (`accelerator`).
 """
 
 from __future__ import annotations
@@ -13,13 +13,17 @@ import random
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path, PurePosixPath
 
 import torch
 
+from tasks.harness.emulate import asked
 from tasks.harness.shared.values import Packed, Unsupported, pack
 
+from .accelerator import raise_for_device
 from .cases import Value
+from .filled_memory import FilledMemory
 
 
 class TaskFault(Exception):
@@ -92,14 +96,17 @@ class Problem:
 
         Raises:
             TaskFault: generate_input raised.
+            DeviceFull, DeviceFailed: it raised because of the submission or the device.
         """
         if rng_seed is None:
             scramble()
         else:
             _seed(rng_seed)
         try:
-            return self._generate(**arguments)
+            with _allocating():
+                return self._generate(**arguments)
         except Exception as error:
+            raise_for_device(error)
             raise TaskFault(f"the task's generate_input raised {_sentence(error)} (reference.py)") from error
         finally:
             if rng_seed is not None:
@@ -130,10 +137,12 @@ class Problem:
         Raises:
             CheckRaised: it raised.
             TaskFault: it returned something else.
+            DeviceFull, DeviceFailed: it raised because of the submission or the device.
         """
         try:
             answer = self._check(data, output)
         except Exception as error:
+            raise_for_device(error)
             raise CheckRaised(_sentence(error)) from error
         match answer:
             case bool():
@@ -149,12 +158,17 @@ class Problem:
                 )
 
     def expected(self, data: object) -> object | None:
-        """What ref_kernel returns, or None where the task has none or it raises."""
+        """What ref_kernel returns, or None where the task has none or it raises.
+
+        Raises:
+            DeviceFull, DeviceFailed: it raised because of the submission or the device.
+        """
         if self._reference is None:
             return None
         try:
             return self._reference(data)
-        except Exception:  # noqa: BLE001 asked only after check_implementation raised; the answer is then unknown
+        except Exception as error:  # noqa: BLE001 asked only after check_implementation raised; the answer is unknown
+            raise_for_device(error)
             return None
 
 
@@ -177,6 +191,12 @@ def guard_heap() -> None:
 def scramble() -> None:
     """Seed every global generator from the operating system."""
     _seed(int.from_bytes(os.urandom(4), "big"))
+
+
+def _allocating() -> AbstractContextManager[object]:
+    """What a task's generate_input runs in: where there is a device, its memory is filled as it is allocated."""
+    used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # torch lacks it
+    return FilledMemory() if used and not asked() else nullcontext()
 
 
 def _seed(seed: int) -> None:

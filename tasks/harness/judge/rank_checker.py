@@ -39,6 +39,7 @@ from tasks.harness.shared.process_groups import become_rank, close_listeners, jo
 from tasks.harness.shared.values import Packed, Placed, Snapshot, signature, tree_signature
 from tasks.harness.shared.wire import MAX_FROM_JUDGE_BYTES, Channel, PeerClosed, encode
 
+from .accelerator import OUT_OF_MEMORY, DeviceFull, held_by_others, require_device
 from .cases import Value
 from .faults import Fault
 from .problem import CheckRaised, Problem, TaskFault, guard_heap, scramble
@@ -106,6 +107,8 @@ class RankChecker:
                 answer, sent = handlers[message["op"]](message, descriptors)
             except TaskFault as fault:
                 answer, sent = {"op": "task_fault", "text": str(fault)}, ()
+            except OUT_OF_MEMORY as error:
+                answer, sent = _out_of_memory(error), ()
             except Fault as fault:
                 answer, sent = (
                     {"op": "fault", "verdict": fault.verdict, "text": fault.message, "gone": fault.gone},
@@ -122,6 +125,7 @@ class RankChecker:
         self._rank, self._memory_bytes = message["rank"], message["memory_bytes"]
         place = {key: message[key] for key in ("rank", "world_size", "device")}
         become_rank(**place)
+        require_device(message["device"])
         join_group(Path(message["meeting"]), **place)
         self._problem = Problem.load(Path(message["directory"]))
         # The workers share the loopback device: no process may join the group later.
@@ -208,6 +212,15 @@ class RankChecker:
         if self._last.output is None:
             raise RuntimeError("no output has been taken")
         return self._last.output
+
+
+def _out_of_memory(error: Exception) -> dict[str, Any]:
+    """Whose fault it is that memory of the device was missing."""
+    held = str(error) if isinstance(error, DeviceFull) else held_by_others()
+    if held is None:
+        return {"op": "task_fault", "text": f"the judge needs more memory than the device has: {error}"}
+    # The references of the other ranks may wait for this one, so the ranks cannot go on.
+    return {"op": "fault", "verdict": "memory_limit", "text": held, "gone": True}
 
 
 def main() -> int:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+from dataclasses import replace
 
 import pytest
 
 from sandbox.protocol import StepResult
 from tasks.harness.judge.request import Floor
+from tasks.harness.local import JudgeFailed, Pair
 
-from .conftest import Run, message_of, verdict_of
+from .conftest import Run, make_request, message_of, verdict_of
 
 #: submission, task, request fields, verdict, part of the sentence
 ENDINGS: tuple[tuple[str, str, dict[str, object], str, str], ...] = (
@@ -229,3 +231,11 @@ def test_facts_without_a_mode(judge: Run) -> None:
     assert judged.verdict == "accepted"
     assert judged.details["round_trip_ns"] > 0
     assert judged.details["system"]["runtime"] == "CPU"
+
+
+def test_a_judge_without_a_device_does_not_judge_on_the_cpu() -> None:
+    """The task would make its inputs there. The error is the host's: the verdict is an internal error."""
+    request = replace(make_request("add_right"), device="cuda")
+    hidden = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
+    with Pair(environment=hidden) as pair, pytest.raises(JudgeFailed, match="this process cannot use device 'cuda'"):
+        pair.run(request)

@@ -186,21 +186,27 @@ _MI300 = Device(
     nodes=("/dev/kfd", "/dev/dri/renderD131"),
     groups=(992, 993),
 )
+#: What the engine offers: one by UUID, one by index, and AMD's by number.
+_CDI = {
+    "nvidia.com/gpu=GPU-0": ("/dev/nvidia0", "/dev/nvidiactl"),
+    "nvidia.com/gpu=1": ("/dev/nvidia1", "/dev/nvidiactl"),
+    "amd.com/gpu=3": ("/dev/dri/card3", "/dev/dri/renderD131", "/dev/kfd"),
+}
 
 
 @pytest.mark.parametrize(
-    ("driver", "devices", "requests", "nodes"),
+    ("offer", "devices", "requests", "nodes"),
     [
-        (DeviceDriver.CDI, _H100, [("cdi", ["nvidia.com/gpu=GPU-0", "nvidia.com/gpu=GPU-1"])], []),
-        (DeviceDriver.NVIDIA, _H100[:1], [("nvidia", ["GPU-0"])], []),
-        (DeviceDriver.NODES, _H100[1:], [], ["/dev/nvidia1", "/dev/nvidiactl", "/dev/nvidia-uvm"]),
-        (DeviceDriver.CDI, (_MI300,), [("cdi", ["amd.com/gpu=uuid-3"])], []),
-        (DeviceDriver.NODES, (_MI300,), [], ["/dev/kfd", "/dev/dri/renderD131"]),
+        ((DeviceDriver.NVIDIA, _CDI), _H100, [("cdi", ["nvidia.com/gpu=GPU-0", "nvidia.com/gpu=1"])], []),
+        ((DeviceDriver.NVIDIA, {}), _H100[:1], [("nvidia", ["GPU-0"])], []),
+        ((DeviceDriver.NODES, {}), _H100[1:], [], ["/dev/nvidia1", "/dev/nvidiactl", "/dev/nvidia-uvm"]),
+        ((DeviceDriver.NODES, _CDI), (_MI300,), [("cdi", ["amd.com/gpu=3"])], []),
+        ((DeviceDriver.NODES, {}), (_MI300,), [], ["/dev/kfd", "/dev/dri/renderD131"]),
     ],
 )
 def test_the_engine_is_asked_for_the_leased_devices_and_no_other(
     workshop: Workshop,
-    driver: DeviceDriver,
+    offer: tuple[DeviceDriver, dict[str, tuple[str, ...]]],
     devices: tuple[Device, ...],
     requests: list[tuple[str, list[str]]],
     nodes: list[str],
@@ -211,7 +217,8 @@ def test_the_engine_is_asked_for_the_leased_devices_and_no_other(
         image=workshop.template.image,
         python=workshop.python,
         binds=workshop.template.binds,
-        device_driver=driver,
+        device_driver=offer[0],
+        cdi=offer[1],
     )
     asked = _asked(workshop, make_spec(samples.H100, slot, environment, Boot(kind="steps"), wall_s=60, labels={}))
     host = asked["HostConfig"]
@@ -220,7 +227,8 @@ def test_the_engine_is_asked_for_the_leased_devices_and_no_other(
     assert [node["PathOnHost"] for node in host["Devices"]] == nodes
     assert all(node["PathInContainer"] == node["PathOnHost"] for node in host["Devices"])
     assert {node["CgroupPermissions"] for node in host["Devices"]} <= {"rw"}
-    assert ("NVIDIA_VISIBLE_DEVICES=void" in asked["Env"]) is (driver is not DeviceDriver.NVIDIA)
+    by_runtime = any(driver == "nvidia" for driver, _ in requests)
+    assert ("NVIDIA_VISIBLE_DEVICES=void" in asked["Env"]) is not by_runtime
     assert host.get("CpusetMems") == ("1" if slot.numa_node == 1 else None)
     groups = [992, 993] if devices == (_MI300,) else []
     assert json.loads(asked["Entrypoint"][-1])["groups"] == groups

@@ -58,7 +58,7 @@ class Engine(Mock):
 
     def __init__(self) -> None:
         super().__init__()
-        self.check.return_value = Mock(version="1", cdi=False)
+        self.check.return_value = Mock(version="1", cdi={})
         self.ensure_host_root.return_value = "sha256:0"
         self.start.return_value.run.side_effect = self.judge
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from runner.cli import engines
 from runner.cli.finding import Finding, Mark, render, verdict_of
+from runner.gpu_types import Vendor
+from runner.model import Device
 from sandbox.host.engine import EngineFacts
+from tests.unit import samples
 
 
 def facts(
@@ -29,7 +33,7 @@ def facts(
         cgroup_driver=cgroup[1],
         storage_driver="overlay2",
         rootless=rootless,
-        cdi=True,
+        cdi={},
         components=dict.fromkeys(components, "1.0"),
     )
 
@@ -110,8 +114,41 @@ def test_the_container_toolkit_is_asked_for_its_version(tmp_path: Path, monkeypa
     program.write_text("#!/bin/sh\necho 'NVIDIA Container Toolkit CLI version 1.17.8'\n")
     (finding,) = engines.versions(engines.toolkit_version())
     assert finding.mark is Mark.OK
+    program.write_text("#!/bin/sh\necho 'NVIDIA Container Toolkit CLI version 1.20.0'\n")
+    (finding,) = engines.versions(engines.toolkit_version())
+    assert (finding.mark, "writes to /etc/nvidia" in finding.found) == (Mark.WARNING, True)
+    assert finding.remedy is not None
     program.write_text("#!/bin/sh\nexit 1\n")
     assert engines.toolkit_version() == {}
+
+
+_H100 = Device(
+    uuid="GPU-1", name="H100", vendor="nvidia", index=0, nodes=("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm")
+)
+_MI300 = Device(uuid="u", name="MI300X", vendor="amd", index=2, nodes=("/dev/kfd", "/dev/dri/renderD130"))
+
+
+@pytest.mark.parametrize(
+    ("image", "device", "mark", "found"),
+    [
+        ("cuda", _H100, Mark.OK, "by CDI: nvidia.com/gpu=0"),
+        ("cuda", replace(_H100, nodes=("/dev/nvidia1",)), Mark.OK, "through NVIDIA's runtime"),
+        ("host", _H100, Mark.OK, "by device node"),
+        ("host", replace(_H100, nodes=_H100.nodes[:2]), Mark.FAILED, "nvidia 0 has no nvidia-uvm"),
+        ("host", _MI300, Mark.OK, "by device node"),
+        ("rocm", replace(_MI300, nodes=("/dev/kfd",)), Mark.FAILED, "amd 2 has no renderD"),
+    ],
+)
+def test_how_containers_get_their_devices_is_said(image: str, device: Device, mark: Mark, found: str) -> None:
+    """/dev/nvidia-uvm is missing after a boot until a program of root's asks for it: then CUDA fails by node."""
+    vendor = Vendor(device.vendor)
+    gpu = replace(samples.H100 if vendor is Vendor.NVIDIA else samples.MI300, image=image)
+    slots = [replace(samples.SLOT, devices=(device,))]
+    (finding,) = engines.device_access(gpu, slots, {"nvidia.com/gpu=0": ("/dev/nvidia0",)})
+    assert (finding.name, finding.mark) == (f"devices of {gpu.name}", mark)
+    assert found in finding.found
+    assert (finding.remedy is not None) == (mark is Mark.FAILED or "runtime" in found)
+    assert list(engines.device_access(samples.CPU, [samples.SLOT], {})) == []
 
 
 def test_every_mark_can_be_shown() -> None:

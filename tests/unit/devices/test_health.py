@@ -39,6 +39,13 @@ L4 = GpuType(name="L4", vendor=Vendor.NVIDIA)
         ({"throttle": ("hw_thermal_slowdown",)}, Condition.DEGRADED, "its clocks are held down: hw_thermal_slowdown"),
         ({"remap_failed": True}, Condition.QUARANTINED, "memory rows could not be remapped"),
         ({"recovery": "reset the device"}, Condition.QUARANTINED, "the driver asks to reset the device"),
+        ({"compute_mode": "default"}, Condition.FIT, ""),
+        (
+            {"compute_mode": "exclusive_process"},
+            Condition.QUARANTINED,
+            "its compute mode is exclusive_process, but judge and worker use it together",
+        ),
+        ({"compute_mode": "prohibited"}, Condition.QUARANTINED, "its compute mode is prohibited"),
         ({"processes": (7, 4711)}, Condition.QUARANTINED, "processes that nobody owns compute on it: 4711"),
         ({"used_bytes": 2000 << 20}, Condition.QUARANTINED, "1400 MiB more in use than when it is idle"),
     ],
@@ -207,6 +214,48 @@ def test_a_call_that_hangs_hangs_nobody(monkeypatch: pytest.MonkeyPatch) -> None
     release.set()
     rig.wait(lambda: not rig.quarantine.reasons())
     rig.quarantine.close()
+
+
+def test_the_driver_may_take_longer_to_start_than_a_device_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without persistence mode it starts every device of the host first. Only a driver that never starts is out."""
+    rig, release = Rig(1, limit_s=0.1, open_limit_s=PATIENCE_S), threading.Event()
+    found: queue.SimpleQueue[Condition] = queue.SimpleQueue()
+    start = rig.fake.nvmlInit
+
+    def start_slowly() -> None:
+        release.wait(PATIENCE_S)
+        start()
+
+    monkeypatch.setattr(rig.fake, "nvmlInit", start_slowly, raising=False)
+    threading.Thread(target=lambda: found.put(rig.gate.inspect(rig.slots[0]).health.condition), daemon=True).start()
+    with pytest.raises(queue.Empty):
+        found.get(timeout=0.5)
+    # A busy machine may take longer than the device's limit to go on.
+    rig.gate._watch(rig.slots[0].devices[0]).calls._limit_s = PATIENCE_S
+    release.set()
+    assert found.get(timeout=PATIENCE_S) is Condition.FIT
+    rig.quarantine.close()
+    release.clear()
+    never = Rig(1, open_limit_s=0.1)
+    monkeypatch.setattr(never.fake, "nvmlInit", start_slowly, raising=False)
+    assert never.gate.inspect(never.slots[0]).health.condition is Condition.QUARANTINED
+    assert "its driver did not start within 0.1 s" in never.quarantine.reasons()["nvidia0"]
+    release.set()
+    never.quarantine.close()
+
+
+def test_the_compute_mode_is_read_and_clients_of_a_service_count_as_processes(rig: Rig) -> None:
+    """Judge and worker cannot share an exclusive device. Clients of the multi-process service compute beside them."""
+    rig.answers[0] = {**rig.answers[0], "nvmlDeviceGetComputeMode": 0}
+    before = rig.gate.inspect(rig.slots[0])
+    (reading,) = before.readings
+    assert (before.health.condition, reading and reading.compute_mode) == (Condition.FIT, "default")
+    rig.answers[0] = {**rig.answers[0], "nvmlDeviceGetComputeMode": 3}
+    assert rig.gate.inspect(rig.slots[0]).health.condition is Condition.QUARANTINED
+    assert "exclusive_process" in rig.quarantine.reasons()["nvidia0"]
+    served = {"nvmlDeviceGetMPSComputeRunningProcesses": [{"pid": 4711}]}
+    rig.answers[0] = {**rig.answers[0], "nvmlDeviceGetComputeMode": 0, **served}
+    assert "compute on it: 4711" in rig.gate.inspect(rig.slots[0]).health.reasons[0]
 
 
 def test_memory_errors_degrade_until_a_reset(rig: Rig) -> None:

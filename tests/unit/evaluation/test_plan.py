@@ -8,13 +8,16 @@ import pytest
 
 from runner.errors import TaskError
 from runner.evaluation.case_memory import tensor_bytes
+from runner.evaluation.container_spec import cdi_name, make_spec
 from runner.evaluation.plan import CASES_FILE, Plan, derived_seed, make_plan, make_probe
 from runner.gpu_types import Registry
 from runner.gpu_types.model import Figures, Vendor
 from runner.model import Demand, Device, Mode, TimingAssurance
 from runner.task_format.model import HARNESS, CaseSet, Extra, Harness, Ranking, Task
+from sandbox.inside.boot import parse_boot
+from sandbox.policy.hostconfig import boot_document
 from sandbox.protocol import PairRequest, Step, StepsRequest
-from sandbox.spec import DeviceDriver
+from sandbox.spec import Boot, DeviceDriver
 from tasks.harness.judge.request import JudgeRequest
 from tasks.harness.judge.stopping import Stopping, Timing
 from tests.unit import samples
@@ -204,21 +207,67 @@ def test_a_case_set_of_the_gpu_type_replaces_the_tasks_cases() -> None:
 
 
 def test_devices_are_asked_for_by_the_engines_driver() -> None:
-    """CDI names carry the vendor's kind; without CDI the NVIDIA runtime gets UUIDs and AMD its nodes."""
+    """By CDI where the engine has a name for the device, else by UUID through NVIDIA's runtime or by node."""
     device = Device(
         uuid="GPU-1", name="H100", vendor="nvidia", index=0, nodes=("/dev/nvidia0", "/dev/nvidiactl"), groups=(44,)
     )
     slot = replace(samples.SLOT, devices=(device,))
-    for driver, ids in (
-        (DeviceDriver.CDI, ("nvidia.com/gpu=GPU-1",)),
-        (DeviceDriver.NVIDIA, ("GPU-1",)),
-        (DeviceDriver.NODES, ("/dev/nvidia0", "/dev/nvidiactl")),
+    nodes = ("/dev/nvidia0", "/dev/nvidiactl")
+    for driver, cdi, expected in (
+        (DeviceDriver.NODES, {"nvidia.com/gpu=0": nodes}, (DeviceDriver.CDI, ("nvidia.com/gpu=0",), nodes)),
+        (DeviceDriver.NODES, {"nvidia.com/gpu=GPU-1": ()}, (DeviceDriver.CDI, ("nvidia.com/gpu=GPU-1",), ())),
+        (DeviceDriver.NVIDIA, {"nvidia.com/gpu=1": ("/dev/nvidia1",)}, (DeviceDriver.NVIDIA, ("GPU-1",), ())),
+        (DeviceDriver.NVIDIA, {}, (DeviceDriver.NVIDIA, ("GPU-1",), ())),
+        (DeviceDriver.NODES, {}, (DeviceDriver.NODES, ("/dev/nvidia0", "/dev/nvidiactl"), ())),
     ):
-        environment = replace(samples.ENVIRONMENT, device_driver=driver)
+        environment = replace(samples.ENVIRONMENT, device_driver=driver, cdi=cdi)
         plan = make_plan(samples.job(), samples.task(), samples.H100, slot, environment)
         assert plan.spec.devices is not None
-        assert (plan.spec.devices.driver, plan.spec.devices.ids) == (driver, ids)
+        assert (plan.spec.devices.driver, plan.spec.devices.ids, plan.spec.devices.nodes) == expected
         assert plan.spec.devices.groups == (44,)
+
+
+_NVIDIA_0 = Device(uuid="GPU-0", name="H100", vendor="nvidia", index=0, nodes=("/dev/nvidia0", "/dev/nvidiactl"))
+_AMD_3 = Device(uuid="u3", name="MI300X", vendor="amd", index=3, nodes=("/dev/kfd", "/dev/dri/renderD131"))
+
+
+@pytest.mark.parametrize(
+    ("device", "offered", "name"),
+    [
+        pytest.param(_NVIDIA_0, {"GPU-0": [0], "0": [0]}, "GPU-0", id="by-uuid"),
+        pytest.param(_NVIDIA_0, {"0": [0], "1": [1], "all": [0, 1]}, "0", id="by-index-as-old-toolkits-do"),
+        pytest.param(_NVIDIA_0, {"0": [1], "1": [0]}, "1", id="the-node-tells-not-the-index"),
+        pytest.param(_NVIDIA_0, {"GPU-0": [1], "0": [1]}, None, id="a-spec-from-before-the-last-boot"),
+        pytest.param(_NVIDIA_0, {"0": [], "all": []}, None, id="a-spec-that-is-not-readable"),
+        pytest.param(replace(_NVIDIA_0, partition="1g.10gb"), {"0": [0]}, None, id="an-instance-is-no-whole-device"),
+        pytest.param(replace(_NVIDIA_0, partition="1g.10gb"), {"0": [0], "GPU-0": [0]}, "GPU-0", id="an-instance"),
+        pytest.param(_AMD_3, {"0": [128], "1": [131], "all": [128, 131]}, "1", id="amd-numbers-of-its-own"),
+        pytest.param(_AMD_3, {"0": [130, 131]}, None, id="amd-partitions-of-one-device-together"),
+        pytest.param(replace(_AMD_3, nodes=("/dev/kfd",)), {"0": []}, None, id="amd-without-a-render-node"),
+        pytest.param(_AMD_3, {}, None, id="none"),
+    ],
+)
+def test_a_device_is_asked_for_by_the_cdi_name_that_is_its_own(
+    device: Device, offered: dict[str, list[int]], name: str | None
+) -> None:
+    """No other device's name, and no name of several devices. AMD's specs have numbers only, and no UUIDs."""
+    kind, node = ("nvidia.com/gpu", "/dev/nvidia") if device.vendor == "nvidia" else ("amd.com/gpu", "/dev/dri/renderD")
+    names = {f"{kind}={key}": tuple(f"{node}{number}" for number in numbers) for key, numbers in offered.items()}
+    assert cdi_name(device, names) == (None if name is None else f"{kind}={name}")
+
+
+def test_judge_and_worker_keep_what_their_compilers_make_where_only_they_can_write() -> None:
+    """A reference compiles, too, under a uid that cannot write below /work; the worker could plant code there."""
+    variables = ("TORCH_EXTENSIONS_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH")
+    slot, environment, boot = samples.SLOT, samples.ENVIRONMENT, Boot(kind="pair", judge=("j",), worker=("w",))
+    spec = make_spec(samples.H100, slot, environment, boot, wall_s=1, labels={})
+    parsed = parse_boot(boot_document(spec))
+    for name in variables:
+        assert parsed.worker_environment({})[name].startswith("/work/.cache/")
+        assert parsed.judge_environment({})[name] == parsed.worker_environment({})[name].replace("/work", "/judge")
+    (judges,) = [fs for fs in spec.tmpfs if fs.target == "/judge"]
+    assert (judges.uid, judges.mode, judges.executable) == (10001, 0o700, True), "what is compiled there is loaded"
+    assert parsed.judge_environment({})["PATH"] == spec.environment["PATH"]
 
 
 def test_the_wall_limit_lies_outside_the_programs_own_limits() -> None:
@@ -260,7 +309,10 @@ def test_the_container_inherits_no_environment_and_knows_its_job() -> None:
         "TORCH_EXTENSIONS_DIR",
         "TRITON_CACHE_DIR",
         "TORCHINDUCTOR_CACHE_DIR",
+        "CUDA_CACHE_PATH",
+        "CUDA_MPS_PIPE_DIRECTORY",
     }
+    assert spec.environment["CUDA_MPS_PIPE_DIRECTORY"] == "/nonexistent"
     assert spec.labels == {
         "kernel-runner.slot": "cpu0",
         "kernel-runner.job": "7",

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -134,6 +135,31 @@ def test_templates_define_the_kernel(bench: Bench) -> None:
         functions = [node.name for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
         assert "custom_kernel" in functions, language
         assert "stream" not in text.lower(), language
+
+
+def _waits(call: ast.Call) -> bool:
+    """Whether a call copies Python numbers to a device from memory that is not pinned."""
+    keys = {keyword.arg for keyword in call.keywords}
+    return ast.unparse(call.func) in {"torch.tensor", "torch.as_tensor"} and "device" in keys
+
+
+@pytest.mark.parametrize(
+    "path", sorted(TASKS.glob("*/templates/*.py")), ids=lambda path: f"{path.parts[-3]}-{path.stem}"
+)
+def test_no_template_waits_for_the_device_in_each_call(path: Path) -> None:
+    """A copy from memory that is not pinned waits for the device, so the time of such a call includes the host's work.
+
+    A function with a cache makes what it returns only once.
+    """
+    found = [
+        f"line {call.lineno}: {ast.unparse(call)}"
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(function, ast.FunctionDef)
+        and "functools.cache" not in [ast.unparse(decorator) for decorator in function.decorator_list]
+        for call in ast.walk(function)
+        if isinstance(call, ast.Call) and _waits(call)
+    ]
+    assert found == []
 
 
 def test_python_templates_are_right(bench: Bench) -> None:

@@ -215,6 +215,20 @@ def test_a_difference_as_long_as_a_book_is_cut() -> None:
     [
         (DeviceDriver.NVIDIA, ("GPU-1",), ["nvidia3", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"], ()),
         (DeviceDriver.NVIDIA, ("GPU-1",), ["nvidia0", "nvidia1", "nvidiactl"], ("/dev/nvidia0", "/dev/nvidia1")),
+        (
+            DeviceDriver.NVIDIA,
+            ("GPU-1",),
+            ["nvidia0", "nvidiactl", "nvidia-caps-imex-channels/channel0"],
+            ("/dev/nvidia-caps-imex-channels/channel0",),
+        ),
+        # Where nvidia-drm is loaded, each device has three nodes.
+        (DeviceDriver.CDI, ("nvidia.com/gpu=0",), ["nvidia0", "dri/card1", "dri/renderD128", "nvidiactl"], ()),
+        (
+            DeviceDriver.CDI,
+            ("nvidia.com/gpu=0",),
+            ["nvidia0", "dri/card1", "dri/card2"],
+            ("/dev/dri/card1", "/dev/dri/card2"),
+        ),
         (DeviceDriver.CDI, ("amd.com/gpu=1",), ["kfd", "dri/card1", "dri/renderD129"], ()),
         (DeviceDriver.CDI, ("amd.com/gpu=1",), ["kfd", "dri/renderD128", "sda"], ("/dev/sda",)),
         (
@@ -233,6 +247,18 @@ def test_no_more_accelerators_than_leased_are_inside(
     devices = ["/dev/null", *(f"/dev/{node}" for node in nodes)]
     found = hardening.violations(spec, observed(spec, counts=kernel(devices=("a *:* rwm",)), devices=devices))
     assert [each.found for each in found] == ([foreign] if foreign else [])
+
+
+def test_where_the_cdi_spec_is_known_only_its_nodes_are_inside() -> None:
+    """One accelerator of the right number is not enough: it must be the leased one."""
+    nodes = ("/dev/nvidia0", "/dev/dri/card1", "/dev/dri/renderD128", "/dev/nvidiactl", "/dev/nvidia-uvm")
+    spec = replace(SPEC, devices=Devices(driver=DeviceDriver.CDI, ids=("nvidia.com/gpu=0",), nodes=nodes))
+    unseen = kernel(devices=("a *:* rwm",))
+    assert hardening.violations(spec, observed(spec, counts=unseen, devices=["/dev/null", *nodes])) == []
+    (difference,) = hardening.violations(
+        spec, observed(spec, counts=unseen, devices=["/dev/null", "/dev/nvidia1", "/dev/nvidiactl"])
+    )
+    assert difference.found == ("/dev/nvidia1",)
 
 
 # --- what the kernel reports, from files ---------------------------------------------------------------------------

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import configparser
 import re
+import shlex
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -101,6 +103,88 @@ def test_devices_stay_reachable_and_the_engine_too() -> None:
     assert "PrivateDevices" not in service
     assert "PrivateUsers" not in service
     assert "AF_UNIX" in service["RestrictAddressFamilies"][0]
+
+
+def test_the_node_that_cuda_needs_is_made_before_the_daemon_looks_for_devices() -> None:
+    """With root's rights and outside of the unit's device policy. It is no failure where there is no such program."""
+    lines = (FOLDER / "kernel-runner.service").read_text(encoding="utf-8").splitlines()
+    order = [line for line in lines if line.startswith("ExecStart")]
+    assert order[0].startswith("ExecStartPre=-+/bin/sh -c ")
+    assert order[0].endswith(' systemd-run --quiet --collect --wait /usr/bin/nvidia-modprobe -u -c=0"')
+    assert order[1].startswith("ExecStart=")
+    # The device policy would keep it from making a node.
+    assert not [value for value in unit("kernel-runner.service")["DeviceAllow"] if "m" in value.split()[-1]]
+    if not Path("/usr/bin/nvidia-modprobe").exists():
+        words = shlex.split(order[0].partition("-+")[2])
+        assert subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+
+def allowed_calls() -> set[str]:
+    """The system calls that the unit allows, as systemd reads its lines: the first one begins a list of them."""
+    listed = subprocess.run(
+        ["systemd-analyze", "syscall-filter", "--no-pager"], capture_output=True, text=True, check=True
+    )
+    sets: dict[str, list[str]] = {}
+    for line in listed.stdout.splitlines():
+        words = line.partition("#")[0].split()
+        if words and not line.startswith(" "):
+            members = sets.setdefault(words[0], [])
+        elif words:
+            members += words
+
+    def expanded(name: str) -> set[str]:
+        return set().union(*map(expanded, sets[name])) if name.startswith("@") else {name}
+
+    found = expanded("@default")
+    for value in unit("kernel-runner.service")["SystemCallFilter"]:
+        calls = set().union(*map(expanded, value.removeprefix("~").split()))
+        found = found - calls if value.startswith("~") else found | calls
+    return found
+
+
+#: Installs a filter as systemd does, and then samples one device once, on another core than the first.
+SAMPLES = """
+import ctypes, errno, os, sys, threading
+
+library = ctypes.CDLL("libseccomp.so.2")
+library.seccomp_init.restype = ctypes.c_void_p
+refused = {"kill": 0x80000000, "EPERM": 0x00050000 | errno.EPERM}[sys.argv[1]]
+rules = ctypes.c_void_p(library.seccomp_init(ctypes.c_uint32(refused)))
+for name in sys.argv[2].split():
+    number = library.seccomp_syscall_resolve_name(name.encode())
+    if number >= 0:
+        library.seccomp_rule_add_array(rules, ctypes.c_uint32(0x7FFF0000), number, 0, None)
+
+from runner.devices.facts import Reading
+from runner.devices.sampler import Sampler
+
+first, *others = sorted(os.sched_getaffinity(0))
+cores = []
+sampled = threading.Event()
+
+def sample():
+    cores.append(os.sched_getaffinity(0))
+    sampled.set()
+    return Reading()
+
+assert library.seccomp_load(rules) == 0
+with Sampler([sample], every_s=60, avoid=[first]):
+    sampled.wait(20)
+assert cores[0] == (set(others) or {first}), cores
+try:
+    os.nice(0)
+except PermissionError:
+    print("sampled elsewhere; a refused call fails")
+"""
+
+
+def test_the_units_filter_of_system_calls_lets_the_sampler_leave_the_runs_cores(verified: Path) -> None:
+    """The kernel enforces the filter here. A refused call is an error, and does not end the daemon."""
+    del verified
+    refused = unit("kernel-runner.service").get("SystemCallErrorNumber", ["kill"])
+    command = [sys.executable, "-c", SAMPLES, *refused, " ".join(sorted(allowed_calls()))]
+    done = subprocess.run(command, cwd=FOLDER.parent, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "sampled elsewhere; a refused call fails\n"), done.stderr
 
 
 def test_the_secret_comes_as_a_credential_and_stays_out_of_core_dumps() -> None:
