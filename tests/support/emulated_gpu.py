@@ -37,6 +37,8 @@ _START = (
 )
 #: Where a number's time stands, from the number.
 _TIME_AT = 32
+#: Whether processes have the device at the same time, as under a multi-process service.
+SHARES = bool(os.environ.get("EMULATED_GPU_SHARED"))
 
 
 class Stream:
@@ -46,6 +48,8 @@ class Stream:
         self.now_ns = 0.0
         self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        #: Numbers that other processes see when this one no longer has the device.
+        self._unseen: list[tuple[int, int]] = []
 
     def submit(self, work: Callable[[], None]) -> None:
         """Do something after all earlier work."""
@@ -65,8 +69,23 @@ class Stream:
         if threading.current_thread() is self._thread:
             self.now_ns += nanoseconds
 
+    def write(self, pointer: int, value: int) -> None:
+        """Write a number. Another process goes on when this one has nothing more to do, or waits."""
+        self._unseen.append((pointer, value))
+        if SHARES:
+            self.give_turn()
+
+    def give_turn(self) -> None:
+        """Let another process have the device."""
+        for pointer, value in self._unseen:
+            ctypes.c_uint64.from_address(pointer + _TIME_AT).value = round(self.now_ns)
+            ctypes.c_uint32.from_address(pointer).value = value
+        self._unseen.clear()
+
     def _run(self) -> None:
         while True:
+            if self._work.empty():
+                self.give_turn()
             self._work.get()()
 
 
@@ -160,6 +179,7 @@ class Driver:
         number = ctypes.c_uint32.from_address(pointer)
 
         def wait() -> None:
+            STREAM.give_turn()
             while number.value < value:
                 time.sleep(20e-6)
             written = ctypes.c_uint64.from_address(pointer + _TIME_AT).value
@@ -171,11 +191,7 @@ class Driver:
         """Write the number, and its time before."""
         del stream
 
-        def put() -> None:
-            ctypes.c_uint64.from_address(pointer + _TIME_AT).value = round(STREAM.now_ns)
-            ctypes.c_uint32.from_address(pointer).value = value
-
-        STREAM.submit(put)
+        STREAM.submit(lambda: STREAM.write(pointer, value))
 
     def allocate(self, nbytes: int) -> range:
         """Shared memory."""
@@ -247,7 +263,8 @@ def install(memory_bytes: str) -> None:
     from tasks.harness.worker import device, stream_block
 
     cuda: Any = torch.cuda
-    cuda.Event, cuda.synchronize, cuda._sleep = Event, lambda *_: STREAM.drain(), spend_ns
+    cuda.Event, cuda.synchronize = Event, lambda *_: STREAM.drain()
+    cuda._sleep = lambda cycles: STREAM.submit(lambda: STREAM.spend(cycles))
     version: Any = torch.version
     version.cuda = "13.0"
     patches: Sequence[tuple[Any, Mapping[str, Any]]] = (
@@ -272,7 +289,7 @@ def install(memory_bytes: str) -> None:
     stream_block.StreamBlock.enqueue = enqueue_work  # type: ignore[method-assign]  # see above
     if not os.environ.get("EMULATED_GPU_BUSY"):
         # The thread that stands for the device is one of the worker's.
-        activity.Activity.look = lambda _: activity.Look(ran_ns={}, asleep=True)  # type: ignore[method-assign]  # same
+        setattr(activity.Activity, "look", lambda _: activity.Look(ran_ns={}, asleep=True))  # noqa: B010 mypy refuses the other form
 
 
 def start(

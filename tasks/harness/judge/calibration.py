@@ -20,6 +20,8 @@ _VOLUME_BYTES = 4 << 20
 _CROWD = 8
 #: Calls that calibrate a device.
 _DEVICE_CALLS = 40
+#: Calls that try whether processes take turns, cycles of their kernels, and the part of the judge's time that counts.
+_TURN_CALLS, _TURN_KERNEL_CYCLES, _TURN_SHARE = 6, 400_000, 0.7
 
 #: Makes one call of the worker's `calibration_kernel` with a value and the bytes it returns: span and claim, in ns.
 CalibrationCall = Callable[[tuple[object, ...], int], tuple[int, int]]
@@ -72,6 +74,22 @@ def calibrate_device(call: CalibrationCall, *, most_bytes: int) -> DeviceCosts:
     short = _measure(call, _DEVICE_CALLS, (0, small, 64), 64)
     full = _measure(call, _DEVICE_CALLS // 2, (0, large, volume), volume)
     return DeviceCosts(hand_over=short, dirty_ns=max(full.median_ns - short.median_ns, 0.0))
+
+
+def keeps_turns(call: CalibrationCall, costs: DeviceCosts, *, hold_ns: float) -> bool:
+    """Whether the device runs the kernels of one process at a time.
+
+    The judge keeps the device after it has released a call. If the worker's kernel waits meanwhile, as it must, the
+    span is longer by that time. If both ran at once, a worker could compute while the judge fills in the inputs.
+
+    Args:
+        call: makes a call for which the judge keeps the device.
+        costs: of calls for which it does not.
+        hold_ns: how long it keeps the device.
+    """
+    small = torch.zeros(64, dtype=torch.uint8)
+    held = _measure(call, _TURN_CALLS, (_TURN_KERNEL_CYCLES, small, 64), 64)
+    return held.median_ns - costs.hand_over.median_ns > _TURN_SHARE * hold_ns
 
 
 def _measure(call: CalibrationCall, count: int, value: tuple[object, ...], output_capacity: int) -> HandOver:

@@ -7,6 +7,8 @@ prepared. What the worker writes after the second event is not in the copy. The 
 kernel, two changes of the process on the device, and nothing that the worker does itself. So what is to be subtracted
 is the same for every call, however large its inputs are, and a worker cannot leave any of it out.
 
+That no two processes compute at once is tried before a submission is loaded (`calibration.keeps_turns`).
+
 Two things are left to a worker: its own processor, and work that it keeps on the device across the batch. Both are
 seen (`Marked.exclusive`).
 
@@ -40,6 +42,8 @@ _BATCH_FACTOR, _BATCH_EXTRA_NS = 3.0, 500_000
 #: The device runs for so long before the first measurement: clocks rise with work.
 _WARM_UP_NS = 300_000_000
 _WORD = torch.int64
+#: Cycles of a kernel with which the judge keeps the device: 0.2 to 0.4 ms, less than a process's share of time.
+_HOLD_CYCLES = 400_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +104,9 @@ class DeviceCalls:
         self._retired = range(0)
         self._began, self._released, self._ended = (torch.cuda.Event(enable_timing=True) for _ in range(3))  # type: ignore[no-untyped-call]  # torch lacks it
         self._flush_ns = 0.0
+        #: How long the judge keeps the device after the release, in nanoseconds; and whether the next call does.
+        self.hold_ns = 0.0
+        self.holds = False
         #: Of the last call: what the worker's threads were doing, whether the device was free, bytes of inputs.
         self._look: Look | None = None
         self._was_free = False
@@ -111,7 +118,7 @@ class DeviceCalls:
         return self._handle
 
     def warm_up(self) -> None:
-        """Let the clocks rise, and measure the flush."""
+        """Let the clocks rise, and measure the flush and the kernel that holds the device."""
         until = time.monotonic_ns() + _WARM_UP_NS
         while time.monotonic_ns() < until:
             self._began.record()
@@ -119,6 +126,11 @@ class DeviceCalls:
             self._ended.record()
             self._ended.synchronize()
             self._flush_ns = self._began.elapsed_time(self._ended) * 1e6
+            self._began.record()
+            self._hold()
+            self._ended.record()
+            self._ended.synchronize()
+            self.hold_ns = self._began.elapsed_time(self._ended) * 1e6
 
     def reserve(self, nbytes: int) -> None:
         """Make room for inputs.
@@ -174,6 +186,8 @@ class DeviceCalls:
         stream = int(torch.cuda.current_stream().cuda_stream)
         self._released.record()
         self._driver.write(stream, self._pointer + RELEASED_AT, call)
+        if self.holds:
+            self._hold()
         self._driver.wait_for(stream, self._pointer + FINISHED_AT, call)
         self._ended.record()
         self._input_bytes = packed.nbytes
@@ -232,6 +246,9 @@ class DeviceCalls:
 
     def _flush(self) -> None:
         self._l2.fill_(1)
+
+    def _hold(self) -> None:
+        torch.cuda._sleep(_HOLD_CYCLES)  # type: ignore[no-untyped-call]  # noqa: SLF001 torch lacks both
 
 
 def _copy(source: torch.Tensor, target: torch.Tensor) -> None:

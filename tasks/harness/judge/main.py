@@ -67,7 +67,7 @@ def _workers(
 ) -> Workers:
     further = _further_sockets(request.ranks or 1)
     if request.ranks is None:
-        single_rank.limit(request.memory_bytes)
+        single_rank.limit(request.memory_bytes, device)
         return single_rank
     single_rank.close()
     return MultiRank([line, *further], collector, device=device, memory_bytes=request.memory_bytes)

@@ -12,7 +12,7 @@ import torch
 
 from tasks.harness.shared.values import Packed, Snapshot, pack, signature, tensors_in, tree_signature
 
-from .calibration import CalibrationCall, calibrate, calibrate_device
+from .calibration import CalibrationCall, calibrate, calibrate_device, keeps_turns
 from .cases import Value
 from .control import Control
 from .faults import Fault
@@ -83,9 +83,10 @@ class SingleRank:
             self._control.close()
             self._control = None
 
-    def limit(self, memory_bytes: int) -> None:
-        """Limit the bytes that the tensors of a case may fill."""
+    def limit(self, memory_bytes: int, device: str = "cpu") -> None:
+        """Limit the bytes that the tensors of a case may fill, and say where `probe` lets a kernel run."""
         self._client.memory_bytes = memory_bytes
+        self._device = device
 
     def prepare_device(self, device: str, *, flush_bytes: int | None, deadline_ns: int) -> str | None:
         """See Workers."""
@@ -95,12 +96,19 @@ class SingleRank:
             return why_not
         try:
             most_bytes = self._client.memory_bytes // 8
-            self._device_costs = calibrate_device(self._calibration_call(deadline_ns), most_bytes=most_bytes)
+            call = self._calibration_call(deadline_ns)
+            costs = calibrate_device(call, most_bytes=most_bytes)
+            with self._client.holding_device() as hold_ns:
+                keeps = keeps_turns(call, costs, hold_ns=hold_ns)
         except Fault as fault:
             if fault.gone:
                 raise
             self._client.give_up_device()
             return f"a known kernel failed: {fault.message}"
+        if not keeps:
+            self._client.give_up_device()
+            return "kernels of two processes run at once on this device (is a multi-process service at work?)"
+        self._device_costs = costs
         return None
 
     @property
@@ -116,8 +124,8 @@ class SingleRank:
     def probe(self, *, deadline_ns: int) -> int:
         """See Workers."""
         value = (0, torch.zeros(64, dtype=torch.uint8), 64)
-        called = self._client.call(pack(value), output_capacity=64, deadline_ns=deadline_ns)
-        if not torch.equal(torch.as_tensor(called.output.value()), value[1]):
+        called = self._client.call(pack(_moved(value, self._device)), output_capacity=64, deadline_ns=deadline_ns)
+        if not torch.equal(torch.as_tensor(called.output.value()).cpu(), value[1]):
             raise RuntimeError("the worker's answer to a known kernel is not what it was given")
         return called.outside_ns
 

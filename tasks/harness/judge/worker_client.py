@@ -9,9 +9,11 @@ import array
 import contextlib
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
+
+import torch
 
 from tasks.harness.shared.arenas import HUGE_PAGE_BYTES, Arena, size_for_later
 from tasks.harness.shared.call_flags import MAX_PARTS, CallFlags
@@ -201,6 +203,17 @@ class WorkerClient:
                 opened.close()
         self._flags = self._descriptor_socket = self._memory = None
 
+    @contextlib.contextmanager
+    def holding_device(self) -> Iterator[float]:
+        """Keep the device for a while after the release of every call; gives that time in nanoseconds."""
+        if self._device_calls is None:
+            raise RuntimeError("no calls on a device are prepared")
+        self._device_calls.holds = True
+        try:
+            yield self._device_calls.hold_ns
+        finally:
+            self._device_calls.holds = False
+
     def give_up_device(self) -> None:
         """Make calls on a device by message from now on."""
         for opened in (self._device_calls, self._stream_flags):
@@ -304,7 +317,6 @@ class WorkerClient:
             return "judge and worker share a core"
         if answer["why_not"] is not None:
             return str(answer["why_not"])[:1000]
-        self._sched_delay.watch(answer["pid"])
         try:
             self._device_calls = DeviceCalls(flags, Activity(answer["pid"]), flush_bytes=flush_bytes)
             self._device_calls.warm_up()
@@ -316,7 +328,10 @@ class WorkerClient:
 
     def _call_on_device(self, calls: DeviceCalls, packed: Packed, *, deadline_ns: int) -> Called:
         placed, size = packed.place()
-        calls.reserve(size)
+        try:
+            calls.reserve(size)
+        except DriverError as error:
+            raise torch.OutOfMemoryError(f"no device memory for {size} bytes of inputs: {error}") from error
         self._calls += 1
         call = self._calls
         message = {"op": "enqueue", "call": call, "arena": calls.arena_handle.hex()} | packed.message(placed, size)
@@ -325,13 +340,12 @@ class WorkerClient:
             answer = self._enqueued(deadline_ns)
             in_time = answer is not None
             output = None if answer is None else self._output_of(calls, answer, packed)
-            before = self._sched_delay.total_ns()
             start = time.monotonic_ns()
             calls.release(packed, placed, call)
             if output is not None:
                 calls.copy_output(output)
             late = self._wait_finished(calls, deadline_ns, enqueued=in_time)
-            marked, delayed = calls.marked(), self._sched_delay.since(before)
+            marked = calls.marked()
             self.waited_ns += time.monotonic_ns() - start
             if answer is None or output is None:
                 answer = late or self._receive(deadline_ns)
@@ -361,7 +375,8 @@ class WorkerClient:
             parts=taken.parts,
             by_flags=True,
             exclusive=marked.exclusive and in_time,
-            delayed_ns=delayed,
+            # No processor takes part in the span.
+            delayed_ns=0,
         )
 
     def _enqueued(self, deadline_ns: int) -> dict[str, Any] | None:

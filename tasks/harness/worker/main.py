@@ -67,6 +67,7 @@ import torch  # noqa: E402 see above
 from tasks.harness.emulate import install_if_asked  # noqa: E402 see above
 from tasks.harness.shared.arenas import Arena  # noqa: E402 see above
 from tasks.harness.shared.call_flags import FLAGS_BYTES, CallFlags  # noqa: E402 see above
+from tasks.harness.shared.device_memory import release_memory  # noqa: E402 see above
 from tasks.harness.shared.values import DTYPES, Outgoing  # noqa: E402 see above
 from tasks.harness.shared.wire import MAX_FROM_JUDGE_BYTES, Channel, PeerClosed, encode  # noqa: E402 see above
 
@@ -399,6 +400,7 @@ class Worker:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         ctypes.CDLL(None).fflush(None)
+        release_memory()
         return {"op": "flushed"}
 
 

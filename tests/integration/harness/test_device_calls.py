@@ -159,6 +159,16 @@ def test_nothing_is_subtracted_from_calls_that_need_the_host(monkeypatch: pytest
     assert "worked on the host" in step.result["benchmark.0.runner.host"]
 
 
+def test_a_device_that_processes_share_marks_no_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found out before the submission is loaded. Its calls go by message, and the report says why."""
+    monkeypatch.setenv("EMULATED_GPU_SHARED", "1")
+    judged = benchmark(HONEST).judged
+    assert judged is not None
+    assert judged.verdict == "accepted", judged.message
+    assert str(judged.details["gate"]).startswith("kernels of two processes run at once on this device")
+    assert "device" not in judged.details["calibration"]
+
+
 def test_a_kernel_that_raises_is_a_runtime_error() -> None:
     """Streams that wait are released, and the next case can be made."""
     judged = benchmark(RAISES).judged

@@ -105,7 +105,7 @@ def test_the_end_of_a_process_is_work(worker: Worker, activity: Activity) -> Non
     assert not activity.idle_since(before)
 
 
-def _other_user(work: Callable[[], None]) -> int:
+def _other_user(work: Callable[[], object]) -> int:
     pid = os.fork()
     if pid == 0:
         os.setresuid(54321, 54321, 54321)
@@ -118,7 +118,7 @@ def _other_user(work: Callable[[], None]) -> int:
 def test_processes_of_another_user_are_found_wherever_they_come_from() -> None:
     """As in a container: one that is not the worker's child counts, too."""
     read, write = os.pipe()
-    pids = [_other_user(lambda: os.read(read, 1) and None) for _ in range(2)]
+    pids = [_other_user(lambda: os.read(read, 1)) for _ in range(2)]
     try:
         activity = Activity(pids[0])
         wait_until(lambda: (look := activity.look()) is not None and look.asleep, "both sleep")
