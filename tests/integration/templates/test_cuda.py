@@ -25,7 +25,9 @@ CASES: Final = [(folder, name) for folder in FOLDERS for name in architectures(f
 
 pytestmark = [
     pytest.mark.nightly,
-    pytest.mark.skipif(NVCC is None, reason="nvcc is not on PATH and not among the wheels; `make test-nightly` installs it"),
+    pytest.mark.skipif(
+        NVCC is None, reason="nvcc is neither on PATH nor among the wheels; see `make test-nightly`"
+    ),
 ]
 
 
