@@ -67,7 +67,11 @@ SANDBOX_ROOMS = {
 }
 
 #: Runs inside the container: the standard library, torch, numpy and each other.
-CONTAINER_CODE = ("tasks/harness/", "tasks/eval.py", "sandbox/inside/", "sandbox/protocol.py")
+CONTAINER_CODE = (
+    *("tasks/harness/", "tasks/eval.py", "sandbox/inside/", "sandbox/protocol.py"),
+    # Sent there by `image check`.
+    "runner/cli/image_probe.py",
+)
 CONTAINER_IMPORTS = {"torch", "numpy", "sandbox", "tasks"}
 
 #: May read the process environment: the configuration, and code that runs inside the container.

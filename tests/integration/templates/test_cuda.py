@@ -25,9 +25,7 @@ CASES: Final = [(folder, name) for folder in FOLDERS for name in architectures(f
 
 pytestmark = [
     pytest.mark.nightly,
-    pytest.mark.skipif(
-        NVCC is None, reason="nvcc is neither on PATH nor among the wheels; see `make test-nightly`"
-    ),
+    pytest.mark.skipif(NVCC is None, reason="nvcc is neither on PATH nor among the wheels; see `make test-nightly`"),
 ]
 
 
