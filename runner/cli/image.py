@@ -41,7 +41,7 @@ _HOST = "host"
 @image.command(
     "build",
     epilog=example(
-        "kernel-runner image build cuda --base nvidia/cuda:13.0.1-devel-ubuntu24.04 --tag kernels/cuda:13",
+        "kernel-runner image build cuda --base nvidia/cuda:13.0.2-devel-ubuntu24.04 --tag kernels/cuda:13",
         "kernel-runner image build cpu --base my/python:3.11 --wheels wheels --network none",
     ),
 )
@@ -66,6 +66,18 @@ def build(
         ),
     ] = None,
     index: Annotated[str | None, typer.Option("--index", metavar="URL", help="Package index.")] = None,
+    extra_index: Annotated[
+        str | None, typer.Option("--extra-index", metavar="URL", help="Package index besides the usual one.")
+    ] = None,
+    packages: Annotated[
+        str | None,
+        typer.Option(
+            "--packages",
+            metavar="NAMES",
+            help="Packages besides torch; '' leaves them and the CUTLASS headers out.",
+            show_default="the recipe's",
+        ),
+    ] = None,
     torch: Annotated[
         str | None,
         typer.Option(
@@ -85,7 +97,7 @@ def build(
 
     Without a network: a base with compiler, Python, its headers and venv is used as it is. Fill the folder elsewhere,
     for the base's Python: `pip download --dest wheels --only-binary=:all: --python-version 3.11 torch numpy ninja
-    setuptools`.
+    setuptools`. The recipe `cuda` also needs the packages that its file names, and nvidia-cutlass, or `--packages ''`.
     """
     if kind not in kinds():
         raise typer.BadParameter(f"{kind!r}, expected {', '.join(kinds())}", param_hint="cpu|cuda|rocm")
@@ -95,7 +107,10 @@ def build(
     arguments = {
         "BASE": base,
         "TORCH": torch,
+        "PACKAGES": packages,
+        "CUTLASS": "" if kind == "cuda" and packages == "" else None,
         "PIP_INDEX_URL": index,
+        "PIP_EXTRA_INDEX_URL": extra_index,
         # pip's name for "ask no index".
         "PIP_NO_INDEX": "1" if wheels is not None and index is None else None,
     }

@@ -58,12 +58,14 @@ CONFINED = {
 }
 
 #: Folder of sandbox/ ("" is the top level) -> the folders that its modules may import. `inside` is copied into every
-#: container without the other folders; `policy` is pure, so it can be read and tested without an engine.
+#: container without the other folders; `policy` is pure, so it can be read and tested without an engine; programs of
+#: `image` run alone, while an image is built.
 SANDBOX_ROOMS = {
     "": {""},
     "policy": {"", "policy"},
     "host": {"", "policy", "host"},
     "inside": {"", "inside"},
+    "image": set(),
 }
 
 #: Runs inside the container: the standard library, torch, numpy and each other.
