@@ -187,7 +187,9 @@ def cutlass(environment: Mapping[str, str], includes: Sequence[str]) -> dict[str
             continue
         numbers = [re.search(rf"define CUTLASS_{part}\s+(\d+)", text) for part in ("MAJOR", "MINOR", "PATCH")]
         version = ".".join(found[1] for found in numbers if found is not None)
-        return {"folder": folder, "version": version, "found": folder in (*named, *includes[:2])}
+        # A link in every compiler's folder may lead to where the headers are.
+        place = (Path(folder) / "cutlass").resolve().parent
+        return {"folder": str(place), "version": version, "found": folder in (*named, *includes[:2])}
     return None
 
 

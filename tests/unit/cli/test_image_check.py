@@ -309,6 +309,7 @@ def test_programs_tell_their_version(text: str, version: str) -> None:
 
 def test_the_headers_are_found_where_variables_or_compilers_look(tmp_path: Path) -> None:
     """CUTLASS_PATH alone helps no compiler."""
+    tmp_path = tmp_path.resolve()
     folder = tmp_path / "cutlass" / "include"
     (folder / "cutlass").mkdir(parents=True)
     lines = [f"#define CUTLASS_{name} {number}" for name, number in (("MAJOR", 4), ("MINOR", 2), ("PATCH", 1))]
@@ -319,3 +320,6 @@ def test_the_headers_are_found_where_variables_or_compilers_look(tmp_path: Path)
     assert cutlass({"CPLUS_INCLUDE_PATH": f"/nowhere:{folder}"}, []) == {**found, "found": True}
     assert cutlass({}, [str(folder)]) == {**found, "found": True}
     assert cutlass({}, ["/a", "/b", str(folder)]) == {**found, "found": False}
+    (tmp_path / "local").mkdir()
+    (tmp_path / "local" / "cutlass").symlink_to(folder / "cutlass")
+    assert cutlass({}, [str(tmp_path / "local")]) == {**found, "found": True}
