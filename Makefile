@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 STACK := $(PY) -m runner.cli.development
 
-.PHONY: help setup demo test test-unit test-stress chaos lint format bench package up down env clean
+.PHONY: help setup demo test test-unit test-nightly test-stress chaos lint format bench package up down env clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -21,6 +21,10 @@ test: setup ## every test that needs no GPU; ARGS="path -k word" runs some, one 
 
 test-unit: setup ## the tests that need no engine, no database and no process of their own; about a minute on two cores
 	@$(PY) -m pytest -n 2 tests/unit
+
+test-nightly: ## templates compiled for devices that are not here, and calculated on the CPU; about six minutes on two cores
+	@.ci/setup compile
+	@$(PY) -m pytest -n 2 -m nightly $(or $(ARGS),tests)
 
 test-stress: setup ## every test three times in random order, all cores kept busy; which fail how often; ARGS="--runs 5 path"
 	@$(STACK) run -- $(PY) -m tests.stress $(ARGS)

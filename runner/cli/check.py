@@ -10,7 +10,6 @@ from __future__ import annotations
 import platform
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,21 +22,20 @@ from rich.text import Text
 from runner.cli import engines
 from runner.cli.app import Session, app, example, out, out_json, session
 from runner.cli.finding import Finding, Mark, render, verdict_of
+from runner.cli.programs import host_environment, run_programs
 from runner.config import Config
 from runner.devices import described, detect_slots, list_devices
 from runner.disk import REMEDY, disk_spaces
-from runner.errors import ConfigError, DatabaseUnavailableError, EvaluationError, KernelRunnerError
-from runner.evaluation.container_spec import HOST_IMAGE, STAGE, Environment, make_spec
+from runner.errors import ConfigError, DatabaseUnavailableError, KernelRunnerError
+from runner.evaluation.container_spec import HOST_IMAGE
 from runner.gpu_types import GpuType, Registry
 from runner.model import Json, Slot
 from runner.store.probe import DatabaseFacts, probe
 from sandbox.errors import SandboxError
 from sandbox.host.engine import DockerEngine, EngineFacts
-from sandbox.host.hostroot import HostRoot
-from sandbox.host.stage import stage
 from sandbox.policy import hardening
-from sandbox.protocol import Step, StepResult, StepsRequest
-from sandbox.spec import WORKER_UID, Bind, Boot
+from sandbox.protocol import Step, StepResult
+from sandbox.spec import WORKER_UID
 
 #: A busy one has up to so many.
 CONNECTIONS_OF_A_HOST: Final = 6
@@ -387,35 +385,23 @@ def prove(
         EvaluationError: the container broke.
         ConfigError: there is no evaluation environment.
     """
-    root = HostRoot(eval_python=config.require_eval_python())
-    staged = stage(config.state_dir / "stage", {})
-    environment = Environment(
-        image=engine.ensure_host_root(root),
-        python=root.python,
-        binds=(*root.binds(), Bind(source=str(staged), target=STAGE)),
-        cgroup_parent=engine.check().slice,
-    )
+    environment = host_environment(engine, eval_python=config.require_eval_python(), state_dir=config.state_dir)
     steps = (
-        _step("python", root.python, "-c", _PYTHON_PROBE),
+        _step("python", environment.python, "-c", _PYTHON_PROBE),
         _step("ldconfig", "/sbin/ldconfig", "-p"),
         _step("c++", "c++", "-O1", "-o", "probe", "probe.cpp"),
         _step("nvcc", "nvcc", "--version", continue_if="exit_0"),
         _step("cuda", "nvcc", "-o", "probe-cuda", "probe.cu"),
     )
-    spec = make_spec(
+    report = run_programs(
+        engine,
+        environment,
         gpu,
         slot,
-        environment,
-        Boot(kind="steps"),
+        steps=[step for step in steps if only in (None, step.name)],
+        files={"probe.cpp": _CPP_PROBE, "probe.cu": _CUDA_PROBE},
         wall_s=_IMPORT_TIMEOUT_S + len(steps) * _COMPILE_TIMEOUT_S,
-        labels={"kernel-runner.job": "check"},
     )
-    wanted = tuple(step for step in steps if only in (None, step.name))
-    request = StepsRequest(files={"probe.cpp": _CPP_PROBE, "probe.cu": _CUDA_PROBE}, steps=wanted)
-    with engine.start(spec) as box:
-        report = box.run(request, on_progress=None, cancel=threading.Event())
-    if not report.ok:
-        raise EvaluationError(report.message or report.outcome.detail or f"the container ended {report.outcome.ending}")
     return report.steps
 
 

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from runner.cli.render import host_state, slots_per_type
+from runner.gpu_types import Registry
 from runner.model import Demand
 from runner.store.records import (
     BoardLine,
@@ -59,10 +60,18 @@ def ranking(lines: Sequence[RankingLine]) -> list[dict[str, Any]]:
     return [_with_score(asdict(line)) for line in lines]
 
 
-def gpu_types(types: Sequence[GpuTypeLine], hosts: Sequence[HostLine]) -> list[dict[str, Any]]:
-    """GPU types, one object each, with the number of slots for it on hosts that are up."""
+def gpu_types(types: Sequence[GpuTypeLine], hosts: Sequence[HostLine], registry: Registry) -> list[dict[str, Any]]:
+    """GPU types, one object each, with slots on hosts that are up and the day of the last run on hardware, or null."""
     slots = slots_per_type([line for line in hosts if host_state(line) == "up"])
-    return [{**asdict(line), "slots": slots.get(line.name, 0)} for line in types]
+    known = {entry.name: entry for entry in registry.all()}
+    return [
+        {
+            **asdict(line),
+            "slots": slots.get(line.name, 0),
+            "last_hardware_run": known[line.name].last_hardware_run if line.name in known else None,
+        }
+        for line in types
+    ]
 
 
 def hosts(lines: Sequence[HostLine]) -> list[dict[str, Any]]:

@@ -42,9 +42,12 @@ def list_types(
     """List the GPU types that daemons have announced.
 
     Shows slots on hosts that are up, and waiting jobs. Submissions to a type that no host has announced wait.
+
+    `on hardware` is the day when something of this project last ran on such a device, by the type's file on this host;
+    `gpu show` says what ran.
     """
+    registry = Registry.load(session(context).config.gpus_dir)
     if here:
-        registry = Registry.load(session(context).config.gpus_dir)
         if as_json:
             out_json([_registered(entry, registry) for entry in registry.all()])
         else:
@@ -53,9 +56,28 @@ def list_types(
     with session(context).store() as store:
         types, hosts = store.gpu_types(), store.hosts()
     if as_json:
-        out_json(documents.gpu_types(types, hosts))
+        out_json(documents.gpu_types(types, hosts, registry))
     else:
-        out(render.gpu_types_table(types, hosts))
+        out(render.gpu_types_table(types, hosts, registry))
+
+
+@gpu.command("show", epilog=example("kernel-runner gpu show H100"))
+def show(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="TYPE")],
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show a GPU type of this host: settings, figures, and what ran on such a device.
+
+    Reads the built-in types and `gpus_dir`; needs neither device nor database.
+    """
+    registry = Registry.load(session(context).config.gpus_dir)
+    entry = registry.get(name)
+    if as_json:
+        out_json(_registered(entry, registry))
+    else:
+        out(render.gpu_type_page(entry, registry.origin(entry.name)))
 
 
 @gpu.command(epilog=example("kernel-runner gpu pause H100 --reason 'new driver'"))

@@ -1,4 +1,4 @@
-"""`image`: build, list and remove the images that submissions are evaluated in.
+"""`image`: build, check, list and remove the images that submissions are evaluated in.
 
 Owns what of the configuration decides whether an image is still wanted. The engine's part is in `sandbox.host.images`.
 """
@@ -15,7 +15,10 @@ import typer
 from rich import box
 from rich.table import Table
 
-from runner.cli.app import app, example, note, out, out_json, session
+from runner.cli.app import ExitCode, app, example, note, out, out_json, session
+from runner.cli.finding import render as render_finding
+from runner.cli.finding import verdict_of
+from runner.cli.image_check import examine
 from runner.cli.units import moment, size
 from runner.config import Config
 from runner.daemon.serve import daemon_owner, only_daemon
@@ -38,7 +41,7 @@ _HOST = "host"
 @image.command(
     "build",
     epilog=example(
-        "kernel-runner image build cuda --base nvidia/cuda:13.0.1-devel-ubuntu24.04 --tag kernels/cuda:13",
+        "kernel-runner image build cuda --base nvidia/cuda:13.0.2-devel-ubuntu24.04 --tag kernels/cuda:13",
         "kernel-runner image build cpu --base my/python:3.11 --wheels wheels --network none",
     ),
 )
@@ -63,6 +66,18 @@ def build(
         ),
     ] = None,
     index: Annotated[str | None, typer.Option("--index", metavar="URL", help="Package index.")] = None,
+    extra_index: Annotated[
+        str | None, typer.Option("--extra-index", metavar="URL", help="Package index besides the usual one.")
+    ] = None,
+    packages: Annotated[
+        str | None,
+        typer.Option(
+            "--packages",
+            metavar="NAMES",
+            help="Packages besides torch; '' leaves them and the CUTLASS headers out.",
+            show_default="the recipe's",
+        ),
+    ] = None,
     torch: Annotated[
         str | None,
         typer.Option(
@@ -82,7 +97,7 @@ def build(
 
     Without a network: a base with compiler, Python, its headers and venv is used as it is. Fill the folder elsewhere,
     for the base's Python: `pip download --dest wheels --only-binary=:all: --python-version 3.11 torch numpy ninja
-    setuptools`.
+    setuptools`. The recipe `cuda` also needs the packages that its file names, and nvidia-cutlass, or `--packages ''`.
     """
     if kind not in kinds():
         raise typer.BadParameter(f"{kind!r}, expected {', '.join(kinds())}", param_hint="cpu|cuda|rocm")
@@ -92,7 +107,10 @@ def build(
     arguments = {
         "BASE": base,
         "TORCH": torch,
+        "PACKAGES": packages,
+        "CUTLASS": "" if kind == "cuda" and packages == "" else None,
         "PIP_INDEX_URL": index,
+        "PIP_EXTRA_INDEX_URL": extra_index,
         # pip's name for "ask no index".
         "PIP_NO_INDEX": "1" if wheels is not None and index is None else None,
     }
@@ -110,6 +128,67 @@ def build(
         out_json({"id": found, "tag": tag, "kind": kind})
     else:
         out(f"{tag} is {found}")
+
+
+@image.command(
+    "check",
+    epilog=example(
+        "kernel-runner image check kernel-runner/cuda --gpu H100",
+        "kernel-runner image check --gpu CPU",
+    ),
+)
+def check_image(
+    context: typer.Context,
+    reference: Annotated[
+        str | None, typer.Argument(metavar="IMAGE", help="Image, or `host`.", show_default="that of --gpu")
+    ] = None,
+    *,
+    gpu: Annotated[
+        str | None,
+        typer.Option("--gpu", metavar="T", help="GPU type that the image is for.", show_default="those that name it"),
+    ] = None,
+    python: Annotated[
+        str | None,
+        typer.Option(
+            "--python", metavar="PATH", help="Interpreter in the image.", show_default="`image_python` of the type"
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what submissions will find in an image.
+
+    Starts a container as for a submission, with all its protections but without devices, on the last core. Shows
+    Python, torch and its CUDA or ROCm, compilers, Triton, CUTLASS, other packages and profilers, and for a GPU type
+    whether torch and compiler know its architecture.
+
+    Without --gpu it is judged for each type that names the image, or if none does as for CPUs. Exits with 1 if
+    submissions cannot run in it (no Python 3.11, no torch, another vendor's torch), 3 without an engine.
+    """
+    config = session(context).config
+    registry = Registry.load(config.gpus_dir)
+    if reference is None and gpu is None:
+        raise ConfigError("image check: found neither IMAGE nor --gpu, expected one of them at least")
+    if gpu is not None:
+        types = [registry.get(gpu)]
+    else:
+        types = [entry for entry in registry.all() if entry.image == reference != _HOST] or [registry.get("CPU")]
+    results = []
+    with _engine(config) as engine:
+        for entry in types:
+            found, answer = examine(engine, config, reference or entry.image, python or entry.image_python, entry)
+            results.append((entry, found, answer))
+            if not as_json:
+                out(f"{reference or entry.image} for {entry.name}")
+                for finding in found:
+                    out(render_finding(finding))
+    code = verdict_of([finding for _, found, _ in results for finding in found])
+    if as_json:
+        checked = [
+            {"gpu_type": entry.name, "found": answer, "checks": [finding.to_json() for finding in found]}
+            for entry, found, answer in results
+        ]
+        out_json({"ok": code is ExitCode.OK, "image": reference or types[0].image, "checked": checked})
+    raise typer.Exit(code)
 
 
 @image.command("list", epilog=example("kernel-runner image list"))

@@ -7,7 +7,7 @@ is made in `runner.cli.view`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rich import box
@@ -22,7 +22,7 @@ from runner.cli.safe import one_line, printable, tail
 from runner.cli.task_check import MeasuredCase
 from runner.cli.units import age, duration, moment, score, size, spread
 from runner.cli.view import ShownJob, ShownRun, ShownSubmission
-from runner.gpu_types import GpuType
+from runner.gpu_types import Figures, GpuType, Registry, Vendor
 from runner.model import Demand, JobState, Progress, TimingAssurance, Verdict
 from runner.store.records import (
     POSITION_LIMIT,
@@ -549,12 +549,13 @@ def measured_table(cases: Sequence[MeasuredCase]) -> RenderableType:
     return table
 
 
-def gpu_types_table(types: Sequence[GpuTypeLine], hosts: Sequence[HostLine]) -> RenderableType:
-    """GPU types with the number of slots for each on hosts that are up."""
+def gpu_types_table(types: Sequence[GpuTypeLine], hosts: Sequence[HostLine], registry: Registry) -> RenderableType:
+    """GPU types with the number of slots for each on hosts that are up; `registry`: this host's."""
     if not types:
         return Text("no GPU types announced yet; start a daemon with `kernel-runner serve`")
     slots = slots_per_type([line for line in hosts if host_state(line) == "up"])
-    table = _table("name", "slots", "queued", "vendor", "aliases", "description", numbers=2)
+    known = {entry.name: entry for entry in registry.all()}
+    table = _table("name", "slots", "queued", "vendor", "aliases", "on hardware", "description", numbers=2)
     for line in types:
         table.add_row(
             Text(one_line(line.name)),
@@ -562,20 +563,73 @@ def gpu_types_table(types: Sequence[GpuTypeLine], hosts: Sequence[HostLine]) -> 
             str(line.queued),
             Text(one_line(line.vendor)),
             Text(one_line(", ".join(line.aliases))),
+            _on_hardware(known[line.name]) if line.name in known else "unknown",
             Text(one_line(line.description)),
         )
     return table
 
 
+def _on_hardware(entry: GpuType) -> str:
+    """The day of the last run on a device of a type, or "never"; a type without devices has none."""
+    if entry.vendor is Vendor.NONE:
+        return "-"
+    return "never" if entry.last_hardware_run is None else entry.last_hardware_run.isoformat()
+
+
+def gpu_type_page(entry: GpuType, origin: Path | None) -> RenderableType:
+    """One GPU type of a host: its settings, the figures of its devices, and what ran on them."""
+    settings = {
+        "file": origin,
+        "description": one_line(entry.description),
+        "vendor": entry.vendor.value,
+        "aliases": ", ".join(entry.aliases),
+        "devices per slot": entry.count,
+        "device names": ", ".join(entry.device_names),
+        "partition": entry.partition,
+        "detected": "yes" if entry.detect else "no, only where `slots` names it",
+        "image": entry.image if entry.image == "host" else f"{entry.image}, {entry.image_python}",
+        "runtime": entry.runtime,
+        "nvcc architecture": entry.nvcc_arch,
+        "environment": " ".join(f"{key}={value}" for key, value in entry.environment.items()),
+        "container": f"{entry.memory_gib:g} GiB memory, {entry.pids} processes, {entry.shm_mib} MiB /dev/shm, "
+        f"{entry.scratch_mib} MiB for each scratch folder",
+        "device": ", ".join(_figures(entry.device)),
+        **{f"product {', '.join(one.device_names)}": ", ".join(_figures(one.device)) for one in entry.products},
+    }
+    lines = [Text(entry.name, style="bold")]
+    lines += [Text(f"  {key}: {value}") for key, value in settings.items() if value not in (None, "")]
+    if entry.vendor is not Vendor.NONE:
+        lines.append(Text(f"  on hardware: {'' if entry.hardware_runs else 'never'}".rstrip()))
+    for run in sorted(entry.hardware_runs, key=lambda run: run.date, reverse=True):
+        software = f", {run.software}" if run.software else ""
+        lines.append(Text(f"    {run.date.isoformat()}: {run.device}, driver {run.driver}{software}"))
+        lines += [Text(f"      {what}") for what in run.what]
+    return Group(*lines)
+
+
+def _figures(figures: Figures) -> Iterator[str]:
+    """The figures that are known, with their units."""
+    if figures.memory_gib is not None:
+        yield f"{figures.memory_gib:g} GiB"
+    if figures.l2_mib is not None:
+        yield f"L2 {figures.l2_mib:g} MiB"
+    if figures.l3_mib is not None:
+        yield f"L3 {figures.l3_mib:g} MiB"
+    if figures.bandwidth_gb_s is not None:
+        yield f"{figures.bandwidth_gb_s:g} GB/s"
+    yield from (f"{dtype} {rate:g} TFLOP/s" for dtype, rate in figures.peak_tflops.items())
+
+
 def registry_table(types: Sequence[tuple[GpuType, Path | None]]) -> RenderableType:
     """A host's own GPU types and the file that each is from."""
-    table = _table("name", "vendor", "count", "aliases", "description", "file")
+    table = _table("name", "vendor", "count", "aliases", "on hardware", "description", "file")
     for entry, origin in types:
         table.add_row(
             Text(entry.name),
             entry.vendor.value,
             str(entry.count),
             Text(", ".join(entry.aliases)),
+            _on_hardware(entry),
             Text(one_line(entry.description)),
             Text(str(origin)),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from enum import StrEnum
 from typing import Final
 
@@ -116,6 +117,21 @@ class Product:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HardwareRun:
+    """What ran on a real device of a type: when, on which, with which driver."""
+
+    date: date
+    #: The driver's name of the device.
+    device: str
+    #: Version of the device's driver.
+    driver: str
+    #: Toolkit and libraries with their versions, as text; empty: not recorded.
+    software: str = ""
+    #: What ran, one thing each.
+    what: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class GpuType:
     """A registry entry."""
 
@@ -163,6 +179,8 @@ class GpuType:
     device: Figures = field(default_factory=Figures)
     #: Its devices that differ; the first whose names match counts.
     products: tuple[Product, ...] = ()
+    #: What ran on its devices; empty: nothing ever did.
+    hardware_runs: tuple[HardwareRun, ...] = ()
 
     def figures_of(self, device_name: str | None) -> Figures:
         """The figures of the device of that name; those of the type where there is none, or no product is named so."""
@@ -170,3 +188,8 @@ class GpuType:
             if any(re.fullmatch(pattern, device_name or "") for pattern in product.device_names):
                 return product.device
         return self.device
+
+    @property
+    def last_hardware_run(self) -> date | None:
+        """The day of the latest run on hardware; None: never."""
+        return max((run.date for run in self.hardware_runs), default=None)

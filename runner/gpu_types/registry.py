@@ -15,6 +15,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import date
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -22,7 +23,7 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
 from runner.errors import ConfigError, NotFoundError
-from runner.gpu_types.model import CLOCK_REASONS, ClockPolicy, Dtype, Figures, GpuType, Product, Vendor
+from runner.gpu_types.model import CLOCK_REASONS, ClockPolicy, Dtype, Figures, GpuType, HardwareRun, Product, Vendor
 
 BUILTIN: Final = Path(__file__).parent
 
@@ -47,6 +48,7 @@ def _compiled(patterns: tuple[str, ...]) -> tuple[str, ...]:
 _Names = Annotated[tuple[str, ...], AfterValidator(_compiled)]
 _Pattern = Annotated[str, AfterValidator(lambda pattern: _compiled((pattern,))[0])]
 _Megahertz = Annotated[int, Field(ge=50, le=50_000)]
+_Line = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 _Positive = Annotated[float, Field(gt=0, lt=1e9, allow_inf_nan=False)]
 
 
@@ -62,7 +64,7 @@ class _FiguresEntry(BaseModel):
     peak_tflops: dict[Dtype, _Positive] = Field(
         default_factory=dict, description="dense rates in 1e12 operations per second, by data type"
     )
-    sources: dict[str, Annotated[str, StringConstraints(min_length=1, max_length=500)]] = Field(
+    sources: dict[str, _Line] = Field(
         default_factory=dict, description="name of a figure -> the document it was taken from"
     )
 
@@ -109,6 +111,22 @@ class _ProductEntry(BaseModel):
     device: _FiguresEntry
 
 
+class _HardwareRunEntry(BaseModel):
+    """What ran on a real device. The fields are `HardwareRun`'s."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    date: date
+    device: _Line = Field(description="the driver's name of the device")
+    driver: _Line = Field(description="version of the device's driver")
+    software: str = Field(default="", max_length=500, description="toolkit and libraries with their versions")
+    what: tuple[_Line, ...] = Field(min_length=1, description="what ran, one thing each")
+
+    def record(self) -> HardwareRun:
+        """As the registry gives it out."""
+        return HardwareRun(**{field: getattr(self, field) for field in type(self).model_fields})
+
+
 class _Entry(BaseModel):
     """The keys of one file, after `extends` was applied; the fields are `GpuType`'s."""
 
@@ -139,6 +157,7 @@ class _Entry(BaseModel):
     rejects_forged_times: bool = False
     device: _FiguresEntry = Field(default_factory=_FiguresEntry)
     products: tuple[_ProductEntry, ...] = ()
+    hardware_runs: tuple[_HardwareRunEntry, ...] = ()
     emulate_cuda: bool = False
 
 
@@ -283,10 +302,16 @@ def _build(
             "device is emulated on processor cores"
         )
     _refuse_clocks(entry, file.path)
-    tables = ("clocks", "device", "products")
+    tables = ("clocks", "device", "products", "hardware_runs")
     plain = {field: getattr(entry, field) for field in _Entry.model_fields if field not in tables}
     products = tuple(Product(device_names=item.device_names, device=item.device.record()) for item in entry.products)
-    return GpuType(**plain, clocks=entry.clocks.record(), device=entry.device.record(), products=products)
+    return GpuType(
+        **plain,
+        clocks=entry.clocks.record(),
+        device=entry.device.record(),
+        products=products,
+        hardware_runs=tuple(run.record() for run in entry.hardware_runs),
+    )
 
 
 def _refuse_clocks(entry: _Entry, path: Path) -> None:
@@ -339,9 +364,10 @@ def _resolve(
         hint = f"; the nearest is {near[0]!r}" if near else ""
         raise ConfigError(f"{file.path}: extends={file.extends!r}, expected the name of another GPU type{hint}")
     inherited = _resolve(parent, base=base, chain=() if itself else (*chain, file.name), shadowed=shadowed)
-    # Two types of one alias would clash, and a base's alias means the base.
+    # Two types of one alias would clash, and a base's alias means the base. What ran on a base never ran on this type.
     if not itself:
         inherited.pop("aliases", None)
+        inherited.pop("hardware_runs", None)
     return _merged(inherited, file.keys)
 
 

@@ -174,7 +174,7 @@ def _recipe(kind: str) -> Path:
 
 
 def _context(kind: str, wheels: Path | None) -> IO[bytes]:
-    """The build context as a tar in an unnamed file: the Dockerfile and the wheels.
+    """The build context as a tar in an unnamed file: the Dockerfile, its programs, and the wheels.
 
     Owners and times are left out, so that unchanged files hit the engine's build cache.
     """
@@ -188,7 +188,8 @@ def _context(kind: str, wheels: Path | None) -> IO[bytes]:
     packages = [] if wheels is None else sorted(wheels.glob("*.whl"))
     archive = tempfile.TemporaryFile()  # noqa: SIM115 the caller closes it
     with tarfile.open(fileobj=archive, mode="w") as tar:
-        tar.add(_recipe(kind), arcname=_recipe(kind).name, filter=plain)
+        for path in (_recipe(kind), *sorted(RECIPES.glob("*.py"))):
+            tar.add(path, arcname=path.name, filter=plain)
         for package in packages:
             tar.add(package.resolve(), arcname=f"wheels/{package.name}", filter=plain)
     archive.seek(0)

@@ -19,7 +19,11 @@ LABEL_CREATOR = "kernel-runner.creator"
 #: Mount point of the staged code.
 CODE = "/kernel-runner"
 
-_BOOTSTRAP = f"import sys; sys.path.insert(0, {CODE!r}); from sandbox.inside.init import main; main()"
+#: Any Python 3 must read it: it says what is wrong with one that is too old.
+_BOOTSTRAP = (
+    "import sys; sys.version_info >= (3, 11) or sys.exit('found Python %d.%d, expected 3.11 or newer'"
+    f" % sys.version_info[:2]); sys.path.insert(0, {CODE!r}); from sandbox.inside.init import main; main()"
+)
 
 
 def spec_errors(spec: SandboxSpec) -> list[str]:

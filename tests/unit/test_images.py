@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import re
 import sys
+import tarfile
+import tomllib
 import types
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, Self, cast
 
 import pytest
 
+from runner.cli import image, main
 from runner.errors import EvaluationError
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
 from runner.gpu_types import GpuType, Registry
 from runner.model import Device, Slot
 from sandbox.host.engine import DockerEngine, EngineFacts
+from sandbox.host.images import _context
 from sandbox.spec import DeviceDriver
 from tests.unit import samples
 
@@ -119,3 +125,119 @@ def test_the_rocm_image_knows_the_architectures_of_the_shipped_types() -> None:
 def test_there_are_dockerfiles_for_every_vendor() -> None:
     """CPU, CUDA and ROCm."""
     assert [path.suffix for path in DOCKERFILES] == [".cpu", ".cuda", ".rocm"]
+
+
+def arguments_of(kind: str) -> dict[str, str]:
+    """The ARGs of a Dockerfile that have a default."""
+    text = (ROOT / "sandbox" / "image" / f"Dockerfile.{kind}").read_text(encoding="utf-8")
+    return {name: value.strip('"') for name, value in re.findall(r"^ARG (\w+)=(.*)$", text, flags=re.MULTILINE)}
+
+
+def test_the_page_lists_every_version_that_an_image_gets() -> None:
+    """Its table and the Dockerfiles name the same bases and packages."""
+    page = (ROOT / "docs" / "adding-a-gpu-type.md").read_text(encoding="utf-8")
+    listed = {
+        (kind, name.strip("`"), version.strip("`"))
+        for kind, name, version in re.findall(
+            r"^\| (cpu|cuda|rocm) \| (base|`[\w-]+`)[^|]* \| (\S+) \|", page, flags=re.MULTILINE
+        )
+    }
+    expected: set[tuple[str, str, str]] = set()
+    for kind in ("cpu", "cuda", "rocm"):
+        arguments = arguments_of(kind)
+        packages = [name.partition("==") for name in arguments["PACKAGES"].split() if "==" in name]
+        expected |= {(kind, "base", arguments["BASE"]), (kind, "torch", arguments["TORCH"])}
+        expected |= {(kind, name, version) for name, _, version in packages}
+    assert listed == expected | {("cuda", "nvidia-cutlass", arguments_of("cuda")["CUTLASS"])}
+
+
+def test_the_images_have_the_torch_that_is_tested() -> None:
+    """That of the extra `dev`; the Triton of the extra `compile` belongs to it."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    (torch,) = [name for name in extras["dev"] if name.startswith("torch==")]
+    for kind in ("cpu", "cuda", "rocm"):
+        assert f"torch=={arguments_of(kind)['TORCH'].partition('+')[0]}" == torch
+
+
+class BuildingEngine:
+    """Remembers what a build was asked for."""
+
+    def __init__(self) -> None:
+        self.arguments: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def build(self, kind: str, *, arguments: dict[str, str], **_: Any) -> str:  # noqa: ANN401 the rest
+        """The id of an image."""
+        self.arguments = arguments
+        return f"sha256:{kind}"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["cuda"], {}),
+        (["cuda", "--packages", "helion==1.5.1"], {"PACKAGES": "helion==1.5.1"}),
+        (["cuda", "--packages", ""], {"PACKAGES": "", "CUTLASS": ""}),
+        (["rocm", "--extra-index", "https://index.example"], {"PIP_EXTRA_INDEX_URL": "https://index.example"}),
+    ],
+)
+def test_what_the_command_is_told_reaches_the_dockerfile(
+    given: Sequence[str], expected: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As its ARGs; without packages there are no headers, which are a package too."""
+    engine = BuildingEngine()
+    monkeypatch.setattr(image, "_engine", lambda _: engine)
+    assert main(["image", "build", *given]) == 0
+    assert engine.arguments == expected
+    for name in expected:
+        assert re.search(
+            rf"^ARG {name}\b", (ROOT / "sandbox/image" / f"Dockerfile.{given[0]}").read_text(), re.MULTILINE
+        )
+
+
+def test_a_build_gets_its_recipe_and_the_programs_that_it_copies() -> None:
+    """Whatever a Dockerfile copies from the context is in it."""
+    for kind in ("cpu", "cuda", "rocm"):
+        with _context(kind, None) as context, tarfile.open(fileobj=context) as archive:
+            names = set(archive.getnames())
+        text = (ROOT / "sandbox" / "image" / f"Dockerfile.{kind}").read_text(encoding="utf-8")
+        copied = {
+            name for line in re.findall(r"^COPY (?!--from)(.*) \S+$", text, re.MULTILINE) for name in line.split()
+        }
+        assert copied - {"wheel[s]"} <= names
+
+
+def test_the_headers_are_taken_out_of_the_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the library and of its tools side by side, and nothing else; a wheel without them is an error."""
+    where = ROOT / "sandbox" / "image" / "cutlass_headers.py"
+    spec = importlib.util.spec_from_file_location("cutlass_headers", where)
+    assert spec is not None
+    assert spec.loader is not None
+    program = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(program)
+    source = "cutlass_library/source/"
+    files = {
+        f"{source}include/cutlass/version.h": "version",
+        f"{source}include/cute/tensor.hpp": "cute",
+        f"{source}tools/util/include/cutlass/util/host_tensor.h": "util",
+        f"{source}examples/a.cu": "example",
+        "cutlass_cppgen/__init__.py": "python",
+    }
+    monkeypatch.setattr(sys, "argv", ["", str(tmp_path), str(tmp_path / "include")])
+    with pytest.raises(SystemExit, match="found 0 wheels"):
+        program.main()
+    with zipfile.ZipFile(tmp_path / "nvidia_cutlass-4.2.0.0-py3-none-any.whl", "w") as wheel:
+        for name, text in files.items():
+            wheel.writestr(name, text)
+    program.main()
+    found = {path.relative_to(tmp_path / "include").as_posix() for path in (tmp_path / "include").rglob("*.*")}
+    assert found == {"cutlass/version.h", "cute/tensor.hpp", "cutlass/util/host_tensor.h"}
+    monkeypatch.setattr(program, "SOURCES", ("elsewhere/",))
+    monkeypatch.setattr(sys, "argv", ["", str(tmp_path), str(tmp_path / "empty")])
+    with pytest.raises(SystemExit, match=r"no cutlass/version\.h"):
+        program.main()

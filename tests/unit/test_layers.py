@@ -58,16 +58,22 @@ CONFINED = {
 }
 
 #: Folder of sandbox/ ("" is the top level) -> the folders that its modules may import. `inside` is copied into every
-#: container without the other folders; `policy` is pure, so it can be read and tested without an engine.
+#: container without the other folders; `policy` is pure, so it can be read and tested without an engine; programs of
+#: `image` run alone, while an image is built.
 SANDBOX_ROOMS = {
     "": {""},
     "policy": {"", "policy"},
     "host": {"", "policy", "host"},
     "inside": {"", "inside"},
+    "image": set(),
 }
 
 #: Runs inside the container: the standard library, torch, numpy and each other.
-CONTAINER_CODE = ("tasks/harness/", "tasks/eval.py", "sandbox/inside/", "sandbox/protocol.py")
+CONTAINER_CODE = (
+    *("tasks/harness/", "tasks/eval.py", "sandbox/inside/", "sandbox/protocol.py"),
+    # Sent there by `image check`.
+    "runner/cli/image_probe.py",
+)
 CONTAINER_IMPORTS = {"torch", "numpy", "sandbox", "tasks"}
 
 #: May read the process environment: the configuration, and code that runs inside the container.

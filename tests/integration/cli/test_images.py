@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import tarfile
 import tempfile
 import threading
 import uuid
+import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -148,6 +150,48 @@ def _derive(images: Images, tag: str) -> str:
             "build", lambda api: list(api.build(fileobj=context, custom_context=True, rm=True, decode=True))
         )
     return next(str(step["aux"]["ID"]) for step in steps if "aux" in step)
+
+
+@pytest.mark.timeout(1800)
+def test_the_recipe_for_cuda_has_the_headers_and_says_what_it_lacks(  # noqa: PLR0917 fixtures
+    call: Call,
+    monkeypatch: pytest.MonkeyPatch,
+    docker_engine: DockerEngine,
+    images: Images,
+    debian_image: str,
+    wheels: Path,
+    state_dir: Path,
+    tag: str,
+    tmp_path: Path,
+) -> None:
+    """Built on a Debian, without torch and the vendor's toolkit: `image check` finds the headers and no torch."""
+    folder = tmp_path / "wheels"
+    shutil.copytree(wheels, folder)
+    version = "".join(
+        f"#define CUTLASS_{name} {number}\n" for name, number in (("MAJOR", 4), ("MINOR", 2), ("PATCH", 0))
+    )
+    with zipfile.ZipFile(folder / "nvidia_cutlass-4.2.0.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("cutlass_library/source/include/cutlass/version.h", version)
+        wheel.writestr("nvidia_cutlass-4.2.0.0.dist-info/METADATA", "Name: nvidia-cutlass\nVersion: 4.2.0.0\n")
+        wheel.writestr("nvidia_cutlass-4.2.0.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        wheel.writestr("nvidia_cutlass-4.2.0.0.dist-info/RECORD", "")
+    arguments = {"BASE": debian_image, "TORCH": "", "PACKAGES": "", "PIP_NO_INDEX": "1"}
+    said: list[str] = []
+    images.build("cuda", tag=tag, arguments=arguments, wheels=folder, network="none", say=said.append)
+    for name, value in (("DOCKER_HOST", docker_engine.base_url), ("KERNEL_RUNNER_STATE_DIR", str(state_dir))):
+        monkeypatch.setenv(name, value)
+    checked = call("image", "check", tag, "--gpu", "H200", "--json")
+    assert checked.code == 1, checked.err
+    found = {check["name"]: (check["mark"], check["found"]) for check in checked.document["checked"][0]["checks"]}
+    assert found["container"][0] == "ok", found
+    assert found["python"][1].startswith(f"{PYTHON}.")
+    assert found["torch"] == ("failed", "ModuleNotFoundError: No module named 'torch'")
+    assert found["CUTLASS headers"] == ("note", "4.2.0 in /opt/cutlass/include, but CUTLASS_PATH is not set")
+    assert found["nvcc"][0] == "warning"
+    assert found["extensions"][0] == "ok"
+    elsewhere = call("image", "check", tag, "--python", "/nowhere/python")
+    assert elsewhere.code == 1
+    assert "no Python at /nowhere/python" in elsewhere.out
 
 
 def test_prune_leaves_a_serving_daemons_images_alone(

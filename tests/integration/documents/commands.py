@@ -60,9 +60,14 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "kernel-runner eval tasks/vectoradd mine.py --mode benchmark": (
         "tests/integration/cli/test_operations.py evaluates in a container"
     ),
-    "kernel-runner image build cuda --base nvidia/cuda:13.0.1-devel-ubuntu24.04 --tag kernels/cuda:13": (
+    "kernel-runner image build cuda --base nvidia/cuda:13.0.2-devel-ubuntu24.04 --tag kernels/cuda:13": (
         "downloads gigabytes; tests/integration/cli/test_images.py builds cpu"
     ),
+    "kernel-runner image build cuda": "downloads gigabytes; tests/integration/cli/test_images.py builds cpu",
+    "kernel-runner image check kernel-runner/cuda --gpu H100": (
+        "needs that image; tests/integration/cli/test_image_check.py looks into a root file system that is there"
+    ),
+    "kernel-runner image check --gpu CPU": "tests/integration/cli/test_image_check.py",
     "kernel-runner image build cpu --base my/python:3.11 --wheels wheels --network none": (
         "tests/integration/cli/test_images.py, with a base of its own"
     ),

@@ -58,6 +58,7 @@ PLAY: Sequence[str] = (
     "kernel-runner check --explain",
     "kernel-runner host list",
     "kernel-runner gpu list",
+    "kernel-runner gpu show H100",
     "kernel-runner gpu detect",
     "kernel-runner gpu clocks",
     # adding-a-task.md

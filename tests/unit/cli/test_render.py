@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import io
 from dataclasses import replace
+from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from rich.console import Console, RenderableType
 
 from runner.cli import documents, render
 from runner.cli.view import from_store
+from runner.gpu_types import GpuType, HardwareRun, Registry, Vendor
 from runner.model import Demand, JobState, Mode, Progress, TimingAssurance, Verdict
 from runner.store.records import (
     ArtifactLine,
@@ -298,8 +301,9 @@ def test_a_host_is_up_draining_silent_or_stopped(facts: dict[str, Any], state: s
     assert cells.rstrip().endswith(note or "ago")
     assert documents.hosts([line])[0]["state"] == state
     kind = GpuTypeLine(name="CPU", vendor="none", aliases=(), description="", queued=0)
-    assert documents.gpu_types([kind], [line])[0]["slots"] == slots
-    assert text_of(render.gpu_types_table([kind], [line])).splitlines()[2].split()[1] == str(slots)
+    registry = Registry.load()
+    assert documents.gpu_types([kind], [line], registry)[0]["slots"] == slots
+    assert text_of(render.gpu_types_table([kind], [line], registry)).splitlines()[2].split()[1] == str(slots)
 
 
 def test_a_slot_that_waits_for_its_container_is_not_counted_and_says_why() -> None:
@@ -385,11 +389,40 @@ def test_boards_hosts_and_gpu_types_are_listed() -> None:
     assert "kernel-runner serve" in text_of(render.hosts_table([]))
     types = text_of(
         render.gpu_types_table(
-            [GpuTypeLine(name="CPU", vendor="none", aliases=("cpu",), description="cores", queued=5)], [host]
+            [GpuTypeLine(name="CPU", vendor="none", aliases=("cpu",), description="cores", queued=5)],
+            [host],
+            Registry.load(),
         )
     )
-    assert "CPU        2        5   none     cpu       cores" in types
-    assert "kernel-runner serve" in text_of(render.gpu_types_table([], []))
+    assert "CPU        2        5   none     cpu       -             cores" in types
+    assert "kernel-runner serve" in text_of(render.gpu_types_table([], [], Registry.load()))
+
+
+def test_a_gpu_type_says_when_something_last_ran_on_such_a_device() -> None:
+    """A date, never, or unknown where this host has no file of the type; a program gets the date or null."""
+    run = HardwareRun(date=date(2026, 3, 2), device="D", driver="1", what=("a test",))
+    later = replace(run, date=date(2026, 4, 1))
+    ran = GpuType(name="RAN", vendor=Vendor.NVIDIA, hardware_runs=(later, run))
+    registry = Registry([ran, GpuType(name="NEW", vendor=Vendor.AMD)])
+    lines = [
+        GpuTypeLine(name=name, vendor="nvidia", aliases=(), description="", queued=0)
+        for name in ("RAN", "NEW", "ELSEWHERE")
+    ]
+    shown = text_of(render.gpu_types_table(lines, [], registry)).splitlines()[2:]
+    assert [line.split()[-1] for line in shown] == ["2026-04-01", "never", "unknown"]
+    found = [one["last_hardware_run"] for one in documents.gpu_types(lines, [], registry)]
+    assert found == [date(2026, 4, 1), None, None]
+
+
+def test_the_page_of_a_gpu_type_has_its_figures_and_what_ran_on_hardware() -> None:
+    """The latest run first, each with device, driver, software and what ran."""
+    page = text_of(render.gpu_type_page(Registry.load().get("H100"), Path("H100.toml")))
+    assert "device: 80 GiB, L2 50 MiB, 3350 GB/s, fp8 1978.9 TFLOP/s" in page
+    assert "product NVIDIA H100 NVL: 94 GiB" in page
+    assert "2026-11-23: NVIDIA H100 80GB HBM3, driver 580.159.04, CUDA 13.0, torch 2.11" in page
+    assert "10 tests of the harness" in page
+    assert "on hardware: never" in text_of(render.gpu_type_page(Registry.load().get("H100x8"), None))
+    assert "on hardware" not in text_of(render.gpu_type_page(Registry.load().get("CPU"), None))
 
 
 def test_a_board_shows_its_task_without_the_texts() -> None:

@@ -20,12 +20,13 @@ BLOCKS = [
 def test_every_file_of_the_page_loads_and_does_what_the_page_says(tmp_path: Path) -> None:
     """A newcomer may copy any of them."""
     types = [block for block in BLOCKS if "name = " in block]
-    assert len(types) == 9
+    assert len(types) == 10
     for number, block in enumerate(types):
         (tmp_path / f"{number}.toml").write_text(block, encoding="utf-8")
     registry = Registry.load(tmp_path)
     assert [entry.name for entry in registry.matching(Vendor.NVIDIA, "NVIDIA GeForce RTX 5090")] == ["RTX5090"]
     assert registry.get("H100").image.startswith("registry.example/")
+    assert registry.get("H200").environment["CUTLASS_PATH"] == "/opt/cutlass"
     assert (registry.get("H100x4").count, registry.get("H100x4").nvcc_arch) == (4, "90a")
     assert not registry.get("H100_SITE_B").detect
     whole, part = "NVIDIA H100 80GB HBM3", "1g.10gb"
@@ -80,3 +81,21 @@ def test_the_table_has_every_key_and_the_true_defaults() -> None:
             assert rows[key] == str(field.default).lower()
         elif isinstance(field.default, int | float):
             assert rows[key] == f"{field.default:g}"
+
+
+def test_the_page_says_of_every_shipped_type_what_ran_on_hardware() -> None:
+    """A row for each record, and a list of the types without one; the files have the facts."""
+    registry = Registry.load()
+    with_devices = [entry for entry in registry.all() if entry.vendor is not Vendor.NONE]
+    rows = {tuple(row) for row in re.findall(r"^\| (\w+) \| (\d{4}-\d\d-\d\d) \| (.+) \|$", TEXT, flags=re.MULTILINE)}
+    assert rows == {
+        (
+            entry.name,
+            run.date.isoformat(),
+            f"{run.device}, driver {run.driver}{f', {run.software}' if run.software else ''} | {'; '.join(run.what)}",
+        )
+        for entry in with_devices
+        for run in entry.hardware_runs
+    }
+    (never,) = re.findall(r"On all others nothing ever ran: ((?:`\w+`[,.]\s*)+)", TEXT)
+    assert re.findall(r"`(\w+)`", never) == [entry.name for entry in with_devices if not entry.hardware_runs]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -160,3 +161,37 @@ def test_only_processor_cores_emulate_cuda(tmp_path: Path) -> None:
     assert not Registry.load().get("CPU").emulate_cuda
     with pytest.raises(ConfigError, match="emulate_cuda: found true with vendor 'nvidia'"):
         Registry.load(write(tmp_path / "bad", H100='extends = "H100"\nname = "H100"\nemulate_cuda = true\n'))
+
+
+HARDWARE_RUN = """
+[[hardware_runs]]
+date = 2026-11-23
+device = "X 80GB"
+driver = "580.1"
+what = ["a test", "another"]
+"""
+
+
+def test_a_type_says_what_ran_on_its_devices_and_a_type_derived_from_it_does_not(tmp_path: Path) -> None:
+    """What ran on one device did not run on eight; the same type with another image keeps the record."""
+    base = 'name = "X"\nvendor = "nvidia"\n'
+    overlay = write(
+        tmp_path, X=base + HARDWARE_RUN, Xx8='extends = "X"\nname = "Xx8"\n', H100='extends = "H100"\nname = "H100"\n'
+    )
+    registry = Registry.load(overlay)
+    (run,) = registry.get("X").hardware_runs
+    assert (run.date, run.device, run.driver, run.software) == (date(2026, 11, 23), "X 80GB", "580.1", "")
+    assert run.what == ("a test", "another")
+    assert registry.get("X").last_hardware_run == date(2026, 11, 23)
+    assert (registry.get("Xx8").hardware_runs, registry.get("Xx8").last_hardware_run) == ((), None)
+    assert registry.get("H100").hardware_runs == Registry.load().get("H100").hardware_runs != ()
+
+
+@pytest.mark.parametrize("line", ['date = "soon"', "what = []", 'driver = ""', 'verdict = "fine"'])
+def test_a_record_of_a_run_on_hardware_must_be_complete(tmp_path: Path, line: str) -> None:
+    """The day is a day, something ran, the driver is named, and there is no other key."""
+    key = line.split(maxsplit=1)[0]
+    kept = "\n".join(each for each in HARDWARE_RUN.splitlines() if not each.startswith(f"{key} "))
+    overlay = write(tmp_path, X=f'name = "X"\nvendor = "nvidia"\n{kept}\n{line}\n')
+    with pytest.raises(ConfigError, match=rf"X\.toml: hardware_runs\.0\.{key}: found"):
+        Registry.load(overlay)

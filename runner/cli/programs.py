@@ -1,0 +1,77 @@
+"""Programs of ours in a container built like a submission's, for `check` and `image check`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from runner.errors import EvaluationError
+from runner.evaluation.container_spec import STAGE, Environment, make_spec
+from runner.gpu_types import GpuType
+from runner.model import Slot
+from sandbox.host.container import ContainerReport
+from sandbox.host.engine import DockerEngine
+from sandbox.host.hostroot import HostRoot
+from sandbox.host.stage import stage
+from sandbox.protocol import Step, StepsRequest
+from sandbox.spec import Bind, Boot
+
+
+def host_environment(engine: DockerEngine, *, eval_python: Path, state_dir: Path) -> Environment:
+    """The host's own root file system.
+
+    Raises:
+        SandboxError: the engine refuses it, or this host's files make none.
+    """
+    root = HostRoot(eval_python=eval_python)
+    staged = _staged(state_dir)
+    return Environment(
+        image=engine.ensure_host_root(root),
+        python=root.python,
+        binds=(*root.binds(), staged),
+        cgroup_parent=engine.check().slice,
+    )
+
+
+def image_environment(engine: DockerEngine, reference: str, python: str, *, state_dir: Path) -> Environment:
+    """An OCI image, without devices.
+
+    Raises:
+        SandboxError: the engine does not have it, or a sandbox cannot use it.
+    """
+    return Environment(
+        image=engine.image_id(reference),
+        python=python,
+        binds=(_staged(state_dir),),
+        cgroup_parent=engine.check().slice,
+    )
+
+
+def run_programs(
+    engine: DockerEngine,
+    environment: Environment,
+    gpu: GpuType,
+    slot: Slot,
+    *,
+    steps: Sequence[Step],
+    files: Mapping[str, bytes],
+    wall_s: float,
+) -> ContainerReport:
+    """Run programs as the worker's user, in a container that was attested as a submission's is.
+
+    Raises:
+        SandboxError: the engine would not start the container.
+        EvaluationError: the container broke.
+    """
+    labels = {"kernel-runner.job": "check"}
+    spec = make_spec(gpu, slot, environment, Boot(kind="steps"), wall_s=wall_s, labels=labels)
+    with engine.start(spec) as box:
+        report = box.run(StepsRequest(files=files, steps=tuple(steps)), on_progress=None, cancel=threading.Event())
+    if not report.ok:
+        raise EvaluationError(report.message or report.outcome.detail or f"the container ended {report.outcome.ending}")
+    return report
+
+
+def _staged(state_dir: Path) -> Bind:
+    return Bind(source=str(stage(state_dir / "stage", {})), target=STAGE)
