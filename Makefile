@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 STACK := $(PY) -m runner.cli.development
 
-.PHONY: help setup demo test test-unit test-nightly test-stress chaos lint format bench package up down env clean
+.PHONY: help setup demo test test-unit test-nightly gpu test-stress chaos lint format bench package up down env clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -25,6 +25,9 @@ test-unit: setup ## the tests that need no engine, no database and no process of
 test-nightly: ## templates compiled for devices that are not here, and calculated on the CPU; about six minutes on two cores
 	@.ci/setup compile
 	@$(PY) -m pytest -n 2 -m nightly $(or $(ARGS),tests)
+
+gpu: ## the tests of a GPU, on a machine that has one and Python with torch and pytest; needs nothing else; ARGS="-k audit"
+	@python3 -m pytest -q -p no:cacheprovider $(or $(ARGS),tests/gpu)
 
 test-stress: setup ## every test three times in random order, all cores kept busy; which fail how often; ARGS="--runs 5 path"
 	@$(STACK) run -- $(PY) -m tests.stress $(ARGS)

@@ -1,0 +1,155 @@
+"""Times kernels of many lengths and sizes on this device, honest ones and forged ones, and keeps every call.
+
+    python -m tests.gpu.record FILE [SECONDS]
+
+Appends a JSON line per evaluation to FILE: what ran, quartiles of the calibration, and for each case its line and its
+samples: claim and span in nanoseconds, and whether the call was exclusive. `tests/unit/harness/test_device_costs.py`
+replays such a record. Prints a table. Solutions of the tasks come last; none begins after SECONDS (600).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sandbox.protocol import StepResult
+from tasks.harness import local
+from tasks.harness.judge.audit import Audit, Sample, details
+from tasks.harness.judge.request import JudgeRequest, ModeRequest
+from tests.gpu.bench import ROOT, Machine, tasks
+from tests.gpu.test_audit import BUSY_THREAD, FORGES, OCCUPIED, REFERENCE, SYNCHRONISES, TORCH, TRITON, cycles
+
+_START = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from tests.gpu.record import keep_samples; keep_samples(); "
+    "from tasks.harness.{0}.main import main; sys.exit(main())"
+)
+_HALF = FORGES.replace("honest(self, other) - HIDDEN_US / 1e3", "honest(self, other) / 2")
+_LENGTHS_US = (20, 40, 100, 300, 1000, 7000)
+_SIZES_KIB = (4, 64, 256, 1024, 4096, 32768, 131072)
+
+
+def keep_samples() -> None:
+    """In a judge that has not begun: put every call into the details of its case."""
+    from tasks.harness.judge import benchmark
+
+    def with_samples(samples: Sequence[Sample], found: Audit) -> Mapping[str, Any]:
+        kept = [[sample.claim_ns, sample.outside_ns, int(sample.exclusive)] for sample in samples]
+        return {**details(samples, found), "samples": kept}
+
+    setattr(benchmark, "details", with_samples)  # noqa: B010 mypy refuses the other form
+
+
+def start(
+    role: str, *, cwd: Path, env: Mapping[str, str], stdin: int, stdout: int, stderr: int, keep: Sequence[int]
+) -> subprocess.Popen[bytes]:
+    """Start a judge that keeps its samples, or a worker (see `tasks.harness.local.Start`)."""
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", _START.format(role), str(ROOT)],
+        cwd=cwd,
+        env=dict(env),
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        pass_fds=tuple(keep),
+        start_new_session=True,
+    )
+
+
+def evaluations() -> Iterator[tuple[str, JudgeRequest]]:
+    """What runs: a name, and the request."""
+    lengths = [(4096, cycles(length)) for length in _LENGTHS_US]
+    for flush, name in ((None, "flushed"), (0, "warm")):
+        yield f"torch, {name}", _request(TORCH, [(4096, 1), (4096, 8), (4096, 60), (1 << 20, 8)], flush)
+        yield f"triton, {name}", _request(TRITON, [(4096, 1), (4096, 30), (4096, 300), (1 << 20, 300)], flush)
+    yield "sizes", _request(TORCH, [(kib << 8, 1) for kib in _SIZES_KIB])
+    yield "lengths", _request(FORGES.replace("HIDDEN_US", "0"), lengths)
+    yield "lengths, forged to a half", _request(_HALF, lengths)
+    yield "lengths, forged by 10 µs", _request(FORGES.replace("HIDDEN_US", "10"), lengths)
+    for name, code in (("synchronises", SYNCHRONISES), ("busy thread", BUSY_THREAD), ("occupied", OCCUPIED)):
+        yield name, _request(code, [(4096, cycles(100))])
+    for task in tasks():
+        for path in task.solutions("correct") if task.small_ranks is None else ():
+            yield (
+                f"{task.name}/{path.stem}",
+                JudgeRequest(
+                    modes=(ModeRequest(name="benchmark", cases=tuple(task.small_benchmarks), timeout_s=60.0),),
+                    files={name: (ROOT / file).read_text(encoding="utf-8") for name, file in task.files.items()},
+                    worker_files=tuple(task.worker_files),
+                    submission_name=task.submission_name,
+                    submission=path.read_text(encoding="utf-8"),
+                    seed=task.seed,
+                    device="cuda",
+                    memory_bytes=Machine.here().memory_bytes,
+                ),
+            )
+
+
+def _request(code: str, cases: Sequence[tuple[int, int]], flush_bytes: int | None = None) -> JudgeRequest:
+    lines = tuple(f"size: {size}; rounds: {rounds}; seed: {seed}" for seed, (size, rounds) in enumerate(cases, start=7))
+    return JudgeRequest(
+        modes=(ModeRequest(name="benchmark", cases=lines, timeout_s=120.0),),
+        files={"reference.py": REFERENCE},
+        worker_files=(),
+        submission_name="submission.py",
+        submission=code,
+        device="cuda",
+        memory_bytes=8 << 30,
+        flush_bytes=flush_bytes,
+    )
+
+
+def row(what: str, step: StepResult) -> dict[str, Any]:
+    """The line of one evaluation."""
+    told: Mapping[str, Any] = {} if step.judged is None else step.judged.details
+    device = told.get("calibration", {}).get("device", {})
+    return {
+        "what": what,
+        "verdict": None if step.judged is None else step.judged.verdict,
+        "gate": told.get("gate"),
+        "hand_over_ns": [device.get(name) for name in ("p25_ns", "median_ns", "p75_ns")],
+        "dirty_ns": device.get("dirty_ns"),
+        "cases": [
+            {"case": step.result[f"benchmark.{index}.spec"], "samples": case["samples"]}
+            for index, case in enumerate(told.get("cases", []))
+        ],
+    }
+
+
+def table(step: StepResult) -> Iterator[str]:
+    """A line per case, times in microseconds."""
+    if step.judged is None or step.judged.verdict != "accepted":
+        yield f"   {step.judged}"
+        return
+    for index, case in enumerate(step.judged.details["cases"]):
+        yield (
+            f"   {step.result[f'benchmark.{index}.spec'][:44]:44} "
+            f"mean {float(step.result[f'benchmark.{index}.mean']) / 1e3:9.2f}  "
+            f"claim {case['claimed_median_ns'] / 1e3:9.2f}  span {case['outside_median_ns'] / 1e3:9.2f}  "
+            f"excess {(case['excess_ns'] or 0) / 1e3:7.2f}  noise {(case['noise_ns'] or 0) / 1e3:6.2f}  "
+            f"not exclusive {case['not_exclusive']} of {case['calls']}  {case['timing']}"
+            f"{' contradicted' if case['contradicted'] else ''}"
+        )
+
+
+def main() -> int:
+    """Entry point."""
+    until = time.monotonic() + float(sys.argv[2] if len(sys.argv) > 2 else 600)
+    with Path(sys.argv[1]).open("a", encoding="utf-8") as record:
+        for what, request in evaluations():
+            if time.monotonic() > until:
+                break
+            (step,) = local.evaluate(request, start=start).steps
+            record.write(json.dumps(row(what, step), separators=(",", ":")) + "\n")
+            record.flush()
+            sys.stdout.write("\n".join([what, *table(step)]) + "\n")
+            sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
