@@ -11,6 +11,7 @@ The formats are those of the OCP Microscaling Formats specification 1.0, section
 from __future__ import annotations
 
 import enum
+import functools
 import math
 
 import torch
@@ -51,8 +52,7 @@ def decode_e2m1(codes: torch.Tensor) -> torch.Tensor:
     Returns:
         float32 of the same shape, on the same device.
     """
-    table = torch.tensor(_E2M1_VALUES, dtype=torch.float32, device=codes.device)
-    return table[(codes & 0xF).to(torch.int32)]
+    return _e2m1_values(codes.device)[(codes & 0xF).to(torch.int32)]
 
 
 def encode_e2m1(values: torch.Tensor) -> torch.Tensor:
@@ -113,7 +113,7 @@ def decode_pairs(packed: torch.Tensor) -> torch.Tensor:
     Returns:
         float32 of shape (..., k).
     """
-    values = torch.tensor(_E2M1_VALUES, dtype=torch.float32, device=packed.device)
+    values = _e2m1_values(packed.device)
     # Both values of each byte as one 8-byte item: a single look-up per byte.
     pairs = torch.stack((values.repeat(16), values.repeat_interleave(16)), dim=-1).view(torch.int64).flatten()
     raw = packed.view(torch.uint8)
@@ -253,3 +253,9 @@ def _blocks(values: torch.Tensor, size: int) -> torch.Tensor:
     if values.shape[-1] % size:
         raise ValueError(f"found {values.shape[-1]} values in the last dimension, expected a multiple of {size}")
     return values.reshape(*values.shape[:-1], -1, size)
+
+
+@functools.cache
+def _e2m1_values(device: torch.device) -> torch.Tensor:
+    """The values of all codes, made once: copying Python numbers to a device waits for all its earlier work."""
+    return torch.tensor(_E2M1_VALUES, dtype=torch.float32, device=device)

@@ -11,6 +11,8 @@ e4m3fn value: decoding is exact.
 
 from __future__ import annotations
 
+import functools
+
 import torch
 
 #: Values that share a scale, along the innermost dimension.
@@ -35,8 +37,7 @@ def decode_e2m1(codes: torch.Tensor) -> torch.Tensor:
     Returns:
         float32 of the same shape, on the same device.
     """
-    table = torch.tensor(_E2M1_VALUES, dtype=torch.float32, device=codes.device)
-    return table[(codes & 0xF).to(torch.int32)]
+    return _e2m1_values(codes.device)[(codes & 0xF).to(torch.int32)]
 
 
 def encode_e2m1(values: torch.Tensor) -> torch.Tensor:
@@ -97,7 +98,7 @@ def decode_pairs(packed: torch.Tensor) -> torch.Tensor:
     Returns:
         float32 of shape (..., k).
     """
-    values = torch.tensor(_E2M1_VALUES, dtype=torch.float32, device=packed.device)
+    values = _e2m1_values(packed.device)
     # Both values of each byte as one 8-byte item: a single look-up per byte.
     pairs = torch.stack((values.repeat(16), values.repeat_interleave(16)), dim=-1).view(torch.int64).flatten()
     raw = packed.view(torch.uint8)
@@ -240,3 +241,9 @@ def _scalar(value: float, like: torch.Tensor) -> torch.Tensor:
     # Not a Python number: where one divides, CUDA multiplies by its reciprocal, and where one is divided, torch always
     # does; both round twice.
     return torch.full((), value, dtype=like.dtype, device=like.device)
+
+
+@functools.cache
+def _e2m1_values(device: torch.device) -> torch.Tensor:
+    """The values of all codes, made once: copying Python numbers to a device waits for all its earlier work."""
+    return torch.tensor(_E2M1_VALUES, dtype=torch.float32, device=device)
