@@ -90,6 +90,23 @@ class Again(Base):
         """
         return bool(expect(self._link.one(queries.RESUME, {"gpu_type": clean_text(gpu_type)}))["changed"])
 
+    def pause_board(self, leaderboard: str, *, reason: str) -> bool:
+        """Let no host claim jobs of a leaderboard; what runs goes on. False: it was paused already.
+
+        Raises:
+            SubmissionError: no such leaderboard, or the reason is empty.
+        """
+        parameters = {"leaderboard": clean_text(leaderboard), "reason": text(reason)}
+        return bool(expect(self._link.one(queries.PAUSE_BOARD, parameters))["changed"])
+
+    def resume_board(self, leaderboard: str) -> bool:
+        """Let hosts claim jobs of a leaderboard again. False: it was not paused.
+
+        Raises:
+            SubmissionError: no such leaderboard.
+        """
+        return bool(expect(self._link.one(queries.RESUME_BOARD, {"leaderboard": clean_text(leaderboard)}))["changed"])
+
     def failed(
         self,
         *,

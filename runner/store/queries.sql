@@ -386,6 +386,14 @@ SELECT runner.pause(gpu_type => %(gpu_type)s::text, reason => %(reason)s::text) 
 -- Lets hosts claim jobs of a GPU type again.
 SELECT runner.resume(gpu_type => %(gpu_type)s::text) AS changed
 
+-- name: pause_board
+-- Lets no host claim jobs of a leaderboard.
+SELECT runner.pause_board(leaderboard => %(leaderboard)s::text, reason => %(reason)s::text) AS changed
+
+-- name: resume_board
+-- Lets hosts claim jobs of a leaderboard again.
+SELECT runner.resume_board(leaderboard => %(leaderboard)s::text) AS changed
+
 -- name: evict
 -- Takes a running job from its host.
 SELECT runner.evict(job_id => %(job_id)s::bigint, reason => %(reason)s::text) AS changed

@@ -70,6 +70,19 @@ BEGIN
 
     PERFORM runner.keep_scores(at_most);
 
+    -- Once an hour claims begin at the start again, so that a job is found that another program has put before a mark.
+    UPDATE runner.sweep t
+    SET seq = t.seq + 1, reset_at = now(), lease_from = '-infinity', next_lease_from = NULL, next_xid = NULL
+    FROM (SELECT s.seq FROM runner.sweep s WHERE s.reset_at NOT BETWEEN now() - interval '1 hour' AND now()
+          FOR NO KEY UPDATE SKIP LOCKED) AS due
+    WHERE t.seq = due.seq;
+    IF FOUND THEN
+        UPDATE runner.mark m
+        SET seq = m.seq + 1, turn = -1, job_id = 0, next_turn = NULL, next_job_id = NULL, next_xid = NULL
+        FROM (SELECT k.gpu_type, k.priority, k.seq FROM runner.mark k FOR NO KEY UPDATE SKIP LOCKED) AS free
+        WHERE m.gpu_type = free.gpu_type AND m.priority = free.priority AND m.seq = free.seq;
+    END IF;
+
     -- What another program or an administrator left without an open job. Each daemon does this about once an hour, so the
     -- newest jobs are enough.
     SELECT q.last_value INTO v_newest FROM runner.job_id_seq q;

@@ -175,7 +175,8 @@ BEGIN
     PERFORM runner.add_jobs(v_submission_id, submit.mode, v_gpu_types, submit.priority);
     IF submit.start_at > now() OR submit.expires_at IS NOT NULL THEN
         UPDATE runner.job j
-        SET not_before = CASE WHEN submit.start_at > now() THEN submit.start_at END, expires_at = submit.expires_at
+        SET not_before = CASE WHEN submit.start_at > now() THEN submit.start_at END, expires_at = submit.expires_at,
+            ready = j.ready AND submit.start_at > now() IS NOT TRUE
         WHERE j.submission_id = v_submission_id;
     END IF;
     RETURN v_submission_id;
