@@ -30,6 +30,7 @@ from runner.errors import ConfigError, DatabaseUnavailableError, EvaluationError
 from runner.evaluation.container_spec import STAGE, Environment, make_spec
 from runner.gpu_types import GpuType, Registry
 from runner.model import Json, Slot
+from runner.store.connection import SESSION
 from runner.store.probe import DatabaseFacts, probe
 from sandbox.errors import SandboxError
 from sandbox.host.engine import DockerEngine, EngineFacts
@@ -157,7 +158,7 @@ def _examine(current: Session) -> Iterator[Finding]:
 
 def _database(config: Config) -> Iterator[Finding]:
     try:
-        facts = probe(config.require_database_url())
+        facts = probe(config.require_database_url(), config.direct_host)
     except ConfigError as error:
         yield Finding(name="database", mark=Mark.FAILED, found=str(error), infrastructure=True)
         return
@@ -171,11 +172,20 @@ def _database(config: Config) -> Iterator[Finding]:
     yield _schema(facts)
     if facts.login is not None:
         yield _login(facts, config.host_name)
+    if facts.unset:
+        yield Finding(
+            name="pooler",
+            mark=Mark.WARNING,
+            found=f"the login has no {', '.join(facts.unset)}",
+            remedy="; ".join(
+                f"ALTER ROLE {facts.login or 'LOGIN'} SET {key} = '{SESSION[key]}'" for key in facts.unset
+            ),
+        )
     if facts.direct:
         yield Finding(name="notifications", mark=Mark.OK, found="arrive")
     else:
         found = "do not arrive: the connection goes through a pooler in transaction mode"
-        remedy = "let DATABASE_URL name the server itself, or a pool in session mode"
+        remedy = "set direct_host to the server itself, or let DATABASE_URL name it or a pool in session mode"
         yield Finding(name="notifications", mark=Mark.FAILED, found=found, remedy=remedy)
 
 

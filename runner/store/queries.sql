@@ -433,6 +433,11 @@ SELECT current_setting('server_version') AS version, current_database()::text AS
        (SELECT sum(d.numbackends)::integer FROM pg_catalog.pg_stat_database d) AS connected,
        to_regclass('runner.migration') IS NOT NULL AS has_versions
 
+-- name: session_settings
+-- The timeouts of a session.
+SELECT current_setting('statement_timeout') AS statement_timeout, current_setting('lock_timeout') AS lock_timeout,
+       current_setting('idle_in_transaction_session_timeout') AS idle_in_transaction_session_timeout
+
 -- name: applied_version
 -- The last migration applied.
 SELECT version_num::text AS version FROM runner.migration

@@ -103,7 +103,7 @@ def test_a_mark_waits_for_transactions_that_have_stored_a_job(bench: Bench, db: 
         bench.submit()
         bench.claim()
     with psycopg.connect(database_url) as slow:
-        late = one(slow, "SELECT runner.submit('identity', 'slow', 'x.py', 'x', 'test')")[0]
+        late = slow.execute("SELECT runner.submit('identity', 'slow', 'x.py', 'x', 'test')").fetchall()[0][0]
         for _ in range(3):
             bench.submit(user_id="quick")
             bench.claim()

@@ -106,7 +106,7 @@ def test_shares_go_once_their_clock_has_passed(bench: Bench, db: Db) -> None:
     bench.submit(user_id="ahead")
     db.execute(
         "INSERT INTO runner.clock (gpu_type, priority, turn) VALUES ('CPU', 0, 5)"
-        " ON CONFLICT (gpu_type, priority) DO UPDATE SET turn = 5"
+        " ON CONFLICT (gpu_type, priority, seq) DO UPDATE SET turn = 5"
     )
     db.execute("UPDATE runner.share SET next_turn = CASE user_id WHEN 'past' THEN 5 ELSE 6 END")
     assert bench.store.reap(keep_s=DAY_S).shares == 1
@@ -165,7 +165,7 @@ def test_what_is_being_written_right_now_holds_nobody_up(bench: Bench, db: Db) -
     db.execute("UPDATE runner.host SET last_seen = now() - interval '8 days'")
     db.execute(
         "INSERT INTO runner.clock (gpu_type, priority, turn) VALUES ('CPU', 0, 9)"
-        " ON CONFLICT (gpu_type, priority) DO UPDATE SET turn = 9"
+        " ON CONFLICT (gpu_type, priority, seq) DO UPDATE SET turn = 9"
     )
     with db.transaction():
         db.execute("SELECT 1 FROM runner.share FOR UPDATE")
