@@ -152,10 +152,10 @@ class Config(BaseModel):
         default=None, min_length=1, examples=["db.example:5432"]
     )
     """
-    Set it where `database_url` leads to a pooler in transaction mode, such as PgBouncer: the server itself, as `HOST` or
-    `HOST:PORT` (5432). The daemon's one connection for notifications goes there, with the user, password and database of
-    `database_url`, and so do `migrate` and data exports. All others go through the pooler, prepare no statements and set
-    nothing in the session. So [the login has the timeouts](operations.md#a-pooler).
+    Set it where `database_url` leads to a pooler in transaction mode, such as PgBouncer: the server itself, as `HOST`
+    or `HOST:PORT` (5432). The daemon's one connection for notifications goes there, with the user, password and
+    database of `database_url`, and so do `migrate` and data exports. All others go through the pooler, prepare no
+    statements and set nothing in the session. So [the login has the timeouts](operations.md#a-pooler).
     """
     docker_host: Annotated[str | None, Reload.AFTER_RUNS] = Field(
         default=None, min_length=1, examples=["unix:///run/docker.sock"]
@@ -301,8 +301,9 @@ class Config(BaseModel):
     """
     retention_days: Annotated[float, Reload.AT_ONCE] = Field(default=30.0, ge=1.0, le=36500.0, examples=[90.0])
     """
-    How long the database keeps evidence of late results, and events. The daemons remove what is older about once an
-    hour. Artifacts have an expiry of their own; results and rankings are never removed.
+    How long the database keeps evidence of late results, events, the reports of attempts that count for nothing, and
+    results that were replaced. The daemons remove what is older about once an hour
+    ([what, exactly](operations.md#what-is-forgotten-and-when)). Results that count and rankings are never removed.
     """
     http_listen: Annotated[str, Reload.AT_ONCE] = Field(default="unix:http.sock", examples=["127.0.0.1:9469"])
     """

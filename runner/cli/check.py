@@ -42,6 +42,8 @@ from sandbox.spec import WORKER_UID, Bind, Boot
 
 #: A busy one has up to so many.
 CONNECTIONS_OF_A_HOST: Final = 6
+#: Connections that a host keeps while it is idle: one to claim, one to listen.
+CONNECTIONS_OF_AN_IDLE_HOST: Final = 2
 #: Seconds for the interpreter of the evaluation environment to import torch outside a container: a cold disk is slow.
 _IMPORT_TIMEOUT_S = 180.0
 _COMPILE_TIMEOUT_S = 120.0
@@ -168,7 +170,7 @@ def _database(config: Config) -> Iterator[Finding]:
         return
     found = f"PostgreSQL {facts.server_version}, database {facts.database}"
     yield Finding(name="database", mark=Mark.OK, found=found)
-    yield _connections(facts)
+    yield _connections(facts, pooled=config.direct_host is not None)
     yield _schema(facts)
     if facts.login is not None:
         yield _login(facts, config.host_name)
@@ -189,20 +191,25 @@ def _database(config: Config) -> Iterator[Finding]:
         yield Finding(name="notifications", mark=Mark.FAILED, found=found, remedy=remedy)
 
 
-def _connections(facts: DatabaseFacts) -> Finding:
-    """Whether the server has connections enough for this host and the others."""
+def _connections(facts: DatabaseFacts, *, pooled: bool) -> Finding:
+    """Whether the server has connections enough for this host and the others.
+
+    Too few for idle hosts is a failure: some would never hear of a job. Behind a pooler a host keeps one, to listen.
+    """
     name = "connections"
     hosts = max(1, facts.all_hosts or 0)
-    needed = hosts * CONNECTIONS_OF_A_HOST
+    idle = hosts * (1 if pooled else CONNECTIONS_OF_AN_IDLE_HOST)
+    busy = hosts * (1 if pooled else CONNECTIONS_OF_A_HOST)
     found = (
-        f"the server gives {facts.connections}, {facts.connected} are used; "
-        f"{hosts} host{'' if hosts == 1 else 's'} may need {needed} besides frontends"
+        f"the server gives {facts.connections}, {facts.connected} are used; {hosts} host{'' if hosts == 1 else 's'} "
+        f"may need {busy} besides {'the pool' if pooled else 'frontends'}"
     )
-    if facts.connections < needed:
-        return Finding(
-            name=name, mark=Mark.WARNING, found=found, remedy="raise max_connections, and restart the server"
-        )
-    return Finding(name=name, mark=Mark.OK, found=found)
+    if facts.connections >= busy:
+        return Finding(name=name, mark=Mark.OK, found=found)
+    remedy = "raise max_connections, and restart the server" + ("" if pooled else "; or use a pooler (direct_host)")
+    return Finding(
+        name=name, mark=Mark.FAILED if facts.connections < idle else Mark.WARNING, found=found, remedy=remedy
+    )
 
 
 def _schema(facts: DatabaseFacts) -> Finding:

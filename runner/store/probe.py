@@ -1,8 +1,8 @@
 """Is this database fit for a daemon? Looks, changes nothing; called by `kernel-runner check`.
 
 Tells whether a server answers, whether our schema is there and up to date, and whether notifications arrive: behind a
-pooler in transaction mode a LISTEN is lost, so daemons would only ever find jobs by polling. Where `direct_host` names the
-server, it is asked for those, and the settings that no session makes behind a pooler are read back.
+pooler in transaction mode a LISTEN is lost, so daemons would only ever find jobs by polling. Where `direct_host` names
+the server, it is asked for those, and the settings that no session makes behind a pooler are read back.
 """
 
 from __future__ import annotations

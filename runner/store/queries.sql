@@ -327,7 +327,8 @@ UPDATE leaderboard.leaderboard SET deadline = least(deadline, now()) WHERE id = 
 
 -- name: lock_board_submissions
 -- Locks the first submissions of a leaderboard, before anything of theirs: a result that is being committed comes first.
-SELECT s.id FROM leaderboard.submission s WHERE s.leaderboard_id = %(id)s ORDER BY s.id LIMIT %(limit)s FOR UPDATE
+SELECT s.id, s.code_id FROM leaderboard.submission s
+WHERE s.leaderboard_id = %(id)s ORDER BY s.id LIMIT %(limit)s FOR UPDATE
 
 -- name: delete_submission_runs
 -- Deletes the results of submissions (KernelBot's key does not cascade).
@@ -336,6 +337,10 @@ DELETE FROM leaderboard.runs WHERE submission_id = ANY (%(ids)s::integer[])
 -- name: delete_submissions
 -- Deletes submissions; our jobs and the job status go with them.
 DELETE FROM leaderboard.submission WHERE id = ANY (%(ids)s::integer[])
+
+-- name: remove_code
+-- Removes submitted files that no submission has.
+SELECT runner.remove_code(%(codes)s::integer[]) AS removed
 
 -- name: delete_board
 -- Deletes the leaderboard itself.
@@ -400,7 +405,7 @@ SELECT runner.evict(job_id => %(job_id)s::bigint, reason => %(reason)s::text) AS
 
 -- name: reap
 -- Deletes one batch of old rows, and finishes submissions without an open job.
-SELECT artifacts, stale_results, events, hosts, shares, settled
+SELECT artifacts, stale_results, events, hosts, shares, settled, reports, superseded, code
 FROM runner.reap(keep => %(keep_s)s * interval '1 second', at_most => %(limit)s::integer)
 
 -- name: events

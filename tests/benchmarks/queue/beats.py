@@ -1,7 +1,7 @@
 """What heartbeats write: a thousand hosts hold eight running jobs each and renew their leases every five seconds.
 
-Measured is the WAL of a minute, from pg_current_wal_lsn, full-page images included. Beside it the same minute as a lease
-in each job's row would write it: the row and its indexes, and the row that KernelBot's readers look at, every time.
+Measured is the WAL of a minute, from pg_current_wal_lsn, full-page images included. Beside it the same minute as a
+lease in each job's row would write it: the row and its indexes, and the row that KernelBot's readers look at.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ SLOTS: Final = 8
 MINUTE_S: Final = 60.0
 _EACH_JOB: Final = (
     "UPDATE runner.job SET lease_expires_at = now() + interval '25 seconds' WHERE id = ANY (%(ids)s)",
-    "UPDATE leaderboard.submission_job_status t SET status = 'running', last_heartbeat = now()"
-    " FROM runner.job j WHERE j.id = ANY (%(ids)s) AND t.submission_id = j.submission_id",
+    (
+        "UPDATE leaderboard.submission_job_status t SET status = 'running', last_heartbeat = now()"
+        " FROM runner.job j WHERE j.id = ANY (%(ids)s) AND t.submission_id = j.submission_id"
+    ),
 )
 
 

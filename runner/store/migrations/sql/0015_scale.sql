@@ -56,5 +56,10 @@ COMMENT ON TABLE runner.lease IS 'The lease of a host on the jobs that its last 
 ALTER TABLE runner.board ADD paused text, ADD paused_since timestamptz;
 COMMENT ON COLUMN runner.board.paused IS 'Why no job of the leaderboard is claimed; NULL: jobs are claimed.';
 
+ALTER TABLE runner.sweep ADD code_from integer NOT NULL DEFAULT 0;
+COMMENT ON COLUMN runner.sweep.code_from IS 'Up to this id runner.reap has looked for code without a submission.';
+
+-- Its result has more columns.
+DROP FUNCTION IF EXISTS runner.reap(interval, integer);
 -- Helpers of other names take their place.
 DROP FUNCTION IF EXISTS runner.first_unranked(text, text, integer, integer, bigint);

@@ -159,9 +159,15 @@ BEGIN
             'Try again in a moment.');
     END;
     PERFORM set_config('lock_timeout', v_lock_timeout, true);
-    IF v_code_id IS NULL THEN
-        SELECT c.id INTO STRICT v_code_id FROM leaderboard.code_files c WHERE c.hash = encode(sha256(submit.code), 'hex');
-    END IF;
+    -- Locked, so that runner.remove_code does not take it; one that it has just taken is stored again.
+    WHILE v_code_id IS NULL LOOP
+        SELECT c.id INTO v_code_id FROM leaderboard.code_files c WHERE c.hash = encode(sha256(submit.code), 'hex')
+        FOR KEY SHARE;
+        IF NOT FOUND THEN
+            INSERT INTO leaderboard.code_files (code) VALUES (submit.code)
+            ON CONFLICT (hash) DO NOTHING RETURNING id INTO v_code_id;
+        END IF;
+    END LOOP;
 
     INSERT INTO leaderboard.submission (leaderboard_id, file_name, user_id, code_id, submission_time, done, mode_category)
     VALUES (v_board.id, submit.file_name, submit.user_id, v_code_id, now(), false, v_category)
