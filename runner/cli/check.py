@@ -179,9 +179,9 @@ def _database(config: Config) -> Iterator[Finding]:
             name="pooler",
             mark=Mark.WARNING,
             found=f"the login has no {', '.join(facts.unset)}",
-            remedy="; ".join(
-                f"ALTER ROLE {facts.login or 'LOGIN'} SET {key} = '{SESSION[key]}'" for key in facts.unset
-            ),
+            remedy=f"give {facts.login or 'the login'} "
+            + ", ".join(f"{key} = '{SESSION[key]}'" for key in facts.unset)
+            + " (ALTER ROLE ... SET)",
         )
     if facts.direct:
         yield Finding(name="notifications", mark=Mark.OK, found="arrive")

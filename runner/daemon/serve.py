@@ -228,8 +228,8 @@ def require_schema(dsn: str, direct_host: str | None = None) -> None:
         _log.warning("the database was migrated by a newer release; update this host", found=facts.version)
     if not facts.direct:
         _log.warning(
-            "notifications do not arrive, so jobs are found by polling only: connect to PostgreSQL directly or through "
-            "a pooler in session mode, or set direct_host"
+            "notifications do not arrive, so jobs are found by polling only: connect to PostgreSQL directly, or set "
+            "direct_host"
         )
 
 

@@ -25,7 +25,8 @@ BEGIN
     -- A transaction that is reclaiming the host's jobs holds this row: nothing is renewed then.
     SELECT l.job_ids INTO v_before FROM runner.lease l WHERE l.host = heartbeat.host FOR NO KEY UPDATE SKIP LOCKED;
     v_free := FOUND;
-    IF NOT v_free THEN
+    -- ON CONFLICT alone would wait for that transaction.
+    IF NOT v_free AND NOT EXISTS (SELECT FROM runner.lease l WHERE l.host = heartbeat.host) THEN
         INSERT INTO runner.lease (host, expires_at, job_ids) VALUES (heartbeat.host, v_until, '{}')
         ON CONFLICT DO NOTHING;
         v_free := FOUND;

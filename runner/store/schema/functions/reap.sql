@@ -90,6 +90,11 @@ BEGIN
           AND NOT EXISTS (SELECT FROM runner.job j WHERE j.lease_expires_at IS NOT NULL AND j.lease_owner = x.name)
         LIMIT at_most FOR NO KEY UPDATE SKIP LOCKED);
     GET DIAGNOSTICS hosts = ROW_COUNT;
+    DELETE FROM runner.lease l USING (
+        SELECT x.host FROM runner.lease x WHERE x.job_ids = '{}' AND x.expires_at < now() - interval '7 days'
+        LIMIT at_most FOR UPDATE SKIP LOCKED
+    ) AS old
+    WHERE l.host = old.host;
 
     -- Locked before it is checked again, because another transaction may be taking a turn by it.
     DELETE FROM runner.share s USING (
