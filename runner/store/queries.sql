@@ -207,9 +207,9 @@ SELECT g.name, g.vendor, g.aliases, g.description,
 FROM runner.gpu_type g ORDER BY g.name
 
 -- name: queue_depths
--- How many jobs wait for each GPU type, and since when.
+-- How many jobs that may begin wait for each GPU type, and since when.
 SELECT j.gpu_type, count(*) AS jobs, extract(epoch FROM now() - min(j.created_at))::float8 AS oldest_s
-FROM runner.job j WHERE j.state = 'queued' GROUP BY j.gpu_type ORDER BY j.gpu_type
+FROM runner.job j WHERE j.state = 'queued' AND j.ready GROUP BY j.gpu_type ORDER BY j.gpu_type
 
 -- name: notification_usage
 -- How full the cluster's queue of notifications is, from 0 to 1. Asking also frees what all listeners have read.

@@ -48,6 +48,7 @@ def test_a_job_comes_in_when_its_start_has(bench: Bench, db: Db) -> None:
     for _ in range(3):
         bench.submit(user_id="steady")
     first = bench.claim()
+    assert [(depth.gpu_type, depth.jobs) for depth in bench.store.queue_depths()] == [("CPU", 2)]
     db.execute(COME)
     bench.look_again()
     assert bench.store.claim(host="h", slots={}, lease_s=60).overdue

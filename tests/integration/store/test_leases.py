@@ -122,3 +122,18 @@ def test_a_heartbeat_beside_a_reclaim_takes_no_job_in(bench: Bench, db: Db, data
         reclaiming.rollback()
     bench.store.heartbeat(host="host-a", lease_s=600, held=held([job]))
     assert one(db, "SELECT expires_at > now() + interval '590 seconds' AS later FROM runner.lease")["later"]
+
+
+def test_a_job_in_no_hosts_lease_gets_one_of_its_own(bench: Bench, db: Db) -> None:
+    """Somebody removed the host's row: the job does not run for ever."""
+    bench.board()
+    for _ in range(2):
+        bench.submit()
+    jobs = [bench.claim() for _ in range(2)]
+    bench.store.heartbeat(host="host-a", lease_s=60, held=held(jobs))
+    bench.store.reap(keep_s=86_400)
+    finite = "SELECT count(*) FROM runner.job WHERE lease_expires_at < now() + interval '1 hour'"
+    assert one(db, finite)["count"] == 0
+    db.execute("DELETE FROM runner.lease")
+    bench.store.reap(keep_s=86_400)
+    assert one(db, finite)["count"] == 2

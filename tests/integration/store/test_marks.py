@@ -6,14 +6,19 @@ was claimed since. Nothing is timed: counted are the pages that a claim touches.
 
 from __future__ import annotations
 
+import random
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
 import pytest
 
-from runner.store import queries
-from tests.integration.store.conftest import Bench
+from runner.model import Verdict
+from runner.store import Store, queries
+from tests.integration.store.conftest import PATIENCE_S, Bench, result, run_record
 from tests.integration.store.test_plans import LOAD, TYPES, Meter, meter  # noqa: F401 - a fixture
 from tests.integration.store.test_submit import one
 
@@ -175,3 +180,60 @@ def test_leases_that_ended_long_ago_are_not_walked(
     claims = bench.store.claim(host="h", slots={}, lease_s=60, instance="h")
     assert claims.overdue
     assert [found.job_id for found in bench.store.reclaim()] == [job.id]
+
+
+def submit_some(url: str, number: int) -> None:
+    """Submissions of several users; some are committed late."""
+    choose = random.Random(number)  # noqa: S311 - any mixture will do
+    with psycopg.connect(url) as connection:
+        for serial in range(40):
+            user = f"u{number}.{serial % 7}"
+            connection.execute("SELECT runner.submit('identity', %s, 'x.py', 'x', 'test')", (user,))
+            time.sleep(choose.choice((0.0, 0.0, 0.02, 0.1)))
+            connection.commit()
+
+
+def keep_moving(url: str, stop: threading.Event) -> None:
+    """Move the mark until told to stop."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        while not stop.is_set():
+            connection.execute("SELECT runner.move_marks('CPU', 0)")
+
+
+def serve(store: Store, number: int, stop: threading.Event) -> None:
+    """A host that gives some jobs back until told to stop."""
+    choose = random.Random(number)  # noqa: S311 - any mixture will do
+    while not stop.is_set():
+        for job in store.claim(host=f"h{number}", slots={"CPU": 2}, lease_s=600).jobs:
+            if choose.random() < 0.3:
+                time.sleep(choose.choice((0.0, 0.05)))
+                store.release(job, reason="its host stops")
+            else:
+                store.complete(job, result(Verdict.ACCEPTED, run_record()))
+
+
+def test_no_job_is_left_behind_a_mark_that_others_move(bench: Bench, db: Db, database_url: str) -> None:
+    """Beside slow and quick submitters, hosts that give jobs back, and a mark that moves all the time."""
+    bench.board()
+    stop = threading.Event()
+    stores = [bench.other() for _ in range(2)]
+    left = "SELECT count(*) FROM runner.job WHERE state <> 'done'"
+    with ThreadPoolExecutor(7) as pool:
+        submitters = [pool.submit(submit_some, database_url, number) for number in range(4)]
+        others = [pool.submit(serve, store, number, stop) for number, store in enumerate(stores)]
+        others.append(pool.submit(keep_moving, database_url, stop))
+        try:
+            for future in submitters:
+                future.result(timeout=PATIENCE_S)
+            until_s = time.monotonic() + PATIENCE_S
+            while one(db, left)["count"] and time.monotonic() < until_s and not any(each.done() for each in others):
+                time.sleep(0.05)
+        finally:
+            stop.set()
+        for future in others:
+            future.result(timeout=PATIENCE_S)
+    for store in stores:
+        store.close()
+    assert one(db, left)["count"] == 0
+    assert one(db, "SELECT count(*) FROM runner.job")["count"] == 160
+    assert moved(db, 0) > 0

@@ -28,7 +28,7 @@ from tests.integration.store.conftest import CODE, PATIENCE_S, Bench, result, ru
 
 PGBOUNCER: Final = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 needs_pgbouncer = pytest.mark.skipif(
-    PGBOUNCER is None, reason="pgbouncer is not installed here (apt-get install pgbouncer): poolers are not tested"
+    PGBOUNCER is None, reason="a pooler is tested with PgBouncer: apt-get install pgbouncer (.ci/setup does)"
 )
 #: Two server connections for all: clients of one pool meet each other's sessions.
 CONFIG = """\

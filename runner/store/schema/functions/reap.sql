@@ -121,6 +121,15 @@ BEGIN
         WHERE m.gpu_type = free.gpu_type AND m.priority = free.priority AND m.seq = free.seq;
     END IF;
 
+    -- A job in no host's lease has one of its own, even if an administrator has removed the host's.
+    UPDATE runner.job j SET lease_expires_at = now() + interval '1 minute' FROM (
+        SELECT x.id FROM runner.job x
+        WHERE x.lease_expires_at = 'infinity'
+          AND NOT EXISTS (SELECT FROM runner.lease l WHERE l.host = x.lease_owner AND x.id = ANY (l.job_ids))
+        LIMIT at_most FOR NO KEY UPDATE SKIP LOCKED
+    ) AS stray
+    WHERE j.id = stray.id;
+
     -- What another program or an administrator left without an open job. Each daemon does this about once an hour, so the
     -- newest jobs are enough.
     SELECT q.last_value INTO v_newest FROM runner.job_id_seq q;
