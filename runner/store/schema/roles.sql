@@ -28,7 +28,7 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA runner FROM runner_daemon, runner_frontend
 -- schema leaderboard, and of the queue only what its metrics and `kernel-runner check` tell.
 GRANT USAGE ON SCHEMA runner TO runner_daemon;
 GRANT SELECT ON runner.migration, runner.demand TO runner_daemon;
-GRANT SELECT (gpu_type, state, created_at) ON runner.job TO runner_daemon;
+GRANT SELECT (gpu_type, state, created_at, ready) ON runner.job TO runner_daemon;
 GRANT SELECT (name, login) ON runner.host TO runner_daemon;
 GRANT EXECUTE ON FUNCTION
     runner.claim(text, text[], integer[], double precision, integer, text, text[]),
