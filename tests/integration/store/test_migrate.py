@@ -206,7 +206,7 @@ def test_the_schema_is_kernelbots_column_by_column(database_url: str) -> None:
 
 
 def test_the_schema_has_kernelbots_constraints_and_indexes(database_url: str) -> None:
-    """Keys, checks, actions on delete and indexes are KernelBot's, but for three; no trigger, function, view or enum."""
+    """Keys, checks, actions on delete and indexes are KernelBot's, but for three; no trigger, function, view, enum."""
     constraints: dict[str, set[str]] = {}
     for table, definition in fetch(
         database_url,
