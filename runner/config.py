@@ -133,8 +133,9 @@ class Config(BaseModel):
         examples=["postgresql://runner@db.example/kernelbot?sslmode=verify-full&sslrootcert=/etc/kernel-runner/ca.crt"],
     )
     """
-    Connection string of PostgreSQL: a `postgresql://` URL or `key=value` words. It must lead to the server itself or to
-    a pooler in session mode, because a daemon listens for notifications. Over a network, ask for encryption as in the
+    Connection string of PostgreSQL: a `postgresql://` URL or `key=value` words. It leads to the server itself or to a
+    pooler in session mode, because a daemon listens for notifications; for one in transaction mode, see `direct_host`.
+    Over a network, ask for encryption as in the
     example ([security.md](security.md#the-database)). With two servers, name both:
     `postgresql://runner@db1,db2/kernelbot`. No output and no log shows its password. Usually the credential,
     `database_url_file` or `DATABASE_URL` sets it.
@@ -146,6 +147,15 @@ class Config(BaseModel):
     A file whose one line is `database_url`, so that the configuration holds no secret. Its owner is root, its mode
     0600. It counts where nothing else gives `database_url`. The service cannot read it: systemd reads it at each start
     and hands it over as a credential. So a new password needs a [restart](operations.md#a-new-password).
+    """
+    direct_host: Annotated[str | None, Reload.AFTER_RUNS] = Field(
+        default=None, min_length=1, examples=["db.example:5432"]
+    )
+    """
+    Set it where `database_url` leads to a pooler in transaction mode, such as PgBouncer: the server itself, as `HOST`
+    or `HOST:PORT` (5432). The daemon's one connection for notifications goes there, with the user, password and
+    database of `database_url`, and so do `migrate` and data exports. All others go through the pooler, prepare no
+    statements and set nothing in the session. So [the login has the timeouts](operations.md#a-pooler).
     """
     docker_host: Annotated[str | None, Reload.AFTER_RUNS] = Field(
         default=None, min_length=1, examples=["unix:///run/docker.sock"]
@@ -291,8 +301,9 @@ class Config(BaseModel):
     """
     retention_days: Annotated[float, Reload.AT_ONCE] = Field(default=30.0, ge=1.0, le=36500.0, examples=[90.0])
     """
-    How long the database keeps evidence of late results, and events. The daemons remove what is older about once an
-    hour. Artifacts have an expiry of their own; results and rankings are never removed.
+    How long the database keeps evidence of late results, events, the reports of attempts that count for nothing, and
+    results that were replaced. The daemons remove what is older about once an hour
+    ([what, exactly](operations.md#what-is-forgotten-and-when)). Results that count and rankings are never removed.
     """
     http_listen: Annotated[str, Reload.AT_ONCE] = Field(default="unix:http.sock", examples=["127.0.0.1:9469"])
     """

@@ -25,7 +25,7 @@ from runner.cli.safe import printable
 from runner.config import Config
 from runner.errors import BoardError, ConfigError, DataError, NotFoundError, SubmissionError, TaskError
 from runner.model import Json
-from runner.store import Store
+from runner.store import Store, direct_address
 
 #: A table on something that is no terminal is as wide as it needs to be: nothing is cut off for a program's sake.
 _UNBOUNDED_WIDTH = 100_000
@@ -75,11 +75,22 @@ class Session:
         Raises:
             ConfigError: no database is configured.
         """
-        store = Store(self.config.require_database_url(), application_name="kernel-runner cli")
+        config = self.config
+        dsn = config.require_database_url()
+        store = Store(dsn, application_name="kernel-runner cli", direct_host=config.direct_host)
         try:
             yield store
         finally:
             store.close()
+
+
+def direct_url(config: Config) -> str:
+    """The connection string of the server itself, for what needs a session of its own.
+
+    Raises:
+        ConfigError: no database is configured, or its address cannot be parsed.
+    """
+    return direct_address(config.require_database_url(), config.direct_host)
 
 
 def session(context: typer.Context) -> Session:

@@ -30,6 +30,7 @@ from runner.errors import ConfigError, DatabaseUnavailableError, KernelRunnerErr
 from runner.evaluation.container_spec import HOST_IMAGE
 from runner.gpu_types import GpuType, Registry
 from runner.model import Json, Slot
+from runner.store.connection import SESSION
 from runner.store.probe import DatabaseFacts, probe
 from sandbox.errors import SandboxError
 from sandbox.host.engine import DockerEngine, EngineFacts
@@ -39,6 +40,8 @@ from sandbox.spec import WORKER_UID
 
 #: A busy one has up to so many.
 CONNECTIONS_OF_A_HOST: Final = 6
+#: Connections that a host keeps while it is idle: one to claim, one to listen.
+CONNECTIONS_OF_AN_IDLE_HOST: Final = 2
 #: Seconds for the interpreter of the evaluation environment to import torch outside a container: a cold disk is slow.
 _IMPORT_TIMEOUT_S = 180.0
 _COMPILE_TIMEOUT_S = 120.0
@@ -154,7 +157,7 @@ def _examine(current: Session) -> Iterator[Finding]:
 
 def _database(config: Config) -> Iterator[Finding]:
     try:
-        facts = probe(config.require_database_url())
+        facts = probe(config.require_database_url(), config.direct_host)
     except ConfigError as error:
         yield Finding(name="database", mark=Mark.FAILED, found=str(error), infrastructure=True)
         return
@@ -164,32 +167,46 @@ def _database(config: Config) -> Iterator[Finding]:
         return
     found = f"PostgreSQL {facts.server_version}, database {facts.database}"
     yield Finding(name="database", mark=Mark.OK, found=found)
-    yield _connections(facts)
+    yield _connections(facts, pooled=config.direct_host is not None)
     yield _schema(facts)
     if facts.login is not None:
         yield _login(facts, config.host_name)
+    if facts.unset:
+        yield Finding(
+            name="pooler",
+            mark=Mark.WARNING,
+            found=f"the login has no {', '.join(facts.unset)}",
+            remedy=f"give {facts.login or 'the login'} "
+            + ", ".join(f"{key} = '{SESSION[key]}'" for key in facts.unset)
+            + " (ALTER ROLE ... SET)",
+        )
     if facts.direct:
         yield Finding(name="notifications", mark=Mark.OK, found="arrive")
     else:
         found = "do not arrive: the connection goes through a pooler in transaction mode"
-        remedy = "let DATABASE_URL name the server itself, or a pool in session mode"
+        remedy = "set direct_host to the server itself, or let DATABASE_URL name it or a pool in session mode"
         yield Finding(name="notifications", mark=Mark.FAILED, found=found, remedy=remedy)
 
 
-def _connections(facts: DatabaseFacts) -> Finding:
-    """Whether the server has connections enough for this host and the others."""
+def _connections(facts: DatabaseFacts, *, pooled: bool) -> Finding:
+    """Whether the server has connections enough for this host and the others.
+
+    Too few for idle hosts is a failure: some would never hear of a job. Behind a pooler a host keeps one, to listen.
+    """
     name = "connections"
     hosts = max(1, facts.all_hosts or 0)
-    needed = hosts * CONNECTIONS_OF_A_HOST
+    idle = hosts * (1 if pooled else CONNECTIONS_OF_AN_IDLE_HOST)
+    busy = hosts * (1 if pooled else CONNECTIONS_OF_A_HOST)
     found = (
-        f"the server gives {facts.connections}, {facts.connected} are used; "
-        f"{hosts} host{'' if hosts == 1 else 's'} may need {needed} besides frontends"
+        f"the server gives {facts.connections}, {facts.connected} are used; {hosts} host{'' if hosts == 1 else 's'} "
+        f"may need {busy} besides {'the pool' if pooled else 'frontends'}"
     )
-    if facts.connections < needed:
-        return Finding(
-            name=name, mark=Mark.WARNING, found=found, remedy="raise max_connections, and restart the server"
-        )
-    return Finding(name=name, mark=Mark.OK, found=found)
+    if facts.connections >= busy:
+        return Finding(name=name, mark=Mark.OK, found=found)
+    remedy = "raise max_connections, and restart the server" + ("" if pooled else "; or use a pooler (direct_host)")
+    return Finding(
+        name=name, mark=Mark.FAILED if facts.connections < idle else Mark.WARNING, found=found, remedy=remedy
+    )
 
 
 def _schema(facts: DatabaseFacts) -> Finding:

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from runner.cli import data_analysis
-from runner.cli.app import ExitCode, app, console, example, note, out, out_json, session
+from runner.cli.app import ExitCode, app, console, direct_url, example, note, out, out_json, session
 from runner.cli.safe import one_line
 from runner.data import Progress, require
 from runner.data.people import Exclusions, Identity, read_exclusions, read_key
@@ -97,7 +97,7 @@ def export(
         notes=_notes(trust_note or ()),
     )
     with _progress() as progress:
-        done = export(session(context).config.require_database_url(), options, progress)
+        done = export(direct_url(session(context).config), options, progress)
     if as_json:
         out_json(
             {
@@ -167,7 +167,7 @@ def check(context: typer.Context, *, leaderboard: _Leaderboards = None, as_json:
     from runner.data.check import check
 
     with _progress() as progress:
-        report = check(session(context).config.require_database_url(), tuple(leaderboard or ()), progress)
+        report = check(direct_url(session(context).config), tuple(leaderboard or ()), progress)
     if as_json:
         out_json(report.to_json())
     else:

@@ -17,7 +17,7 @@ from typing import Annotated, Final
 
 import typer
 
-from runner.cli.app import ExitCode, app, example, note
+from runner.cli.app import ExitCode, app, direct_url, example, note
 from runner.cli.installation import (
     CONFIG,
     DATABASE_URL,
@@ -330,7 +330,7 @@ def _config(host: Host) -> Config:
 
 
 def _migrate(host: Host) -> None:
-    applied = apply_migrations(_config(host).require_database_url())
+    applied = apply_migrations(direct_url(_config(host)))
     typer.echo(f"✓ the database is up to date ({len(applied)} versions applied)")
 
 

@@ -361,6 +361,33 @@ def with_directive(text: str, board: str, *, lang: str) -> str:
     return f"{'//' if lang == Lang.CU else '#'}!POPCORN leaderboard {board}\n{text}"
 
 
+@leaderboard.command(epilog=example("kernel-runner leaderboard pause vectoradd --reason 'the reference is wrong'"))
+def pause(
+    context: typer.Context,
+    *,
+    name: Annotated[str, typer.Argument(metavar="BOARD")],
+    reason: Annotated[str, typer.Option("--reason", metavar="R", help="Those who wait read it.")],
+) -> None:
+    """Let no host begin jobs of a leaderboard.
+
+    What runs goes on, and submissions are still taken. It holds on all GPU types until `leaderboard resume`.
+    """
+    with session(context).store() as store:
+        changed = store.pause_board(name, reason=reason)
+    note(f"leaderboard {name} {'is paused' if changed else 'was paused already'}")
+
+
+@leaderboard.command(epilog=example("kernel-runner leaderboard resume vectoradd"))
+def resume(context: typer.Context, *, name: Annotated[str, typer.Argument(metavar="BOARD")]) -> None:
+    """Let hosts begin jobs of a paused leaderboard again.
+
+    Their daemons look at the queue at once.
+    """
+    with session(context).store() as store:
+        changed = store.resume_board(name)
+    note(f"leaderboard {name} {'is served again' if changed else 'was not paused'}")
+
+
 @leaderboard.command(epilog=example("kernel-runner leaderboard delete vectoradd --force"))
 def delete(
     context: typer.Context,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from runner.cli.app import app, example, note, session
+from runner.cli.app import app, direct_url, example, note, session
 from runner.gpu_types import Registry
 from runner.store import migrate as apply_migrations
 from runner.store import roles_sql
@@ -41,7 +41,7 @@ def migrate(
         typer.echo(roles_sql(), nl=False)
         return
     current = session(context)
-    applied = apply_migrations(current.config.require_database_url(), roles=roles)
+    applied = apply_migrations(direct_url(current.config), roles=roles)
     with current.store() as store:
         store.sync_gpu_types(
             [

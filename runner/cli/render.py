@@ -158,7 +158,7 @@ def _remarks(submission: ShownSubmission) -> list[str]:
     if submission.phase is not None and submission.state is JobState.RUNNING:
         remarks.append(f"now: {submission.phase}")
     if submission.paused is not None:
-        remarks.append(f"its GPU type is paused: {submission.paused}")
+        remarks.append(f"its leaderboard or GPU type is paused: {submission.paused}")
     if submission.no_host_since is not None:
         remarks.append(f"no host has served its GPU type since {moment(submission.no_host_since)} UTC")
     if submission.retry_reason is not None:

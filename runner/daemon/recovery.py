@@ -49,6 +49,8 @@ class Recovery:
     def start_reclaim_grace(self) -> None:
         """Reclaim nothing for the length of a lease: after an outage other hosts need time to renew theirs."""
         self._grace_until_s = time.monotonic() + self._settings.current.lease_s
+        if self._reclaim_at_s is not None:
+            self._reclaim_at_s = max(self._reclaim_at_s, self._grace_until_s)
 
     def detect_clock_jump(self, claims: Claims, asked_s: float) -> None:
         """Start the grace period when the server's clock was put forward: that alone ends leases of live hosts."""
@@ -83,12 +85,14 @@ class Recovery:
         self.start_reclaim_grace()
 
     def reclaim(self, store: Store, claims: Claims) -> bool:
-        """Requeue jobs with expired leases, a short time after a claim has reported some; whether there were any."""
-        if not claims.overdue:
-            self._reclaim_at_s = None
-            return False
+        """Requeue jobs with expired leases, a short time after a claim has reported some; whether there were any.
+
+        Not every claim looks, so one that reports none takes no plan back.
+        """
         now_s = time.monotonic()
         if self._reclaim_at_s is None:
+            if not claims.overdue:
+                return False
             self._reclaim_at_s = max(now_s + between_s(0.0, _RECLAIM_SPREAD_S), self._grace_until_s)
         if now_s < self._reclaim_at_s:
             return False

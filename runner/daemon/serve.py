@@ -145,7 +145,8 @@ def _serve(
     def store(purpose: str) -> Store:
         # The main thread's own tells the pulse for what it waits.
         waiting = watchdog.expect if purpose == "claim" else None
-        return Store(dsn, application_name=f"kernel-runner {purpose}", pacer=pacer, waiting=waiting)
+        name = f"kernel-runner {purpose}"
+        return Store(dsn, application_name=name, pacer=pacer, waiting=waiting, direct_host=config.direct_host)
 
     reloader.on_change(apply)
     metrics.expect(
@@ -158,7 +159,7 @@ def _serve(
             store_factory=store,
             evaluator=evaluator,
             engine=port,
-            check_database=lambda: require_schema(dsn),
+            check_database=lambda: require_schema(dsn, config.direct_host),
             registry=spec.registry,
             slots=spec.slots,
             spool=spool,
@@ -211,13 +212,13 @@ def evaluation_settings(config: Config, eval_python: Path) -> EvaluationSettings
     )
 
 
-def require_schema(dsn: str) -> None:
+def require_schema(dsn: str, direct_host: str | None = None) -> None:
     """Find out whether the database can be served.
 
     Raises:
         DatabaseUnavailableError: it does not answer, or lacks our schema or a migration; says what to do.
     """
-    facts = probe(dsn)
+    facts = probe(dsn, direct_host)
     if facts.pending:
         found = "has no schema 'runner'" if facts.version is None else f"is at migration {facts.version!r}"
         raise DatabaseUnavailableError(
@@ -227,8 +228,8 @@ def require_schema(dsn: str) -> None:
         _log.warning("the database was migrated by a newer release; update this host", found=facts.version)
     if not facts.direct:
         _log.warning(
-            "notifications do not arrive, so jobs are found by polling only: connect to PostgreSQL directly or through "
-            "a pooler in session mode"
+            "notifications do not arrive, so jobs are found by polling only: connect to PostgreSQL directly, or set "
+            "direct_host"
         )
 
 

@@ -6,6 +6,7 @@ hand out. The rules of the queue (locks, fencing, final status) lie in `schema/f
 """
 
 from runner.errors import BoardError, SchemaDriftError
+from runner.store.connection import direct_address
 from runner.store.migrate import migrate
 from runner.store.pacer import ConnectPacer
 from runner.store.records import (
@@ -76,6 +77,7 @@ __all__ = [
     "ThroughputLine",
     "Unreadable",
     "Wakeup",
+    "direct_address",
     "migrate",
     "roles_sql",
 ]

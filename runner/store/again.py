@@ -90,6 +90,23 @@ class Again(Base):
         """
         return bool(expect(self._link.one(queries.RESUME, {"gpu_type": clean_text(gpu_type)}))["changed"])
 
+    def pause_board(self, leaderboard: str, *, reason: str) -> bool:
+        """Let no host claim jobs of a leaderboard; what runs goes on. False: it was paused already.
+
+        Raises:
+            SubmissionError: no such leaderboard, or the reason is empty.
+        """
+        parameters = {"leaderboard": clean_text(leaderboard), "reason": text(reason)}
+        return bool(expect(self._link.one(queries.PAUSE_BOARD, parameters))["changed"])
+
+    def resume_board(self, leaderboard: str) -> bool:
+        """Let hosts claim jobs of a leaderboard again. False: it was not paused.
+
+        Raises:
+            SubmissionError: no such leaderboard.
+        """
+        return bool(expect(self._link.one(queries.RESUME_BOARD, {"leaderboard": clean_text(leaderboard)}))["changed"])
+
     def failed(
         self,
         *,
@@ -124,8 +141,9 @@ class Again(Base):
         return bool(expect(self._link.one(queries.EVICT, {"job_id": job_id, "reason": text(reason)}))["changed"])
 
     def reap(self, *, keep_s: float, limit: int = 500) -> Reaped:
-        """Forget a batch of what is old: artifacts, hosts and turns, evidence and events older than `keep_s` seconds.
+        """Forget a batch of what is old: artifacts, hosts, turns and files that no submission has.
 
+        Older than `keep_s` seconds: evidence, events, reports of jobs that count for nothing, replaced results.
         `keep_s` is a day at least. At most `limit` rows of each kind, of artifacts also at most about 256 MiB; call it
         again until nothing goes.
         Several daemons may do so at once: while one works, the others get zeros.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from runner.errors import NotFoundError
 from runner.store import queries
 from runner.store.clean import clean_text
-from runner.store.connection import Link, Row
+from runner.store.connection import Link, Row, direct_address
 from runner.store.pacer import ConnectPacer
 
 
@@ -24,10 +24,16 @@ class Base:
         application_name: str,
         pacer: ConnectPacer | None = None,
         waiting: Callable[[float], object] | None = None,
+        direct_host: str | None = None,
     ) -> None:
-        """`waiting` is called while an answer is waited for, with how many seconds until it is called again at most."""
-        self._link = Link(dsn, application_name=application_name, pacer=pacer, waiting=waiting)
-        self._listener = Link(dsn, application_name=f"{application_name} listen", pacer=pacer)
+        """`waiting` is called while an answer is waited for, with how many seconds until it is called again at most.
+
+        `direct_host`: the server itself, where `dsn` leads to a pooler in transaction mode.
+        """
+        pooled = direct_host is not None
+        self._link = Link(dsn, application_name=application_name, pacer=pacer, waiting=waiting, pooled=pooled)
+        direct = direct_address(dsn, direct_host)
+        self._listener = Link(direct, application_name=f"{application_name} listen", pacer=pacer)
 
     def close(self) -> None:
         """Close the connections; using the store again opens new ones."""

@@ -259,11 +259,14 @@ def _delete_if_empty(connection: psycopg.Connection[Row], name: str, *, force: b
     return left, board_id
 
 
+_DELETED: Final = {"ids": "id", "codes": "code_id"}
+
+
 def _delete_submissions(connection: psycopg.Connection[Row], board_id: int) -> bool:
     """Delete a batch of a leaderboard's submissions; whether there were any."""
     found = rows(connection, queries.LOCK_BOARD_SUBMISSIONS, {"id": board_id, "limit": DELETED_AT_ONCE})
-    parameters = {"ids": [submission["id"] for submission in found]}
-    for query in (queries.DELETE_SUBMISSION_RUNS, queries.DELETE_SUBMISSIONS):
+    parameters = {name: [submission[column] for submission in found] for name, column in _DELETED.items()}
+    for query in (queries.DELETE_SUBMISSION_RUNS, queries.DELETE_SUBMISSIONS, queries.REMOVE_CODE):
         rows(connection, query, parameters)
     return bool(found)
 

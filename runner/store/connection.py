@@ -33,7 +33,7 @@ Row = dict[str, Any]
 _T = TypeVar("_T")
 
 #: Nothing the store sends takes long; what does is stuck, and a stuck daemon is worse than a failed statement.
-_SESSION: Final = {
+SESSION: Final = {
     "statement_timeout": "60s",
     "lock_timeout": "30s",
     "idle_in_transaction_session_timeout": "60s",
@@ -41,7 +41,7 @@ _SESSION: Final = {
     "default_transaction_isolation": "read committed",
 }
 #: Said after connecting, not while: a pooler refuses `options` in the startup packet, or drops them without a word.
-_SETTINGS: Final = ", ".join(f"set_config('{key}', '{value}', false)" for key, value in _SESSION.items())
+_SETTINGS: Final = ", ".join(f"set_config('{key}', '{value}', false)" for key, value in SESSION.items())
 #: A server that is frozen, or a proxy before a dead one, keeps the connection alive and answers nothing: after so long,
 #: a little more than statement_timeout, it counts as away.
 ANSWER_S: Final = 75.0
@@ -95,6 +95,21 @@ def checked(dsn: str) -> str:
     return dsn
 
 
+def direct_address(dsn: str, direct_host: str | None) -> str:
+    """The connection string of the server itself, where `dsn` leads to a pooler and `direct_host` is HOST or HOST:PORT.
+
+    Raises:
+        ConfigError: the connection string cannot be parsed.
+    """
+    if direct_host is None:
+        return dsn
+    host, colon, port = direct_host.rpartition(":")
+    if not colon or not port.isdigit():
+        host, port = direct_host, ""
+    # An empty hostaddr does not count. Without a port it is the server's usual one, not the pooler's.
+    return make_conninfo(checked(dsn), host=host.strip("[]"), hostaddr="", port=port or "5432")
+
+
 # A rollback that fails because the connection is gone is the same error once more, and that one we report.
 logging.getLogger("psycopg").setLevel(logging.ERROR)
 
@@ -145,6 +160,9 @@ class Link:
 
     With a `pacer` it is a daemon's: attempts to connect are paced together with those of the daemon's other threads,
     and a server that takes no writes counts as away, unless the connection string itself names `target_session_attrs`.
+
+    A `pooled` one leads to a pooler in transaction mode. Another session may serve each transaction, so it prepares no
+    statements and changes no settings: those that SESSION names belong to the login then (`kernel-runner check`).
     """
 
     def __init__(
@@ -154,7 +172,9 @@ class Link:
         application_name: str,
         pacer: ConnectPacer | None = None,
         waiting: Callable[[float], object] | None = None,
+        pooled: bool = False,
     ) -> None:
+        self._pooled = pooled
         given = conninfo_to_dict(checked(dsn))
         defaults = _TRANSPORT if pacer is None else {**_TRANSPORT, "target_session_attrs": "read-write"}
         self._conninfo = make_conninfo(
@@ -269,7 +289,7 @@ class Link:
         if self._pacer is not None:
             self._pacer.before_connect()
         try:
-            connection = _opened(conninfo, answer_s)
+            connection = _opened(conninfo, answer_s, pooled=self._pooled)
         except BaseException as error:
             if self._pacer is not None:
                 self._pacer.failed(str(error).strip())
@@ -284,12 +304,15 @@ class Link:
         return connection
 
 
-def _opened(conninfo: str, answer_s: float | None) -> _Connection:
+def _opened(conninfo: str, answer_s: float | None, *, pooled: bool) -> _Connection:
     """A new connection with our settings."""
     connection = _Connection.connect(conninfo, autocommit=True, row_factory=dict_row)
     try:
         connection.answer_s = answer_s
-        connection.execute(f"SELECT {_SETTINGS}".encode())
+        if pooled:
+            connection.prepare_threshold = None
+        else:
+            connection.execute(f"SELECT {_SETTINGS}".encode())
     except BaseException:
         connection.close()
         raise

@@ -131,10 +131,12 @@ def _migrate(connection: sqlalchemy.Connection, on_version_apply: object, *, rol
 def _build_indexes(connection: sqlalchemy.Connection) -> None:
     """Build the indexes that are missing, each in its own transactions; a broken one is removed first.
 
+    Then remove those that they replace.
+
     Raises:
         DatabaseUnavailableError: another session holds one up.
     """
-    if not _missing_indexes(connection):
+    if not _index_changes(connection):
         return
     _run(connection, queries.INDEX_SETTINGS)
     for _ in range(INDEX_TRIES):
@@ -142,37 +144,42 @@ def _build_indexes(connection: sqlalchemy.Connection) -> None:
         if lock.taken:
             break
         time.sleep(1.0)
-        if not _missing_indexes(connection):
+        if not _index_changes(connection):
             return
     else:
         raise DatabaseUnavailableError("another session keeps indexes from being built; end it and migrate again")
-    for name, broken in _missing_indexes(connection).items():
+    for name, statements in _index_changes(connection).items():
+        what = f"index {name} is not {'built' if name in schema.indexes() else 'removed'}"
         try:
-            if broken is not None:
-                _execute(connection, f"DROP INDEX {broken}")
-            _execute(connection, schema.indexes()[name])
+            for statement in statements:
+                _execute(connection, statement)
         except sqlalchemy.exc.OperationalError as error:
             raise DatabaseUnavailableError(
-                f"the schema is migrated, but index {name} is not built: {error.orig}; end the transactions that have "
-                "been open for long (pg_stat_activity.xact_start), and migrate again"
+                f"the schema is migrated, but {what}: {error.orig}; end the transactions that have been open for long "
+                "(pg_stat_activity.xact_start), and migrate again"
             ) from error
         except sqlalchemy.exc.ProgrammingError as error:
             if not isinstance(error.orig, psycopg.errors.InsufficientPrivilege):
                 raise
             raise ConfigError(
-                f"the schema is migrated, but index {name} is not built: {str(error.orig).strip()}; migrate again as "
-                "the owner of the table"
+                f"the schema is migrated, but {what}: {str(error.orig).strip()}; migrate again as the owner of the "
+                "table"
             ) from error
 
 
-def _missing_indexes(connection: sqlalchemy.Connection) -> Mapping[str, str | None]:
-    """The indexes that are to be built; with each, the full name of a broken one that is in its place."""
+def _index_changes(connection: sqlalchemy.Connection) -> Mapping[str, Sequence[str]]:
+    """What builds each index that is missing or broken, then what removes each that has been replaced."""
     built = {row.name: row for row in _run(connection, queries.BUILT_INDEXES)}
-    return {
-        name: None if name not in built else built[name].full_name
-        for name in schema.indexes()
-        if name not in built or not built[name].valid
-    }
+    changes: dict[str, Sequence[str]] = {}
+    for name, statement in schema.indexes().items():
+        if name not in built:
+            changes[name] = (statement,)
+        elif not built[name].valid:
+            changes[name] = (f"DROP INDEX {built[name].full_name}", statement)
+    for name in schema.REPLACED_INDEXES:
+        if name in built:
+            changes[name] = (f"DROP INDEX CONCURRENTLY {built[name].full_name}",)
+    return changes
 
 
 def _is_applied(connection: sqlalchemy.Connection, files: str) -> bool:

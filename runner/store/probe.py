@@ -1,7 +1,8 @@
 """Is this database fit for a daemon? Looks, changes nothing; called by `kernel-runner check`.
 
-Tells whether a server answers, whether our schema is there and up to date, and whether the connection is direct: behind
-a pooler in transaction mode a LISTEN is lost, so daemons would only ever find jobs by polling.
+Tells whether a server answers, whether our schema is there and up to date, and whether notifications arrive: behind a
+pooler in transaction mode a LISTEN is lost, so daemons would only ever find jobs by polling. Where `direct_host` names
+the server, it is asked for those, and the settings that no session makes behind a pooler are read back.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ import time
 from dataclasses import dataclass
 
 import psycopg
-from psycopg.rows import DictRow, dict_row
+from psycopg.rows import dict_row
 
 from runner.errors import DatabaseUnavailableError
 from runner.store import migrations, queries
-from runner.store.connection import checked
+from runner.store.connection import checked, direct_address
 
 _CONNECT_TIMEOUT_S = 10
 #: A notification between two sessions of one server takes a millisecond.
@@ -36,6 +37,8 @@ class DatabaseFacts:
     newer: bool
     #: Notifications arrive.
     direct: bool
+    #: Timeouts that a session behind the pooler does not have from its login; empty without a pooler.
+    unset: tuple[str, ...] = ()
     #: How many connections the server gives to logins without special rights, and how many of all kinds there are.
     connections: int
     connected: int
@@ -49,8 +52,8 @@ class DatabaseFacts:
     hosts: tuple[str, ...] = ()
 
 
-def probe(dsn: str) -> DatabaseFacts:
-    """Look at a database.
+def probe(dsn: str, direct_host: str | None = None) -> DatabaseFacts:
+    """Look at a database; with `direct_host`, through a pooler in transaction mode.
 
     Raises:
         DatabaseUnavailableError: no connection, or it broke off, or the user may not read the version.
@@ -64,6 +67,7 @@ def probe(dsn: str) -> DatabaseFacts:
             application_name="kernel-runner check",
             connect_timeout=_CONNECT_TIMEOUT_S,
             row_factory=dict_row,
+            prepare_threshold=None,
         ) as connection:
             server = connection.execute(queries.SERVER_FACTS.sql).fetchone()
             row = (
@@ -74,7 +78,8 @@ def probe(dsn: str) -> DatabaseFacts:
             version: str | None = None if row is None else row["version"]
             ours = version == migrations.versions()[-1]
             who = connection.execute(queries.LOGIN_FACTS.sql).fetchone() if ours else None
-            direct = _notifications_arrive(connection, dsn)
+            settings = connection.execute(queries.SESSION_SETTINGS.sql).fetchone() or {}
+            direct = _notifications_arrive(direct_address(dsn, direct_host), dsn)
     except psycopg.Error as error:
         raise DatabaseUnavailableError(str(error).strip()) from error
     if server is None:
@@ -89,6 +94,7 @@ def probe(dsn: str) -> DatabaseFacts:
         pending=() if newer else known[applied:],
         newer=newer,
         direct=direct,
+        unset=() if direct_host is None else tuple(key for key, value in settings.items() if value == "0"),
         connections=server["connections"],
         connected=server["connected"],
         all_hosts=None if who is None else who["all_hosts"],
@@ -98,15 +104,16 @@ def probe(dsn: str) -> DatabaseFacts:
     )
 
 
-def _notifications_arrive(connection: psycopg.Connection[DictRow], dsn: str) -> bool:
+def _notifications_arrive(direct: str, dsn: str) -> bool:
     """Call from a second session, as every submitter does, and see whether the first one hears it."""
     payload = secrets.token_hex(8)
-    connection.execute(queries.LISTEN_CHECK.sql)
-    with psycopg.connect(dsn, autocommit=True, connect_timeout=_CONNECT_TIMEOUT_S) as caller:
-        caller.execute(queries.NOTIFY_CHECK.sql, {"payload": payload})
-    deadline = time.monotonic() + _NOTIFY_TIMEOUT_S
-    while (left_s := deadline - time.monotonic()) > 0:
-        # Another check may be calling at the same time; only our own call counts.
-        if any(heard.payload == payload for heard in connection.notifies(timeout=left_s, stop_after=1)):
-            return True
+    with psycopg.connect(direct, autocommit=True, connect_timeout=_CONNECT_TIMEOUT_S) as connection:
+        connection.execute(queries.LISTEN_CHECK.sql)
+        with psycopg.connect(dsn, autocommit=True, connect_timeout=_CONNECT_TIMEOUT_S) as caller:
+            caller.execute(queries.NOTIFY_CHECK.sql, {"payload": payload})
+        deadline = time.monotonic() + _NOTIFY_TIMEOUT_S
+        while (left_s := deadline - time.monotonic()) > 0:
+            # Another check may be calling at the same time; only our own call counts.
+            if any(heard.payload == payload for heard in connection.notifies(timeout=left_s, stop_after=1)):
+                return True
     return False

@@ -207,9 +207,9 @@ SELECT g.name, g.vendor, g.aliases, g.description,
 FROM runner.gpu_type g ORDER BY g.name
 
 -- name: queue_depths
--- How many jobs wait for each GPU type, and since when.
+-- How many jobs that may begin wait for each GPU type, and since when.
 SELECT j.gpu_type, count(*) AS jobs, extract(epoch FROM now() - min(j.created_at))::float8 AS oldest_s
-FROM runner.job j WHERE j.state = 'queued' GROUP BY j.gpu_type ORDER BY j.gpu_type
+FROM runner.job j WHERE j.state = 'queued' AND j.ready GROUP BY j.gpu_type ORDER BY j.gpu_type
 
 -- name: notification_usage
 -- How full the cluster's queue of notifications is, from 0 to 1. Asking also frees what all listeners have read.
@@ -327,7 +327,8 @@ UPDATE leaderboard.leaderboard SET deadline = least(deadline, now()) WHERE id = 
 
 -- name: lock_board_submissions
 -- Locks the first submissions of a leaderboard, before anything of theirs: a result that is being committed comes first.
-SELECT s.id FROM leaderboard.submission s WHERE s.leaderboard_id = %(id)s ORDER BY s.id LIMIT %(limit)s FOR UPDATE
+SELECT s.id, s.code_id FROM leaderboard.submission s
+WHERE s.leaderboard_id = %(id)s ORDER BY s.id LIMIT %(limit)s FOR UPDATE
 
 -- name: delete_submission_runs
 -- Deletes the results of submissions (KernelBot's key does not cascade).
@@ -336,6 +337,10 @@ DELETE FROM leaderboard.runs WHERE submission_id = ANY (%(ids)s::integer[])
 -- name: delete_submissions
 -- Deletes submissions; our jobs and the job status go with them.
 DELETE FROM leaderboard.submission WHERE id = ANY (%(ids)s::integer[])
+
+-- name: remove_code
+-- Removes submitted files that no submission has.
+SELECT runner.remove_code(%(codes)s::integer[]) AS removed
 
 -- name: delete_board
 -- Deletes the leaderboard itself.
@@ -386,13 +391,21 @@ SELECT runner.pause(gpu_type => %(gpu_type)s::text, reason => %(reason)s::text) 
 -- Lets hosts claim jobs of a GPU type again.
 SELECT runner.resume(gpu_type => %(gpu_type)s::text) AS changed
 
+-- name: pause_board
+-- Lets no host claim jobs of a leaderboard.
+SELECT runner.pause_board(leaderboard => %(leaderboard)s::text, reason => %(reason)s::text) AS changed
+
+-- name: resume_board
+-- Lets hosts claim jobs of a leaderboard again.
+SELECT runner.resume_board(leaderboard => %(leaderboard)s::text) AS changed
+
 -- name: evict
 -- Takes a running job from its host.
 SELECT runner.evict(job_id => %(job_id)s::bigint, reason => %(reason)s::text) AS changed
 
 -- name: reap
 -- Deletes one batch of old rows, and finishes submissions without an open job.
-SELECT artifacts, stale_results, events, hosts, shares, settled
+SELECT artifacts, stale_results, events, hosts, shares, settled, reports, superseded, code
 FROM runner.reap(keep => %(keep_s)s * interval '1 second', at_most => %(limit)s::integer)
 
 -- name: events
@@ -424,6 +437,11 @@ SELECT current_setting('server_version') AS version, current_database()::text AS
            - coalesce(current_setting('reserved_connections', true), '0')::integer AS connections,
        (SELECT sum(d.numbackends)::integer FROM pg_catalog.pg_stat_database d) AS connected,
        to_regclass('runner.migration') IS NOT NULL AS has_versions
+
+-- name: session_settings
+-- The timeouts of a session.
+SELECT current_setting('statement_timeout') AS statement_timeout, current_setting('lock_timeout') AS lock_timeout,
+       current_setting('idle_in_transaction_session_timeout') AS idle_in_transaction_session_timeout
 
 -- name: applied_version
 -- The last migration applied.

@@ -401,6 +401,9 @@ class Reaped:
     hosts: int
     shares: int
     settled: int = 0
+    reports: int = 0
+    superseded: int = 0
+    code: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

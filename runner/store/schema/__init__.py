@@ -13,6 +13,8 @@ from importlib import resources
 from typing import Final
 
 _FOLDERS: Final = ("functions", "views")
+#: Indexes that those of `indexes/` replace: removed once these are built.
+REPLACED_INDEXES: Final = ("job_claim_idx", "job_unranked_idx")
 _COMMENT: Final = re.compile(r"--.*")
 _NAME: Final = re.compile(r"\brunner\.(\w+)")
 

@@ -28,7 +28,7 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA runner FROM runner_daemon, runner_frontend
 -- schema leaderboard, and of the queue only what its metrics and `kernel-runner check` tell.
 GRANT USAGE ON SCHEMA runner TO runner_daemon;
 GRANT SELECT ON runner.migration, runner.demand TO runner_daemon;
-GRANT SELECT (gpu_type, state, created_at) ON runner.job TO runner_daemon;
+GRANT SELECT (gpu_type, state, created_at, ready) ON runner.job TO runner_daemon;
 GRANT SELECT (name, login) ON runner.host TO runner_daemon;
 GRANT EXECUTE ON FUNCTION
     runner.claim(text, text[], integer[], double precision, integer, text, text[]),
@@ -84,6 +84,8 @@ GRANT EXECUTE ON FUNCTION
     runner.evict(bigint, text),
     runner.pause(text, text),
     runner.resume(text),
+    runner.pause_board(text, text),
+    runner.resume_board(text),
     runner.drain(text, text),
     runner.move_host(text, text),
     runner.undrain(text),
@@ -91,6 +93,6 @@ GRANT EXECUTE ON FUNCTION
 GRANT SELECT ON ALL TABLES IN SCHEMA runner TO runner_operator;
 -- The other column holds hidden cases.
 REVOKE SELECT ON runner.board FROM runner_operator;
-GRANT SELECT (leaderboard_id, harness, timing, tolerance, ranked, max_open_jobs) ON runner.board TO runner_operator;
+GRANT SELECT (leaderboard_id, harness, timing, tolerance, ranked, max_open_jobs, paused, paused_since) ON runner.board TO runner_operator;
 GRANT SELECT ON leaderboard.submission, leaderboard.submission_job_status, leaderboard.runs TO runner_operator;
 GRANT SELECT (id, user_name) ON leaderboard.user_info TO runner_operator;

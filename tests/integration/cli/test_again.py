@@ -308,12 +308,25 @@ def test_a_type_is_paused_and_resumed(cli: Call, board: str, submission_file: Pa
     number = cli("submit", submission_file, "--leaderboard", board).out.strip()
     assert "is paused" in cli("gpu", "pause", "CPU", "--reason", "new driver").err
     assert "was paused already" in cli("gpu", "pause", "cpu", "--reason", "new driver").err
-    assert "its GPU type is paused: new driver" in cli("status", number).out
+    assert "its leaderboard or GPU type is paused: new driver" in cli("status", number).out
     assert store.claim(host="node1", slots={"CPU": 1}, lease_s=60.0).jobs == ()
     assert "is served again" in cli("gpu", "resume", "CPU").err
     assert "was not paused" in cli("gpu", "resume", "CPU").err
     said = cli("gpu", "pause", "nope", "--reason", "x")
     assert (said.code, "'nope' is not known" in said.err) == (2, True)
+
+
+def test_a_leaderboard_is_paused_and_resumed(cli: Call, board: str, submission_file: Path, store: Store) -> None:
+    """Who waits reads why; doing it twice is no error; an unknown leaderboard is one."""
+    number = cli("submit", submission_file, "--leaderboard", board).out.strip()
+    assert "is paused" in cli("leaderboard", "pause", board, "--reason", "wrong reference").err
+    assert "was paused already" in cli("leaderboard", "pause", board, "--reason", "wrong reference").err
+    assert "its leaderboard or GPU type is paused: wrong reference" in cli("status", number).out
+    assert store.claim(host="node1", slots={"CPU": 1}, lease_s=60.0).jobs == ()
+    assert "is served again" in cli("leaderboard", "resume", board).err
+    assert "was not paused" in cli("leaderboard", "resume", board).err
+    said = cli("leaderboard", "pause", "nope", "--reason", "x")
+    assert (said.code, "'nope' does not exist" in said.err) == (2, True)
 
 
 def test_a_job_is_taken_from_its_host(cli: Call, board: str, submission_file: Path, store: Store) -> None:

@@ -25,7 +25,7 @@ def test_migrate_prints_what_it_applied_and_is_safe_to_repeat(call: Call, empty_
     """The first call lists the version on stdout, the second prints nothing."""
     first = call("migrate", database=empty_database_url)
     assert first.code == 0
-    assert first.out.splitlines() == ["0012_demands", "0013_logins", "0014_turns"]
+    assert first.out.splitlines() == ["0012_demands", "0013_logins", "0014_turns", "0015_scale"]
     second = call("migrate", database=empty_database_url)
     assert (second.code, second.out) == (0, "")
     assert "up to date" in second.err
@@ -184,16 +184,31 @@ def test_connections_are_counted_for_all_hosts(database_url: str, store: Store) 
     assert probe(database_url).all_hosts == 2
 
 
-@pytest.mark.parametrize(("hosts", "mark"), [(None, Mark.OK), (1, Mark.OK), (16, Mark.OK), (17, Mark.WARNING)])
+@pytest.mark.parametrize(
+    ("hosts", "mark"), [(None, Mark.OK), (1, Mark.OK), (16, Mark.OK), (17, Mark.WARNING), (48, Mark.WARNING)]
+)
 def test_too_few_connections_are_a_warning(hosts: int | None, mark: Mark) -> None:
     """Six for each host; a database without the schema is about to have one host."""
     facts = DatabaseFacts(
         server_version="18", database="d", version=None, pending=(), newer=False, direct=True, connections=97,
         connected=3, all_hosts=hosts,
     )  # fmt: skip
-    finding = check._connections(facts)
+    finding = check._connections(facts, pooled=False)
     assert finding.mark is mark
     assert f"{6 * (hosts or 1)} besides frontends" in finding.found
+
+
+@pytest.mark.parametrize(
+    ("hosts", "pooled", "mark"),
+    [(49, False, Mark.FAILED), (49, True, Mark.OK), (97, True, Mark.OK), (98, True, Mark.FAILED)],
+)
+def test_too_few_connections_for_idle_hosts_are_a_failure(hosts: int, mark: Mark, *, pooled: bool) -> None:
+    """Two for each idle host, or one that listens beside a pooler: without it some would never hear of a job."""
+    facts = DatabaseFacts(
+        server_version="18", database="d", version=None, pending=(), newer=False, direct=True, connections=97,
+        connected=3, all_hosts=hosts,
+    )  # fmt: skip
+    assert check._connections(facts, pooled=pooled).mark is mark
 
 
 def test_an_empty_and_a_newer_database_are_told_apart(empty_database_url: str, database_url: str) -> None:

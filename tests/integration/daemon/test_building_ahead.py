@@ -10,7 +10,7 @@ import pytest
 
 from runner.errors import CancelledByRequest
 from runner.model import Job, JobResult, JobState, Progress, Verdict
-from tests.integration.daemon.rig import PATIENCE_S, Rig, accepted
+from tests.integration.daemon.rig import JOBS, PATIENCE_S, Rig, accepted
 
 COMPILES = b"compiles"
 
@@ -157,7 +157,7 @@ def test_the_lease_of_a_job_that_is_built_beside_a_run_is_kept(make_rig: Callabl
     rig.evaluator.builds = lambda job: COMPILES in job.code
     first, second = started(rig, stage, COMPILES + b"1", COMPILES + b"2")
     assert stage.event(stage.building, second).wait(PATIENCE_S)
-    leased = "SELECT lease_expires_at AS at FROM runner.job WHERE submission_id = %(id)s"
+    leased = f"SELECT lease_expires_at AS at FROM {JOBS} WHERE submission_id = %(id)s"  # noqa: S608 - a text of ours
     claimed = rig.sql(leased, id=second)[0]["at"]
     rig.wait_for(lambda: (rig.sql(leased, id=second)[0]["at"] - claimed).total_seconds() > 1.5, "renewed")
     for each in (first, second):

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from runner.errors import EngineUnavailableError, EvaluationError
 from runner.model import Job, JobResult, JobState, Progress, Slot, Verdict
 from runner.store import Stop, Store, Wakeup
-from tests.integration.daemon.rig import PATIENCE_S, Gate, Rig, accepted, at_once
+from tests.integration.daemon.rig import JOBS, PATIENCE_S, Gate, Rig, accepted, at_once
 
 
 def test_a_queued_job_is_claimed_evaluated_and_committed(rig: Rig) -> None:
@@ -205,8 +205,8 @@ def test_a_run_longer_than_its_lease_keeps_its_job(make_rig: Callable[..., Rig],
     submission = rig.submit()
     rig.start()
     assert gate.begun.wait(PATIENCE_S)
-    first = rig.sql("SELECT lease_expires_at FROM runner.job")[0]["lease_expires_at"]
-    later = "SELECT FROM runner.job WHERE lease_expires_at > %(t)s::timestamptz + interval '1.5 seconds'"
+    first = rig.sql(f"SELECT lease_expires_at FROM {JOBS}")[0]["lease_expires_at"]  # noqa: S608 - a text of ours
+    later = f"SELECT FROM {JOBS} WHERE lease_expires_at > %(t)s::timestamptz + interval '1.5 seconds'"
     rig.wait_for(lambda: rig.sql(later, t=first), "it is renewed, again and again")
     assert list(rig.store.reclaim()) == []
     gate.go.set()

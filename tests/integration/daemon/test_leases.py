@@ -16,12 +16,12 @@ from runner.model import JobState, Json, Slot, Verdict
 from runner.store import Claims
 from tests.integration.daemon.process import Process
 from tests.integration.daemon.proxy import Proxy
-from tests.integration.daemon.rig import PATIENCE_S, Gate, Rig
+from tests.integration.daemon.rig import JOBS, PATIENCE_S, Gate, Rig
 from tests.integration.daemon.stores import watch
 
 #: Beats have renewed the lease for longer than a second since the claim; no heartbeat is late for a lease of 30 s.
-RENEWED = "SELECT FROM runner.job WHERE state = 'running' AND lease_expires_at > started_at + interval '31.5 seconds'"
-EXPIRED = "SELECT FROM runner.job WHERE state = 'running' AND lease_expires_at < now()"
+RENEWED = f"SELECT FROM {JOBS} WHERE state = 'running' AND lease_expires_at > started_at + interval '31.5 seconds'"
+EXPIRED = f"SELECT FROM {JOBS} WHERE state = 'running' AND lease_expires_at < now()"
 
 
 def test_a_stalled_loop_loses_no_lease(make_rig: Callable[..., Rig], database_url: str) -> None:
@@ -167,9 +167,10 @@ def test_a_servers_clock_that_is_put_forward_costs_no_run(make_rig: Callable[...
             # The server's own clock is left alone: what it says is put forward, and what was stored by it is put back.
             one.answer = lambda claims: replace(claims, now_s=(claims.now_s or 0.0) + 3600.0)
         runs.sql("UPDATE runner.job SET lease_expires_at = lease_expires_at - interval '1 hour'")
+        runs.sql("UPDATE runner.lease SET expires_at = expires_at - interval '1 hour'")
         for one in seen:
             one.gate.set()
-        settled = "SELECT FROM runner.job WHERE lease_expires_at > now() OR attempt > 1 OR state <> 'running'"
+        settled = f"SELECT FROM {JOBS} WHERE lease_expires_at > now() OR attempt > 1 OR state <> 'running'"
         runs.wait_for(lambda: runs.sql(settled), "it is renewed, or taken away")
     gate.go.set()
     (view,) = runs.wait_done(submission)

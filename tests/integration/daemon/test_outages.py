@@ -15,7 +15,7 @@ from runner.model import Job, JobResult, JobState, Progress, Slot, Verdict
 from runner.retry import Backoff
 from runner.store import Claims, claims, migrate
 from tests.integration.daemon.proxy import Proxy
-from tests.integration.daemon.rig import PATIENCE_S, Gate, Rig, at_once
+from tests.integration.daemon.rig import JOBS, PATIENCE_S, Gate, Rig, at_once
 from tests.integration.daemon.stores import watch
 
 CONNECTED = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = %(name)s"
@@ -134,7 +134,7 @@ def test_a_heartbeat_that_nobody_answers_is_sent_again_in_time(
         assert proxy.silence("daemon heartbeat") == 1
         began = rig.sql("SELECT now() AS now")[0]["now"]
         renewed = (
-            "SELECT FROM runner.job WHERE lease_expires_at > %(began)s + %(lease_s)s * interval '1 second'"
+            f"SELECT FROM {JOBS} WHERE lease_expires_at > %(began)s + %(lease_s)s * interval '1 second'"
             " + interval '1 second'"
         )
         rig.wait_for(lambda: rig.sql(renewed, began=began, lease_s=rig.config.lease_s), "it is renewed all the same")
@@ -173,7 +173,7 @@ def test_a_result_waits_for_a_database_that_is_away(
         rig.wait_for(lambda: said(logs, "database away: the result waits in the spool"), "the commit failed")
         rig.wait_for(lambda: said(logs, "heartbeat fails"), "the heartbeat failed")
         rig.wait_for(lambda: rig.waiting_for == "the database", "the loop noticed")
-        late = "SELECT state = 'running' AND lease_expires_at < now() AS late FROM runner.job"
+        late = f"SELECT state = 'running' AND lease_expires_at < now() AS late FROM {JOBS}"  # noqa: S608 - a text of ours
         rig.wait_for(lambda: rig.sql(late)[0]["late"], "the lease expired")
         assert rig.spool.count == 1
         proxy.open()

@@ -16,7 +16,7 @@ from runner.errors import StaleAttemptError
 from runner.model import Job, JobResult, JobState, Verdict
 from runner.store import Completion, Store
 from tests.integration.daemon.process import Process
-from tests.integration.daemon.rig import PATIENCE_S, Gate, Rig
+from tests.integration.daemon.rig import JOBS, PATIENCE_S, Gate, Rig
 
 HOLD = "SELECT FROM leaderboard.submission WHERE id = %(id)s FOR UPDATE"
 
@@ -93,8 +93,8 @@ def test_a_cancel_that_comes_while_a_result_waits_is_too_late(rig: Rig, monkeypa
     submission = rig.submit()
     assert waits.wait(PATIENCE_S)
     rig.store.cancel(submission)
-    before = rig.sql("SELECT lease_expires_at AS t FROM runner.job")[0]["t"]
-    renewed = "SELECT lease_expires_at > %(t)s AS renewed FROM runner.job"
+    before = rig.sql(f"SELECT lease_expires_at AS t FROM {JOBS}")[0]["t"]  # noqa: S608 - a text of ours
+    renewed = f"SELECT lease_expires_at > %(t)s AS renewed FROM {JOBS}"  # noqa: S608 - a text of ours
     rig.wait_for(lambda: rig.sql(renewed, t=before)[0]["renewed"], "a heartbeat heard of it")
     go_on.set()
     (view,) = rig.wait_done(submission)

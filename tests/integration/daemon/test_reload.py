@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from runner.daemon import ExitReason
 from runner.model import JobState, Verdict
 from tests.integration.daemon.proxy import Proxy
-from tests.integration.daemon.rig import PATIENCE_S, Gate, Rig
+from tests.integration.daemon.rig import JOBS, PATIENCE_S, Gate, Rig
 from tests.integration.daemon.stores import watch
 
 
@@ -26,7 +26,7 @@ def test_new_periods_count_at_once(make_rig: Callable[..., Rig], database_url: s
     gate = rig.evaluator.script = Gate()
     rig.submit()
     assert gate.begun.wait(PATIENCE_S)
-    assert rig.sql("SELECT lease_expires_at > now() + interval '1000 seconds' AS long FROM runner.job")[0]["long"]
+    assert rig.sql(f"SELECT lease_expires_at > now() + interval '1000 seconds' AS long FROM {JOBS}")[0]["long"]  # noqa: S608 - a text of ours
 
 
 def test_a_reload_is_followed_by_a_heartbeat(make_rig: Callable[..., Rig], database_url: str) -> None:
@@ -40,7 +40,7 @@ def test_a_reload_is_followed_by_a_heartbeat(make_rig: Callable[..., Rig], datab
     rig.settings.replace(rig.config.model_copy(update={"lease_s": 60.0, "heartbeat_s": 20.0}))
     rig.control.request_rebuild(None)
     rig.wait_for(
-        lambda: rig.sql("SELECT FROM runner.job WHERE lease_expires_at < now() + interval '61 seconds'"),
+        lambda: rig.sql(f"SELECT FROM {JOBS} WHERE lease_expires_at < now() + interval '61 seconds'"),
         "the lease is renewed, for as long as leases last now",
     )
 

@@ -15,7 +15,7 @@ from runner.daemon.instance import instance_id
 from runner.model import JobState, Slot, Verdict
 from tests.integration.daemon.process import Process
 from tests.integration.daemon.proxy import Proxy
-from tests.integration.daemon.rig import PATIENCE_S, Evaluator, Rig, accepted
+from tests.integration.daemon.rig import JOBS, PATIENCE_S, Evaluator, Rig, accepted
 
 
 class Slow(Evaluator):
@@ -108,7 +108,7 @@ def test_the_lease_of_a_spooled_result_is_renewed_whatever_else_is_missing(
     with rig.locked("SELECT FROM leaderboard.submission FOR UPDATE"):
         rig.start(ready=False)
         rig.wait_for(lambda: slow.begun.is_set() or rig.waiting_for == missing, "it waits for what is missing")
-        renewed = "SELECT FROM runner.job WHERE lease_expires_at > started_at + interval '31.5 seconds'"
+        renewed = f"SELECT FROM {JOBS} WHERE lease_expires_at > started_at + interval '31.5 seconds'"
         rig.wait_for(lambda: rig.sql(renewed), "it is renewed, again and again")
         assert list(rig.store.reclaim()) == []
     (view,) = rig.wait_done(submission)

@@ -21,10 +21,10 @@ from runner.store import Completion, Store, migrate
 from tests.chaos.server import Server
 from tests.integration.daemon.process import Process
 from tests.integration.daemon.proxy import Proxy
-from tests.integration.daemon.rig import PATIENCE_S, Gate, Rig, accepted
+from tests.integration.daemon.rig import JOBS, PATIENCE_S, Gate, Rig, accepted
 
-HELD = "SELECT state = 'running' AND lease_expires_at > now() AS held FROM runner.job WHERE id = %(id)s"
-LATE = "SELECT state = 'running' AND lease_expires_at < now() AS late FROM runner.job"
+HELD = f"SELECT state = 'running' AND lease_expires_at > now() AS held FROM {JOBS} WHERE id = %(id)s"  # noqa: S608 - a text of ours
+LATE = f"SELECT state = 'running' AND lease_expires_at < now() AS late FROM {JOBS}"  # noqa: S608 - a text of ours
 STALE = "SELECT attempt, verdict, result FROM runner.stale_result"
 
 
@@ -182,7 +182,7 @@ def test_the_lease_of_a_spooled_result_is_renewed_until_it_is_delivered(
     next_rig.start()
     job = next_rig.view(submission).jobs[0].id
     began = next_rig.sql("SELECT now() AS t")[0]["t"]
-    later = "SELECT FROM runner.job WHERE lease_expires_at > %(t)s::timestamptz + interval '31.5 seconds'"
+    later = f"SELECT FROM {JOBS} WHERE lease_expires_at > %(t)s::timestamptz + interval '31.5 seconds'"
     next_rig.wait_for(lambda: next_rig.sql(later, t=began), "the lease is renewed, again and again")
     assert next_rig.sql(HELD, id=job)[0]["held"]
     held.set()

@@ -129,6 +129,11 @@ class Bench:
         }
         self.store.register_host(HostRecord(**settings))
 
+    def look_again(self) -> None:
+        """Let the next claim look for leases of hosts, ends and starts, however lately one has."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute("UPDATE runner.sweep SET looked_at = '-infinity'")
+
     def other(self) -> Store:
         """A second store, for another thread."""
         return Store(self.url, application_name="kernel-runner test, other")

@@ -515,6 +515,7 @@ def test_a_job_that_no_host_begins_in_time_is_cancelled(bench: Bench, db: Db) ->
     assert begun.submission_id == late
     assert (claim(bench, H100=0).overdue, bench.store.reclaim()) == (False, [])
     db.execute("UPDATE runner.job SET expires_at = now() - interval '1 s' WHERE expires_at IS NOT NULL")
+    bench.look_again()
     assert claim(bench, A100=0).overdue
     (ended,) = bench.store.reclaim()
     assert (ended.submission_id, ended.gpu_type, ended.state, ended.submission_done) == (
@@ -523,6 +524,7 @@ def test_a_job_that_no_host_begins_in_time_is_cancelled(bench: Bench, db: Db) ->
         JobState.CANCELLED,
         False,
     )
+    bench.look_again()
     assert not claim(bench, A100=0).overdue
     assert "no host began it by" in str(bench.store.submission(late).jobs[1].error)
     assert bench.store.complete(begun, result(Verdict.ACCEPTED, run_record())).submission_done

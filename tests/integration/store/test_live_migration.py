@@ -68,6 +68,25 @@ def test_a_reader_that_stays_costs_tries_and_others_go_on(old_url: str, monkeypa
     assert migrate(old_url) == migrations.versions()[1:]
 
 
+def test_jobs_of_an_older_release_are_claimed_in_order(old_url: str) -> None:
+    """One with a start time is held back and let in; the index that claims walked is replaced."""
+    submit = "SELECT runner.submit('identity', 'u{}', 'x.py', 'x', 'test')"
+    for number in range(3):
+        run(old_url, submit.format(number))
+    run(old_url, "UPDATE runner.job SET not_before = now() + interval '1 hour' WHERE id = 1")
+    migrate(old_url)
+    with psycopg.connect(old_url, autocommit=True) as connection:
+        names = "SELECT relname FROM pg_class JOIN pg_index ON indexrelid = pg_class.oid AND indisvalid"
+        found = {name for (name,) in connection.execute(names.encode()).fetchall()}
+        assert {"job_ready_idx", "job_ready_unranked_idx"} <= found
+        assert not {"job_claim_idx", "job_unranked_idx"} & found
+        claim = b"SELECT id FROM runner.claim('h', '{CPU}', '{9}', 60)"
+        assert connection.execute(claim).fetchall() == [(2,), (3,)]
+        connection.execute("UPDATE runner.job SET not_before = now() WHERE id = 1")
+        connection.execute("SELECT runner.reclaim(5)")
+        assert connection.execute(claim).fetchall() == [(1,)]
+
+
 def test_frontends_go_on_beside_a_migration(old_url: str) -> None:
     """They submit and poll, one of them in a transaction of seconds; no call of theirs fails or waits for long."""
     stop = threading.Event()

@@ -328,8 +328,11 @@ def test_a_heartbeat_renews_what_is_ours_and_names_what_is_not(bench: Bench, db:
         (lost.id, False, False),
         (kept.id + 1000, False, False),
     ]
-    lease = one(db, "SELECT extract(epoch FROM lease_expires_at - now()) AS s FROM runner.job WHERE id = %s", kept.id)
+    lease = one(
+        db, "SELECT extract(epoch FROM expires_at - now()) AS s, job_ids FROM runner.lease WHERE host = 'host-a'"
+    )
     assert 590 < lease["s"] <= 600
+    assert lease["job_ids"] == [kept.id, cancelled.id]
     ages = db.execute(
         "SELECT submission_id FROM leaderboard.submission_job_status WHERE last_heartbeat > now() - interval '1 minute'"
     ).fetchall()

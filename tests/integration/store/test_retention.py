@@ -106,7 +106,7 @@ def test_shares_go_once_their_clock_has_passed(bench: Bench, db: Db) -> None:
     bench.submit(user_id="ahead")
     db.execute(
         "INSERT INTO runner.clock (gpu_type, priority, turn) VALUES ('CPU', 0, 5)"
-        " ON CONFLICT (gpu_type, priority) DO UPDATE SET turn = 5"
+        " ON CONFLICT (gpu_type, priority, seq) DO UPDATE SET turn = 5"
     )
     db.execute("UPDATE runner.share SET next_turn = CASE user_id WHEN 'past' THEN 5 ELSE 6 END")
     assert bench.store.reap(keep_s=DAY_S).shares == 1
@@ -165,7 +165,7 @@ def test_what_is_being_written_right_now_holds_nobody_up(bench: Bench, db: Db) -
     db.execute("UPDATE runner.host SET last_seen = now() - interval '8 days'")
     db.execute(
         "INSERT INTO runner.clock (gpu_type, priority, turn) VALUES ('CPU', 0, 9)"
-        " ON CONFLICT (gpu_type, priority) DO UPDATE SET turn = 9"
+        " ON CONFLICT (gpu_type, priority, seq) DO UPDATE SET turn = 9"
     )
     with db.transaction():
         db.execute("SELECT 1 FROM runner.share FOR UPDATE")
@@ -186,3 +186,61 @@ def test_looking_for_what_is_due_walks_an_index(bench: Bench, db: Db, table: str
         (table, f"%({column})%"),
     ).fetchall()
     assert found
+
+
+def test_reports_go_by_outcome(bench: Bench, db: Db) -> None:
+    """That of an accepted job stays; those of others go with age, and so does what was replaced. Verdicts stay."""
+    bench.board()
+    for verdict in (Verdict.ACCEPTED, Verdict.WRONG_ANSWER, Verdict.WRONG_ANSWER):
+        bench.submit()
+        bench.store.complete(bench.claim(), result(verdict, run_record(passed=verdict is Verdict.ACCEPTED)))
+    db.execute("UPDATE runner.job SET finished_at = now() - id * interval '1 day' WHERE id < 3")
+    db.execute(
+        "INSERT INTO runner.superseded_run (run_id, submission_id, run, reason, superseded_at)"
+        " SELECT -d, 1, '{}', 'x', now() - d * interval '1 day' FROM generate_series(1, 3) d"
+    )
+    reaped = bench.store.reap(keep_s=1.5 * DAY_S)
+    assert (reaped.reports, reaped.superseded) == (1, 2)
+    found = db.execute("SELECT id, report IS NOT NULL AS told, verdict FROM runner.job ORDER BY id").fetchall()
+    assert [tuple(row.values()) for row in found] == [
+        (1, True, "accepted"),
+        (2, False, "wrong_answer"),
+        (3, True, "wrong_answer"),
+    ]
+    assert bench.store.reap(keep_s=1.5 * DAY_S) == NOTHING
+
+
+def test_files_that_no_submission_has_go(bench: Bench, db: Db) -> None:
+    """The newest hundred stay, since their submission may be about to come; every file is looked at in the end."""
+    bench.board()
+    bench.submit(code=b"used")
+    db.execute("INSERT INTO leaderboard.code_files (code) SELECT n::text::bytea FROM generate_series(1, 700) n")
+    assert [bench.store.reap(keep_s=DAY_S).code for _ in range(3)] == [499, 100, 0]
+    assert bench.store.reap(keep_s=DAY_S).code == 0
+    assert one(db, "SELECT count(*) FROM leaderboard.code_files")["count"] == 102
+    assert one(db, "SELECT count(*) FROM leaderboard.submission")["count"] == 1
+
+
+def test_a_file_that_is_being_submitted_stays(bench: Bench, db: Db, database_url: str) -> None:
+    """A submission that is not committed has locked it."""
+    bench.board()
+    bench.submit(code=b"old")
+    code = "(SELECT array_agg(id) FROM leaderboard.code_files)"
+    db.execute("DELETE FROM leaderboard.submission")
+    with psycopg.connect(database_url) as storing:
+        storing.execute("SELECT runner.submit('identity', 'u2', 'x.py', 'old', 'test')")
+        assert one(db, f"SELECT runner.remove_code({code}) AS removed")["removed"] == 0
+    assert one(db, f"SELECT runner.remove_code({code}) AS removed")["removed"] == 0
+    db.execute("DELETE FROM leaderboard.submission")
+    assert one(db, f"SELECT runner.remove_code({code}) AS removed")["removed"] == 1
+
+
+def test_a_board_takes_its_files_with_it(bench: Bench, db: Db) -> None:
+    """But not those that another board has too."""
+    bench.board()
+    bench.board("other")
+    bench.submit(code=b"only here")
+    bench.submit(code=b"everywhere")
+    bench.submit(code=b"everywhere", leaderboard="other")
+    bench.store.delete_board("identity", force=True)
+    assert [bytes(row["code"]) for row in db.execute("SELECT code FROM leaderboard.code_files")] == [b"everywhere"]

@@ -46,7 +46,9 @@ STUMBLES = ("fails", "fails", "fails alone", "is given back", "is reclaimed", "i
 
 EMPTY = """
 TRUNCATE leaderboard.submission, leaderboard.user_info, leaderboard.code_files, runner.clock, runner.share, runner.host,
-         runner.event RESTART IDENTITY CASCADE
+         runner.event, runner.mark, runner.lease RESTART IDENTITY CASCADE;
+UPDATE runner.sweep SET looked_at = '-infinity', lease_from = '-infinity', next_lease_from = NULL, next_xid = NULL;
+SELECT setval('runner.claim_number', 1, false);
 """
 JOBS = """
 SELECT j.id, j.submission_id, j.user_id, j.gpu_type, j.mode, j.secret, j.priority, j.turn, j.replaces, j.state,
@@ -435,8 +437,16 @@ class QueueMachine(RuleBasedStateMachine):
         self._expire(self._current(data))
 
     def _expire(self, job: Job) -> None:
-        self.db.execute("UPDATE runner.job SET lease_expires_at = now() - interval '1 second' WHERE id = %s", (job.id,))
+        # As time does it: no lease ends before the time up to which claims have looked.
+        self.db.execute("UPDATE runner.job SET lease_expires_at = now() - interval '1 us' WHERE id = %s", (job.id,))
         self.model.jobs[job.id].expired = True
+
+    @rule(gpu_type=st.sampled_from(GPU_TYPES), times=st.integers(min_value=1, max_value=4))
+    def move_marks(self, gpu_type: str, times: int) -> None:
+        """Claims begin further on, and find what they found before; also what is queued again before that place."""
+        for _ in range(times):
+            for priority in (-1, 0, 1):
+                self.db.execute("SELECT runner.move_marks(%s, %s)", (gpu_type, priority))
 
     @precondition(lambda self: self.model.running())
     @rule()

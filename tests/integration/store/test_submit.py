@@ -502,6 +502,7 @@ def test_a_start_time_is_kept(bench: Bench, db: Db) -> None:
     assert bench.claim().submission_id == now
     assert bench.idle()
     db.execute("UPDATE runner.job SET not_before = now()")
+    assert bench.store.reclaim() == []
     assert bench.claim().submission_id == waits
 
 

@@ -57,6 +57,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         *("watch", "logs", "demo", "check", "install", "upgrade", "uninstall", "migrate", "serve"),
         *("image build", "image check", "image list", "image prune", "failed", "rerun", "invalidate"),
         *("host list", "host drain", "host undrain", "host evict", "gpu list", "gpu show", "gpu pause", "gpu resume"),
+        *("leaderboard pause", "leaderboard resume"),
         *("gpu detect", "gpu add", "gpu clocks", "gpu test", "gpu validate"),
         *("data export", "data verify", "data check", "data top", "data progression", "data summary", "data user"),
         *("data fastest", "data plot", "data publish"),

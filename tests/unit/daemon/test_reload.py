@@ -86,6 +86,7 @@ def new_values(tmp_path: Path) -> dict[str, object]:
     return {
         "database_url": "postgresql://127.0.0.1:2/none",
         "database_url_file": tmp_path / "secret",
+        "direct_host": "127.0.0.1:3",
         "docker_host": "unix:///elsewhere",
         "host_name": "another-name",
         "state_dir": tmp_path / "elsewhere",

@@ -7,13 +7,15 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_priority integer := coalesce(add_jobs.priority, 0);
     v_user_id text;
+    v_ready boolean;
     v_added integer;
 BEGIN
     PERFORM runner.check_priority(v_priority);
-    SELECT s.user_id INTO STRICT v_user_id FROM leaderboard.submission s WHERE s.id = add_jobs.submission_id;
+    SELECT s.user_id, b.paused IS NULL INTO STRICT v_user_id, v_ready FROM leaderboard.submission s
+    LEFT JOIN runner.board b ON b.leaderboard_id = s.leaderboard_id WHERE s.id = add_jobs.submission_id;
 
-    INSERT INTO runner.job (submission_id, user_id, gpu_type, mode, secret, priority, turn)
-    SELECT add_jobs.submission_id, v_user_id, g.name, add_jobs.mode, s.secret, v_priority, g.turn
+    INSERT INTO runner.job (submission_id, user_id, gpu_type, mode, secret, priority, turn, ready)
+    SELECT add_jobs.submission_id, v_user_id, g.name, add_jobs.mode, s.secret, v_priority, g.turn, v_ready
     FROM (
         -- Shares are locked in the same order everywhere.
         SELECT w.name, w.number, runner.take_turns(v_user_id, w.name, v_priority) AS turn

@@ -4,8 +4,9 @@
 --
 -- GPU types are tried by the priority of their best job, then in the order in which the host names them. The host names
 -- the type first that it served least recently: types that share slots (one within the other, or two names of one) take
--- turns as users do. Each type is walked along job_claim_idx, so only rows that are taken are locked. The settings
--- leave the planner no choice: a plan made while the queue was short would be kept when it is long.
+-- turns as users do. Each type is walked along job_ready_idx, so only rows that are taken are locked. Each class is entered
+-- at its mark (runner.move_mark). The settings leave the planner no choice: a plan made while the queue was short would be
+-- kept when it is long.
 --
 -- Within a class the lowest turn is first. A newcomer starts at the clock's turn, so it is ahead of all further jobs of
 -- earlier users. An endless stream of newcomers would starve them. Therefore newcomers are served in rounds: a round
@@ -15,8 +16,11 @@
 -- Priorities are strict, but one claim in twenty first takes a job that has waited for an hour in the lowest class of its
 -- type, behind a higher one: see runner.first_aged.
 --
--- For the types in `unranked`, only jobs whose times do not count are taken: in the same order, along job_unranked_idx. Of
--- a paused type nothing is taken.
+-- For the types in `unranked`, only jobs whose times do not count are taken: in the same order, along
+-- job_ready_unranked_idx. Of a paused type nothing is taken.
+--
+-- `overdue` says that runner.reclaim has something to do. Leases of single jobs are looked at each time, from the mark in
+-- runner.sweep on. Leases of hosts, ends and starts are looked at by one claim a second of all hosts.
 CREATE OR REPLACE FUNCTION runner.claim(
     host text, gpu_types text[], free integer[], lease_s double precision, at_most integer DEFAULT NULL,
     instance text DEFAULT NULL, unranked text[] DEFAULT '{}'
@@ -41,6 +45,8 @@ DECLARE
     v_priorities integer[];
     v_turns bigint[];
     v_free integer[] := claim.free;
+    v_sweep record;
+    v_number bigint;
 BEGIN
     IF EXISTS (SELECT FROM runner.pause) THEN
         SELECT array_agg(CASE WHEN EXISTS (SELECT FROM runner.pause p WHERE p.gpu_type = lower(w.gpu_type)) THEN 0
@@ -57,8 +63,19 @@ BEGIN
     v_taken := NOT coalesce(v_host.login = session_user AND v_host.instance = claim.instance, false)
         AND NOT (runner.is_owner() AND coalesce(v_host.instance = claim.instance, true));
     registered := coalesce(v_host.registered, false) AND NOT v_taken;
-    overdue := EXISTS (SELECT FROM runner.job j WHERE j.lease_expires_at < now())
-        OR EXISTS (SELECT FROM runner.job j WHERE j.expires_at < now());
+    SELECT s.seq, s.looked_at NOT BETWEEN now() - interval '1 second' AND now() AS due,
+           CASE WHEN s.lease_from <= now() THEN s.lease_from ELSE '-infinity' END AS lease_from
+    INTO v_sweep FROM runner.sweep s ORDER BY s.seq DESC LIMIT 1;
+    overdue := EXISTS (SELECT FROM runner.job j
+                       WHERE j.lease_expires_at < now() AND j.lease_expires_at >= v_sweep.lease_from);
+    IF v_sweep.due THEN
+        overdue := overdue OR EXISTS (SELECT FROM runner.lease l WHERE l.expires_at < now() AND l.job_ids <> '{}')
+            OR EXISTS (SELECT FROM runner.job j WHERE j.expires_at < now())
+            OR EXISTS (SELECT FROM runner.job j WHERE j.not_before <= now() AND j.state = 'queued' AND NOT j.ready);
+        UPDATE runner.sweep t SET seq = t.seq + 1, looked_at = now()
+        FROM (SELECT s.seq FROM runner.sweep s WHERE s.seq = v_sweep.seq FOR NO KEY UPDATE SKIP LOCKED) AS free
+        WHERE t.seq = free.seq;
+    END IF;
     IF v_host.silent AND NOT v_taken THEN
         SELECT count(*) INTO rivals FROM runner.host h
         WHERE h.gpu_types && v_host.gpu_types AND NOT h.draining AND h.stopped_at IS NULL
@@ -74,86 +91,33 @@ BEGIN
             v_priorities := ARRAY[v_type.priority];
             v_turns := ARRAY[v_type.turn];
             SELECT c.turn, c.since_id, c.rounds INTO v_clock FROM runner.clock c
-            WHERE c.gpu_type = v_type.gpu_type AND c.priority = v_type.priority;
+            WHERE c.gpu_type = v_type.gpu_type AND c.priority = v_type.priority
+            ORDER BY c.gpu_type DESC, c.priority DESC, c.seq DESC LIMIT 1;
         END IF;
     END IF;
     IF NOT draining AND NOT v_taken AND v_ids IS NULL THEN
         FOR v_type IN
-            SELECT t.gpu_type, t.free, t.all_modes IS NULL AS unranked, best.priority, best.turn, best.id
-            -- A key that is NULL switches one of the two ways off. A condition beside it would be checked for each row.
-            FROM (SELECT w.gpu_type, w.free, w.number,
-                         CASE WHEN w.gpu_type = ANY (claim.unranked) THEN NULL ELSE w.gpu_type END AS all_modes,
-                         CASE WHEN w.gpu_type = ANY (claim.unranked) THEN w.gpu_type END AS some_modes
-                  FROM unnest(claim.gpu_types, v_free) WITH ORDINALITY AS w (gpu_type, free, number)) AS t
-            CROSS JOIN LATERAL (
-                (SELECT q.priority, q.turn, q.id
-                 FROM runner.job q
-                 WHERE q.state = 'queued' AND q.gpu_type = t.all_modes
-                   AND (q.not_before IS NULL OR q.not_before <= now())
-                   AND (q.avoid_until IS NULL OR q.avoid_until <= now() OR q.avoid_host <> claim.host
-                        OR q.avoid_slot IS NOT NULL)
-                 ORDER BY q.priority DESC, q.turn, q.id
-                 LIMIT 1)
-                UNION ALL
-                (SELECT q.priority, q.turn, q.id
-                 FROM runner.job q
-                 WHERE q.state = 'queued' AND q.mode IN ('test', 'benchmark', 'profile') AND q.gpu_type = t.some_modes
-                   AND (q.not_before IS NULL OR q.not_before <= now())
-                   AND (q.avoid_until IS NULL OR q.avoid_until <= now() OR q.avoid_host <> claim.host
-                        OR q.avoid_slot IS NOT NULL)
-                 ORDER BY (- q.priority), q.turn, q.id
-                 LIMIT 1)
-            ) AS best
-            WHERE t.free > 0
+            SELECT t.gpu_type, t.free, t.gpu_type = ANY (claim.unranked) AS unranked, best.priority, best.turn, best.id
+            FROM unnest(claim.gpu_types, v_free) WITH ORDINALITY AS t (gpu_type, free, number)
+            CROSS JOIN LATERAL runner.head(claim.host, t.gpu_type, t.gpu_type = ANY (claim.unranked)) AS best
+            WHERE t.free > 0 AND best.id IS NOT NULL
             ORDER BY best.priority DESC, t.number
         LOOP
             SELECT c.turn, c.since_id, c.rounds INTO v_clock FROM runner.clock c
-            WHERE c.gpu_type = v_type.gpu_type AND c.priority = v_type.priority;
+            WHERE c.gpu_type = v_type.gpu_type AND c.priority = v_type.priority
+            ORDER BY c.gpu_type DESC, c.priority DESC, c.seq DESC LIMIT 1;
             v_newcomer := v_type.turn <= v_clock.turn AND v_type.id > v_clock.since_id;
-            IF v_type.unranked THEN
-                IF v_newcomer AND v_clock.rounds > 0 THEN
-                    SELECT array_agg(p.id), array_agg(p.submission_id), NULL, NULL
-                    INTO v_ids, v_submission_ids, v_priorities, v_turns
-                    FROM runner.first_unranked(claim.host, v_type.gpu_type, least(1, claim.at_most),
-                                               v_type.priority, v_clock.turn) AS p;
-                    EXIT WHEN v_ids IS NOT NULL;
-                END IF;
-                SELECT array_agg(p.id), array_agg(p.submission_id), array_agg(p.priority_of), array_agg(p.turn_of)
-                INTO v_ids, v_submission_ids, v_priorities, v_turns
-                FROM runner.first_unranked(claim.host, v_type.gpu_type, least(v_type.free, claim.at_most)) AS p;
-                EXIT WHEN v_ids IS NOT NULL;
-                CONTINUE;
-            END IF;
             IF v_newcomer AND v_clock.rounds > 0 THEN
                 SELECT array_agg(p.id), array_agg(p.submission_id), NULL, NULL
                 INTO v_ids, v_submission_ids, v_priorities, v_turns
-                FROM (
-                    SELECT q.id, q.submission_id
-                    FROM runner.job q
-                    WHERE q.state = 'queued' AND q.gpu_type = v_type.gpu_type AND q.priority = v_type.priority
-                      AND q.turn > v_clock.turn
-                      AND (q.not_before IS NULL OR q.not_before <= now())
-                      AND (q.avoid_until IS NULL OR q.avoid_until <= now() OR q.avoid_host <> claim.host
-                           OR q.avoid_slot IS NOT NULL)
-                    ORDER BY q.priority DESC, q.turn, q.id
-                    LIMIT least(1, claim.at_most)
-                    FOR NO KEY UPDATE SKIP LOCKED
-                ) AS p;
+                FROM runner.take_first(claim.host, v_type.gpu_type, least(1, claim.at_most), v_type.unranked,
+                                       v_type.priority, v_clock.turn + 1, 0, true) AS p;
                 EXIT WHEN v_ids IS NOT NULL;
             END IF;
             SELECT array_agg(p.id), array_agg(p.submission_id), array_agg(p.priority), array_agg(p.turn)
             INTO v_ids, v_submission_ids, v_priorities, v_turns
-            FROM (
-                SELECT q.id, q.submission_id, q.priority, q.turn
-                FROM runner.job q
-                WHERE q.state = 'queued' AND q.gpu_type = v_type.gpu_type
-                  AND (q.not_before IS NULL OR q.not_before <= now())
-                  AND (q.avoid_until IS NULL OR q.avoid_until <= now() OR q.avoid_host <> claim.host
-                       OR q.avoid_slot IS NOT NULL)
-                ORDER BY q.priority DESC, q.turn, q.id
-                LIMIT least(v_type.free, claim.at_most)
-                FOR NO KEY UPDATE SKIP LOCKED
-            ) AS p;
+            FROM runner.take_first(claim.host, v_type.gpu_type, least(v_type.free, claim.at_most), v_type.unranked,
+                                   v_type.priority, v_type.turn, v_type.id) AS p;
             EXIT WHEN v_ids IS NOT NULL;
         END LOOP;
     END IF;
@@ -197,6 +161,15 @@ BEGIN
                 PERFORM runner.advance_clock(v_type.gpu_type, v_class.priority, v_class.turn);
             END IF;
         END LOOP;
+    END IF;
+    -- A prime, so that no rhythm of the claims leaves a class out.
+    v_number := nextval('runner.claim_number');
+    IF v_number % 31 = 0 THEN
+        IF v_ids IS NOT NULL THEN
+            PERFORM runner.move_marks(v_type.gpu_type, v_type.priority);
+        ELSE
+            PERFORM runner.move_marks(claim.gpu_types[1 + (v_number / 31) % greatest(cardinality(claim.gpu_types), 1)]);
+        END IF;
     END IF;
     IF v_host.silent AND NOT v_taken THEN
         UPDATE runner.host t SET last_seen = now()

@@ -33,6 +33,9 @@ BEGIN
     INSERT INTO runner.event (kind, submission_id, job_id, attempt, host, detail)
     VALUES ('released', v_submission_id, evict.job_id, v_job.attempt, v_job.lease_owner,
             jsonb_build_object('reason', v_reason, 'state', v_state, 'login', session_user));
+    IF v_state = 'queued' THEN
+        PERFORM runner.queue_again(evict.job_id);
+    END IF;
     v_done := runner.after_attempt(v_submission_id, v_state <> 'queued');
     IF v_state = 'queued' THEN
         PERFORM runner.call('runner_queue', v_job.gpu_type);

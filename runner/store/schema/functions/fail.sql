@@ -52,6 +52,9 @@ BEGIN
     INSERT INTO runner.event (kind, submission_id, job_id, attempt, host, detail)
     VALUES ('failed', fail.submission_id, fail.job_id, fail.attempt, v_job.lease_owner, jsonb_build_object(
         'slot', fail.slot, 'error', fail.error, 'state', fail.state));
+    IF state = 'queued' THEN
+        PERFORM runner.queue_again(fail.job_id);
+    END IF;
     submission_done := runner.after_attempt(fail.submission_id, state <> 'queued');
 END
 $$;

@@ -7,42 +7,45 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET j
 #variable_conflict use_column
 DECLARE
     v_type record;
+    v_head record;
+    v_low record;
+    v_best record;
+    v_created_at timestamptz;
+    v_oldest timestamptz;
+    v_highest integer;
 BEGIN
-    -- Aggregates instead of a sort, which the settings forbid.
-    SELECT (array_agg(t.gpu_type ORDER BY head.created_at))[1] AS gpu_type,
-           (array_agg(low.priority ORDER BY head.created_at))[1] AS priority
-    INTO v_type
-    FROM unnest(first_aged.gpu_types, first_aged.free) AS t (gpu_type, free)
-    CROSS JOIN LATERAL (
-        SELECT q.priority FROM runner.job q WHERE q.state = 'queued' AND q.gpu_type = t.gpu_type
-        ORDER BY q.priority, q.turn DESC, q.id DESC LIMIT 1
-    ) AS low
-    CROSS JOIN LATERAL (
-        SELECT q.created_at FROM runner.job q
-        WHERE q.state = 'queued' AND q.gpu_type = t.gpu_type AND q.priority = low.priority
-        ORDER BY q.priority DESC, q.turn, q.id LIMIT 1
-    ) AS head
-    WHERE t.free > 0 AND NOT t.gpu_type = ANY (first_aged.unranked)
-      AND head.created_at < now() - interval '1 hour'
-      AND low.priority < (
-          SELECT max(high.priority) FROM unnest(first_aged.gpu_types, first_aged.free) AS o (gpu_type, free)
-          CROSS JOIN LATERAL (
-              SELECT q.priority FROM runner.job q WHERE q.state = 'queued' AND q.gpu_type = o.gpu_type
-              ORDER BY q.priority DESC, q.turn, q.id LIMIT 1
-          ) AS high
-          WHERE o.free > 0);
-    IF v_type.gpu_type IS NULL THEN
+    IF first_aged.gpu_types <@ first_aged.unranked THEN
+        RETURN;
+    END IF;
+    FOR v_type IN
+        SELECT t.gpu_type FROM unnest(first_aged.gpu_types, first_aged.free) AS t (gpu_type, free) WHERE t.free > 0
+    LOOP
+        SELECT h.priority INTO v_head FROM runner.head(first_aged.host, v_type.gpu_type, false) AS h;
+        v_highest := greatest(v_highest, v_head.priority);
+    END LOOP;
+    FOR v_type IN
+        SELECT t.gpu_type FROM unnest(first_aged.gpu_types, first_aged.free) AS t (gpu_type, free)
+        WHERE t.free > 0 AND NOT t.gpu_type = ANY (first_aged.unranked)
+    LOOP
+        SELECT h.priority, h.turn, h.id INTO v_head FROM runner.head(first_aged.host, v_type.gpu_type, false) AS h;
+        WHILE v_head.id IS NOT NULL LOOP
+            v_low := v_head;
+            SELECT h.priority, h.turn, h.id INTO v_head
+            FROM runner.head(first_aged.host, v_type.gpu_type, false, v_low.priority) AS h;
+            CONTINUE WHEN v_head.id IS NOT NULL OR v_low.priority >= v_highest;
+            SELECT q.created_at INTO v_created_at FROM runner.job q WHERE q.id = v_low.id;
+            IF v_created_at < now() - interval '1 hour' AND (v_oldest IS NULL OR v_created_at < v_oldest) THEN
+                v_oldest := v_created_at;
+                SELECT v_type.gpu_type, v_low.priority, v_low.turn, v_low.id INTO v_best;
+            END IF;
+        END LOOP;
+    END LOOP;
+    IF v_oldest IS NULL THEN
         RETURN;
     END IF;
     RETURN QUERY
-    SELECT q.id, q.submission_id, q.gpu_type, q.priority, q.turn
-    FROM runner.job q
-    WHERE q.state = 'queued' AND q.gpu_type = v_type.gpu_type AND q.priority = v_type.priority
-      AND (q.not_before IS NULL OR q.not_before <= now())
-      AND (q.avoid_until IS NULL OR q.avoid_until <= now() OR q.avoid_host <> first_aged.host
-           OR q.avoid_slot IS NOT NULL)
-    ORDER BY q.priority DESC, q.turn, q.id
-    LIMIT least(1, first_aged.at_most)
-    FOR NO KEY UPDATE SKIP LOCKED;
+    SELECT f.id, f.submission_id, v_best.gpu_type, f.priority, f.turn
+    FROM runner.take_first(first_aged.host, v_best.gpu_type, least(1, first_aged.at_most), false,
+                           v_best.priority, v_best.turn, v_best.id, true) AS f;
 END
 $$;

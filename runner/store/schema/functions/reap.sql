@@ -1,22 +1,26 @@
 -- Finishes submissions that have no open job and are not done. Copies scores of other programs for the ranking. Deletes
 -- what is old, at most `at_most` rows of each kind: artifacts past their time, evidence and events older than `keep`, which
 -- is a day at least, hosts that are gone for a week, shares that their clock has passed, and idempotency keys after 30 days.
+-- By outcome, after `keep`: the reports of jobs that were not accepted or do not count any more, and results that were
+-- replaced. Of a job its row, verdict and causes stay. Last, submitted files without a submission.
 -- One caller works at a time; others get zeros. SECURITY DEFINER: a daemon's role needs no right to delete these.
 CREATE OR REPLACE FUNCTION runner.reap(
     keep interval, at_most integer,
     OUT artifacts integer, OUT stale_results integer, OUT events integer, OUT hosts integer, OUT shares integer,
-    OUT settled integer
+    OUT settled integer, OUT reports integer, OUT superseded integer, OUT code integer
 )
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_newest bigint;
     v_ids integer[];
+    v_from integer;
 BEGIN
     IF keep IS NULL OR keep < interval '1 day' THEN
         PERFORM runner.refuse('KR025', format('evidence and events are kept for %s, expected a day at least', keep),
             'Ask for a longer time.');
     END IF;
     artifacts := 0; stale_results := 0; events := 0; hosts := 0; shares := 0; settled := 0;
+    reports := 0; superseded := 0; code := 0;
     -- This also frees what all listeners have read: otherwise a queue of notifications that was full stays full.
     PERFORM pg_notification_queue_usage();
     -- A row and no advisory lock, which any login could hold. Ends with the transaction.
@@ -50,6 +54,35 @@ BEGIN
     ) AS old
     WHERE i.user_id = old.user_id AND i.key = old.key;
 
+    UPDATE runner.job j SET report = NULL FROM (
+        SELECT x.id FROM runner.job x
+        WHERE x.report IS NOT NULL AND (x.verdict <> 'accepted' OR x.retired_at IS NOT NULL OR x.state = 'cancelled')
+          AND x.finished_at < now() - keep
+        ORDER BY x.finished_at LIMIT at_most FOR NO KEY UPDATE SKIP LOCKED
+    ) AS old
+    WHERE j.id = old.id;
+    GET DIAGNOSTICS reports = ROW_COUNT;
+
+    DELETE FROM runner.superseded_run r USING (
+        SELECT x.run_id FROM runner.superseded_run x
+        WHERE x.superseded_at < now() - keep ORDER BY x.superseded_at LIMIT at_most FOR UPDATE SKIP LOCKED
+    ) AS old
+    WHERE r.run_id = old.run_id;
+    GET DIAGNOSTICS superseded = ROW_COUNT;
+
+    -- Each call looks at the next files, at the first again after the last. The newest are left alone: a frontend may store
+    -- a submission in a transaction after that of its file.
+    SELECT s.code_from INTO v_from FROM runner.sweep s ORDER BY s.seq DESC LIMIT 1;
+    SELECT array_agg(c.id ORDER BY c.id) INTO v_ids FROM (
+        SELECT o.id FROM leaderboard.code_files o
+        WHERE o.id > v_from AND o.id < (SELECT max(m.id) - 100 FROM leaderboard.code_files m)
+        ORDER BY o.id LIMIT at_most
+    ) AS c;
+    UPDATE runner.sweep t SET seq = t.seq + 1, code_from = coalesce(v_ids[cardinality(v_ids)], 0)
+    FROM (SELECT s.seq FROM runner.sweep s ORDER BY s.seq DESC LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) AS free
+    WHERE t.seq = free.seq AND t.code_from <> coalesce(v_ids[cardinality(v_ids)], 0);
+    code := runner.remove_code(v_ids);
+
     -- A draining host stays: it must not come back serving because it was away.
     DELETE FROM runner.host h WHERE h.name IN (
         SELECT x.name FROM runner.host x
@@ -57,6 +90,11 @@ BEGIN
           AND NOT EXISTS (SELECT FROM runner.job j WHERE j.lease_expires_at IS NOT NULL AND j.lease_owner = x.name)
         LIMIT at_most FOR NO KEY UPDATE SKIP LOCKED);
     GET DIAGNOSTICS hosts = ROW_COUNT;
+    DELETE FROM runner.lease l USING (
+        SELECT x.host FROM runner.lease x WHERE x.job_ids = '{}' AND x.expires_at < now() - interval '7 days'
+        LIMIT at_most FOR UPDATE SKIP LOCKED
+    ) AS old
+    WHERE l.host = old.host;
 
     -- Locked before it is checked again, because another transaction may be taking a turn by it.
     DELETE FROM runner.share s USING (
@@ -69,6 +107,28 @@ BEGIN
     GET DIAGNOSTICS shares = ROW_COUNT;
 
     PERFORM runner.keep_scores(at_most);
+
+    -- Once an hour claims begin at the start again, so that a job is found that another program has put before a mark.
+    UPDATE runner.sweep t
+    SET seq = t.seq + 1, reset_at = now(), lease_from = '-infinity', next_lease_from = NULL, next_xid = NULL
+    FROM (SELECT s.seq FROM runner.sweep s WHERE s.reset_at NOT BETWEEN now() - interval '1 hour' AND now()
+          FOR NO KEY UPDATE SKIP LOCKED) AS due
+    WHERE t.seq = due.seq;
+    IF FOUND THEN
+        UPDATE runner.mark m
+        SET seq = m.seq + 1, turn = -1, job_id = 0, next_turn = NULL, next_job_id = NULL, next_xid = NULL
+        FROM (SELECT k.gpu_type, k.priority, k.seq FROM runner.mark k FOR NO KEY UPDATE SKIP LOCKED) AS free
+        WHERE m.gpu_type = free.gpu_type AND m.priority = free.priority AND m.seq = free.seq;
+    END IF;
+
+    -- A job in no host's lease has one of its own, even if an administrator has removed the host's.
+    UPDATE runner.job j SET lease_expires_at = now() + interval '1 minute' FROM (
+        SELECT x.id FROM runner.job x
+        WHERE x.lease_expires_at = 'infinity'
+          AND NOT EXISTS (SELECT FROM runner.lease l WHERE l.host = x.lease_owner AND x.id = ANY (l.job_ids))
+        LIMIT at_most FOR NO KEY UPDATE SKIP LOCKED
+    ) AS stray
+    WHERE j.id = stray.id;
 
     -- What another program or an administrator left without an open job. Each daemon does this about once an hour, so the
     -- newest jobs are enough.

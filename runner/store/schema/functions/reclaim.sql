@@ -1,4 +1,6 @@
--- Takes jobs back whose lease has expired. Cancels jobs that no host has begun by the time that their submission gave.
+-- Takes jobs back whose own lease has expired, and those of hosts whose lease has. Cancels jobs that no host has begun by the
+-- time that their submission gave. Lets jobs into the queue whose start time has come, unless their leaderboard is paused;
+-- they take their turns now.
 CREATE OR REPLACE FUNCTION runner.reclaim(max_reclaims integer, at_most integer DEFAULT 100)
 RETURNS TABLE (job_id bigint, submission_id integer, gpu_type text, secret boolean, state text, submission_done boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -6,14 +8,38 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_expired record;
     v_job record;
+    v_host record;
+    v_lease_from timestamptz;
     -- The jobs are other hosts'. No daemon ends them sooner than this release's daemons do.
     v_max_reclaims integer := CASE WHEN runner.is_owner() THEN reclaim.max_reclaims
                                    ELSE greatest(reclaim.max_reclaims, 5) END;
 BEGIN
+    SELECT CASE WHEN s.lease_from <= now() THEN s.lease_from ELSE '-infinity' END INTO v_lease_from
+    FROM runner.sweep s ORDER BY s.seq DESC LIMIT 1;
+    FOR v_host IN
+        SELECT l.host, l.job_ids FROM runner.lease l WHERE l.expires_at < now() AND l.job_ids <> '{}'
+        ORDER BY l.host LIMIT reclaim.at_most FOR NO KEY UPDATE SKIP LOCKED
+    LOOP
+        -- Their own leases end now, so what follows takes them. One that another transaction is writing is for later.
+        UPDATE runner.job j SET lease_expires_at = now() - interval '1 microsecond'
+        FROM unnest(v_host.job_ids) AS h (id)
+        CROSS JOIN LATERAL (
+            SELECT o.state, o.lease_owner, o.lease_expires_at FROM runner.job o WHERE o.id = h.id
+            FOR NO KEY UPDATE SKIP LOCKED
+        ) AS o
+        WHERE j.id = h.id AND j.id = ANY (v_host.job_ids)
+          AND o.state = 'running' AND o.lease_owner = v_host.host AND o.lease_expires_at = 'infinity';
+        UPDATE runner.lease l SET job_ids = ARRAY(
+            SELECT o.id FROM unnest(v_host.job_ids) AS h (id)
+            CROSS JOIN LATERAL (SELECT * FROM runner.job j WHERE j.id = h.id OFFSET 0) AS o
+            WHERE o.state = 'running' AND o.lease_owner = v_host.host AND o.lease_expires_at = 'infinity' ORDER BY o.id)
+        WHERE l.host = v_host.host;
+    END LOOP;
+
     FOR v_expired IN
         SELECT e.id, e.submission_id
         FROM (SELECT j.id, j.submission_id FROM runner.job j
-              WHERE j.lease_expires_at < now()
+              WHERE j.lease_expires_at < now() AND j.lease_expires_at >= v_lease_from
               ORDER BY j.lease_expires_at LIMIT reclaim.at_most) AS e
         ORDER BY e.submission_id, e.id
     LOOP
@@ -53,6 +79,17 @@ BEGIN
         gpu_type := v_job.gpu_type;
         secret := v_job.secret;
         RETURN NEXT;
+    END LOOP;
+
+    FOR v_expired IN
+        SELECT j.id FROM runner.job j
+        WHERE j.not_before <= now() AND j.state = 'queued' AND NOT j.ready
+        ORDER BY j.not_before LIMIT reclaim.at_most FOR NO KEY UPDATE SKIP LOCKED
+    LOOP
+        UPDATE runner.job j
+        SET ready = true, not_before = NULL, turn = greatest(j.turn, runner.turn_of(j.gpu_type, j.priority))
+        WHERE j.id = v_expired.id;
+        PERFORM runner.queue_again(v_expired.id);
     END LOOP;
 END
 $$;

@@ -26,6 +26,9 @@ BEGIN
     INSERT INTO runner.event (kind, submission_id, job_id, attempt, host, detail)
     VALUES ('released', release.submission_id, release.job_id, release.attempt, v_job.lease_owner, jsonb_build_object(
         'reason', release.reason, 'state', release.state));
+    IF state = 'queued' THEN
+        PERFORM runner.queue_again(release.job_id);
+    END IF;
     submission_done := runner.after_attempt(release.submission_id, state <> 'queued');
 END
 $$;

@@ -21,7 +21,7 @@ BEGIN
     SELECT max(best.priority) INTO v_above
     FROM unnest(reserve.smaller) AS t (gpu_type)
     CROSS JOIN LATERAL (
-        SELECT q.priority FROM runner.job q WHERE q.state = 'queued' AND q.gpu_type = t.gpu_type
+        SELECT q.priority FROM runner.job q WHERE q.state = 'queued' AND q.ready AND q.gpu_type = t.gpu_type
         ORDER BY q.priority DESC, q.turn, q.id LIMIT 1
     ) AS best
     WHERE NOT t.gpu_type = ANY (v_paused);
@@ -30,7 +30,7 @@ BEGIN
         SELECT own.id, own.gpu_type, true AS own, own.priority
         FROM (
             SELECT q.id, q.gpu_type, q.priority FROM runner.job q
-            WHERE q.state = 'queued' AND q.reserved_by = reserve.host AND q.gpu_type = ANY (reserve.gpu_types)
+            WHERE q.state = 'queued' AND q.ready AND q.reserved_by = reserve.host AND q.gpu_type = ANY (reserve.gpu_types)
               AND NOT q.gpu_type = ANY (v_paused)
               AND (v_above IS NULL OR q.priority >= v_above)
         ) AS own
@@ -40,7 +40,7 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT q.id, q.gpu_type, q.priority, q.created_at, q.reserved_by, q.reserved_until
             FROM runner.job q
-            WHERE q.state = 'queued' AND q.gpu_type = t.gpu_type
+            WHERE q.state = 'queued' AND q.ready AND q.gpu_type = t.gpu_type
               AND (q.not_before IS NULL OR q.not_before <= now())
               AND (q.avoid_until IS NULL OR q.avoid_until <= now() OR q.avoid_host <> reserve.host
                    OR q.avoid_slot IS NOT NULL)

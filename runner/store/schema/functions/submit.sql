@@ -159,9 +159,15 @@ BEGIN
             'Try again in a moment.');
     END;
     PERFORM set_config('lock_timeout', v_lock_timeout, true);
-    IF v_code_id IS NULL THEN
-        SELECT c.id INTO STRICT v_code_id FROM leaderboard.code_files c WHERE c.hash = encode(sha256(submit.code), 'hex');
-    END IF;
+    -- Locked, so that runner.remove_code does not take it; one that it has just taken is stored again.
+    WHILE v_code_id IS NULL LOOP
+        SELECT c.id INTO v_code_id FROM leaderboard.code_files c WHERE c.hash = encode(sha256(submit.code), 'hex')
+        FOR KEY SHARE;
+        IF NOT FOUND THEN
+            INSERT INTO leaderboard.code_files (code) VALUES (submit.code)
+            ON CONFLICT (hash) DO NOTHING RETURNING id INTO v_code_id;
+        END IF;
+    END LOOP;
 
     INSERT INTO leaderboard.submission (leaderboard_id, file_name, user_id, code_id, submission_time, done, mode_category)
     VALUES (v_board.id, submit.file_name, submit.user_id, v_code_id, now(), false, v_category)
@@ -175,7 +181,8 @@ BEGIN
     PERFORM runner.add_jobs(v_submission_id, submit.mode, v_gpu_types, submit.priority);
     IF submit.start_at > now() OR submit.expires_at IS NOT NULL THEN
         UPDATE runner.job j
-        SET not_before = CASE WHEN submit.start_at > now() THEN submit.start_at END, expires_at = submit.expires_at
+        SET not_before = CASE WHEN submit.start_at > now() THEN submit.start_at END, expires_at = submit.expires_at,
+            ready = j.ready AND submit.start_at > now() IS NOT TRUE
         WHERE j.submission_id = v_submission_id;
     END IF;
     RETURN v_submission_id;

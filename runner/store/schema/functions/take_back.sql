@@ -26,6 +26,9 @@ BEGIN
     INSERT INTO runner.event (kind, submission_id, job_id, attempt, host, detail)
     VALUES ('reclaimed', v_job.submission_id, v_job.id, v_job.attempt, v_job.lease_owner, jsonb_build_object(
         'state', take_back.state));
+    IF state = 'queued' THEN
+        PERFORM runner.queue_again(take_back.job_id);
+    END IF;
     submission_done := runner.after_attempt(v_job.submission_id, state <> 'queued');
 END
 $$;

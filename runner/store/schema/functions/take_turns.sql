@@ -19,7 +19,8 @@ BEGIN
     WHERE s.user_id = take_turns.user_id AND s.gpu_type = take_turns.gpu_type AND s.priority = take_turns.priority
     FOR NO KEY UPDATE;
     SELECT c.turn INTO v_clock FROM runner.clock c
-    WHERE c.gpu_type = take_turns.gpu_type AND c.priority = take_turns.priority;
+    WHERE c.gpu_type = take_turns.gpu_type AND c.priority = take_turns.priority
+    ORDER BY c.gpu_type DESC, c.priority DESC, c.seq DESC LIMIT 1;
     IF v_share.next_turn IS NULL THEN
         INSERT INTO runner.share AS s (user_id, gpu_type, priority, next_turn)
         VALUES (take_turns.user_id, take_turns.gpu_type, take_turns.priority, coalesce(v_clock, 0) + take_turns.count)

@@ -9,22 +9,22 @@ SELECT s.id AS submission_id, l.name AS leaderboard, s.user_id, u.user_name, s.f
            (ARRAY['accepted', 'wrong_answer', 'time_limit', 'memory_limit', 'output_limit', 'runtime_error',
                   'compile_error', 'rejected', 'invalid', 'internal_error'])[jobs.gravity] END AS verdict,
        coalesce(s.done, false) AS done, t.status AS job_status, t.error,
-       -- Each half is a range of job_claim_idx, and ordered, so that only this index is a way to it. Counting ends at
+       -- Each half is a range of job_ready_idx, and ordered, so that only this index is a way to it. Counting ends at
        -- 1000: a longer queue costs a status no more.
        (SELECT min(1 + ahead.jobs)
         FROM (SELECT DISTINCT ON (q.gpu_type) q.gpu_type, q.priority, q.turn, q.id
               -- OFFSET: jobs are found by the submission first. Else the planner might walk the whole queue in order.
               FROM (SELECT o.* FROM runner.job o WHERE o.submission_id = s.id OFFSET 0) AS q
-              WHERE q.state = 'queued'
+              WHERE q.state = 'queued' AND q.ready
               ORDER BY q.gpu_type, q.priority DESC, q.turn, q.id) AS w
         CROSS JOIN LATERAL (
             SELECT count(*) AS jobs FROM (
                 (SELECT FROM runner.job b
-                 WHERE b.state = 'queued' AND b.gpu_type = w.gpu_type AND b.priority > w.priority
+                 WHERE b.state = 'queued' AND b.ready AND b.gpu_type = w.gpu_type AND b.priority > w.priority
                  ORDER BY b.priority DESC, b.turn, b.id LIMIT 1000)
                 UNION ALL
                 (SELECT FROM runner.job b
-                 WHERE b.state = 'queued' AND b.gpu_type = w.gpu_type AND b.priority = w.priority
+                 WHERE b.state = 'queued' AND b.ready AND b.gpu_type = w.gpu_type AND b.priority = w.priority
                    AND (b.turn, b.id) < (w.turn, w.id)
                  ORDER BY b.turn, b.id LIMIT 1000)
                 LIMIT 1000
@@ -47,10 +47,11 @@ SELECT s.id AS submission_id, l.name AS leaderboard, s.user_id, u.user_name, s.f
               ) AS h ON true
               WHERE q.state = 'queued' GROUP BY q.gpu_type) AS w
         WHERE NOT w.served) AS no_host_since,
-       -- Why hosts begin no job of a GPU type that it waits for.
-       (SELECT min(p.reason)
+       -- Why hosts begin no job of the leaderboard, or of a GPU type that it waits for.
+       (SELECT min(coalesce(b.paused, p.reason))
         FROM (SELECT o.* FROM runner.job o WHERE o.submission_id = s.id OFFSET 0) AS q
-        JOIN runner.pause p ON p.gpu_type = lower(q.gpu_type)
+        LEFT JOIN runner.board b ON b.leaderboard_id = s.leaderboard_id
+        LEFT JOIN runner.pause p ON p.gpu_type = lower(q.gpu_type)
         WHERE q.state = 'queued') AS paused
 FROM leaderboard.submission s
 JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id

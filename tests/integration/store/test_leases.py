@@ -1,0 +1,139 @@
+"""A host's lease on all its jobs is one row, so a heartbeat writes that row and no job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+
+from runner.model import Job, JobState
+from tests.integration.store.conftest import Bench
+from tests.integration.store.test_submit import one
+
+Db = psycopg.Connection[dict[str, Any]]
+JOBS = 8
+BEATS = 20
+#: What a heartbeat did before leases of hosts: each job's row, its four indexes, and the row that KernelBot reads.
+EACH_JOB = """
+UPDATE runner.job SET lease_expires_at = now() + interval '60 seconds' WHERE id = ANY (%(ids)s);
+UPDATE leaderboard.submission_job_status SET last_heartbeat = now()
+WHERE submission_id IN (SELECT submission_id FROM runner.job WHERE id = ANY (%(ids)s))
+"""
+
+
+def held(jobs: Sequence[Job]) -> list[tuple[int, int]]:
+    """What a heartbeat names."""
+    return [(job.id, job.attempt) for job in jobs]
+
+
+def versions(db: Db) -> list[object]:
+    """Which transaction wrote each job and each status last."""
+    found = db.execute(
+        "SELECT j.id, j.xmin::text AS job, t.xmin::text AS status"
+        " FROM runner.job j JOIN leaderboard.submission_job_status t USING (submission_id) ORDER BY j.id"
+    )
+    return [tuple(row.values()) for row in found]
+
+
+def wal_bytes(db: Db, act: Any) -> int:  # noqa: ANN401 - any callable
+    """How much WAL something writes, without images of whole pages."""
+    db.execute("CHECKPOINT")
+    act()
+    before = one(db, "SELECT pg_current_wal_insert_lsn() AS lsn")["lsn"]
+    for _ in range(BEATS):
+        act()
+    return int(one(db, "SELECT pg_current_wal_insert_lsn() - %s::pg_lsn AS bytes", before)["bytes"])
+
+
+def test_a_heartbeat_writes_no_job(bench: Bench, db: Db) -> None:
+    """The first takes the jobs in. Those after it write a tenth of the WAL that a row for each job took, or less."""
+    bench.board()
+    for _ in range(JOBS):
+        bench.submit()
+    jobs = [bench.claim() for _ in range(JOBS)]
+    bench.store.heartbeat(host="host-a", lease_s=60, held=held(jobs))
+    before = versions(db)
+    new = wal_bytes(db, lambda: bench.store.heartbeat(host="host-a", lease_s=60, held=held(jobs)))
+    assert versions(db) == before
+
+    def old() -> None:
+        with psycopg.ClientCursor(db) as cursor:
+            cursor.execute(EACH_JOB.encode(), {"ids": [job.id for job in jobs]})
+
+    assert new <= wal_bytes(db, old) / 10
+
+
+def test_a_host_that_is_silent_loses_all_its_jobs(bench: Bench, db: Db) -> None:
+    """Also those that its lease holds; the one that ended before is left alone, and nothing is overdue afterwards."""
+    bench.board()
+    for _ in range(3):
+        bench.submit()
+    jobs = [bench.claim() for _ in range(3)]
+    bench.store.heartbeat(host="host-a", lease_s=60, held=held(jobs))
+    bench.store.release(jobs[0], reason="not this one")
+    assert bench.store.reclaim() == []
+    db.execute("UPDATE runner.lease SET expires_at = now()")
+    bench.look_again()
+    assert bench.store.claim(host="host-b", slots={}, lease_s=60).overdue
+    assert [(found.job_id, found.state) for found in bench.store.reclaim()] == [
+        (job.id, JobState.QUEUED) for job in jobs[1:]
+    ]
+    bench.look_again()
+    assert not bench.store.claim(host="host-b", slots={}, lease_s=60).overdue
+
+
+def test_a_heartbeat_in_time_saves_what_has_expired(bench: Bench, db: Db) -> None:
+    """After an outage holders renew before others reclaim."""
+    bench.board()
+    bench.submit()
+    job = bench.claim()
+    for _ in range(2):
+        bench.store.heartbeat(host="host-a", lease_s=60, held=held([job]))
+        db.execute("UPDATE runner.lease SET expires_at = now() - interval '1 second'")
+    assert bench.store.heartbeat(host="host-a", lease_s=60, held=held([job]))[0].ours
+    assert bench.store.reclaim() == []
+
+
+def test_a_job_that_a_heartbeat_does_not_name_any_more_ends(bench: Bench, db: Db) -> None:
+    """Its daemon lives and has forgotten it: its own lease begins again, and ends."""
+    bench.board()
+    for _ in range(2):
+        bench.submit()
+    kept, forgotten = (bench.claim() for _ in range(2))
+    bench.store.heartbeat(host="host-a", lease_s=60, held=held([kept, forgotten]))
+    bench.store.heartbeat(host="host-a", lease_s=-1, held=held([kept]))
+    bench.store.heartbeat(host="host-a", lease_s=60, held=held([kept]))
+    assert [found.job_id for found in bench.store.reclaim()] == [forgotten.id]
+    assert one(db, "SELECT state FROM runner.job WHERE id = %s", kept.id)["state"] == "running"
+
+
+def test_a_heartbeat_beside_a_reclaim_takes_no_job_in(bench: Bench, db: Db, database_url: str) -> None:
+    """It waits for nothing, and says what is so now: the jobs are its own until the reclaim is committed."""
+    bench.board()
+    bench.submit()
+    job = bench.claim()
+    bench.store.heartbeat(host="host-a", lease_s=60, held=held([job]))
+    with psycopg.connect(database_url) as reclaiming:
+        reclaiming.execute("UPDATE runner.lease SET job_ids = '{}'")
+        before = one(db, "SELECT expires_at FROM runner.lease")
+        assert bench.store.heartbeat(host="host-a", lease_s=600, held=held([job]))[0].ours
+        assert one(db, "SELECT expires_at FROM runner.lease") == before
+        reclaiming.rollback()
+    bench.store.heartbeat(host="host-a", lease_s=600, held=held([job]))
+    assert one(db, "SELECT expires_at > now() + interval '590 seconds' AS later FROM runner.lease")["later"]
+
+
+def test_a_job_in_no_hosts_lease_gets_one_of_its_own(bench: Bench, db: Db) -> None:
+    """Somebody removed the host's row: the job does not run for ever."""
+    bench.board()
+    for _ in range(2):
+        bench.submit()
+    jobs = [bench.claim() for _ in range(2)]
+    bench.store.heartbeat(host="host-a", lease_s=60, held=held(jobs))
+    bench.store.reap(keep_s=86_400)
+    finite = "SELECT count(*) FROM runner.job WHERE lease_expires_at < now() + interval '1 hour'"
+    assert one(db, finite)["count"] == 0
+    db.execute("DELETE FROM runner.lease")
+    bench.store.reap(keep_s=86_400)
+    assert one(db, finite)["count"] == 2

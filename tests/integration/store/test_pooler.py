@@ -1,0 +1,191 @@
+"""Daemons, frontends and command line through a real PgBouncer in transaction mode.
+
+The tests start /usr/sbin/pgbouncer, or the one in PATH. Without one they are skipped, and say so.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from runner.errors import ConfigError
+from runner.model import Verdict
+from runner.store import Stop, Store, direct_address
+from runner.store.probe import probe
+from tests.integration.store.conftest import CODE, PATIENCE_S, Bench, result, run_record
+
+PGBOUNCER: Final = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+needs_pgbouncer = pytest.mark.skipif(
+    PGBOUNCER is None, reason="a pooler is tested with PgBouncer: apt-get install pgbouncer (.ci/setup does)"
+)
+#: Two server connections for all: clients of one pool meet each other's sessions.
+CONFIG = """\
+[databases]
+* = host={host} port={port}
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {listen}
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+default_pool_size = 2
+server_reset_query_always = 0
+logfile = {folder}/pgbouncer.log
+pidfile = {folder}/pgbouncer.pid
+"""
+
+
+def free_port() -> int:
+    """A port that nothing listens on."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@pytest.fixture
+def pooled_url(database_url: str, tmp_path: Path) -> Iterator[str]:
+    """The test's database through a pooler that is its own."""
+    given = conninfo_to_dict(database_url)
+    folder = tmp_path / "pgbouncer"
+    folder.mkdir()
+    listen = free_port()
+    # `auth_type = any` logs every client in as the user that the database entry forces.
+    config = CONFIG.format(host=given["host"], port=given.get("port") or 5432, listen=listen, folder=folder)
+    config = config.replace("port=", f"user={given['user']} port=", 1)
+    (folder / "pgbouncer.ini").write_text(config, encoding="ascii")
+    command = [str(PGBOUNCER), str(folder / "pgbouncer.ini")]
+    if os.geteuid() == 0:
+        # It refuses to run as root, and only the server's user may go to the server's socket.
+        user = pwd.getpwuid(Path(str(given["host"])).stat().st_uid)
+        for path in (folder, *folder.iterdir()):
+            os.chown(path, user.pw_uid, user.pw_gid)
+        for parent in (tmp_path, *tmp_path.parents[:2]):
+            parent.chmod(parent.stat().st_mode | 0o011)
+        command[1:1] = ["-u", user.pw_name]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    url = make_conninfo(database_url, host="127.0.0.1", port=str(listen))
+    try:
+        until_s = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                psycopg.connect(url, connect_timeout=5).close()
+                break
+            except psycopg.OperationalError as error:
+                log = folder / "pgbouncer.log"
+                if process.poll() is not None or time.monotonic() > until_s:
+                    raise AssertionError(log.read_text() if log.exists() else str(error)) from error
+                time.sleep(0.05)
+        yield url
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def direct_host(database_url: str) -> str:
+    """The server of the tests, as the configuration names it."""
+    given = conninfo_to_dict(database_url)
+    return f"{given['host']}:{given.get('port') or 5432}"
+
+
+@needs_pgbouncer
+def test_every_statement_goes_through_a_pooler(pooled_url: str, database_url: str) -> None:
+    """A frontend and two daemons share two sessions; a statement is sent often enough to be prepared elsewhere."""
+    stores = [Store(pooled_url, application_name="test", direct_host=direct_host(database_url)) for _ in range(3)]
+    benches = [Bench(store=store, url=pooled_url) for store in stores]
+    try:
+        benches[0].board()
+        for bench, name in zip(benches[1:], ("host-a", "host-b"), strict=True):
+            bench.register(name)
+        for number in range(20):
+            submission = benches[0].submit(user_id=f"u{number}", code=CODE + str(number).encode())
+            bench, host = (benches[1], "host-a") if number % 2 else (benches[2], "host-b")
+            job = bench.claim(host=host, instance=host)
+            assert bench.store.heartbeat(host=host, lease_s=60, held=[job.key], instance=host)[0].ours
+            assert bench.store.complete(job, result(Verdict.ACCEPTED, run_record())).submission_done
+            assert benches[0].store.submission(submission).status.done
+        with psycopg.connect(database_url, autocommit=True) as connection:
+            count = (
+                "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'test' AND datname = current_database()"
+            )
+            assert connection.execute(count).fetchone() in {(1,), (2,)}
+    finally:
+        for store in stores:
+            store.close()
+
+
+@needs_pgbouncer
+def test_nothing_of_a_session_stays_behind_in_the_pool(pooled_url: str, database_url: str) -> None:
+    """No setting and no prepared statement: other programs use the same sessions."""
+    store = Store(pooled_url, application_name="test", direct_host=direct_host(database_url))
+    try:
+        for _ in range(10):
+            store.ping()
+            store.queue(limit=5)
+        with psycopg.connect(pooled_url, autocommit=True, prepare_threshold=None) as other:
+            assert other.execute("SHOW statement_timeout").fetchone() == ("0",)
+            assert other.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)
+    finally:
+        store.close()
+
+
+@needs_pgbouncer
+def test_notifications_come_over_the_direct_connection(pooled_url: str, database_url: str) -> None:
+    """A submission through the pooler wakes a daemon that listens beside it."""
+    daemon = Store(pooled_url, application_name="test", direct_host=direct_host(database_url))
+    frontend = Store(pooled_url, application_name="test", direct_host=direct_host(database_url))
+    stop = Stop()
+    try:
+        wakeup = daemon.listen(stop=stop, timeout_s=PATIENCE_S)
+        assert wakeup is not None
+        assert wakeup.everybody
+        bench = Bench(store=frontend, url=pooled_url)
+        bench.board()
+        submitted = threading.Timer(0.2, bench.submit)
+        submitted.start()
+        heard = daemon.listen(stop=stop, timeout_s=PATIENCE_S)
+        submitted.join()
+        assert heard is not None
+        assert heard.gpu_types == {"CPU"}
+    finally:
+        daemon.close()
+        frontend.close()
+
+
+@needs_pgbouncer
+def test_check_tells_what_a_pooler_lacks(pooled_url: str, database_url: str) -> None:
+    """Without `direct_host` notifications do not arrive; with it, timeouts that the login does not have are named."""
+    assert not probe(pooled_url).direct
+    facts = probe(pooled_url, direct_host(database_url))
+    assert facts.direct
+    assert facts.unset == ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("db.example", ("db.example", "5432")),
+        ("db.example:6543", ("db.example", "6543")),
+        ("/run/postgresql:5433", ("/run/postgresql", "5433")),
+        ("[::1]:5433", ("::1", "5433")),
+    ],
+)
+def test_the_direct_address_is_the_poolers_with_another_host(given: str, expected: tuple[str, str]) -> None:
+    """User, password, database and encryption stay."""
+    found = conninfo_to_dict(direct_address("postgresql://u:p@10.0.0.1:6432/d?sslmode=require", given))
+    assert (found["host"], found["port"]) == expected
+    assert (found["user"], found["password"], found["dbname"], found["sslmode"]) == ("u", "p", "d", "require")
+    assert direct_address("host=a", None) == "host=a"
+    with pytest.raises(ConfigError):
+        direct_address("no address", given)
