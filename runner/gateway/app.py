@@ -16,7 +16,7 @@ from starlette.types import ExceptionHandler
 
 from runner.config import Config
 from runner.errors import DatabaseUnavailableError
-from runner.gateway import admin, boards, login, submissions
+from runner.gateway import admin, boards, login, pages, submissions
 from runner.gateway.context import Ascii, Door, Refusal, door
 from runner.gateway.identity import admin as only_admin
 from runner.gateway.identity import user
@@ -120,6 +120,7 @@ def routes() -> list[Route]:
         Route("/admin/invites", admin.make_invites, methods=["POST"]),
         Route("/admin/invites/{code}", admin.revoke_invite, methods=["DELETE"]),
         *(Route(path, _not_built(path, sentence), methods=[method]) for method, path, sentence in NOT_BUILT),
+        *pages.routes(),
         Route(f"/{lb}/{{mode}}", submissions.submit_and_stream, methods=["POST"]),
     ]
 

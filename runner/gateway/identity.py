@@ -21,8 +21,9 @@ CLI_HEADER: Final = "x-popcorn-cli-id"
 WEB_HEADER: Final = "x-web-auth-id"
 COOKIE: Final = "kernel_runner_session"
 SESSION_S: Final = 7 * 24 * 3600
-#: The operator's session, whose key is the admin token.
-OPERATOR: Final = "\N{BULLET}operator"
+#: How a cookie names the operator, whose key is the admin token; a user's name begins with `u`.
+_OPERATOR: Final = "o"
+_USER: Final = "u"
 _DIGEST: Final = "sha256:"
 _LONGEST: Final = 512
 
@@ -37,6 +38,10 @@ class User:
     #: Came with the header of a website.
     by_web: bool = False
     operator: bool = False
+
+
+#: Not in the database: no user has an empty id.
+OPERATOR: Final = User(id="", name="operator", banned=False, operator=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,40 +159,39 @@ async def session(request: Request) -> Session | None:
         return None
     if int(parts[1]) < time.time():
         return None
-    try:
-        user_id = base64.urlsafe_b64decode(parts[0].encode("ascii")).decode("utf-8")
-    except ValueError:
-        return None
-    found = await _key_of(door(request), user_id)
+    current = door(request)
+    found = await _named_by(current, parts[0])
     if found is None:
         return None
     who, key = found
-    if not hmac.compare_digest(
-        parts[2].encode("utf-8", "replace"), _signature(key, parts[0], parts[1]).encode("ascii")
-    ):
+    expected = _signature(key, parts[0], parts[1])
+    if not hmac.compare_digest(parts[2].encode("utf-8", "replace"), expected.encode("ascii")):
         return None
-    current = door(request)
     _admit(current, current.limits.user.take(who.id))
     return Session(user=who, csrf=_signature(key, "csrf", parts[1]))
 
 
-async def new_cookie(current: Door, user_id: str) -> str | None:
-    """The value of a cookie that logs this user in; None: the user has no credential."""
-    found = await _key_of(current, user_id)
+async def new_cookie(current: Door, who: User) -> str | None:
+    """The value of a cookie that logs this user in; None: the user has no credential any more."""
+    encoded = base64.urlsafe_b64encode(who.id.encode("utf-8")).decode("ascii")
+    name = _OPERATOR if who.operator else _USER + encoded
+    found = await _named_by(current, name)
     if found is None:
         return None
-    name = base64.urlsafe_b64encode(user_id.encode("utf-8")).decode("ascii")
     until = str(int(time.time()) + SESSION_S)
     return f"{name}.{until}.{_signature(found[1], name, until)}"
 
 
-async def _key_of(current: Door, user_id: str) -> tuple[User, str] | None:
-    if user_id == OPERATOR:
-        if current.admin_token is None:
-            return None
-        return User(id=OPERATOR, name="operator", banned=False, operator=True), current.admin_token
+async def _named_by(current: Door, name: str) -> tuple[User, str] | None:
+    """The user whom a cookie names, and the key that its signature needs."""
+    if name == _OPERATOR:
+        return None if current.admin_token is None else (OPERATOR, current.admin_token)
+    try:
+        user_id = base64.urlsafe_b64decode(name.removeprefix(_USER).encode("ascii")).decode("utf-8")
+    except ValueError:
+        return None
     found = await current.store.one("login_of", cli=[], web=[], user_id=user_id)
-    if found is None:
+    if found is None or not name.startswith(_USER):
         return None
     return User(id=found["id"], name=found["user_name"], banned=bool(found["is_banned"])), found["session_key"]
 
@@ -200,3 +204,8 @@ def _admit(current: Door, wait_s: float) -> None:
     if wait_s > 0:
         current.metrics.limited.inc()
         raise Refusal(429, f"Too many requests. Try again in {int(wait_s) + 1}s.", retry_after_s=wait_s)
+
+
+def same(given: str, expected: str) -> bool:
+    """Whether two secrets are equal, in a time that does not depend on how much of them is."""
+    return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), expected.encode("utf-8"))

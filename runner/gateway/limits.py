@@ -99,6 +99,7 @@ class Edge:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                message = {**message, "headers": [*message["headers"], (b"x-content-type-options", b"nosniff")]}
             await send(message)
 
         path = scope["path"]

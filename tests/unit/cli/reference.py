@@ -55,6 +55,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "For operators": (
         *("watch", "logs", "demo", "check", "install", "upgrade", "uninstall", "migrate", "serve"),
+        *("gateway", "user approve", "user token", "user list", "user revoke"),
         *("image build", "image list", "image prune", "failed", "rerun", "invalidate"),
         *("host list", "host drain", "host undrain", "host evict", "gpu list", "gpu pause", "gpu resume"),
         *("gpu detect", "gpu add", "gpu clocks", "gpu test", "gpu validate"),
