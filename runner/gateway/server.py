@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
+import sys
 from contextlib import suppress
 
 import uvicorn
@@ -36,6 +38,8 @@ def serve(config: Config) -> None:
                 address.path.unlink()
     log = logs.get_logger("gateway.server")
     log.info("the gateway starts", listen=str(address), admin=config.gateway_admin_token() is not None)
+    # uvicorn finishes what is open and then sends itself the signal again: that is the end wanted, not a failure.
+    signal.signal(signal.SIGTERM, _end)
     uvicorn.run(
         app,
         host=address.host or "127.0.0.1",
@@ -55,3 +59,7 @@ def serve(config: Config) -> None:
         limit_concurrency=_CONNECTIONS,
         backlog=1024,
     )
+
+
+def _end(_number: int, _frame: object) -> None:
+    sys.exit(0)
