@@ -57,7 +57,10 @@ def token(context: typer.Context, *, user_id: _User, name: _Name = None) -> None
 def list_users(
     context: typer.Context, *, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
 ) -> None:
-    """List the users, those who wait for approval first."""
+    """List the users, those who wait for approval first.
+
+    A user `waits` for approval, is `valid`, has `no login`, or is `banned`.
+    """
     with session(context).store() as store:
         users = store.users()
     if as_json:
@@ -86,7 +89,10 @@ def list_users(
 
 @user.command(epilog=example("kernel-runner user revoke ada"))
 def revoke(context: typer.Context, *, user_id: _User) -> None:
-    """End all logins of a user, in browsers too. Submissions stay; so do invitations."""
+    """End all logins of a user, in browsers too.
+
+    Submissions and invitations stay. `user token` lets the user in again.
+    """
     with session(context).store() as store:
         if not store.revoke_login(user_id):
             raise NotFoundError(f"user {user_id!r} does not exist; `kernel-runner user list` shows those that do")
