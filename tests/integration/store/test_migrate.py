@@ -177,6 +177,8 @@ INDEXES = {
 OUR_INDEXES = {
     "runs USING btree (submission_id)",
     "runs USING btree (id) WHERE ((NOT secret) AND (score IS NOT NULL) AND passed)",
+    "user_info USING btree (cli_id) WHERE (cli_id IS NOT NULL)",
+    "user_info USING btree (web_auth_id) WHERE (web_auth_id IS NOT NULL)",
 }
 
 
@@ -205,7 +207,7 @@ def test_the_schema_is_kernelbots_column_by_column(database_url: str) -> None:
 
 
 def test_the_schema_has_kernelbots_constraints_and_indexes(database_url: str) -> None:
-    """Keys, checks, actions on delete and indexes are KernelBot's, but for two; no trigger, function, view or enum."""
+    """Keys, checks, actions on delete and indexes are KernelBot's, but for four; no trigger, function, view or enum."""
     constraints: dict[str, set[str]] = {}
     for table, definition in fetch(
         database_url,

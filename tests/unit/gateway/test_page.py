@@ -27,5 +27,4 @@ def test_every_route_stands_in_the_page(path: str) -> None:
 
 def test_the_page_names_no_other_route() -> None:
     """Of those that look like one."""
-
     assert named(BUILT) == {route.path for route in routes()} - {missing for _, missing, _ in NOT_BUILT}

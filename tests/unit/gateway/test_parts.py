@@ -14,7 +14,7 @@ from runner.gateway.context import dumps
 def test_a_bucket_refills(monkeypatch: pytest.MonkeyPatch) -> None:
     """A burst of a minute's worth, then one every 60 / n seconds, for each key alone."""
     now = 1000.0
-    monkeypatch.setattr(limits.time, "monotonic", lambda: now)
+    monkeypatch.setattr("runner.gateway.limits.time.monotonic", lambda: now)
     bucket = limits.Bucket(6)
     assert [bucket.take("a") for _ in range(6)] == [0.0] * 6
     assert bucket.take("a") == pytest.approx(10.0)
