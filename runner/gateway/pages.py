@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -130,10 +131,14 @@ async def board(request: Request, session: Session | None) -> Response:
     gpu = own_name(found, request.query_params.get("gpu", "")) or next(iter(found["gpus"]), "")
     offset = query_number(request, "offset", 0, low=0, high=1_000_000)
     places = await current.store.all("places", leaderboard=found["name"], gpu_type=gpu, limit=PLACES + 1, offset=offset)
+    told = await current.store.one("board_reference", board_id=found["id"]) or {"reference": None, "templates": []}
+    sources = [("Reference", told["reference"]), *((f"Template for {lang}", code) for lang, code in told["templates"])]
     return _show(
         request,
         session,
         "board.html",
+        sources=[(title, code[:_SOURCE]) for title, code in sources if code],
+        strip=strip([results.number(place["score"]) for place in places[:PLACES]]),
         board=found,
         gpu=gpu,
         places=places[:PLACES],
@@ -417,3 +422,11 @@ def _local(path: str) -> str:
     """A path of this service to go on to; anything else becomes the first page."""
     plain = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isascii() and path.isprintable()
     return path if plain and "\\" not in path and len(path) < 300 else "/"
+
+
+def strip(scores: Sequence[float | None]) -> list[float]:
+    """Where times stand in a drawing that shows them side by side: 0 is the fastest, 100 the slowest, by logarithm."""
+    logs = [math.log(score) for score in scores if score is not None and score > 0]
+    if len(logs) < 2 or max(logs) == min(logs):
+        return []
+    return [round(100 * (value - min(logs)) / (max(logs) - min(logs)), 1) for value in logs]

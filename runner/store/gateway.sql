@@ -39,6 +39,15 @@ SELECT l.id, l.name, l.deadline, l.description, l.visibility, l.creator_id, l.fo
        ARRAY(SELECT g.gpu_type FROM leaderboard.gpu_type g WHERE g.leaderboard_id = l.id ORDER BY 1) AS gpus
 FROM leaderboard.leaderboard l ORDER BY l.id
 
+-- name: board_reference
+-- The reference of a leaderboard's task, and its newest template of each language.
+SELECT CASE WHEN jsonb_typeof(l.task #> '{files,reference.py}') = 'string' THEN l.task #>> '{files,reference.py}' END
+           AS reference,
+       ARRAY(SELECT jsonb_build_array(t.lang, t.code) FROM (
+           SELECT DISTINCT ON (p.lang) p.lang, p.code FROM leaderboard.templates p
+           WHERE p.leaderboard_id = l.id ORDER BY p.lang, p.id DESC) AS t) AS templates
+FROM leaderboard.leaderboard l WHERE l.id = %(board_id)s::integer
+
 -- name: may_see
 -- Whether a user has an invitation to a leaderboard.
 SELECT EXISTS (

@@ -121,7 +121,21 @@ GRANT SELECT (id, user_name, is_banned), UPDATE (is_banned) ON leaderboard.user_
 GRANT SELECT, INSERT, UPDATE, DELETE ON leaderboard.rate_limit TO runner_gateway;
 GRANT SELECT, INSERT, DELETE ON leaderboard.leaderboard_invite TO runner_gateway;
 GRANT SELECT, INSERT ON leaderboard.leaderboard_invite_scope TO runner_gateway;
-GRANT USAGE ON SEQUENCE leaderboard.rate_limit_id_seq, leaderboard.leaderboard_invite_id_seq TO runner_gateway;
+-- Whatever KernelBot called them; identity columns need no right.
+DO $sequences$
+DECLARE
+    v_sequence text;
+BEGIN
+    FOR v_sequence IN
+        SELECT pg_get_serial_sequence(format('leaderboard.%I', t), 'id')
+        FROM unnest(ARRAY['rate_limit', 'leaderboard_invite']) AS t
+    LOOP
+        IF v_sequence IS NOT NULL THEN
+            EXECUTE format('GRANT USAGE ON SEQUENCE %s TO runner_gateway', v_sequence);
+        END IF;
+    END LOOP;
+END
+$sequences$;
 GRANT SELECT, INSERT, DELETE ON runner.intake_stop TO runner_gateway;
 GRANT SELECT ON runner.migration, runner.public_profile TO runner_gateway;
 GRANT SELECT (id, submission_id, gpu_type, mode, secret, state, verdict, lease_owner, host, created_at, started_at,

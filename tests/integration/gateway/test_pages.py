@@ -138,6 +138,21 @@ def test_boards_and_a_ranking(gate: Gate, browser: Browser, finish: Finish) -> N
     checked(browser.get("/board/nothing"))
 
 
+def test_a_board_shows_its_reference_and_times_side_by_side(gate: Gate, browser: Browser, finish: Finish) -> None:
+    """The reference and the template are for everyone who sees the board."""
+    gate.sql("UPDATE leaderboard.leaderboard SET task = jsonb_set(task, '{files,reference.py}', '\"def ref(): ...\"')")
+    for token, score in (("ada-token", 1e-6), ("bob-token", 1e-4)):
+        gate.submit("/submission/identity/CPU/leaderboard", cli=token)
+        finish(score_s=score)
+    gate.user("carol")
+    gate.submit("/submission/identity/CPU/leaderboard", cli="carol-token")
+    finish(score_s=1e-5)
+    text = checked(browser.get("/board/identity"))
+    assert "def ref(): ..." in text
+    assert "Template for Python" in text
+    assert re.findall(r'<circle cx="([0-9.]+)"', text) == ["0.0", "50.0", "100.0"]
+
+
 def test_a_closed_board_is_not_shown_to_strangers(gate: Gate, browser: Browser, ada: Browser) -> None:
     """Whoever is not logged in is asked to; without an invitation 403."""
     gate.sql("UPDATE leaderboard.leaderboard SET visibility = 'closed', description = 'the secret plan'")

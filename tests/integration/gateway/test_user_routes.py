@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import re
 import socket
+import zipfile
 from collections.abc import Callable
 from typing import Any
 
@@ -494,6 +497,36 @@ def test_a_stream_from_first_sign_to_result(gate: Gate, finish: Finish) -> None:
     for run in secret["runs"].values():
         assert (run["run"]["stdout"], run["run"]["stderr"], run["run"]["result"]) == ("", "", {})
     assert end["reports"][0].startswith("**CPU on kernel-runner ✅ success**")
+
+
+def test_a_profile_comes_with_its_files(gate: Gate) -> None:
+    """As a zip in base64; files of other runs stay with operators."""
+    body, headers = multipart()
+    head = (
+        "POST /identity/CPU/profile HTTP/1.1\r\nHost: x\r\nX-Popcorn-Cli-Id: ada-token\r\nConnection: close\r\n"
+        f"Content-Type: {headers['Content-Type']}\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", gate.port), timeout=60) as connection:
+        connection.sendall(head.encode() + body)
+        got = b""
+        while b"event: status" not in got:
+            got += connection.recv(65536)
+        job = gate.bench.claim()
+        gate.sql(
+            "INSERT INTO runner.artifact (job_id, name, media_type, data) VALUES (%s, 'profile.0/trace.json', 'x', %s)",
+            job.id,
+            b"the trace",
+        )
+        gate.bench.store.complete(
+            job, result(Verdict.ACCEPTED, run_record("profile.0", result={"benchmark-count": "1"}))
+        )
+        gate.sql("NOTIFY runner_events, '{\"submission_id\": 1}'")
+        while chunk := connection.recv(65536):
+            got += chunk
+    found = re.search(rb'"trace":"([A-Za-z0-9+/=]+)"', got)
+    assert found is not None
+    with zipfile.ZipFile(io.BytesIO(base64.b64decode(found[1]))) as archive:
+        assert archive.read("profile.0_trace.json") == b"the trace"
 
 
 def test_a_lost_stream_ends_no_run(gate: Gate, finish: Finish) -> None:
