@@ -307,8 +307,9 @@ class Config(BaseModel):
     gateway_listen: Annotated[str, Reload.RESTART] = Field(default="127.0.0.1:8000", examples=["0.0.0.0:8000"])
     """
     Where `kernel-runner gateway` serves HTTP ([gateway.md](gateway.md)): `"HOST:PORT"`, `"[IPV6]:PORT"`, or
-    `"unix:PATH"` for a proxy on this host (a relative path is below `state_dir`). The gateway has no encryption of its
-    own. The daemon reads none of the keys that begin with `gateway_`.
+    `"unix:PATH"` for a proxy on this host (a relative path is below `state_dir`). Under systemd the unit
+    `kernel-runner-gateway.socket` says where instead. The gateway has no encryption of its own. The daemon reads none
+    of the keys that begin with `gateway_`.
     """
     gateway_admin_token_file: Annotated[Path | None, Reload.RESTART] = Field(
         default=None, examples=["/etc/kernel-runner/credentials/gateway_admin_token"]
@@ -510,6 +511,13 @@ def mask_password(text: str) -> str:
 def notify_socket(environ: Mapping[str, str] | None = None) -> str | None:
     """Where the service manager listens for readiness (`sd_notify`), or None when there is no service manager."""
     return (os.environ if environ is None else environ).get("NOTIFY_SOCKET") or None
+
+
+def listening_socket(environ: Mapping[str, str] | None = None) -> int | None:
+    """The file descriptor of the socket that the service manager listens on for us (`sd_listen_fds`), or None."""
+    found = os.environ if environ is None else environ
+    mine = found.get("LISTEN_PID") == str(os.getpid())
+    return 3 if mine and found.get("LISTEN_FDS") == "1" else None
 
 
 def watchdog_s(environ: Mapping[str, str] | None = None) -> float | None:

@@ -22,6 +22,7 @@ from runner.cli.installation import (
     CONFIG,
     DATABASE_URL,
     EVALUATION,
+    GATEWAY_SOCKET,
     GATEWAY_UNIT,
     KEPT,
     LINKS,
@@ -202,7 +203,7 @@ def uninstall(
         Step(
             what=f"stop and disable {GATEWAY_UNIT}",
             needed=lambda: host.at(VENDOR[GATEWAY_UNIT]).exists(),
-            do=lambda: host.command("systemctl", "disable", "--now", "--no-reload", GATEWAY_UNIT),
+            do=lambda: host.command("systemctl", "disable", "--now", "--no-reload", GATEWAY_SOCKET, GATEWAY_UNIT),
         ),
         *(host.remove(path) for path in LINKS),
         *(host.remove_vendor_file(path, say=typer.echo) for path in VENDOR.values()),

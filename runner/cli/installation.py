@@ -28,6 +28,7 @@ USER: Final = "kernel-runner"
 UNIT: Final = "kernel-runner.service"
 #: Installed, and left to the operator to enable.
 GATEWAY_UNIT: Final = "kernel-runner-gateway.service"
+GATEWAY_SOCKET: Final = "kernel-runner-gateway.socket"
 PREFIX: Final = "/opt/kernel-runner"
 RECORD: Final = f"{PREFIX}/installed.json"
 CONFIG: Final = "/etc/kernel-runner/config.toml"
@@ -38,6 +39,7 @@ EVALUATION: Final = f"{PREFIX}/eval"
 VENDOR: Final = {
     UNIT: f"/usr/local/lib/systemd/system/{UNIT}",
     GATEWAY_UNIT: f"/usr/local/lib/systemd/system/{GATEWAY_UNIT}",
+    GATEWAY_SOCKET: f"/usr/local/lib/systemd/system/{GATEWAY_SOCKET}",
     "kernelrunner.slice": "/usr/local/lib/systemd/system/kernelrunner.slice",
     "kernel-runner.sysusers": "/usr/local/lib/sysusers.d/kernel-runner.conf",
     "kernel-runner.tmpfiles": "/usr/local/lib/tmpfiles.d/kernel-runner.conf",
@@ -55,6 +57,7 @@ KEPT: Final = (
     "/etc/kernel-runner",
     f"/etc/systemd/system/{UNIT}.d",
     f"/etc/systemd/system/{GATEWAY_UNIT}.d",
+    f"/etc/systemd/system/{GATEWAY_SOCKET}.d",
     "/var/lib/kernel-runner",
     EVALUATION,
 )

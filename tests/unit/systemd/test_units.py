@@ -18,7 +18,10 @@ from runner.daemon.monitoring.watchdog import STEP_LIMIT_S
 from sandbox.host.engine import SLICE
 
 FOLDER = Path(__file__).resolve().parents[3] / "systemd"
-SHIPPED = ("kernel-runner.service", "kernel-runner-gateway.service", "kernelrunner.slice")
+SHIPPED = (
+    *("kernel-runner.service", "kernel-runner-gateway.service", "kernel-runner-gateway.socket"),
+    "kernelrunner.slice",
+)
 #: `systemd-analyze security` counts in tenths: at most 2.0.
 EXPOSURE = 20
 #: Engine and database let go of what waits for them.
@@ -77,6 +80,13 @@ def test_the_gateways_secrets_are_credentials_of_its_own() -> None:
     ]
     assert service["DynamicUser"] == ["yes"]
     assert not {"EnvironmentFile", "Environment", "SupplementaryGroups"} & set(service)
+
+
+def test_the_gateways_address_outlives_its_restart() -> None:
+    """The socket is systemd's, and at the address that the configuration has without systemd."""
+    (address,) = unit("kernel-runner-gateway.socket")["ListenStream"]
+    assert address == Config.model_fields["gateway_listen"].default
+    assert unit("kernel-runner-gateway.service")["Requires"] == ["kernel-runner-gateway.socket"]
 
 
 def test_systemd_understands_every_line(verified: Path) -> None:
