@@ -30,7 +30,7 @@ _LONGEST: Final = 512
 
 @dataclass(frozen=True, kw_only=True)
 class User:
-    """Someone who is logged in."""
+    """A user who is logged in."""
 
     id: str
     name: str | None
@@ -114,7 +114,7 @@ async def _named(request: Request, sentence: str, *, cli_only: bool = False) -> 
 
 
 async def by_token(current: Door, token: str, *, web: bool) -> User | None:
-    """The user of a token; None: it is nobody's."""
+    """The user of a token; None: no user has it."""
     if not token or len(token) > _LONGEST:
         return None
     # Who knows a stored digest knows no token.

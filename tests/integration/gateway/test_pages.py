@@ -154,7 +154,7 @@ def test_a_board_shows_its_reference_and_times_side_by_side(gate: Gate, browser:
 
 
 def test_a_closed_board_is_not_shown_to_strangers(gate: Gate, browser: Browser, ada: Browser) -> None:
-    """Whoever is not logged in is asked to; without an invitation 403."""
+    """A visitor is asked to log in; without an invitation 403."""
     gate.sql("UPDATE leaderboard.leaderboard SET visibility = 'closed', description = 'the secret plan'")
     assert browser.get("/board/identity").headers["location"] == "/login?next=%2Fboard%2Fidentity"
     refused = ada.get("/board/identity")

@@ -25,7 +25,7 @@ def test_a_bucket_refills(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_bucket_remembers_a_bounded_number_of_keys() -> None:
-    """Whoever invents keys fills no memory."""
+    """Invented keys fill no memory."""
     bucket = limits.Bucket(6)
     for number in range(30_000):
         bucket.take(str(number))
