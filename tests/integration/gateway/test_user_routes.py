@@ -7,15 +7,17 @@ import io
 import json
 import re
 import socket
+import time
 import zipfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
 from runner.errors import StaleAttemptError
 from runner.model import Verdict
-from tests.integration.gateway.conftest import ADMIN, CODE, Gate, multipart
+from tests.integration.gateway.conftest import ADMIN, CODE, PATIENCE_S, Gate, multipart
 from tests.integration.store.conftest import result, run_record
 
 Finish = Callable[..., None]
@@ -542,6 +544,32 @@ def test_a_lost_stream_ends_no_run(gate: Gate, finish: Finish) -> None:
     assert gate.sql("SELECT state FROM runner.job") == [("queued",)]
     finish()
     assert gate.ask("GET", "/user/submissions/1", cli="ada-token").json["done"] is True
+
+
+def test_streams_that_clients_leave_are_given_up(open_gate: Callable[..., Gate]) -> None:
+    """So that the bound on open streams is one on open streams."""
+    gate = open_gate(gateway_streams=20, gateway_requests_per_minute=100_000)
+    gate.bench.board()
+    gate.user("ada")
+    body, headers = multipart()
+    head = (
+        "POST /identity/CPU/test HTTP/1.1\r\nHost: x\r\nX-Popcorn-Cli-Id: ada-token\r\n"
+        f"Content-Type: {headers['Content-Type']}\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    for _ in range(4):
+        with ExitStack() as stack:
+            for _ in range(2):
+                connection = stack.enter_context(socket.create_connection(("127.0.0.1", gate.port), timeout=60))
+                connection.sendall(head.encode() + body)
+                got = b""
+                while b"event: status" not in got:
+                    got += connection.recv(65536)
+            refused = gate.submit("/identity/CPU/test")
+            assert (refused.status, refused.detail) == (429, "Too many open streams")
+        until = time.monotonic() + PATIENCE_S
+        while b"kernel_runner_gateway_streams 0.0" not in gate.ask("GET", "/metrics", admin=ADMIN).body:
+            assert time.monotonic() < until
+            time.sleep(0.05)
 
 
 def test_a_stream_is_for_popcorn_alone_and_refuses_before_it_begins(gate: Gate) -> None:
