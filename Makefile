@@ -54,7 +54,7 @@ bench: ## the benchmarks; each prints its figures, beside what it compares itsel
 package: setup ## dist/: the wheel, the wheels it needs, and a script that installs them without a network; PYTHONS="3.11 3.12"
 	@PYTHONS="$(PYTHONS)" .ci/package
 
-up: setup ## PostgreSQL, engine and one daemon in the background, for development
+up: setup ## PostgreSQL, engine, one daemon and the gateway in the background, for development
 	@$(STACK) up
 
 down: setup ## stop what `make up` started

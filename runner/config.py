@@ -40,6 +40,8 @@ _CREDENTIALS: Final = "CREDENTIALS_DIRECTORY"
 _SHARED_VARIABLES: Final = {"DATABASE_URL": "database_url", "DOCKER_HOST": "docker_host"}
 _EXAMPLE_URL: Final = "postgresql://runner@db.example/kernelbot"
 _SECRET: Final = frozenset({"database_url"})
+#: The shortest token for the gateway's admin routes.
+_TOKEN_CHARS: Final = 16
 
 
 class Reload(StrEnum):
@@ -313,6 +315,36 @@ class Config(BaseModel):
     firewall. `"off"` turns it off. If the address cannot be had, the daemon logs that and tries again; jobs do not
     wait.
     """
+    gateway_listen: Annotated[str, Reload.RESTART] = Field(default="127.0.0.1:8000", examples=["0.0.0.0:8000"])
+    """
+    Where `kernel-runner gateway` serves HTTP ([gateway.md](gateway.md)): `"HOST:PORT"`, `"[IPV6]:PORT"`, or
+    `"unix:PATH"` for a proxy on this host (a relative path is below `state_dir`). Under systemd the unit
+    `kernel-runner-gateway.socket` says where instead. The gateway has no encryption of its own. The daemon reads none
+    of the keys that begin with `gateway_`.
+    """
+    gateway_admin_token_file: Annotated[Path | None, Reload.RESTART] = Field(
+        default=None, examples=["/etc/kernel-runner/credentials/gateway_admin_token"]
+    )
+    """
+    A file whose one line is the token for the gateway's admin routes, at least 16 characters. systemd's credential
+    `gateway_admin_token` goes before it. Without either, no admin route is open.
+    """
+    gateway_trusted_proxies: Annotated[str, Reload.RESTART] = Field(
+        default="127.0.0.1,::1", examples=["10.0.0.5,10.0.1.0/24"]
+    )
+    """
+    Addresses whose `X-Forwarded-For` and `X-Forwarded-Proto` the gateway believes, separated by commas. Limits per
+    address need this behind a proxy; `"*"` lets every client forge its address.
+    """
+    gateway_connections: Annotated[int, Reload.RESTART] = Field(default=8, ge=1, le=100, examples=[16])
+    """How many connections to the database the gateway opens at most, beside one that listens for events."""
+    gateway_requests_per_minute: Annotated[int, Reload.RESTART] = Field(default=600, ge=1, examples=[1200])
+    """
+    How many requests of one user the gateway answers in a minute; a waiting popcorn-cli sends twelve. An address
+    without a valid login has half as many, and a fiftieth as many attempts to log in.
+    """
+    gateway_streams: Annotated[int, Reload.RESTART] = Field(default=2000, ge=1, examples=[500])
+    """How many streams of server-sent events the gateway holds open at most; one user has a tenth of them."""
     log_format: Annotated[Literal["auto", "json", "console"], Reload.AT_ONCE] = Field(default="auto", examples=["json"])
     """
     `"json"` is one object per line, for the journal. `"console"` is for people. `"auto"` is console on a terminal and
@@ -323,7 +355,7 @@ class Config(BaseModel):
     )
     """The least severe lines to log: `"debug"`, `"info"`, `"warning"` or `"error"`."""
 
-    @field_validator("database_url_file", "state_dir", "eval_python", "gpus_dir")
+    @field_validator("database_url_file", "state_dir", "eval_python", "gpus_dir", "gateway_admin_token_file")
     @classmethod
     def _absolute(cls, value: Path | None) -> Path | None:
         if value is not None and not value.is_absolute():
@@ -334,6 +366,13 @@ class Config(BaseModel):
     @classmethod
     def _an_address(cls, value: str) -> str:
         HttpAddress.parse(value, directory=Path("/"))
+        return value
+
+    @field_validator("gateway_listen")
+    @classmethod
+    def _a_place_to_serve(cls, value: str) -> str:
+        if HttpAddress.parse(value, directory=Path("/")) is None:
+            raise ValueError('"HOST:PORT", "[IPV6]:PORT" or "unix:PATH"')
         return value
 
     @model_validator(mode="after")
@@ -378,6 +417,35 @@ class Config(BaseModel):
     def http_address(self) -> HttpAddress | None:
         """Where health and metrics are served; None: nowhere."""
         return HttpAddress.parse(self.http_listen, directory=self.state_dir)
+
+    @property
+    def gateway_address(self) -> HttpAddress:
+        """Where the gateway serves HTTP."""
+        found = HttpAddress.parse(self.gateway_listen, directory=self.state_dir)
+        if found is None:
+            raise ConfigError("gateway_listen is off")
+        return found
+
+    def gateway_admin_token(self, environ: Mapping[str, str] | None = None) -> str | None:
+        """The token for the gateway's admin routes: systemd's credential, else the file; None without one.
+
+        Raises:
+            ConfigError: the file cannot be read, or the token is too short.
+        """
+        directory = (os.environ if environ is None else environ).get(_CREDENTIALS)
+        path = Path(directory) / "gateway_admin_token" if directory else None
+        # The unit has an empty one for sites without admin routes.
+        if path is None or not path.is_file() or not path.stat().st_size > 1:
+            path = self.gateway_admin_token_file
+        if path is None:
+            return None
+        try:
+            token = path.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path}: cannot be read: {error}; expected the gateway's admin token") from None
+        if len(token) < _TOKEN_CHARS or not token.isascii() or not token.isprintable() or " " in token:
+            raise ConfigError(f"{path}: expected one line of at least {_TOKEN_CHARS} ASCII characters without spaces")
+        return token
 
     def require_database_url(self) -> str:
         """The connection string.
@@ -454,6 +522,13 @@ def mask_password(text: str) -> str:
 def notify_socket(environ: Mapping[str, str] | None = None) -> str | None:
     """Where the service manager listens for readiness (`sd_notify`), or None when there is no service manager."""
     return (os.environ if environ is None else environ).get("NOTIFY_SOCKET") or None
+
+
+def listening_socket(environ: Mapping[str, str] | None = None) -> int | None:
+    """The file descriptor of the socket that the service manager listens on for us (`sd_listen_fds`), or None."""
+    found = os.environ if environ is None else environ
+    mine = found.get("LISTEN_PID") == str(os.getpid())
+    return 3 if mine and found.get("LISTEN_FDS") == "1" else None
 
 
 def watchdog_s(environ: Mapping[str, str] | None = None) -> float | None:

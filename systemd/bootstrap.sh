@@ -47,7 +47,7 @@ if [ ! -e "$release/.complete" ]; then
     "$python" -m venv "$release"
     # nvidia-ml-py is pure Python, and does nothing where there is no driver.
     "$release/bin/python" -m pip install --quiet --disable-pip-version-check --no-index --find-links "$here" \
-        "$wheel[nvidia]" || fail "the wheels in $here do not fit $("$python" --version); see \`make package\`"
+        "$wheel[gateway,nvidia]" || fail "the wheels in $here do not fit $("$python" --version); see \`make package\`"
     touch "$release/.complete"
 fi
 [ -n "$temporary" ] || exec "$release/bin/kernel-runner" "$@"

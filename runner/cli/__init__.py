@@ -20,6 +20,7 @@ from runner.cli import (
     data,
     demo,
     evaluate,
+    gateway,
     gpu,
     host,
     image,
@@ -31,6 +32,7 @@ from runner.cli import (
     status,
     submit,
     task,
+    user,
     watch,
 )
 from runner.cli.app import ExitCode, app, exit_code_for, fail
@@ -45,6 +47,7 @@ __all__ = [
     "data",
     "demo",
     "evaluate",
+    "gateway",
     "gpu",
     "host",
     "image",
@@ -57,6 +60,7 @@ __all__ = [
     "status",
     "submit",
     "task",
+    "user",
     "watch",
 ]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,7 +19,7 @@ from pathlib import Path
 from shlex import quote
 
 from runner.cli.stack import REPOSITORY, STACKS, Stack, orderly, own_environment, say, state_directory
-from runner.config import process_environment
+from runner.config import Config, process_environment
 from runner.errors import ConfigError, InfrastructureError, KernelRunnerError
 from runner.store import Store
 
@@ -32,7 +33,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def up(stack: Stack) -> None:
-    """Start PostgreSQL, engine and daemon; migrate; publish the starter leaderboards."""
+    """Start PostgreSQL, engine, daemon and gateway; migrate; publish the starter leaderboards."""
     with stack.lock():
         engine = stack.start_engine()
         say(f"container engine: {engine.url}{'' if engine.ours else ' (yours; make down leaves it alone)'}")
@@ -45,6 +46,7 @@ def up(stack: Stack) -> None:
         pid = stack.start_daemon()
         say(f"daemon: process {pid}, log {stack.daemon_log}; it proves its containers with a probe first")
         _await_daemon(stack, url, began)
+        _start_gateway(stack)
         say("""up. Now: eval "$(make -s env)" and kernel-runner submit tasks/vectoradd/solutions/correct/torch_add.py \
 --leaderboard vectoradd --mode test --wait""")
 
@@ -154,6 +156,21 @@ def _await_daemon(stack: Stack, url: str, began: datetime) -> None:
             time.sleep(_LOOK_S)
     finally:
         store.close()
+
+
+def _start_gateway(stack: Stack) -> None:
+    """Start the gateway and say where it is; without it the stack is up too: its port may be taken."""
+    stack.start_gateway()
+    address = Config.load(stack.config_file, environ={}).gateway_address
+    deadline = time.monotonic() + _START_S
+    while stack.gateway_runs() and time.monotonic() < deadline:
+        try:
+            with socket.create_connection((address.host or "", address.port), timeout=1):
+                say(f"gateway: http://{address}/ (`kernel-runner user token ME` logs you in); log {stack.gateway_log}")
+                return
+        except OSError:
+            time.sleep(_LOOK_S)
+    say(f"the gateway does not serve; its log says why: {stack.gateway_log}")
 
 
 def _kernel_runner(stack: Stack, *arguments: str) -> None:

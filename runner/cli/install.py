@@ -22,6 +22,8 @@ from runner.cli.installation import (
     CONFIG,
     DATABASE_URL,
     EVALUATION,
+    GATEWAY_SOCKET,
+    GATEWAY_UNIT,
     KEPT,
     LINKS,
     PREFIX,
@@ -156,6 +158,8 @@ def upgrade(*, migrate: _Migrate = False, no_start: _NoStart = False, dry_run: _
         return
     trouble = _restart(host)
     if trouble is None:
+        # Where it runs. A submission that it has accepted does not notice.
+        host.asks("systemctl", "try-restart", "--no-block", GATEWAY_UNIT)
         return
     if not migrate and before != str(own_release()):
         perform(_links(host, before), dry_run=False, say=typer.echo)
@@ -195,6 +199,11 @@ def uninstall(
             what=f"stop and disable {UNIT}",
             needed=lambda: host.at(VENDOR[UNIT]).exists(),
             do=lambda: host.command("systemctl", "disable", "--now", "--no-reload", UNIT),
+        ),
+        Step(
+            what=f"stop and disable {GATEWAY_UNIT}",
+            needed=lambda: host.at(VENDOR[GATEWAY_UNIT]).exists(),
+            do=lambda: host.command("systemctl", "disable", "--now", "--no-reload", GATEWAY_SOCKET, GATEWAY_UNIT),
         ),
         *(host.remove(path) for path in LINKS),
         *(host.remove_vendor_file(path, say=typer.echo) for path in VENDOR.values()),

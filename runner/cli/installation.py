@@ -26,6 +26,9 @@ from runner.model import Json
 
 USER: Final = "kernel-runner"
 UNIT: Final = "kernel-runner.service"
+#: Installed, and left to the operator to enable.
+GATEWAY_UNIT: Final = "kernel-runner-gateway.service"
+GATEWAY_SOCKET: Final = "kernel-runner-gateway.socket"
 PREFIX: Final = "/opt/kernel-runner"
 RECORD: Final = f"{PREFIX}/installed.json"
 CONFIG: Final = "/etc/kernel-runner/config.toml"
@@ -35,6 +38,8 @@ EVALUATION: Final = f"{PREFIX}/eval"
 #: What comes with a release and goes with it: name in the release's `systemd` folder, place on the host.
 VENDOR: Final = {
     UNIT: f"/usr/local/lib/systemd/system/{UNIT}",
+    GATEWAY_UNIT: f"/usr/local/lib/systemd/system/{GATEWAY_UNIT}",
+    GATEWAY_SOCKET: f"/usr/local/lib/systemd/system/{GATEWAY_SOCKET}",
     "kernelrunner.slice": "/usr/local/lib/systemd/system/kernelrunner.slice",
     "kernel-runner.sysusers": "/usr/local/lib/sysusers.d/kernel-runner.conf",
     "kernel-runner.tmpfiles": "/usr/local/lib/tmpfiles.d/kernel-runner.conf",
@@ -48,7 +53,14 @@ LINKS: Final = {
 #: Of these the daemon's user becomes a member where they exist: the engine's socket, and devices of AMD.
 GROUPS: Final = ("docker", "render", "video")
 #: What belongs to the operator, or may be worth something to somebody: only `--purge` removes it.
-KEPT: Final = ("/etc/kernel-runner", f"/etc/systemd/system/{UNIT}.d", "/var/lib/kernel-runner", EVALUATION)
+KEPT: Final = (
+    "/etc/kernel-runner",
+    f"/etc/systemd/system/{UNIT}.d",
+    f"/etc/systemd/system/{GATEWAY_UNIT}.d",
+    f"/etc/systemd/system/{GATEWAY_SOCKET}.d",
+    "/var/lib/kernel-runner",
+    EVALUATION,
+)
 _COMMAND_S: Final = 300.0
 
 Run = Callable[[Sequence[str]], "Ran"]

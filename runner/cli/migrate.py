@@ -24,8 +24,8 @@ def migrate(
         bool,
         typer.Option(
             "--roles",
-            help="Also create `runner_daemon`, `runner_frontend`, `runner_operator`, `runner_readonly` "
-            "(docs/security.md#the-database).",
+            help="Also create `runner_daemon`, `runner_frontend`, `runner_operator`, `runner_readonly`, "
+            "`runner_gateway` (docs/security.md#the-database).",
         ),
     ] = False,
     print_roles: Annotated[bool, typer.Option("--print-roles", help="Only print the SQL for the roles.")] = False,

@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import json
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -72,6 +73,8 @@ class Stack:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        #: The gateway, if this process started it.
+        self._gateway: subprocess.Popen[bytes] | None = None
         directory.mkdir(mode=0o711, parents=True, exist_ok=True)
         owner = directory.stat().st_uid
         if owner != os.getuid():
@@ -204,6 +207,7 @@ class Stack:
             "state_dir": str(self.directory / "state"),
             "eval_python": str(eval_python()),
             "log_format": "console",
+            "gateway_admin_token_file": str(self.admin_token_file),
         }
         lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
         self.config_file.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -236,6 +240,46 @@ class Stack:
         pid = self._pid(pid_file)
         if pid is not None:
             _stop_process(pid, signal.SIGTERM, "the daemon")
+        pid_file.unlink(missing_ok=True)
+
+    # -- gateway -------------------------------------------------------------------------------------------------
+
+    @property
+    def admin_token_file(self) -> Path:
+        """Where the token for the gateway's admin routes is."""
+        return self.directory / "admin_token"
+
+    @property
+    def gateway_log(self) -> Path:
+        """Where the gateway of this stack writes."""
+        return self.directory / "gateway.log"
+
+    def start_gateway(self) -> int:
+        """Start `kernel-runner gateway` in the background, or find it running; its process id."""
+        pid_file = self.directory / "gateway.pid"
+        pid = self._pid(pid_file)
+        if pid is not None:
+            return pid
+        if not self.admin_token_file.exists():
+            self.admin_token_file.touch(mode=0o600)
+            self.admin_token_file.write_text(f"{secrets.token_hex(16)}\n", encoding="ascii")
+        command = [sys.executable, "-m", "runner.cli", "--config", str(self.config_file), "gateway"]
+        self._gateway = _spawn(command, self.gateway_log)
+        pid_file.write_text(f"{self._gateway.pid}\n", encoding="utf-8")
+        return self._gateway.pid
+
+    def gateway_runs(self) -> bool:
+        """Whether the gateway is alive."""
+        return self._pid(self.directory / "gateway.pid") is not None
+
+    def stop_gateway(self) -> None:
+        """Let the gateway finish what is open, and end it."""
+        pid_file = self.directory / "gateway.pid"
+        pid = self._pid(pid_file)
+        if pid is not None:
+            _stop_process(pid, signal.SIGTERM, "the gateway")
+        if self._gateway is not None:
+            self._gateway.poll()
         pid_file.unlink(missing_ok=True)
 
     # -- together ------------------------------------------------------------------------------------------------
@@ -271,6 +315,7 @@ class Stack:
 
     def stop_all(self) -> None:
         """Stop everything this stack started."""
+        self.stop_gateway()
         self.stop_daemon()
         self.stop_postgres()
         self.stop_engine()

@@ -653,3 +653,23 @@ SELECT d.submission_id, d.runner, d.problem_name, d.user_id, d.code_id, d.code_s
 FROM runner.dataset_submissions d
 WHERE d.leaderboard_id = ANY (%(boards)s::integer[])
 ORDER BY d.submission_id, d.runner COLLATE "C"
+
+-- name: approve_login
+-- Makes the login that waits under a code that of a user.
+SELECT runner.approve_login(%(code)s::text, %(user_id)s::text, %(user_name)s::text, %(existing)s::boolean)
+
+-- name: set_token
+-- Gives a user a new token.
+SELECT runner.set_token(%(user_id)s::text, %(user_name)s::text, %(digest)s::text)
+
+-- name: revoke_login
+-- Ends all logins of a user.
+SELECT runner.revoke_login(%(user_id)s::text) AS revoked
+
+-- name: users
+-- All users; those who wait for approval first.
+SELECT u.id AS user_id, u.user_name,
+       CASE WHEN u.is_banned THEN 'banned' WHEN u.cli_valid THEN 'valid' WHEN u.id ~ '^temp_' THEN 'waits'
+            ELSE 'no login' END AS state,
+       u.cli_auth_provider AS provider, u.created_at
+FROM leaderboard.user_info u ORDER BY u.id ~ '^temp_' DESC, u.created_at DESC NULLS LAST, u.id

@@ -485,3 +485,16 @@ class BoardView:
     #: Language key -> full text.
     templates: Mapping[str, str] = field(default_factory=dict)
     demand: Demand = field(default_factory=Demand)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UserLine:
+    """A user in a list of logins."""
+
+    user_id: str
+    user_name: str | None
+    #: `waits` (for approval), `valid`, `no login` or `banned`.
+    state: str
+    provider: str | None
+    #: Without a zone, as KernelBot's column has it.
+    created_at: datetime | None

@@ -15,9 +15,10 @@ from runner.store.frontend import Frontend
 from runner.store.hosts import Hosts
 from runner.store.results import Results
 from runner.store.signals import Signals
+from runner.store.users import Users
 
 
-class Store(Claiming, Results, Signals, Hosts, Frontend, Boards, Again):
+class Store(Claiming, Results, Signals, Hosts, Frontend, Boards, Again, Users):
     """The database through one connection, for one thread.
 
     Every method raises `DatabaseUnavailableError` when PostgreSQL cannot be reached or goes away; the next call

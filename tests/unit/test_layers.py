@@ -34,6 +34,7 @@ LAYERS = {
     "runner.daemon.leases": 6,
     "runner.daemon.outcomes": 7,
     "runner.daemon.monitoring": 8,
+    "runner.gateway": 9,
     "runner.cli": 10,
 }
 
@@ -54,7 +55,11 @@ CONFINED = {
     "rich": ("runner/cli/",),
     "matplotlib": ("runner/data/",),
     "huggingface_hub": ("runner/data/",),
-    "prometheus_client": ("runner/metrics.py", "runner/daemon/monitoring/health.py"),
+    "prometheus_client": ("runner/metrics.py", "runner/daemon/monitoring/health.py", "runner/gateway/"),
+    "starlette": ("runner/gateway/",),
+    "uvicorn": ("runner/gateway/",),
+    "jinja2": ("runner/gateway/",),
+    "python_multipart": ("runner/gateway/",),
 }
 
 #: Folder of sandbox/ ("" is the top level) -> the folders that its modules may import. `inside` is copied into every

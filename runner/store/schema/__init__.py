@@ -57,7 +57,7 @@ def rights_sql() -> str:
 
 
 def roles_sql() -> str:
-    """SQL that makes the roles `runner_daemon`, `_frontend`, `_operator` and `_readonly`, and grants them their rights.
+    """SQL that makes the roles `runner_daemon`, `_frontend`, `_operator`, `_readonly` and `_gateway` with their rights.
 
     For databases where `migrate` may not create roles: an administrator runs it by hand, after `migrate`.
     """

@@ -13,16 +13,19 @@ BEGIN
     IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'runner_readonly') THEN
         CREATE ROLE runner_readonly NOLOGIN;
     END IF;
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'runner_gateway') THEN
+        CREATE ROLE runner_gateway NOLOGIN;
+    END IF;
 END
 $roles$;
 
 -- Rights that an earlier release granted and this one does not.
 REVOKE ALL ON ALL TABLES IN SCHEMA leaderboard, runner
-    FROM runner_daemon, runner_frontend, runner_operator, runner_readonly;
+    FROM runner_daemon, runner_frontend, runner_operator, runner_readonly, runner_gateway;
 REVOKE ALL ON ALL SEQUENCES IN SCHEMA leaderboard, runner
-    FROM runner_daemon, runner_frontend, runner_operator, runner_readonly;
+    FROM runner_daemon, runner_frontend, runner_operator, runner_readonly, runner_gateway;
 REVOKE ALL ON SCHEMA leaderboard FROM runner_daemon;
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA runner FROM runner_daemon, runner_frontend, runner_operator, runner_readonly;
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA runner FROM runner_daemon, runner_frontend, runner_operator, runner_readonly, runner_gateway;
 
 -- A daemon does everything through functions, which compare the host with the session's login. It reads no table of
 -- schema leaderboard, and of the queue only what its metrics and `kernel-runner check` tell.
@@ -95,4 +98,47 @@ GRANT SELECT ON ALL TABLES IN SCHEMA runner TO runner_operator;
 REVOKE SELECT ON runner.board FROM runner_operator;
 GRANT SELECT (leaderboard_id, harness, timing, tolerance, ranked, max_open_jobs, paused, paused_since) ON runner.board TO runner_operator;
 GRANT SELECT ON leaderboard.submission, leaderboard.submission_job_status, leaderboard.runs TO runner_operator;
-GRANT SELECT (id, user_name) ON leaderboard.user_info TO runner_operator;
+GRANT SELECT (id, user_name, cli_valid, cli_auth_provider, created_at, is_banned) ON leaderboard.user_info
+    TO runner_operator;
+GRANT EXECUTE ON FUNCTION
+    runner.approve_login(text, text, text, boolean),
+    runner.set_token(text, text, text),
+    runner.revoke_login(text) TO runner_operator;
+
+-- The gateway (HTTP) may do what a frontend may. It also finds users by their credentials without reading any, shows
+-- authors their code, and does what the admin routes offer. It sees no secret seed and nothing of a secret run but mode
+-- and verdict.
+GRANT runner_frontend TO runner_gateway;
+GRANT EXECUTE ON FUNCTION
+    runner.begin_login(text, text, text),
+    runner.login_of(text[], text[], text),
+    runner.join_board(text, text),
+    runner.delete_submission(bigint, text),
+    runner.delete_board(text, boolean) TO runner_gateway;
+GRANT SELECT (task), UPDATE (visibility) ON leaderboard.leaderboard TO runner_gateway;
+GRANT SELECT ON leaderboard.submission, leaderboard.submission_job_status, leaderboard.code_files TO runner_gateway;
+GRANT SELECT (id, submission_id, runner, mode, secret, score, passed, start_time, end_time) ON leaderboard.runs
+    TO runner_gateway;
+GRANT SELECT (id, user_name, is_banned), UPDATE (is_banned) ON leaderboard.user_info TO runner_gateway;
+GRANT SELECT, INSERT, UPDATE, DELETE ON leaderboard.rate_limit TO runner_gateway;
+GRANT SELECT, INSERT, DELETE ON leaderboard.leaderboard_invite TO runner_gateway;
+GRANT SELECT, INSERT ON leaderboard.leaderboard_invite_scope TO runner_gateway;
+-- Whatever KernelBot called them; identity columns need no right.
+DO $sequences$
+DECLARE
+    v_sequence text;
+BEGIN
+    FOR v_sequence IN
+        SELECT pg_get_serial_sequence(format('leaderboard.%I', t), 'id')
+        FROM unnest(ARRAY['rate_limit', 'leaderboard_invite']) AS t
+    LOOP
+        IF v_sequence IS NOT NULL THEN
+            EXECUTE format('GRANT USAGE ON SEQUENCE %s TO runner_gateway', v_sequence);
+        END IF;
+    END LOOP;
+END
+$sequences$;
+GRANT SELECT, INSERT, DELETE ON runner.intake_stop TO runner_gateway;
+GRANT SELECT ON runner.migration, runner.public_profile TO runner_gateway;
+GRANT SELECT (id, submission_id, gpu_type, mode, secret, state, verdict, lease_owner, host, created_at, started_at,
+              finished_at, retired_at) ON runner.job TO runner_gateway;

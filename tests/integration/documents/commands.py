@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[3]
-_BLOCK: Final = re.compile(r"^```(?:sh|bash|console|shell)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_BLOCK: Final = re.compile(r"^ *```(?:sh|bash|console|shell)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 _PROMPT: Final = re.compile(r"^    \$ (.+)$", re.MULTILINE)
 
 #: What an operator types on an installed host: its whole life, in a container with a booted systemd.
@@ -53,6 +53,29 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "kernel-runner serve": "tests/integration/outages/host.py starts it",
     "kernel-runner demo": "as `make demo`",
     "kernel-runner uninstall --dry-run": "tests/integration/systemd/test_service.py uninstalls, with --purge",
+    "kernel-runner migrate --roles": "tests/plugins/postgres.py, for every test",
+    "kernel-runner gateway": "tests/integration/cli/test_users.py starts it",
+    **dict.fromkeys(
+        (
+            "kernel-runner user token ada",
+            "kernel-runner user approve 1b9d6bcd ada --name 'Ada L.'",
+            "kernel-runner user list",
+            "kernel-runner user revoke ada",
+            'kernel-runner user token ada --name "Ada L."',
+            'kernel-runner user approve 1b9d6bcd ada --name "Ada L."',
+        ),
+        "tests/integration/cli/test_users.py",
+    ),
+    **dict.fromkeys(
+        (
+            ('sudo install -m 600 /dev/stdin /etc/kernel-runner/credentials/gateway_database_url <<< "$GATEWAY_URL"'),
+            (
+                "openssl rand -hex 32 | sudo install -m 600 /dev/stdin"
+                " /etc/kernel-runner/credentials/gateway_admin_token"
+            ),
+        ),
+        "writes files of root's; tests/unit/systemd/test_units.py has their places",
+    ),
     "kernel-runner artifact 3 --output trace.json.gz": "tests/acceptance/test_lifecycle.py, where a run leaves a file",
     "kernel-runner cancel 17 --user alice": "tests/integration/cli/test_submissions.py",
     "kernel-runner leaderboard delete vectoradd --force": "tests/integration/cli/test_leaderboards.py",

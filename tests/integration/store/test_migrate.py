@@ -22,7 +22,7 @@ from runner.store.probe import probe
 from tests.integration.store.conftest import Bench, result, run_record
 from tests.plugins.postgres import daemon_login
 
-VERSIONS = ("0012_demands", "0013_logins", "0014_turns", "0015_scale")
+VERSIONS = ("0012_demands", "0013_logins", "0014_turns", "0015_scale", "0016_gateway")
 
 INT, BIG, TEXT, BOOL, JSON = "integer", "bigint", "text", "boolean", "jsonb"
 TIME, PLAIN_TIME, SHORT = "timestamp with time zone", "timestamp without time zone", "character varying(255)"
@@ -178,6 +178,8 @@ OUR_INDEXES = {
     "submission USING btree (code_id)",
     "runs USING btree (submission_id)",
     "runs USING btree (id) WHERE ((NOT secret) AND (score IS NOT NULL) AND passed)",
+    "user_info USING btree (cli_id) WHERE (cli_id IS NOT NULL)",
+    "user_info USING btree (web_auth_id) WHERE (web_auth_id IS NOT NULL)",
 }
 
 
@@ -206,7 +208,7 @@ def test_the_schema_is_kernelbots_column_by_column(database_url: str) -> None:
 
 
 def test_the_schema_has_kernelbots_constraints_and_indexes(database_url: str) -> None:
-    """Keys, checks, actions on delete and indexes are KernelBot's, but for three; no trigger, function, view, enum."""
+    """Keys, checks, actions on delete and indexes are KernelBot's, but for five; no trigger, function, view or enum."""
     constraints: dict[str, set[str]] = {}
     for table, definition in fetch(
         database_url,

@@ -58,6 +58,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         *("image build", "image check", "image list", "image prune", "failed", "rerun", "invalidate"),
         *("host list", "host drain", "host undrain", "host evict", "gpu list", "gpu show", "gpu pause", "gpu resume"),
         *("leaderboard pause", "leaderboard resume"),
+        *("gateway", "user approve", "user token", "user list", "user revoke"),
         *("gpu detect", "gpu add", "gpu clocks", "gpu test", "gpu validate"),
         *("data export", "data verify", "data check", "data top", "data progression", "data summary", "data user"),
         *("data fastest", "data plot", "data publish"),

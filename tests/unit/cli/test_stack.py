@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from runner.cli import stack as module
-from runner.cli.development import main
+from runner.cli.development import _start_gateway, main
 from runner.cli.stack import Engine, Stack, orderly, own_environment
 from runner.errors import ConfigError
 
@@ -22,17 +23,25 @@ def stack(tmp_path: Path) -> Stack:
     return Stack(tmp_path / "stack")
 
 
+@pytest.fixture
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.create_server(("127.0.0.1", 0)) as end:
+        return int(end.getsockname()[1])
+
+
 def test_a_stranger_who_got_the_number_of_an_old_pid_file_is_left_alone(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a reboot a pid file may name anybody: this test's own process is neither found nor stopped."""
     restarts: list[str] = []
     monkeypatch.setattr(Stack, "_start_dockerd", lambda _: restarts.append("started"))
-    for name in ("daemon.pid", "docker.pid", "postgres/postmaster.pid"):
+    for name in ("daemon.pid", "gateway.pid", "docker.pid", "postgres/postmaster.pid"):
         file = stack.directory / name
         file.parent.mkdir(exist_ok=True)
         file.write_text(f"{os.getpid()}\n", encoding="utf-8")
     assert not stack.daemon_runs()
+    assert not stack.gateway_runs()
     stack.stop_all()
     # It may have been killed with containers running: only a new one can end them.
     assert restarts == ["started"]
@@ -48,6 +57,32 @@ def test_a_process_that_names_the_directory_is_stopped(stack: Stack) -> None:
         assert stack.daemon_runs()
         stack.stop_daemon()
         assert not stack.daemon_runs()
+
+
+def test_the_gateway_is_started_once_and_stopped(stack: Stack, free_port: int) -> None:
+    """With an admin token that only its owner reads; it lives without a database."""
+    settings = [
+        'database_url = "postgresql://nobody@127.0.0.1:1/nothing"',
+        f'gateway_listen = "127.0.0.1:{free_port}"',
+        f'gateway_admin_token_file = "{stack.admin_token_file}"',
+    ]
+    stack.config_file.write_text("\n".join(settings), encoding="utf-8")
+    pid = stack.start_gateway()
+    assert stack.start_gateway() == pid
+    assert stack.admin_token_file.stat().st_mode & 0o777 == 0o600
+    _start_gateway(stack)
+    assert stack.gateway_runs()
+    stack.stop_all()
+    assert not stack.gateway_runs()
+
+
+def test_a_gateway_that_ends_does_not_stop_the_stack(stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:
+    """It says where its log is."""
+    # Without a database's address it ends at once, as it does when it cannot listen.
+    stack.config_file.write_text('gateway_listen = "127.0.0.1:1"', encoding="utf-8")
+    _start_gateway(stack)
+    assert str(stack.gateway_log) in capsys.readouterr().err
+    stack.stop_all()
 
 
 def test_a_shell_set_up_for_another_database_does_not_reach_the_stacks_processes(

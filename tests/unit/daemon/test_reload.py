@@ -110,6 +110,12 @@ def new_values(tmp_path: Path) -> dict[str, object]:
         "min_free_gib": 1.0,
         "retention_days": 1.0,
         "http_listen": "off",
+        "gateway_listen": "127.0.0.1:8001",
+        "gateway_admin_token_file": tmp_path / "token",
+        "gateway_trusted_proxies": "127.0.0.2",
+        "gateway_connections": 2,
+        "gateway_requests_per_minute": 10,
+        "gateway_streams": 10,
         "log_format": "json",
         "log_level": "error",
     }

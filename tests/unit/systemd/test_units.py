@@ -20,6 +20,10 @@ from runner.daemon.monitoring.watchdog import STEP_LIMIT_S
 from sandbox.host.engine import SLICE
 
 FOLDER = Path(__file__).resolve().parents[3] / "systemd"
+SHIPPED = (
+    *("kernel-runner.service", "kernel-runner-gateway.service", "kernel-runner-gateway.socket"),
+    "kernelrunner.slice",
+)
 #: `systemd-analyze security` counts in tenths: at most 2.0.
 EXPOSURE = 20
 #: Engine and database let go of what waits for them.
@@ -47,7 +51,7 @@ def verified(tmp_path: Path) -> Path:
     """The unit under its own name in a folder of its own, as systemd-analyze wants it."""
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not installed (apt-get install systemd)")
-    for name in ("kernel-runner.service", "kernelrunner.slice"):
+    for name in SHIPPED:
         text = (FOLDER / name).read_text(encoding="utf-8")
         (tmp_path / name).write_text(re.sub(r"/opt/kernel-runner/bin/kernel-runner", "/bin/true", text), "utf-8")
     return tmp_path / "kernel-runner.service"
@@ -60,9 +64,36 @@ def test_the_daemons_exposure_is_low(verified: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_gateways_exposure_is_lower(verified: Path) -> None:
+    """It needs no device and no engine: at most 1.5."""
+    gateway = str(verified.with_name("kernel-runner-gateway.service"))
+    analyse = ["systemd-analyze", "security", "--offline=true", "--no-pager", f"--threshold={EXPOSURE - 5}", gateway]
+    done = subprocess.run(analyse, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_gateways_secrets_are_credentials_of_its_own() -> None:
+    """Not the daemon's login, and nothing in the environment."""
+    service = unit("kernel-runner-gateway.service")
+    folder = Path(DATABASE_URL).parent
+    assert service["LoadCredential"] == [
+        f"{key}:{folder}/{file}"
+        for key, file in (("database_url", "gateway_database_url"), ("gateway_admin_token", "gateway_admin_token"))
+    ]
+    assert service["DynamicUser"] == ["yes"]
+    assert not {"EnvironmentFile", "Environment", "SupplementaryGroups"} & set(service)
+
+
+def test_the_gateways_address_outlives_its_restart() -> None:
+    """The socket is systemd's, and at the address that the configuration has without systemd."""
+    (address,) = unit("kernel-runner-gateway.socket")["ListenStream"]
+    assert address == Config.model_fields["gateway_listen"].default
+    assert unit("kernel-runner-gateway.service")["Requires"] == ["kernel-runner-gateway.socket"]
+
+
 def test_systemd_understands_every_line(verified: Path) -> None:
     """A misspelt setting is ignored by systemd, and only said here."""
-    units = [str(verified), str(verified.with_name("kernelrunner.slice"))]
+    units = [str(verified.with_name(name)) for name in SHIPPED]
     done = subprocess.run(["systemd-analyze", "verify", *units], capture_output=True, text=True, check=False)
     assert not [line for line in done.stderr.splitlines() if str(verified.parent) in line], done.stderr
 

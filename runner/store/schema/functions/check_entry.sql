@@ -4,7 +4,12 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     v_board record;
+    v_stopped text;
 BEGIN
+    SELECT o.reason INTO v_stopped FROM runner.intake_stop o;
+    IF FOUND THEN
+        PERFORM runner.refuse('KR040', format('no submissions are accepted now: %s', v_stopped), 'Try again later.');
+    END IF;
     IF EXISTS (SELECT FROM leaderboard.user_info u WHERE u.id = check_entry.user_id AND u.is_banned) THEN
         PERFORM runner.refuse('KR010', format('user %L is banned', check_entry.user_id), 'Ask an administrator.');
     END IF;

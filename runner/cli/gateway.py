@@ -1,0 +1,29 @@
+"""`gateway`: serve HTTP, for popcorn-cli, kernelboard and people with a browser."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import typer
+
+from runner.cli.app import app, example, session
+from runner.errors import ConfigError
+
+_NEEDED = ("starlette", "uvicorn", "jinja2", "python_multipart")
+
+
+@app.command(epilog=example("kernel-runner gateway"))
+def gateway(context: typer.Context) -> None:
+    """Serve KernelBot's HTTP API and pages for people, in the foreground (docs/gateway.md).
+
+    It connects as the login of DATABASE_URL, which needs the role `runner_gateway`, and listens at `gateway_listen`.
+    SIGTERM or Ctrl-C ends it; a submission that was accepted goes on.
+    """
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"the gateway needs {', '.join(missing)}, which this environment has not: install kernel-runner[gateway]"
+        )
+    from runner.gateway.server import serve
+
+    serve(session(context).config)

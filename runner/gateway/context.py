@@ -1,0 +1,144 @@
+"""What every route has at hand, as `request.app.state.door`: store, settings, limits, metrics and watcher."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from runner.config import Config
+from runner.gateway.limits import Limits
+from runner.gateway.metrics import Metrics
+from runner.store.gateway import GatewayStore
+
+if TYPE_CHECKING:
+    from runner.gateway.watcher import Watcher
+
+#: PostgreSQL's integer.
+MOST: Final = 2**31 - 1
+
+
+class Refusal(Exception):
+    """An answer that is no success: status, `detail`, and headers if there are any."""
+
+    def __init__(self, status: int, detail: object, *, retry_after_s: float | None = None) -> None:
+        super().__init__(f"{status}: {detail}")
+        self.status = status
+        self.detail = detail
+        self.headers: dict[str, str] = {}
+        if retry_after_s is not None:
+            self.headers["Retry-After"] = str(max(1, math.ceil(retry_after_s)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Door:
+    """One process of the gateway."""
+
+    config: Config
+    store: GatewayStore
+    limits: Limits
+    metrics: Metrics
+    watcher: Watcher
+    #: None: no admin route is open.
+    admin_token: str | None
+
+
+def door(request: Request) -> Door:
+    """The process that answers this request."""
+    found = request.app.state.door
+    if not isinstance(found, Door):
+        raise TypeError(f"the application has no door, found {found!r}")
+    return found
+
+
+class Ascii(Response):
+    """JSON in ASCII alone: clients may decode a stream piece by piece."""
+
+    media_type = "application/json"
+
+    def render(self, content: object) -> bytes:
+        """The bytes of the body."""
+        return dumps(content).encode("ascii")
+
+
+def dumps(value: object) -> str:
+    """A value as one line of ASCII; a number that JSON has no word for becomes null."""
+    return json.dumps(_finite(value), separators=(",", ":"), default=str, allow_nan=False)
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
+def moment(value: datetime | None) -> str | None:
+    """A time in UTC that ends in `Z`."""
+    return None if value is None else value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def problem(kind: str, place: str, message: str, given: object) -> dict[str, Any]:
+    """One entry of the `detail` of a 422."""
+    name, _, key = place.partition(".")
+    return {"type": kind, "loc": [name, key] if key else [name], "msg": message, "input": given}
+
+
+def path_number(request: Request, name: str) -> int:
+    """A number in the path.
+
+    Raises:
+        Refusal: 422, it is none.
+    """
+    text = str(request.path_params[name])
+    return _number(text, f"path.{name}")
+
+
+def query_number(request: Request, name: str, default: int, *, low: int, high: int, status: int = 400) -> int:
+    """A number in the query string, within bounds.
+
+    Raises:
+        Refusal: 422, it is none; `status`, it is out of bounds.
+    """
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    found = _number(text, f"query.{name}")
+    if not low <= found <= high:
+        raise Refusal(status, f"{name} must be between {low} and {high}")
+    return found
+
+
+def _number(text: str, place: str) -> int:
+    bare = text.removeprefix("-")
+    if not (bare.isascii() and bare.isdigit()) or len(bare) > 18:
+        message = "Input should be a valid integer, unable to parse string as an integer"
+        raise Refusal(422, [problem("int_parsing", place, message, text[:100])])
+    return int(text)
+
+
+async def json_body(request: Request) -> dict[str, Any]:
+    """The JSON object that a request carries; an empty body is an empty object.
+
+    Raises:
+        Refusal: 422, it is none.
+    """
+    body = await request.body()
+    if not body:
+        return {}
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        raise Refusal(422, [problem("json_invalid", "body", "JSON decode error", None)]) from None
+    if not isinstance(found, dict):
+        raise Refusal(422, [problem("dict_type", "body", "Input should be a valid dictionary", None)])
+    return found

@@ -1,0 +1,432 @@
+"""Pages for people, made on the server; without scripts they work too, but for live progress.
+
+A form counts only with the session's token and from a page of this address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import math
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlencode, urlsplit
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from runner.errors import DatabaseUnavailableError
+from runner.gateway import identity, results
+from runner.gateway.boards import admit, named, own_name
+from runner.gateway.context import Door, Refusal, door, path_number, query_number
+from runner.gateway.identity import COOKIE, OPERATOR, SESSION_S, Session
+from runner.gateway.submissions import HEARTBEAT_S, MODES, STREAM_S, event, owned, store
+from runner.gateway.upload import Upload, form, upload
+from runner.store.gateway import Row
+
+_HERE: Final = Path(__file__).parent
+_POLICY: Final = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+_HEADERS: Final = {
+    "Content-Security-Policy": _POLICY,
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+_STATIC: Final = {"style.css": "text/css; charset=utf-8", "progress.js": "text/javascript; charset=utf-8"}
+#: What a page shows of long things.
+PLACES: Final = 100
+_TAIL: Final = 4000
+_SOURCE: Final = 30_000
+_LINES: Final = 50
+_FRESH_S: Final = 60.0
+
+Page = Callable[[Request], Awaitable[Response]]
+
+
+def _seconds(value: object) -> str:
+    """A score for people."""
+    number = results.number(value)
+    return results.nanoseconds(None if number is None else number * 1e9)
+
+
+def _when(value: datetime | None) -> str:
+    return "" if value is None else f"{value.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+_templates: Final = Environment(
+    loader=FileSystemLoader(_HERE / "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_templates.filters.update(
+    seconds=_seconds, when=_when, ns=results.nanoseconds, segment=lambda text: quote(text, safe="")
+)
+
+
+def routes() -> list[Route]:
+    """The routes of all pages."""
+    return [
+        Route("/", page(boards), methods=["GET"]),
+        Route("/board/{name}", page(board), methods=["GET"]),
+        Route("/send", page(send), methods=["GET", "POST"]),
+        Route("/mine", page(mine), methods=["GET"]),
+        Route("/view/{id}", page(view), methods=["GET"]),
+        Route("/view/{id}/events", progress, methods=["GET"]),
+        Route("/view/{id}/cancel", page(cancel), methods=["POST"]),
+        Route("/login", page(login), methods=["GET", "POST"]),
+        Route("/logout", page(logout), methods=["POST"]),
+        Route("/hosts", page(hosts), methods=["GET"]),
+        Route("/static/{name}", static, methods=["GET"]),
+    ]
+
+
+def page(handler: Callable[[Request, Session | None], Awaitable[Response]]) -> Page:
+    """A route that makes a page: it knows who is logged in, and what is refused becomes a page too."""
+
+    @functools.wraps(handler)
+    async def answer(request: Request) -> Response:
+        session: Session | None = None
+        try:
+            session = await identity.session(request)
+            if session is None:
+                identity.from_here(request)
+            if request.method == "POST":
+                _from_this_site(request)
+            return await handler(request, session)
+        except Refusal as refusal:
+            if refusal.status == 401 and request.method == "GET":
+                return _to(f"/login?{urlencode({'next': request.url.path})}")
+            detail = refusal.detail if isinstance(refusal.detail, str) else "Something in the form is missing"
+            made = _show(request, session, "error.html", refusal.status, message=detail)
+            made.headers.update(refusal.headers)
+            return made
+        except DatabaseUnavailableError:
+            return _show(request, None, "error.html", 503, message="The database is away. Try again in a moment.")
+
+    return answer
+
+
+async def boards(request: Request, session: Session | None) -> Response:
+    """GET /: the leaderboards."""
+    found = await door(request).store.all("board_list", tasks=False)
+    lines = sorted(found, key=lambda line: (line["over"], line["deadline"], line["name"]))
+    return _show(request, session, "boards.html", boards=lines)
+
+
+async def board(request: Request, session: Session | None) -> Response:
+    """GET /board/{name}: what it is, and its ranking on one GPU type."""
+    current = door(request)
+    found = await named(current, request.path_params["name"])
+    await admit(current, found, None if session is None else session.user)
+    gpu = own_name(found, request.query_params.get("gpu", "")) or next(iter(found["gpus"]), "")
+    offset = query_number(request, "offset", 0, low=0, high=1_000_000)
+    places = await current.store.all("places", leaderboard=found["name"], gpu_type=gpu, limit=PLACES + 1, offset=offset)
+    told = await current.store.one("board_reference", board_id=found["id"]) or {"reference": None, "templates": []}
+    sources = [("Reference", told["reference"]), *((f"Template for {lang}", code) for lang, code in told["templates"])]
+    return _show(
+        request,
+        session,
+        "board.html",
+        sources=[(title, code[:_SOURCE]) for title, code in sources if code],
+        strip=strip([results.number(place["score"]) for place in places[:PLACES]]),
+        board=found,
+        gpu=gpu,
+        places=places[:PLACES],
+        offset=offset,
+        size=PLACES,
+        more=len(places) > PLACES,
+    )
+
+
+async def mine(request: Request, session: Session | None) -> Response:
+    """GET /mine: the user's submissions."""
+    user = _user(session)
+    offset = query_number(request, "offset", 0, low=0, high=1_000_000)
+    found = await door(request).store.all(
+        "my_submissions", user_id=user.user.id, leaderboard=None, limit=_LINES + 1, offset=offset
+    )
+    return _show(
+        request, session, "mine.html", lines=found[:_LINES], offset=offset, size=_LINES, more=len(found) > _LINES
+    )
+
+
+async def send(request: Request, session: Session | None) -> Response:
+    """GET and POST /send: a file or pasted text."""
+    user = _user(session)
+    if user.user.operator:
+        raise Refusal(403, "The operator has no submissions; log in as a user")
+    current = door(request)
+    if request.method == "GET":
+        found = await named(current, request.query_params.get("board", ""))
+        await admit(current, found, user.user)
+        gpu = own_name(found, request.query_params.get("gpu", ""))
+        return _show(request, session, "send.html", board=found, gpu=gpu, modes=MODES)
+    sent = await upload(request)
+    _with_token(user, sent.fields)
+    pasted = sent.fields.get("code", "")
+    if not sent.code and pasted:
+        # Forms send line feeds as two characters.
+        name = sent.fields.get("name") or "submission.py"
+        sent = Upload(name=name, code=pasted.replace("\r\n", "\n").encode("utf-8", "replace"), fields=sent.fields)
+    submission_id, _, _ = await store(
+        current,
+        user.user,
+        board_name=sent.fields.get("board", ""),
+        gpu=sent.fields.get("gpu", ""),
+        mode=sent.fields.get("mode", "test"),
+        sent=sent,
+    )
+    return _to(f"/view/{submission_id}")
+
+
+async def view(request: Request, session: Session | None) -> Response:
+    """GET /view/{id}: a submission, for its author and operators."""
+    user = _user(session)
+    current = door(request)
+    submission_id = path_number(request, "id")
+    found = await owned(current, submission_id, user.user)
+    status = await current.store.one("submission_status", submission_id=submission_id)
+    code = results.source(found["code"])
+    runs = [
+        {**_told(row), "cases": [] if row["secret"] else results.cases(row["result"])} for row in found["runs"] or ()
+    ]
+    return _show(
+        request,
+        session,
+        "view.html",
+        submission=found,
+        status=status,
+        runs=runs,
+        code=code[:_SOURCE],
+        cut=len(code) > _SOURCE,
+        progress=_progress(found, status),
+    )
+
+
+async def cancel(request: Request, session: Session | None) -> Response:
+    """POST /view/{id}/cancel."""
+    user = _user(session)
+    _with_token(user, await form(request))
+    current = door(request)
+    submission_id = path_number(request, "id")
+    found = await owned(current, submission_id, user.user, with_code=False)
+    await current.store.one("cancel", submission_id=submission_id, user_id=found["user_id"])
+    return _to(f"/view/{submission_id}")
+
+
+async def login(request: Request, session: Session | None) -> Response:
+    """GET and POST /login: by the token of popcorn-cli, or the admin token."""
+    if request.method == "GET":
+        return _show(request, session, "login.html", next=_local(request.query_params.get("next", "")), failed=False)
+    current = door(request)
+    fields = await form(request)
+    token = fields.get("token", "").strip()
+    who = OPERATOR if identity.is_admin_token(current, token) else await identity.by_token(current, token, web=False)
+    cookie = None if who is None else await identity.new_cookie(current, who)
+    next_page = _local(fields.get("next", ""))
+    if cookie is None:
+        wait_s = current.limits.attempt.take(identity.address(request))
+        if wait_s:
+            raise Refusal(429, f"Too many attempts. Try again in {int(wait_s) + 1}s.", retry_after_s=wait_s)
+        return _show(request, session, "login.html", 401, next=next_page, failed=True)
+    made = _to(next_page)
+    made.set_cookie(
+        COOKIE, cookie, max_age=SESSION_S, httponly=True, samesite="lax", secure=request.url.scheme == "https", path="/"
+    )
+    return made
+
+
+async def logout(request: Request, session: Session | None) -> Response:
+    """POST /logout: this browser forgets; `kernel-runner user revoke` ends all sessions of a user."""
+    if session is not None:
+        _with_token(session, await form(request))
+    made = _to("/")
+    made.delete_cookie(COOKIE, path="/")
+    return made
+
+
+async def hosts(request: Request, session: Session | None) -> Response:
+    """GET /hosts: hosts, queue and newest verdicts, for operators."""
+    user = _user(session)
+    if not user.user.operator:
+        raise Refusal(403, "This page is for operators: log in with the admin token")
+    current = door(request)
+    lines = [{**row, **_host(row)} for row in await current.store.all("operator_hosts")]
+    return _show(
+        request,
+        session,
+        "hosts.html",
+        hosts=lines,
+        queue=await current.store.all("operator_queue"),
+        latest=await current.store.all("operator_latest"),
+    )
+
+
+async def progress(request: Request) -> Response:
+    """GET /view/{id}/events: how far a submission is, until it is over."""
+    session = await identity.session(request)
+    user = _user(session)
+    current = door(request)
+    submission_id = path_number(request, "id")
+    await owned(current, submission_id, user.user, with_code=False)
+    if not current.limits.open_stream(user.user.id):
+        raise Refusal(429, "Too many open streams", retry_after_s=30)
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(
+        _progress_events(current, submission_id, user.user.id), media_type="text/event-stream", headers=headers
+    )
+
+
+async def _progress_events(current: Door, submission_id: int, user_id: str) -> AsyncIterator[bytes]:
+    until = time.monotonic() + STREAM_S
+    last: Mapping[str, Any] | None = None
+    current.metrics.streams.inc()
+    try:
+        async with current.watcher.follow(submission_id) as happened:
+            while time.monotonic() < until:
+                happened.clear()
+                try:
+                    found = await current.store.one("submission", submission_id=submission_id, with_code=False)
+                    status = await current.store.one("submission_status", submission_id=submission_id)
+                except DatabaseUnavailableError:
+                    yield b": the database is away\n\n"
+                    continue
+                told = {"text": "deleted", "done": True} if found is None else _progress(found, status)
+                yield b": alive\n\n" if told == last else event("progress", told)
+                last = told
+                if told["done"]:
+                    return
+                try:
+                    async with asyncio.timeout(HEARTBEAT_S):
+                        await happened.wait()
+                except TimeoutError:
+                    continue
+    finally:
+        current.metrics.streams.dec()
+        current.limits.close_stream(user_id)
+
+
+async def static(request: Request) -> Response:
+    """GET /static/{name}: the style sheet and the script."""
+    name = request.path_params["name"]
+    if name not in _STATIC:
+        raise Refusal(404, "Not Found")
+    body = (_HERE / "static" / name).read_bytes()
+    return Response(body, media_type=_STATIC[name], headers={"Cache-Control": "public, max-age=300"})
+
+
+def _progress(found: Row, status: Row | None) -> dict[str, Any]:
+    """One line about a submission."""
+    if status is None:
+        word = found["status"] or ("done" if found["done"] else "waiting")
+        return {"text": word, "done": found["done"]}
+    if status["state"] in ("done", "cancelled"):
+        return {"text": status["verdict"] or status["state"], "done": bool(found["done"])}
+    text = status["phase"] or status["state"]
+    if status["state"] == "queued" and status["position"]:
+        text += f", place {status['position']}"
+    if status["no_host_since"]:
+        text += ", no host of this GPU type is up"
+    if status["paused"]:
+        text += f", paused: {status['paused']}"
+    return {"text": text, "done": False}
+
+
+def _told(row: Row) -> dict[str, Any]:
+    """What the page shows of a run."""
+    meta = results.picked(row["meta"], results.META) or {}
+    compiled = results.picked(row["compilation"], results.COMPILATION) or {}
+    return {
+        "mode": row["mode"],
+        "secret": row["secret"],
+        "gpu": row["gpu_type"],
+        "passed": row["passed"],
+        "score": row["score"],
+        "duration": results.number(meta.get("duration")),
+        "exit_code": meta.get("exit_code"),
+        "outputs": [
+            (name, str(text)[-_TAIL:], len(str(text)) > _TAIL)
+            for name, text in (
+                ("compiler", compiled.get("stderr")),
+                ("stdout", meta.get("stdout")),
+                ("stderr", meta.get("stderr")),
+            )
+            if text
+        ],
+    }
+
+
+def _host(row: Row) -> dict[str, Any]:
+    if row["stopped_at"] is not None:
+        state = "stopped"
+    elif row["silent_s"] > _FRESH_S:
+        state = "silent"
+    else:
+        state = "draining" if row["draining"] else "up"
+    slots = [slot for slot in row["slots"] if isinstance(slot, dict)] if isinstance(row["slots"], list) else []
+    names = [str(slot.get("gpu_type", "?")) for slot in slots]
+    return {"state": state, "types": {name: names.count(name) for name in sorted(set(names))}}
+
+
+def _show(request: Request, session: Session | None, template: str, answer: int = 200, /, **values: object) -> Response:
+    text = _templates.get_template(template).render(session=session, here=request.url.path, **values)
+    return Response(text, answer, media_type="text/html; charset=utf-8", headers=_HEADERS)
+
+
+def _to(path: str) -> RedirectResponse:
+    return RedirectResponse(path, 303, headers=_HEADERS)
+
+
+def _user(session: Session | None) -> Session:
+    if session is None:
+        raise Refusal(401, "Log in first")
+    return session
+
+
+def _with_token(session: Session, fields: Mapping[str, str]) -> None:
+    if not identity.same(fields.get("csrf", ""), session.csrf):
+        raise Refusal(403, "This form is too old. Load the page again.")
+
+
+def _from_this_site(request: Request) -> None:
+    """Refuse a form that a page of another address sends; browsers say where a form comes from."""
+    site = request.headers.get("sec-fetch-site")
+    origin = request.headers.get("origin")
+    if site not in (None, "same-origin", "none") or (
+        origin is not None and urlsplit_host(origin) != request.headers.get("host", "")
+    ):
+        raise Refusal(403, "This form comes from another site")
+    if site is None and origin is None:
+        raise Refusal(403, "This form does not say where it comes from")
+
+
+def urlsplit_host(origin: str) -> str:
+    """Host and port of an origin; empty for one that is none."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
+
+
+def _local(path: str) -> str:
+    """A path of this service to go on to; anything else becomes the first page."""
+    plain = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isascii() and path.isprintable()
+    return path if plain and "\\" not in path and len(path) < 300 else "/"
+
+
+def strip(scores: Sequence[float | None]) -> list[float]:
+    """Where times stand in a drawing that shows them side by side: 0 is the fastest, 100 the slowest, by logarithm."""
+    logs = [math.log(score) for score in scores if score is not None and score > 0]
+    if len(logs) < 2 or max(logs) == min(logs):
+        return []
+    return [round(100 * (value - min(logs)) / (max(logs) - min(logs)), 1) for value in logs]

@@ -1,0 +1,191 @@
+"""The database as the gateway uses it: a pool of connections for coroutines.
+
+Each statement is one transaction of its own, so it can be sent again. An outage is waited out for `PATIENCE_S`; then
+`DatabaseUnavailableError`. What a function of the schema refuses is `RefusedError` with its SQLSTATE. The statements
+lie in `gateway.sql`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from importlib import resources
+from typing import Any, Final, TypeVar
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import dict_row
+from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
+
+from runner.errors import DatabaseUnavailableError, SubmissionError
+from runner.store import migrations
+from runner.store.clean import clean_text
+from runner.store.connection import checked
+from runner.store.queries import Query, parse
+
+Row = dict[str, Any]
+_T = TypeVar("_T")
+_Connection = psycopg.AsyncConnection[Row]
+
+QUERIES: Final[Mapping[str, Query]] = parse(
+    resources.files("runner.store").joinpath("gateway.sql").read_text(encoding="utf-8")
+)
+#: How long a request waits for a database that is away.
+PATIENCE_S: Final = 28.0
+_NAME: Final = "kernel-runner gateway"
+_TRANSPORT: Final = {
+    "connect_timeout": "5",
+    "keepalives": "1",
+    "keepalives_idle": "15",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+}
+#: Longer than statement_timeout: a server that answers nothing counts as away.
+_ANSWER_S: Final = 27.0
+_PAUSE_S: Final = 0.5
+
+
+class RefusedError(SubmissionError):
+    """A function of the schema refused; `code` is its SQLSTATE, of class KR."""
+
+    def __init__(self, code: str, message: str, hint: str) -> None:
+        self.code = code
+        #: The message without the hint.
+        self.message = message
+        super().__init__(f"{message}. {hint}" if hint else message)
+
+
+class GatewayStore:
+    """Connections of the gateway. `open` before, `close` after; both in the event loop that uses it."""
+
+    def __init__(self, dsn: str, *, connections: int) -> None:
+        given = conninfo_to_dict(checked(dsn))
+        self._conninfo = make_conninfo(
+            dsn,
+            **{**_TRANSPORT, **{key: value for key, value in given.items() if key in _TRANSPORT and value}},
+            application_name=_NAME,
+        )
+        self._pool: AsyncConnectionPool[_Connection] = AsyncConnectionPool(
+            self._conninfo,
+            connection_class=psycopg.AsyncConnection[Row],
+            kwargs={"autocommit": True, "row_factory": dict_row},
+            configure=_configure,
+            min_size=1,
+            max_size=connections,
+            timeout=5.0,
+            reconnect_timeout=10.0,
+            max_lifetime=1800.0,
+            name=_NAME,
+            open=False,
+        )
+
+    async def open(self) -> None:
+        """Start the pool; a database that is away is waited for later."""
+        await self._pool.open(wait=False)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._pool.close(timeout=2.0)
+
+    async def all(self, name: str, /, **values: object) -> Sequence[Row]:
+        """Every row of a statement, sent again through outages for at most `PATIENCE_S`.
+
+        Raises:
+            RefusedError: a function of the schema refused.
+            DatabaseUnavailableError: the outage lasts.
+        """
+        return await self._patiently(lambda connection: _rows(connection, name, values))
+
+    async def one(self, name: str, /, **values: object) -> Row | None:
+        """The first row of a statement; None if there is none. Otherwise as `all`."""
+        found = await self.all(name, **values)
+        return found[0] if found else None
+
+    async def ready(self) -> bool:
+        """Whether the database answers within two seconds and has this release's version."""
+        try:
+            async with asyncio.timeout(2.0):
+                async with self._pool.connection(timeout=1.5) as connection:
+                    found = await _rows(connection, "readiness", {})
+        except (psycopg.Error, TimeoutError):
+            return False
+        return [row["version"] for row in found] == [migrations.versions()[-1]]
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[AsyncIterator[str]]:
+        """The payloads of events, as they come. Leaves with `DatabaseUnavailableError` when the connection breaks."""
+        try:
+            connection = await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True)
+        except psycopg.Error as error:
+            raise DatabaseUnavailableError(f"PostgreSQL: {error}") from error
+        try:
+            await connection.execute(QUERIES["listen_events"].sql)
+            yield _payloads(connection)
+        except psycopg.Error as error:
+            raise DatabaseUnavailableError(f"PostgreSQL: {error}") from error
+        finally:
+            await connection.close()
+
+    async def _patiently(self, action: Callable[[_Connection], Awaitable[_T]]) -> _T:
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                async with self._pool.connection(timeout=5.0) as connection:
+                    return await action(connection)
+            except PoolClosed as error:
+                raise DatabaseUnavailableError("the gateway is going down") from error
+            except psycopg.Error as error:
+                if (error.sqlstate or "").startswith("KR"):
+                    raise _refused(error) from error
+                if not _passes(error):
+                    raise
+                if time.monotonic() > until:
+                    raise DatabaseUnavailableError(f"PostgreSQL: {_reason(error)}") from error
+            except TimeoutError as error:
+                raise DatabaseUnavailableError("PostgreSQL does not answer") from error
+            await asyncio.sleep(random.uniform(0.2, 1.0) * _PAUSE_S)  # noqa: S311 - those who wait come back spread out
+
+
+async def _configure(connection: _Connection) -> None:
+    await connection.execute(QUERIES["session_settings"].sql)
+
+
+async def _rows(connection: _Connection, name: str, values: Mapping[str, object]) -> Sequence[Row]:
+    fit = {key: _fit(value) for key, value in values.items()}
+    async with asyncio.timeout(_ANSWER_S):
+        cursor = await connection.execute(QUERIES[name].sql, fit)
+        return await cursor.fetchall() if cursor.description is not None else ()
+
+
+async def _payloads(connection: psycopg.AsyncConnection[Any]) -> AsyncIterator[str]:
+    async for note in connection.notifies():
+        yield note.payload
+
+
+def _fit(value: object) -> object:
+    """A parameter as PostgreSQL takes it: no NUL and no lone surrogate in a text."""
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, list):
+        return [_fit(item) for item in value]
+    return value
+
+
+def _passes(error: psycopg.Error) -> bool:
+    """Whether the same statement may succeed later: an outage, or given up for another transaction's sake."""
+    if isinstance(error, (PoolTimeout, psycopg.InterfaceError, psycopg.errors.ReadOnlySqlTransaction)):
+        return True
+    # 54: a value exceeds a limit of the server, each time.
+    return isinstance(error, psycopg.OperationalError) and not (error.sqlstate or "").startswith("54")
+
+
+def _reason(error: psycopg.Error) -> str:
+    return error.diag.message_primary or str(error).strip() or type(error).__name__
+
+
+def _refused(error: psycopg.Error) -> RefusedError:
+    return RefusedError(error.sqlstate or "", error.diag.message_primary or str(error), error.diag.message_hint or "")

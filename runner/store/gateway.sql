@@ -1,0 +1,304 @@
+-- What the gateway sends; the same form as queries.sql.
+
+-- name: readiness
+-- The version of the schema that is applied.
+SELECT version_num AS version FROM runner.migration
+
+-- name: listen_events
+-- Subscribes to what happens to jobs.
+LISTEN runner_events
+
+-- name: session_settings
+-- Bounds of each connection.
+SELECT set_config('TimeZone', 'UTC', false), set_config('statement_timeout', '25s', false), set_config('lock_timeout', '15s', false),
+       set_config('idle_in_transaction_session_timeout', '30s', false),
+       set_config('default_transaction_isolation', 'read committed', false)
+
+-- name: begin_login
+-- Notes that a program waits for approval; false if the code is taken.
+SELECT runner.begin_login(%(code)s::text, %(digest)s::text, %(provider)s::text) AS begun
+
+-- name: login_of
+-- The user of a credential, or of a session.
+SELECT id, user_name, is_banned, session_key FROM runner.login_of(%(cli)s::text[], %(web)s::text[], %(user_id)s::text)
+
+-- name: board_by_name
+-- A leaderboard by its name; in another case only if no other name fits.
+SELECT l.id, l.name, l.deadline, l.description, l.visibility, l.deadline < now() AS over,
+       jsonb_typeof(l.task) = 'object' AS sound, d.timing,
+       ARRAY(SELECT g.gpu_type FROM leaderboard.gpu_type g WHERE g.leaderboard_id = l.id ORDER BY 1) AS gpus
+FROM leaderboard.leaderboard l LEFT JOIN runner.demand d ON d.leaderboard = l.name
+WHERE lower(l.name) = lower(%(name)s::text)
+ORDER BY l.name = %(name)s::text DESC, l.name LIMIT 2
+
+-- name: board_list
+-- All leaderboards with their tasks; of a closed one only that it is there.
+SELECT l.id, l.name, l.deadline, l.description, l.visibility, l.creator_id, l.forum_id, l.deadline < now() AS over,
+       CASE WHEN l.visibility = 'public' AND jsonb_typeof(l.task) = 'object' AND %(tasks)s::boolean THEN l.task
+            ELSE '{}' END AS task,
+       ARRAY(SELECT g.gpu_type FROM leaderboard.gpu_type g WHERE g.leaderboard_id = l.id ORDER BY 1) AS gpus
+FROM leaderboard.leaderboard l ORDER BY l.id
+
+-- name: board_reference
+-- The reference of a leaderboard's task, and its newest template of each language.
+SELECT CASE WHEN jsonb_typeof(l.task #> '{files,reference.py}') = 'string' THEN l.task #>> '{files,reference.py}' END
+           AS reference,
+       ARRAY(SELECT jsonb_build_array(t.lang, t.code) FROM (
+           SELECT DISTINCT ON (p.lang) p.lang, p.code FROM leaderboard.templates p
+           WHERE p.leaderboard_id = l.id ORDER BY p.lang, p.id DESC) AS t) AS templates
+FROM leaderboard.leaderboard l WHERE l.id = %(board_id)s::integer
+
+-- name: may_see
+-- Whether a user has an invitation to a leaderboard.
+SELECT EXISTS (
+    SELECT FROM leaderboard.leaderboard_invite i
+    JOIN leaderboard.leaderboard_invite_scope s ON s.invite_id = i.id
+    WHERE i.user_id = %(user_id)s::text AND s.leaderboard_id = %(board_id)s::integer
+) AS invited
+
+-- name: submit
+-- Stores a submission and its jobs. The key makes a repetition harmless.
+SELECT runner.submit(
+    leaderboard => %(leaderboard)s::text, user_id => %(user_id)s::text, file_name => %(file_name)s::text,
+    code => %(code)s::bytea, mode => %(mode)s::text, gpu_types => %(gpu_types)s::text[],
+    idempotency_key => %(key)s::text) AS submission_id
+
+-- name: job_status_id
+-- The id of a submission's job status.
+SELECT t.id FROM leaderboard.submission_job_status t WHERE t.submission_id = %(submission_id)s::integer
+
+-- name: limit_wait
+-- After how many seconds the hourly limit admits this user again.
+SELECT r.max_submissions_per_hour AS most,
+       ceil(extract(epoch FROM (
+           SELECT f.submission_time FROM (
+               SELECT s.submission_time FROM leaderboard.submission s
+               WHERE s.leaderboard_id = r.leaderboard_id AND s.user_id = %(user_id)s::text
+                 AND s.mode_category = r.mode_category AND s.submission_time > now() - interval '1 hour'
+               ORDER BY s.submission_time DESC LIMIT greatest(r.max_submissions_per_hour, 1)
+           ) AS f ORDER BY f.submission_time LIMIT 1
+       ) + interval '1 hour' - now()))::integer AS wait_s
+FROM leaderboard.rate_limit r
+WHERE r.leaderboard_id = %(board_id)s::integer AND r.mode_category = %(category)s::text
+
+-- name: gpu_queue
+-- How busy a GPU type is, under the name that leaderboards use and its other names. Counting ends at ten thousand.
+SELECT
+    EXISTS (SELECT FROM runner.gpu_type g WHERE lower(%(gpu_type)s::text) = ANY (
+                SELECT lower(n) FROM unnest(g.name || g.aliases) AS n))
+        OR EXISTS (SELECT FROM leaderboard.gpu_type b WHERE lower(b.gpu_type) = lower(%(gpu_type)s::text)) AS known,
+    (SELECT count(*) FROM (
+        SELECT FROM runner.job j WHERE j.state = 'queued' AND j.gpu_type = %(gpu_type)s::text LIMIT 10000) AS q)::integer AS queued,
+    (SELECT count(*) FROM (
+        SELECT FROM runner.job j WHERE j.lease_owner IS NOT NULL AND j.state = 'running'
+           AND j.gpu_type = %(gpu_type)s::text LIMIT 10000) AS q)::integer AS running,
+    (SELECT count(*) FROM runner.host h
+     CROSS JOIN LATERAL jsonb_array_elements(CASE jsonb_typeof(h.slots) WHEN 'array' THEN h.slots ELSE '[]' END) AS t
+     LEFT JOIN runner.gpu_type g ON g.name = t ->> 'gpu_type'
+     WHERE h.stopped_at IS NULL AND NOT h.draining AND h.last_seen > now() - interval '60 seconds'
+       AND (t ->> 'gpu_type' = %(gpu_type)s::text OR %(gpu_type)s::text = ANY (g.aliases)))::integer AS slots
+
+-- name: submission
+-- One submission with its code, its state for clients, and its runs as the author may see them.
+SELECT s.id, s.leaderboard_id, l.name AS leaderboard_name, s.file_name, s.user_id, s.submission_time,
+       coalesce(s.done, false) AS done, s.status AS mark,
+       CASE WHEN %(with_code)s::boolean THEN coalesce(convert_to(c.old_code, 'UTF8'), c.code) END AS code,
+       t.status, t.error, t.last_heartbeat,
+       (SELECT jsonb_agg(to_jsonb(r) - 'submission_id' - 'job_id' || jsonb_build_object('score', r.score::text) ORDER BY r.secret, r.run_id)
+        FROM runner.result r WHERE r.submission_id = s.id) AS runs
+FROM leaderboard.submission s
+JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
+LEFT JOIN leaderboard.code_files c ON c.id = s.code_id
+LEFT JOIN leaderboard.submission_job_status t ON t.submission_id = s.id
+WHERE s.id = %(submission_id)s::bigint
+
+-- name: submission_status
+-- How far a submission is.
+SELECT submission_id, leaderboard, user_id, user_name, file_name, submission_time, modes, gpu_types, state, verdict, done,
+       job_status, error, position, progress, score, phase, timing, correctness, unranked, no_host_since, paused,
+       finished_at, queue_ms, eval_ms, retry_reason
+FROM runner.status WHERE submission_id = %(submission_id)s::bigint
+
+-- name: finished
+-- Those of these submissions that are over or gone.
+SELECT u.id FROM unnest(%(ids)s::bigint[]) AS u (id)
+LEFT JOIN leaderboard.submission s ON s.id = u.id WHERE s.id IS NULL OR s.done
+
+-- name: profiles
+-- The files of a submission's profile runs.
+SELECT gpu_type, name, media_type, data FROM runner.public_profile WHERE submission_id = %(submission_id)s::bigint
+ORDER BY gpu_type, name
+
+-- name: my_submissions
+-- A user's submissions, the newest first, with the public runs that passed once the secret run has passed too.
+SELECT f.*,
+       (SELECT jsonb_agg(jsonb_build_object('gpu_type', r.runner, 'score', r.score::text) ORDER BY r.id)
+        FROM leaderboard.runs r
+        WHERE r.submission_id = f.id AND NOT r.secret AND r.passed
+          AND (SELECT bool_and(k.passed) FROM leaderboard.runs k
+               WHERE k.submission_id = f.id AND k.runner = r.runner AND k.secret)) AS runs
+FROM (
+    SELECT s.id, l.name AS leaderboard_name, s.file_name, s.submission_time, coalesce(s.done, false) AS done,
+           t.status, s.mode_category
+    FROM leaderboard.submission s
+    JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
+    LEFT JOIN leaderboard.submission_job_status t ON t.submission_id = s.id
+    WHERE s.user_id = %(user_id)s::text AND (%(leaderboard)s::text IS NULL OR l.name = %(leaderboard)s::text)
+    ORDER BY s.submission_time DESC, s.id DESC LIMIT %(limit)s::integer OFFSET %(offset)s::bigint
+) AS f ORDER BY f.submission_time DESC, f.id DESC
+
+-- name: places
+-- A page of a ranking; equal scores share a rank.
+SELECT r.submission_id, rank() OVER (ORDER BY r.score)::integer AS rank, r.file_name, r.submission_time, r.score, r.leaderboard,
+       r.user_id, r.user_name, r.gpu_type, r.timing, r.correctness
+FROM runner.ranking r WHERE r.leaderboard = %(leaderboard)s::text AND r.gpu_type = %(gpu_type)s::text
+ORDER BY r.score, r.submission_time, r.submission_id LIMIT %(limit)s::integer OFFSET %(offset)s::bigint
+
+-- name: count_places
+-- How many users a ranking has.
+SELECT count(*)::integer AS count FROM runner.ranking r
+WHERE r.leaderboard = %(leaderboard)s::text AND r.gpu_type = %(gpu_type)s::text
+
+-- name: count_runs
+-- How many runs a user has on a leaderboard and GPU type.
+SELECT count(*)::integer AS count
+FROM leaderboard.submission s
+JOIN leaderboard.runs r ON r.submission_id = s.id
+WHERE s.leaderboard_id = %(board_id)s::integer AND s.user_id = %(user_id)s::text AND r.runner = %(gpu_type)s::text
+  AND NOT r.secret AND r.passed AND r.score IS NOT NULL
+
+-- name: cancel
+-- Stops what a user's submission still has to do.
+SELECT runner.cancel(%(submission_id)s::bigint, %(user_id)s::text) AS asked
+
+-- name: delete_submission
+-- Removes a submission; with a user id only that user's.
+SELECT runner.delete_submission(%(submission_id)s::bigint, %(user_id)s::text) AS deleted
+
+-- name: join_board
+-- Claims an invitation.
+SELECT runner.join_board(%(code)s::text, %(user_id)s::text) AS leaderboards
+
+-- name: stop_intake
+-- From now on nothing may be submitted.
+INSERT INTO runner.intake_stop (reason) VALUES (%(reason)s::text) ON CONFLICT DO NOTHING
+
+-- name: start_intake
+-- From now on submissions are accepted again.
+DELETE FROM runner.intake_stop
+
+-- name: ban
+-- Bans a user, or lifts that; no row: there is no such user.
+UPDATE leaderboard.user_info SET is_banned = %(banned)s::boolean WHERE id = %(user_id)s::text RETURNING id
+
+-- name: delete_board
+-- Removes a leaderboard step by step; 0: it is gone.
+SELECT runner.delete_board(%(name)s::text, %(force)s::boolean) AS deleted
+
+-- name: board_submission_ids
+-- A page of a leaderboard's submissions, the newest first.
+SELECT s.id FROM leaderboard.submission s WHERE s.leaderboard_id = %(board_id)s::integer
+ORDER BY s.id DESC LIMIT %(limit)s::integer OFFSET %(offset)s::bigint
+
+-- name: user_submission_ids
+-- A user's submissions to a leaderboard, with their numbers of jobs and runs; by the user's name.
+SELECT s.id, (SELECT count(*) FROM leaderboard.submission_job_status t WHERE t.submission_id = s.id)::integer AS statuses,
+       (SELECT count(*) FROM leaderboard.runs r WHERE r.submission_id = s.id)::integer AS runs
+FROM leaderboard.submission s JOIN leaderboard.user_info u ON u.id = s.user_id
+WHERE s.leaderboard_id = %(board_id)s::integer AND u.user_name = %(user_name)s::text ORDER BY s.id LIMIT 1000
+
+-- name: add_invites
+-- Makes invitations to leaderboards.
+WITH made AS (
+    INSERT INTO leaderboard.leaderboard_invite (code) SELECT c FROM unnest(%(codes)s::text[]) AS c RETURNING id
+)
+INSERT INTO leaderboard.leaderboard_invite_scope (invite_id, leaderboard_id)
+SELECT m.id, b FROM made m CROSS JOIN unnest(%(boards)s::integer[]) AS b
+
+-- name: invites
+-- The invitations to a leaderboard.
+SELECT i.code, i.user_id, u.user_name, i.claimed_at, i.created_at
+FROM leaderboard.leaderboard_invite i
+JOIN leaderboard.leaderboard_invite_scope s ON s.invite_id = i.id
+LEFT JOIN leaderboard.user_info u ON u.id = i.user_id
+WHERE s.leaderboard_id = %(board_id)s::integer ORDER BY i.id
+
+-- name: revoke_invite
+-- Removes an invitation.
+DELETE FROM leaderboard.leaderboard_invite WHERE code = %(code)s::text RETURNING claimed_at IS NOT NULL AS claimed
+
+-- name: set_visibility
+-- Opens a leaderboard to everyone, or closes it to all without an invitation.
+UPDATE leaderboard.leaderboard SET visibility = %(visibility)s::text WHERE id = %(board_id)s::integer
+
+-- name: set_limit
+-- Sets the hourly limit of a leaderboard.
+INSERT INTO leaderboard.rate_limit AS r (leaderboard_id, mode_category, max_submissions_per_hour)
+VALUES (%(board_id)s::integer, %(category)s::text, %(most)s::integer)
+ON CONFLICT (leaderboard_id, mode_category) DO UPDATE SET max_submissions_per_hour = EXCLUDED.max_submissions_per_hour
+RETURNING id, mode_category, max_submissions_per_hour
+
+-- name: limits
+-- The hourly limits of a leaderboard.
+SELECT id, mode_category, max_submissions_per_hour FROM leaderboard.rate_limit
+WHERE leaderboard_id = %(board_id)s::integer ORDER BY mode_category
+
+-- name: drop_limit
+-- Removes an hourly limit.
+DELETE FROM leaderboard.rate_limit WHERE leaderboard_id = %(board_id)s::integer AND mode_category = %(category)s::text
+RETURNING id
+
+-- name: stats
+-- How much has been submitted and run.
+SELECT count(DISTINCT s.id)::integer AS num_submissions, count(DISTINCT s.id) FILTER (WHERE NOT coalesce(s.done, false))::integer AS sub_waiting,
+       count(DISTINCT s.user_id)::integer AS num_users, count(DISTINCT s.code_id)::integer AS num_unique_codes
+FROM leaderboard.submission s
+WHERE (%(board_id)s::integer IS NULL OR s.leaderboard_id = %(board_id)s::integer)
+  AND (NOT %(last_day)s::boolean OR s.submission_time > now() - interval '1 day')
+
+-- name: stats_runs
+-- Runs per GPU type.
+SELECT r.runner, count(*)::integer AS runs, count(*) FILTER (WHERE r.passed)::integer AS passed,
+       count(*) FILTER (WHERE r.score IS NOT NULL)::integer AS scored, count(*) FILTER (WHERE r.secret)::integer AS secret,
+       max(r.start_time - s.submission_time) FILTER (WHERE NOT r.secret) AS max_delay,
+       avg(r.start_time - s.submission_time) FILTER (WHERE NOT r.secret) AS avg_delay,
+       sum(r.end_time - r.start_time) FILTER (WHERE NOT r.secret) AS total_runtime,
+       count(r.start_time) FILTER (WHERE NOT r.secret)::integer AS timed
+FROM leaderboard.runs r JOIN leaderboard.submission s ON s.id = r.submission_id
+WHERE (%(board_id)s::integer IS NULL OR s.leaderboard_id = %(board_id)s::integer)
+  AND (NOT %(last_day)s::boolean OR s.submission_time > now() - interval '1 day')
+GROUP BY r.runner ORDER BY r.runner
+
+-- name: stats_users
+-- Submissions per user of a leaderboard.
+SELECT coalesce(u.user_name, u.id) AS name, count(*)::integer AS submissions
+FROM leaderboard.submission s JOIN leaderboard.user_info u ON u.id = s.user_id
+WHERE s.leaderboard_id = %(board_id)s::integer
+  AND (NOT %(last_day)s::boolean OR s.submission_time > now() - interval '1 day')
+GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 1000
+
+-- name: operator_hosts
+-- The daemons.
+SELECT h.name, h.version, h.slots, h.draining, h.drain_reason, h.last_seen, h.stopped_at,
+       extract(epoch FROM now() - h.last_seen)::float8 AS silent_s
+FROM runner.host h ORDER BY h.name
+
+-- name: operator_queue
+-- How many jobs wait and run for each GPU type.
+SELECT j.gpu_type, count(*) FILTER (WHERE j.state = 'queued')::integer AS queued,
+       count(*) FILTER (WHERE j.state = 'running')::integer AS running,
+       extract(epoch FROM now() - min(j.created_at) FILTER (WHERE j.state = 'queued'))::float8 AS oldest_s
+FROM runner.job j WHERE j.state IN ('queued', 'running') GROUP BY j.gpu_type ORDER BY j.gpu_type
+
+-- name: operator_latest
+-- The newest verdicts.
+SELECT f.submission_id, l.name AS leaderboard, s.user_id, u.user_name, f.gpu_type, f.mode, f.secret, f.host, f.verdict, f.finished_at
+FROM runner.host h
+CROSS JOIN LATERAL (
+    SELECT j.submission_id, j.gpu_type, j.mode, j.secret, j.host, j.verdict, j.finished_at
+    FROM runner.job j WHERE j.state = 'done' AND j.host = h.name ORDER BY j.finished_at DESC LIMIT 20
+) AS f
+JOIN leaderboard.submission s ON s.id = f.submission_id
+JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
+JOIN leaderboard.user_info u ON u.id = s.user_id
+ORDER BY f.finished_at DESC LIMIT 20

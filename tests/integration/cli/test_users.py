@@ -1,0 +1,189 @@
+"""`user`: tokens, approvals, the list, and the end of a login; and `gateway` as a process."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack
+from hashlib import sha256
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from runner.errors import SubmissionError
+from runner.store import Store
+from tests.integration.cli.conftest import Call
+from tests.integration.gateway.conftest import ADMIN, gateway_login
+
+PATIENCE_S = 60.0
+
+
+def test_a_token_is_printed_once_and_stored_as_a_digest(call: Call, database_url: str) -> None:
+    """As a line of ~/.popcorn.yaml."""
+    said = call("user", "token", "ada", "--name", "Ada L.", database=database_url)
+    key, _, token = said.out.strip().partition(": ")
+    assert (said.code, key, len(token)) == (0, "cli_id", 32)
+    with psycopg.connect(database_url) as connection:
+        found = connection.execute("SELECT id, user_name, cli_id, cli_valid FROM leaderboard.user_info").fetchall()
+    assert found == [("ada", "Ada L.", f"sha256:{sha256(token.encode()).hexdigest()}", True)]
+    assert call("user", "token", "temp_x", database=database_url).code == 2
+
+
+def test_a_login_is_approved_listed_and_revoked(call: Call, database_url: str) -> None:
+    """By the code that its owner tells; of another user's account only with --existing."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        for code in ("1b9d6bcd", "2b9d6bcd"):
+            connection.execute("SELECT runner.begin_login(%s, %s, 'github')", (code, "sha256:" + code * 8))
+    assert call("user", "approve", "1B9D6BCD", "ada", database=database_url).code == 0
+    again = call("user", "approve", "1b9d6bcd", "ada", database=database_url)
+    assert again.code == 2
+    assert "first 8 characters of cli_id" in again.err
+    assert call("user", "approve", "2b9d6bcd", "ada", database=database_url).code == 2
+    (waits, valid) = call("user", "list", "--json", database=database_url).document
+    assert (waits["user_id"], waits["state"], valid["user_id"], valid["state"]) == (
+        *("temp_2b9d6bcd", "waits"),
+        *("ada", "valid"),
+    )
+    assert call("user", "approve", "2b9d6bcd", "ada", "--existing", database=database_url).code == 0
+    assert call("user", "revoke", "ada", database=database_url).code == 0
+    assert "no login" in call("user", "list", database=database_url).out
+    assert call("user", "revoke", "nobody", database=database_url).code == 2
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.create_server(("127.0.0.1", 0)) as end:
+        return int(end.getsockname()[1])
+
+
+def status_of(port: int, path: str, **headers: str) -> int:
+    """What a gateway answers; 0: it does not."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+    try:
+        connection.request("GET", path, headers=headers)
+        return connection.getresponse().status
+    except OSError:
+        return 0
+    finally:
+        connection.close()
+
+
+def gateway(url: str, port: int, folder: Path, listening: socket.socket | None = None) -> subprocess.Popen[bytes]:
+    """The command as systemd starts it: with credentials in a folder, and perhaps a socket as descriptor 3."""
+    (folder / "database_url").write_text(f"{url}\n", encoding="utf-8")
+    (folder / "gateway_admin_token").write_text(f"{ADMIN}\n", encoding="utf-8")
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("KERNEL_RUNNER_", "DATABASE_"))}
+    environment = {
+        **kept,
+        "CREDENTIALS_DIRECTORY": str(folder),
+        "KERNEL_RUNNER_GATEWAY_LISTEN": f"127.0.0.1:{port}",
+        "KERNEL_RUNNER_STATE_DIR": str(folder),
+    }
+    command = [sys.executable, "-m", "runner.cli", "gateway"]
+    if listening is None:
+        return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+    # The number of the process that will be is known to the shell that becomes it.
+    handed = ["bash", "-c", f'export LISTEN_FDS=1 LISTEN_PID=$$; exec "$@" 3<&{listening.fileno()}', "bash", *command]
+    return subprocess.Popen(handed, env=environment, stderr=subprocess.DEVNULL, pass_fds=[listening.fileno()])
+
+
+def wait_for(port: int, path: str, wanted: int) -> None:
+    """Until a gateway answers so."""
+    until = time.monotonic() + PATIENCE_S
+    while status_of(port, path) != wanted:
+        assert time.monotonic() < until, path
+        time.sleep(0.1)
+
+
+def test_the_gateway_starts_serves_and_ends(database_url: str, tmp_path: Path) -> None:
+    """With the credentials of its unit; SIGTERM ends it with 0."""
+    port = free_port()
+    running = gateway(gateway_login(database_url), port, tmp_path)
+    try:
+        wait_for(port, "/readyz", 200)
+        assert status_of(port, "/admin/stats", Authorization=f"Bearer {ADMIN}") == 200
+        assert status_of(port, "/admin/stats", Authorization="Bearer wrong") == 401
+        assert status_of(port, "/") == 200
+    finally:
+        running.terminate()
+    assert running.wait(PATIENCE_S) == 0
+
+
+def test_the_gateway_lives_without_a_database(database_url: str, tmp_path: Path) -> None:
+    """It starts, says that it is not ready, and refuses nothing before it has waited."""
+    port = free_port()
+    running = gateway(make_conninfo(database_url, host="127.0.0.1", port=1), port, tmp_path)
+    try:
+        wait_for(port, "/health", 200)
+        assert status_of(port, "/readyz") == 503
+    finally:
+        running.terminate()
+    assert running.wait(PATIENCE_S) == 0
+
+
+def test_a_short_admin_token_is_refused(database_url: str, tmp_path: Path) -> None:
+    """Before anything is served."""
+    (tmp_path / "database_url").write_text(database_url, encoding="utf-8")
+    (tmp_path / "gateway_admin_token").write_text("short", encoding="utf-8")
+    command = [sys.executable, "-m", "runner.cli", "gateway"]
+    environment = {**os.environ, "CREDENTIALS_DIRECTORY": str(tmp_path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    assert done.returncode == 2
+    assert "at least 16" in done.stderr
+    assert "short" not in done.stderr.replace(str(tmp_path), "")
+
+
+def test_a_restart_refuses_no_connection(database_url: str, tmp_path: Path) -> None:
+    """The service manager's socket stays: who asks meanwhile waits for the next process."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listening, ExitStack() as stack:
+        port = int(listening.getsockname()[1])
+        statuses: list[int] = []
+        ended = threading.Event()
+
+        def poll() -> None:
+            while not ended.is_set():
+                statuses.append(status_of(port, "/leaderboards"))
+                time.sleep(0.01)
+
+        first = gateway(gateway_login(database_url), port, tmp_path, listening)
+        stack.callback(first.kill)
+        wait_for(port, "/readyz", 200)
+        polling = threading.Thread(target=poll)
+        polling.start()
+        try:
+            time.sleep(0.3)
+            first.terminate()
+            assert first.wait(PATIENCE_S) == 0
+            second = gateway(gateway_login(database_url), port, tmp_path, listening)
+            stack.callback(second.kill)
+            before = len(statuses)
+            until = time.monotonic() + PATIENCE_S
+            while len(statuses) < before + 10 and time.monotonic() < until:
+                time.sleep(0.05)
+        finally:
+            ended.set()
+            polling.join(PATIENCE_S)
+        second.terminate()
+        assert second.wait(PATIENCE_S) == 0
+    assert len(statuses) > 10
+    assert set(statuses) == {200}
+
+
+def test_an_operator_gives_and_takes_logins(database_url: str) -> None:
+    """The role is enough: no right on a credential is needed."""
+    store = Store(make_conninfo(database_url, options="-c role=runner_operator"), application_name="test")
+    try:
+        store.set_token("ada", user_name=None, digest="sha256:" + "0" * 64)
+        assert [line.user_id for line in store.users()] == ["ada"]
+        assert store.revoke_login("ada")
+        with pytest.raises(SubmissionError):
+            store.approve_login("00000000", "ada", user_name=None, existing=True)
+    finally:
+        store.close()

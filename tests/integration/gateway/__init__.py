@@ -1,0 +1,1 @@
+"""The gateway over raw HTTP, on a real database, with outcomes as a daemon writes them."""

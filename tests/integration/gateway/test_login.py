@@ -1,0 +1,90 @@
+"""Logins without OAuth: what popcorn-cli asks for, what an operator approves, and what ends them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from runner.errors import SubmissionError
+from tests.integration.gateway.conftest import Gate
+from tests.integration.store.conftest import Bench
+
+
+def begin(gate: Gate) -> str:
+    """A cli_id, as `popcorn register` saves it."""
+    state = gate.ask("GET", "/auth/init?provider=github").json["state"]
+    assert isinstance(state, str)
+    return state
+
+
+def test_a_new_cli_id_waits_for_an_operator(gate: Gate, bench: Bench) -> None:
+    """It is of no use before; after, it is the user's; only a digest is stored."""
+    state = begin(gate)
+    assert re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", state)
+    assert state not in str(gate.sql("SELECT * FROM leaderboard.user_info"))
+    assert gate.ask("GET", "/user/submissions", cli=state).status == 401
+    assert [line.state for line in bench.store.users()] == ["waits", "valid", "valid"]
+    bench.store.approve_login(state[:8], "carol", user_name="Carol", existing=False)
+    assert gate.ask("GET", "/user/submissions", cli=state).status == 200
+    assert gate.submit(cli=state).status == 202
+    assert gate.sql("SELECT user_name FROM leaderboard.user_info WHERE id = 'carol'") == [("Carol",)]
+    assert gate.sql("SELECT count(*) FROM leaderboard.user_info WHERE id ~ '^temp_'") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("query", "status"), [("?provider=github", 200), ("?provider=discord", 200), ("?provider=myspace", 400), ("", 422)]
+)
+def test_providers(gate: Gate, query: str, status: int) -> None:
+    """Those that clients know."""
+    assert gate.ask("GET", f"/auth/init{query}").status == status
+
+
+def test_no_account_is_taken_over(gate: Gate, bench: Bench) -> None:
+    """An existing user needs the operator's word; the login before ends then."""
+    state = begin(gate)
+    with pytest.raises(SubmissionError, match="exists already"):
+        bench.store.approve_login(state[:8], "ada", user_name=None, existing=False)
+    assert gate.ask("GET", "/user/submissions", cli="ada-token").status == 200
+    bench.store.approve_login(state[:8], "ada", user_name=None, existing=True)
+    assert gate.ask("GET", "/user/submissions", cli="ada-token").status == 401
+    assert gate.ask("GET", "/user/submissions", cli=state).status == 200
+    with pytest.raises(SubmissionError, match="no login waits"):
+        bench.store.approve_login(state[:8], "carol", user_name=None, existing=False)
+    for bad in ("", "temp_12345678", "a\nb", "x" * 256):
+        with pytest.raises(SubmissionError, match="user id"):
+            bench.store.approve_login(begin(gate)[:8], bad, user_name=None, existing=False)
+
+
+def test_a_token_and_its_end(gate: Gate, bench: Bench) -> None:
+    """A new one ends the one before; revoking ends all, the website's too."""
+    from runner.gateway.identity import digest
+
+    bench.store.set_token("ada", user_name=None, digest=digest("new"))
+    assert gate.ask("GET", "/user/submissions", cli="ada-token").status == 401
+    assert gate.ask("GET", "/user/submissions", cli="new").status == 200
+    assert bench.store.revoke_login("ada")
+    assert gate.ask("GET", "/user/submissions", cli="new").status == 401
+    assert gate.ask("GET", "/user/submissions", web="ada-web").status == 401
+    assert not bench.store.revoke_login("nobody")
+    assert {line.user_id: line.state for line in bench.store.users()} == {"ada": "no login", "bob": "valid"}
+
+
+def test_logins_that_wait_are_few_and_go(gate: Gate) -> None:
+    """A thousand at most; those of yesterday are removed, KernelBot's users are not."""
+    gate.sql(
+        "INSERT INTO leaderboard.user_info (id, user_name, cli_id, cli_valid)"
+        " SELECT 'temp_' || i, 'temp_user', i::text, false FROM generate_series(1, 1000) AS i"
+    )
+    full = gate.ask("GET", "/auth/init?provider=github")
+    assert (full.status, "retry-after" in full.headers) == (429, True)
+    gate.sql("UPDATE leaderboard.user_info SET created_at = localtimestamp - interval '25 hours' WHERE id ~ '^temp_'")
+    begin(gate)
+    assert gate.sql("SELECT count(*) FROM leaderboard.user_info") == [(3,)]
+
+
+def test_logins_are_limited_per_address(open_gate: Callable[..., Gate]) -> None:
+    """So that a stranger cannot fill the list."""
+    gate = open_gate(gateway_requests_per_minute=100)
+    assert [gate.ask("GET", "/auth/init?provider=github").status for _ in range(3)] == [200, 200, 429]
