@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from tasks.harness.judge.activity import Activity
+from tasks.harness.judge.activity import Activity, _uid_of
 from tests.support.waiting import wait_until
 
 #: Sleeps on its standard input, and does what a line says.
@@ -120,6 +120,7 @@ def test_processes_of_another_user_are_found_wherever_they_come_from() -> None:
     read, write = os.pipe()
     pids = [_other_user(lambda: os.read(read, 1)) for _ in range(2)]
     try:
+        wait_until(lambda: {_uid_of(pid) for pid in pids} == {54321}, "both have become another user")
         activity = Activity(pids[0])
         wait_until(lambda: (look := activity.look()) is not None and look.asleep, "both sleep")
         before = activity.look()
