@@ -134,3 +134,28 @@ def test_processes_of_another_user_are_found_wherever_they_come_from() -> None:
             os.waitpid(pid, 0)
         os.close(read)
         os.close(write)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may start processes of other users")
+def test_a_watcher_without_rights_sees_the_threads_of_another_user() -> None:
+    """As the judge in a container: a user of its own, no capabilities."""
+    read, write = os.pipe()
+    pid = _other_user(lambda: os.read(read, 1))
+    answer, said = os.pipe()
+    try:
+        wait_until(lambda: _uid_of(pid) == 54321, "it has become another user")
+        watcher = os.fork()
+        if watcher == 0:
+            os.setgroups([])
+            os.setresgid(54322, 54322, 54322)
+            os.setresuid(54322, 54322, 54322)
+            look = Activity(pid).look()
+            os.write(said, str(look is not None and set(look.ran_ns) == {pid}).encode())
+            os._exit(0)
+        assert os.read(answer, 10) == b"True"
+        os.waitpid(watcher, 0)
+    finally:
+        os.write(write, b"x")
+        os.waitpid(pid, 0)
+        for descriptor in (read, write, answer, said):
+            os.close(descriptor)
