@@ -125,7 +125,8 @@ def quoted(text: str) -> str:
 def packages() -> Iterator[Path]:
     """What `make package` makes, with the dependencies' wheels from a folder that is kept for the next time."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    needed = [*project["dependencies"], *project["optional-dependencies"]["nvidia"], "setuptools>=77"]
+    extras = (*project["optional-dependencies"]["gateway"], *project["optional-dependencies"]["nvidia"])
+    needed = [*project["dependencies"], *extras, "setuptools>=77"]
     wheels = download(f"daemon-{hashlib.sha256(repr(needed).encode()).hexdigest()[:12]}", *needed)
     with tempfile.TemporaryDirectory(prefix="kernel-runner-test-", dir="/var/tmp") as name:
         folder = Path(name)
