@@ -160,3 +160,10 @@ def memory_in_use() -> int:
     """Bytes of this process's memory, tensors included."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def sleep_cycles(cycles: int) -> None:
+    """torch.cuda._sleep: keep the device busy, here for as many nanoseconds as there are cycles."""
+    until = time.perf_counter_ns() + cycles
+    while time.perf_counter_ns() < until:
+        pass

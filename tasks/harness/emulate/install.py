@@ -24,6 +24,7 @@ from .device import (
     Properties,
     Stream,
     memory_in_use,
+    sleep_cycles,
     stream,
     use_device,
 )
@@ -114,6 +115,7 @@ def _patch_cuda(memory_bytes: int) -> None:
     cuda.set_rng_state = lambda new_state, *_, **__: _discard(torch.default_generator.set_state(new_state))
     for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):
         setattr(cuda.nvtx, name, _answer(0))
+    cuda._sleep = sleep_cycles  # noqa: SLF001 torch's only kernel of a known length
     cuda.nvtx.range = lambda *_, **__: contextlib.nullcontext()
     # Functions that are not emulated ask for the driver first.
     cuda._lazy_init = _refuse("this function of torch.cuda")  # noqa: SLF001 its callers have no other door

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -171,6 +172,13 @@ def test_modules_move_with_their_parameters() -> None:
     module(host().cuda()).sum().backward()
     assert module.weight.grad is not None
     assert module.weight.grad.is_cuda
+
+
+def test_a_kernel_of_known_length_takes_that_long() -> None:
+    """The kernel that the judge calibrates with sleeps a nanosecond for each cycle."""
+    start = time.perf_counter_ns()
+    torch.cuda._sleep(2_000_000)  # type: ignore[no-untyped-call]  # torch lacks it
+    assert time.perf_counter_ns() - start >= 2_000_000
 
 
 def test_an_events_time_is_the_hosts() -> None:

@@ -15,7 +15,8 @@ for path in (
     if found and not (isinstance(found, list) and set(found) <= own):
         breach(f"{path} holds {found[:5]}")
 NAMES = {"PATH", "LANG", "LC_CTYPE", "HOME", "TMPDIR", "USER", "LOGNAME", "SHELL", "PYTHONDONTWRITEBYTECODE"}
-OURS = {"POPCORN_FD", "POPCORN_SEED", "KR_JUDGE_FD", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR"}
+CACHES = {"TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH"}
+OURS = {"POPCORN_FD", "POPCORN_SEED", "KR_JUDGE_FD", "CUDA_MPS_PIPE_DIRECTORY", *CACHES}
 for name in set(os.environ) - NAMES - OURS:
     breach(f"the environment has {name}")
 for path in ("/proc/self/cmdline", "/proc/1/cmdline", "/proc/1/comm"):
