@@ -39,7 +39,11 @@ PLAY: Sequence[str] = (
     "kernel-runner host undrain gpu-07",
     'kernel-runner gpu pause H100 --reason "new driver on all hosts"',
     "kernel-runner gpu resume H100",
+    'kernel-runner leaderboard pause vectoradd --reason "the reference is wrong"',
+    "kernel-runner leaderboard resume vectoradd",
     # cli.md
+    "kernel-runner leaderboard pause vectoradd --reason 'the reference is wrong'",
+    "kernel-runner leaderboard resume vectoradd",
     "kernel-runner gpu pause H100 --reason 'new driver'",
     "kernel-runner gpu resume H100",
     "kernel-runner failed --since '2 hours ago' --host gpu-07",

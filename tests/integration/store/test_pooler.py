@@ -10,6 +10,7 @@ import pwd
 import shutil
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -55,11 +56,14 @@ def free_port() -> int:
 
 
 @pytest.fixture
-def pooled_url(database_url: str, tmp_path: Path) -> Iterator[str]:
+def pooled_url(database_url: str) -> Iterator[str]:
     """The test's database through a pooler that is its own."""
+    with tempfile.TemporaryDirectory(prefix="kernel-runner-test-") as name:
+        yield from _pooled(database_url, Path(name))
+
+
+def _pooled(database_url: str, folder: Path) -> Iterator[str]:
     given = conninfo_to_dict(database_url)
-    folder = tmp_path / "pgbouncer"
-    folder.mkdir()
     listen = free_port()
     # `auth_type = any` logs every client in as the user that the database entry forces.
     config = CONFIG.format(host=given["host"], port=given.get("port") or 5432, listen=listen, folder=folder)
@@ -71,8 +75,6 @@ def pooled_url(database_url: str, tmp_path: Path) -> Iterator[str]:
         user = pwd.getpwuid(Path(str(given["host"])).stat().st_uid)
         for path in (folder, *folder.iterdir()):
             os.chown(path, user.pw_uid, user.pw_gid)
-        for parent in (tmp_path, *tmp_path.parents[:2]):
-            parent.chmod(parent.stat().st_mode | 0o011)
         command[1:1] = ["-u", user.pw_name]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     url = make_conninfo(database_url, host="127.0.0.1", port=str(listen))
