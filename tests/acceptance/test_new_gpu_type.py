@@ -1,7 +1,7 @@
 """A GPU type that nobody knew: from a file to a ranked run, through the command line and the daemon, no code touched.
 
 The device is one that NVML alone knows of: its module is replaced on the search path of both processes, and nothing in
-them knows. The task's own eval program needs no device.
+them knows. The task's own eval program needs no device; in the container torch finds an emulated one.
 """
 
 from __future__ import annotations
@@ -55,6 +55,9 @@ def test_a_new_gpu_type_goes_from_file_to_ranked_run(
         assert "'NVIDIA Hypothetical 9000' is of no GPU type (PCI id 10de:9999)" in detected.stdout
         added = kernel_runner("gpu", "add", "HYP9000", "--device", "0", "--bandwidth", "1000", "--peak", "fp16=100")
         assert added.returncode == 0, added.stderr
+        # The daemon tries the device before it claims. Nothing computes on one that NVML alone knows of.
+        with Path(runner.state_dir, "gpus.d", "HYP9000.toml").open("a", encoding="utf-8") as file:
+            file.write('\n[environment]\nKR_EMULATE_CUDA = "268435456"\n')
         assert "is HYP9000" in kernel_runner("gpu", "detect").stdout
         # A daemon takes the file when it starts, or on reload.
         assert runner.stop() == 0
