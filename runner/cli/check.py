@@ -191,7 +191,8 @@ def _database(config: Config) -> Iterator[Finding]:
 def _connections(facts: DatabaseFacts, *, pooled: bool) -> Finding:
     """Whether the server has connections enough for this host and the others.
 
-    Too few for idle hosts is a failure: some would never hear of a job. Behind a pooler a host keeps one, to listen.
+    Too few for idle hosts is a failure: some of them would get no notification of a job. Behind a pooler a host keeps
+    one, to listen.
     """
     name = "connections"
     hosts = max(1, facts.all_hosts or 0)

@@ -25,7 +25,7 @@ from itertools import accumulate
 
 import torch
 
-from tasks.harness.shared.arenas import ALIGN_BYTES
+from tasks.harness.shared.arenas import aligned
 from tasks.harness.shared.call_flags import FINISHED_AT, FLAGS_BYTES, RELEASED_AT, CallFlags
 from tasks.harness.shared.cuda_driver import Driver, DriverError
 from tasks.harness.shared.device_bytes import device_bytes
@@ -163,7 +163,7 @@ class DeviceCalls:
         except BaseException:
             self._close(mapped)
             raise
-        starts = list(accumulate((_aligned(part.nbytes) for part in parts), initial=0))
+        starts = list(accumulate((aligned(part.nbytes) for part in parts), initial=0))
         return Output(
             copy=torch.empty(starts.pop(), dtype=torch.uint8, device="cuda"),
             views=views,
@@ -259,7 +259,3 @@ def _copy(source: torch.Tensor, target: torch.Tensor) -> None:
         torch.bitwise_or(source[:split].view(_WORD), 0, out=target[:split].view(_WORD))
     if split < source.numel():
         torch.bitwise_or(source[split:], 0, out=target[split:])
-
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // ALIGN_BYTES) * ALIGN_BYTES

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeGuard
 
 import torch
 
-from tasks.harness.shared.arenas import ALIGN_BYTES, Arena, bytes_at
+from tasks.harness.shared.arenas import ALIGN_BYTES, Arena, aligned, bytes_at
 from tasks.harness.shared.values import Placed, Snapshot, regions
 from tasks.harness.shared.wire import WireViolation
 
@@ -132,13 +132,13 @@ class WorkerMemory:
             Fault: it is too large, or it was still changing.
             Unreadable: see the class.
         """
-        size = sum(map(_aligned, (nbytes for _, nbytes in parts)))
+        size = sum(map(aligned, (nbytes for _, nbytes in parts)))
         if held(input_bytes, size) > memory_bytes:
             raise Fault("memory_limit", "custom_kernel returned more bytes than this case may hold", gone=True)
         places, offset = [], 0
         for address, nbytes in parts:
             places.append((address, offset, nbytes))
-            offset += _aligned(nbytes)
+            offset += aligned(nbytes)
         small = sum(nbytes for _, _, nbytes in places) <= _AT_ONCE_BYTES
         probes = self._first_look(places, whole=small)
         ended = time.perf_counter_ns()
@@ -228,15 +228,10 @@ def take(
             raise _still_written()
     return Taken(
         output=Snapshot(tree, copies),
-        output_bytes=max((_aligned(region.start + region.nbytes) for region in found if not region.inputs), default=0),
+        output_bytes=max((aligned(region.start + region.nbytes) for region in found if not region.inputs), default=0),
         parts=len(found),
         looked_ns=looked,
     )
-
-
-def _aligned(nbytes: int) -> int:
-    """Bytes of a tensor with the gap to the next one, so that an output of several tensors fits the next time."""
-    return -(-nbytes // ALIGN_BYTES) * ALIGN_BYTES
 
 
 def _still_written() -> Fault:

@@ -318,12 +318,12 @@ class WorkerClient:
         if answer["why_not"] is not None:
             return str(answer["why_not"])[:1000]
         try:
-            self._device_calls = DeviceCalls(flags, Activity(answer["pid"]), flush_bytes=flush_bytes)
-            self._device_calls.warm_up()
+            calls = DeviceCalls(flags, Activity(answer["pid"]), flush_bytes=flush_bytes)
+            calls.warm_up()
         except (DriverError, RuntimeError) as error:
             flags.close()
             return f"the judge's side: {error}"[:1000]
-        self._stream_flags = flags
+        self._device_calls, self._stream_flags = calls, flags
         return None
 
     def _call_on_device(self, calls: DeviceCalls, packed: Packed, *, deadline_ns: int) -> Called:

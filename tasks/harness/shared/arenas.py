@@ -34,6 +34,11 @@ _MAP_FIXED = 0x10
 _MAP_NORESERVE = 0x4000
 
 
+def aligned(nbytes: int) -> int:
+    """Bytes of a storage with the gap to the next one."""
+    return -(-nbytes // ALIGN_BYTES) * ALIGN_BYTES
+
+
 class Arena:
     """A shared memory region of fixed size. Close it, or use it as a context manager."""
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from .arenas import ALIGN_BYTES, PAGE_BYTES, Arena
+from .arenas import PAGE_BYTES, Arena, aligned
 from .wire import WireViolation
 
 #: Every dtype whose tensors are plain bytes, by the name that both sides use. Older torch versions lack some.
@@ -126,13 +126,13 @@ def place(sizes: Sequence[int], *, lead: bool = True) -> tuple[list[Placed], int
     placed = []
     for nbytes in sizes:
         placed.append(Placed(offset=offset, nbytes=nbytes))
-        offset += -(-nbytes // ALIGN_BYTES) * ALIGN_BYTES
+        offset += aligned(nbytes)
     return placed, offset
 
 
 def size_of(placed: Sequence[Placed]) -> int:
     """The bytes of an arena with such a layout."""
-    return max((each.offset + -(-each.nbytes // ALIGN_BYTES) * ALIGN_BYTES for each in placed), default=0)
+    return max((each.offset + aligned(each.nbytes) for each in placed), default=0)
 
 
 def identity(item: torch.Tensor) -> int:
@@ -255,7 +255,7 @@ class Outgoing:
         self.copied = self.copied or not plain.is_contiguous()
         self._copies.append((self.nbytes, plain.contiguous()))
         nbytes = plain.numel() * plain.element_size()
-        self.nbytes += -(-nbytes // ALIGN_BYTES) * ALIGN_BYTES
+        self.nbytes += aligned(nbytes)
         return node
 
     @property

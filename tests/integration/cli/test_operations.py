@@ -203,7 +203,7 @@ def test_too_few_connections_are_a_warning(hosts: int | None, mark: Mark) -> Non
     [(49, False, Mark.FAILED), (49, True, Mark.OK), (97, True, Mark.OK), (98, True, Mark.FAILED)],
 )
 def test_too_few_connections_for_idle_hosts_are_a_failure(hosts: int, mark: Mark, *, pooled: bool) -> None:
-    """Two for each idle host, or one that listens beside a pooler: without it some would never hear of a job."""
+    """Two for each idle host, or one that listens beside a pooler: without it some would get no notification."""
     facts = DatabaseFacts(
         server_version="18", database="d", version=None, pending=(), newer=False, direct=True, connections=97,
         connected=3, all_hosts=hosts,
