@@ -101,6 +101,7 @@ class Judge:
                 self._extra["calibrate_ns"] = time.monotonic_ns() - first.start_ns - self._extra["prepare_ns"]
             elif self._device != "cpu" and not asked() and any(run.kind in TOTAL_NS for run in runs):
                 self._prepare_device()
+                self._extra["calibrate_ns"] = time.monotonic_ns() - first.start_ns - self._extra["prepare_ns"]
             if self._device != "cpu":
                 # A worker that cannot use its device is not the fault of a submission, which is not loaded yet. This
                 # comes last: the worker tries in a fork whether streams can wait, and no use of a device survives one.
