@@ -53,6 +53,8 @@ class Spec:
     name: str
     #: The database, through this host's proxy.
     database_url: str
+    #: HOST:PORT of the server itself, if the database's address leads to a pooler.
+    direct_host: str | None
     state_dir: str
     #: The GPU type of each slot, and its devices; slots that share one cannot work at the same time.
     slots: tuple[tuple[str, tuple[int, ...]], ...]
@@ -88,6 +90,7 @@ class Journal:
             "what": what,
             "job": job.id,
             "attempt": job.attempt,
+            "claimed_at": job.started_at.timestamp(),
             "slot": slot.name,
             "nonce": nonce,
             "pid": os.getpid(),
@@ -169,6 +172,7 @@ def main(path: str) -> int:
     spec = Spec.read(Path(path))
     config = Config(
         database_url=spec.database_url,
+        direct_host=spec.direct_host,
         host_name=spec.name,
         state_dir=Path(spec.state_dir),
         lease_s=spec.lease_s,
@@ -204,7 +208,10 @@ def _daemon(spec: Spec, config: Config) -> Daemon:
     return Daemon(
         Settings(config),
         store_factory=lambda purpose: Store(
-            spec.database_url, application_name=f"chaos {spec.name} {purpose}", pacer=pacer
+            spec.database_url,
+            application_name=f"chaos {spec.name} {purpose}",
+            pacer=pacer,
+            direct_host=spec.direct_host,
         ),
         evaluator=Evaluator(Journal(config.state_dir / "journal.jsonl")),
         engine=NoEngine(),

@@ -11,12 +11,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from tests.chaos.daemon import Spec
-from tests.chaos.proxy import Proxy
+from tests.chaos.proxy import Cut, Proxy
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 #: A daemon told to stop has this long: its longest run, and a database that is away meanwhile.
@@ -28,9 +28,10 @@ DEAF_S: Final = 10.0
 class Host:
     """One daemon, its network and its state directory."""
 
-    def __init__(self, spec: Spec, proxy: Proxy) -> None:
+    def __init__(self, spec: Spec, proxies: Sequence[Proxy]) -> None:
+        """`proxies`: all that lies between the daemon and the database."""
         self.spec = spec
-        self.proxy = proxy
+        self._proxies = tuple(proxies)
         self.violations: list[str] = []
         #: Times the process was killed: each may lose what its slots had found and not yet stored.
         self.kills = 0
@@ -84,6 +85,16 @@ class Host:
         """SIGCONT."""
         self._signal(signal.SIGCONT)
         self._frozen = False
+
+    def cut(self, how: Cut) -> None:
+        """Break the host's network."""
+        for proxy in self._proxies:
+            proxy.cut(how)
+
+    def heal(self, *, late: bool) -> None:
+        """End what `cut` began; see `Proxy.heal`."""
+        for proxy in self._proxies:
+            proxy.heal(late=late)
 
     def look(self) -> None:
         """Notice a daemon that has ended, or should have; start it again."""

@@ -143,8 +143,9 @@ def publish_board(store: Store, gpu_types: Sequence[str]) -> None:
 class Producer:
     """Works off orders in a thread of its own; `repeated` counts what got no answer the first time."""
 
-    def __init__(self, database_url: str, orders: Sequence[Order]) -> None:
-        self._store = Store(database_url, application_name="chaos frontend")
+    def __init__(self, database_url: str, orders: Sequence[Order], *, direct_host: str | None = None) -> None:
+        """`direct_host`: HOST:PORT of the server itself, if the address leads to a pooler."""
+        self._store = Store(database_url, application_name="chaos frontend", direct_host=direct_host)
         self._orders = orders
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="producer", daemon=True)
