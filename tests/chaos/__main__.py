@@ -1,4 +1,4 @@
-"""`make chaos`: a storm of ten minutes with thousands of jobs; prints what was broken, what happened, and what is wrong.
+"""`make chaos`: ten minutes of storm with thousands of jobs; prints what was broken, what happened, what is wrong.
 
 Settings by environment: KERNEL_RUNNER_TEST_SEED, KERNEL_RUNNER_TEST_STORM_S, KERNEL_RUNNER_TEST_SUBMISSIONS.
 """

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -95,9 +96,11 @@ class Watch:
         if self._thread.ident is not None:
             self._thread.join(30.0)
 
-    def forget(self) -> None:
-        """The database has gone back to an earlier moment: what was over then may change."""
+    @contextmanager
+    def looking_away(self) -> Iterator[None]:
+        """The database goes back to an earlier moment meanwhile: what was over before may change."""
         with self._lock:
+            yield
             self._over = {}
 
     def _run(self) -> None:

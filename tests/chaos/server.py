@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -256,8 +257,10 @@ class Cluster:
             ((position,),) = connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchall()
         self._wait("flush_lsn >= %s::pg_lsn", (position,))
 
-    def fail_over(self) -> None:
+    def fail_over(self, prepare: Callable[[Server], None] = lambda _: None) -> None:
         """Crash the primary, promote the standby, and have the address lead to it; the old primary is removed.
+
+        `prepare` is called with the new primary before the address leads there.
 
         Raises:
             RuntimeError: there is no standby.
@@ -267,16 +270,18 @@ class Cluster:
             if new is None:
                 raise RuntimeError("there is no standby")
             self._synchronous.clear()
-            old.crash()
+            if old.running:
+                old.crash()
             new.promote()
+            prepare(new)
             self.primary, self.standby = new, None
             self._lead_to(new)
         old.close()
 
-    def replace(self, server: Server) -> None:
-        """Have the address lead to another server, which becomes ours; the old primary is removed."""
-        old, self.primary = self.primary, server
-        self._lead_to(server)
+    def replace(self, new: Server) -> None:
+        """Have the address lead to another server, which is ours from now on; the old primary is removed."""
+        old, self.primary = self.primary, new
+        self._lead_to(new)
         old.close()
 
     def close(self) -> None:

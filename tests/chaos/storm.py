@@ -143,6 +143,8 @@ class Storm:
         #: Connections that a fault holds open.
         self._held: dict[Fault, psycopg.Connection] = {}
         self._pooler: Pooler | None = None
+        #: What else happened, for the report.
+        self.extra: dict[str, int] = {}
 
     def run(self) -> Report:
         """Blow, settle, and check the books.
@@ -185,14 +187,14 @@ class Storm:
             self._upgrades = self._stack.enter_context(Upgrades(self._url))
             if Kind.FAILOVER in settings.kinds:
                 self._cluster.keep_standby()
-            watch = ledger.Watch(self._url)
-            self._stack.callback(watch.close)
+            self._watch = ledger.Watch(self._url)
+            self._stack.callback(self._watch.close)
             frontend.start()
-            watch.start()
+            self._watch.start()
             self._blow()
             settled_s = self._settle(frontend)
-            watch.close()
-            self._books(orders, frontend, watch, settled_s)
+            self._watch.close()
+            self._books(orders, frontend, settled_s)
         return self.report
 
     def _operator(self) -> AbstractContextManager[Store]:
@@ -251,13 +253,15 @@ class Storm:
         moments = [(fault.at_s, fault, self._begin) for fault in self.report.plan]
         moments += [(fault.end_s, fault, self._end) for fault in self.report.plan]
         for at_s, fault, action in sorted(moments, key=lambda moment: moment[0]):
-            while (left_s := begun_s + at_s - time.monotonic()) > 0:
-                self._look()
-                time.sleep(min(left_s, _TICK_S))
+            self._work_until(begun_s + at_s)
             action(fault)
-        while time.monotonic() < begun_s + self._settings.storm_s:
+        self._work_until(begun_s + self._settings.storm_s)
+
+    def _work_until(self, end_s: float) -> None:
+        """Let everything work until then, on the monotonic clock."""
+        while (left_s := end_s - time.monotonic()) > 0:
             self._look()
-            time.sleep(_TICK_S)
+            time.sleep(min(left_s, _TICK_S))
 
     def _look(self) -> None:
         for host in self._hosts.values():
@@ -424,18 +428,27 @@ class Storm:
             host.stop()
         return took_s
 
-    def _books(self, orders: Sequence[Order], frontend: Producer, watch: ledger.Watch, settled_s: float) -> None:
+    def _amend(self, books: ledger.Books) -> ledger.Books:
+        """The books with what this storm knows besides."""
+        return books
+
+    def _may_stay(self, path: Path) -> bool:  # noqa: ARG002 - for storms with evidence that nobody can take
+        """Whether a file may be left in a spool."""
+        return False
+
+    def _books(self, orders: Sequence[Order], frontend: Producer, settled_s: float) -> None:
         report = self.report
         hosts = tuple(self._hosts.values())
         with ledger.connect(self._url) as db:
-            watch.look(db)
-            books = ledger.read(
+            self._watch.look(db)
+            found = ledger.read(
                 db,
                 orders,
                 journals={host.name: list(host.journal()) for host in hosts},
                 losses={host.name: host.kills * len(host.spec.slots) * LOST_PER_SLOT for host in hosts},
             )
-        report.violations += watch.violations
+        books = self._amend(found)
+        report.violations += self._watch.violations
         report.violations += ledger.settled(books)
         if frontend.error is not None:
             report.violations.append(f"the frontend broke: {frontend.error!r}")
@@ -445,7 +458,9 @@ class Storm:
         report.violations += [f"never injected: {kind}" for kind in planned if not report.injected[kind]]
         for host in hosts:
             report.violations += host.violations
-            report.violations += [f"{host.name}: left in the spool: {path.name}" for path in host.spooled()]
+            report.violations += [
+                f"{host.name}: left in the spool: {path.name}" for path in host.spooled() if not self._may_stay(path)
+            ]
             report.violations += [f"{host.name} logged: {line}" for line in host.log() if _is_alarming(line)]
         lines = [line for journal in books.journals.values() for line in journal]
         report.counts = {
@@ -465,14 +480,15 @@ class Storm:
             "failures, retried or final": sum(job["failures"] for job in books.jobs),
             "reclaims": sum(job["reclaims"] for job in books.jobs),
             "stale results kept as evidence": len(books.stale),
-            "results lost with a killed daemon": sum(line["what"] == "found" for line in lines)
+            "results that are nowhere": sum(line["what"] == "found" for line in lines)
             - len({job["report"]["nonce"] for job in books.jobs if (job["report"] or {}).get("nonce")} | books.stale),
             "requests the frontend repeated": frontend.repeated,
-            "looks at the books during the storm": watch.looks,
+            "looks at the books during the storm": self._watch.looks,
             "database connections ended": report.terminated,
             "migrations done": self._upgrades.done,
             "migrations that were begun again": self._upgrades.repeated,
             "seconds to settle": round(settled_s, 1),
+            **self.extra,
         }
 
 

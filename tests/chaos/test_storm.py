@@ -40,7 +40,7 @@ def test_the_short_storm_is_long_enough_for_everything() -> None:
 
 @pytest.mark.timeout(420)
 def test_nothing_is_lost_doubled_or_let_in_late() -> None:
-    """Daemons, PostgreSQL, its standby, PgBouncer and networks break beside migrations; then every job has ended, once."""
+    """Daemons, PostgreSQL, PgBouncer and networks break beside migrations; then every job has ended, once."""
     seed = int(os.environ.get("KERNEL_RUNNER_TEST_SEED") or secrets.randbelow(1_000_000))
     report = Storm(replace(SHORT, seed=seed)).run()
     assert not report.violations, f"KERNEL_RUNNER_TEST_SEED={seed} draws this storm again\n{report.table()}"
