@@ -7,6 +7,7 @@ right again, but for results that nobody has any more; those are counted.
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
 from enum import StrEnum
@@ -21,11 +22,7 @@ from tests.chaos.producer import Producer
 from tests.chaos.server import Cluster, Server
 from tests.chaos.storm import Settings, Storm
 
-#: So that no number is given twice. docs/operations.md has the same statement, for a million numbers.
-SKIP_NUMBERS: Final = """
-SELECT setval(pg_get_serial_sequence('leaderboard.submission', 'id'), max(id) + 1000000) FROM leaderboard.submission
-UNION ALL SELECT setval(pg_get_serial_sequence('runner.job', 'id'), max(id) + 1000000) FROM runner.job
-"""
+_PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 #: A result waits for its commit for so long at most, however busy the machine is.
 _COMMIT_S: Final = 5.0
 #: How long the database is away, so that runs end meanwhile.
@@ -99,6 +96,12 @@ class Loss(Storm):
         return path.parent.name == ASIDE
 
 
+def skip_numbers() -> str:
+    """The statement that operators run, so that no number is given twice: as the page shows it."""
+    (statement,) = re.findall(r"```sql\n(SELECT setval.*?)```", _PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    return str(statement)
+
+
 def keep(cluster: Cluster, how: How) -> None:
     """Set aside the database as it is now: in a dump; or in the standby, which gets nothing more of the primary's log.
 
@@ -138,4 +141,4 @@ def go_back(cluster: Cluster, how: How) -> None:
 
 def _skip_numbers(server: Server) -> None:
     with psycopg.connect(server.url("postgres"), autocommit=True) as connection:
-        connection.execute(SKIP_NUMBERS)
+        connection.execute(skip_numbers().encode())

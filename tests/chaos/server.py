@@ -88,6 +88,16 @@ class Server:
         return self._data
 
     @property
+    def programs(self) -> Path:
+        """Where PostgreSQL's programs are."""
+        return Path(self._package.bin_path)
+
+    @property
+    def user(self) -> str | None:
+        """The system's user that the server runs as, if that is another one than this process's."""
+        return self._package.system_user
+
+    @property
     def socket_path(self) -> Path:
         """Where the server listens."""
         return self._data / f".s.PGSQL.{self._port}"
