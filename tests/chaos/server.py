@@ -43,6 +43,8 @@ _STANDBY: Final = "standby"
 #: How long a standby has been synchronous before it counts as one: a commit that began earlier may not have waited.
 _SYNCHRONOUS_S: Final = 1.0
 _LOOK_S: Final = 0.05
+#: A standby that has not what it should have by then is made anew.
+_FOLLOW_S: Final = 30.0
 
 
 class Server:
@@ -322,18 +324,30 @@ class Cluster:
             if self._synchronous.is_set():
                 continue
             # The primary may crash at any moment: what was begun is begun again.
-            with suppress(subprocess.CalledProcessError, psycopg.OperationalError, TimeoutError), self._lock:
-                if self.standby is None:
-                    self.add_standby()
-                self.make_synchronous()
-                self._synchronous.set()
+            with suppress(subprocess.SubprocessError, psycopg.OperationalError), self._lock:
+                try:
+                    if self.standby is None:
+                        self.add_standby()
+                    # Before, so that no commit waits for one that is far behind.
+                    self.wait_until_streamed()
+                    self.make_synchronous()
+                    self._synchronous.set()
+                except TimeoutError:
+                    self._drop_standby()
+
+    def _drop_standby(self) -> None:
+        """Remove a standby that does not follow; commits wait for none then."""
+        self.primary.set("synchronous_standby_names", "")
+        dropped, self.standby = self.standby, None
+        if dropped is not None:
+            dropped.close()
 
     def _wait(self, condition: LiteralString, values: tuple[str, ...]) -> None:
         """Wait until the standby's line in pg_stat_replication meets a condition."""
         question = sql.SQL(
             "SELECT count(*) FROM pg_stat_replication WHERE application_name = {} AND " + condition  # noqa: S608 - literals
         ).format(sql.Literal(_STANDBY))
-        end_s = time.monotonic() + _PG_CTL_S
+        end_s = time.monotonic() + _FOLLOW_S
         with psycopg.connect(self.primary.url("postgres"), autocommit=True) as connection:
             while connection.execute(question, values or None).fetchone() != (1,):
                 if time.monotonic() > end_s or self._stop.is_set():
