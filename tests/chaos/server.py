@@ -325,6 +325,8 @@ class Cluster:
                 continue
             # The primary may crash at any moment: what was begun is begun again.
             with suppress(subprocess.SubprocessError, psycopg.OperationalError), self._lock:
+                # Asked first: the programs say loudly that a server is away.
+                psycopg.connect(self.primary.url("postgres")).close()
                 try:
                     if self.standby is None:
                         self.add_standby()

@@ -494,7 +494,8 @@ class Storm:
             "looks at the books during the storm": self._watch.looks,
             "database connections ended": report.terminated,
             "migrations done": self._upgrades.done,
-            "migrations that were begun again": self._upgrades.repeated,
+            "migrations that were begun again": self._upgrades.failed.total(),
+            **{f"- {reason}": times for reason, times in sorted(self._upgrades.failed.items())},
             "seconds to settle": round(settled_s, 1),
             **self.extra,
         }

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import queue
+import re
 import shutil
 import tempfile
 import threading
+from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +24,8 @@ from alembic.config import Config
 from runner.errors import DatabaseUnavailableError
 from runner.store import migrate, migrations
 
+#: What differs from error to error.
+_WHY: Final = re.compile(r"socket \"[^\"]*\"|process \d+|\d+")
 _VERSION: Final = '''\
 """Version {number} of the storm."""
 
@@ -37,7 +41,8 @@ def upgrade() -> None:
     op.execute("ALTER TABLE runner.job ADD COLUMN storm_{number} integer NOT NULL DEFAULT {number}")
     op.execute("DROP INDEX IF EXISTS runner.job_report_idx")
 '''
-_PAUSE_S: Final = 0.2
+#: Before a migration is begun again, as a person would.
+_PAUSE_S: Final = 3.0
 
 
 class Upgrades:
@@ -53,9 +58,9 @@ class Upgrades:
         self._thread = threading.Thread(target=self._run, name="upgrades", daemon=True)
         self._last = migrations.versions()[-1]
         self._asked_for = 0
-        #: Versions that are applied, and tries that the server did not live to end.
+        #: Versions that are applied, and why tries failed.
         self.done = 0
-        self.repeated = 0
+        self.failed: Counter[str] = Counter()
         self.error: Exception | None = None
 
     def __enter__(self) -> Self:
@@ -97,7 +102,6 @@ class Upgrades:
                 text = _VERSION.format(number=number, name=name, before=self._last)
                 (self._folder / f"v{name}.py").write_text(text, encoding="utf-8")
                 while not self._stop.is_set() and not self._migrated():
-                    self.repeated += 1
                     self._stop.wait(_PAUSE_S)
                 self._last = name
                 self.done += 1
@@ -108,6 +112,7 @@ class Upgrades:
         """One try; False: the server went away, or others kept what was needed."""
         try:
             migrate(self._url)
-        except DatabaseUnavailableError:
+        except DatabaseUnavailableError as error:
+            self.failed[_WHY.sub("", str(error)).splitlines()[0][:100]] += 1
             return False
         return True

@@ -120,6 +120,7 @@ def test_check_tells_what_a_pooler_lacks(pooled_url: str, database_url: str) -> 
         ("db.example:6543", ("db.example", "6543")),
         ("/run/postgresql:5433", ("/run/postgresql", "5433")),
         ("[::1]:5433", ("::1", "5433")),
+        ("db1.example,db2.example", ("db1.example,db2.example", "5432")),
     ],
 )
 def test_the_direct_address_is_the_poolers_with_another_host(given: str, expected: tuple[str, str]) -> None:
