@@ -44,6 +44,8 @@ from tests.chaos.script import Script, found
 _PR_SET_PDEATHSIG: Final = 1
 #: Runs are short here: when another job is taken beside one, and how often that is looked into.
 _PAUSE_S: Final = 0.05
+#: A file of the state directory: the process that has begun to handle SIGTERM.
+HEARS: Final = "hears"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,6 +200,7 @@ def main(path: str) -> int:
         patch.object(slot_queue, "MIN_RUNNING_S", _PAUSE_S),
         patch.object(slot_queue, "LOOK_PAUSE_S", _PAUSE_S),
     ):
+        (config.state_dir / HEARS).write_text(str(os.getpid()))
         exit_reason = _daemon(spec, config).run(control)
     return 0 if exit_reason is ExitReason.CLEAN else 1
 

@@ -15,14 +15,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tests.chaos.daemon import Spec
+from tests.chaos.daemon import HEARS, Spec
 from tests.chaos.proxy import Cut, Proxy
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 #: A daemon told to stop has this long: its longest run, and a database that is away meanwhile.
 TERM_S: Final = 40.0
-#: While a daemon's modules are imported, SIGTERM ends it as it would end any program.
-DEAF_S: Final = 10.0
 
 
 class Host:
@@ -157,8 +155,13 @@ class Host:
     def _check(self, code: int) -> None:
         """A daemon that was told to stop ends in order, unless it had hardly begun and could not hear yet."""
         age_s = (self._told_at_s or time.monotonic()) - self._started_s
-        if code != 0 and not (code == -signal.SIGTERM and age_s < DEAF_S):
+        if code != 0 and not (code == -signal.SIGTERM and not self._hears()):
             self.violations.append(f"{self.name}: told to stop after {age_s:.1f} s, the daemon ended with code {code}")
+
+    def _hears(self) -> bool:
+        """Whether the process had got so far that it handles SIGTERM; before, it ends as any program would."""
+        path = self._state_dir / HEARS
+        return self._process is not None and path.exists() and path.read_text() == str(self._process.pid)
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:
