@@ -7,6 +7,7 @@ Everything it starts is gone when `Storm.run` returns or raises: daemons die wit
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 import time
@@ -66,6 +67,8 @@ _STANDBY_S: Final = 120.0
 _NOTIFICATIONS: Final = 200
 #: Events and late results of the storm are kept.
 _KEEP_S: Final = 86_400.0
+#: What differs between two violations of one kind.
+_NUMBER: Final = re.compile(r"[\d.:-]+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +112,9 @@ class Report:
         lines += ["", "what happened                              count"]
         lines += [f"{name:<54} {count:>7}" for name, count in self.counts.items()]
         lines += ["", f"violations: {len(self.violations)}", *(f"  - {line}" for line in self.violations[:50])]
+        if len(self.violations) > 50:
+            kinds = Counter(_NUMBER.sub("#", line) for line in self.violations)
+            lines += ["of all these:", *(f"  - {times} times {line}" for line, times in kinds.most_common(50))]
         return "\n".join(lines)
 
 
