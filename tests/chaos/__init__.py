@@ -1,6 +1,7 @@
 """A storm over real processes: PostgreSQL, daemons and the network fail at random while jobs run.
 
-    server     a PostgreSQL server under the storm's control, fsync on
+    server     PostgreSQL under the storm's control, fsync on: a primary, and a standby that takes over
+    upgrades   migrations under way
     proxy      the network between one process and the server, with the ways it can break
     script     what a submission of the storm says about its own evaluation; the words a submission ends with
     daemon     the program of one host: the real daemon, an evaluator that obeys scripts, an engine that is none

@@ -44,6 +44,8 @@ from tests.chaos.script import Script, found
 _PR_SET_PDEATHSIG: Final = 1
 #: Runs are short here: when another job is taken beside one, and how often that is looked into.
 _PAUSE_S: Final = 0.05
+#: A file of the state directory: the process that has begun to handle SIGTERM.
+HEARS: Final = "hears"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +55,8 @@ class Spec:
     name: str
     #: The database, through this host's proxy.
     database_url: str
+    #: HOST:PORT of the server itself, if the database's address leads to a pooler.
+    direct_host: str | None
     state_dir: str
     #: The GPU type of each slot, and its devices; slots that share one cannot work at the same time.
     slots: tuple[tuple[str, tuple[int, ...]], ...]
@@ -88,6 +92,7 @@ class Journal:
             "what": what,
             "job": job.id,
             "attempt": job.attempt,
+            "claimed_at": job.started_at.timestamp(),
             "slot": slot.name,
             "nonce": nonce,
             "pid": os.getpid(),
@@ -169,6 +174,7 @@ def main(path: str) -> int:
     spec = Spec.read(Path(path))
     config = Config(
         database_url=spec.database_url,
+        direct_host=spec.direct_host,
         host_name=spec.name,
         state_dir=Path(spec.state_dir),
         lease_s=spec.lease_s,
@@ -194,6 +200,7 @@ def main(path: str) -> int:
         patch.object(slot_queue, "MIN_RUNNING_S", _PAUSE_S),
         patch.object(slot_queue, "LOOK_PAUSE_S", _PAUSE_S),
     ):
+        (config.state_dir / HEARS).write_text(str(os.getpid()))
         exit_reason = _daemon(spec, config).run(control)
     return 0 if exit_reason is ExitReason.CLEAN else 1
 
@@ -204,7 +211,10 @@ def _daemon(spec: Spec, config: Config) -> Daemon:
     return Daemon(
         Settings(config),
         store_factory=lambda purpose: Store(
-            spec.database_url, application_name=f"chaos {spec.name} {purpose}", pacer=pacer
+            spec.database_url,
+            application_name=f"chaos {spec.name} {purpose}",
+            pacer=pacer,
+            direct_host=spec.direct_host,
         ),
         evaluator=Evaluator(Journal(config.state_dir / "journal.jsonl")),
         engine=NoEngine(),

@@ -27,6 +27,11 @@ class Kind(StrEnum):
     RESET = "network resets"
     BLACKHOLE = "network is a black hole"
     DEAF = "network loses the answers"
+    FAILOVER = "PostgreSQL failed over to its standby"
+    SNAPSHOT = "snapshot held open"
+    NOTIFICATIONS = "notification queue filled"
+    POOLER = "PgBouncer killed and restarted"
+    MIGRATION = "schema migrated under way"
 
 
 #: What only one fault at a time may use: a host's process, its network, its door.
@@ -39,6 +44,12 @@ _PART: Final = {
     Kind.RESET: "network",
     Kind.BLACKHOLE: "network",
     Kind.DEAF: "network",
+}
+#: What only one fault at a time may use of what all hosts share.
+_SHARED: Final = {
+    Kind.SNAPSHOT: "snapshot",
+    Kind.NOTIFICATIONS: "notifications",
+    Kind.POOLER: "pooler",
 }
 CUTS: Final = {
     Kind.REFUSE: Cut.REFUSE,
@@ -58,7 +69,7 @@ class Fault:
     host: str | None
     #: When it is over and mended; 0 for what is over at once.
     for_s: float
-    #: Of a black hole: what it held up arrives in the end.
+    #: Of a black hole: what it held up arrives in the end. Of a snapshot: its transaction has written.
     late: bool = False
 
     @property
@@ -67,27 +78,40 @@ class Fault:
         return self.at_s + self.for_s
 
     def __str__(self) -> str:
-        late = ", then everything arrives late" if self.late else ""
+        late = {Kind.BLACKHOLE: ", then everything arrives late", Kind.SNAPSHOT: ", after a write"}.get(self.kind, "")
+        late = late if self.late else ""
         return f"{self.at_s:7.2f} s  {self.kind}: {self.host or 'database'} for {self.for_s:.2f} s{late}"
 
 
-def draw(*, seed: int, hosts: Sequence[str], storm_s: float, gap_s: float, lease_s: float) -> tuple[Fault, ...]:
-    """A plan: every kind once before any comes again, one every `gap_s` on average, all mended when the storm ends."""
+def draw(
+    *,
+    seed: int,
+    hosts: Sequence[str],
+    storm_s: float,
+    gap_s: float,
+    lease_s: float,
+    kinds: Sequence[Kind] = tuple(Kind),
+) -> tuple[Fault, ...]:
+    """A plan: every kind once before any comes again, one every `gap_s` on average, all mended when the storm ends.
+
+    None without `kinds`.
+    """
     chance = random.Random(seed)  # noqa: S311 - reproducible on purpose
     free_s: dict[tuple[str, str], float] = {}
     faults: list[Fault] = []
     deck: list[Kind] = []
     now_s = gap_s
-    while True:
+    while kinds:
         if not deck:
-            deck = list(Kind)
+            deck = list(kinds)
             chance.shuffle(deck)
         kind = deck.pop()
         fault = _fault(chance, kind, now_s, hosts, free_s, lease_s)
         if fault.end_s > storm_s:
-            return tuple(faults)
+            break
         faults.append(fault)
         now_s += chance.uniform(0.3, 1.7) * gap_s
+    return tuple(faults)
 
 
 def _fault(  # noqa: PLR0917 - the state of one drawing
@@ -101,7 +125,12 @@ def _fault(  # noqa: PLR0917 - the state of one drawing
     for_s = _duration_s(chance, kind, lease_s)
     part = _PART.get(kind)
     if part is None:
-        return Fault(at_s=at_s, kind=kind, host=None, for_s=for_s)
+        shared = _SHARED.get(kind)
+        if shared is not None:
+            at_s = max(at_s, free_s.get(("", shared), 0.0))
+            free_s["", shared] = at_s + for_s
+        late = kind is Kind.SNAPSHOT and chance.random() < 0.5
+        return Fault(at_s=at_s, kind=kind, host=None, for_s=for_s, late=late)
     # Among the hosts whose part is whole; if all are broken, the one that is mended first.
     order = chance.sample(list(hosts), len(hosts))
     host = min(order, key=lambda name: max(at_s, free_s.get((name, part), 0.0)))
@@ -122,7 +151,9 @@ def _duration_s(chance: random.Random, kind: Kind, lease_s: float) -> float:
             return chance.uniform(0.5, 2.0) * lease_s
         case Kind.REFUSE | Kind.BLACKHOLE | Kind.DEAF:
             return chance.uniform(0.3, 2.0) * lease_s
-        case Kind.CRASH:
+        case Kind.CRASH | Kind.POOLER:
             return chance.uniform(0.0, 0.5) * lease_s
-        case Kind.TERM | Kind.BACKENDS | Kind.RESET:
+        case Kind.SNAPSHOT | Kind.NOTIFICATIONS:
+            return chance.uniform(1.0, 3.0) * lease_s
+        case Kind.TERM | Kind.BACKENDS | Kind.RESET | Kind.FAILOVER | Kind.MIGRATION:
             return 0.0

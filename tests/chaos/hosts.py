@@ -11,26 +11,25 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tests.chaos.daemon import Spec
-from tests.chaos.proxy import Proxy
+from tests.chaos.daemon import HEARS, Spec
+from tests.chaos.proxy import Cut, Proxy
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 #: A daemon told to stop has this long: its longest run, and a database that is away meanwhile.
 TERM_S: Final = 40.0
-#: While a daemon's modules are imported, SIGTERM ends it as it would end any program.
-DEAF_S: Final = 10.0
 
 
 class Host:
     """One daemon, its network and its state directory."""
 
-    def __init__(self, spec: Spec, proxy: Proxy) -> None:
+    def __init__(self, spec: Spec, proxies: Sequence[Proxy]) -> None:
+        """`proxies`: all that lies between the daemon and the database."""
         self.spec = spec
-        self.proxy = proxy
+        self._proxies = tuple(proxies)
         self.violations: list[str] = []
         #: Times the process was killed: each may lose what its slots had found and not yet stored.
         self.kills = 0
@@ -84,6 +83,16 @@ class Host:
         """SIGCONT."""
         self._signal(signal.SIGCONT)
         self._frozen = False
+
+    def cut(self, how: Cut) -> None:
+        """Break the host's network."""
+        for proxy in self._proxies:
+            proxy.cut(how)
+
+    def heal(self, *, late: bool) -> None:
+        """End what `cut` began; see `Proxy.heal`."""
+        for proxy in self._proxies:
+            proxy.heal(late=late)
 
     def look(self) -> None:
         """Notice a daemon that has ended, or should have; start it again."""
@@ -146,8 +155,13 @@ class Host:
     def _check(self, code: int) -> None:
         """A daemon that was told to stop ends in order, unless it had hardly begun and could not hear yet."""
         age_s = (self._told_at_s or time.monotonic()) - self._started_s
-        if code != 0 and not (code == -signal.SIGTERM and age_s < DEAF_S):
+        if code != 0 and not (code == -signal.SIGTERM and not self._hears()):
             self.violations.append(f"{self.name}: told to stop after {age_s:.1f} s, the daemon ended with code {code}")
+
+    def _hears(self) -> bool:
+        """Whether the process had got so far that it handles SIGTERM; before, it ends as any program would."""
+        path = self._state_dir / HEARS
+        return self._process is not None and path.exists() and path.read_text() == str(self._process.pid)
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -61,6 +62,11 @@ FROM runner.superseded_run w ORDER BY w.run_id
 _EVENTS: Final = (
     "SELECT job_id, kind, count(*) AS times FROM runner.event WHERE job_id IS NOT NULL GROUP BY job_id, kind"
 )
+#: Why attempts were given back at no cost; the host's name does not count.
+_GIVEN_BACK: Final = """
+SELECT replace(detail ->> 'reason', format('host %s ', host), 'host ') AS reason, count(*) AS times
+FROM runner.event WHERE kind = 'released' GROUP BY 1 ORDER BY 1
+"""
 _RUNS: Final = """
 SELECT x.job_id, r.id, r.submission_id, r.runner, r.mode, r.secret, r.passed, r.score::float8 AS score, r.result
 FROM leaderboard.runs r LEFT JOIN runner.job_run x ON x.run_id = r.id ORDER BY r.id
@@ -75,6 +81,7 @@ class Watch:
         self._period_s = period_s
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+        self._lock = threading.Lock()
         self._over: dict[int, Row] = {}
         self.looks = 0
         self.violations: list[str] = []
@@ -89,6 +96,13 @@ class Watch:
         if self._thread.ident is not None:
             self._thread.join(30.0)
 
+    @contextmanager
+    def looking_away(self) -> Iterator[None]:
+        """The database goes back to an earlier moment meanwhile: what was over before may change."""
+        with self._lock:
+            yield
+            self._over = {}
+
     def _run(self) -> None:
         while not self._stop.wait(self._period_s):
             try:
@@ -99,6 +113,10 @@ class Watch:
 
     def look(self, db: Db) -> None:
         """Look once."""
+        with self._lock:
+            self._look(db)
+
+    def _look(self, db: Db) -> None:
         now = {row["id"]: row for row in db.execute(_OVER)}
         for job_id, before in self._over.items():
             if now.get(job_id) != before:
@@ -131,6 +149,10 @@ class Books:
     #: Nonces in artifacts, by job.
     artifacts: Mapping[int, Sequence[str]]
     ranking: Sequence[Row]
+    #: How many attempts were given back at no cost, by reason.
+    given_back: Mapping[str, int]
+    #: The database lost what happened in this time, in seconds since 1970: results that were found then may be nowhere.
+    lost_s: tuple[float, float] | None = None
 
 
 def connect(url: str) -> Db:
@@ -162,6 +184,7 @@ def read(
         ),
         artifacts=artifacts,
         ranking=db.execute("SELECT * FROM runner.ranking").fetchall(),
+        given_back={row["reason"]: row["times"] for row in db.execute(_GIVEN_BACK)},
     )
 
 
@@ -330,21 +353,33 @@ def _final_words(books: Books, runs: Mapping[int, Sequence[Row]]) -> Iterator[st
 def _executions(books: Books) -> Iterator[str]:
     """An attempt runs once, a slot runs one thing at a time, and no result is nowhere unless its host was killed."""
     known = books.stale | {job["report"]["nonce"] for job in books.jobs if (job["report"] or {}).get("nonce")}
-    begun: Counter[tuple[int, int]] = Counter()
+    #: The time of the claim counts: a database that lost claims makes them again.
+    begun: Counter[tuple[int, int, float]] = Counter()
     for host, lines in books.journals.items():
-        begun.update((line["job"], line["attempt"]) for line in lines if line["what"] == "begun")
+        begun.update((line["job"], line["attempt"], line["claimed_at"]) for line in lines if line["what"] == "begun")
         for line in lines:
             if line["what"] == "doubled":
                 yield f"{host}: two runs at once on slot {line['slot']}: {line}"
-        lost = [line for line in lines if line["what"] == "found" and line["nonce"] not in known]
+        lost = [
+            line
+            for line in lines
+            if line["what"] == "found"
+            and line["nonce"] not in known
+            and not (books.lost_s and books.lost_s[0] < line["at"] < books.lost_s[1])
+        ]
         if len(lost) > books.losses[host]:
             yield (
                 f"{host}: {len(lost)} results were found and are nowhere, at most {books.losses[host]} could be lost: "
                 f"{lost[:5]}"
             )
-    for (job_id, attempt), times in begun.items():
+    for (job_id, attempt, _), times in begun.items():
         if times > 1:
             yield f"job {job_id}, attempt {attempt} was run {times} times"
+    claimed_at = {line["nonce"]: line["claimed_at"] for lines in books.journals.values() for line in lines}
+    for job in books.jobs:
+        found_at = claimed_at.get((job["report"] or {}).get("nonce"))
+        if found_at is not None and found_at != job["started_at"].timestamp():
+            yield f"job {job['id']}: its result is of another claim than the one that the database knows"
 
 
 def _ranking(books: Books) -> Iterator[str]:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from runner.errors import DatabaseUnavailableError, SubmissionError
+from runner.errors import DatabaseUnavailableError, NotFoundError, SubmissionError
 from runner.model import Mode, Verdict
 from runner.store import Selection, Store
 from tests.chaos.script import VERDICTS, Script, job_key
@@ -143,8 +143,9 @@ def publish_board(store: Store, gpu_types: Sequence[str]) -> None:
 class Producer:
     """Works off orders in a thread of its own; `repeated` counts what got no answer the first time."""
 
-    def __init__(self, database_url: str, orders: Sequence[Order]) -> None:
-        self._store = Store(database_url, application_name="chaos frontend")
+    def __init__(self, database_url: str, orders: Sequence[Order], *, direct_host: str | None = None) -> None:
+        """`direct_host`: HOST:PORT of the server itself, if the address leads to a pooler."""
+        self._store = Store(database_url, application_name="chaos frontend", direct_host=direct_host)
         self._orders = orders
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="producer", daemon=True)
@@ -159,6 +160,17 @@ class Producer:
     def finished(self) -> bool:
         """Whether every order is placed and everything that follows is answered, or it broke."""
         return not self._thread.is_alive()
+
+    def repeat(self) -> int:
+        """Once finished, submit everything again with the same keys; how many submissions got another id.
+
+        For a database that has lost what it had answered.
+        """
+        moved = 0
+        for order in self._orders:
+            before, order.submission_id = order.submission_id, self._insist(lambda order=order: self._submit(order))  # type: ignore[misc]  # mypy: default in lambda
+            moved += order.submission_id != before
+        return moved
 
     def close(self) -> None:
         """Stop, finished or not."""
@@ -218,11 +230,11 @@ class Producer:
                 self._insist(lambda: self._store.invalidate(selection, reason="storm"))
 
     def _insist(self, action: Callable[[], int]) -> int | None:
-        """Ask until there is an answer; None: refused (it still runs, or ran again already), or told to stop."""
+        """Ask until there is an answer; None: refused (it runs, ran again already, or is lost), or told to stop."""
         while not self._stop.is_set():
             try:
                 return action()
-            except SubmissionError:
+            except (SubmissionError, NotFoundError):
                 return None
             except DatabaseUnavailableError:
                 self.repeated += 1

@@ -111,7 +111,14 @@ class World:
         for job in claims.jobs:
             script = Script.from_code(job.code)
             nonce = uuid.uuid4().hex
-            about = {"job": job.id, "attempt": job.attempt, "nonce": nonce, "slot": "gpu0", "at": time.time()}
+            about = {
+                "job": job.id,
+                "attempt": job.attempt,
+                "claimed_at": job.started_at.timestamp(),
+                "nonce": nonce,
+                "slot": "gpu0",
+                "at": time.time(),
+            }
             self.journal.append({"what": "begun", **about})
             if job.failures < script.failing:
                 self.store.fail(job, error="as the script says", report=None, slot="gpu0")
@@ -202,6 +209,7 @@ def test_right_books_are_right(world: World) -> None:
         ('UPDATE runner.artifact SET data = \'{"nonce": "other"}\'', "artifacts of the executions"),
         ("DELETE FROM runner.artifact", "artifacts of the executions"),
         ("UPDATE leaderboard.submission SET status = 'hacked' WHERE id = 1", "the ranking differs"),
+        ("UPDATE runner.job SET started_at = started_at + interval '1 second' WHERE id = 1", "of another claim"),
     ],
 )
 def test_a_false_entry_is_noticed(world: World, falsification: str, complaint: str) -> None:
@@ -238,13 +246,33 @@ def test_two_runs_on_one_slot_are_noticed(world: World) -> None:
 
 def test_a_result_that_is_nowhere_is_noticed_unless_its_daemon_was_killed(world: World) -> None:
     """What an evaluation found is committed, kept as evidence, or died with its daemon."""
-    world.journal.append({"what": "found", "job": 1, "attempt": 0, "nonce": "lost", "slot": "gpu0"})
+    found_at = time.time()
+    about = {"job": 1, "attempt": 0, "claimed_at": 0.0, "nonce": "lost", "slot": "gpu0", "at": found_at}
+    world.journal.append({"what": "found", **about})
     (complaint,) = ledger.settled(world.books())
     assert "1 results were found and are nowhere, at most 0 could be lost" in complaint
     world.losses = 1
     assert ledger.settled(world.books()) == []
     world.losses = 0
     assert ledger.settled(replace(world.books(), stale=frozenset({"lost"}))) == []
+    assert ledger.settled(replace(world.books(), lost_s=(found_at - 1, found_at + 1))) == []
+    assert len(ledger.settled(replace(world.books(), lost_s=(found_at + 1, found_at + 2)))) == 1
+
+
+def test_an_attempt_may_run_again_where_the_database_lost_its_claim(world: World) -> None:
+    """Its number is the same, the time of the claim is not."""
+    world.journal.append({**world.journal[0], "claimed_at": 0.0, "nonce": "before"})
+    assert ledger.settled(world.books()) == []
+
+
+def test_a_job_that_changes_is_no_fault_after_the_database_went_back(world: World) -> None:
+    """The watch forgets what was over."""
+    watch = ledger.Watch(world.url)
+    watch.look(world.db)
+    with watch.looking_away():
+        world.db.execute("UPDATE runner.job SET attempt = attempt + 1 WHERE id = 1")
+    watch.look(world.db)
+    assert watch.violations == []
 
 
 @pytest.mark.parametrize(

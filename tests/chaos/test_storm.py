@@ -15,9 +15,9 @@ from tests.chaos.storm import HOSTS, Settings, Storm
 SHORT = Settings(
     seed=0,
     hosts=3,
-    submissions=140,
-    storm_s=26.0,
-    gap_s=1.3,
+    submissions=150,
+    storm_s=30.0,
+    gap_s=1.2,
     lease_s=2.0,
     work_s=0.3,
     # How long the hosts may take to recover; it ends as soon as they have, and a busy machine is slow.
@@ -38,9 +38,9 @@ def test_the_short_storm_is_long_enough_for_everything() -> None:
         assert {fault.kind for fault in plan} == set(Kind), seed
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(420)
 def test_nothing_is_lost_doubled_or_let_in_late() -> None:
-    """Daemons are killed, frozen and drained, PostgreSQL crashes, networks break; then every job has ended, once."""
+    """Daemons, PostgreSQL, PgBouncer and networks break beside migrations; then every job has ended, once."""
     seed = int(os.environ.get("KERNEL_RUNNER_TEST_SEED") or secrets.randbelow(1_000_000))
     report = Storm(replace(SHORT, seed=seed)).run()
     assert not report.violations, f"KERNEL_RUNNER_TEST_SEED={seed} draws this storm again\n{report.table()}"

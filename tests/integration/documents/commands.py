@@ -33,6 +33,25 @@ _INSTALLED: Final = (
     "sudo systemctl restart kernel-runner",
     "sudo dist/kernel-runner upgrade",
 )
+#: What an operator of PostgreSQL types, in the order of the page.
+_STANDBY: Final = (
+    (
+        'pg_basebackup --dbname="$PRIMARY application_name=standby" --pgdata="$STANDBY_DATA" --write-recovery-conf'
+        " --checkpoint=fast"
+    ),
+    'pg_ctl --pgdata="$STANDBY_DATA" start',
+    (
+        'psql "$PRIMARY" --command="ALTER SYSTEM SET synchronous_standby_names = \'FIRST 1 (standby)\'"'
+        ' --command="SELECT pg_reload_conf()"'
+    ),
+    'psql "$PRIMARY" --command="SELECT application_name, state, sync_state, replay_lag FROM pg_stat_replication"',
+    'pg_ctl --pgdata="$STANDBY_DATA" promote',
+    'psql "$STANDBY" --command="SELECT pg_is_in_recovery(), pg_last_xact_replay_timestamp()"',
+    'pg_dumpall --dbname="$PRIMARY" --roles-only --file=roles.sql',
+    'pg_dump --dbname="$PRIMARY" --format=custom --file=kernelbot.dump',
+    'psql "$NEW" --file=roles.sql',
+    'pg_restore --dbname="$NEW" --exit-on-error kernelbot.dump',
+)
 #: Shown commands that `test_commands.py` does not run, and why.
 ELSEWHERE: Final[Mapping[str, str]] = {
     **dict.fromkeys(_INSTALLED, "tests/integration/systemd/test_service.py"),
@@ -94,6 +113,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "kernel-runner image build cpu --base my/python:3.11 --wheels wheels --network none": (
         "tests/integration/cli/test_images.py, with a base of its own"
     ),
+    **dict.fromkeys(_STANDBY, "tests/integration/documents/test_standby.py, on two servers"),
     **dict.fromkeys(
         ("kernel-runner image list", "kernel-runner image prune --dry-run"), "tests/integration/cli/test_images.py"
     ),

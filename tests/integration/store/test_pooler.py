@@ -5,94 +5,33 @@ The tests start /usr/sbin/pgbouncer, or the one in PATH. Without one they are sk
 
 from __future__ import annotations
 
-import os
-import pwd
-import shutil
-import socket
-import subprocess
-import tempfile
 import threading
-import time
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Final
 
 import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import conninfo_to_dict
 
 from runner.errors import ConfigError
 from runner.model import Verdict
 from runner.store import Stop, Store, direct_address
 from runner.store.probe import probe
 from tests.integration.store.conftest import CODE, PATIENCE_S, Bench, result, run_record
+from tests.support.pooler import PGBOUNCER, Pooler
 
-PGBOUNCER: Final = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 needs_pgbouncer = pytest.mark.skipif(
     PGBOUNCER is None, reason="a pooler is tested with PgBouncer: apt-get install pgbouncer (.ci/setup does)"
 )
-#: Two server connections for all: clients of one pool meet each other's sessions.
-CONFIG = """\
-[databases]
-* = host={host} port={port}
-[pgbouncer]
-listen_addr = 127.0.0.1
-listen_port = {listen}
-unix_socket_dir =
-auth_type = any
-pool_mode = transaction
-default_pool_size = 2
-server_reset_query_always = 0
-logfile = {folder}/pgbouncer.log
-pidfile = {folder}/pgbouncer.pid
-"""
-
-
-def free_port() -> int:
-    """A port that nothing listens on."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 @pytest.fixture
 def pooled_url(database_url: str) -> Iterator[str]:
-    """The test's database through a pooler that is its own."""
-    with tempfile.TemporaryDirectory(prefix="kernel-runner-test-") as name:
-        yield from _pooled(database_url, Path(name))
-
-
-def _pooled(database_url: str, folder: Path) -> Iterator[str]:
+    """The test's database through a pooler that is its own; two server connections, so clients meet each other's."""
     given = conninfo_to_dict(database_url)
-    listen = free_port()
-    # `auth_type = any` logs every client in as the user that the database entry forces.
-    config = CONFIG.format(host=given["host"], port=given.get("port") or 5432, listen=listen, folder=folder)
-    config = config.replace("port=", f"user={given['user']} port=", 1)
-    (folder / "pgbouncer.ini").write_text(config, encoding="ascii")
-    command = [str(PGBOUNCER), str(folder / "pgbouncer.ini")]
-    if os.geteuid() == 0:
-        # It refuses to run as root, and only the server's user may go to the server's socket.
-        user = pwd.getpwuid(Path(str(given["host"])).stat().st_uid)
-        for path in (folder, *folder.iterdir()):
-            os.chown(path, user.pw_uid, user.pw_gid)
-        command[1:1] = ["-u", user.pw_name]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    url = make_conninfo(database_url, host="127.0.0.1", port=str(listen))
-    try:
-        until_s = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                psycopg.connect(url, connect_timeout=5).close()
-                break
-            except psycopg.OperationalError as error:
-                log = folder / "pgbouncer.log"
-                if process.poll() is not None or time.monotonic() > until_s:
-                    raise AssertionError(log.read_text() if log.exists() else str(error)) from error
-                time.sleep(0.05)
-        yield url
-    finally:
-        process.terminate()
-        process.wait(timeout=30)
+    port = int(given.get("port") or 5432)
+    with Pooler(host=str(given["host"]), port=port, user=str(given["user"]), pool_size=2) as pooler:
+        pooler.wait(database_url)
+        yield pooler.url(database_url)
 
 
 def direct_host(database_url: str) -> str:
@@ -181,6 +120,7 @@ def test_check_tells_what_a_pooler_lacks(pooled_url: str, database_url: str) -> 
         ("db.example:6543", ("db.example", "6543")),
         ("/run/postgresql:5433", ("/run/postgresql", "5433")),
         ("[::1]:5433", ("::1", "5433")),
+        ("db1.example,db2.example", ("db1.example,db2.example", "5432")),
     ],
 )
 def test_the_direct_address_is_the_poolers_with_another_host(given: str, expected: tuple[str, str]) -> None:
