@@ -28,8 +28,8 @@ Messages on the socket in KR_JUDGE_FD, and their answers:
         begins when the flags say so. The flags also say where its output lies and that it has ended, before the second
         answer. If the flags say that the call is withdrawn, there is no second answer.
     call           {tree, storages, size, batch} -> done | need {bytes} | failed    descriptor: inputs
-        open, go and deliver in one. batch: absent; or the tree is a list of so many inputs, the kernel is called with each
-        of them, the claim is the time of all these calls, and the output is the list of what they return
+        open, go and deliver in one. batch: absent; or the tree is a list of so many inputs, the kernel is called with
+        each of them, the claim is the time of all these calls, and the output is the list of what they return
     output_arena   {size}                  -> done | failed                   descriptor: a larger arena, same output
     profile        {output_size, limit_s}  -> profiled {table, trace, report, suffix} | failed
         descriptor: output arena; after open; limit_s: seconds for a vendor's profiler, null: none is used
