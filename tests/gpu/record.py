@@ -32,7 +32,7 @@ _START = (
 )
 _HALF = FORGES.replace("honest(self, other) - HIDDEN_US / 1e3", "honest(self, other) / 2")
 _LENGTHS_US = (20, 40, 100, 300, 1000, 7000)
-_BATCH = Timing(mode="both", batch_size=50)
+_BATCH = Timing(mode="both", batch_size=50, max_runs=20)
 _BATCH_LENGTHS_US = (5, 50)
 _SIZES_KIB = (4, 64, 256, 1024, 4096, 32768, 131072)
 
