@@ -298,7 +298,8 @@ def test_the_inputs_of_a_batch_share_nothing() -> None:
     packed = Packed.together([pack((shared, {"half": shared[:3]}, number)) for number in (1, 1)])
     assert (packed.batch, len(packed.storages), packed.tensors) == (2, 2, 4)
     assert packed.one == pack((shared, {"half": shared[:3]}, 1)).tree
-    first, second = unpack(packed.tree, [storage.clone() for storage in packed.storages])  # type: ignore[misc]  # a list
+    values: Any = unpack(packed.tree, [storage.clone() for storage in packed.storages])
+    first, second = values
     first[0].zero_()
     assert torch.equal(first[1]["half"], torch.zeros(3))
     assert torch.equal(second[0], shared)
