@@ -20,16 +20,16 @@ from typing import Any
 
 from sandbox.protocol import StepResult
 from tasks.harness import local
-from tasks.harness.judge.audit import Audit, Sample, details
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.judge.stopping import Timing
 from tests.gpu.bench import ROOT, Machine, tasks
 from tests.gpu.test_audit import BUSY_THREAD, FORGES, OCCUPIED, REFERENCE, SYNCHRONISES, TORCH, TRITON, cycles
 
-_START = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from tests.gpu.record import keep_samples; keep_samples(); "
-    "from tasks.harness.{0}.main import main; sys.exit(main())"
-)
+_PATH = "import sys; sys.path.insert(0, sys.argv[1]); "
+_START = {
+    "judge": "from tests.gpu.samples import keep_samples; keep_samples(); from tasks.harness.judge.main import main",
+    "worker": "from tasks.harness.worker.main import main",
+}
 _HALF = FORGES.replace("honest(self, other) - HIDDEN_US / 1e3", "honest(self, other) / 2")
 _LENGTHS_US = (20, 40, 100, 300, 1000, 7000)
 _BATCH = Timing(mode="both", batch_size=50, max_runs=20)
@@ -37,23 +37,12 @@ _BATCH_LENGTHS_US = (5, 50)
 _SIZES_KIB = (4, 64, 256, 1024, 4096, 32768, 131072)
 
 
-def keep_samples() -> None:
-    """In a judge that has not begun: put every call into the details of its case."""
-    from tasks.harness.judge import benchmark
-
-    def with_samples(samples: Sequence[Sample], found: Audit) -> Mapping[str, Any]:
-        kept = [[sample.claim_ns, sample.outside_ns, int(sample.exclusive)] for sample in samples]
-        return {**details(samples, found), "samples": kept}
-
-    setattr(benchmark, "details", with_samples)  # noqa: B010 mypy refuses the other form
-
-
 def start(
     role: str, *, cwd: Path, env: Mapping[str, str], stdin: int, stdout: int, stderr: int, keep: Sequence[int]
 ) -> subprocess.Popen[bytes]:
     """Start a judge that keeps its samples, or a worker (see `tasks.harness.local.Start`)."""
     return subprocess.Popen(
-        [sys.executable, "-P", "-c", _START.format(role), str(ROOT)],
+        [sys.executable, "-P", "-c", f"{_PATH}{_START[role]}; sys.exit(main())", str(ROOT)],
         cwd=cwd,
         env=dict(env),
         stdin=stdin,
@@ -125,6 +114,8 @@ def row(what: str, step: StepResult) -> dict[str, Any]:
         "gate": told.get("gate"),
         "hand_over_ns": [device.get(name) for name in ("p25_ns", "median_ns", "p75_ns")],
         "dirty_ns": device.get("dirty_ns"),
+        "took_ns": {name: told.get(name) for name in ("prepare_ns", "calibrate_ns", "load_ns")}
+        | {"step": step.duration_ns},
         "cases": [
             {"case": step.result[f"benchmark.{index}.spec"], "samples": case["samples"]} | _batches(case)
             for index, case in enumerate(told.get("cases", []))

@@ -387,10 +387,11 @@ def test_calls_beside_which_the_worker_could_compute_count_as_their_whole_span(
     case = details(step)
     audited.append(
         f"not exclusive: claim {case['claimed_median_ns'] / 1e3:.1f}  ranks with "
-        f"{float(step.result['benchmark.0.mean']) / 1e3:.1f} µs, {case['not_believed']} of {case['calls']} calls"
+        f"{float(step.result['benchmark.0.mean']) / 1e3:.1f} µs, {case['not_believed']} of "
+        f"{step.result['benchmark.0.runs']} calls"
     )
     assert step.judged.assurance["timing"] == "measured"
-    assert case["not_believed"] > case["calls"] / 2
+    assert case["not_believed"] > int(step.result["benchmark.0.runs"]) / 2
     assert float(step.result["benchmark.0.mean"]) > 250_000
 
 

@@ -50,6 +50,11 @@ class Stream:
         #: Numbers that other processes see when this one no longer has the device.
         self._unseen: list[tuple[int, int]] = []
 
+    @property
+    def used(self) -> bool:
+        """Whether this process has given it any work."""
+        return self._thread is not None
+
     def submit(self, work: Callable[[], None]) -> None:
         """Do something after all earlier work."""
         if self._thread is None:
@@ -266,6 +271,11 @@ def _enqueued(kernel: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return enqueue
 
 
+def _try_out() -> str | None:
+    """What `cuda_driver.try_out` hears from its fork: no use of a device survives one."""
+    return "DriverError: cuInit failed with CUresult 3" if STREAM.used else None
+
+
 def install(memory_bytes: str) -> None:
     """Emulate, in the process of a judge or worker that has not begun."""
     os.environ["KR_EMULATE_CUDA"] = memory_bytes
@@ -284,7 +294,7 @@ def install(memory_bytes: str) -> None:
     patches: Sequence[tuple[Any, Mapping[str, Any]]] = (
         (cuda_driver.Driver, {"open": staticmethod(Driver)}),
         (evaluation, {"asked": lambda: False}),
-        (device, {"asked": lambda: False, "try_out": lambda: None}),
+        (device, {"asked": lambda: False, "try_out": _try_out}),
         (device.Device, {"flush_l2": lambda _: None}),
         (stream_block, {"device_bytes": _over}),
         (device_calls, {"device_bytes": _over, "_copy": _copy, "_FREE_NS": 1e12, "_WARM_UP_NS": 1e6}),

@@ -94,9 +94,6 @@ class Judge:
         try:
             runs = self._parse()
             self._workers.prepare(self._request.files, directory, deadline_ns=time.monotonic_ns() + START_TIMEOUT_NS)
-            if self._device != "cpu":
-                # A worker that cannot use its device is not the fault of a submission, which is not loaded yet.
-                self._workers.probe(deadline_ns=time.monotonic_ns() + START_TIMEOUT_NS)
             self._extra["prepare_ns"] = time.monotonic_ns() - first.start_ns
             if self._device == "cpu" and any(run.kind in TOTAL_NS for run in runs):
                 deadline = time.monotonic_ns() + _CALIBRATION_TIMEOUT_NS
@@ -104,6 +101,11 @@ class Judge:
                 self._extra["calibrate_ns"] = time.monotonic_ns() - first.start_ns - self._extra["prepare_ns"]
             elif self._device != "cpu" and not asked() and any(run.kind in TOTAL_NS for run in runs):
                 self._prepare_device()
+                self._extra["calibrate_ns"] = time.monotonic_ns() - first.start_ns - self._extra["prepare_ns"]
+            if self._device != "cpu":
+                # A worker that cannot use its device is not the fault of a submission, which is not loaded yet. This
+                # comes last: the worker tries in a fork whether streams can wait, and no use of a device survives one.
+                self._workers.probe(deadline_ns=time.monotonic_ns() + START_TIMEOUT_NS)
         except TaskFault as fault:
             first.fail(None, "invalid", str(fault))
             self._emit(first)

@@ -35,6 +35,11 @@ class HandOver:
         quarter, three_quarters = (ordered[int(share * len(ordered))] for share in (0.25, 0.75))
         return cls(p25_ns=quarter, median_ns=median(ordered), p75_ns=three_quarters)
 
+    @property
+    def spread_ns(self) -> float:
+        """What lies between the quartiles."""
+        return self.p75_ns - self.p25_ns
+
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
@@ -131,7 +136,7 @@ class DeviceCosts:
             output_bytes: of the call's output.
             exclusive: whether the worker used nothing but its stream. Else it could work during the whole span.
         """
-        spread = min(self.hand_over.p75_ns - self.hand_over.p25_ns, _MARGIN_SPREAD_NS / 4)
+        spread = min(self.hand_over.spread_ns, _MARGIN_SPREAD_NS / 4)
         middle = self.hand_over.median_ns + self.dirty_ns * min(output_bytes / self.full_bytes, 1.0)
         margin = self.floor_ns + self.dirty_ns + 2 * spread
         rest = max(outside_ns - middle, 0.0)

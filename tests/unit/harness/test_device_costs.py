@@ -2,8 +2,8 @@
 
 `fixtures/devices/h100_calls.jsonl` holds, for each evaluation, the quartiles of its calibration and the samples of its
 cases: claim and span in nanoseconds, and whether the call was exclusive. They were recorded on 2026-11-23 on an NVIDIA
-H100 80GB HBM3 (docs/measurements/devices.md), before the calibration looked at outputs that fill the caches. What such
-outputs cost more is taken from the case of 4 MiB of the same record.
+H100 80GB HBM3 (docs/measurements/devices.md): the first 21 lines before the calibration looked at outputs that fill the
+caches. What such outputs cost more is taken there from the case of 4 MiB. The other lines say it themselves.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tasks.harness.judge.audit import Audit, Sample, audit
+from tasks.harness.judge.calibration import calibrate_device
 from tasks.harness.judge.hand_over import Bound, Costs, DeviceCosts, HandOver
 
 _RECORD = Path(__file__).resolve().parents[2] / "fixtures" / "devices" / "h100_calls.jsonl"
@@ -27,22 +28,23 @@ _DIRTY_NS = 3_500.0
 _OUTPUTS = {"amd_fp8_mm": 128 * 576 * 2, "amd_mla_decode": 64 << 10, "amd_moe": 256 << 10}
 
 
-def recorded() -> Iterator[tuple[str, str, HandOver, list[tuple[int, int, bool]], int]]:
+def recorded() -> Iterator[tuple[str, str, DeviceCosts, list[tuple[int, int, bool]], int]]:
     """Evaluation, case, calibration, samples and bytes of output."""
     for line in _RECORD.read_text(encoding="utf-8").splitlines():
         row: Mapping[str, Any] = json.loads(line)
         low, middle, high = row["hand_over_ns"]
+        hand_over = HandOver(p25_ns=low, median_ns=middle, p75_ns=high)
+        costs = DeviceCosts(hand_over=hand_over, dirty_ns=row.get("dirty_ns", _DIRTY_NS))
         for case in row["cases"]:
             arguments = dict(part.split(": ") for part in case["case"].split("; "))
             known = next((nbytes for name, nbytes in _OUTPUTS.items() if row["what"].startswith(name)), None)
             nbytes = known if known is not None else 4 * int(arguments.get("size", "1024"))
             samples = [(claim, span, bool(exclusive)) for claim, span, exclusive in case["samples"]]
-            yield row["what"], case["case"], HandOver(p25_ns=low, median_ns=middle, p75_ns=high), samples, nbytes
+            yield row["what"], case["case"], costs, samples, nbytes
 
 
-def replayed(hand_over: HandOver, samples: list[tuple[int, int, bool]], output_bytes: int) -> Audit:
+def replayed(costs: DeviceCosts, samples: list[tuple[int, int, bool]], output_bytes: int) -> Audit:
     """What the judge makes of these calls."""
-    costs = DeviceCosts(hand_over=hand_over, dirty_ns=_DIRTY_NS)
     return audit(
         [
             Sample(
@@ -59,56 +61,73 @@ def replayed(hand_over: HandOver, samples: list[tuple[int, int, bool]], output_b
 
 
 def test_no_honest_case_of_the_record_is_contradicted_and_long_ones_are_audited() -> None:
-    """41 cases of 4 µs to 7 ms, inputs of 4 KiB to 128 MiB: claims count from 75 µs on, the interval holds them all."""
+    """70 cases of 4 µs to 7 ms, inputs of 4 KiB to 128 MiB: claims count from 75 µs on, the interval holds them all."""
     seen = 0
-    for what, case, hand_over, samples, nbytes in recorded():
+    for what, case, costs, samples, nbytes in recorded():
         exclusive = [sample for sample in samples if sample[2]]
         if "forged" in what or len(exclusive) < len(samples) / 2:
             continue
         seen += 1
-        found = replayed(hand_over, samples, nbytes)
+        found = replayed(costs, samples, nbytes)
         claim = fmean(claim for claim, _, _ in samples)
         assert not found.contradicted, (what, case, found)
         assert found.interval is not None
         assert found.noise_ns is not None
         assert found.interval[0] <= claim <= found.interval[1], (what, case)
-        # Without a flush the device's clocks differ from call to call, and so does the hand-over.
-        assert found.noise_ns < 7_500 or "flush 0" in what, (what, case, found.noise_ns)
-        if claim > 75_000 and "flush 0" not in what:
+        # Without a flush the device's clocks differ from call to call, and so does the hand-over. And one calibration
+        # of the record fell into a change of the clocks; it would be made again now.
+        steady = "flush 0" not in what and "warm" not in what and costs.hand_over.spread_ns < 8_000
+        assert found.noise_ns < 7_500 or not steady, (what, case, found.noise_ns)
+        if claim > 75_000 and steady:
             assert found.timing == "audited", (what, case, found)
-    assert seen == 41
+    assert seen == 70
 
 
 def test_every_forged_case_of_the_record_ranks_with_what_passed() -> None:
     """Claims of half the time, and claims that leave out 10 µs, of kernels of 25 µs to 7 ms."""
     seen = 0
-    for what, case, hand_over, samples, nbytes in recorded():
+    for what, case, costs, samples, nbytes in recorded():
         if "forged" not in what:
             continue
         seen += 1
-        found = replayed(hand_over, samples, nbytes)
+        found = replayed(costs, samples, nbytes)
         assert found.contradicted, (what, case, found)
         assert found.timing == "measured"
         truth = median(2 * claim if "half" in what else claim + 10_000 for claim, _, _ in samples)
         assert fmean(found.counted) > truth - 1_500, (what, case)
-    assert seen == 18
+    assert seen == 30
 
 
 def test_calls_with_work_beside_them_count_as_whole_spans() -> None:
     """A submission that synchronises, a busy thread, a kernel that stays on the device; and solutions that do."""
     seen = set()
-    for what, case, hand_over, samples, nbytes in recorded():
+    for what, case, costs, samples, nbytes in recorded():
         exclusive = [sample for sample in samples if sample[2]]
         if len(exclusive) > len(samples) / 2:
             continue
         seen.add(what)
-        found = replayed(hand_over, samples, nbytes)
+        found = replayed(costs, samples, nbytes)
         assert found.timing == "measured", (what, case)
         assert not found.contradicted
         for counted, (claim, span, is_exclusive) in zip(found.counted, samples, strict=True):
             if not is_exclusive:
                 assert counted == max(min(claim, span), span)
     assert {"SYNCHRONISES", "BUSY_THREAD", "OCCUPIED"} <= seen
+
+
+def test_a_calibration_in_which_the_clocks_changed_is_made_again() -> None:
+    """The narrowest of three counts, the first that is narrow enough ends them."""
+    costs = iter([*[283_600, 291_400] * 20, *[283_600, 283_900] * 20])
+    large, seen = iter([287_000] * 22), []
+
+    def call(value: tuple[object, ...], output_capacity: int) -> tuple[int, int]:
+        seen.append(output_capacity)
+        return 10_000 + (next(large) if output_capacity > 64 else next(costs, 283_700)), 10_000
+
+    found = calibrate_device(call, most_bytes=1 << 30)
+    assert found.hand_over.spread_ns < 500
+    assert found.dirty_ns == pytest.approx(3_300, abs=200)
+    assert seen.count(64) == 2 * 42
 
 
 @pytest.mark.parametrize(("output_bytes", "expected"), [(0, 100_000), (1 << 20, 98_000), (1 << 30, 96_000)])
