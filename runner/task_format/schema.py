@@ -148,6 +148,8 @@ class TimingDocument(_Document):
     max_wall_s: Duration | None = None
     noisy: Annotated[float | None, Field(gt=0, le=10)] = None
     refuse: Annotated[float | None, Field(gt=0, le=10)] = None
+    mode: Literal["single", "batch", "both"] | None = None
+    batch_size: Annotated[int | None, Field(ge=2, le=256)] = None
 
 
 class ExtraDocument(_Document):

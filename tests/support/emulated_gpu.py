@@ -19,7 +19,6 @@ import os
 import queue
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -135,17 +134,32 @@ class Event:
 
 
 class Memory:
-    """Shared memory that stands for memory of the device, by address."""
+    """Shared memory that stands for memory of the device, by address. It goes with the processes."""
 
     def __init__(self) -> None:
         self._files: dict[range, str] = {}
         self._maps: list[mmap.mmap] = []
+        self._used: list[range] = []
+        self._free: dict[int, list[range]] = {}
 
     def create(self, nbytes: int) -> range:
         """New memory; its addresses."""
-        with tempfile.NamedTemporaryFile(prefix="kernel-runner-gpu-", dir="/dev/shm", delete=False) as file:
-            file.truncate(max(nbytes, 1))
-        return self.open(file.name)
+        fd = os.memfd_create("emulated-gpu")
+        os.truncate(fd, max(nbytes, 1))
+        return self.open(f"/proc/{os.getpid()}/fd/{fd}")
+
+    def create_for_call(self, nbytes: int) -> range:
+        """Memory that may be used again once `end_call` has said so. It holds what the last call left there."""
+        free = self._free.get(nbytes)
+        made = free.pop() if free else self.create(nbytes)
+        self._used.append(made)
+        return made
+
+    def end_call(self) -> None:
+        """Earlier calls need their memory no longer."""
+        for place in self._used:
+            self._free.setdefault(len(place), []).append(place)
+        self._used.clear()
 
     def open(self, name: str) -> range:
         """The same memory in this process."""
@@ -245,7 +259,7 @@ def _enqueued(kernel: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def enqueue(value: Any) -> Any:  # noqa: ANN401 whatever a task hands over
         first = kernel(value)
         nbytes = first.numel() * first.element_size()
-        addresses = MEMORY.create(nbytes)
+        addresses = MEMORY.create_for_call(nbytes)
         output = _over(addresses, 0, nbytes).view(first.dtype).view(first.shape)
 
         def work() -> None:
@@ -294,6 +308,7 @@ def install(memory_bytes: str) -> None:
     enqueue = stream_block.StreamBlock.enqueue
 
     def enqueue_work(self: Any, order: Any, kernel: Any, *, adapt: Any) -> Any:  # noqa: ANN401 its own
+        MEMORY.end_call()
         return enqueue(self, order, _enqueued(kernel), adapt=adapt)
 
     stream_block.StreamBlock.enqueue = enqueue_work  # type: ignore[method-assign]  # see above

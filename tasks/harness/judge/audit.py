@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, median, pstdev
 from typing import Any
 
@@ -33,6 +33,9 @@ _SIGMAS_LOW = 1.65
 #: A kernel leaves colder caches than a control call, and a judge that has slept wakes up late. This much is allowed for
 #: beside the statistical noise: fixed, and as a part of the claim.
 _COLD_NS, _COLD_SHARE = 1_000.0, 0.02
+#: The worker's own code takes this long to describe one output tensor, within the span and after the claim. A
+#: submission in machine code could do it at once, and keep the time.
+_TENSOR_NS = 1_500.0
 #: One call is not believed if its hand-over seems longer than expected by more than the sum of three: so many times the
 #: distance from the median to the upper quartile of control calls, a fixed time, and a part of the claim.
 _SPREADS, _SINGLE_NS, _SINGLE_SHARE = 4.0, 3_000.0, 0.02
@@ -59,11 +62,20 @@ class Sample:
     by_host: bool = False
     #: On a device: whether the worker used nothing but its stream.
     exclusive: bool = True
+    #: Calls of the kernel: more than one in a batch, whose times are those of all together.
+    calls: int = 1
+    #: Of a batch on the CPU: output tensors beside those of one call. The worker describes each after its claim.
+    more_tensors: int = 0
+
+    @property
+    def floor_ns(self) -> int:
+        """The least that it counts as."""
+        return FLOOR_NS * self.calls
 
     @property
     def claimed_ns(self) -> float:
         """The claim, at most the span on the judge's clock."""
-        return float(max(min(self.claim_ns, self.outside_ns), FLOOR_NS))
+        return float(max(min(self.claim_ns, self.outside_ns), self.floor_ns))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,6 +183,24 @@ class Audit:
         middle = mean if self.measured_ns is None else self.measured_ns
         return max(middle - self.noise_ns, 0.0), max(middle + self.noise_ns, mean)
 
+    def per_call(self, calls: int) -> Audit:
+        """What one of so many calls of a batch counts as: every time divided by their number."""
+        if calls == 1:
+            return self
+
+        def share(time_ns: float | None) -> float | None:
+            return None if time_ns is None else time_ns / calls
+
+        return replace(
+            self,
+            counted=tuple(time_ns / calls for time_ns in self.counted),
+            noise_ns=share(self.noise_ns),
+            excess_ns=share(self.excess_ns),
+            hand_over_ns=share(self.hand_over_ns),
+            least_ns=self.least_ns / calls,
+            measured_ns=share(self.measured_ns),
+        )
+
 
 def audit(samples: Sequence[Sample], *, controls_ns: Sequence[Sequence[float]] | None, tolerance: float) -> Audit:
     """Decide what the calls of a case count as.
@@ -194,7 +224,7 @@ def audit(samples: Sequence[Sample], *, controls_ns: Sequence[Sequence[float]] |
 
 def _count_whole_spans(samples: Sequence[Sample]) -> Audit:
     """The hand-over is not known, so the whole spans count."""
-    spans = tuple(float(max(sample.outside_ns, FLOOR_NS)) for sample in samples)
+    spans = tuple(float(max(sample.outside_ns, sample.floor_ns)) for sample in samples)
     return Audit(counted=spans, timing="measured", noise_ns=fmean(spans), not_believed=len(samples))
 
 
@@ -203,8 +233,9 @@ def _compare_with_controls(samples: Sequence[Sample], hand_over: ControlCosts, t
     excesses = [hand_over.excess_ns(sample) for sample, good in zip(samples, believed, strict=True) if good]
     doubted = len(samples) - len(excesses)
     claim = fmean(sample.claim_ns for sample in samples)
-    measured = [max(sample.outside_ns - hand_over.low_ns, FLOOR_NS) for sample in samples]
+    measured = [max(sample.outside_ns - hand_over.low_ns, sample.floor_ns) for sample in samples]
     noise = hand_over.noise_ns(calls=len(samples), sd_ns=pstdev(excesses) if excesses else 0.0, claim_ns=claim)
+    noise += _TENSOR_NS * max(sample.more_tensors for sample in samples)
     excess = hand_over.unexplained_ns(excesses or [hand_over.excess_ns(sample) for sample in samples])
     is_audited = noise <= tolerance * claim and excess <= noise and doubted <= _MOST_DOUBTED * len(samples)
     claimed = [sample.claimed_ns for sample in samples]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -17,7 +17,7 @@ from .mode_run import ModeRun, check_time_limit
 from .problem import rng_seed_of
 from .request import JudgeRequest
 from .stats import Summary, summarise
-from .stopping import Noise, Running, Stopping, noise_of
+from .stopping import Noise, Running, Stopping, Timing, noise_of
 from .throttling import DeviceUnsteady, Readings, Span, ThrottleFilter
 from .timed_case import TimedCase
 from .trends import Findings, examine
@@ -41,6 +41,8 @@ _MORE_FROM_NS, _MORE_UP_TO_BYTES = 20_000, 4 << 20
 #: judge's clock did not contradict the claims, but was too noisy to bound them, so many times in all. Shorter kernels
 #: are not: their hand-over is seldom known closely enough, however often they are timed.
 _AGAIN_SHARE, _AGAIN_FROM_NS, _MOST_AGAIN = 0.3, 40_000, 3
+#: Calls of a batch where the task does not say how many.
+_BATCH_SIZE = 50
 #: What a time can be worth, from the least.
 _ASSURANCES = ("claimed", "audited_host", "measured", "audited")
 
@@ -88,20 +90,45 @@ class Benchmark:
         )
         timed = TimedCase(self._workers, run, case, rng_seed=rng_seed_of(self._request.seed))
         timed.warm_up()
-        found = self._time(run, timed, stopping, start_ns=start)
+        timing = run.request.timing or Timing()
+        if timing.mode in (None, "single"):
+            self._time_and_report(run, index, timed, stopping, start_ns=start)
+            return
+        if timing.mode == "both":
+            stopping = replace(stopping, max_wall_ns=stopping.max_wall_ns / 2)
+            self._time_and_report(run, index, timed, stopping, start_ns=start)
+            start = time.monotonic_ns()
+        batches = timed.in_batches(timing.batch_size or _BATCH_SIZE)
+        self._time_and_report(run, index, batches, stopping, start_ns=start, beside=timing.mode == "both")
+
+    def _time_and_report(
+        self,
+        run: ModeRun,
+        index: int,
+        timed: TimedCase,
+        stopping: Stopping,
+        *,
+        start_ns: int,
+        beside: bool = False,
+    ) -> None:
+        """Time a case that is warm, again if its claims do not count and a noisy moment may be the reason.
+
+        `beside`: batches of a case whose single calls rank.
+        """
+        timed.forget_controls()
+        found = self._time(run, timed, stopping, start_ns=start_ns)
         again = 0
         while self._should_time_again(found, timed, again):
-            if time.monotonic_ns() - start > _AGAIN_SHARE * stopping.max_wall_ns:
+            if time.monotonic_ns() - start_ns > _AGAIN_SHARE * stopping.max_wall_ns:
                 break
             again += 1
             timed.forget_controls()
             last = self._time(run, timed, stopping, start_ns=time.monotonic_ns())
             found = min(found, last, key=lambda row: row.doubt_ns)
-        found.known["timed_again"] = again
         timed.check_last()
         with run.phase("statistics"):
-            known = {**found.known, **timed.details}
-            self._report(run, index, found.samples, found.audit, stopping=stopping, known=known)
+            known = {**found.known, "timed_again": again, **timed.details}
+            self._report(run, index, found.samples, found.audit, stopping=stopping, known=known, beside=beside)
 
     def _time(self, run: ModeRun, timed: TimedCase, stopping: Stopping, *, start_ns: int) -> _Timed:
         """Call until the stopping rule ends the case, then audit the calls."""
@@ -181,19 +208,29 @@ class Benchmark:
         *,
         stopping: Stopping,
         known: Mapping[str, Any],
+        beside: bool = False,
     ) -> None:
-        """Write the result of a case. `known` goes into the details, too."""
+        """Write the result of a case. `known` goes into the details, too.
+
+        The times of batches are divided by their calls here; in the details they are not. `beside`: see above.
+        """
         told = {**details(samples, found), **known}
-        run.details.setdefault("cases", []).append(told)
+        cases = run.details.setdefault("cases", [])
+        if beside:
+            cases[-1]["batch"] = told
+        else:
+            cases.append(told)
+        calls = samples[0].calls
+        found = found.per_call(calls)
         if self._rejects and found.is_forged:
             raise Fault(
                 "rejected",
-                f"the submission claims {told['claimed_median_ns'] / 1e6:.3f} ms per call, but at least "
+                f"the submission claims {told['claimed_median_ns'] / calls / 1e6:.3f} ms per call, but at least "
                 f"{found.least_ns / 1e6:.3f} ms passed on the judge's clock",
             )
         summary, findings = summarise(found.counted), examine(found.counted)
         # Noise is a property of the kernel: measured times also hold the interrupts of the hand-over.
-        claims = summarise([sample.claimed_ns for sample in samples])
+        claims = summarise([sample.claimed_ns / calls for sample in samples])
         floor = run.request.floors[index] if run.request.floors else None
         impossible = None if floor is None else floor.refusal(summary.mean)
         if impossible is not None:
@@ -213,20 +250,22 @@ class Benchmark:
         assurance = "claimed" if known["fixed_inputs"] else found.timing
         if assurance == "audited" and any(sample.by_host for sample in samples):
             assurance = "audited_host"
-        run.timing = assurance if index == 0 else min(assurance, run.timing, key=_ASSURANCES.index)
-        _write_summary(run.result, index, summary)
-        _write_findings(run.result, index, findings, noise, stopped=known["stopped"])
-        run.result[f"benchmark.{index}.runner.timing"] = assurance
-        if told["not_exclusive"]:
-            run.result[f"benchmark.{index}.runner.host"] = (
-                f"in {told['not_exclusive']} of {len(samples)} calls the submission worked on the host, or kept work "
-                "on the device, while the call waited or ran; these count as their whole span, hand-over included"
-            )
+        if not beside:
+            run.timing = assurance if index == 0 else min(assurance, run.timing, key=_ASSURANCES.index)
+        prefix = f"benchmark.{index}."
+        own = f"{prefix}runner."
+        if beside:
+            prefix = own = f"{own}batch."
+        values = _summary(summary, prefix) | _findings(findings, noise, own, stopped=known["stopped"])
+        values[f"{own}timing"] = assurance
         if found.interval is not None:
             low, high = found.interval
             # Rounded outwards: the mean, which is not rounded, lies within.
             outwards = [math.floor(low * 10) / 10, math.ceil(high * 10) / 10]
-            run.result[f"benchmark.{index}.runner.interval"] = str(outwards)
+            values[f"{own}interval"] = str(outwards)
+        values |= {f"{own}{key}": text for key, text in _remarks(told, samples).items()}
+        values |= {f"benchmark.{index}.runner.{key}": text for key, text in _batch(known).items()}
+        run.result.update(values)
 
     def _sample_of(self, call: Call) -> Sample:
         """One timed call, with its bound if there is a calibration."""
@@ -251,12 +290,15 @@ class Benchmark:
             bound=bound,
             delayed_ns=call.delayed_ns,
             exclusive=call.exclusive,
+            calls=call.calls,
+            more_tensors=call.parts - call.parts // call.calls if self._calibration is None else 0,
             # On a device a call by message includes work of the host.
             by_host=on_device and not call.by_flags,
         )
 
 
-def _write_summary(result: dict[str, str], index: int, summary: Summary) -> None:
+def _summary(summary: Summary, prefix: str) -> dict[str, str]:
+    """KernelBot's keys, and more of their kind."""
     values = {
         "runs": summary.runs,
         "mean": summary.mean,
@@ -269,11 +311,11 @@ def _write_summary(result: dict[str, str], index: int, summary: Summary) -> None
         "p90": summary.p90,
         "ci95": list(summary.ci95),
     }
-    result.update({f"benchmark.{index}.{key}": str(value) for key, value in values.items()})
+    return {prefix + key: str(value) for key, value in values.items()}
 
 
-def _write_findings(result: dict[str, str], index: int, findings: Findings, noise: Noise, *, stopped: str) -> None:
-    """Write what KernelBot has no keys for, under keys of our own."""
+def _findings(findings: Findings, noise: Noise, prefix: str, *, stopped: str) -> dict[str, str]:
+    """What KernelBot has no keys for, under keys of our own."""
     values: dict[str, object] = {
         "mean_ci95": list(findings.mean_ci95),
         "outliers": round(findings.outliers, 4),
@@ -283,4 +325,26 @@ def _write_findings(result: dict[str, str], index: int, findings: Findings, nois
         values |= {"drift": round(findings.drift.change, 5), "drift_p": round(findings.drift.p, 6)}
     if noise.remark is not None:
         values["noisy"] = noise.remark
-    result.update({f"benchmark.{index}.runner.{key}": str(value) for key, value in values.items()})
+    return {prefix + key: str(value) for key, value in values.items()}
+
+
+def _remarks(told: Mapping[str, Any], samples: Sequence[Sample]) -> dict[str, str]:
+    """A sentence on calls, or batches, beside which the worker could compute; empty if there are none."""
+    if not told["not_exclusive"]:
+        return {}
+    return {
+        "host": (
+            f"in {told['not_exclusive']} of {len(samples)} {'calls' if samples[0].calls == 1 else 'batches'} the "
+            "submission worked on the host, or kept work on the device, while the call waited or ran; these count as "
+            "their whole span, hand-over included"
+        )
+    }
+
+
+def _batch(known: Mapping[str, Any]) -> dict[str, str]:
+    """How many calls a batch has, and why these are fewer than the task asks for; empty without batches."""
+    if "batch_size" not in known:
+        return {}
+    size, asked = known["batch_size"], known["batch_asked"]
+    lowered = f"batches have {size} calls, not {asked}: there is no room for more inputs and outputs of this case"
+    return {"batch_size": str(size)} | ({"batch_lowered": lowered} if size < asked else {})

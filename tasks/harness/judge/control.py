@@ -112,7 +112,8 @@ class Control:
         busy_ns = start_ns = 0
         packed = make()
         for left in reversed(range(count + (_FIRST if packed.nbytes <= _FIRST_UP_TO_BYTES else 1))):
-            packed.tree = {"t": "tuple", "items": [packed.tree, {"t": "int", "v": parts}]}
+            # One call that gets and returns as much, also where it stands for a batch.
+            packed.tree, packed.batch = {"t": "tuple", "items": [packed.tree, {"t": "int", "v": parts}]}, 0
             with _our_fault():
                 called = client.call(
                     packed, output_capacity=64, deadline_ns=deadline_ns, by_message=not by_flags, ahead=left > 0

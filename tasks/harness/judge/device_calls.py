@@ -12,6 +12,11 @@ That no two processes compute at once is tried before a submission is loaded (`c
 Two things are left to a worker: its own processor, and work that it keeps on the device across the batch. Both are
 seen (`Marked.exclusive`).
 
+A batch has many inputs and outputs, and launching the copies takes the judge's host longer than a change of process
+takes. While its stream is empty, the worker could have the device. So the inputs are laid out beforehand and copied by
+one kernel, and a gate at the beginning of the stream is opened once everything up to the copies of the outputs is
+enqueued.
+
 The copies and the flush are kernels, not copies by the device's copy engines, which work beside other processes.
 """
 
@@ -25,12 +30,12 @@ from itertools import accumulate
 
 import torch
 
-from tasks.harness.shared.arenas import aligned
+from tasks.harness.shared.arenas import PAGE_BYTES, Arena, aligned
 from tasks.harness.shared.call_flags import FINISHED_AT, FLAGS_BYTES, RELEASED_AT, CallFlags
 from tasks.harness.shared.cuda_driver import Driver, DriverError
 from tasks.harness.shared.device_bytes import device_bytes
 from tasks.harness.shared.flush import flush_size
-from tasks.harness.shared.values import Packed, Placed
+from tasks.harness.shared.values import Packed, Placed, size_of
 
 from .activity import Activity, Look
 
@@ -98,6 +103,10 @@ class DeviceCalls:
         self._pointer = self._driver.register(flags.address, FLAGS_BYTES)
         nbytes = flush_size(flush_bytes, torch.cuda.get_device_properties("cuda"))
         self._l2 = torch.empty(nbytes // _WORD.itemsize, dtype=_WORD, device="cuda")
+        #: A number that holds the judge's own stream until it is set. No other process sees it.
+        self._gate = Arena.create(PAGE_BYTES)
+        self._gate.close()
+        self._gate_pointer = self._driver.register(self._gate.addresses.start, PAGE_BYTES)
         self._arena = range(0)
         self._handle = b""
         #: Memory for inputs that became too small. The worker lets go of it with its next call.
@@ -172,18 +181,21 @@ class DeviceCalls:
         )
 
     def release(self, packed: Packed, placed: Sequence[Placed], call: int) -> None:
-        """Enqueue all of the batch up to the second event."""
+        """Enqueue all of the batch up to the second event. The inputs of a batch wait for `open_gate`."""
+        stream = int(torch.cuda.current_stream().cuda_stream)
+        copies = self._copies(packed, placed)
         torch.cuda.synchronize()
         self._free_retired()
-        self._look = self._activity.look()
-        start = time.perf_counter_ns()
-        self._began.record()
-        self._began.synchronize()
-        self._was_free = time.perf_counter_ns() - start < _FREE_NS
-        for storage, place in zip(packed.storages, placed, strict=True):
-            _copy(storage, device_bytes(self._arena, place.offset, place.nbytes))
+        if packed.batch:
+            self._driver.wait_for(stream, self._gate_pointer, call)
+            self._began.record()
+        else:
+            self._look = self._activity.look()
+            self._began.record()
+            self._wait_until_begun()
+        for source, target in copies:
+            _copy(source, target)
         self._flush()
-        stream = int(torch.cuda.current_stream().cuda_stream)
         self._released.record()
         self._driver.write(stream, self._pointer + RELEASED_AT, call)
         if self.holds:
@@ -197,12 +209,19 @@ class DeviceCalls:
         for view, start in zip(output.views, output.starts, strict=True):
             _copy(view, output.copy[start : start + view.numel()])
 
+    def open_gate(self, call: int) -> None:
+        """Let a batch begin, now that all of its work is enqueued."""
+        self._look = self._activity.look()
+        self._gate.words()[0] = call
+        self._wait_until_begun()
+
     def finished(self) -> bool:
         """Whether the second event has passed."""
         return bool(self._ended.query())  # type: ignore[no-untyped-call]  # torch lacks it
 
     def let_go(self, call: int) -> None:
         """Unblock the streams of both processes, whatever has become of the call."""
+        self._gate.words()[0] = call
         self._flags.release(call)
         self._flags.finish(call)
 
@@ -231,8 +250,9 @@ class DeviceCalls:
     def close(self) -> None:
         """Close the files. The device's memory goes with the process."""
         self._activity.close()
-        with suppress(DriverError):
-            self._driver.unregister(self._flags.address)
+        for address in (self._flags.address, self._gate.addresses.start):
+            with suppress(DriverError):
+                self._driver.unregister(address)
 
     def _close(self, mapped: Mapping[bytes, range]) -> None:
         for handle, addresses in mapped.items():
@@ -243,6 +263,23 @@ class DeviceCalls:
         if len(self._retired):
             self._driver.free(self._retired.start)
             self._retired = range(0)
+
+    def _copies(self, packed: Packed, placed: Sequence[Placed]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """What is to be copied to the memory for inputs, and where to. One copy for a batch."""
+        places = [(storage, place) for storage, place in zip(packed.storages, placed, strict=True) if place.nbytes]
+        if not packed.batch or not places:
+            return [(storage, device_bytes(self._arena, place.offset, place.nbytes)) for storage, place in places]
+        first = places[0][1].offset
+        # Zeros: the worker may read what lies between the inputs.
+        staged = torch.zeros(size_of(placed) - first, dtype=torch.uint8, device="cuda")
+        for storage, place in places:
+            _copy(storage, staged[place.offset - first : place.offset - first + place.nbytes])
+        return [(staged, device_bytes(self._arena, first, staged.numel()))]
+
+    def _wait_until_begun(self) -> None:
+        start = time.perf_counter_ns()
+        self._began.synchronize()
+        self._was_free = time.perf_counter_ns() - start < _FREE_NS
 
     def _flush(self) -> None:
         self._l2.fill_(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,15 +12,17 @@ from pathlib import Path
 import torch
 
 from tasks.harness.shared.values import Packed, Snapshot, pack, signature, tensors_in, tree_signature
+from tasks.harness.shared.wire import MAX_FROM_JUDGE_BYTES, MAX_FROM_WORKER_BYTES
 
 from .calibration import CalibrationCall, calibrate, calibrate_device, keeps_turns
 from .cases import Value
 from .control import Control
-from .faults import Fault
+from .faults import Fault, tampered
 from .hand_over import Calibration, DeviceCosts
 from .problem import CheckRaised, Problem, TaskFault
 from .request import Compiled
-from .worker_client import UNASKED_BYTES, Profiled, WorkerClient
+from .snapshots import held
+from .worker_client import UNASKED_BYTES, Called, Profiled, WorkerClient
 from .worker_output import Collector
 from .workers import Call
 
@@ -27,14 +30,25 @@ from .workers import Call
 _FEW_PARTS = 4
 
 
+#: What the outputs of a batch may take in a message, and the worker's inputs.
+_OUTPUTS_MESSAGE_BYTES, _INPUTS_MESSAGE_BYTES = MAX_FROM_WORKER_BYTES // 4, MAX_FROM_JUDGE_BYTES // 4
+#: Output tensors of a batch. A device's stream takes about a thousand launches before it makes the host wait.
+_BATCH_PARTS = 256
+#: The part of a device's free memory that a batch may fill.
+_BATCH_SHARE = 0.8
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Last:
-    """Inputs and output of the last call."""
+    """Inputs and output of the last call, or of each call of a batch."""
 
-    arguments: Mapping[str, Value]
+    arguments: Sequence[Mapping[str, Value]]
     rng_seed: int | None
-    data: object
-    output: Snapshot
+    data: Sequence[object]
+    outputs: Sequence[Snapshot]
+    #: Inputs of one call for the worker, and its output.
+    packed: Packed
+    called: Called
 
 
 class SingleRank:
@@ -149,9 +163,12 @@ class SingleRank:
         self._last = None
         self._client.withdraw_call(deadline_ns=deadline_ns)
 
-        def make() -> Packed:
+        def make_one() -> Packed:
             data = self._problem.generate(next(cases), rng_seed=None)
             return self._problem.pack(data, memory_bytes=self._client.memory_bytes)
+
+        def make() -> Packed:
+            return Packed.together([make_one() for _ in range(like.calls)]) if like.calls > 1 else make_one()
 
         return self._control.calls(
             make,
@@ -169,7 +186,7 @@ class SingleRank:
         if self._asked_for is None or self._asked_for[0] != like.shape:
             expected = self._problem.expected(self._problem.generate(next(cases), rng_seed=None))
             self._asked_for = like.shape, tensors_in(expected)
-        return max(self._asked_for[1], _FEW_PARTS)
+        return max(self._asked_for[1] * like.calls, _FEW_PARTS)
 
     def _calibration_call(self, deadline_ns: int, *, by_message: bool = False) -> CalibrationCall:
         def call(value: tuple[object, ...], output_capacity: int) -> tuple[int, int]:
@@ -205,18 +222,70 @@ class SingleRank:
         deadline_ns: int,
     ) -> Call:
         """See Workers."""
+        return self._call([arguments], rng_seed, output_capacities, deadline_ns)
+
+    def call_batch(
+        self,
+        cases: Sequence[Mapping[str, Value]],
+        *,
+        rng_seed: int | None,
+        output_capacities: tuple[int, ...],
+        deadline_ns: int,
+    ) -> Call:
+        """See Workers."""
+        try:
+            return self._call(cases, rng_seed, output_capacities, deadline_ns, batch=True)
+        except TaskFault as fault:
+            # One input did fit.
+            if isinstance(fault.__cause__, torch.OutOfMemoryError):
+                raise fault.__cause__ from None
+            raise
+
+    def batch_room(self) -> int:
+        """See Workers."""
+        last = self._last
+        if last is None:
+            raise RuntimeError("nothing has been called that a batch could be like")
+        each_in, each_out = last.packed.nbytes, last.called.output_bytes
+        rooms = [
+            self._client.memory_bytes // max(held(each_in, each_out), 1),
+            _BATCH_PARTS // max(last.called.parts, 1),
+            _OUTPUTS_MESSAGE_BYTES // max(last.called.output.message_bytes, 1),
+            _INPUTS_MESSAGE_BYTES // len(json.dumps(last.packed.tree)),
+        ]
+        if last.packed.device != "cpu" and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch lacks it
+            unused = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+            free = torch.cuda.mem_get_info()[0] + unused
+            # All inputs are laid out a third time before they are copied to where the worker sees them.
+            rooms.append(int(_BATCH_SHARE * free) // max(held(each_in, each_out) + each_in, 1))
+        return max(min(rooms), 1)
+
+    def _call(
+        self,
+        cases: Sequence[Mapping[str, Value]],
+        rng_seed: int | None,
+        output_capacities: tuple[int, ...],
+        deadline_ns: int,
+        *,
+        batch: bool = False,
+    ) -> Call:
         # Before the next inputs are made: both together may not fit into memory.
         self._last = None
         start = time.perf_counter_ns()
-        data = self._problem.generate(arguments, rng_seed=rng_seed)
-        packed = self._problem.pack(data, memory_bytes=self._client.memory_bytes)
+        data = [self._problem.generate(arguments, rng_seed=rng_seed) for arguments in cases]
+        each = [self._problem.pack(item, memory_bytes=self._client.memory_bytes) for item in data]
+        packed = Packed.together(each) if batch else each[0]
         made_ns = time.perf_counter_ns() - start
         called = self._client.call(
             packed, output_capacity=output_capacities[0] if output_capacities else None, deadline_ns=deadline_ns
         )
-        self._last = _Last(arguments=arguments, rng_seed=rng_seed, data=data, output=called.output)
+        outputs = called.output.items() if batch else [called.output]
+        if outputs is None or len(outputs) != len(cases):
+            raise tampered("a batch without an output for each call")
+        self._last = _Last(arguments=cases, rng_seed=rng_seed, data=data, outputs=outputs, packed=packed, called=called)
+        shapes = {tree_signature(item) for item in each}
         return Call(
-            shape=tree_signature(packed),
+            shape=shapes.pop() if len(shapes) == 1 else frozenset(shapes),
             claims_ns=(called.claim_ns,),
             output_capacities=(called.output_bytes,),
             outside_ns=called.outside_ns,
@@ -227,6 +296,7 @@ class SingleRank:
             exclusive=called.exclusive,
             tensors=packed.tensors,
             input_bytes=packed.nbytes,
+            calls=len(cases),
         )
 
     def check(self, *, deadline_ns: int) -> str:  # noqa: ARG002 the check is not interrupted
@@ -234,18 +304,24 @@ class SingleRank:
         last = self._last
         if last is None:
             raise RuntimeError("nothing has been called")
-        if last.output.opaque is not None:
-            raise Fault(
-                "wrong_answer", f"custom_kernel returned a {last.output.opaque}, which cannot be read as tensor data"
-            )
+        messages = [self._check(last, index) for index in range(len(last.outputs))]
+        return messages[0]
+
+    def _check(self, last: _Last, index: int) -> str:
+        """Check one output; the message of check_implementation."""
+        output = last.outputs[index]
+        where = f"call {index + 1} of {len(last.outputs)} in a batch: " if last.packed.batch else ""
+        if output.opaque is not None:
+            text = f"{where}custom_kernel returned a {output.opaque}, which cannot be read as tensor data"
+            raise Fault("wrong_answer", text)
         try:
-            good, message = self._problem.check(last.data, last.output.value())
+            good, message = self._problem.check(last.data[index], output.value())
         except CheckRaised as raised:
-            if self._same_structure(last):
+            if self._same_structure(last, index):
                 raise TaskFault(f"the task's check_implementation raised {raised} (reference.py)") from raised
-            raise Fault("wrong_answer", f"the output could not be compared: {raised}") from raised
+            raise Fault("wrong_answer", f"{where}the output could not be compared: {raised}") from raised
         if not good:
-            raise Fault("wrong_answer", message)
+            raise Fault("wrong_answer", where + message)
         return message
 
     def profile(
@@ -261,12 +337,12 @@ class SingleRank:
         self._client.close()
         self._end_control()
 
-    def _same_structure(self, last: _Last) -> bool:
-        """Whether the output looks like the reference's; without a reference, whether it holds tensors at all."""
-        expected = self._problem.expected(self._problem.generate(last.arguments, rng_seed=last.rng_seed))
+    def _same_structure(self, last: _Last, index: int) -> bool:
+        """Whether an output looks like the reference's; without a reference, whether it holds tensors at all."""
+        expected = self._problem.expected(self._problem.generate(last.arguments[index], rng_seed=last.rng_seed))
         if expected is None:
-            return last.output.has_tensor
-        return signature(expected) == last.output.signature
+            return last.outputs[index].has_tensor
+        return signature(expected) == last.outputs[index].signature
 
 
 def _moved(value: object, device: str) -> object:

@@ -1,4 +1,7 @@
-"""One benchmark case: fresh inputs for every call, checks of the outputs, and control calls beside them."""
+"""One benchmark case: fresh inputs for every call, checks of the outputs, and control calls beside them.
+
+A case may be called in batches: one hand-over and one claim for many calls of the kernel, each with its own inputs.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,9 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from tasks.harness.shared.device_memory import release_memory
+
+from .accelerator import OUT_OF_MEMORY
 from .audit import ControlCosts
 from .cases import Case, Value
 from .mode_run import ModeRun
@@ -42,6 +48,8 @@ class TimedCase:
         self.controls_ns: list[Sequence[float]] | None = None
         self.controls: ControlCosts | None = None
         self._last: Call | None = None
+        #: 0: single calls. Else how many calls a batch has, and how many were asked for.
+        self.batch_size = self._asked = 0
         #: True if the case changes its shapes with its seed: then every call has the same inputs.
         self.fixed = False
 
@@ -49,7 +57,9 @@ class TimedCase:
     def details(self) -> dict[str, Any]:
         """For the report."""
         by_rank = [median(claims) for claims in zip(*self._claims_ns, strict=True)]
+        batch = {"batch_size": self.batch_size, "batch_asked": self._asked} if self.batch_size else {}
         return {
+            **batch,
             "calls": len(self._claims_ns),
             "checked": self._checked,
             "fixed_inputs": self.fixed,
@@ -57,14 +67,44 @@ class TimedCase:
         }
 
     def warm_up(self) -> None:
-        """Make two calls that are checked but not timed, then a row of control calls."""
-        call = self._call(self._case.arguments, rng_seed=self._rng_seed)
+        """Make two calls that are checked but not timed."""
+        call = self._call(rng_seed=self._rng_seed)
         self._output_capacities, self._shape = call.output_capacities, call.shape
         self._check()
         # The second one takes the path that timed calls take, which control calls copy.
         self._last = self._fresh()
         self._check()
-        self.call_controls(_FIRST_CONTROLS)
+
+    def in_batches(self, asked: int) -> TimedCase:
+        """This case, which is warm, in batches of `asked` calls, or as many as there is memory for. Warm, too."""
+        # Control calls may have come after the last call, which says how much room there is.
+        self._last = self._fresh()
+        self._check()
+        made = TimedCase(self._workers, self._run, self._case, rng_seed=self._rng_seed)
+        made.fixed, made._shape = self.fixed, self._shape
+        made._asked, made.batch_size = asked, min(asked, self._workers.batch_room())
+        while not made._fits():
+            made.batch_size //= 2
+            release_memory()
+            self._workers.flush(deadline_ns=self._run.deadline_ns)
+        made._check()
+        made._last = made._fresh()
+        made._check()
+        return made
+
+    def _fits(self) -> bool:
+        """Make the first batch; False if it does not fit into the device's memory.
+
+        The exception holds tensors of the batch, so it must be gone before memory can be released.
+        """
+        try:
+            self._last = self._fresh()
+        except OUT_OF_MEMORY:
+            if self.batch_size == 1:
+                raise
+            return False
+        self._output_capacities = self._last.output_capacities
+        return True
 
     def sample(self) -> Call:
         """One timed call."""
@@ -82,7 +122,7 @@ class TimedCase:
         return sum(map(len, self.controls_ns or ()))
 
     def forget_controls(self) -> None:
-        """Drop all control calls and make a first row again."""
+        """Drop all control calls, if there are any, and make a first row."""
         self.controls_ns = self.controls = None
         self.call_controls(_FIRST_CONTROLS)
 
@@ -117,18 +157,23 @@ class TimedCase:
 
     def _fresh(self) -> Call:
         if not self.fixed:
-            call = self._call(self._fresh_arguments(), rng_seed=None)
+            call = self._call(rng_seed=None)
             if call.shape == self._shape:
                 return call
             # Other shapes would be another problem. This call does not count, and its output is not checked.
             self.fixed = True
-        return self._call(self._case.arguments, rng_seed=self._rng_seed)
+        return self._call(rng_seed=self._rng_seed)
 
-    def _call(self, arguments: Mapping[str, Value], *, rng_seed: int | None) -> Call:
+    def _call(self, *, rng_seed: int | None) -> Call:
+        """One call, or one batch. `rng_seed`: for the case's own inputs; None: for fresh ones."""
         start = time.perf_counter_ns()
-        call = self._workers.call(
-            arguments, rng_seed=rng_seed, output_capacities=self._output_capacities, deadline_ns=self._run.deadline_ns
-        )
+        make = self._fresh_arguments if rng_seed is None else lambda: self._case.arguments
+        sizes, deadline_ns = self._output_capacities, self._run.deadline_ns
+        if self.batch_size:
+            cases = [make() for _ in range(self.batch_size)]
+            call = self._workers.call_batch(cases, rng_seed=rng_seed, output_capacities=sizes, deadline_ns=deadline_ns)
+        else:
+            call = self._workers.call(make(), rng_seed=rng_seed, output_capacities=sizes, deadline_ns=deadline_ns)
         rest_ns = time.perf_counter_ns() - start - call.made_ns - call.outside_ns
         for phase, nanoseconds in (("inputs", call.made_ns), ("call", call.outside_ns), ("hand_over", rest_ns)):
             self._run.spend(phase, nanoseconds)

@@ -166,8 +166,11 @@ class WorkerClient:
         #: The next call, if the worker has been told of it already.
         self._armed: _Armed | None = None
         self._last_end_ns = 0
-        #: The tree of the last call's inputs. The worker has it, too.
+        #: The tree of the last call's inputs, and how many of a batch it has. The worker has both, too.
         self._tree: object = None
+        self._batch = 0
+        #: The tree of each of its inputs; None if those of a batch differ.
+        self._single_tree: object = None
         #: Time that the judge has waited for the worker, for the message of a mode that ran out of time.
         self.waited_ns = 0
 
@@ -287,13 +290,15 @@ class WorkerClient:
         """
         # The tree holds numbers and texts of the input. By flags, the worker gets the tree before the clock runs, so it
         # must be one that the worker knows already. On a device the worker's tensors are copies of existing inputs.
-        alike = packed.tree == self._tree and not by_message
+        alike = packed.tree == self._tree and packed.batch == self._batch and not by_message
         if self._flags is not None and alike and packed.device == "cpu":
             return self._call_by_flags(self._flags, packed, ahead=ahead, deadline_ns=deadline_ns)
-        on_device = alike and output_capacity is not None and packed.device not in {None, "cpu"}
-        if self._device_calls is not None and on_device:
+        # There a batch of inputs like that of a call before has nothing that is new to the submission.
+        one = packed.one
+        known = not by_message and output_capacity is not None and one is not None and one == self._single_tree
+        if self._device_calls is not None and known and packed.device not in {None, "cpu"}:
             return self._call_on_device(self._device_calls, packed, deadline_ns=deadline_ns)
-        self._tree = packed.tree
+        self._tree, self._batch, self._single_tree = packed.tree, packed.batch, one
         return self._call_by_message(packed, output_capacity=output_capacity or 0, deadline_ns=deadline_ns)
 
     def prepare_device(self, *, flush_bytes: int | None, deadline_ns: int) -> str | None:
@@ -344,6 +349,8 @@ class WorkerClient:
             calls.release(packed, placed, call)
             if output is not None:
                 calls.copy_output(output)
+            if packed.batch:
+                calls.open_gate(call)
             late = self._wait_finished(calls, deadline_ns, enqueued=in_time)
             marked = calls.marked()
             self.waited_ns += time.monotonic_ns() - start

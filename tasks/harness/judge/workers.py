@@ -40,6 +40,8 @@ class Call:
     #: Of all ranks together.
     tensors: int
     input_bytes: int
+    #: How many calls of the kernel this was, one after the other: more than one in a batch.
+    calls: int = 1
 
     @property
     def claim_ns(self) -> int:
@@ -112,8 +114,30 @@ class Workers(Protocol):
             deadline_ns: on the monotonic clock.
         """
 
+    def call_batch(
+        self,
+        cases: Sequence[Mapping[str, Value]],
+        *,
+        rng_seed: int | None,
+        output_capacities: tuple[int, ...],
+        deadline_ns: int,
+    ) -> Call:
+        """Make a call for each of several cases, one after the other; all inputs are handed over at once.
+
+        `shape` is that of one input if all are alike. For the arguments see `call`.
+
+        Raises:
+            torch.OutOfMemoryError, DeviceFull: the inputs do not fit into the device's memory together.
+        """
+
+    def batch_room(self) -> int:
+        """For how many inputs like the last call's there is room in a batch, at least one."""
+
     def check(self, *, deadline_ns: int) -> str:
-        """Check the output of the last call. The message of check_implementation, if the output is right."""
+        """Check the output of the last call, or every output of a batch.
+
+        The message of check_implementation, if the output is right; of a batch that of the first.
+        """
 
     def profile(
         self, arguments: Mapping[str, Value], *, rng_seed: int | None, deadline_ns: int

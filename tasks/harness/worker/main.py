@@ -15,10 +15,10 @@ Messages on the socket in KR_JUDGE_FD, and their answers:
         on that socket the worker sends a descriptor of its own memory, once, and gets descriptors of inputs
     prepare_device {flush_bytes}           -> device_prepared {pid, why_not}  descriptor: a page of flags
         flush_bytes: bytes to write to empty the device's caches; why_not: why its calls cannot begin by flags, or null
-    enqueue        {call, arena, tree, storages} -> enqueued {tree, parts} | failed
-        one call on the device, enqueued before its inputs exist (see `stream_block`). arena: handle of the device
-        memory that will hold them; parts: handle, offset and bytes of each tensor of the output, empty handle: in that
-        arena. The worker then waits for the next message without using a processor.
+    enqueue        {call, arena, tree, storages, batch} -> enqueued {tree, parts} | failed
+        one call on the device, or one batch, enqueued before its inputs exist (see `stream_block`). arena: handle of
+        the device memory that will hold them; parts: handle, offset and bytes of each tensor of the output, empty
+        handle: in that arena. The worker then waits for the next message without using a processor.
     collect        {}                      -> done {claim_ns} | failed       after enqueue, when the call has ended
     arm            {size}                  -> armed                           descriptor: output arena
         drops everything of earlier calls, maps the output arena, and spins for the next message
@@ -27,8 +27,9 @@ Messages on the socket in KR_JUDGE_FD, and their answers:
         descriptor, or, without one, addresses where the worker maps the descriptor that it gets on the socket. The call
         begins when the flags say so. The flags also say where its output lies and that it has ended, before the second
         answer. If the flags say that the call is withdrawn, there is no second answer.
-    call           {tree, storages, size}  -> done | need {bytes} | failed    descriptor: inputs
-        open, go and deliver in one
+    call           {tree, storages, size, batch} -> done | need {bytes} | failed    descriptor: inputs
+        open, go and deliver in one. batch: absent; or the tree is a list of so many inputs, the kernel is called with
+        each of them, the claim is the time of all these calls, and the output is the list of what they return
     output_arena   {size}                  -> done | failed                   descriptor: a larger arena, same output
     profile        {output_size, limit_s}  -> profiled {table, trace, report, suffix} | failed
         descriptor: output arena; after open; limit_s: seconds for a vendor's profiler, null: none is used
@@ -74,7 +75,7 @@ from tasks.harness.shared.wire import MAX_FROM_JUDGE_BYTES, Channel, PeerClosed,
 from .calibration import calibration_kernel  # noqa: E402 see above
 from .device import Device  # noqa: E402 see above
 from .failures import describe_failure  # noqa: E402 see above
-from .inputs import Inputs, map_memory  # noqa: E402 see above
+from .inputs import Inputs, map_memory, over_batch  # noqa: E402 see above
 from .profiling import profile_call  # noqa: E402 see above
 from .ranks import Rank  # noqa: E402 see above
 from .stream_block import QueuedCall, StreamCall  # noqa: E402 see above
@@ -90,6 +91,8 @@ FLAG_SPIN_NS = 20_000_000
 _NAP_MS = 1
 #: Classes of plain tensors.
 _OWN = (torch.Tensor, torch.nn.Parameter)
+#: What an output of plain tensors is: its container, then each tensor.
+_Like = tuple[type, tuple[tuple[torch.dtype, torch.Size], ...]]
 #: Size of the ancillary data for one descriptor.
 _RIGHTS_BYTES = socket.CMSG_SPACE(4)
 
@@ -111,9 +114,11 @@ class Worker:
         self._flags: CallFlags | None = None
         #: The socket for descriptors of inputs.
         self._descriptor_socket: socket.socket | None = None
-        #: The tree of the last call's inputs. And what its output was, if plain tensors: container, then each tensor.
+        #: The tree of the last call's inputs, and how many inputs of a batch it has. And what its outputs were, if
+        #: plain tensors: container, then each tensor.
         self._tree: Any = None
-        self._like: tuple[type, tuple[tuple[torch.dtype, torch.Size], ...]] | None = None
+        self._batch = 0
+        self._like: Sequence[_Like] | None = None
         #: The call that begins when the flags say so, and the addresses for inputs that come as a descriptor.
         self._awaited: tuple[CallFlags, int] | None = None
         self._reserved: Arena | None = None
@@ -188,6 +193,7 @@ class Worker:
             call=message["call"],
             tree=message["tree"],
             storages=message["storages"],
+            batch=message.get("batch", 0),
             arena=bytes.fromhex(message["arena"]),
         )
         made = self._queued = self._device.enqueue(order, self._kernel, adapt=self._submission.adapt)
@@ -223,24 +229,28 @@ class Worker:
 
         Short on purpose: the kernel leaves cold caches, and all of this is inside the timed span.
         """
-        if self._like is None or type(output) is not self._like[0]:
-            return None
-        items: Sequence[Any] = output if isinstance(output, (tuple, list)) else (output,)
-        if len(items) != len(self._like[1]):
+        outputs: Sequence[Any] = output if self._batch else (output,)  # type: ignore[assignment]  # a batch's is a list
+        if self._like is None:
             return None
         parts = []
-        for item, like in zip(items, self._like[1], strict=True):
-            if (
-                type(item) not in _OWN
-                or item.layout is not torch.strided
-                or (item.dtype, item.shape) != like
-                or not item.is_cpu
-                or item.is_conj()
-                or item.is_neg()
-                or not item.is_contiguous()
-            ):
+        for each, (kind, likes) in zip(outputs, self._like, strict=True):
+            if type(each) is not kind:
                 return None
-            parts.append((item.data_ptr(), item.nbytes))
+            items: Sequence[Any] = each if isinstance(each, (tuple, list)) else (each,)
+            if len(items) != len(likes):
+                return None
+            for item, like in zip(items, likes, strict=True):
+                if (
+                    type(item) not in _OWN
+                    or item.layout is not torch.strided
+                    or (item.dtype, item.shape) != like
+                    or not item.is_cpu
+                    or item.is_conj()
+                    or item.is_neg()
+                    or not item.is_contiguous()
+                ):
+                    return None
+                parts.append((item.data_ptr(), item.nbytes))
         return parts
 
     def _wait_for_release(self, flags: CallFlags, call: int) -> bool:
@@ -259,7 +269,7 @@ class Worker:
         return True
 
     def _call_by_flags(self, flags: CallFlags, call: int) -> dict[str, Any]:
-        inputs, kernel = self._opened(), self._kernel
+        inputs, kernel = self._opened(), self._to_time()
         value, reserved = inputs.value, self._reserved
         try:
             if reserved is not None:
@@ -305,11 +315,12 @@ class Worker:
         return {"op": "joined"}
 
     def _receive_inputs(self, message: dict[str, Any], descriptor: int) -> Inputs:
+        self._batch = message.get("batch", 0)
         return self._build_inputs(map_memory(descriptor, message["size"]), message["storages"], message["tree"])
 
     def _build_inputs(self, arena: Arena, storages: Sequence[tuple[int, int]], tree: Any) -> Inputs:
         self._tree = tree
-        self._inputs = Inputs.build(arena, storages, tree, adapt=self._submission.adapt)
+        self._inputs = Inputs.build(arena, storages, tree, batch=self._batch, adapt=self._submission.adapt)
         return self._inputs
 
     def _open(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
@@ -338,7 +349,7 @@ class Worker:
 
     def _call(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
         inputs = self._receive_inputs(message, descriptors[0])
-        kernel, value = self._kernel, inputs.value
+        kernel, value = self._to_time(), inputs.value
         if inputs.cuda:
             output, self._claim_ns = self._device.time_call(kernel, value)
         else:
@@ -346,6 +357,10 @@ class Worker:
             output = kernel(value)
             self._claim_ns = perf_counter_ns() - start
         return self._return_output(output, inputs)
+
+    def _to_time(self) -> Kernel:
+        """The kernel, or its calls with all inputs of a batch."""
+        return over_batch(self._kernel) if self._batch else self._kernel
 
     def _enrolled(self) -> Rank:
         if self._rank is None:
@@ -368,9 +383,10 @@ class Worker:
         return self._return_described(outgoing)
 
     def _describe_output(self, output: object, storages: Mapping[int, int]) -> Outgoing:
-        items = output if isinstance(output, (tuple, list)) else (output,)
-        like = tuple((item.dtype, item.shape) for item in items if isinstance(item, torch.Tensor) and _plain(item))
-        self._like = (type(output), like) if len(like) == len(items) else None
+        outputs: Sequence[Any] = output if self._batch else (output,)  # type: ignore[assignment]  # a batch's is a list
+        likes = [_like(each) for each in outputs]
+        found = [like for like in likes if like is not None]
+        self._like = found if len(found) == len(likes) else None
         return Outgoing.describe(output, storages)
 
     def _return_described(self, outgoing: Outgoing) -> dict[str, Any]:
@@ -402,6 +418,13 @@ class Worker:
         ctypes.CDLL(None).fflush(None)
         release_memory()
         return {"op": "flushed"}
+
+
+def _like(output: object) -> _Like | None:
+    """Container, dtypes and shapes of an output of plain tensors."""
+    items = output if isinstance(output, (tuple, list)) else (output,)
+    found = tuple((item.dtype, item.shape) for item in items if isinstance(item, torch.Tensor) and _plain(item))
+    return (type(output), found) if len(found) == len(items) else None
 
 
 def _plain(tensor: torch.Tensor) -> bool:

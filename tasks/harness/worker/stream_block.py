@@ -1,6 +1,7 @@
 """The worker's side of a call on a device: everything is enqueued before the inputs exist, then the judge releases it.
 
 One stream holds, in this order: wait for the judge's number, event, the kernel, event, write the number that says so.
+A batch has the kernel's calls with all its inputs between the two events.
 The inputs are device memory of the judge's. The judge fills it, empties the caches and writes the number in one piece
 of work of its own, and copies the output itself (`judge.device_calls`). So the worker has nothing to leave out, and the
 host's work for a launch is done before the clock starts.
@@ -22,6 +23,8 @@ from tasks.harness.shared.call_flags import FINISHED_AT, FLAGS_BYTES, RELEASED_A
 from tasks.harness.shared.cuda_driver import DriverError
 from tasks.harness.shared.device_bytes import device_bytes
 from tasks.harness.shared.values import Outgoing, unpack
+
+from .inputs import adapted, over_batch
 
 
 class Streams(Protocol):
@@ -53,6 +56,8 @@ class StreamCall:
     call: int
     tree: Any
     storages: Sequence[tuple[int, int]]
+    #: 0, or how many inputs the tree has, for a call each.
+    batch: int
     #: The handle of the judge's memory for inputs.
     arena: bytes
 
@@ -102,13 +107,14 @@ class StreamBlock:
         """
         self._enter(order.arena)
         buffers = [device_bytes(self._arena, offset, nbytes) for offset, nbytes in order.storages]
-        value = adapt(unpack(order.tree, buffers))
+        value = adapted(unpack(order.tree, buffers), adapt, batch=order.batch)
+        run = over_batch(kernel) if order.batch else kernel
         began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]  # torch lacks it
         torch.cuda.synchronize()
         stream = torch.cuda.current_stream()
         self._streams.wait_for(int(stream.cuda_stream), self._pointer + RELEASED_AT, order.call)
         began.record(stream)
-        output = kernel(value)
+        output = run(value)
         ended.record(stream)
         outgoing = Outgoing.describe(output, {})
         parts, copies = self._parts(outgoing)

@@ -13,6 +13,7 @@ import pytest
 from sandbox.protocol import StepResult
 from tasks.harness import local
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
+from tasks.harness.judge.stopping import Timing
 from tests.support import emulated_gpu
 
 REFERENCE = """
@@ -78,18 +79,25 @@ def custom_kernel(data, calls=[]):
 """
 
 
-def benchmark(submission: str, *, size: int = 1024, kernel_ns: int = 100_000, rejects: bool = False) -> StepResult:
+def benchmark(
+    submission: str,
+    *,
+    size: int = 1024,
+    kernel_ns: int = 100_000,
+    rejects: bool = False,
+    timing: Timing | None = None,
+    memory_bytes: int = 1 << 30,
+) -> StepResult:
     """Time one case."""
+    case = f"size: {size}; kernel_ns: {kernel_ns}; seed: 3"
     request = JudgeRequest(
-        modes=(
-            ModeRequest(name="benchmark", cases=(f"size: {size}; kernel_ns: {kernel_ns}; seed: 3",), timeout_s=120.0),
-        ),
+        modes=(ModeRequest(name="benchmark", cases=(case,), timeout_s=120.0, timing=timing),),
         files={"reference.py": REFERENCE},
         worker_files=(),
         submission_name="submission.py",
         submission=submission,
         device="cuda",
-        memory_bytes=1 << 30,
+        memory_bytes=memory_bytes,
         rejects_forged_times=rejects,
     )
     (step,) = local.evaluate(request, start=emulated_gpu.start).steps

@@ -5,11 +5,14 @@ These tests run alone, and so they have a module of their own (tests/plugins/tur
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from tasks.harness.judge.stopping import Timing
 from tests.acceptance.judging.nursery import Nursery
 
-from .conftest import Run, message_of, verdict_of
+from .conftest import Run, make_request, message_of, verdict_of
 from .test_ranks import details_of, evaluate
 
 
@@ -28,6 +31,23 @@ def test_forged_clock_does_not_lower_the_time(started_judge: Run, submission: st
     assert float(step.result["benchmark.0.best"]) >= 5_000_000
     assert step.judged is not None
     assert step.judged.assurance["timing"] in ("audited", "measured")
+
+
+@pytest.mark.alone
+def test_forged_batches_are_not_faster(processes: Nursery) -> None:
+    """Twelve calls of half a millisecond with claims of a tenth: rejected, or reported with no less than their time."""
+    request = make_request("forges_batches", modes=("benchmark",))
+    (mode,) = request.modes
+    timing = Timing(mode="batch", batch_size=12, max_runs=6)
+    (step,) = processes.evaluate(replace(request, modes=(replace(mode, timing=timing),))).steps
+
+    if verdict_of(step) == "rejected":
+        assert "on the judge's clock" in message_of(step)
+        return
+    assert verdict_of(step) == "accepted", message_of(step)
+    assert step.result["benchmark.0.runner.batch_size"] == "12"
+    assert float(step.result["benchmark.0.mean"]) >= 450_000
+    assert step.result["benchmark.0.runner.timing"] == "measured"
 
 
 @pytest.mark.alone

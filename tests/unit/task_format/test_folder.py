@@ -102,6 +102,8 @@ def test_every_key_of_runner_yml_is_kept(tmp_path: Path) -> None:
             "max_wall_s": 60,
             "noisy": 0.2,
             "refuse": 1,
+            "mode": "both",
+            "batch_size": 20,
         },
     }
     assert load(write(tmp_path, extra=extra)).task.extra == Extra(
@@ -123,6 +125,8 @@ def test_every_key_of_runner_yml_is_kept(tmp_path: Path) -> None:
             max_wall_s=60,
             noisy=0.2,
             refuse=1,
+            mode="both",
+            batch_size=20,
         ),
     )
 
@@ -134,6 +138,10 @@ def test_every_key_of_runner_yml_is_kept(tmp_path: Path) -> None:
         ({"timing": {"min_wall_s": 9, "max_wall_s": 0.5}}, "timing.min_wall_s: found 9.0, expected no more than"),
         ({"timing": {"max_runs": 2}}, "timing.max_runs"),
         ({"timing": {"widht": 0.1}}, "timing.widht"),
+        ({"timing": {"mode": "many"}}, "timing.mode"),
+        ({"timing": {"mode": "both", "batch_size": 1}}, "timing.batch_size"),
+        ({"timing": {"batch_size": 9}}, "timing.batch_size: found 9, expected it beside 'mode: batch'"),
+        ({"timing": {"mode": "single", "batch_size": 9}}, "timing.batch_size: found 9, expected it beside"),
         ({"timing": {}, "harness": "program"}, "timing: found it beside a task's own eval program"),
     ],
 )
@@ -281,6 +289,13 @@ def test_a_case_name_that_yaml_reads_as_a_boolean_is_refused(tmp_path: Path) -> 
     text = refusal(write(tmp_path, changed(tests=[{False: 1}])))
     assert "found False, expected an argument name" in text
     assert "quote words that YAML reads as true or false" in text
+
+
+def test_batches_of_several_ranks_are_refused(tmp_path: Path) -> None:
+    """Their calls are timed one by one."""
+    task = changed(multi_gpu=True, tests=[{"world_size": 2}], benchmarks=[{"world_size": 2}])
+    text = refusal(write(tmp_path, task, extra={"timing": {"mode": "batch"}}))
+    assert "timing.mode: found 'batch', expected 'single', as multi_gpu is true" in text
 
 
 @pytest.mark.parametrize("size", [None, "2", 0, True])
