@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -99,16 +100,29 @@ HARNESS_IMPORTS = {
 RUNS_THE_WORKER = {"tasks/harness/judge/control.py": {"tasks.harness.worker.main"}}
 
 
-def modules() -> list[Path]:
+@cache
+def modules() -> tuple[Path, ...]:
     """Every module of the three packages, without the task folders (their files are no package)."""
-    found = [
+    found = tuple(
         path
         for package in ("runner", "sandbox", "tasks")
         for path in sorted((ROOT / package).rglob("*.py"))
         if not _in_task_folder(path)
-    ]
+    )
     assert len(found) > 20
     return found
+
+
+@cache
+def text_of(path: Path) -> str:
+    """A module's source; read once for all rules."""
+    return path.read_text(encoding="utf-8")
+
+
+@cache
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    """Every node of a module's syntax tree; parsed once for all rules."""
+    return tuple(ast.walk(ast.parse(text_of(path))))
 
 
 def _in_task_folder(path: Path) -> bool:
@@ -118,7 +132,7 @@ def _in_task_folder(path: Path) -> bool:
 
 def imports(path: Path) -> Iterator[str]:
     """Dotted names of everything a module imports, wherever the statement stands."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -132,7 +146,7 @@ def imports(path: Path) -> Iterator[str]:
 def harness_imports(path: Path) -> Iterator[str]:
     """Full dotted names of the modules of the harness that a module imports, relative imports resolved."""
     parts = list(path.relative_to(ROOT).with_suffix("").parts)
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name.startswith(HARNESS))
         elif isinstance(node, ast.ImportFrom):
@@ -260,7 +274,7 @@ def test_the_environment_is_read_in_one_place(path: Path) -> None:
     """os.environ and os.getenv stand in runner/config.py and in container code only."""
     if relative(path).startswith(ENVIRONMENT_READERS):
         return
-    found = re.findall(r"\bos\.(?:environ|getenv)\b", path.read_text(encoding="utf-8"))
+    found = re.findall(r"\bos\.(?:environ|getenv)\b", text_of(path))
     assert not found, f"{relative(path)} reads the environment: ask runner.config for it"
 
 
@@ -272,14 +286,13 @@ def test_sql_stands_in_sql_files(path: Path) -> None:
         r"|alter\s+(table|role)|grant\s|notify\s|listen\s)",
         re.IGNORECASE | re.DOTALL,
     )
-    tree = ast.parse(path.read_text(encoding="utf-8"))
     documentation = {
         node.body[0].value
-        for node in ast.walk(tree)
+        for node in nodes_of(path)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
         and node.body
         and isinstance(node.body[0], ast.Expr)
     }
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in documentation:
             assert not statement.match(node.value), f"{relative(path)}:{node.lineno}: {node.value[:60]!r}"
