@@ -74,7 +74,7 @@ def judge(processes: Nursery) -> Run:
 
 @pytest.fixture
 def started_judge() -> Run:
-    """Run a request with two interpreters of their own, as a container does."""
+    """Run a request with two interpreters of their own, as `tasks.harness.local` does for task authors."""
 
     def run(submission: str, task: str = "add", **fields: object) -> LocalReport:
         return evaluate(make_request(submission, task, **fields))  # type: ignore[arg-type]  # checked by make_request
