@@ -10,6 +10,7 @@ pytest_plugins = [
     "tests.plugins.engine",
     "tests.plugins.failures",
     "tests.plugins.images",
+    "tests.plugins.judging",
     "tests.plugins.postgres",
     "tests.plugins.turns",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from sandbox.protocol import StepResult
 from tasks.harness.judge.request import Floor, JudgeRequest, ModeRequest
 from tasks.harness.local import LocalReport, evaluate
-from tests.acceptance.judging.nursery import Nursery, nursery
+from tests.acceptance.judging.nursery import Nursery
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "harness"
 
@@ -53,13 +53,6 @@ def make_request(
         memory_bytes=memory_bytes,
         build_timeout_s=build_timeout_s,
     )
-
-
-@pytest.fixture(scope="session")
-def processes() -> Iterator[Nursery]:
-    """Judges and workers that are forked, not started: fresh processes without the seconds that importing takes."""
-    with nursery() as made:
-        yield made
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from runner.evaluation.evaluate import EvaluationSettings, Evaluator
 from runner.gpu_types import Registry
 from sandbox.host.engine import ContainerReport
 from tasks.harness.judge.request import JudgeRequest
-from tests.acceptance.judging.nursery import Nursery, nursery
+from tests.acceptance.judging.nursery import Nursery
 from tests.integration.store.conftest import Bench
 from tests.unit import samples
 from tests.unit.interfaces.fixtures import ROOT, compare, keys
@@ -104,16 +104,15 @@ def command_line(
 
 
 @pytest.fixture
-def evaluator(tmp_path: Path, command_line: object) -> Iterator[Evaluator]:
+def evaluator(tmp_path: Path, command_line: object, processes: Nursery) -> Iterator[Evaluator]:
     """A host's evaluator, with the GPU type of the command line."""
     assert command_line
     settings = EvaluationSettings(
         eval_python=Path(sys.executable), state_dir=tmp_path, host_name="host-a", build_timeout_s=120, max_run_s=600
     )
-    with nursery() as processes:
-        made = Evaluator(Engine(processes), Registry.load(tmp_path / "gpus.d"), settings)
-        yield made
-        made.close()
+    made = Evaluator(Engine(processes), Registry.load(tmp_path / "gpus.d"), settings)
+    yield made
+    made.close()
 
 
 @pytest.mark.timeout(900)
