@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Generator
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +18,7 @@ import pytest
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _ROOT: Final = int(os.environ.get("KERNEL_RUNNER_TEST_CORES_ROOT", str(os.getpid())))
-_used: Counter[str] = Counter()
+_used: defaultdict[str, float] = defaultdict(float)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -37,7 +37,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print what was used, most first."""
     terminalreporter.section("core-seconds")
-    for module, seconds in _used.most_common():
+    for module, seconds in sorted(_used.items(), key=lambda item: -item[1]):
         terminalreporter.write_line(f"{seconds:8.1f} {module}")
 
 
