@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 import structlog
 
@@ -14,6 +15,11 @@ pytest_plugins = [
     "tests.plugins.postgres",
     "tests.plugins.turns",
 ]
+
+
+# How long an example takes says how busy the machine is.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 
 def pytest_configure() -> None:
