@@ -63,6 +63,11 @@ CONFINED = {
     "python_multipart": ("runner/gateway/",),
 }
 
+#: Only functions import them: together they cost more core-seconds than the rest of a command's start.
+LAZY = {"sqlalchemy", "alembic", "docker", "requests", "urllib3"}
+#: Modules that only alembic imports.
+RUN_BY_ALEMBIC = tuple(f"runner/store/migrations/{name}" for name in ("env.py", "script.py", "versions/"))
+
 #: Folder of sandbox/ ("" is the top level) -> the folders that its modules may import. `inside` is copied into every
 #: container without the other folders; `policy` is pure, so it can be read and tested without an engine; programs of
 #: `image` run alone, while an image is built.
@@ -251,6 +256,33 @@ def test_third_parties_stay_in_their_rooms(path: Path) -> None:
     for name in imports(path):
         homes = CONFINED.get(name.split(".")[0])
         assert homes is None or relative(path).startswith(homes), f"{relative(path)} imports {name}"
+
+
+def test_what_takes_long_to_import_is_imported_where_it_is_used() -> None:
+    """No module imports it on its own import; what the type checker alone reads does not count."""
+    eager = {
+        f"{relative(path)}: {name}"
+        for path in modules()
+        if not relative(path).startswith(RUN_BY_ALEMBIC)
+        for name in imported_with(path)
+        if name.split(".")[0] in LAZY
+    }
+    assert eager == set()
+
+
+def imported_with(path: Path) -> Iterator[str]:
+    """What a module imports when it is imported itself."""
+    waiting: list[ast.AST] = list(ast.parse(text_of(path)).body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            waiting += node.orelse
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            waiting += ast.iter_child_nodes(node)
 
 
 @pytest.mark.parametrize(
