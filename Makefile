@@ -3,6 +3,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
 STACK := $(PY) -m runner.cli.development
+# Where it is set, as in many images, each of the hundreds of processes of a test run would compile all of our modules.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo test test-unit test-nightly gpu test-stress chaos lint format bench package up down env clean
 

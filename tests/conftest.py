@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 import structlog
 
@@ -10,9 +11,15 @@ pytest_plugins = [
     "tests.plugins.engine",
     "tests.plugins.failures",
     "tests.plugins.images",
+    "tests.plugins.judging",
     "tests.plugins.postgres",
     "tests.plugins.turns",
 ]
+
+
+# How long an example takes says how busy the machine is.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 
 def pytest_configure() -> None:

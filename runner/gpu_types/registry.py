@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -191,13 +192,13 @@ class Registry:
             ConfigError: a file does not parse, has an unknown or invalid key, extends an unknown type, or takes a name
                 or alias that is in use.
         """
-        builtin = _read_directory(BUILTIN)
-        types = {file.name: _build(file, base=builtin, chain=()) for file in builtin.values()}
+        builtin, built = _shipped()
+        types = dict(built)
         origin = {file.name: file.path for file in builtin.values()}
         changed = _read_directory(overlay) if overlay is not None and overlay.is_dir() else {}
         changed |= _by_name(files)
         for file in changed.values():
-            types[file.name] = _build(file, base=builtin | changed, chain=(), shadowed=builtin)
+            types[file.name] = _build(file, base={**builtin, **changed}, chain=(), shadowed=builtin)
             origin[file.name] = file.path
         _refuse_clashes(types.values(), origin)
         return cls(types.values(), origin=origin)
@@ -245,6 +246,13 @@ def _is_partition(entry: GpuType, partition: str | None) -> bool:
     if entry.partition is None or partition is None:
         return entry.partition is partition
     return re.fullmatch(entry.partition, partition) is not None
+
+
+@cache
+def _shipped() -> tuple[Mapping[str, _File], Mapping[str, GpuType]]:
+    """The built-in files and their types. They are the release's, so a process reads them once."""
+    files = _read_directory(BUILTIN)
+    return files, {file.name: _build(file, base=files, chain=()) for file in files.values()}
 
 
 def _read_directory(directory: Path) -> dict[str, _File]:

@@ -15,19 +15,19 @@ import random
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
-import sqlalchemy
-from alembic import command
-from alembic.runtime.migration import MigrationContext
-from sqlalchemy.pool import NullPool
 
 from runner.errors import ConfigError, DatabaseUnavailableError, SchemaDriftError
 from runner.store import migrations, queries, schema
 from runner.store.connection import checked
 from runner.store.drift import Column, differences
 from runner.store.queries import Query
+
+if TYPE_CHECKING:
+    # Each function that needs it or alembic imports it: no other command, and no daemon, pays for the import.
+    import sqlalchemy
 
 #: Alembic keeps the running migration in module globals; the advisory lock serialises per database only.
 _ALEMBIC_LOCK = threading.Lock()
@@ -61,6 +61,9 @@ def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
         ConfigError: the database user lacks a right, the database is at a version that this release does not know, or
             the address cannot be parsed; nothing was changed.
     """
+    import sqlalchemy
+    from sqlalchemy.pool import NullPool
+
     checked(dsn)
     applied: list[str] = []
 
@@ -136,6 +139,8 @@ def _build_indexes(connection: sqlalchemy.Connection) -> None:
     Raises:
         DatabaseUnavailableError: another session holds one up.
     """
+    import sqlalchemy
+
     if not _index_changes(connection):
         return
     _run(connection, queries.INDEX_SETTINGS)
@@ -189,10 +194,14 @@ def _is_applied(connection: sqlalchemy.Connection, files: str) -> bool:
 
 
 def _version(connection: sqlalchemy.Connection) -> str | None:
+    from alembic.runtime.migration import MigrationContext
+
     return MigrationContext.configure(connection, opts=dict(migrations.VERSION_TABLE)).get_current_revision()
 
 
 def _upgrade(connection: sqlalchemy.Connection, on_version_apply: object) -> None:
+    from alembic import command
+
     config = migrations.config()
     config.attributes["connection"] = connection
     config.attributes["on_version_apply"] = on_version_apply

@@ -19,13 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self, TypeVar
-
-import docker
-import docker.errors
-import docker.utils
-import requests.exceptions
-import urllib3.exceptions
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sandbox.errors import EngineRefused, EngineUnavailable, Leftover, NotReaped, SandboxError
 from sandbox.host import cdi
@@ -38,6 +32,10 @@ from sandbox.host.process_identity import identity, is_gone
 from sandbox.policy import hardening, hostconfig
 from sandbox.policy.observed import Observed
 from sandbox.spec import SandboxSpec
+
+if TYPE_CHECKING:
+    # Imported where an engine is used: most commands use none, and the SDK brings two HTTP libraries.
+    import docker
 
 #: From the start to `ready`. Includes reading the interpreter from a cold disk.
 READY_TIMEOUT_S = 60.0
@@ -88,6 +86,8 @@ class DockerEngine:
         Raises:
             EngineRefused: the address is not a Unix socket.
         """
+        import docker.utils
+
         self.base_url = base_url or docker.utils.kwargs_from_env().get("base_url") or DEFAULT_SOCKET
         self.owner = owner
         if not self.base_url.startswith(("unix://", "http+unix://")):
@@ -383,6 +383,8 @@ class DockerEngine:
 
     @contextlib.contextmanager
     def _client(self, timeout_s: float) -> Iterator[docker.APIClient]:
+        import docker
+
         # Probe first, because the HTTP client leaks its socket when it cannot connect.
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(timeout_s)
@@ -408,6 +410,10 @@ class DockerEngine:
             EngineRefused: the engine answered with an error.
             EngineUnavailable: it did not answer.
         """
+        import docker.errors
+        import requests.exceptions
+        import urllib3.exceptions
+
         try:
             with self._client(timeout_s or self._timeout_s) as api:
                 return call(api)

@@ -13,14 +13,15 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
-
-import docker
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from sandbox.errors import EngineRefused
 from sandbox.host.engine import HOST_ROOT_REPOSITORY, DockerEngine
 from sandbox.host.process_identity import is_gone
 from sandbox.policy import hostconfig
+
+if TYPE_CHECKING:
+    import docker
 
 #: Label with the kind of the `sandbox/image` file that an image was built from.
 LABEL_KIND: Final = "kernel-runner.image"

@@ -7,13 +7,12 @@ None may be refused, whatever else the machine is doing: `KERNEL_RUNNER_TEST_EXA
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
-from tests.acceptance.judging.nursery import Nursery, nursery
+from tests.acceptance.judging.nursery import Nursery
 
 HONEST = Path(__file__).parent / "honest"
 ROUNDS = int(os.environ.get("KERNEL_RUNNER_TEST_EXAMPLES", "1"))
@@ -38,15 +37,8 @@ def _submissions() -> list[str]:
     return found
 
 
-@pytest.fixture(scope="module")
-def judges() -> Iterator[Nursery]:
-    """Forked judges and workers."""
-    with nursery() as made:
-        yield made
-
-
 @pytest.mark.parametrize("name", _submissions())
-def test_nothing_is_held_against_it(judges: Nursery, name: str) -> None:
+def test_nothing_is_held_against_it(processes: Nursery, name: str) -> None:
     """Tested and ranked: accepted, every time."""
     source = (HONEST / "submissions" / f"{name}.py").read_text(encoding="utf-8")
     task = source.splitlines()[0].removeprefix("# task: ")
@@ -65,7 +57,7 @@ def test_nothing_is_held_against_it(judges: Nursery, name: str) -> None:
         submission=source,
     )
     for _ in range(ROUNDS):
-        report = judges.evaluate(request)
+        report = processes.evaluate(request)
         said = [(step.name, step.judged.verdict if step.judged else None, step.judged) for step in report.steps]
         assert [(mode, verdict) for mode, verdict, _ in said] == [
             ("test", "accepted"),

@@ -28,7 +28,7 @@ from runner.store.records import SubmissionView
 from runner.task_format import load_folder
 from sandbox.protocol import PairRequest
 from tasks.harness.judge.request import JudgeRequest
-from tests.acceptance.judging.nursery import Nursery, nursery
+from tests.acceptance.judging.nursery import Nursery
 from tests.plugins.live import ROOT, LiveRunner, live_runner
 from tests.unit import samples
 
@@ -135,13 +135,6 @@ def test_every_task_is_in_a_competition() -> None:
     assert len(BOARDS) == 14
 
 
-@pytest.fixture(scope="module")
-def judges() -> Iterator[Nursery]:
-    """Forked judges and workers."""
-    with nursery() as made:
-        yield made
-
-
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("task", sorted(BOARDS))
 def test_a_right_solution_is_ranked_and_a_wrong_one_told_where(
@@ -172,17 +165,17 @@ def test_a_right_solution_is_ranked_and_a_wrong_one_told_where(
 
 
 @pytest.mark.parametrize("task", sorted(BOARDS))
-def test_every_other_solution_gets_its_verdict(judges: Nursery, task: str) -> None:
+def test_every_other_solution_gets_its_verdict(processes: Nursery, task: str) -> None:
     """By the judge, asked what the daemon asks: right ones are accepted, each wrong one gets case, place and values."""
     right, wrong = solutions(task, "correct"), solutions(task, "wrong")
     assert len(right) >= 2
     assert len(wrong) >= 3
     for file in right[BY_THE_DAEMON:]:
-        (step,) = judges.evaluate(_asked(task, file, Mode.TEST)).steps
+        (step,) = processes.evaluate(_asked(task, file, Mode.TEST)).steps
         assert step.judged is not None
         assert step.judged.verdict == Verdict.ACCEPTED, (file.name, step.judged.message)
     for file in wrong[BY_THE_DAEMON:]:
-        (step,) = judges.evaluate(_asked(task, file, _told_in(file))).steps
+        (step,) = processes.evaluate(_asked(task, file, _told_in(file))).steps
         assert step.judged is not None
         assert step.judged.verdict == Verdict.WRONG_ANSWER, (file.name, step.judged.message)
         _check_sentence(step.judged.message, file, step.name, step.result)

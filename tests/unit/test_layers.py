@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,11 @@ CONFINED = {
     "python_multipart": ("runner/gateway/",),
 }
 
+#: Only functions import them: together they cost more core-seconds than the rest of a command's start.
+LAZY = {"sqlalchemy", "alembic", "docker", "requests", "urllib3"}
+#: Modules that only alembic imports.
+RUN_BY_ALEMBIC = tuple(f"runner/store/migrations/{name}" for name in ("env.py", "script.py", "versions/"))
+
 #: Folder of sandbox/ ("" is the top level) -> the folders that its modules may import. `inside` is copied into every
 #: container without the other folders; `policy` is pure, so it can be read and tested without an engine; programs of
 #: `image` run alone, while an image is built.
@@ -99,16 +105,29 @@ HARNESS_IMPORTS = {
 RUNS_THE_WORKER = {"tasks/harness/judge/control.py": {"tasks.harness.worker.main"}}
 
 
-def modules() -> list[Path]:
+@cache
+def modules() -> tuple[Path, ...]:
     """Every module of the three packages, without the task folders (their files are no package)."""
-    found = [
+    found = tuple(
         path
         for package in ("runner", "sandbox", "tasks")
         for path in sorted((ROOT / package).rglob("*.py"))
         if not _in_task_folder(path)
-    ]
+    )
     assert len(found) > 20
     return found
+
+
+@cache
+def text_of(path: Path) -> str:
+    """A module's source; read once for all rules."""
+    return path.read_text(encoding="utf-8")
+
+
+@cache
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    """Every node of a module's syntax tree; parsed once for all rules."""
+    return tuple(ast.walk(ast.parse(text_of(path))))
 
 
 def _in_task_folder(path: Path) -> bool:
@@ -118,7 +137,7 @@ def _in_task_folder(path: Path) -> bool:
 
 def imports(path: Path) -> Iterator[str]:
     """Dotted names of everything a module imports, wherever the statement stands."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -132,7 +151,7 @@ def imports(path: Path) -> Iterator[str]:
 def harness_imports(path: Path) -> Iterator[str]:
     """Full dotted names of the modules of the harness that a module imports, relative imports resolved."""
     parts = list(path.relative_to(ROOT).with_suffix("").parts)
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name.startswith(HARNESS))
         elif isinstance(node, ast.ImportFrom):
@@ -239,6 +258,33 @@ def test_third_parties_stay_in_their_rooms(path: Path) -> None:
         assert homes is None or relative(path).startswith(homes), f"{relative(path)} imports {name}"
 
 
+def test_what_takes_long_to_import_is_imported_where_it_is_used() -> None:
+    """No module imports it on its own import; what the type checker alone reads does not count."""
+    eager = {
+        f"{relative(path)}: {name}"
+        for path in modules()
+        if not relative(path).startswith(RUN_BY_ALEMBIC)
+        for name in imported_with(path)
+        if name.split(".")[0] in LAZY
+    }
+    assert eager == set()
+
+
+def imported_with(path: Path) -> Iterator[str]:
+    """What a module imports when it is imported itself."""
+    waiting: list[ast.AST] = list(ast.parse(text_of(path)).body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            waiting += node.orelse
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            waiting += ast.iter_child_nodes(node)
+
+
 @pytest.mark.parametrize(
     "path", [path for path in modules() if relative(path).startswith(CONTAINER_CODE)], ids=relative
 )
@@ -260,7 +306,7 @@ def test_the_environment_is_read_in_one_place(path: Path) -> None:
     """os.environ and os.getenv stand in runner/config.py and in container code only."""
     if relative(path).startswith(ENVIRONMENT_READERS):
         return
-    found = re.findall(r"\bos\.(?:environ|getenv)\b", path.read_text(encoding="utf-8"))
+    found = re.findall(r"\bos\.(?:environ|getenv)\b", text_of(path))
     assert not found, f"{relative(path)} reads the environment: ask runner.config for it"
 
 
@@ -272,14 +318,13 @@ def test_sql_stands_in_sql_files(path: Path) -> None:
         r"|alter\s+(table|role)|grant\s|notify\s|listen\s)",
         re.IGNORECASE | re.DOTALL,
     )
-    tree = ast.parse(path.read_text(encoding="utf-8"))
     documentation = {
         node.body[0].value
-        for node in ast.walk(tree)
+        for node in nodes_of(path)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
         and node.body
         and isinstance(node.body[0], ast.Expr)
     }
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in documentation:
             assert not statement.match(node.value), f"{relative(path)}:{node.lineno}: {node.value[:60]!r}"

@@ -6,18 +6,24 @@ revision. Everything runs in one transaction that the caller opened. Functions a
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from alembic.config import Config
-from alembic.script import ScriptDirectory
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 #: Where the version of a database is recorded: `runner.migration`.
 VERSION_TABLE: Final = {"version_table": "migration", "version_table_schema": "runner"}
+#: The line of a script that names its version.
+_REVISION: Final = re.compile(r'^revision = "(\w+)"$', re.MULTILINE)
 
 
 def config() -> Config:
     """Alembic's configuration, without an alembic.ini."""
+    # Imported here: daemons and most commands ask for `versions` alone, and the import takes as long as all of theirs.
+    from alembic.config import Config
+
     made = Config()
     # A percent sign in the path would be read as an interpolation.
     made.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
@@ -25,6 +31,9 @@ def config() -> Config:
 
 
 def versions() -> tuple[str, ...]:
-    """The names of all versions that this release knows, oldest first."""
-    script = ScriptDirectory.from_config(config())
-    return tuple(reversed([revision.revision for revision in script.walk_revisions()]))
+    """The names of all versions that this release knows, oldest first.
+
+    They are read off the scripts, which are not run for it, in the order of their file names.
+    """
+    scripts = sorted((Path(__file__).parent / "versions").glob("v*.py"))
+    return tuple(_REVISION.findall(script.read_text(encoding="utf-8"))[0] for script in scripts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from sandbox.protocol import StepResult
 from tasks.harness.judge.request import Floor, JudgeRequest, ModeRequest
 from tasks.harness.local import LocalReport, evaluate
-from tests.acceptance.judging.nursery import Nursery, nursery
+from tests.acceptance.judging.nursery import Nursery
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "harness"
 
@@ -55,13 +55,6 @@ def make_request(
     )
 
 
-@pytest.fixture(scope="session")
-def processes() -> Iterator[Nursery]:
-    """Judges and workers that are forked, not started: fresh processes without the seconds that importing takes."""
-    with nursery() as made:
-        yield made
-
-
 @pytest.fixture
 def judge(processes: Nursery) -> Run:
     """Run a request with two fresh processes."""
@@ -74,7 +67,7 @@ def judge(processes: Nursery) -> Run:
 
 @pytest.fixture
 def started_judge() -> Run:
-    """Run a request with two interpreters of their own, as a container does."""
+    """Run a request with two interpreters of their own, as `tasks.harness.local` does for task authors."""
 
     def run(submission: str, task: str = "add", **fields: object) -> LocalReport:
         return evaluate(make_request(submission, task, **fields))  # type: ignore[arg-type]  # checked by make_request

@@ -7,7 +7,6 @@ stands what must hold on any machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from itertools import groupby
 from statistics import fmean
@@ -17,20 +16,13 @@ import pytest
 from sandbox.protocol import StepResult
 from tasks.harness.judge.stopping import Timing
 from tasks.harness.local import evaluate
-from tests.acceptance.judging.nursery import Nursery, nursery
+from tests.acceptance.judging.nursery import Nursery
 from tests.benchmarks._judging import ROWS, ROWS_REFERENCE, cases_of, request_of, spin_case
 from tests.benchmarks.forging import FORGERIES
 
 #: Bytes of input, and a kernel's time in ns that is much longer than what a hand-over differs by.
 CASES = ((4 << 10, 500_000), (256 << 10, 1_000_000), (3 << 20, 3_000_000), (16 << 20, 10_000_000))
 TIMING = Timing(min_runs=20, max_runs=20)
-
-
-@pytest.fixture(scope="module")
-def processes() -> Iterator[Nursery]:
-    """Forked judges and workers."""
-    with nursery() as made:
-        yield made
 
 
 def _step(processes: Nursery, part: str | None, *, without: tuple[str, ...] = ()) -> StepResult:

@@ -205,9 +205,9 @@ def test_views_strides_and_scalars_survive(judge: Run) -> None:
     assert verdict_of(report.steps[0]) == "accepted", message_of(report.steps[0])
 
 
-def test_profile(started_judge: Run) -> None:
+def test_profile(judge: Run) -> None:
     """Each profile mode reports a table and leaves a trace that opens."""
-    report = started_judge("add_right", modes=("profile.0", "profile.1"))
+    report = judge("add_right", modes=("profile.0", "profile.1"))
 
     assert [(step.name, verdict_of(step)) for step in report.steps] == [
         ("profile.0", "accepted"),

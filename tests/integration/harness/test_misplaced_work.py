@@ -9,7 +9,6 @@ worker has fetched them, and it does that when the start flag is set.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,7 +19,7 @@ from sandbox.protocol import StepResult
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.judge.stopping import Timing
 from tasks.harness.local import evaluate
-from tests.acceptance.judging.nursery import Nursery, nursery
+from tests.acceptance.judging.nursery import Nursery
 from tests.benchmarks._judging import cases_of
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "harness" / "adversaries"
@@ -67,13 +66,6 @@ ADVERSARIES = {
     "adds tensors": Adversary(file="adds_tensors", defences=("asked", "clock"), verdicts=("accepted", "rejected")),
     "reads half": Adversary(file="reads_half", defences=("every",), verdicts=("wrong_answer",)),
 }
-
-
-@pytest.fixture(scope="module")
-def processes() -> Iterator[Nursery]:
-    """Forked judges and workers."""
-    with nursery() as made:
-        yield made
 
 
 def _step(processes: Nursery, adversary: Adversary, nbytes: int, *, without: tuple[str, ...] = ()) -> StepResult:

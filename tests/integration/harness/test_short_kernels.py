@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.acceptance.judging.nursery import Nursery, nursery
+from tests.acceptance.judging.nursery import Nursery
 from tests.benchmarks._judging import FORGED, HONEST, cases_of, judge, request_of, spin_case
 
 SHORT_NS = (20_000, 100_000)
@@ -22,13 +22,6 @@ MOST_NS, LONG_NS = 50_000, 500_000
 #: Of which it must be most.
 CASES = 5
 _BUSY = "import os\nos.sched_setaffinity(0, {{{core}}})\nprint(flush=True)\nwhile True:\n    pass\n"
-
-
-@pytest.fixture(scope="module")
-def processes() -> Iterator[Nursery]:
-    """Forked judges and workers."""
-    with nursery() as made:
-        yield made
 
 
 @pytest.fixture

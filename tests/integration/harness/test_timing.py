@@ -18,9 +18,9 @@ from .test_ranks import details_of, evaluate
 
 @pytest.mark.alone
 @pytest.mark.parametrize("submission", ["patches_time", "forges_claim"])
-def test_forged_clock_does_not_lower_the_time(started_judge: Run, submission: str) -> None:
+def test_forged_clock_does_not_lower_the_time(judge: Run, submission: str) -> None:
     """A kernel of 5 ms is never reported as less, whatever it does to the clocks of its process."""
-    (step, *_) = started_judge(submission, modes=("benchmark",)).steps
+    (step, *_) = judge(submission, modes=("benchmark",)).steps
 
     if submission == "forges_claim" and verdict_of(step) == "rejected":
         assert "on the judge's clock" in message_of(step)

@@ -1,6 +1,6 @@
 """The keys of a stored result, and of what the command line prints of it as JSON.
 
-Plan, judge, worker, verdict and store are the real ones. Judge and worker run as processes without a container, so
+Plan, judge, worker, verdict and store are the real ones. Judge and worker are forked without a container, so
 what the container attests (`system_info.runner.sandbox`) is empty here. There is no device either: its keys
 (`devices[]`, `clocks`, `cooled_s`) are absent.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 import threading
 from collections import defaultdict
@@ -22,11 +21,12 @@ from unittest.mock import Mock
 import psycopg
 import pytest
 
+from runner.cli import main
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
 from runner.gpu_types import Registry
 from sandbox.host.engine import ContainerReport
 from tasks.harness.judge.request import JudgeRequest
-from tasks.harness.local import evaluate
+from tests.acceptance.judging.nursery import Nursery
 from tests.integration.store.conftest import Bench
 from tests.unit import samples
 from tests.unit.interfaces.fixtures import ROOT, compare, keys
@@ -56,15 +56,16 @@ COMMANDS = (
 class Engine(Mock):
     """A container engine whose containers are processes of this machine."""
 
-    def __init__(self) -> None:
+    def __init__(self, processes: Nursery) -> None:
         super().__init__()
+        self.processes = processes
         self.check.return_value = Mock(version="1", cdi={})
         self.ensure_host_root.return_value = "sha256:0"
         self.start.return_value.run.side_effect = self.judge
 
     def judge(self, request: Any, **_: object) -> ContainerReport:  # noqa: ANN401 - the daemon's request to the container
         """Run judge and worker."""
-        report = evaluate(JudgeRequest.from_payload(request.payload))
+        report = self.processes.evaluate(JudgeRequest.from_payload(request.payload))
         return ContainerReport(
             steps=report.steps,
             artifacts=report.artifacts,
@@ -79,31 +80,37 @@ class Engine(Mock):
 
 
 @pytest.fixture
-def command_line(database_url: str, tmp_path: Path) -> Callable[..., str]:
-    """Runs `kernel-runner` as a process on the database; its output."""
+def command_line(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    """Runs `kernel-runner` on the database, in this process; its output."""
     gpus_dir = tmp_path / "gpus.d"
     gpus_dir.mkdir()
     (gpus_dir / "CPU.toml").write_text(GPU_TYPE, encoding="utf-8")
-    others = {name: value for name, value in os.environ.items() if not name.startswith("KERNEL_RUNNER_")}
-    variables = {**others, "DATABASE_URL": database_url, "KERNEL_RUNNER_GPUS_DIR": str(gpus_dir)}
+    for name in os.environ:
+        if name.startswith("KERNEL_RUNNER_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("DATABASE_URL", database_url)
+    monkeypatch.setenv("KERNEL_RUNNER_GPUS_DIR", str(gpus_dir))
 
     def run(*words: str) -> str:
-        argv = [sys.executable, "-m", "runner.cli", *words]
-        done = subprocess.run(argv, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        capsys.readouterr()
+        code = main(words)
+        said = capsys.readouterr()
+        assert code == 0, said.err
+        return said.out
 
     return run
 
 
 @pytest.fixture
-def evaluator(tmp_path: Path, command_line: object) -> Iterator[Evaluator]:
+def evaluator(tmp_path: Path, command_line: object, processes: Nursery) -> Iterator[Evaluator]:
     """A host's evaluator, with the GPU type of the command line."""
     assert command_line
     settings = EvaluationSettings(
         eval_python=Path(sys.executable), state_dir=tmp_path, host_name="host-a", build_timeout_s=120, max_run_s=600
     )
-    made = Evaluator(Engine(), Registry.load(tmp_path / "gpus.d"), settings)
+    made = Evaluator(Engine(processes), Registry.load(tmp_path / "gpus.d"), settings)
     yield made
     made.close()
 

@@ -6,13 +6,14 @@ import hashlib
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.rows import dict_row
 
 from runner.errors import NotFoundError, SubmissionError
 from runner.model import JobState, Mode, Verdict
@@ -144,26 +145,38 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("change", "sqlstate", "message"), REFUSED)
-def test_what_is_refused_leaves_nothing_behind(
-    bench: Bench, db: Db, change: dict[str, Any], sqlstate: str, message: str
-) -> None:
-    """Each refusal has its SQLSTATE, says what is wrong and how to mend it, and stores nothing."""
+@pytest.fixture(scope="module")
+def refusing(create_database: Callable[[str | None], str], migrated_template: str) -> Iterator[tuple[Store, Db]]:
+    """One database for all refusals, since none leaves anything behind: every kind of board, and a banned user."""
+    url = create_database(migrated_template)
+    store = Store(url, application_name="kernel-runner test")
+    bench = Bench(store=store, url=url)
     bench.board()
     bench.board("two", "A100", "H100")
     for name in ("closed", "bare", "invited", "limited"):
         bench.board(name)
-    db.execute("UPDATE leaderboard.leaderboard SET deadline = now() - interval '1 minute' WHERE name = 'closed'")
-    db.execute("UPDATE leaderboard.leaderboard SET visibility = 'closed' WHERE name = 'invited'")
-    db.execute(
-        "DELETE FROM leaderboard.gpu_type g USING leaderboard.leaderboard l"
-        " WHERE l.id = g.leaderboard_id AND l.name = 'bare'"
-    )
-    db.execute(
-        "INSERT INTO leaderboard.rate_limit (leaderboard_id, mode_category, max_submissions_per_hour)"
-        " SELECT id, 'test', 0 FROM leaderboard.leaderboard WHERE name = 'limited'"
-    )
-    db.execute("INSERT INTO leaderboard.user_info (id, is_banned) VALUES ('banned', true)")
+    with psycopg.Connection[dict[str, Any]].connect(url, autocommit=True, row_factory=dict_row) as db:
+        db.execute("UPDATE leaderboard.leaderboard SET deadline = now() - interval '1 minute' WHERE name = 'closed'")
+        db.execute("UPDATE leaderboard.leaderboard SET visibility = 'closed' WHERE name = 'invited'")
+        db.execute(
+            "DELETE FROM leaderboard.gpu_type g USING leaderboard.leaderboard l"
+            " WHERE l.id = g.leaderboard_id AND l.name = 'bare'"
+        )
+        db.execute(
+            "INSERT INTO leaderboard.rate_limit (leaderboard_id, mode_category, max_submissions_per_hour)"
+            " SELECT id, 'test', 0 FROM leaderboard.leaderboard WHERE name = 'limited'"
+        )
+        db.execute("INSERT INTO leaderboard.user_info (id, is_banned) VALUES ('banned', true)")
+        yield store, db
+    store.close()
+
+
+@pytest.mark.parametrize(("change", "sqlstate", "message"), REFUSED)
+def test_what_is_refused_leaves_nothing_behind(
+    refusing: tuple[Store, Db], change: dict[str, Any], sqlstate: str, message: str
+) -> None:
+    """Each refusal has its SQLSTATE, says what is wrong and how to mend it, and stores nothing."""
+    store, db = refusing
     call = {
         "leaderboard": "identity",
         "user_id": "u1",
@@ -187,7 +200,7 @@ def test_what_is_refused_leaves_nothing_behind(
     assert message in f"{caught.value.diag.message_primary}. {caught.value.diag.message_hint}"
     assert caught.value.diag.message_hint
     with pytest.raises(SubmissionError, match=re.escape(message)):
-        bench.store.submit(**call)
+        store.submit(**call)
     for schema, table in (("leaderboard", "submission"), ("leaderboard", "code_files"), ("runner", "job")):
         assert count(db, schema, table) == 0
     assert count(db, "leaderboard", "user_info") == 1
