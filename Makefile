@@ -12,8 +12,8 @@ help: ## what can be made
 setup: ## the two virtual environments (daemon and evaluation); every other target does this first
 	@.ci/setup
 
-demo: setup ## real submissions through real containers to a leaderboard; leaves nothing running
-	@$(PY) -m runner.cli demo
+demo: setup ## real submissions through real containers to a leaderboard and its page; leaves nothing running; ARGS=--look waits
+	@$(PY) -m runner.cli demo $(ARGS)
 
 # Without ARGS everything, in four processes: most tests wait for a time limit, a lease or a container, not for a core.
 test: setup ## every test that needs no GPU; ARGS="path -k word" runs some, one after the other (-n 4: four at a time)
