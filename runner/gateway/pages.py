@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +21,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from runner.errors import DatabaseUnavailableError
-from runner.gateway import identity, results
+from runner.gateway import charts, identity, results
 from runner.gateway.boards import admit, named, own_name
 from runner.gateway.context import Door, Refusal, door, path_number, query_number
 from runner.gateway.identity import COOKIE, OPERATOR, SESSION_S, Session
@@ -47,6 +47,9 @@ _TAIL: Final = 4000
 _SOURCE: Final = 30_000
 _LINES: Final = 50
 _FRESH_S: Final = 60.0
+#: From how many scores a leaderboard's drawings are made, and how many records are listed.
+_SCORES: Final = 3000
+_RECORDS: Final = 20
 
 Page = Callable[[Request], Awaitable[Response]]
 
@@ -131,14 +134,19 @@ async def board(request: Request, session: Session | None) -> Response:
     gpu = own_name(found, request.query_params.get("gpu", "")) or next(iter(found["gpus"]), "")
     offset = query_number(request, "offset", 0, low=0, high=1_000_000)
     places = await current.store.all("places", leaderboard=found["name"], gpu_type=gpu, limit=PLACES + 1, offset=offset)
-    told = await current.store.one("board_reference", board_id=found["id"]) or {"reference": None, "templates": []}
+    told = await current.store.one("board_reference", board_id=found["id"]) or {
+        "reference": None,
+        "ranking_by": None,
+        "templates": [],
+    }
     sources = [("Reference", told["reference"]), *((f"Template for {lang}", code) for lang, code in told["templates"])]
     return _show(
         request,
         session,
         "board.html",
         sources=[(title, code[:_SOURCE]) for title, code in sources if code],
-        strip=strip([results.number(place["score"]) for place in places[:PLACES]]),
+        scores_drawn=_SCORES,
+        drawn=await drawn(current, found["id"], gpu, told["ranking_by"]),
         board=found,
         gpu=gpu,
         places=places[:PLACES],
@@ -146,6 +154,49 @@ async def board(request: Request, session: Session | None) -> Response:
         size=PLACES,
         more=len(places) > PLACES,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """What a leaderboard's page shows of its scores on one GPU type."""
+
+    progression: charts.Drawing | None
+    distribution: charts.Drawing | None
+    #: The newest scores that were the best when they came.
+    records: Sequence[charts.Score]
+    #: There are more scores than these.
+    cut: bool
+
+
+async def drawn(current: Door, board_id: int, gpu: str, ranking_by: str | None) -> Drawn:
+    """The drawings of a leaderboard; at most half a minute old."""
+    known = current.drawings.get((board_id, gpu))
+    if isinstance(known, Drawn):
+        return known
+    found = await current.store.all("board_scores", board_id=board_id, gpu_type=gpu, limit=_SCORES)
+    scores = [
+        charts.Score(
+            at=row["submission_time"],
+            seconds=row["score"],
+            user_id=row["user_id"],
+            user_name=row["user_name"],
+            submission_id=row["submission_id"],
+        )
+        for row in found
+    ]
+    light_s = None
+    if scores:
+        best = min(scores, key=lambda score: score.seconds)
+        told = await current.store.one("best_result", submission_id=best.submission_id, gpu_type=gpu)
+        light_s = None if told is None else charts.light_of(told["result"], ranking_by)
+    made = Drawn(
+        progression=charts.progression(scores, light_s),
+        distribution=charts.distribution(scores, light_s),
+        records=charts.records(scores)[::-1][:_RECORDS],
+        cut=len(found) >= _SCORES,
+    )
+    current.drawings.put((board_id, gpu), made)
+    return made
 
 
 async def mine(request: Request, session: Session | None) -> Response:
@@ -197,9 +248,10 @@ async def view(request: Request, session: Session | None) -> Response:
     found = await owned(current, submission_id, user.user)
     status = await current.store.one("submission_status", submission_id=submission_id)
     code = results.source(found["code"])
-    runs = [
-        {**_told(row), "cases": [] if row["secret"] else results.cases(row["result"])} for row in found["runs"] or ()
-    ]
+    runs = []
+    for row in found["runs"] or ():
+        lines = [] if row["secret"] else results.cases(row["result"])
+        runs.append({**_told(row), "cases": lines, "roofline": charts.roofline(lines)})
     return _show(
         request,
         session,
@@ -422,11 +474,3 @@ def _local(path: str) -> str:
     """A path of this service to go on to; anything else becomes the first page."""
     plain = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isascii() and path.isprintable()
     return path if plain and "\\" not in path and len(path) < 300 else "/"
-
-
-def strip(scores: Sequence[float | None]) -> list[float]:
-    """Where times stand in a drawing that shows them side by side: 0 is the fastest, 100 the slowest, by logarithm."""
-    logs = [math.log(score) for score in scores if score is not None and score > 0]
-    if len(logs) < 2 or max(logs) == min(logs):
-        return []
-    return [round(100 * (value - min(logs)) / (max(logs) - min(logs)), 1) for value in logs]
