@@ -16,7 +16,7 @@ from starlette.types import ExceptionHandler
 
 from runner.config import Config
 from runner.errors import DatabaseUnavailableError
-from runner.gateway import admin, boards, login, pages, submissions
+from runner.gateway import admin, boards, login, oauth, pages, submissions
 from runner.gateway.context import Ascii, Door, Refusal, door
 from runner.gateway.identity import admin as only_admin
 from runner.gateway.identity import user
@@ -30,11 +30,6 @@ from runner.store.gateway import GatewayStore, RefusedError
 _log = get_logger("gateway")
 #: Routes of KernelBot's API that this release does not have, with what to do instead. docs/gateway.md lists them.
 NOT_BUILT: Final = (
-    (
-        "GET",
-        "/auth/cli/{provider}",
-        "Login by OAuth is not built. Ask an operator to approve the first 8 characters of cli_id in ~/.popcorn.yaml",
-    ),
     ("POST", "/admin/leaderboards", "Leaderboards are made with `kernel-runner leaderboard create`"),
     ("POST", "/admin/update-problems", "Problems are updated with `kernel-runner leaderboard import`"),
     ("POST", "/admin/export-hf", "Data are exported with `kernel-runner data export` and `data publish`"),
@@ -53,6 +48,7 @@ def build(config: Config, store: GatewayStore, *, admin_token: str | None) -> St
         metrics=metrics,
         watcher=Watcher(store, metrics),
         admin_token=admin_token,
+        providers=oauth.providers(config),
     )
 
     @asynccontextmanager

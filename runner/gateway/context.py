@@ -19,6 +19,7 @@ from runner.gateway.metrics import Metrics
 from runner.store.gateway import GatewayStore
 
 if TYPE_CHECKING:
+    from runner.gateway.oauth import Provider
     from runner.gateway.watcher import Watcher
 
 #: PostgreSQL's integer.
@@ -71,6 +72,8 @@ class Door:
     watcher: Watcher
     #: None: no admin route is open.
     admin_token: str | None
+    #: By whom people may log in, by name.
+    providers: Mapping[str, Provider] = field(default_factory=dict)
     #: The state of queues by GPU type, and the drawings of leaderboards.
     queues: Kept = field(default_factory=lambda: Kept(QUEUE_S))
     drawings: Kept = field(default_factory=lambda: Kept(DRAWING_S))

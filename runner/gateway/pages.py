@@ -21,10 +21,10 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from runner.errors import DatabaseUnavailableError
-from runner.gateway import charts, identity, results
+from runner.gateway import charts, identity, oauth, results
 from runner.gateway.boards import admit, named, own_name
 from runner.gateway.context import Door, Refusal, door, path_number, query_number
-from runner.gateway.identity import COOKIE, OPERATOR, SESSION_S, Session
+from runner.gateway.identity import COOKIE, OPERATOR, SESSION_S, Session, User
 from runner.gateway.submissions import HEARTBEAT_S, MODES, STREAM_S, event, owned, store
 from runner.gateway.upload import Upload, form, upload
 from runner.store.gateway import Row
@@ -87,6 +87,9 @@ def routes() -> list[Route]:
         Route("/view/{id}/events", progress, methods=["GET"]),
         Route("/view/{id}/cancel", page(cancel), methods=["POST"]),
         Route("/login", page(login), methods=["GET", "POST"]),
+        Route("/login/cli", page(attach), methods=["GET", "POST"]),
+        Route("/login/{provider}", page(begin_oauth), methods=["GET"]),
+        Route("/auth/cli/{provider}", page(finish_oauth), methods=["GET"]),
         Route("/logout", page(logout), methods=["POST"]),
         Route("/hosts", page(hosts), methods=["GET"]),
         Route("/static/{name}", static, methods=["GET"]),
@@ -109,14 +112,18 @@ def page(handler: Callable[[Request, Session | None], Awaitable[Response]]) -> P
         except Refusal as refusal:
             if refusal.status == 401 and request.method == "GET":
                 return _to(f"/login?{urlencode({'next': request.url.path})}")
-            detail = refusal.detail if isinstance(refusal.detail, str) else "Something in the form is missing"
-            made = _show(request, session, "error.html", refusal.status, message=detail)
-            made.headers.update(refusal.headers)
-            return made
+            return _refused(request, session, refusal)
         except DatabaseUnavailableError:
             return _show(request, None, "error.html", 503, message="The database is away. Try again in a moment.")
 
     return answer
+
+
+def _refused(request: Request, session: Session | None, refusal: Refusal) -> Response:
+    detail = refusal.detail if isinstance(refusal.detail, str) else "Something in the form is missing"
+    made = _show(request, session, "error.html", refusal.status, message=detail)
+    made.headers.update(refusal.headers)
+    return made
 
 
 async def boards(request: Request, session: Session | None) -> Response:
@@ -207,7 +214,14 @@ async def mine(request: Request, session: Session | None) -> Response:
         "my_submissions", user_id=user.user.id, leaderboard=None, limit=_LINES + 1, offset=offset
     )
     return _show(
-        request, session, "mine.html", lines=found[:_LINES], offset=offset, size=_LINES, more=len(found) > _LINES
+        request,
+        session,
+        "mine.html",
+        lines=found[:_LINES],
+        offset=offset,
+        size=_LINES,
+        more=len(found) > _LINES,
+        attachable=bool(door(request).providers) and not user.user.operator,
     )
 
 
@@ -279,7 +293,7 @@ async def cancel(request: Request, session: Session | None) -> Response:
 async def login(request: Request, session: Session | None) -> Response:
     """GET and POST /login: by the token of popcorn-cli, or the admin token."""
     if request.method == "GET":
-        return _show(request, session, "login.html", next=_local(request.query_params.get("next", "")), failed=False)
+        return _login_page(request, session, _local(request.query_params.get("next", "")))
     current = door(request)
     fields = await form(request)
     token = fields.get("token", "").strip()
@@ -290,12 +304,60 @@ async def login(request: Request, session: Session | None) -> Response:
         wait_s = current.limits.attempt.take(identity.address(request))
         if wait_s:
             raise Refusal(429, f"Too many attempts. Try again in {int(wait_s) + 1}s.", retry_after_s=wait_s)
-        return _show(request, session, "login.html", 401, next=next_page, failed=True)
-    made = _to(next_page)
+        return _login_page(request, session, next_page, failed=True)
+    return _logged_in(request, _to(next_page), cookie)
+
+
+def _login_page(request: Request, session: Session | None, next_page: str, *, failed: bool = False) -> Response:
+    others = [(provider.name, provider.title) for provider in door(request).providers.values()]
+    answer = 401 if failed else 200
+    return _show(request, session, "login.html", answer, next=next_page, failed=failed, providers=others)
+
+
+def _logged_in(request: Request, made: Response, cookie: str) -> Response:
     made.set_cookie(
         COOKIE, cookie, max_age=SESSION_S, httponly=True, samesite="lax", secure=request.url.scheme == "https", path="/"
     )
     return made
+
+
+async def begin_oauth(request: Request, session: Session | None) -> Response:
+    """GET /login/{provider}: to GitHub or Discord, and from there back to `finish_oauth`."""
+    made = await oauth.begin(request, session, _local(request.query_params.get("next", "")))
+    made.headers.update(_HEADERS)
+    return made
+
+
+async def finish_oauth(request: Request, session: Session | None) -> Response:
+    """GET /auth/cli/{provider}: logged in, where this very browser began it. The path is KernelBot's."""
+    try:
+        who, next_page = await oauth.finish(request)
+        made = await _welcome(request, who, _local(next_page))
+    except Refusal as refusal:
+        made = _refused(request, session, refusal)
+    oauth.forget(made, door(request))
+    return made
+
+
+async def attach(request: Request, session: Session | None) -> Response:
+    """GET and POST /login/cli: a user who came by OAuth lets popcorn-cli in."""
+    user = _user(session)
+    if request.method == "GET":
+        return _show(request, session, "attach.html")
+    fields = await form(request)
+    _with_token(user, fields)
+    current = door(request)
+    await oauth.attach(current, user, fields.get("code", ""))
+    # The user's credentials are others now, and a session is signed with them.
+    return await _welcome(request, user.user, "/mine")
+
+
+async def _welcome(request: Request, who: User, path: str) -> Response:
+    """To a page, with a new session."""
+    cookie = await identity.new_cookie(door(request), who)
+    if cookie is None:
+        raise Refusal(403, "This user's logins have just been ended")
+    return _logged_in(request, _to(path), cookie)
 
 
 async def logout(request: Request, session: Session | None) -> Response:

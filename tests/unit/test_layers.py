@@ -60,6 +60,7 @@ CONFINED = {
     "uvicorn": ("runner/gateway/",),
     "jinja2": ("runner/gateway/",),
     "python_multipart": ("runner/gateway/",),
+    "httpx2": ("runner/gateway/",),
 }
 
 #: Folder of sandbox/ ("" is the top level) -> the folders that its modules may import. `inside` is copied into every

@@ -116,6 +116,13 @@ def new_values(tmp_path: Path) -> dict[str, object]:
         "gateway_connections": 2,
         "gateway_requests_per_minute": 10,
         "gateway_streams": 10,
+        "gateway_public_url": "https://kernels.example",
+        "gateway_github_client_id": "x",
+        "gateway_github_secret_file": tmp_path / "github",
+        "gateway_github_url": "https://github.example.com",
+        "gateway_discord_client_id": "x",
+        "gateway_discord_secret_file": tmp_path / "discord",
+        "gateway_discord_url": "https://discord.example.com",
         "log_format": "json",
         "log_level": "error",
     }
