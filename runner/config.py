@@ -373,9 +373,9 @@ class Config(BaseModel):
     )
     """The client secret of that application, one line. systemd's credential `gateway_discord_secret` goes before it."""
     gateway_discord_url: Annotated[str, Reload.RESTART] = Field(
-        default="https://discord.com", pattern=r"^https?://", examples=["https://discord.com"]
+        default="https://discord.com", pattern=r"^https?://", examples=["http://127.0.0.1:8001"]
     )
-    """Where Discord is."""
+    """Where Discord is; another address is a stand-in for tests."""
     log_format: Annotated[Literal["auto", "json", "console"], Reload.AT_ONCE] = Field(default="auto", examples=["json"])
     """
     `"json"` is one object per line, for the journal. `"console"` is for people. `"auto"` is console on a terminal and
