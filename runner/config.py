@@ -345,6 +345,21 @@ class Config(BaseModel):
     """
     gateway_streams: Annotated[int, Reload.RESTART] = Field(default=2000, ge=1, examples=[500])
     """How many streams of server-sent events the gateway holds open at most; one user has a tenth of them."""
+    gateway_problems_dir: Annotated[Path | None, Reload.RESTART] = Field(
+        default=None, examples=["/srv/reference-kernels/problems"]
+    )
+    """
+    A folder with tasks and competition files, from which the admin routes make leaderboards. The gateway downloads
+    nothing: keep the folder up to date yourself.
+    """
+    gateway_publish_url_file: Annotated[Path | None, Reload.RESTART] = Field(
+        default=None, examples=["/etc/kernel-runner/credentials/gateway_publish_url"]
+    )
+    """
+    A file whose one line is the address of the database for a login that may write leaderboards, the owner's: the
+    gateway's own may not. systemd's credential `gateway_publish_url` goes before it. Without either, the admin routes
+    that make leaderboards answer 501. Set it only where whoever has the admin token may also read the hidden cases.
+    """
     gateway_public_url: Annotated[str | None, Reload.RESTART] = Field(
         default=None, pattern=r"^https?://[^\s/?#]+(/[^\s?#]*)?$", examples=["https://kernels.example"]
     )
@@ -392,6 +407,8 @@ class Config(BaseModel):
         "eval_python",
         "gpus_dir",
         "gateway_admin_token_file",
+        "gateway_problems_dir",
+        "gateway_publish_url_file",
         "gateway_github_secret_file",
         "gateway_discord_secret_file",
     )

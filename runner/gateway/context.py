@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import time
@@ -74,6 +75,8 @@ class Door:
     admin_token: str | None
     #: By whom people may log in, by name.
     providers: Mapping[str, Provider] = field(default_factory=dict)
+    #: One board is made at a time.
+    publishing: asyncio.Lock = field(default_factory=asyncio.Lock)
     #: The state of queues by GPU type, and the drawings of leaderboards.
     queues: Kept = field(default_factory=lambda: Kept(QUEUE_S))
     drawings: Kept = field(default_factory=lambda: Kept(DRAWING_S))

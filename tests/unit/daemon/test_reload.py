@@ -116,6 +116,8 @@ def new_values(tmp_path: Path) -> dict[str, object]:
         "gateway_connections": 2,
         "gateway_requests_per_minute": 10,
         "gateway_streams": 10,
+        "gateway_problems_dir": tmp_path / "problems",
+        "gateway_publish_url_file": tmp_path / "publish",
         "gateway_public_url": "https://kernels.example",
         "gateway_github_client_id": "x",
         "gateway_github_secret_file": tmp_path / "github",

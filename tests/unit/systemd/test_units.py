@@ -80,7 +80,13 @@ def test_the_gateways_secrets_are_credentials_of_its_own() -> None:
         f"{key}:{folder}/{file}"
         for key, file in (
             ("database_url", "gateway_database_url"),
-            *((name, name) for name in ("gateway_admin_token", "gateway_github_secret", "gateway_discord_secret")),
+            *(
+                (name, name)
+                for name in (
+                    *("gateway_admin_token", "gateway_publish_url"),
+                    *("gateway_github_secret", "gateway_discord_secret"),
+                )
+            ),
         )
     ]
     assert service["DynamicUser"] == ["yes"]
