@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 STACK := $(PY) -m runner.cli.development
 
-.PHONY: help setup demo test test-unit test-nightly gpu test-stress chaos lint format bench package up down env clean
+.PHONY: help setup demo test test-unit test-nightly gpu test-stress chaos fuzz lint format bench package up down env clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ chaos: setup ## minutes of everything that can break, over real daemons; prints 
 		tests/integration/store/test_state_machine.py
 	@$(PY) -m tests.chaos
 	@KERNEL_RUNNER_TEST_LEAK_JOBS=$${KERNEL_RUNNER_TEST_LEAK_JOBS:-1000} $(PY) -m pytest -q tests/chaos/test_leaks.py
+
+fuzz: setup ## random and hostile requests to every route of the gateway for an hour; FOR=600 for less
+	@KERNEL_RUNNER_TEST_FUZZ_S=$(or $(FOR),3600) $(PY) -m pytest -q tests/integration/gateway/test_fuzz.py
 
 lint: setup ## ruff and mypy over everything, tests too
 	@$(PY) -m ruff check .
