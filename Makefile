@@ -22,7 +22,7 @@ test: setup ## every test that needs no GPU; ARGS="path -k word" runs some, one 
 test-unit: setup ## the tests that need no engine, no database and no process of their own; about a minute on two cores
 	@$(PY) -m pytest -n 2 tests/unit
 
-test-nightly: ## templates compiled for devices that are not here, and calculated on the CPU; about six minutes on two cores
+test-nightly: ## templates compiled for devices that are not here, and the pages in a browser; about ten minutes on two cores
 	@.ci/setup compile
 	@$(PY) -m pytest -n 2 -m nightly $(or $(ARGS),tests)
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from runner.gateway import charts
+from runner.gateway import charts, results
 from runner.gateway.charts import Score
 
 BEGAN = datetime(2031, 1, 1, tzinfo=UTC)
@@ -122,15 +122,15 @@ def test_the_speed_of_light_of_a_score(ranking: str | None, light_s: float) -> N
 def test_no_speed_of_light_is_made_of_nonsense(result: object) -> None:
     """Of other programs' rows, and of cases that do not all state it."""
     assert charts.light_of(result, "geom") is None
-    assert isinstance(charts.roofline(charts.cases(result)), str)
+    assert isinstance(charts.roofline(results.cases(result)), str)
 
 
 def test_the_roofline_in_words() -> None:
     """How near a run comes, and what binds a perfect kernel."""
-    told = charts.roofline(charts.cases(ran(("4", "0.5", "memory"), ("4", "0.5", "math"), ("4", "0.5", "memory"))))
+    told = charts.roofline(results.cases(ran(("4", "0.5", "memory"), ("4", "0.5", "math"), ("4", "0.5", "memory"))))
     assert told == (
         "Roofline: 50 % of the speed of light (geometric mean of the cases). A perfect kernel would take 50 % of the "
         "time. A perfect kernel is bound by memory in 2, by math in 1 of 3 cases."
     )
-    assert "seldom honest" in charts.roofline(charts.cases(ran(("4", "1.5", "math"))))
-    assert charts.roofline(charts.cases(ran(("4", None, None)))) == ""
+    assert "seldom honest" in charts.roofline(results.cases(ran(("4", "1.5", "math"))))
+    assert charts.roofline(results.cases(ran(("4", None, None)))) == ""
