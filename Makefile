@@ -6,7 +6,7 @@ STACK := $(PY) -m runner.cli.development
 # Where it is set, as in many images, each of the hundreds of processes of a test run would compile all of our modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-unit test-nightly gpu test-stress chaos lint format bench package up down env clean
+.PHONY: help setup demo test test-unit test-nightly gpu test-stress chaos fuzz lint format bench package up down env clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -14,8 +14,8 @@ help: ## what can be made
 setup: ## the two virtual environments (daemon and evaluation); every other target does this first
 	@.ci/setup
 
-demo: setup ## real submissions through real containers to a leaderboard; leaves nothing running
-	@$(PY) -m runner.cli demo
+demo: setup ## real submissions through real containers to a leaderboard and its page; leaves nothing running; ARGS=--look waits
+	@$(PY) -m runner.cli demo $(ARGS)
 
 # Without ARGS everything, in four processes: most tests wait for a time limit, a lease or a container, not for a core.
 test: setup ## every test that needs no GPU; ARGS="path -k word" runs some, one after the other (-n 4: four at a time)
@@ -24,7 +24,7 @@ test: setup ## every test that needs no GPU; ARGS="path -k word" runs some, one 
 test-unit: setup ## the tests that need no engine, no database and no process of their own; about a minute on two cores
 	@$(PY) -m pytest -n 2 tests/unit
 
-test-nightly: ## templates compiled for devices that are not here, and calculated on the CPU; about six minutes on two cores
+test-nightly: ## templates compiled for devices that are not here, and the pages in a browser; about ten minutes on two cores
 	@.ci/setup compile
 	@$(PY) -m pytest -n 2 -m nightly $(or $(ARGS),tests)
 
@@ -39,6 +39,9 @@ chaos: setup ## minutes of everything that can break, over real daemons; prints 
 		tests/integration/store/test_state_machine.py
 	@$(PY) -m tests.chaos
 	@KERNEL_RUNNER_TEST_LEAK_JOBS=$${KERNEL_RUNNER_TEST_LEAK_JOBS:-1000} $(PY) -m pytest -q tests/chaos/test_leaks.py
+
+fuzz: setup ## random and hostile requests to every route of the gateway for an hour; FOR=600 for less
+	@KERNEL_RUNNER_TEST_FUZZ_S=$(or $(FOR),3600) $(PY) -m pytest -q tests/integration/gateway/test_fuzz.py
 
 lint: setup ## ruff and mypy over everything, tests too
 	@$(PY) -m ruff check .

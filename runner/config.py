@@ -345,6 +345,52 @@ class Config(BaseModel):
     """
     gateway_streams: Annotated[int, Reload.RESTART] = Field(default=2000, ge=1, examples=[500])
     """How many streams of server-sent events the gateway holds open at most; one user has a tenth of them."""
+    gateway_problems_dir: Annotated[Path | None, Reload.RESTART] = Field(
+        default=None, examples=["/srv/reference-kernels/problems"]
+    )
+    """
+    A folder with tasks and competition files, from which the admin routes make leaderboards. The gateway downloads
+    nothing: keep the folder up to date yourself.
+    """
+    gateway_publish_url_file: Annotated[Path | None, Reload.RESTART] = Field(
+        default=None, examples=["/etc/kernel-runner/credentials/gateway_publish_url"]
+    )
+    """
+    A file whose one line is the address of the database for a login that may write leaderboards, the owner's: the
+    gateway's own may not. systemd's credential `gateway_publish_url` goes before it. Without either, the admin routes
+    that make leaderboards answer 501. Set it only where whoever has the admin token may also read the hidden cases.
+    """
+    gateway_public_url: Annotated[str | None, Reload.RESTART] = Field(
+        default=None, pattern=r"^https?://[^\s/?#]+(/[^\s?#]*)?$", examples=["https://kernels.example"]
+    )
+    """
+    The address under which people reach the gateway, without a path if the proxy adds none. Logins by OAuth come back
+    to it: register `<gateway_public_url>/auth/cli/github` or `/auth/cli/discord` with the provider.
+    """
+    gateway_github_client_id: Annotated[str | None, Reload.RESTART] = Field(
+        default=None, min_length=1, examples=["Ov23liExample"]
+    )
+    """The client id of your OAuth application at GitHub; with it, people can log in by GitHub."""
+    gateway_github_secret_file: Annotated[Path | None, Reload.RESTART] = Field(
+        default=None, examples=["/etc/kernel-runner/credentials/gateway_github_secret"]
+    )
+    """The client secret of that application, one line. systemd's credential `gateway_github_secret` goes before it."""
+    gateway_github_url: Annotated[str, Reload.RESTART] = Field(
+        default="https://github.com", pattern=r"^https?://", examples=["https://github.example.com"]
+    )
+    """Where GitHub is; another address is a GitHub Enterprise Server."""
+    gateway_discord_client_id: Annotated[str | None, Reload.RESTART] = Field(
+        default=None, min_length=1, examples=["1098765432109876543"]
+    )
+    """The client id of your OAuth application at Discord; with it, people can log in by Discord."""
+    gateway_discord_secret_file: Annotated[Path | None, Reload.RESTART] = Field(
+        default=None, examples=["/etc/kernel-runner/credentials/gateway_discord_secret"]
+    )
+    """The client secret of that application, one line. systemd's credential `gateway_discord_secret` goes before it."""
+    gateway_discord_url: Annotated[str, Reload.RESTART] = Field(
+        default="https://discord.com", pattern=r"^https?://", examples=["http://127.0.0.1:8001"]
+    )
+    """Where Discord is; another address is a stand-in for tests."""
     log_format: Annotated[Literal["auto", "json", "console"], Reload.AT_ONCE] = Field(default="auto", examples=["json"])
     """
     `"json"` is one object per line, for the journal. `"console"` is for people. `"auto"` is console on a terminal and
@@ -355,7 +401,17 @@ class Config(BaseModel):
     )
     """The least severe lines to log: `"debug"`, `"info"`, `"warning"` or `"error"`."""
 
-    @field_validator("database_url_file", "state_dir", "eval_python", "gpus_dir", "gateway_admin_token_file")
+    @field_validator(
+        "database_url_file",
+        "state_dir",
+        "eval_python",
+        "gpus_dir",
+        "gateway_admin_token_file",
+        "gateway_problems_dir",
+        "gateway_publish_url_file",
+        "gateway_github_secret_file",
+        "gateway_discord_secret_file",
+    )
     @classmethod
     def _absolute(cls, value: Path | None) -> Path | None:
         if value is not None and not value.is_absolute():
@@ -432,20 +488,32 @@ class Config(BaseModel):
         Raises:
             ConfigError: the file cannot be read, or the token is too short.
         """
+        token = self.gateway_secret("gateway_admin_token", environ)
+        if token is None:
+            return None
+        if len(token) < _TOKEN_CHARS or not token.isascii() or not token.isprintable() or " " in token:
+            raise ConfigError(
+                f"gateway_admin_token: expected one line of at least {_TOKEN_CHARS} ASCII characters without spaces"
+            )
+        return token
+
+    def gateway_secret(self, name: str, environ: Mapping[str, str] | None = None) -> str | None:
+        """A secret of the gateway: systemd's credential of this name, else the file of the key `<name>_file`.
+
+        Raises:
+            ConfigError: the file cannot be read.
+        """
         directory = (os.environ if environ is None else environ).get(_CREDENTIALS)
-        path = Path(directory) / "gateway_admin_token" if directory else None
-        # The unit has an empty one for sites without admin routes.
+        path = Path(directory) / name if directory else None
+        # The unit has an empty one for sites that do not need it.
         if path is None or not path.is_file() or not path.stat().st_size > 1:
-            path = self.gateway_admin_token_file
+            path = getattr(self, f"{name}_file")
         if path is None:
             return None
         try:
-            token = path.read_text(encoding="utf-8").strip()
+            return path.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path}: cannot be read: {error}; expected the gateway's admin token") from None
-        if len(token) < _TOKEN_CHARS or not token.isascii() or not token.isprintable() or " " in token:
-            raise ConfigError(f"{path}: expected one line of at least {_TOKEN_CHARS} ASCII characters without spaces")
-        return token
+            raise ConfigError(f"{path}: cannot be read: {error}; expected one line, {name}") from None
 
     def require_database_url(self) -> str:
         """The connection string.

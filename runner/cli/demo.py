@@ -1,20 +1,28 @@
 """`demo`: the whole thing for real, from a row in PostgreSQL to a leaderboard; leaves nothing running.
 
 Owns a stack of its own (see `runner.cli.stack`), fresh each time: an embedded PostgreSQL, an engine when none answers,
-one daemon as a process of its own. What is submitted is what the starter problems ship as solutions and faults.
+one daemon and one gateway as processes of their own. What is submitted is what the starter problems ship as solutions
+and faults.
 """
 
 from __future__ import annotations
 
 import json
+import secrets
 import shutil
+import socket
+import sys
 import time
+import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -38,6 +46,7 @@ _START_S = 120.0
 #: The whole demo takes a minute or two; beyond this something is wrong and the daemon's log says what.
 _PATIENCE_S = 900.0
 _LOOK_S = 0.25
+_PAGE_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,11 +87,17 @@ ENTRIES = tuple(
 
 
 @app.command(epilog=example("kernel-runner demo"))
-def demo() -> None:
+def demo(
+    *,
+    look: Annotated[
+        bool, typer.Option("--look", help="Keep the pages up at the end, until Enter is pressed or Ctrl-C.")
+    ] = False,
+) -> None:
     """Evaluate real submissions on this machine, from queue to rankings, in a minute or two.
 
-    Starts an embedded PostgreSQL, a daemon and, if none answers, an engine, and stops them at the end. Touches no
-    configured database. Needs `make setup`.
+    Starts an embedded PostgreSQL, a daemon, a gateway on a free port of this machine and, if none answers, an engine,
+    and stops them at the end. Prints the address of a leaderboard's page. Touches no configured database. Needs
+    `make setup`.
     """
     directory = state_directory("demo")
     with (
@@ -97,6 +112,7 @@ def demo() -> None:
             f"{len(submissions)} submissions queued on {len(boards)} leaderboards; "
             "a ranked one is evaluated twice: in public, and with a secret seed"
         )
+        page = _open_pages(stack, store, boards[0])
         views = _watch(store, stack, submissions)
         _print_results(store, boards, views)
         surprises = [
@@ -104,6 +120,8 @@ def demo() -> None:
             for entry, view in views
             if view.verdict not in entry.expected
         ]
+        if page is not None:
+            _show_page(page, look=look)
         note("stopping what was started")
     if surprises:
         raise InfrastructureError("the demo did not go as it should: " + "; ".join(surprises))
@@ -122,7 +140,7 @@ def _fresh_stack(directory: Path) -> Iterator[tuple[Stack, str]]:
             engine = stack.start_engine()
             note(f"container engine: {engine.url}")
             note(f"migrations applied: {', '.join(migrate(url))}")
-            stack.write_config(database_url=url, engine=engine)
+            stack.write_config(database_url=url, engine=engine, gateway_listen=f"127.0.0.1:{_free_port()}")
             yield stack, url
         finally:
             stack.stop_all()
@@ -165,11 +183,53 @@ def _start_daemon(stack: Stack, store: Store) -> None:
         time.sleep(_LOOK_S)
 
 
+def _free_port() -> int:
+    """A port of this machine that was free a moment ago: the usual one may be taken."""
+    with socket.create_server(("127.0.0.1", 0)) as end:
+        return int(end.getsockname()[1])
+
+
+def _open_pages(stack: Stack, store: Store, board: str) -> str | None:
+    """Start the gateway and say where to look; the address of the board's page, or None without a gateway."""
+    base = stack.serve_gateway()
+    if base is None:
+        return None
+    token = secrets.token_urlsafe(12)
+    digest = f"sha256:{sha256(token.encode()).hexdigest()}"
+    store.set_token(_user_id("ada"), user_name="ada", digest=digest)
+    page = f"{base}/board/{board}"
+    note(f"look at {page} while it runs; {base}/login takes you in as ada with the token {token}")
+    return page
+
+
+def _show_page(page: str, *, look: bool) -> None:
+    """Get the page as a browser does, and say where it is; with `look` wait for the person.
+
+    Raises:
+        InfrastructureError: the gateway does not serve it.
+    """
+    try:
+        with urllib.request.urlopen(page, timeout=_PAGE_S) as answer:  # noqa: S310 - this machine's own address
+            size = len(answer.read())
+    except OSError as error:
+        raise InfrastructureError(f"the gateway does not show {page}: {error}") from error
+    note(f"the ranking as a page ({size} bytes): {page}{'' if look else '; `demo --look` keeps it up'}")
+    if look:
+        note("Enter or Ctrl-C ends the demo")
+        with suppress(KeyboardInterrupt):
+            sys.stdin.readline()
+
+
+def _user_id(name: str) -> str:
+    """The id of one of the demo's users."""
+    return f"demo-{name}"
+
+
 def _submit(store: Store, entry: Entry) -> int:
     path = Path(tasks.__file__).parent / entry.leaderboard / "solutions" / entry.file
     return store.submit(
         leaderboard=entry.leaderboard,
-        user_id=f"demo-{entry.user}",
+        user_id=_user_id(entry.user),
         user_name=entry.user,
         file_name=path.name,
         code=path.read_bytes(),

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,7 +18,7 @@ from pathlib import Path
 from shlex import quote
 
 from runner.cli.stack import REPOSITORY, STACKS, Stack, orderly, own_environment, say, state_directory
-from runner.config import Config, process_environment
+from runner.config import process_environment
 from runner.errors import ConfigError, InfrastructureError, KernelRunnerError
 from runner.store import Store
 
@@ -160,17 +159,9 @@ def _await_daemon(stack: Stack, url: str, began: datetime) -> None:
 
 def _start_gateway(stack: Stack) -> None:
     """Start the gateway and say where it is; without it the stack is up too: its port may be taken."""
-    stack.start_gateway()
-    address = Config.load(stack.config_file, environ={}).gateway_address
-    deadline = time.monotonic() + _START_S
-    while stack.gateway_runs() and time.monotonic() < deadline:
-        try:
-            with socket.create_connection((address.host or "", address.port), timeout=1):
-                say(f"gateway: http://{address}/ (`kernel-runner user token ME` logs you in); log {stack.gateway_log}")
-                return
-        except OSError:
-            time.sleep(_LOOK_S)
-    say(f"the gateway does not serve; its log says why: {stack.gateway_log}")
+    url = stack.serve_gateway()
+    if url is not None:
+        say(f"gateway: {url}/ (`kernel-runner user token ME` logs you in); log {stack.gateway_log}")
 
 
 def _kernel_runner(stack: Stack, *arguments: str) -> None:

@@ -9,7 +9,7 @@ import typer
 from runner.cli.app import app, example, session
 from runner.errors import ConfigError
 
-_NEEDED = ("starlette", "uvicorn", "jinja2", "python_multipart")
+_NEEDED = ("starlette", "uvicorn", "jinja2", "python_multipart", "httpx2")
 
 
 @app.command(epilog=example("kernel-runner gateway"))

@@ -14,6 +14,7 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -22,13 +23,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.config import process_environment
+from runner.config import Config, process_environment
 from runner.errors import ConfigError, InfrastructureError
 from sandbox.errors import SandboxError
 from sandbox.host.engine import DockerEngine
 
 _DEFAULT_SOCKET = "unix:///var/run/docker.sock"
 _ENGINE_START_S = 60.0
+_GATEWAY_START_S = 120.0
 _STOP_S = 30.0
 _EXEC_S = 0.5
 #: What the command line reads beside KERNEL_RUNNER_*.
@@ -199,8 +201,8 @@ class Stack:
 
     # -- daemon --------------------------------------------------------------------------------------------------
 
-    def write_config(self, *, database_url: str, engine: Engine) -> None:
-        """Write the daemon's configuration for this stack."""
+    def write_config(self, *, database_url: str, engine: Engine, gateway_listen: str | None = None) -> None:
+        """Write the configuration of daemon and gateway, which listens at its usual address if none is given."""
         settings = {
             "database_url": database_url,
             "docker_host": engine.url,
@@ -208,6 +210,7 @@ class Stack:
             "eval_python": str(eval_python()),
             "log_format": "console",
             "gateway_admin_token_file": str(self.admin_token_file),
+            **({} if gateway_listen is None else {"gateway_listen": gateway_listen}),
         }
         lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
         self.config_file.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -267,6 +270,20 @@ class Stack:
         self._gateway = _spawn(command, self.gateway_log)
         pid_file.write_text(f"{self._gateway.pid}\n", encoding="utf-8")
         return self._gateway.pid
+
+    def serve_gateway(self) -> str | None:
+        """Start the gateway and wait until it takes connections: its base address, or None if it does not serve."""
+        self.start_gateway()
+        address = Config.load(self.config_file, environ={}).gateway_address
+        deadline = time.monotonic() + _GATEWAY_START_S
+        while self.gateway_runs() and time.monotonic() < deadline:
+            try:
+                with socket.create_connection((address.host or "", address.port), timeout=1):
+                    return f"http://{address}"
+            except OSError:
+                time.sleep(0.25)
+        say(f"the gateway does not serve; its log says why: {self.gateway_log}")
+        return None
 
     def gateway_runs(self) -> bool:
         """Whether the gateway is alive."""

@@ -16,7 +16,7 @@ from starlette.types import ExceptionHandler
 
 from runner.config import Config
 from runner.errors import DatabaseUnavailableError
-from runner.gateway import admin, boards, login, pages, submissions
+from runner.gateway import admin, boards, login, oauth, pages, publishing, submissions
 from runner.gateway.context import Ascii, Door, Refusal, door
 from runner.gateway.identity import admin as only_admin
 from runner.gateway.identity import user
@@ -30,13 +30,6 @@ from runner.store.gateway import GatewayStore, RefusedError
 _log = get_logger("gateway")
 #: Routes of KernelBot's API that this release does not have, with what to do instead. docs/gateway.md lists them.
 NOT_BUILT: Final = (
-    (
-        "GET",
-        "/auth/cli/{provider}",
-        "Login by OAuth is not built. Ask an operator to approve the first 8 characters of cli_id in ~/.popcorn.yaml",
-    ),
-    ("POST", "/admin/leaderboards", "Leaderboards are made with `kernel-runner leaderboard create`"),
-    ("POST", "/admin/update-problems", "Problems are updated with `kernel-runner leaderboard import`"),
     ("POST", "/admin/export-hf", "Data are exported with `kernel-runner data export` and `data publish`"),
     ("POST", "/admin/application-validations/{leaderboard}/{gpu}", "Application validation is not built"),
     ("POST", "/profile/{leaderboard}/{gpu}", "Captures with ncu are not built; submit with mode profile instead"),
@@ -53,6 +46,7 @@ def build(config: Config, store: GatewayStore, *, admin_token: str | None) -> St
         metrics=metrics,
         watcher=Watcher(store, metrics),
         admin_token=admin_token,
+        providers=oauth.providers(config),
     )
 
     @asynccontextmanager
@@ -109,6 +103,8 @@ def routes() -> list[Route]:
         Route("/admin/stop", admin.stop, methods=["POST"]),
         Route("/admin/stats", admin.stats, methods=["GET"]),
         Route("/admin/ban/{user_id}", admin.ban, methods=["POST", "DELETE"]),
+        Route("/admin/leaderboards", publishing.create, methods=["POST"]),
+        Route("/admin/update-problems", publishing.update_problems, methods=["POST"]),
         Route("/admin/leaderboards/{name}", admin.delete_board, methods=["DELETE"]),
         Route("/admin/leaderboards/{name}/submissions", admin.board_submissions, methods=["GET"]),
         Route("/admin/leaderboards/{name}/invites", admin.invites, methods=["GET"]),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -12,9 +11,6 @@ from runner.gateway.context import MOST, Ascii, Door, Refusal, door, moment, que
 from runner.gateway.identity import User, from_here, optional_user
 from runner.store.gateway import Row
 
-#: How long the state of a queue counts as fresh.
-QUEUE_S: Final = 1.0
-_CACHED: Final = 1000
 _RUNNER: Final = "kernel-runner"
 
 
@@ -134,15 +130,11 @@ def own_name(board: Row, gpu: str) -> str:
     return next((name for name in board["gpus"] if name.lower() == gpu.lower()), gpu)
 
 
-_queues: dict[tuple[int, str], tuple[float, dict[str, Any]]] = {}
-
-
 async def queue_of(current: Door, gpu: str) -> dict[str, Any]:
     """How busy the hosts of a GPU type are; at most a second old."""
-    key = (id(current), gpu)
-    known = _queues.get(key)
-    if known is not None and known[0] > time.monotonic() - QUEUE_S:
-        return known[1]
+    known = current.queues.get(gpu)
+    if isinstance(known, dict):
+        return known
     found = await current.store.one("gpu_queue", gpu_type=gpu)
     if found is None or not found["known"]:
         return {
@@ -163,9 +155,7 @@ async def queue_of(current: Door, gpu: str) -> dict[str, Any]:
         "status": "available" if found["slots"] else "unavailable",
         "error": None if found["slots"] else "no host of this GPU type is up",
     }
-    if len(_queues) >= _CACHED:
-        _queues.clear()
-    _queues[key] = (time.monotonic(), answer)
+    current.queues.put(gpu, answer)
     return answer
 
 

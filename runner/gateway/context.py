@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,10 +20,15 @@ from runner.gateway.metrics import Metrics
 from runner.store.gateway import GatewayStore
 
 if TYPE_CHECKING:
+    from runner.gateway.oauth import Provider
     from runner.gateway.watcher import Watcher
 
 #: PostgreSQL's integer.
 MOST: Final = 2**31 - 1
+#: How long the state of a queue, and the drawings of a leaderboard, count as fresh.
+QUEUE_S: Final = 1.0
+DRAWING_S: Final = 30.0
+_KEPT: Final = 1000
 
 
 class Refusal(Exception):
@@ -36,6 +43,25 @@ class Refusal(Exception):
             self.headers["Retry-After"] = str(max(1, math.ceil(retry_after_s)))
 
 
+class Kept:
+    """Answers that are used again for some seconds; at most a thousand."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._values: dict[object, tuple[float, object]] = {}
+
+    def get(self, key: object) -> object | None:
+        """A value that is fresh; None: there is none."""
+        at, value = self._values.get(key, (-math.inf, None))
+        return value if at > time.monotonic() - self._seconds else None
+
+    def put(self, key: object, value: object) -> None:
+        """Keep a value from now on."""
+        if len(self._values) >= _KEPT:
+            self._values.clear()
+        self._values[key] = (time.monotonic(), value)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Door:
     """One process of the gateway."""
@@ -47,6 +73,13 @@ class Door:
     watcher: Watcher
     #: None: no admin route is open.
     admin_token: str | None
+    #: By whom people may log in, by name.
+    providers: Mapping[str, Provider] = field(default_factory=dict)
+    #: One board is made at a time.
+    publishing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    #: The state of queues by GPU type, and the drawings of leaderboards.
+    queues: Kept = field(default_factory=lambda: Kept(QUEUE_S))
+    drawings: Kept = field(default_factory=lambda: Kept(DRAWING_S))
 
 
 def door(request: Request) -> Door:

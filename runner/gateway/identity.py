@@ -73,6 +73,24 @@ def from_here(request: Request) -> None:
     _admit(current, current.limits.address.take(address(request)))
 
 
+def attempt(request: Request) -> None:
+    """Count an attempt to log in against its address.
+
+    Raises:
+        Refusal: 429.
+    """
+    attempt_of(door(request), address(request))
+
+
+def attempt_of(current: Door, key: str) -> None:
+    """Count an attempt under any key.
+
+    Raises:
+        Refusal: 429.
+    """
+    _admit(current, current.limits.attempt.take(key))
+
+
 async def user(request: Request) -> User:
     """The user whom the headers name.
 
@@ -107,7 +125,7 @@ async def _named(request: Request, sentence: str, *, cli_only: bool = False) -> 
     token = web if web is not None else request.headers.get(CLI_HEADER, "")
     found = await by_token(current, token, web=web is not None)
     if found is None:
-        _admit(current, current.limits.attempt.take(address(request)))
+        attempt(request)
         raise Refusal(401, sentence)
     _admit(current, current.limits.user.take(found.id))
     return found
@@ -140,7 +158,7 @@ def admin(request: Request) -> None:
         raise Refusal(401, "Missing Authorization header")
     scheme, _, token = given.partition(" ")
     if scheme.lower() != "bearer" or not is_admin_token(current, token.strip()):
-        _admit(current, current.limits.attempt.take(address(request)))
+        attempt(request)
         raise Refusal(401, "Invalid admin token")
     _admit(current, current.limits.admin.take("admin"))
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -21,10 +21,10 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from runner.errors import DatabaseUnavailableError
-from runner.gateway import identity, results
+from runner.gateway import charts, identity, oauth, results
 from runner.gateway.boards import admit, named, own_name
 from runner.gateway.context import Door, Refusal, door, path_number, query_number
-from runner.gateway.identity import COOKIE, OPERATOR, SESSION_S, Session
+from runner.gateway.identity import COOKIE, OPERATOR, SESSION_S, Session, User
 from runner.gateway.submissions import HEARTBEAT_S, MODES, STREAM_S, event, owned, store
 from runner.gateway.upload import Upload, form, upload
 from runner.store.gateway import Row
@@ -47,6 +47,9 @@ _TAIL: Final = 4000
 _SOURCE: Final = 30_000
 _LINES: Final = 50
 _FRESH_S: Final = 60.0
+#: From how many scores a leaderboard's drawings are made, and how many records are listed.
+_SCORES: Final = 3000
+_RECORDS: Final = 20
 
 Page = Callable[[Request], Awaitable[Response]]
 
@@ -84,6 +87,9 @@ def routes() -> list[Route]:
         Route("/view/{id}/events", progress, methods=["GET"]),
         Route("/view/{id}/cancel", page(cancel), methods=["POST"]),
         Route("/login", page(login), methods=["GET", "POST"]),
+        Route("/login/cli", page(attach), methods=["GET", "POST"]),
+        Route("/login/{provider}", page(begin_oauth), methods=["GET"]),
+        Route("/auth/cli/{provider}", page(finish_oauth), methods=["GET"]),
         Route("/logout", page(logout), methods=["POST"]),
         Route("/hosts", page(hosts), methods=["GET"]),
         Route("/static/{name}", static, methods=["GET"]),
@@ -106,14 +112,18 @@ def page(handler: Callable[[Request, Session | None], Awaitable[Response]]) -> P
         except Refusal as refusal:
             if refusal.status == 401 and request.method == "GET":
                 return _to(f"/login?{urlencode({'next': request.url.path})}")
-            detail = refusal.detail if isinstance(refusal.detail, str) else "Something in the form is missing"
-            made = _show(request, session, "error.html", refusal.status, message=detail)
-            made.headers.update(refusal.headers)
-            return made
+            return _refused(request, session, refusal)
         except DatabaseUnavailableError:
             return _show(request, None, "error.html", 503, message="The database is away. Try again in a moment.")
 
     return answer
+
+
+def _refused(request: Request, session: Session | None, refusal: Refusal) -> Response:
+    detail = refusal.detail if isinstance(refusal.detail, str) else "Something in the form is missing"
+    made = _show(request, session, "error.html", refusal.status, message=detail)
+    made.headers.update(refusal.headers)
+    return made
 
 
 async def boards(request: Request, session: Session | None) -> Response:
@@ -131,14 +141,19 @@ async def board(request: Request, session: Session | None) -> Response:
     gpu = own_name(found, request.query_params.get("gpu", "")) or next(iter(found["gpus"]), "")
     offset = query_number(request, "offset", 0, low=0, high=1_000_000)
     places = await current.store.all("places", leaderboard=found["name"], gpu_type=gpu, limit=PLACES + 1, offset=offset)
-    told = await current.store.one("board_reference", board_id=found["id"]) or {"reference": None, "templates": []}
+    told = await current.store.one("board_reference", board_id=found["id"]) or {
+        "reference": None,
+        "ranking_by": None,
+        "templates": [],
+    }
     sources = [("Reference", told["reference"]), *((f"Template for {lang}", code) for lang, code in told["templates"])]
     return _show(
         request,
         session,
         "board.html",
         sources=[(title, code[:_SOURCE]) for title, code in sources if code],
-        strip=strip([results.number(place["score"]) for place in places[:PLACES]]),
+        scores_drawn=_SCORES,
+        drawn=await drawn(current, found["id"], gpu, told["ranking_by"]),
         board=found,
         gpu=gpu,
         places=places[:PLACES],
@@ -146,6 +161,49 @@ async def board(request: Request, session: Session | None) -> Response:
         size=PLACES,
         more=len(places) > PLACES,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """What a leaderboard's page shows of its scores on one GPU type."""
+
+    progression: charts.Drawing | None
+    distribution: charts.Drawing | None
+    #: The newest scores that were the best when they came.
+    records: Sequence[charts.Score]
+    #: There are more scores than these.
+    cut: bool
+
+
+async def drawn(current: Door, board_id: int, gpu: str, ranking_by: str | None) -> Drawn:
+    """The drawings of a leaderboard; at most half a minute old."""
+    known = current.drawings.get((board_id, gpu))
+    if isinstance(known, Drawn):
+        return known
+    found = await current.store.all("board_scores", board_id=board_id, gpu_type=gpu, limit=_SCORES)
+    scores = [
+        charts.Score(
+            at=row["submission_time"],
+            seconds=row["score"],
+            user_id=row["user_id"],
+            user_name=row["user_name"],
+            submission_id=row["submission_id"],
+        )
+        for row in found
+    ]
+    light_s = None
+    if scores:
+        best = min(scores, key=lambda score: score.seconds)
+        told = await current.store.one("best_result", submission_id=best.submission_id, gpu_type=gpu)
+        light_s = None if told is None else charts.light_of(told["result"], ranking_by)
+    made = Drawn(
+        progression=charts.progression(scores, light_s),
+        distribution=charts.distribution(scores, light_s),
+        records=charts.records(scores)[::-1][:_RECORDS],
+        cut=len(found) >= _SCORES,
+    )
+    current.drawings.put((board_id, gpu), made)
+    return made
 
 
 async def mine(request: Request, session: Session | None) -> Response:
@@ -156,7 +214,14 @@ async def mine(request: Request, session: Session | None) -> Response:
         "my_submissions", user_id=user.user.id, leaderboard=None, limit=_LINES + 1, offset=offset
     )
     return _show(
-        request, session, "mine.html", lines=found[:_LINES], offset=offset, size=_LINES, more=len(found) > _LINES
+        request,
+        session,
+        "mine.html",
+        lines=found[:_LINES],
+        offset=offset,
+        size=_LINES,
+        more=len(found) > _LINES,
+        attachable=bool(door(request).providers) and not user.user.operator,
     )
 
 
@@ -197,9 +262,10 @@ async def view(request: Request, session: Session | None) -> Response:
     found = await owned(current, submission_id, user.user)
     status = await current.store.one("submission_status", submission_id=submission_id)
     code = results.source(found["code"])
-    runs = [
-        {**_told(row), "cases": [] if row["secret"] else results.cases(row["result"])} for row in found["runs"] or ()
-    ]
+    runs = []
+    for row in found["runs"] or ():
+        lines = [] if row["secret"] else results.cases(row["result"])
+        runs.append({**_told(row), "cases": lines, "roofline": charts.roofline(lines)})
     return _show(
         request,
         session,
@@ -227,7 +293,7 @@ async def cancel(request: Request, session: Session | None) -> Response:
 async def login(request: Request, session: Session | None) -> Response:
     """GET and POST /login: by the token of popcorn-cli, or the admin token."""
     if request.method == "GET":
-        return _show(request, session, "login.html", next=_local(request.query_params.get("next", "")), failed=False)
+        return _login_page(request, session, _local(request.query_params.get("next", "")))
     current = door(request)
     fields = await form(request)
     token = fields.get("token", "").strip()
@@ -238,12 +304,60 @@ async def login(request: Request, session: Session | None) -> Response:
         wait_s = current.limits.attempt.take(identity.address(request))
         if wait_s:
             raise Refusal(429, f"Too many attempts. Try again in {int(wait_s) + 1}s.", retry_after_s=wait_s)
-        return _show(request, session, "login.html", 401, next=next_page, failed=True)
-    made = _to(next_page)
+        return _login_page(request, session, next_page, failed=True)
+    return _logged_in(request, _to(next_page), cookie)
+
+
+def _login_page(request: Request, session: Session | None, next_page: str, *, failed: bool = False) -> Response:
+    others = [(provider.name, provider.title) for provider in door(request).providers.values()]
+    answer = 401 if failed else 200
+    return _show(request, session, "login.html", answer, next=next_page, failed=failed, providers=others)
+
+
+def _logged_in(request: Request, made: Response, cookie: str) -> Response:
     made.set_cookie(
         COOKIE, cookie, max_age=SESSION_S, httponly=True, samesite="lax", secure=request.url.scheme == "https", path="/"
     )
     return made
+
+
+async def begin_oauth(request: Request, session: Session | None) -> Response:
+    """GET /login/{provider}: to GitHub or Discord, and from there back to `finish_oauth`."""
+    made = await oauth.begin(request, session, _local(request.query_params.get("next", "")))
+    made.headers.update(_HEADERS)
+    return made
+
+
+async def finish_oauth(request: Request, session: Session | None) -> Response:
+    """GET /auth/cli/{provider}: logged in, where this very browser began it. The path is KernelBot's."""
+    try:
+        who, next_page = await oauth.finish(request)
+        made = await _welcome(request, who, _local(next_page))
+    except Refusal as refusal:
+        made = _refused(request, session, refusal)
+    oauth.forget(made, door(request))
+    return made
+
+
+async def attach(request: Request, session: Session | None) -> Response:
+    """GET and POST /login/cli: a user who came by OAuth lets popcorn-cli in."""
+    user = _user(session)
+    if request.method == "GET":
+        return _show(request, session, "attach.html")
+    fields = await form(request)
+    _with_token(user, fields)
+    current = door(request)
+    await oauth.attach(current, user, fields.get("code", ""))
+    # The user's credentials are others now, and a session is signed with them.
+    return await _welcome(request, user.user, "/mine")
+
+
+async def _welcome(request: Request, who: User, path: str) -> Response:
+    """To a page, with a new session."""
+    cookie = await identity.new_cookie(door(request), who)
+    if cookie is None:
+        raise Refusal(403, "This user's logins have just been ended")
+    return _logged_in(request, _to(path), cookie)
 
 
 async def logout(request: Request, session: Session | None) -> Response:
@@ -422,11 +536,3 @@ def _local(path: str) -> str:
     """A path of this service to go on to; anything else becomes the first page."""
     plain = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isascii() and path.isprintable()
     return path if plain and "\\" not in path and len(path) < 300 else "/"
-
-
-def strip(scores: Sequence[float | None]) -> list[float]:
-    """Where times stand in a drawing that shows them side by side: 0 is the fastest, 100 the slowest, by logarithm."""
-    logs = [math.log(score) for score in scores if score is not None and score > 0]
-    if len(logs) < 2 or max(logs) == min(logs):
-        return []
-    return [round(100 * (value - min(logs)) / (max(logs) - min(logs)), 1) for value in logs]

@@ -191,6 +191,7 @@ def cases(result: object) -> list[dict[str, Any]]:
                 "runs",
                 "runner.timing",
                 "sol",
+                "sol_limit",
             )
         }
         interval = result.get(f"{kind}.{index}.runner.mean_ci95")
@@ -208,6 +209,7 @@ def cases(result: object) -> list[dict[str, Any]]:
                 "interval_ns": _interval(interval),
                 "timing": values["runner.timing"],
                 "sol": number(values["sol"]),
+                "sol_limit": values["sol_limit"],
             }
         )
     return made

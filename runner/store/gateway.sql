@@ -40,13 +40,33 @@ SELECT l.id, l.name, l.deadline, l.description, l.visibility, l.creator_id, l.fo
 FROM leaderboard.leaderboard l ORDER BY l.id
 
 -- name: board_reference
--- The reference of a leaderboard's task, and its newest template of each language.
+-- The reference of a leaderboard's task, how it ranks, and its newest template of each language.
 SELECT CASE WHEN jsonb_typeof(l.task #> '{files,reference.py}') = 'string' THEN l.task #>> '{files,reference.py}' END
            AS reference,
+       l.task ->> 'ranking_by' AS ranking_by,
        ARRAY(SELECT jsonb_build_array(t.lang, t.code) FROM (
            SELECT DISTINCT ON (p.lang) p.lang, p.code FROM leaderboard.templates p
            WHERE p.leaderboard_id = l.id ORDER BY p.lang, p.id DESC) AS t) AS templates
 FROM leaderboard.leaderboard l WHERE l.id = %(board_id)s::integer
+
+-- name: board_scores
+-- The newest scores of a leaderboard on a GPU type that count.
+SELECT submission_time, score, user_id, coalesce(user_name, user_id) AS user_name, submission_id
+FROM runner.board_scores(%(board_id)s::integer, %(gpu_type)s::text, %(limit)s::integer)
+
+-- name: best_result
+-- The public ranked results of a submission on a GPU type.
+SELECT r.result FROM runner.result r
+WHERE r.submission_id = %(submission_id)s::bigint AND r.gpu_type = %(gpu_type)s::text AND r.mode = 'leaderboard'
+  AND NOT r.secret ORDER BY r.run_id DESC LIMIT 1
+
+-- name: web_login
+-- The id of a person whom a provider vouches for, who is made if new.
+SELECT runner.web_login(%(provider)s::text, %(subject)s::text, %(user_name)s::text) AS user_id
+
+-- name: attach_login
+-- Gives the login that waits under a code to a user who has logged in by OAuth.
+SELECT runner.attach_login(%(code)s::text, %(user_id)s::text) AS user_id
 
 -- name: may_see
 -- Whether a user has an invitation to a leaderboard.

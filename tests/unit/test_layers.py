@@ -61,6 +61,7 @@ CONFINED = {
     "uvicorn": ("runner/gateway/",),
     "jinja2": ("runner/gateway/",),
     "python_multipart": ("runner/gateway/",),
+    "httpx2": ("runner/gateway/",),
 }
 
 #: Only functions import them: together they cost more core-seconds than the rest of a command's start.

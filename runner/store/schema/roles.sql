@@ -96,6 +96,8 @@ GRANT EXECUTE ON FUNCTION
 GRANT SELECT ON ALL TABLES IN SCHEMA runner TO runner_operator;
 -- The other column holds hidden cases.
 REVOKE SELECT ON runner.board FROM runner_operator;
+REVOKE SELECT ON runner.web_login FROM runner_operator;
+GRANT SELECT (user_id, provider, since) ON runner.web_login TO runner_operator;
 GRANT SELECT (leaderboard_id, harness, timing, tolerance, ranked, max_open_jobs, paused, paused_since) ON runner.board TO runner_operator;
 GRANT SELECT ON leaderboard.submission, leaderboard.submission_job_status, leaderboard.runs TO runner_operator;
 GRANT SELECT (id, user_name, cli_valid, cli_auth_provider, created_at, is_banned) ON leaderboard.user_info
@@ -114,7 +116,10 @@ GRANT EXECUTE ON FUNCTION
     runner.login_of(text[], text[], text),
     runner.join_board(text, text),
     runner.delete_submission(bigint, text),
-    runner.delete_board(text, boolean) TO runner_gateway;
+    runner.delete_board(text, boolean),
+    runner.board_scores(integer, text, integer),
+    runner.web_login(text, text, text),
+    runner.attach_login(text, text) TO runner_gateway;
 GRANT SELECT (task), UPDATE (visibility) ON leaderboard.leaderboard TO runner_gateway;
 GRANT SELECT ON leaderboard.submission, leaderboard.submission_job_status, leaderboard.code_files TO runner_gateway;
 GRANT SELECT (id, submission_id, runner, mode, secret, score, passed, start_time, end_time) ON leaderboard.runs

@@ -109,7 +109,7 @@ class Gate:
         try:
             connection.request(method, path, body, sent)
             response = connection.getresponse()
-            told = {key.lower(): value for key, value in response.getheaders()}
+            told = {key.lower(): ", ".join(response.headers.get_all(key, [])) for key in response.headers}
             return Answer(status=response.status, headers=told, body=response.read())
         finally:
             connection.close()

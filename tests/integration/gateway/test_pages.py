@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -150,7 +151,28 @@ def test_a_board_shows_its_reference_and_times_side_by_side(gate: Gate, browser:
     text = checked(browser.get("/board/identity"))
     assert "def ref(): ..." in text
     assert "Template for Python" in text
-    assert re.findall(r'<circle cx="([0-9.]+)"', text) == ["0.0", "50.0", "100.0"]
+    assert "The best scores of 3 users: from 1 µs to 100 µs, the middle one 10 µs." in text
+    assert text.count("<rect ") == 3
+
+
+def test_a_board_shows_its_progression_and_the_speed_of_light(gate: Gate, browser: Browser) -> None:
+    """Scores that count alone, drawn in the page itself; a run that was taken out leaves the drawing."""
+    for mean, passes in (("10000", True), ("8000", True), ("5000", False), ("4000", True)):
+        gate.submit("/submission/identity/CPU/leaderboard")
+        for _ in range(2):
+            job = gate.bench.claim()
+            timed = {"benchmark-count": "1", "benchmark.0.mean": mean, "benchmark.0.sol": str(2000 / float(mean))}
+            record = run_record("leaderboard", score_s=float(mean) / 1e9, result=timed)
+            if job.secret and not passes:
+                record = replace(record, passed=False, score_s=None)
+            verdict = Verdict.ACCEPTED if record.passed else Verdict.WRONG_ANSWER
+            gate.bench.store.complete(job, result(verdict, record))
+    text = checked(browser.get("/board/identity"))
+    assert "3 scores over time. The best fell from 10 µs to 4 µs in 3 steps. The speed of light is 2 µs." in text
+    assert text.count('class="light"') == 1
+    assert "5 µs" not in text
+    # One user has no distribution.
+    assert "Best scores of the users" not in text
 
 
 def test_a_closed_board_is_not_shown_to_strangers(gate: Gate, browser: Browser, ada: Browser) -> None:
@@ -292,6 +314,7 @@ def test_cases_times_and_outputs(gate: Gate, ada: Browser) -> None:
             "benchmark.0.runs": "64",
             "benchmark.0.runner.timing": "audited",
             "benchmark.0.sol": "0.734",
+            "benchmark.0.sol_limit": "memory",
         }
         failed = {
             "test-count": "1",
@@ -309,7 +332,17 @@ def test_cases_times_and_outputs(gate: Gate, ada: Browser) -> None:
             ),
         )
     text = checked(ada.get("/view/1"))
-    for shown in ("12.3 µs", "12 µs to 12.7 µs", "13.9 µs", "64", "73 %", "public-words", "mismatch", "Secret run"):
+    for shown in (
+        "12.3 µs",
+        "12 µs to 12.7 µs",
+        "13.9 µs",
+        "64",
+        "73 % (memory)",
+        "Roofline: 73 %",
+        "public-words",
+        "mismatch",
+        "Secret run",
+    ):
         assert shown in text
     assert "secret-words" not in text
     assert SCRIPT not in text

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from runner.cli import stack as module
+from runner.cli.demo import _show_page
 from runner.cli.development import _start_gateway, main
 from runner.cli.stack import Engine, Stack, orderly, own_environment
-from runner.errors import ConfigError
+from runner.errors import ConfigError, InfrastructureError
 
 
 @pytest.fixture
@@ -74,6 +75,22 @@ def test_the_gateway_is_started_once_and_stopped(stack: Stack, free_port: int) -
     assert stack.gateway_runs()
     stack.stop_all()
     assert not stack.gateway_runs()
+
+
+def test_the_demo_gets_its_page(stack: Stack, free_port: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """From a gateway on the port that the configuration names; a page that is not there is a failure."""
+    stack.write_config(
+        database_url="postgresql://nobody@127.0.0.1:1/nothing",
+        engine=Engine(url="unix:///nowhere", ours=False),
+        gateway_listen=f"127.0.0.1:{free_port}",
+    )
+    base = stack.serve_gateway()
+    assert base == f"http://127.0.0.1:{free_port}"
+    _show_page(f"{base}/login", look=False)
+    assert f"{base}/login" in capsys.readouterr().err
+    with pytest.raises(InfrastructureError, match="does not show"):
+        _show_page(f"{base}/nothing", look=False)
+    stack.stop_all()
 
 
 def test_a_gateway_that_ends_does_not_stop_the_stack(stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:

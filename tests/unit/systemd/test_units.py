@@ -78,7 +78,16 @@ def test_the_gateways_secrets_are_credentials_of_its_own() -> None:
     folder = Path(DATABASE_URL).parent
     assert service["LoadCredential"] == [
         f"{key}:{folder}/{file}"
-        for key, file in (("database_url", "gateway_database_url"), ("gateway_admin_token", "gateway_admin_token"))
+        for key, file in (
+            ("database_url", "gateway_database_url"),
+            *(
+                (name, name)
+                for name in (
+                    *("gateway_admin_token", "gateway_publish_url"),
+                    *("gateway_github_secret", "gateway_discord_secret"),
+                )
+            ),
+        )
     ]
     assert service["DynamicUser"] == ["yes"]
     assert not {"EnvironmentFile", "Environment", "SupplementaryGroups"} & set(service)

@@ -7,15 +7,17 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp A
 BEGIN
     RETURN QUERY
     SELECT f.id, f.user_name, f.is_banned,
-           encode(sha256(convert_to(jsonb_build_array(f.id, f.cli_id, f.web_auth_id)::text, 'UTF8')), 'hex')
+           encode(sha256(convert_to(jsonb_build_array(f.id, f.cli_id, f.web_auth_id, w.key)::text, 'UTF8')), 'hex')
     FROM (
         SELECT u.* FROM leaderboard.user_info u WHERE u.cli_id = ANY (login_of.cli) AND u.cli_valid
         UNION ALL
         SELECT u.* FROM leaderboard.user_info u WHERE u.web_auth_id = ANY (login_of.web)
         UNION ALL
         SELECT u.* FROM leaderboard.user_info u
-        WHERE u.id = login_of.user_id AND (u.cli_id IS NOT NULL AND u.cli_valid OR u.web_auth_id IS NOT NULL)
+        WHERE u.id = login_of.user_id AND (u.cli_id IS NOT NULL AND u.cli_valid OR u.web_auth_id IS NOT NULL
+            OR EXISTS (SELECT FROM runner.web_login w WHERE w.user_id = u.id))
     ) AS f
+    LEFT JOIN runner.web_login w ON w.user_id = f.id
     ORDER BY f.id LIMIT 1;
 END
 $$;

@@ -10,7 +10,6 @@ BEGIN
     INSERT INTO leaderboard.user_info AS u (id, user_name, cli_id, cli_valid, cli_auth_provider)
     VALUES (set_token.user_id, coalesce(set_token.user_name, set_token.user_id), set_token.digest, true, 'operator')
     ON CONFLICT (id) DO UPDATE
-    SET cli_id = EXCLUDED.cli_id, cli_valid = true, cli_auth_provider = EXCLUDED.cli_auth_provider,
-        user_name = coalesce(set_token.user_name, u.user_name);
+    SET cli_id = EXCLUDED.cli_id, cli_valid = true, user_name = coalesce(set_token.user_name, u.user_name);
 END
 $$;
