@@ -35,6 +35,7 @@ from runner.evaluation.attempt import Attempt, HostResources, JobContext, clear,
 from runner.evaluation.build_cache import BuildCache
 from runner.evaluation.build_plan import worth_building
 from runner.evaluation.container_spec import HOST_IMAGE, STAGE, Environment
+from runner.evaluation.groups import evaluate_group, group_result
 from runner.evaluation.plan import Plan, make_probe
 from runner.evaluation.source_advice import advise, installed
 from runner.evaluation.verdict import invalid
@@ -201,7 +202,7 @@ class Evaluator:
 
     def can_build(self, job: Job) -> bool:
         """Whether a job would be built without its slot, and a build worker is idle now."""
-        if not self._build_cache.room:
+        if job.is_group or not self._build_cache.room:
             return False
         try:
             task = from_stored(job.task, job.extra, origin=f"leaderboard {job.leaderboard!r}")
@@ -236,6 +237,9 @@ class Evaluator:
             EngineUnavailableError: the engine went away or refuses containers.
             EvaluationError: container or harness broke in a way the submission cannot have caused.
         """
+        if job.is_group:
+            yield self._evaluate_group(job, slot, cancel=cancel, on_progress=on_progress)
+            return
         found = self._context_of(job, slot)
         if isinstance(found, JobResult):
             yield found
@@ -252,6 +256,18 @@ class Evaluator:
             # The reader's remarks are a part of the result. It reads after the run, so that it takes nothing from it.
             advice = advise(job.code, found=self._reader, cores=self._spare_cores)
             yield replace(result, report={**result.report, "advice": advice})
+
+    def _evaluate_group(
+        self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None] | None
+    ) -> JobResult:
+        """Evaluate a group of a batch; raises as `evaluate` does."""
+        started_ns = time.monotonic_ns()
+        if cancel.is_set():
+            raise CancelledByRequest(f"job {job.id} was cancelled before it began")
+        found = evaluate_group()(
+            self, job.task, job=job, slot=slot, gpu_type=job.gpu_type, cancelled=cancel, on_progress=on_progress
+        )
+        return group_result(job, slot, found, eval_ns=time.monotonic_ns() - started_ns)
 
     def _context_of(self, job: Job, slot: Slot) -> tuple[JobContext, Plan] | JobResult:
         """What a job needs to run, or its result if it cannot be evaluated at all."""
