@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Final, Self
 
-from runner.client.items import EvaluationFaultError, Item, Result, calls, result_of
+from runner.client.items import EvaluationFaultError, Item, Result, calls, result_of, scope_of, stored_key
 from runner.store.gateway import GatewayStore, RefusedError
 
 #: How long an outage of the database is waited out before a caller hears of it.
@@ -73,6 +73,7 @@ class AsyncClient:
             raise ValueError(f"outstanding is {outstanding}, expected 1 or more")
         self.batch = batch or f"client-{uuid.uuid4()}"
         self._user_id = user_id
+        self.scope = scope_of(gpu_type, settings or {})
         self._call = {
             "gpu_type": gpu_type,
             "batch": self.batch,
@@ -206,10 +207,11 @@ class AsyncClient:
 
     async def _submit(self, portion: Sequence[Item], ready: asyncio.Queue[asyncio.Future[Result]]) -> None:
         for call in calls(portion):
-            own = await self._register([item.key for item in call], ready)
+            own = await self._register([stored_key(item.key, self.scope) for item in call], ready)
             try:
                 await self._begin()
-                rows = await self._submit_patiently(json.dumps([item.as_json() for item in call]))
+                sent = [{**item.as_json(), "key": stored_key(item.key, self.scope)} for item in call]
+                rows = await self._submit_patiently(json.dumps(sent))
                 await self._note_foreign(rows)
                 await self._fetch([row["key"] for row in rows if row["state"] in ("done", "cancelled")])
             except BaseException:
@@ -312,7 +314,7 @@ class AsyncClient:
             return 0
         for row in rows:
             self._after = row["seq"]
-        await self._settle([result_of(row) for row in rows])
+        await self._settle(rows)
         return len(rows)
 
     async def _fetch(self, keys: Sequence[str]) -> int:
@@ -321,16 +323,18 @@ class AsyncClient:
         for first in range(0, len(keys), _KEYS_AT_ONCE):
             part = list(keys[first : first + _KEYS_AT_ONCE])
             rows = await self._store.all("results_of_keys", keys=part, user_id=self._user_id)
-            over = [result_of(row) for row in rows if row["result"] is not None]
+            over = [row for row in rows if row["result"] is not None]
             await self._settle(over)
             came += len(over)
         return came
 
-    async def _settle(self, results: Sequence[Result]) -> None:
+    async def _settle(self, rows: Sequence[Mapping[str, Any]]) -> None:
         async with self._room:
-            for result in results:
-                self._foreign.discard(result.key)
-                for future in self._waiting.pop(result.key, ()):
+            for row in rows:
+                key = row["key"]
+                result = result_of({**row, "key": key.removesuffix(self.scope)})
+                self._foreign.discard(key)
+                for future in self._waiting.pop(key, ()):
                     if not future.done():
                         future.set_result(result)
             self._room.notify_all()

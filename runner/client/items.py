@@ -18,6 +18,8 @@ MAX_ITEMS: Final = 1000
 MAX_BYTES: Final = 32 << 20
 #: The database refuses longer texts, so they are not sent at all.
 MAX_TEXT_BYTES: Final = 1_000_000
+#: How a key begins that is made from an item's content.
+_MADE: Final = "sha256:"
 _UNFIT: Final = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -149,10 +151,21 @@ def calls(items: Iterable[Item]) -> Iterator[Sequence[Item]]:
         yield portion
 
 
+def scope_of(gpu_type: str, settings: Mapping[str, Any]) -> str:
+    """What a client adds to a key that is made from an item's content: the rest of what its result depends on."""
+    text = json.dumps([gpu_type, dict(settings)], sort_keys=True, default=str)
+    return "/" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def stored_key(key: str, scope: str) -> str:
+    """The key in the database: a caller's own as it is, one made from content with the client's scope."""
+    return key + scope if key.startswith(_MADE) else key
+
+
 def _content_key(item: Item) -> str:
     content = [item.reference, item.entry_point, item.candidate, item.candidate_entry_point, dict(item.settings)]
     text = json.dumps(content, sort_keys=True, default=str)
-    return "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return _MADE + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _trouble(what: str, text: object) -> str | None:

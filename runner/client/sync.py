@@ -38,6 +38,11 @@ class Client:
         """The name of the batch."""
         return self._client.batch
 
+    @property
+    def scope(self) -> str:
+        """What is added to keys that are made from content."""
+        return self._client.scope
+
     def __enter__(self) -> Self:
         return self
 
