@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,11 +15,12 @@ from rich.table import Table
 from runner.cli.app import ExitCode, app, example, note, out, out_json, session
 from runner.cli.progress import ProgressLine
 from runner.cli.safe import one_line
-from runner.client import Client
+from runner.client import AsyncClient, Client
 from runner.client.items import scope_of
 from runner.client.results_file import THRESHOLDS, ResultsFile, by_level, read_rows, row_of, write_kernelbench
 from runner.client.rewards import named
 from runner.client.sources import Entry, Unreadable, read
+from runner.errors import ConfigError
 
 batch_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Evaluate many candidates for modules.")
 app.add_typer(batch_app, name="batch")
@@ -134,6 +136,37 @@ def rewards(
     """Compute a reward again from old results, and show the table by level. Nothing is evaluated."""
     named(reward)
     _show(by_level(read_rows(results), reward), reward, as_json=as_json)
+
+
+@batch_app.command(epilog=example("kernel-runner batch kernelgym --gpu H100 --listen 127.0.0.1:10907"))
+def kernelgym(
+    context: typer.Context,
+    *,
+    gpu: Annotated[str, typer.Option("--gpu", metavar="T", help="GPU type.")],
+    listen: Annotated[
+        str, typer.Option("--listen", metavar="HOST:PORT", help="Where; it asks for no password.")
+    ] = "127.0.0.1:10907",
+    batch: Annotated[
+        str | None, typer.Option("--batch", metavar="NAME", help="Name of the batch.", show_default="a new one")
+    ] = None,
+    outstanding: Annotated[
+        int, typer.Option("--outstanding", metavar="N", help="Candidates that wait or run at a time.")
+    ] = 512,
+) -> None:
+    """Serve KernelGYM's HTTP interface over batches, in the foreground (docs/trainers.md).
+
+    Whoever reaches the address may have code evaluated: let only trainers reach it. SIGTERM or Ctrl-C ends it; what was
+    accepted goes on, and the same task ids find it again.
+    """
+    if find_spec("starlette") is None or find_spec("uvicorn") is None:
+        raise ConfigError("this needs starlette and uvicorn: install kernel-runner[gateway]")
+    host, colon, port = listen.rpartition(":")
+    if not colon or not port.isdigit() or not 0 <= int(port) < 2**16:
+        raise ConfigError(f"--listen is {listen!r}, expected HOST:PORT")
+    from runner.gateway.kernelgym import serve
+
+    dsn = session(context).config.require_database_url()
+    serve(AsyncClient(dsn, gpu_type=gpu, batch=batch, outstanding=outstanding), host=host.strip("[]"), port=int(port))
 
 
 def _read(source: Path, candidates: Path | None) -> tuple[Sequence[Entry], Sequence[Unreadable]]:

@@ -176,6 +176,16 @@ class AsyncClient:
         row = await self._store.one("batch_progress", batch=self.batch, user_id=self._user_id)
         return (0, 0) if row is None else (row["finished"], row["items"])
 
+    async def look(self, keys: Sequence[str]) -> dict[str, Result | None]:
+        """What is known of these keys now; None: no result yet. A key that was never submitted is not there."""
+        found: dict[str, Result | None] = {}
+        for first in range(0, len(keys), _KEYS_AT_ONCE):
+            part = [stored_key(key, self.scope) for key in keys[first : first + _KEYS_AT_ONCE]]
+            for row in await self._store.all("results_of_keys", keys=part, user_id=self._user_id):
+                key = row["key"].removesuffix(self.scope)
+                found[key] = None if row["result"] is None else result_of({**row, "key": key})
+        return found
+
     async def cancel(self) -> int:
         """Cancel the batch; returns how many items that ended at once. Those that run end within seconds."""
         ended = 0

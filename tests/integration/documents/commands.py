@@ -63,6 +63,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
         ),
         "tests/integration/cli/test_batch.py, with a daemon that evaluates modules",
     ),
+    "kernel-runner batch kernelgym --gpu H100 --listen 127.0.0.1:10907": "tests/integration/daemon/test_kernelgym.py",
     **dict.fromkeys(
         (
             "kernel-runner user token ada",
