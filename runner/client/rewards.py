@@ -215,7 +215,7 @@ def speed_of_light(facts: Facts) -> float | None:
         return None
     if speedup(facts) == 1.0:
         own = base
-    return 1.0 / (1.0 + max(0.0, own - bound) / (base - bound))
+    return float(1.0 / (1.0 + max(0.0, own - bound) / (base - bound)))
 
 
 def discounted(rewards: Sequence[float], factor: float = 0.4) -> list[float]:

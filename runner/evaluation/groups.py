@@ -73,7 +73,7 @@ def group_result(job: Job, slot: Slot, found: Sequence[Mapping[str, Any]], *, ev
     items: dict[int, Json] = {}
     for result in found:
         number = result.get("id")
-        if number in asked and number not in items:
+        if isinstance(number, int) and number in asked and number not in items:
             items[number] = _item(result)
     ours = [str(item["message"]) for item in items.values() if item["verdict"] == "internal_error"]
     missing = len(asked) - len(items)

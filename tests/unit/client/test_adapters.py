@@ -87,7 +87,7 @@ def test_trl() -> None:
 
 
 def test_verl() -> None:
-    """Called with keywords, as BatchRewardManager calls it: an object with `score` per solution; a fault is an error."""
+    """Called with keywords, as BatchRewardManager calls it: an object with `score` per solution; a fault raises."""
     given: dict[str, Any] = {"data_sources": ["d"] * 2, "extra_infos": [{"entry_point": "Net"}, {}]}
     function = verl_score(cast("Client", Fake()), "kevin@1")
     assert function(**given, solution_strs=["accepted", "runtime_error"], ground_truths=["r", "r"]) == [
