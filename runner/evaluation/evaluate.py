@@ -31,11 +31,11 @@ from runner.errors import (
     EvaluationError,
     TaskError,
 )
+from runner.evaluation import groups
 from runner.evaluation.attempt import Attempt, HostResources, JobContext, clear, execute
 from runner.evaluation.build_cache import BuildCache
 from runner.evaluation.build_plan import worth_building
 from runner.evaluation.container_spec import HOST_IMAGE, STAGE, Environment
-from runner.evaluation.groups import evaluate_group, group_result
 from runner.evaluation.plan import Plan, make_probe
 from runner.evaluation.source_advice import advise, installed
 from runner.evaluation.verdict import invalid
@@ -210,6 +210,18 @@ class Evaluator:
             return False
         return worth_building(job.code, task, self._registry.get(job.gpu_type))
 
+    def _evaluate_group(
+        self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None] | None
+    ) -> JobResult:
+        """Evaluate a group of a batch; raises as `evaluate` does."""
+        started_ns = time.monotonic_ns()
+        if cancel.is_set():
+            raise CancelledByRequest(f"job {job.id} was cancelled before it began")
+        found = groups.evaluate_group()(
+            self, job.task, job=job, slot=slot, gpu_type=job.gpu_type, cancelled=cancel, on_progress=on_progress
+        )
+        return groups.group_result(job, slot, found, eval_ns=time.monotonic_ns() - started_ns)
+
     def run(
         self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None] | None = None
     ) -> JobResult:
@@ -256,18 +268,6 @@ class Evaluator:
             # The reader's remarks are a part of the result. It reads after the run, so that it takes nothing from it.
             advice = advise(job.code, found=self._reader, cores=self._spare_cores)
             yield replace(result, report={**result.report, "advice": advice})
-
-    def _evaluate_group(
-        self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None] | None
-    ) -> JobResult:
-        """Evaluate a group of a batch; raises as `evaluate` does."""
-        started_ns = time.monotonic_ns()
-        if cancel.is_set():
-            raise CancelledByRequest(f"job {job.id} was cancelled before it began")
-        found = evaluate_group()(
-            self, job.task, job=job, slot=slot, gpu_type=job.gpu_type, cancelled=cancel, on_progress=on_progress
-        )
-        return group_result(job, slot, found, eval_ns=time.monotonic_ns() - started_ns)
 
     def _context_of(self, job: Job, slot: Slot) -> tuple[JobContext, Plan] | JobResult:
         """What a job needs to run, or its result if it cannot be evaluated at all."""
