@@ -104,6 +104,17 @@ class Claimed:
     secret: bool
 
     @property
+    def submission(self) -> int:
+        """The id of the submission, for what concerns no group.
+
+        Raises:
+            ValueError: it is a group.
+        """
+        if self.submission_id is None:
+            raise ValueError(f"job {self.id} is a group of a batch and has no submission")
+        return self.submission_id
+
+    @property
     def key(self) -> tuple[int, int]:
         """Id and attempt: what a claim of it is known by."""
         return self.id, self.attempt

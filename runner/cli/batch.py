@@ -133,7 +133,11 @@ def rewards(
     reward: _Reward = "kernelbook@1",
     as_json: _AsJson = False,
 ) -> None:
-    """Compute a reward again from old results, and show the table by level. Nothing is evaluated."""
+    """Compute a reward again from old results, and show the table by level.
+
+    Nothing is evaluated, and no database is needed. docs/trainers.md#rewards lists the rewards; fast_P@1 takes any
+    number P.
+    """
     named(reward)
     _show(by_level(read_rows(results), reward), reward, as_json=as_json)
 

@@ -193,7 +193,7 @@ class AsyncClient:
             row = await self._store.one("cancel_batch", batch=self.batch, user_id=self._user_id)
             if row is None:
                 return ended
-            ended += row["ended"]
+            ended += int(row["ended"])
             if not row["left_over"]:
                 return ended
 

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -85,7 +86,7 @@ def test_a_checkout_of_kernelbench(served: Rig, call: Call, checkout: Path, tmp_
 def test_json_lines_of_kernelbook_and_bad_ones(served: Rig, call: Call, tmp_path: Path) -> None:
     """Bad lines are named, and the others evaluated; other settings are another evaluation."""
     source = tmp_path / "rows.jsonl"
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"entry_point": "Net", "python_code": "class Net: pass", "triton_code": "class NetNew: pass", "uuid": 7},
         {"reference": "class Model: pass", "candidate": SLOW, "key": "mine"},
         {"reference": "class Model: pass"},

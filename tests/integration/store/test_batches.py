@@ -193,7 +193,7 @@ BAD: tuple[tuple[dict[str, object], str], ...] = (
 
 def test_a_bad_item_is_invalid_and_harms_no_neighbour(bench: Bench, db: Db) -> None:
     """It has its result at once; the others of its group are evaluated."""
-    bad = [item(number, **changes) for number, (changes, _) in enumerate(BAD)]
+    bad = [{**item(number), **changes} for number, (changes, _) in enumerate(BAD)]
     rows = submit(db, [item(100), *bad, item(101)])
     assert [row["state"] for row in rows] == ["queued", *["done"] * len(BAD), "queued"]
     assert [(row["key"], row["verdict"], row["result"]["message"]) for row in results(db)] == [
