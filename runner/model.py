@@ -98,9 +98,21 @@ class Claimed:
 
     id: int
     attempt: int
-    submission_id: int
+    #: None: a group of a batch.
+    submission_id: int | None
     gpu_type: str
     secret: bool
+
+    @property
+    def submission(self) -> int:
+        """The id of the submission, for what concerns no group.
+
+        Raises:
+            ValueError: it is a group.
+        """
+        if self.submission_id is None:
+            raise ValueError(f"job {self.id} is a group of a batch and has no submission")
+        return self.submission_id
 
     @property
     def key(self) -> tuple[int, int]:
@@ -143,6 +155,19 @@ class Job(Claimed):
     avoid_slot: str | None = None
     #: What its leaderboard demanded when it was claimed.
     demand: Demand = field(default_factory=Demand)
+    #: The batch of a group; None: a job of a submission. A group has no leaderboard, no file and no code: its `task` is
+    #: a reference, settings and candidates, each with the id of its item.
+    batch_id: int | None = None
+
+    @property
+    def about(self) -> Json:
+        """What every event says of it; of a group also its batch."""
+        return super().about if self.batch_id is None else {**super().about, "batch_id": self.batch_id}
+
+    @property
+    def is_group(self) -> bool:
+        """Whether it is a group of a batch."""
+        return self.batch_id is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,6 +267,8 @@ class JobResult:
     build_ns: int
     eval_ns: int
     artifacts: tuple[Artifact, ...] = field(default=())
+    #: Of a group: what was found of each item, with its `id`. An item that is left out is evaluated again.
+    items: tuple[Json, ...] = field(default=())
 
     def __post_init__(self) -> None:
         if self.verdict is Verdict.ACCEPTED and self.error is not None:

@@ -16,6 +16,7 @@ import typer
 from runner.cli import (
     again,
     artifact,
+    batch,
     check,
     data,
     demo,
@@ -43,6 +44,7 @@ __all__ = [
     "again",
     "app",
     "artifact",
+    "batch",
     "check",
     "data",
     "demo",

@@ -260,4 +260,4 @@ def _size(entry: _Entry) -> int:
 
 def _key(job: Job, image: str) -> tuple[int, str, str, str]:
     """The submission, and what else determines its build. Equal files of two users are two submissions."""
-    return job.submission_id, hashlib.sha256(job.code).hexdigest(), job.gpu_type, image
+    return job.submission, hashlib.sha256(job.code).hexdigest(), job.gpu_type, image

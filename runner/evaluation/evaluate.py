@@ -31,6 +31,7 @@ from runner.errors import (
     EvaluationError,
     TaskError,
 )
+from runner.evaluation import groups
 from runner.evaluation.attempt import Attempt, HostResources, JobContext, clear, execute
 from runner.evaluation.build_cache import BuildCache
 from runner.evaluation.build_plan import worth_building
@@ -201,13 +202,25 @@ class Evaluator:
 
     def can_build(self, job: Job) -> bool:
         """Whether a job would be built without its slot, and a build worker is idle now."""
-        if not self._build_cache.room:
+        if job.is_group or not self._build_cache.room:
             return False
         try:
             task = from_stored(job.task, job.extra, origin=f"leaderboard {job.leaderboard!r}")
         except TaskError:
             return False
         return worth_building(job.code, task, self._registry.get(job.gpu_type))
+
+    def _evaluate_group(
+        self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None] | None
+    ) -> JobResult:
+        """Evaluate a group of a batch; raises as `evaluate` does."""
+        started_ns = time.monotonic_ns()
+        if cancel.is_set():
+            raise CancelledByRequest(f"job {job.id} was cancelled before it began")
+        found = groups.evaluate_group()(
+            self, job.task, job=job, slot=slot, gpu_type=job.gpu_type, cancelled=cancel, on_progress=on_progress
+        )
+        return groups.group_result(job, slot, found, eval_ns=time.monotonic_ns() - started_ns)
 
     def run(
         self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None] | None = None
@@ -236,6 +249,9 @@ class Evaluator:
             EngineUnavailableError: the engine went away or refuses containers.
             EvaluationError: container or harness broke in a way the submission cannot have caused.
         """
+        if job.is_group:
+            yield self._evaluate_group(job, slot, cancel=cancel, on_progress=on_progress)
+            return
         found = self._context_of(job, slot)
         if isinstance(found, JobResult):
             yield found

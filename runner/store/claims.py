@@ -16,7 +16,9 @@ from runner.store.records import Claims, LeaseState, Reclaimed, Unreadable
 MAX_RECLAIMS: Final = 5
 #: What a claim says of the host, in every row, and of a job.
 _STANDING: Final = ("draining", "drain_reason", "registered", "overdue", "rivals", "now_s")
-_JOB: Final = tuple(field.name for field in fields(Job) if field.name != "demand")
+_JOB: Final = tuple(field.name for field in fields(Job) if field.name not in ("demand", "batch_id"))
+#: What a group has instead of the columns of a submission.
+_NO_SUBMISSION: Final = {"leaderboard": "", "file_name": "", "code": b"", "extra": None, "secret_seed": 0}
 #: A claim waits for no lock. Its connection leads nowhere if it is not answered within this; after a minute of silence
 #: another daemon may take the host's name.
 CLAIM_ANSWER_S: Final = 20.0
@@ -137,10 +139,25 @@ def _job(claimed: Row) -> Job | Unreadable:
     own = {name: claimed[name] for name in _JOB}
     try:
         own["mode"] = Mode(own["mode"])
+        if own["submission_id"] is None:
+            return _group(own)
         own["demand"] = Demand(timing=TimingAssurance(claimed["timing"]), tolerance=claimed["tolerance"])
     except ValueError as error:
         return _unreadable(own, str(error))
     return Job(**own)
+
+
+def _group(own: dict[str, Any]) -> Job:
+    """A claimed group of a batch.
+
+    Raises:
+        ValueError: it is of a kind that this release does not know.
+    """
+    task = own["task"]
+    if not isinstance(task, Mapping) or task.get("kind") != "module" or not task.get("reference"):
+        raise ValueError("it is a group that this release cannot evaluate")
+    group = {key: value for key, value in task.items() if key != "batch_id"}
+    return Job(**{**own, **_NO_SUBMISSION, "task": group, "batch_id": task["batch_id"]})
 
 
 def _unreadable(row: Mapping[str, Any], cause: str) -> Unreadable:

@@ -1,4 +1,4 @@
-"""The database as the gateway uses it: a pool of connections for coroutines.
+"""The database as the gateway and the client of batches use it: a pool of connections for coroutines.
 
 Each statement is one transaction of its own, so it can be sent again. An outage is waited out for `PATIENCE_S`; then
 `DatabaseUnavailableError`. What a function of the schema refuses is `RefusedError` with its SQLSTATE. The statements
@@ -62,12 +62,13 @@ class RefusedError(SubmissionError):
 class GatewayStore:
     """Connections of the gateway. `open` before, `close` after; both in the event loop that uses it."""
 
-    def __init__(self, dsn: str, *, connections: int) -> None:
+    def __init__(self, dsn: str, *, connections: int, name: str = _NAME, patience_s: float = PATIENCE_S) -> None:
+        self._patience_s = patience_s
         given = conninfo_to_dict(checked(dsn))
         self._conninfo = make_conninfo(
             dsn,
             **{**_TRANSPORT, **{key: value for key, value in given.items() if key in _TRANSPORT and value}},
-            application_name=_NAME,
+            application_name=name,
         )
         self._pool: AsyncConnectionPool[_Connection] = AsyncConnectionPool(
             self._conninfo,
@@ -79,7 +80,7 @@ class GatewayStore:
             timeout=5.0,
             reconnect_timeout=10.0,
             max_lifetime=1800.0,
-            name=_NAME,
+            name=name,
             open=False,
         )
 
@@ -131,7 +132,7 @@ class GatewayStore:
             await connection.close()
 
     async def _patiently(self, action: Callable[[_Connection], Awaitable[_T]]) -> _T:
-        until = time.monotonic() + PATIENCE_S
+        until = time.monotonic() + self._patience_s
         while True:
             try:
                 async with self._pool.connection(timeout=5.0) as connection:

@@ -119,11 +119,13 @@ FROM runner.status WHERE submission_id = %(submission_id)s
 -- name: queue
 -- The submissions that run and wait, then the newest finished ones. Each part is the end of an index, however long that is.
 WITH running AS MATERIALIZED (
-    SELECT DISTINCT j.submission_id FROM runner.job j WHERE j.lease_expires_at IS NOT NULL
+    SELECT DISTINCT j.submission_id FROM runner.job j
+    WHERE j.lease_expires_at IS NOT NULL AND j.submission_id IS NOT NULL
     ORDER BY 1 DESC LIMIT %(limit)s
 ), queued AS MATERIALIZED (
     SELECT DISTINCT j.submission_id FROM runner.job j
-    WHERE j.state = 'queued' AND j.submission_id NOT IN (SELECT r.submission_id FROM running r)
+    WHERE j.state = 'queued' AND j.submission_id IS NOT NULL
+      AND j.submission_id NOT IN (SELECT r.submission_id FROM running r)
     ORDER BY 1 DESC LIMIT %(limit)s
 ), over AS MATERIALIZED (
     SELECT s.id AS submission_id FROM leaderboard.submission s

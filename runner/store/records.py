@@ -62,7 +62,8 @@ class Reclaimed:
     """A job that was taken back from its holder: its lease had expired, or the holder knew nothing of it."""
 
     job_id: int
-    submission_id: int
+    #: None: a group of a batch.
+    submission_id: int | None
     gpu_type: str
     secret: bool
     #: Queued again, or over.

@@ -160,6 +160,17 @@ def _result(job: Job, result: JobResult) -> dict[str, Any]:
         "build_ms": result.build_ns // 1_000_000,
         "eval_ms": result.eval_ns // 1_000_000,
         "runs": [_run(run) for run in result.runs],
+        **(_items(result) if job.is_group else {}),
+    }
+
+
+def _items(result: JobResult) -> dict[str, Any]:
+    """What a group has more: the results of its items, and how long those that are our fault wait."""
+    return {
+        "items": list(result.items),
+        "slot": result.report.get("slot"),
+        "backoff_s": BACKOFF_S,
+        "backoff_max_s": BACKOFF_MAX_S,
     }
 
 

@@ -115,7 +115,7 @@ class Evaluator:
 
     def can_build(self, job: Job) -> bool:
         """Every other submission is built: taken beside a run, it waits for that to end."""
-        return job.submission_id % 2 == 0
+        return job.submission % 2 == 0
 
     @contextmanager
     def evaluate(
@@ -137,7 +137,7 @@ class Evaluator:
             result = found(job, script, nonce=nonce, score_s=self._random.uniform(1e-6, 1e-3))
             self._journal.write("found", job, slot, nonce)
             yield result
-            if job.submission_id % 3 == 0:
+            if job.submission % 3 == 0:
                 # As if its container were removed while its result is committed.
                 cancel.wait(self._random.uniform(0.0, 0.1))
 

@@ -28,6 +28,7 @@ LAYERS = {
     "runner.devices": 3,
     "runner.metrics": 4,
     "runner.store": 4,
+    "runner.client": 5,
     "runner.data": 5,
     "runner.evaluation": 5,
     "runner.daemon": 9,

@@ -56,7 +56,11 @@ GRANT USAGE ON SCHEMA leaderboard, runner TO runner_frontend;
 GRANT EXECUTE ON FUNCTION
     runner.submit(text, text, text, bytea, text, text[], text, integer, text, timestamptz, timestamptz, boolean),
     runner.enqueue(bigint, text, text[], integer),
-    runner.cancel(bigint, text) TO runner_frontend;
+    runner.cancel(bigint, text),
+    runner.submit_batch(jsonb, text, text, text, jsonb, integer, integer, boolean, timestamptz, timestamptz, interval),
+    runner.batch_results(text, text[], bigint, integer, text),
+    runner.batch_progress(text, text),
+    runner.cancel_batch(text, text) TO runner_frontend;
 GRANT SELECT ON runner.status, runner.ranking, runner.result, runner.demand, runner.gpu_type, runner.host
     TO runner_frontend;
 GRANT SELECT (id, name, deadline, description, visibility, creator_id, forum_id) ON leaderboard.leaderboard
@@ -84,6 +88,7 @@ GRANT EXECUTE ON FUNCTION
     runner.invalidate(bigint, text, text, timestamptz, timestamptz, text[], text, text[], text),
     runner.set_demand(text, text, double precision),
     runner.set_open_jobs(text, integer),
+    runner.set_open_items(text, text, bigint),
     runner.evict(bigint, text),
     runner.pause(text, text),
     runner.resume(text),
@@ -94,6 +99,8 @@ GRANT EXECUTE ON FUNCTION
     runner.undrain(text),
     runner.is_owner() TO runner_operator;
 GRANT SELECT ON ALL TABLES IN SCHEMA runner TO runner_operator;
+-- It holds submitted code.
+REVOKE SELECT ON runner.source FROM runner_operator;
 -- The other column holds hidden cases.
 REVOKE SELECT ON runner.board FROM runner_operator;
 REVOKE SELECT ON runner.web_login FROM runner_operator;

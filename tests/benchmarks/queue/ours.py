@@ -130,10 +130,10 @@ class AtOnce:
         on_progress: Callable[[Progress], None],  # noqa: ARG002 - there is none to report
     ) -> Iterator[JobResult]:
         """What an evaluation of this mode writes: a row per run, with a result, and a score if ranked."""
-        self._notebook.note("start", job.submission_id)
+        self._notebook.note("start", job.submission)
         if job.code == ENDLESS:
             cancel.wait()
-            self._notebook.note("stop", job.submission_id)
+            self._notebook.note("stop", job.submission)
             raise CancelledByRequest("told to")
         runs = tuple(_run(mode, ranked=job.mode is Mode.LEADERBOARD) for mode in _RUNS[job.mode])
         yield JobResult(

@@ -32,13 +32,13 @@ class Stage:
     def __call__(self, job: Job, cancel: threading.Event, on_progress: Callable[[Progress], None]) -> JobResult:
         """One job."""
         on_progress(Progress(phase="build", done=0, total=0))
-        self.event(self.building, job.submission_id).set()
+        self.event(self.building, job.submission).set()
         while not self.slot.acquire(timeout=0.02):
             _heed(cancel)
         try:
             on_progress(Progress(phase="test", done=0, total=1))
-            self.event(self.running, job.submission_id).set()
-            while not self.event(self.go, job.submission_id).wait(0.02):
+            self.event(self.running, job.submission).set()
+            while not self.event(self.go, job.submission).wait(0.02):
                 _heed(cancel)
         finally:
             self.slot.release()

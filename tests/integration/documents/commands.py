@@ -76,6 +76,15 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "kernel-runner gateway": "tests/integration/cli/test_users.py starts it",
     **dict.fromkeys(
         (
+            "kernel-runner batch run candidates.jsonl --gpu H100 --out results.jsonl",
+            "kernel-runner batch run KernelBench --candidates KernelBench/runs/mine --gpu H100 --out results.jsonl",
+            "kernel-runner batch rewards results.jsonl --reward drkernel@1",
+        ),
+        "tests/integration/cli/test_batch.py, with a daemon that evaluates modules",
+    ),
+    "kernel-runner batch kernelgym --gpu H100 --listen 127.0.0.1:10907": "tests/integration/daemon/test_kernelgym.py",
+    **dict.fromkeys(
+        (
             "kernel-runner user token ada",
             "kernel-runner user approve 1b9d6bcd ada --name 'Ada L.'",
             "kernel-runner user list",

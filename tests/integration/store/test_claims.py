@@ -43,7 +43,7 @@ def test_a_slot_that_ranks_nothing_takes_the_rest_in_the_same_order(bench: Bench
 
     def taken(count: int, *unranked: str, **slots: int) -> list[int]:
         claims = bench.store.claim(host="h", slots=slots, lease_s=60, at_most=count, unranked=unranked)
-        return [job.submission_id for job in claims.jobs]
+        return [job.submission for job in claims.jobs]
 
     assert taken(2, "A100", A100=4) == [urgent, mine[0]]
     assert taken(9, "A100", A100=9) == [other, *mine[1:]]

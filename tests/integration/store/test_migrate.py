@@ -22,7 +22,7 @@ from runner.store.probe import probe
 from tests.integration.store.conftest import Bench, result, run_record
 from tests.plugins.postgres import daemon_login
 
-VERSIONS = ("0012_demands", "0013_logins", "0014_turns", "0015_scale", "0016_gateway", "0020_gateway")
+VERSIONS = ("0012_demands", "0013_logins", "0014_turns", "0015_scale", "0016_gateway", "0020_gateway", "0021_modules")
 
 INT, BIG, TEXT, BOOL, JSON = "integer", "bigint", "text", "boolean", "jsonb"
 TIME, PLAIN_TIME, SHORT = "timestamp with time zone", "timestamp without time zone", "character varying(255)"
@@ -444,7 +444,7 @@ def test_a_daemons_role_has_what_it_needs_and_no_more(empty_database_url: str) -
         daemon.claim(instance="host-a")
         assert len(daemon.store.recover(host="host-a", keep=(), instance="host-a")) == 1
         job = daemon.claim(instance="host-a")
-        assert owner.store.cancel(job.submission_id) == 2
+        assert owner.store.cancel(job.submission) == 2
         daemon.store.cancelled(job)
         owner.submit(gpu_types=["H100"])
         reserved = daemon.store.reserve(host="host-a", gpu_types=["H100"], smaller=["CPU"], waited_s=0, hold_s=9)

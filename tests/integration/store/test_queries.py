@@ -50,6 +50,7 @@ def test_a_malformed_query_file_is_refused(text: str, message: str) -> None:
 def test_the_statements_on_the_frontend_page_work(bench: Bench, db: psycopg.Connection[dict[str, Any]]) -> None:
     """Every SQL block runs as printed, in order, and the submission it makes can be seen and cancelled."""
     bench.board("vectoradd")
+    db.execute("INSERT INTO runner.gpu_type (name, vendor) VALUES ('CPU', 'none')")
     blocks = re.findall(r"```sql\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert len(blocks) >= 9
     answers = [

@@ -319,7 +319,7 @@ def test_a_heartbeat_renews_what_is_ours_and_names_what_is_not(bench: Bench, db:
         bench.submit()
     kept, cancelled, lost = bench.claim(lease_s=1), bench.claim(), bench.claim(host="host-b")
     db.execute("UPDATE leaderboard.submission_job_status SET last_heartbeat = now() - interval '1 hour'")
-    bench.store.cancel(cancelled.submission_id)
+    bench.store.cancel(cancelled.submission)
     held = [(kept.id, 1), (cancelled.id, 1), (lost.id, 1), (kept.id + 1000, 1)]
     states = bench.store.heartbeat(host="host-a", lease_s=600, held=held)
     assert [(state.job_id, state.ours, state.cancel_requested) for state in states] == [

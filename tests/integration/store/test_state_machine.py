@@ -277,7 +277,7 @@ class QueueMachine(RuleBasedStateMachine):
                 case "is forgotten":
                     self._recover(host, (), died=False)
                 case _:
-                    assert self.store.cancel(job.submission_id) == self.model.cancel(job.submission_id)
+                    assert self.store.cancel(job.submission) == self.model.cancel(job.submission)
                     self._beat(host, [(job.id, job.attempt)])
 
     @precondition(lambda self: self.model.waiting())
@@ -369,7 +369,7 @@ class QueueMachine(RuleBasedStateMachine):
             elif wanted is StaleAttemptError:
                 assert isinstance(outcome, StaleAttemptError)
             else:
-                done = self.model.submissions[job.submission_id].done if wanted == "again" else wanted
+                done = self.model.submissions[job.submission].done if wanted == "again" else wanted
                 assert isinstance(outcome, Completion)
                 assert outcome.submission_done is done, (job.id, wanted)
 
@@ -390,7 +390,7 @@ class QueueMachine(RuleBasedStateMachine):
         elif key in self.found:
             # The answer to the first commit was lost.
             again = self.store.complete(job, self.found[key])
-            assert again.submission_done is self.model.submissions[job.submission_id].done
+            assert again.submission_done is self.model.submissions[job.submission].done
         else:
             with pytest.raises(StaleAttemptError):
                 self.store.complete(job, self._result(job, verdict, score))

@@ -145,6 +145,7 @@ def _job(job: Job) -> Json:
         "id": job.id,
         "attempt": job.attempt,
         "submission_id": job.submission_id,
+        "batch_id": job.batch_id,
         "leaderboard": job.leaderboard,
         "gpu_type": job.gpu_type,
         "mode": job.mode.value,
@@ -177,6 +178,8 @@ def _job_of(found: Mapping[str, Any]) -> Job:
         max_attempts=found["max_attempts"],
         created_at=datetime.fromisoformat(found["created_at"]),
         started_at=datetime.fromisoformat(found["started_at"]),
+        # An earlier release had none.
+        batch_id=found.get("batch_id"),
     )
 
 
@@ -187,6 +190,7 @@ def _result(result: JobResult) -> Json:
         "report": _plain(result.report),
         "build_ns": result.build_ns,
         "eval_ns": result.eval_ns,
+        "items": _plain(result.items),
         "runs": [
             {
                 "mode": run.mode,
@@ -217,6 +221,7 @@ def _result_of(found: Mapping[str, Any], artifacts: Sequence[Artifact]) -> JobRe
         build_ns=found["build_ns"],
         eval_ns=found["eval_ns"],
         artifacts=tuple(artifacts),
+        items=tuple(found.get("items", ())),
     )
 
 

@@ -5,6 +5,10 @@ CREATE OR REPLACE FUNCTION runner.after_attempt(submission_id integer, over bool
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 BEGIN
+    -- A group of a batch.
+    IF after_attempt.submission_id IS NULL THEN
+        RETURN false;
+    END IF;
     IF over AND runner.settle(after_attempt.submission_id) THEN
         RETURN true;
     END IF;

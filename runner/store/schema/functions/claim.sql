@@ -1,6 +1,7 @@
 -- Takes the best queued jobs of one GPU type, at most as many as it has free slots. It also says how the host stands.
 -- Every ten seconds it counts the hosts that serve the same GPU types, this one included. It always returns a row;
--- without a job the job's id is NULL.
+-- without a job the job's id is NULL. A group of a batch has no submission and no leaderboard; its `task` is what
+-- runner.group_of says.
 --
 -- GPU types are tried by the priority of their best job, then in the order in which the host names them. The host names
 -- the type first that it served least recently: types that share slots (one within the other, or two names of one) take
@@ -133,16 +134,17 @@ BEGIN
                 not_before = NULL, expires_at = NULL, progress = NULL, reserved_by = NULL, reserved_until = NULL
             WHERE j.id = ANY (v_ids)
             RETURNING j.id, j.attempt, j.submission_id, j.gpu_type, j.mode, j.secret, j.failures, j.max_attempts,
-                      j.created_at, j.started_at, j.avoid_host, j.avoid_slot, j.priority, j.turn
+                      j.created_at, j.started_at, j.avoid_host, j.avoid_slot, j.priority, j.turn, j.batch_id, j.user_id
         )
         SELECT draining, drain_reason, registered, overdue, rivals,
-               c.id, c.attempt, c.submission_id, l.name, c.gpu_type, c.mode, c.secret, s.user_id, s.file_name, f.code,
-               l.task, b.extra, l.secret_seed, c.failures, c.max_attempts, c.created_at, c.started_at,
+               c.id, c.attempt, c.submission_id, l.name, c.gpu_type, c.mode, c.secret, coalesce(s.user_id, c.user_id),
+               s.file_name, f.code,
+               CASE WHEN c.batch_id IS NULL THEN l.task ELSE runner.group_of(c.id) END, b.extra, l.secret_seed, c.failures, c.max_attempts, c.created_at, c.started_at,
                CASE WHEN c.avoid_host = claim.host THEN c.avoid_slot END
         FROM claimed c
-        CROSS JOIN LATERAL (SELECT * FROM leaderboard.submission s WHERE s.id = c.submission_id OFFSET 0) AS s
-        CROSS JOIN LATERAL (SELECT * FROM leaderboard.code_files f WHERE f.id = s.code_id OFFSET 0) AS f
-        CROSS JOIN LATERAL (SELECT * FROM leaderboard.leaderboard l WHERE l.id = s.leaderboard_id OFFSET 0) AS l
+        LEFT JOIN LATERAL (SELECT * FROM leaderboard.submission s WHERE s.id = c.submission_id OFFSET 0) AS s ON true
+        LEFT JOIN LATERAL (SELECT * FROM leaderboard.code_files f WHERE f.id = s.code_id OFFSET 0) AS f ON true
+        LEFT JOIN LATERAL (SELECT * FROM leaderboard.leaderboard l WHERE l.id = s.leaderboard_id OFFSET 0) AS l ON true
         LEFT JOIN LATERAL (SELECT * FROM runner.board b WHERE b.leaderboard_id = l.id OFFSET 0) AS b ON true
         ORDER BY c.priority DESC, c.turn, c.id;
 

@@ -4,7 +4,10 @@
 --   repeated   the result was stored before and the answer was lost: only the holder of an attempt can end it with
 --              a verdict.
 --   stale      the attempt was over, or is not the caller's. The row says what became of the job; the result is kept as evidence.
---   busy       another transaction holds the submission, or the result was given twice. The caller gives it again.
+--   busy       another transaction holds the submission or the batch, or the result was given twice. The caller gives it
+--              again.
+-- A group of a batch brings `items`, one result each. Those that are our fault go back to the queue with their group, after
+-- a pause of `backoff_s` that doubles each time, as in runner.fail.
 -- The first result says for all of them whether the call `waits` for such locks. A release that does not say so waits
 -- for a single result only. A call that does not wait gives up after a second where another lock is held.
 CREATE OR REPLACE FUNCTION runner.complete(results jsonb)
@@ -17,6 +20,9 @@ DECLARE
     v_job_ids bigint[];
     v_submission_ids_given integer[];
     v_submission_ids integer[];
+    v_batch_ids bigint[];
+    v_again bigint[] := '{}';
+    v_group record;
     v_outcomes text[];
     v_states text[];
     v_attempts integer[];
@@ -34,12 +40,21 @@ BEGIN
     SELECT array_agg(r.job_id), array_agg(r.submission_id) INTO v_job_ids, v_submission_ids_given
     FROM jsonb_to_recordset(complete.results) AS r (job_id bigint, submission_id integer);
     v_submission_ids := v_submission_ids_given;
+    -- Groups have a batch in the place of a submission.
+    SELECT array_agg(DISTINCT j.batch_id) INTO v_batch_ids
+    FROM unnest(v_job_ids, v_submission_ids_given) AS g (id, submission_id)
+    CROSS JOIN LATERAL (SELECT o.batch_id FROM runner.job o WHERE o.id = g.id OFFSET 0) AS j
+    WHERE g.submission_id IS NULL AND j.batch_id IS NOT NULL;
 
     -- Without these locks a public and a secret job that end together would each see the other running, and neither
     -- would finish the submission.
     IF v_waits THEN
         PERFORM FROM (SELECT DISTINCT g.id FROM unnest(v_submission_ids) AS g (id) ORDER BY g.id) AS u
         CROSS JOIN LATERAL (SELECT s.id FROM leaderboard.submission s WHERE s.id = u.id FOR NO KEY UPDATE) AS s;
+        IF v_batch_ids IS NOT NULL THEN
+            PERFORM FROM (SELECT g.id FROM unnest(v_batch_ids) AS g (id) ORDER BY g.id) AS u
+            CROSS JOIN LATERAL (SELECT b.id FROM runner.batch b WHERE b.id = u.id FOR NO KEY UPDATE) AS b;
+        END IF;
     ELSE
         PERFORM set_config('lock_timeout', '1s', true);
         SELECT array_agg(u.id) INTO v_submission_ids
@@ -48,22 +63,33 @@ BEGIN
                            FOR NO KEY UPDATE SKIP LOCKED) AS s ON true
         -- A submission that was deleted is held by no transaction.
         WHERE s.id IS NOT NULL OR NOT EXISTS (SELECT FROM leaderboard.submission o WHERE o.id = u.id);
+        IF v_batch_ids IS NOT NULL THEN
+            SELECT array_agg(b.id) INTO v_batch_ids
+            FROM (SELECT g.id FROM unnest(v_batch_ids) AS g (id) ORDER BY g.id) AS u
+            CROSS JOIN LATERAL (SELECT b.id FROM runner.batch b WHERE b.id = u.id FOR NO KEY UPDATE SKIP LOCKED) AS b;
+        END IF;
     END IF;
 
     WITH locked AS MATERIALIZED (
         SELECT j.id, j.state, j.attempt, j.verdict, j.started_at, j.submission_id, j.lease_owner
         FROM (SELECT DISTINCT g.id FROM unnest(v_job_ids, v_submission_ids_given) AS g (id, submission_id)
-              WHERE g.submission_id = ANY (v_submission_ids) ORDER BY g.id) AS u
+              WHERE g.submission_id = ANY (v_submission_ids)
+                 OR g.submission_id IS NULL
+                    AND (SELECT o.batch_id FROM runner.job o WHERE o.id = g.id) = ANY (v_batch_ids)
+              ORDER BY g.id) AS u
         CROSS JOIN LATERAL (SELECT * FROM runner.job j WHERE j.id = u.id FOR NO KEY UPDATE) AS j
     ), answered AS (
         SELECT r.number, r.job_id, r.submission_id, j.state, j.attempt,
                CASE
                    WHEN NOT r.submission_id = ANY (coalesce(v_submission_ids, '{}')) THEN 'busy'
+                   -- A job that was deleted is held by no transaction.
+                   WHEN r.submission_id IS NULL AND j.id IS NULL
+                        AND EXISTS (SELECT FROM runner.job o WHERE o.id = r.job_id AND o.batch_id IS NOT NULL) THEN 'busy'
                    WHEN r.number <> min(r.number) OVER (PARTITION BY r.job_id, r.attempt) THEN 'busy'
                    -- The time of the claim counts too: after a restored backup, or on another database, another
                    -- claim may have the same job and attempt.
                    WHEN j.started_at <> r.started_at THEN 'stale'
-                   WHEN j.submission_id <> r.submission_id THEN 'stale'
+                   WHEN j.submission_id IS DISTINCT FROM r.submission_id THEN 'stale'
                    WHEN j.state = 'running' AND j.attempt = r.attempt AND runner.acts_for(j.lease_owner) THEN 'committed'
                    WHEN j.state = 'done' AND j.attempt = r.attempt AND j.verdict = r.verdict THEN 'repeated'
                    ELSE 'stale'
@@ -75,10 +101,23 @@ BEGIN
     )
     SELECT array_agg(a.outcome ORDER BY a.number), array_agg(a.state ORDER BY a.number),
            array_agg(a.attempt ORDER BY a.number), array_agg(a.job_id) FILTER (WHERE a.outcome = 'committed'),
-           array_agg(DISTINCT a.submission_id) FILTER (WHERE a.outcome = 'committed')
+           array_agg(DISTINCT a.submission_id) FILTER (WHERE a.outcome = 'committed' AND a.submission_id IS NOT NULL)
     INTO v_outcomes, v_states, v_attempts, v_committed, v_concerned FROM answered a;
 
     IF v_committed IS NOT NULL THEN
+        IF v_batch_ids IS NOT NULL THEN
+            v_again := runner.keep_items(v_committed, complete.results);
+            FOR v_group IN
+                SELECT r.job_id, r.error, r.report, r.slot, r.backoff_s, r.backoff_max_s
+                FROM jsonb_to_recordset(complete.results) AS r (
+                    job_id bigint, error text, report jsonb, slot text, backoff_s double precision,
+                    backoff_max_s double precision)
+                WHERE r.job_id = ANY (v_again) ORDER BY r.job_id
+            LOOP
+                PERFORM runner.evaluate_again(v_group.job_id, v_group.slot, v_group.error, v_group.report,
+                                              v_group.backoff_s, v_group.backoff_max_s);
+            END LOOP;
+        END IF;
         -- The rows are locked, so they are still as found above.
         UPDATE runner.job j
         SET state = 'done', verdict = r.verdict, error = r.error, report = r.report, build_ms = r.build_ms,
@@ -86,7 +125,8 @@ BEGIN
         FROM ROWS FROM (jsonb_to_recordset(complete.results) AS (
             job_id bigint, verdict text, error text, report jsonb, build_ms bigint, eval_ms bigint
         )) WITH ORDINALITY AS r (job_id, verdict, error, report, build_ms, eval_ms, number)
-        WHERE j.id = r.job_id AND v_outcomes[r.number] = 'committed' AND j.id = ANY (v_committed);
+        WHERE j.id = r.job_id AND v_outcomes[r.number] = 'committed' AND j.id = ANY (v_committed)
+          AND NOT j.id = ANY (v_again);
 
         WITH found AS MATERIALIZED (
             SELECT row_number() OVER (ORDER BY r.number, x.number) AS number, j.id AS job_id, j.submission_id,
@@ -123,7 +163,9 @@ BEGIN
         CROSS JOIN LATERAL (SELECT * FROM leaderboard.submission o WHERE o.id = n.submission_id OFFSET 0) AS s
         WHERE n.counts AND n.score_s IS NOT NULL;
 
-        v_done := runner.after_attempts(v_concerned);
+        IF v_concerned IS NOT NULL THEN
+            v_done := runner.after_attempts(v_concerned);
+        END IF;
     END IF;
 
     IF 'stale' = ANY (v_outcomes) THEN
@@ -151,10 +193,10 @@ BEGIN
     SELECT o.outcome,
            CASE o.outcome
                -- Of several jobs that end their submission together, the last one does.
-               WHEN 'committed' THEN r.submission_id = ANY (coalesce(v_done, '{}')) AND r.number = max(r.number)
-                   FILTER (WHERE o.outcome = 'committed') OVER (PARTITION BY r.submission_id)
-               WHEN 'repeated' THEN (SELECT coalesce(s.done, false) FROM leaderboard.submission s
-                                     WHERE s.id = r.submission_id)
+               WHEN 'committed' THEN coalesce(r.submission_id = ANY (coalesce(v_done, '{}')) AND r.number = max(r.number)
+                   FILTER (WHERE o.outcome = 'committed') OVER (PARTITION BY r.submission_id), false)
+               WHEN 'repeated' THEN coalesce((SELECT s.done FROM leaderboard.submission s
+                                              WHERE s.id = r.submission_id), false)
                ELSE false
            END,
            o.state, o.attempt

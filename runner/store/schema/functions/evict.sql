@@ -20,6 +20,7 @@ BEGIN
         PERFORM runner.refuse('KR015', format('job %s does not exist', evict.job_id), 'Look at the jobs of the submission.');
     END IF;
     PERFORM FROM leaderboard.submission s WHERE s.id = v_submission_id FOR NO KEY UPDATE;
+    PERFORM runner.hold_batch(evict.job_id);
     SELECT j.state, j.attempt, j.lease_owner, j.cancel_requested, j.gpu_type INTO v_job
     FROM runner.job j WHERE j.id = evict.job_id FOR NO KEY UPDATE;
     IF v_job.state IS DISTINCT FROM 'running' THEN
@@ -35,6 +36,9 @@ BEGIN
             jsonb_build_object('reason', v_reason, 'state', v_state, 'login', session_user));
     IF v_state = 'queued' THEN
         PERFORM runner.queue_again(evict.job_id);
+    END IF;
+    IF v_state <> 'queued' THEN
+        PERFORM runner.end_items(ARRAY[evict.job_id], NULL, 'cancelled');
     END IF;
     v_done := runner.after_attempt(v_submission_id, v_state <> 'queued');
     IF v_state = 'queued' THEN

@@ -9,7 +9,7 @@ DECLARE
 BEGIN
     SELECT j.gpu_type, j.priority, j.turn, b.paused IS NOT NULL AS paused INTO v_job
     FROM (SELECT o.* FROM runner.job o WHERE o.id = queue_again.job_id OFFSET 0) AS j
-    JOIN leaderboard.submission s ON s.id = j.submission_id
+    LEFT JOIN leaderboard.submission s ON s.id = j.submission_id
     LEFT JOIN runner.board b ON b.leaderboard_id = s.leaderboard_id;
     IF v_job.paused THEN
         UPDATE runner.job j SET ready = false WHERE j.id = queue_again.job_id;

@@ -2,7 +2,8 @@
 -- what is old, at most `at_most` rows of each kind: artifacts past their time, evidence and events older than `keep`, which
 -- is a day at least, hosts that are gone for a week, shares that their clock has passed, and idempotency keys after 30 days.
 -- By outcome, after `keep`: the reports of jobs that were not accepted or do not count any more, and results that were
--- replaced. Of a job its row, verdict and causes stay. Last, submitted files without a submission.
+-- replaced. Of a job its row, verdict and causes stay. Batches that were kept long enough. Last, submitted files without
+-- a submission.
 -- One caller works at a time; others get zeros. SECURITY DEFINER: a daemon's role needs no right to delete these.
 CREATE OR REPLACE FUNCTION runner.reap(
     keep interval, at_most integer,
@@ -107,6 +108,7 @@ BEGIN
     GET DIAGNOSTICS shares = ROW_COUNT;
 
     PERFORM runner.keep_scores(at_most);
+    PERFORM runner.reap_batches(at_most);
 
     -- Once an hour claims begin at the start again, so that a job is found that another program has put before a mark.
     UPDATE runner.sweep t

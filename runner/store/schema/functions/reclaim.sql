@@ -44,7 +44,8 @@ BEGIN
         ORDER BY e.submission_id, e.id
     LOOP
         PERFORM FROM leaderboard.submission s WHERE s.id = v_expired.submission_id FOR NO KEY UPDATE SKIP LOCKED;
-        CONTINUE WHEN NOT FOUND;
+        CONTINUE WHEN NOT FOUND AND v_expired.submission_id IS NOT NULL;
+        CONTINUE WHEN NOT runner.hold_batch(v_expired.id, false);
         SELECT j.* INTO v_job FROM runner.job j WHERE j.id = v_expired.id FOR NO KEY UPDATE SKIP LOCKED;
         -- Skipped if the job was renewed, claimed anew or ended meanwhile.
         CONTINUE WHEN (v_job.lease_expires_at < now()) IS NOT TRUE;
@@ -65,7 +66,8 @@ BEGIN
         ORDER BY e.submission_id, e.id
     LOOP
         PERFORM FROM leaderboard.submission s WHERE s.id = v_expired.submission_id FOR NO KEY UPDATE SKIP LOCKED;
-        CONTINUE WHEN NOT FOUND;
+        CONTINUE WHEN NOT FOUND AND v_expired.submission_id IS NOT NULL;
+        CONTINUE WHEN NOT runner.hold_batch(v_expired.id, false);
         SELECT j.* INTO v_job FROM runner.job j WHERE j.id = v_expired.id FOR NO KEY UPDATE SKIP LOCKED;
         CONTINUE WHEN (v_job.expires_at < now()) IS NOT TRUE;
         state := 'cancelled';
@@ -73,6 +75,8 @@ BEGIN
         SET state = reclaim.state, finished_at = now(), expires_at = NULL,
             error = format('no host began it by %s UTC', to_char(v_job.expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS'))
         WHERE j.id = v_job.id;
+        PERFORM runner.end_items(ARRAY[v_job.id], NULL, format('no host began it by %s UTC',
+            to_char(v_job.expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS')));
         submission_done := runner.after_attempt(v_job.submission_id, true);
         job_id := v_job.id;
         submission_id := v_job.submission_id;

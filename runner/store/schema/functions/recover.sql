@@ -22,7 +22,8 @@ BEGIN
         ORDER BY j.submission_id, j.id
     LOOP
         PERFORM FROM leaderboard.submission s WHERE s.id = v_job.submission_id FOR NO KEY UPDATE SKIP LOCKED;
-        CONTINUE WHEN NOT FOUND;
+        CONTINUE WHEN NOT FOUND AND v_job.submission_id IS NOT NULL;
+        CONTINUE WHEN NOT runner.hold_batch(v_job.id, false);
         IF recover.max_reclaims IS NULL AND v_job.unanswered < 3 THEN
             SELECT r.state, r.submission_done INTO state, submission_done FROM runner.release(
                 v_job.id, v_job.attempt, v_job.submission_id, format('host %s knew nothing of it', recover.host)) AS r;

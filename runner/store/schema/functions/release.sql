@@ -10,12 +10,13 @@ DECLARE
     v_job record;
 BEGIN
     PERFORM FROM leaderboard.submission s WHERE s.id = release.submission_id FOR NO KEY UPDATE;
+    PERFORM runner.hold_batch(release.job_id);
     SELECT j.state, j.attempt, j.cancel_requested, j.lease_owner, j.submission_id INTO v_job
     FROM runner.job j WHERE j.id = release.job_id FOR NO KEY UPDATE;
     state_now := v_job.state;
     attempt_now := v_job.attempt;
     IF state_now IS DISTINCT FROM 'running' OR attempt_now <> release.attempt
-       OR v_job.submission_id <> release.submission_id OR NOT runner.acts_for(v_job.lease_owner) THEN
+       OR v_job.submission_id IS DISTINCT FROM release.submission_id OR NOT runner.acts_for(v_job.lease_owner) THEN
         RETURN;
     END IF;
     state := CASE WHEN v_job.cancel_requested THEN 'cancelled' ELSE 'queued' END;
@@ -28,6 +29,9 @@ BEGIN
         'reason', release.reason, 'state', release.state));
     IF state = 'queued' THEN
         PERFORM runner.queue_again(release.job_id);
+    END IF;
+    IF state <> 'queued' THEN
+        PERFORM runner.end_items(ARRAY[release.job_id], NULL, 'cancelled');
     END IF;
     submission_done := runner.after_attempt(release.submission_id, state <> 'queued');
 END

@@ -10,12 +10,13 @@ DECLARE
     v_job record;
 BEGIN
     PERFORM FROM leaderboard.submission s WHERE s.id = stopped.submission_id FOR NO KEY UPDATE;
+    PERFORM runner.hold_batch(stopped.job_id);
     SELECT j.state, j.attempt, j.lease_owner, j.submission_id INTO v_job
     FROM runner.job j WHERE j.id = stopped.job_id FOR NO KEY UPDATE;
     state_now := v_job.state;
     attempt_now := v_job.attempt;
     IF state_now IS DISTINCT FROM 'running' OR attempt_now <> stopped.attempt
-       OR v_job.submission_id <> stopped.submission_id OR NOT runner.acts_for(v_job.lease_owner) THEN
+       OR v_job.submission_id IS DISTINCT FROM stopped.submission_id OR NOT runner.acts_for(v_job.lease_owner) THEN
         RETURN;
     END IF;
     state := 'cancelled';
@@ -23,6 +24,7 @@ BEGIN
     SET state = stopped.state, cancel_requested = true, finished_at = now(), lease_owner = NULL,
         lease_expires_at = NULL, progress = NULL
     WHERE j.id = stopped.job_id;
+    PERFORM runner.end_items(ARRAY[stopped.job_id], NULL, 'cancelled');
     submission_done := runner.after_attempt(stopped.submission_id, true);
 END
 $$;

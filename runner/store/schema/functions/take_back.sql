@@ -1,5 +1,6 @@
 -- Ends an attempt whose daemon did not live to end it. That is no failure of the job. But a job whose daemons keep
--- vanishing ends after `max_reclaims` lost leases. The caller holds the locks on the submission and the running job.
+-- vanishing ends after `max_reclaims` lost leases. The caller holds the locks on the submission or batch and
+-- the running job.
 CREATE OR REPLACE FUNCTION runner.take_back(
     job_id bigint, reason text, max_reclaims integer, OUT state text, OUT submission_done boolean
 )
@@ -28,6 +29,11 @@ BEGIN
         'state', take_back.state));
     IF state = 'queued' THEN
         PERFORM runner.queue_again(take_back.job_id);
+    END IF;
+    IF state <> 'queued' THEN
+        PERFORM runner.end_items(ARRAY[take_back.job_id], CASE state WHEN 'done' THEN 'internal_error' END,
+            CASE state WHEN 'done' THEN format('%s leases were lost, at last because %s', v_job.reclaims + 1, take_back.reason)
+                       ELSE 'cancelled' END);
     END IF;
     submission_done := runner.after_attempt(v_job.submission_id, state <> 'queued');
 END

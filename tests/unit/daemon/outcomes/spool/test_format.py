@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 
@@ -56,6 +57,18 @@ def test_the_job_comes_back_without_source_task_and_seed() -> None:
     assert (job().secret_seed, job().task != {}, job().code != b"") == (123456, True, True)
     for secret in (b"the source of a stranger", b"the answer", b"123456"):
         assert secret not in whole
+
+
+def test_a_group_keeps_its_batch_and_the_results_of_its_items() -> None:
+    """Its reference and candidates are not on the disk; what an earlier release wrote is no group."""
+    group = replace(job(), submission_id=None, batch_id=7, task={"kind": "module", "reference": "the reference"})
+    found = replace(result(), items=({"id": 4, "verdict": "accepted", "message": "\x00\ud800", "speedup": 1.5},))
+    whole = b"".join(encode(group, found, slot="cpu0").parts)
+    assert read(whole).job == bare(group)
+    assert read(whole).job.is_group
+    assert read(whole).result == found
+    assert b"the reference" not in whole
+    assert not read(written(result())).job.is_group
 
 
 def test_what_the_store_would_write_is_what_is_kept() -> None:

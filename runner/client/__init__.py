@@ -1,0 +1,16 @@
+"""The client of batches: from candidates to results and rewards. docs/trainers.md is its manual.
+
+    from runner.client import Client, Item
+
+    with Client(dsn, gpu_type="H100") as client:
+        rewards = client.rewards([Item(reference=r, candidate=c) for r, c in pairs], "kernelbook@1")
+
+A reward is None where the candidate is not to blame: mask such a sample.
+"""
+
+from runner.client.aio import AsyncClient, OnProgress
+from runner.client.items import EvaluationFaultError, Item, Result
+from runner.client.rewards import REWARDS, reward
+from runner.client.sync import Client
+
+__all__ = ["REWARDS", "AsyncClient", "Client", "EvaluationFaultError", "Item", "OnProgress", "Result", "reward"]

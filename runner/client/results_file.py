@@ -1,0 +1,185 @@
+"""The file of results: a JSON object per line, appended as results come, and what can be made of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from runner.client import rewards
+from runner.client.items import Result
+from runner.client.sources import Entry
+from runner.errors import DataError
+
+#: The thresholds of fast_p that are shown.
+THRESHOLDS: Final = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
+
+
+class ResultsFile:
+    """Appends to a file. What an earlier process has written is kept, but for a last line that it did not finish."""
+
+    def __init__(self, path: Path, scope: str) -> None:
+        self._path = path
+        self._scope = scope
+        #: The lines by key, as far as they need no second evaluation: with a result, and of equal settings (`scope`).
+        self.known: dict[str, Mapping[str, Any]] = {}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file: BinaryIO = path.open("a+b")
+        self._cut()
+
+    def _cut(self) -> None:
+        self._file.seek(0)
+        whole = 0
+        for line in self._file:
+            if not line.endswith(b"\n"):
+                break
+            whole += len(line)
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise DataError(f"{self._path}: it is no file of results: {error}") from error
+            own = isinstance(row, dict) and row.get("scope") == self._scope
+            if own and row.get("verdict") not in (None, "internal_error"):
+                self.known[str(row.get("key"))] = row
+        self._file.truncate(whole)
+        self._file.seek(0, os.SEEK_END)
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Append a line, whole or not at all."""
+        self._file.write(json.dumps(row, default=str).encode() + b"\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Write it to disk and close it."""
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+
+def row_of(entry: Entry, result: Result, reward: str, scope: str) -> dict[str, Any]:
+    """A line of the file."""
+    return {
+        "key": result.key,
+        "scope": scope,
+        "name": entry.name,
+        "level": entry.level,
+        "problem": entry.problem,
+        "sample": entry.sample,
+        "verdict": result.verdict,
+        "speedup": result.speedup if result.correct else None,
+        "reward": result.reward(reward),
+        "reward_name": reward,
+        "facts": dict(result.facts),
+        "attempt": result.attempt,
+        "host": result.host,
+        "reused": result.reused,
+        "finished_at": result.finished_at,
+    }
+
+
+def by_level(rows: Iterable[Mapping[str, Any]], reward: str) -> Sequence[dict[str, Any]]:
+    """A line for each level and, where there are several, one for all.
+
+    Shares are of the samples that have a result of their own: faults are counted apart.
+    """
+    levels: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        levels.setdefault(str(row.get("level") or "-"), []).append(row)
+    lines = [_line(level, levels[level], reward) for level in sorted(levels)]
+    if len(levels) > 1:
+        lines.append(_line("all", [row for level in sorted(levels) for row in levels[level]], reward))
+    return lines
+
+
+def _line(level: str, rows: Sequence[Mapping[str, Any]], reward: str) -> dict[str, Any]:
+    facts = [row["facts"] for row in rows if rewards.blames(row["facts"])]
+    values = [value for one in facts if (value := rewards.reward(reward, one)) is not None]
+    line: dict[str, Any] = {
+        "level": level,
+        "samples": len(rows),
+        "without_result": len(rows) - len(facts),
+        "compiled": _share([rewards.compiled(one) for one in facts]),
+        "correct": _share([rewards.correct(one) for one in facts]),
+    }
+    for p in THRESHOLDS:
+        line[f"fast_{p:g}"] = _share([rewards.reward(f"fast_{p:g}@1", one) == 1.0 for one in facts])
+    line["reward"] = sum(values) / len(values) if values else None
+    return line
+
+
+def _share(values: Sequence[bool]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def write_kernelbench(folder: Path, rows: Iterable[Mapping[str, Any]], sources: Mapping[str, str]) -> Sequence[Path]:
+    """Write results as KernelBench's own evaluation would: `eval_results.json` and the candidates, a folder per level.
+
+    Samples without a result of their own are left out, so KernelBench's tools would evaluate them.
+
+    Args:
+        folder: where to; with one level, its files lie there directly.
+        rows: lines of the file of results.
+        sources: the candidates' texts by key.
+    """
+    levels: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        if row.get("problem") is not None and rewards.blames(row["facts"]):
+            levels.setdefault(str(row["level"]), []).append(row)
+    written = []
+    for level, own in levels.items():
+        target = folder if len(levels) == 1 else folder / f"level{level}"
+        target.mkdir(parents=True, exist_ok=True)
+        results: dict[str, list[dict[str, Any]]] = {}
+        for row in sorted(own, key=lambda row: (row["problem"], row["sample"])):
+            results.setdefault(str(row["problem"]), []).append(_kernelbench(row))
+            if row["key"] in sources:
+                name = f"level_{level}_problem_{row['problem']}_sample_{row['sample']}_kernel.py"
+                (target / name).write_text(sources[row["key"]], encoding="utf-8", errors="replace")
+        path = target / "eval_results.json"
+        part = path.with_name(path.name + ".part")
+        part.write_text(json.dumps(results, indent=4), encoding="utf-8")
+        part.replace(path)
+        written.append(path)
+    return written
+
+
+def _kernelbench(row: Mapping[str, Any]) -> dict[str, Any]:
+    facts = row["facts"]
+    metadata = {"hardware": facts.get("device"), "device": row.get("host"), "kernel_runner_verdict": row["verdict"]}
+    if row["verdict"] != "accepted":
+        metadata[f"{facts.get('stage') or 'runtime'}_error"] = facts.get("message")
+    return {
+        "sample_id": row["sample"],
+        "compiled": rewards.compiled(facts),
+        "correctness": rewards.correct(facts),
+        "metadata": metadata,
+        **_times("runtime", facts.get("candidate_ns") if rewards.correct(facts) else None),
+        **_times("ref_runtime", facts.get("reference_ns")),
+    }
+
+
+def _times(name: str, time_ns: float | None) -> dict[str, Any]:
+    """A time in milliseconds with three significant digits, as KernelBench has it; -1: none."""
+    if time_ns is None:
+        return {name: -1.0, f"{name}_stats": {}}
+    value = float(f"{time_ns / 1e6:.3g}")
+    return {name: value, f"{name}_stats": {"median": value}}
+
+
+def read_rows(path: Path, scope: str | None = None) -> Iterator[Mapping[str, Any]]:
+    """The lines of a file of results, the last one of each key; `scope`: only of equal settings.
+
+    Raises:
+        DataError: it is no such file.
+    """
+    rows: dict[str, Mapping[str, Any]] = {}
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            try:
+                row = json.loads(line)
+                if scope is None or row["scope"] == scope:
+                    rows[row["key"]] = row
+            except (ValueError, KeyError, TypeError) as error:
+                raise DataError(f"{path}: it is no file of results: {error}") from error
+    return iter(rows.values())

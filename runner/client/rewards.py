@@ -1,0 +1,255 @@
+"""Rewards: pure functions of stored facts, by name and version. A published version never changes.
+
+Facts are the result of one item as the database keeps it. `reward` gives None where the candidate is not to blame, or
+where a fact is not known: an outage, a reference that cannot be used, a speed-up that was not measured. None must be
+masked, never trained on as 0.
+
+A speed-up whose interval contains 1 counts as 1.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from runner.errors import NotFoundError
+
+Facts = Mapping[str, Any]
+#: A reward of the facts; None: a fact is not known.
+Reward = Callable[[Facts], float | None]
+
+#: The verdicts that say nothing about the candidate. `invalid` does where the candidate's own text was refused.
+_OURS: Final = frozenset({"internal_error", "cancelled"})
+
+
+def speedup(facts: Facts) -> float | None:
+    """How much faster than the baseline a candidate is; 0 if it is not correct, 1 if that is all the interval says.
+
+    None: it is correct, and its time is not known.
+    """
+    if not correct(facts):
+        return 0.0
+    value, low, high = facts.get("speedup"), facts.get("speedup_low"), facts.get("speedup_high")
+    if value is None:
+        return None
+    if low is not None and high is not None and low <= 1.0 <= high:
+        return 1.0
+    return float(value)
+
+
+def correct(facts: Facts) -> bool:
+    """Whether the candidate was accepted. A correct one that was rejected does not count."""
+    return facts.get("verdict") == "accepted"
+
+
+def compiled(facts: Facts) -> bool:
+    """Whether the candidate got as far as being built."""
+    return facts.get("compiled") is True or correct(facts)
+
+
+def blames(facts: Facts) -> bool:
+    """Whether the result says something about the candidate."""
+    if facts.get("verdict") == "invalid":
+        return facts.get("stage") == "compile"
+    return facts.get("verdict") is not None and facts["verdict"] not in _OURS
+
+
+def is_custom(facts: Facts) -> bool:
+    """Whether the candidate has a kernel of its own: measured where a device was there, else by its text."""
+    use = facts.get("kernel_use")
+    if isinstance(use, Mapping) and use.get("custom") is not None:
+        return bool(use["custom"])
+    return "no_custom_kernel" not in (facts.get("flags") or ())
+
+
+def coverage(facts: Facts) -> float:
+    """The part of the device time that kernels of the candidate's own take; 0 where nothing was measured."""
+    use = facts.get("kernel_use")
+    share = use.get("share") if isinstance(use, Mapping) else None
+    return min(1.0, max(0.0, float(share))) if share is not None else 0.0
+
+
+def reward(name: str, facts: Facts) -> float | None:
+    """The reward of that name, e.g. `kevin@1`; without a version the newest.
+
+    Raises:
+        NotFoundError: there is no such reward.
+    """
+    function = named(name)
+    return function(facts) if blames(facts) else None
+
+
+def named(name: str) -> Reward:
+    """The function of a name.
+
+    Raises:
+        NotFoundError: there is no such reward.
+    """
+    if name in REWARDS:
+        return REWARDS[name]
+    versions = [known for known in REWARDS if known.rsplit("@", 1)[0] == name]
+    if versions:
+        return REWARDS[max(versions, key=lambda known: int(known.rsplit("@", 1)[1]))]
+    match = re.fullmatch(r"fast_(\d+(?:\.\d+)?)(?:@1)?", name)
+    if match:
+        return fast(float(match[1]))
+    raise NotFoundError(
+        f"there is no reward {name!r}; choose from {', '.join(sorted(REWARDS))}, or fast_P@1 for a number P"
+    )
+
+
+def fast(p: float) -> Reward:
+    """1 if correct with a speed-up strictly above `p`, else 0: the mean over all samples is fast_p."""
+
+    def compute(facts: Facts) -> float | None:
+        if not correct(facts):
+            return 0.0
+        # Whoever is correct is above 0, also untimed.
+        found = 1.0 if p <= 0 else speedup(facts)
+        return None if found is None else float(found > p)
+
+    return compute
+
+
+def kernelbook(facts: Facts) -> float | None:
+    """The speed-up if correct, else 0; not clipped."""
+    return speedup(facts)
+
+
+def correctness(facts: Facts) -> float | None:
+    """1 if correct, else 0."""
+    return float(correct(facts))
+
+
+def kevin(facts: Facts) -> float | None:
+    """Kevin-32B: 0.3 for a correct candidate, plus its speed-up; 0 without a kernel of its own.
+
+    Turns are the trainer's business: `discounted`.
+    """
+    if not correct(facts) or not is_custom(facts):
+        return 0.0
+    found = speedup(facts)
+    return None if found is None else 0.3 + found
+
+
+def tinker(facts: Facts) -> float | None:
+    """kernelbench-tinker: 0.3 for a correct candidate plus what its speed-up is above 1, at most 10."""
+    if not correct(facts):
+        return 0.0
+    found = speedup(facts)
+    return None if found is None else min(10.0, 0.3 + max(0.0, found - 1.0))
+
+
+def drkernel(facts: Facts) -> float | None:
+    """Dr.Kernel: half for correct, half the speed-up up to 3, half the share of its own kernels; 0 for a decoy."""
+    if not correct(facts) or not is_custom(facts):
+        return 0.0
+    found = speedup(facts)
+    return None if found is None else 0.5 + 0.5 * min(found, 3.0) + 0.5 * coverage(facts)
+
+
+def kernelgym_weighted(facts: Facts) -> float | None:
+    """KernelGYM, weighted: half for correct, half for a speed-up of at least 1.01."""
+    if not correct(facts):
+        return 0.0
+    found = speedup(facts)
+    return None if found is None else 0.5 + 0.5 * (found >= 1.01)
+
+
+def kernelgym_stepped(facts: Facts) -> float | None:
+    """KernelGYM, stepped: -1 error or decoy, -0.5 not built, -0.3 wrong, -0.1 slower, then 0.2 to 1 by speed-up."""
+    if not correct(facts):
+        if facts.get("verdict") == "wrong_answer":
+            return -0.3
+        return -0.5 if facts.get("verdict") in ("compile_error", "invalid") else -1.0
+    if not is_custom(facts):
+        return -1.0
+    found = speedup(facts)
+    if found is None:
+        return None
+    steps = ((3.0, 1.0), (2.0, 0.8), (1.5, 0.6), (1.2, 0.4), (1.0, 0.2))
+    return next((value for least, value in steps if found >= least), -0.1)
+
+
+def cuda_agent(facts: Facts) -> float | None:
+    """CUDA Agent: -1 wrong, 1 correct, 2 more than 5 % faster than eager, 3 than eager and compile.
+
+    `speedup_compile` is the speed-up over the compiled baseline, added by a caller who has evaluated both.
+    """
+    if not correct(facts):
+        return -1.0
+    found = speedup(facts)
+    if found is None:
+        return None
+    if found <= 1.05:
+        return 1.0
+    other = facts.get("speedup_compile")
+    return 3.0 if other is not None and other > 1.05 else 2.0
+
+
+def cuda_l1(facts: Facts) -> float | None:
+    """CUDA-L1: the speed-up, at most 1.5. Its normalisation within a group is `normalised`."""
+    found = speedup(facts)
+    return None if found is None else min(1.5, found)
+
+
+def openenv(facts: Facts) -> float | None:
+    """OpenEnv: 0.1 built, 0.3 correct, 0.3 faster, up to 0.3 by the logarithm of the speed-up, all of it at 4."""
+    if not correct(facts):
+        return 0.1 * compiled(facts)
+    found = speedup(facts)
+    if found is None:
+        return None
+    scaled = min(1.0, max(0.0, math.log2(found) / 2)) if found > 0 else 0.0
+    return 0.4 + 0.3 * (found > 1.0) + 0.3 * scaled
+
+
+def speed_of_light(facts: Facts) -> float | None:
+    """SOL: 1 / (1 + (T - T_sol) / (T_b - T_sol)), with T_sol from `sol_ns`, which a caller adds; 0 if not correct."""
+    if not correct(facts):
+        return 0.0
+    bound, base, own = facts.get("sol_ns"), facts.get("reference_ns"), facts.get("candidate_ns")
+    if bound is None or base is None or own is None or base <= bound:
+        return None
+    if speedup(facts) == 1.0:
+        own = base
+    return float(1.0 / (1.0 + max(0.0, own - bound) / (base - bound)))
+
+
+def discounted(rewards: Sequence[float], factor: float = 0.4) -> list[float]:
+    """The return of each turn: its reward plus `factor` times the return of the next turn (Kevin-32B)."""
+    total = 0.0
+    returns = []
+    for value in reversed(rewards):
+        total = value + factor * total
+        returns.append(total)
+    return returns[::-1]
+
+
+def normalised(rewards: Sequence[float | None]) -> list[float | None]:
+    """Each less the mean of its group, by the deviation; None stays None and counts for nothing."""
+    known = [value for value in rewards if value is not None]
+    if not known:
+        return list(rewards)
+    mean = sum(known) / len(known)
+    deviation = math.sqrt(sum((value - mean) ** 2 for value in known) / len(known))
+    return [None if value is None else (value - mean) / deviation if deviation > 0 else 0.0 for value in rewards]
+
+
+#: The rewards by name and version. A change of a formula is a new version beside the old one.
+REWARDS: Final[Mapping[str, Reward]] = {
+    "correct@1": correctness,
+    "kernelbook@1": kernelbook,
+    "kevin@1": kevin,
+    "tinker@1": tinker,
+    "drkernel@1": drkernel,
+    "kernelgym-weighted@1": kernelgym_weighted,
+    "kernelgym-stepped@1": kernelgym_stepped,
+    "cuda-agent@1": cuda_agent,
+    "cuda-l1@1": cuda_l1,
+    "openenv@1": openenv,
+    "sol@1": speed_of_light,
+    **{f"fast_{p:g}@1": fast(p) for p in (0, 0.5, 0.8, 1, 1.5, 2)},
+}

@@ -1,0 +1,13 @@
+"""Batches of module evaluations: owners, batches, sources, items and their results; a job may be a group of items."""
+
+from __future__ import annotations
+
+from runner.store.migrations.script import execute
+
+revision = "0021_modules"
+down_revision = "0020_gateway"
+
+
+def upgrade() -> None:
+    """Apply this version."""
+    execute("0021_modules.sql")

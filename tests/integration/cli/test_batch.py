@@ -1,0 +1,134 @@
+"""`batch run`: from files to results, a table by level and KernelBench's folder; stopped and started again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.integration.cli.conftest import Call
+from tests.integration.daemon.groups import looking
+from tests.integration.daemon.rig import Rig
+
+RIGHT = "class ModelNew: pass\n"
+WRONG = '# found: {"verdict": "wrong_answer", "correct": false, "message": "off"}\nclass ModelNew: pass\n'
+SLOW = '# found: {"speedup": 0.7, "speedup_low": 0.6, "speedup_high": 0.8}\nclass ModelNew: pass\n'
+
+
+@pytest.fixture
+def served(database_url: str) -> Iterator[Rig]:
+    """A daemon that evaluates groups."""
+    rig = Rig(database_url)
+    rig.evaluator.script = looking()
+    rig.start()
+    rig.wait_for(lambda: _known(rig.url), "the GPU type is published")
+    yield rig
+    rig.close()
+
+
+def _known(url: str) -> bool:
+    with psycopg.connect(url) as connection:
+        return connection.execute("SELECT FROM runner.gpu_type WHERE name = 'CPU'").fetchone() is not None
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout of KernelBench with two levels and one run."""
+    root = tmp_path / "KernelBench"
+    for level, problem in ((1, 1), (1, 2), (2, 7)):
+        folder = root / "KernelBench" / f"level{level}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{problem}_Some_name.py").write_text(f"class Model: pass  # {level} {problem}\n")
+    run = root / "runs" / "mine"
+    run.mkdir(parents=True)
+    for level, problem, sample, text in ((1, 1, 0, RIGHT), (1, 1, 1, WRONG), (1, 2, 0, SLOW), (2, 7, 0, RIGHT)):
+        (run / f"level_{level}_problem_{problem}_sample_{sample}_kernel.py").write_text(text)
+    return root
+
+
+def test_a_checkout_of_kernelbench(served: Rig, call: Call, checkout: Path, tmp_path: Path) -> None:
+    """The table by level, the lines, KernelBench's folder; a second call evaluates nothing."""
+    out = tmp_path / "results.jsonl"
+    arguments = ("batch", "run", str(checkout), "--gpu", "CPU", "--out", str(out), "--json")
+    said = call(*arguments, "--kernelbench", str(tmp_path / "kb"), database=served.url)
+    assert said.code == 0, said.err
+    levels = {line["level"]: line for line in said.document["levels"]}
+    assert set(levels) == {"1", "2", "all"}
+    assert (levels["1"]["samples"], levels["1"]["correct"], levels["1"]["fast_1"]) == (3, 2 / 3, 1 / 3)
+    assert (levels["1"]["fast_0.5"], levels["1"]["fast_0.8"], levels["1"]["fast_2"]) == (2 / 3, 1 / 3, 0.0)
+    assert levels["1"]["reward"] == pytest.approx(2.7 / 3)
+    assert levels["all"]["reward"] == pytest.approx(4.7 / 4)
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert {line["name"] for line in lines} == {path.name for path in (checkout / "runs" / "mine").iterdir()}
+    found = json.loads((tmp_path / "kb" / "level1" / "eval_results.json").read_text())
+    assert [sample["correctness"] for sample in found["1"]] == [True, False]
+    assert (found["1"][0]["runtime"], found["1"][0]["ref_runtime"], found["1"][1]["runtime"]) == (0.001, 0.002, -1.0)
+    assert (tmp_path / "kb" / "level2" / "level_2_problem_7_sample_0_kernel.py").read_text() == RIGHT
+    seen = len(served.evaluator.seen)
+    again = call(*arguments, database=served.url)
+    assert again.document == said.document
+    assert len(served.evaluator.seen) == seen
+    assert len(out.read_text().splitlines()) == 4
+    # A line that an earlier process did not finish is written again, from the database.
+    out.write_text(out.read_text()[:-20])
+    assert call(*arguments, database=served.url).document == said.document
+    assert len(served.evaluator.seen) == seen
+    shown = call("batch", "rewards", str(out), "--reward", "correct@1", database=served.url)
+    assert "correct@1" in shown.out
+    assert "75.0%" in shown.out
+
+
+def test_json_lines_of_kernelbook_and_bad_ones(served: Rig, call: Call, tmp_path: Path) -> None:
+    """Bad lines are named, and the others evaluated; other settings are another evaluation."""
+    source = tmp_path / "rows.jsonl"
+    rows: list[dict[str, Any]] = [
+        {"entry_point": "Net", "python_code": "class Net: pass", "triton_code": "class NetNew: pass", "uuid": 7},
+        {"reference": "class Model: pass", "candidate": SLOW, "key": "mine"},
+        {"reference": "class Model: pass"},
+        {"reference": "class Model: pass", "candidate": "a\0b"},
+    ]
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows) + "{torn\n")
+    out = tmp_path / "results.jsonl"
+    said = call("batch", "run", str(source), "--gpu", "CPU", "--out", str(out), "--json", database=served.url)
+    assert said.code == 1
+    assert "line 3 is left out" in said.err
+    assert "line 5 is left out" in said.err
+    (line,) = said.document["levels"]
+    assert (line["samples"], line["without_result"], line["correct"]) == (3, 0, 2 / 3)
+    assert {json.loads(text)["name"] for text in out.read_text().splitlines()} == {"7", "line 2", "line 4"}
+    seen = len(served.evaluator.seen)
+    rows = [row for row in rows if "key" not in row]
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows[:1]))
+    assert call(
+        *("batch", "run", str(source), "--gpu", "CPU", "--out", str(out), "--inputs", "3"), database=served.url
+    ).code == 0  # fmt: skip
+    assert len(served.evaluator.seen) == seen + 1
+
+
+def test_a_folder_of_problems(served: Rig, call: Call, tmp_path: Path) -> None:
+    """reference.py with candidates beside it."""
+    folder = tmp_path / "problems" / "add"
+    folder.mkdir(parents=True)
+    (folder / "reference.py").write_text("class Model: pass")
+    (folder / "good.py").write_text(RIGHT)
+    shutil.copy(folder / "good.py", folder / "copy.py")
+    said = call(
+        *("batch", "run", str(folder.parent), "--gpu", "CPU", "--out", str(tmp_path / "r.jsonl"), "--json"),
+        database=served.url,
+    )
+    assert said.document["levels"][0]["samples"] == 2
+    assert len(served.evaluator.seen) == 1
+
+
+def test_what_is_no_source_and_no_reward_is_said(call: Call, tmp_path: Path, database_url: str) -> None:
+    """Before anything is submitted."""
+    out = ("--gpu", "CPU", "--out", str(tmp_path / "r.jsonl"))
+    assert call("batch", "run", str(tmp_path), *out, database=database_url).code == 2
+    (tmp_path / "x.jsonl").write_text("{}\n")
+    said = call("batch", "run", str(tmp_path / "x.jsonl"), *out, "--reward", "kevni@1", database=database_url)
+    assert (said.code, "kevin@1" in said.err) == (2, True)

@@ -1,0 +1,321 @@
+"""From candidates to rewards through a real daemon; only the evaluation itself is a stand-in."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from runner.client import AsyncClient, Client, EvaluationFaultError, Item
+from runner.errors import DatabaseUnavailableError, SubmissionError
+from runner.store import migrate
+from tests.chaos.server import Server
+from tests.integration.daemon.groups import looking
+from tests.integration.daemon.process import ROOT
+from tests.integration.daemon.proxy import Proxy
+from tests.integration.daemon.rig import PATIENCE_S, Rig
+from tests.support.waiting import wait_until
+
+
+def item(number: int, *, of: int = 0, **found: object) -> Item:
+    """An item whose text says what is found of it."""
+    says = f"# found: {json.dumps(found)}\n" if found else ""
+    return Item(reference=f"class Model: pass  # {of}\n", candidate=f"{says}class ModelNew: pass  # {number}\n")
+
+
+@pytest.fixture
+def served(rig: Rig) -> Rig:
+    """A daemon that evaluates groups."""
+    rig.evaluator.script = looking()
+    rig.start()
+    rig.wait_for(lambda: _known(rig.url), "the GPU type is published")
+    return rig
+
+
+def _known(url: str) -> bool:
+    with psycopg.connect(url) as connection:
+        return connection.execute("SELECT FROM runner.gpu_type WHERE name = 'CPU'").fetchone() is not None
+
+
+def _count(url: str, table: str) -> int:
+    with psycopg.connect(url) as connection:
+        row = connection.execute(f"SELECT count(*) FROM runner.{table}".encode()).fetchone()  # noqa: S608 - ours
+    assert row is not None
+    return int(row[0])
+
+
+def test_ten_lines_from_candidates_to_rewards(served: Rig) -> None:
+    """In their order, whatever order the results come in; bad ones harm no neighbour."""
+    items = [
+        *[item(number, of=number // 4) for number in range(20)],
+        item(20, verdict="wrong_answer", correct=False, message="off by one"),
+        item(21, speedup=1.02, speedup_low=0.97, speedup_high=1.06),
+        Item(reference="r", candidate="a\0b"),
+        Item(reference="r", candidate="x" * 2_000_000),
+        Item(reference="", candidate="x"),
+        Item(reference="r", candidate="x", settings={"inputs": 0}),
+    ]
+    with Client(served.url, gpu_type="CPU") as client:
+        results = client.evaluate(items)
+        rewards = client.rewards(items, "kernelbook@1")
+        assert client.progress() == (len(items), len(items))
+    assert [result.key for result in results] == [item.key for item in items]
+    assert rewards == [*[2.0] * 20, 0.0, 1.0, 0.0, 0.0, None, None]
+    assert results[20].message == "off by one"
+    assert [result.verdict for result in results[22:]] == ["invalid"] * 4
+    assert results[22].message == "the candidate has a NUL character at position 1"
+    assert _count(served.url, "item") == len(items)
+
+
+def test_a_fault_of_ours_is_no_reward(served: Rig) -> None:
+    """Retried as often as its group may be; then None, or an exception where the caller wants one."""
+    items = [item(1), item(2, verdict="internal_error", correct=None, message="the engine went away")]
+
+    def no_pause() -> None:
+        with psycopg.connect(served.url) as connection:
+            connection.execute("UPDATE runner.job SET not_before = NULL, avoid_host = NULL WHERE state = 'queued'")
+
+    with Client(served.url, gpu_type="CPU") as client:
+        stream = client.stream(items)
+        assert next(stream).verdict == "accepted"
+        for _ in range(2):
+            wait_until(lambda: _waits(served.url), "the group waits again", patience_s=PATIENCE_S)
+            no_pause()
+        fault = next(stream)
+        assert (fault.verdict, fault.message, fault.attempt) == ("internal_error", "the engine went away", 3)
+        assert list(stream) == []
+        assert client.rewards(items, "kevin@1") == [0.0, None]
+        with pytest.raises(EvaluationFaultError, match="the engine went away"):
+            client.rewards(items, "kevin@1", strict=True)
+
+
+def _waits(url: str) -> bool:
+    with psycopg.connect(url) as connection:
+        return connection.execute("SELECT FROM runner.job WHERE not_before > now()").fetchone() is not None
+
+
+def test_a_caller_that_comes_again_finds_its_results(served: Rig) -> None:
+    """Under the keys of the first call: nothing runs twice, whatever the name of the batch."""
+    items = [item(number) for number in range(30)]
+    with Client(served.url, gpu_type="CPU", batch="first") as client:
+        first = client.evaluate(items)
+    seen = len(served.evaluator.seen)
+    with Client(served.url, gpu_type="CPU", batch="first") as client:
+        assert client.evaluate(items) == first
+    with Client(served.url, gpu_type="CPU") as client:
+        assert client.evaluate(items) == first
+        # Some of them known, some new.
+        assert [result.verdict for result in client.evaluate([*items[:3], item(99)])] == ["accepted"] * 4
+    assert len(served.evaluator.seen) == seen + 1
+
+
+def test_no_more_is_open_than_the_client_may_have(rig: Rig) -> None:
+    """Items wait in the program, and are taken from the iterable as results come."""
+    rig.evaluator.script = looking(0.01)
+    taken = 0
+
+    def endless() -> Iterator[Item]:
+        nonlocal taken
+        for number in range(60):
+            taken += 1
+            yield item(number)
+
+    async def run() -> tuple[int, int]:
+        most = 0
+        async with AsyncClient(rig.url, gpu_type="CPU", outstanding=16, group_size=4) as client:
+            done = 0
+            async for _ in client.stream(endless()):
+                done += 1
+                finished, items = await client.progress()
+                most = max(most, items - finished)
+                assert taken <= done + 2 * 16 + 4
+            return done, most
+
+    rig.start()
+    rig.wait_for(lambda: _known(rig.url), "the GPU type is published")
+    done, most = asyncio.run(run())
+    assert done == 60
+    assert 1 < most <= 16
+
+
+def test_hundreds_of_coroutines_share_a_client(served: Rig) -> None:
+    """Each asks for its own few items; equal ones are evaluated once."""
+
+    async def run() -> list[list[float | None]]:
+        async with AsyncClient(served.url, gpu_type="CPU") as client:
+            return await asyncio.gather(
+                *(client.rewards([item(number % 50), item(number)], "correct@1") for number in range(200))
+            )
+
+    assert asyncio.run(run()) == [[1.0, 1.0]] * 200
+    assert _count(served.url, "item") == 200
+
+
+def test_an_outage_is_waited_out_or_said(rig: Rig, proxy: Proxy) -> None:
+    """The call goes on when the database is back; one that is away for too long is an error, and no reward."""
+    rig.evaluator.script = looking(0.01)
+    rig.start()
+    rig.wait_for(lambda: _known(rig.url), "the GPU type is published")
+    proxy.open()
+    items = [item(number, of=number) for number in range(60)]
+    with Client(proxy.url, gpu_type="CPU") as client:
+        stream = client.stream(items)
+        results = [next(stream)]
+        proxy.shut()
+        time.sleep(0.5)
+        proxy.open()
+        results += list(stream)
+        assert len({result.key for result in results}) == 60
+    with Client(proxy.url, gpu_type="CPU", patience_s=0.5) as client:
+        proxy.shut()
+        with pytest.raises(DatabaseUnavailableError):
+            client.evaluate([item(100)])
+
+
+def test_a_refused_call_is_an_error(served: Rig) -> None:
+    """Of the caller, who can mend it."""
+    with Client(served.url, gpu_type="H1OO") as client, pytest.raises(SubmissionError, match="H1OO"):
+        client.evaluate([item(1)])
+    with Client(served.url, gpu_type="CPU") as client:
+        client.evaluate([Item(reference="r", candidate="a", key="k")])
+        with pytest.raises(SubmissionError, match="other content"):
+            client.evaluate([Item(reference="r", candidate="b", key="k")])
+        # The client is as good as before.
+        assert client.rewards([item(1)], "correct@1") == [1.0]
+
+
+def test_a_cancelled_batch_ends(rig: Rig) -> None:
+    """Without a daemon: what waits is cancelled, and has no reward."""
+    rig.start()
+    rig.wait_for(lambda: _known(rig.url), "the GPU type is published")
+    rig.stop()
+    with Client(rig.url, gpu_type="CPU", batch="b") as client:
+        stream = client.stream([item(number) for number in range(10)])
+        with Client(rig.url, gpu_type="CPU", batch="b") as other:
+            wait_until(lambda: _count(rig.url, "item") == 10, "submitted", patience_s=PATIENCE_S)
+            assert other.cancel() == 10
+        results = list(stream)
+    assert {(result.state, result.verdict, result.reward("kevin@1")) for result in results} == {
+        ("cancelled", None, None)
+    }
+
+
+def test_a_spooled_group_is_committed_later(make_rig: Callable[..., Rig], database_url: str, proxy: Proxy) -> None:
+    """The database is away when the group ends: its results wait on disk, and come in once."""
+    proxy.open()
+    rig = make_rig(database_url, proxy.url)
+    script = looking()
+    ended: list[int] = []
+
+    def shut(*given: Any) -> Any:  # noqa: ANN401 - as a script
+        if not ended:
+            proxy.shut()
+        ended.append(given[0].id)
+        return script(*given)
+
+    rig.evaluator.script = shut
+    rig.start()
+    rig.wait_for(lambda: _known(rig.url), "the GPU type is published")
+    with Client(database_url, gpu_type="CPU") as client:
+        stream = client.stream([item(number) for number in range(5)])
+        wait_until(lambda: rig.spool.count == 1, "it is spooled", patience_s=PATIENCE_S)
+        proxy.open()
+        assert {result.verdict for result in stream} == {"accepted"}
+    assert len(ended) == 1
+
+
+CLIENT = """
+import json, sys
+from runner.client import Client
+from tests.integration.daemon.test_batches import item
+with Client(sys.argv[1], gpu_type="CPU", batch="storm", outstanding=128) as client:
+    items = [item(n, of=n // 8) for n in range(int(sys.argv[2]))]
+    found = {}
+    for result in client.stream(items):
+        found[result.key] = [result.verdict, result.attempt]
+        if len(found) % 50 == 0:
+            print(len(found), flush=True)
+print(json.dumps(found), flush=True)
+"""
+
+
+class _Killed:
+    """A program that is killed and started again."""
+
+    def __init__(self, *command: str) -> None:
+        self._command = [sys.executable, *command]
+        self._output = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by `close`
+        self.start()
+
+    def start(self) -> None:
+        """Start it (again)."""
+        self._output.seek(0)
+        self._output.truncate()
+        self.child = subprocess.Popen(
+            self._command, cwd=ROOT, stdin=subprocess.PIPE, stdout=self._output, stderr=subprocess.DEVNULL
+        )
+
+    def kill(self) -> None:
+        """As `kill -9`, and wait until it is gone."""
+        self.child.send_signal(signal.SIGKILL)
+        self.child.wait()
+        assert self.child.stdin is not None
+        self.child.stdin.close()
+
+    @property
+    def said(self) -> list[str]:
+        """The lines of its output."""
+        return Path(f"/proc/self/fd/{self._output.fileno()}").read_text(encoding="utf-8").splitlines()
+
+    def close(self) -> None:
+        """Kill it for good."""
+        self.kill()
+        self._output.close()
+
+
+def test_daemon_database_and_client_are_killed_and_every_key_has_one_result() -> None:
+    """In the middle of a thousand items; none has a second result, and none is lost."""
+    number = 1000
+    with Server() as server:
+        server.start()
+        url = server.url("postgres")
+        migrate(url)
+        daemon = _Killed("-m", "tests.integration.daemon.groups", url, '{"lease_s": 3.0}')
+        wait_until(lambda: _known(url), "the GPU type is published", patience_s=PATIENCE_S)
+        client = _Killed("-c", CLIENT, url, str(number))
+        try:
+            wait_until(lambda: _count(url, "item_result") >= 100, "a hundred are over", patience_s=PATIENCE_S)
+            daemon.kill()
+            daemon.start()
+            wait_until(lambda: _count(url, "item_result") >= 250, "more are over", patience_s=PATIENCE_S)
+            server.crash()
+            server.start()
+            wait_until(lambda: _count(url, "item_result") >= 450, "more are over", patience_s=PATIENCE_S)
+            client.kill()
+            client.start()
+            wait_until(lambda: client.child.poll() is not None, "the client ends", patience_s=3 * PATIENCE_S)
+            assert client.child.returncode == 0
+            found = json.loads(client.said[-1])
+            assert len(found) == number
+            assert {verdict for verdict, _ in found.values()} == {"accepted"}
+            with psycopg.connect(url) as connection:
+                row = connection.execute(
+                    "SELECT count(*), count(DISTINCT i.key), count(DISTINCT r.item_id), count(DISTINCT r.seq),"
+                    " max(r.seq), bool_and(r.attempt = j.attempt OR j.attempt > r.attempt)"
+                    " FROM runner.item i JOIN runner.item_result r ON r.item_id = i.id"
+                    " JOIN runner.job j ON j.id = i.job_id"
+                ).fetchone()
+            assert row == (number, number, number, number, number, True)
+        finally:
+            client.close()
+            daemon.close()

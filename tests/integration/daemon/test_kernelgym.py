@@ -1,0 +1,122 @@
+"""KernelGYM's HTTP interface, through a real daemon; only the evaluation itself is a stand-in."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from runner.client import AsyncClient
+from runner.gateway.kernelgym import build
+from tests.integration.daemon.groups import looking
+from tests.integration.daemon.proxy import Proxy
+from tests.integration.daemon.rig import Rig
+
+Send = Callable[..., tuple[int, Any]]
+
+
+def task(name: str, **found: object) -> dict[str, Any]:
+    """A request as KernelGYM's clients send it."""
+    says = f"# found: {json.dumps(found)}\n" if found else ""
+    return {
+        "task_id": name,
+        "reference_code": "class Model: pass  # the reference",
+        "kernel_code": f"{says}class ModelNew: pass  # {name}",
+        "backend": "triton",
+        "num_correct_trials": 5,
+        "num_perf_trials": 20,
+        "num_warmup": 3,
+        "timeout": 300,
+        "entry_point": "Model",
+        "use_reference_cache": True,
+    }
+
+
+@pytest.fixture
+def served(rig: Rig) -> Rig:
+    """A daemon that evaluates groups."""
+    rig.evaluator.script = looking()
+    rig.start()
+    rig.wait_for(lambda: _known(rig.url), "the GPU type is published")
+    return rig
+
+
+def _known(url: str) -> bool:
+    with psycopg.connect(url) as connection:
+        return connection.execute("SELECT FROM runner.gpu_type WHERE name = 'CPU'").fetchone() is not None
+
+
+def talk(url: str, *requests: tuple[str, str, object], patience_s: float = 60.0) -> list[tuple[int, Any]]:
+    """Send requests to the application one after another; status and body of each."""
+
+    async def one(app: Any, method: str, path: str, body: object) -> tuple[int, Any]:  # noqa: ANN401 - ASGI
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        sent: list[dict[str, Any]] = []
+        scope = {
+            "type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b"",
+            "headers": [], "app": app,
+        }  # fmt: skip
+        waiting = [{"type": "http.request", "body": raw, "more_body": False}]
+
+        async def receive() -> dict[str, Any]:
+            return waiting.pop() if waiting else {"type": "http.disconnect"}
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message)
+
+        await app(scope, receive, send)
+        return sent[0]["status"], json.loads(b"".join(message.get("body", b"") for message in sent[1:]))
+
+    async def run() -> list[tuple[int, Any]]:
+        client = AsyncClient(url, gpu_type="CPU", patience_s=patience_s)
+        app = build(client)
+        async with app.router.lifespan_context(app):
+            return [await one(app, *request) for request in requests]
+
+    return asyncio.run(run())
+
+
+def test_what_its_clients_send_is_answered(served: Rig) -> None:
+    """Alone and in batches, by status and results; bad requests are refused with a sentence."""
+    wrong = task("b", verdict="wrong_answer", correct=False, message="off by one")
+    answers = talk(
+        served.url,
+        ("POST", "/evaluate", task("a")),
+        ("POST", "/evaluate/batch", {"tasks": [task("a"), wrong, task("c", kernel_use={"custom": 0, "total": 3})]}),
+        ("GET", "/status/b", {}),
+        ("GET", "/results/a", {}),
+        ("GET", "/results/nothing", {}),
+        ("GET", "/health", {}),
+        ("POST", "/evaluate", {**task("d"), "kernel_code": ""}),
+        ("POST", "/evaluate", {**task("d"), "num_correct_trials": 99}),
+        ("POST", "/evaluate", {**task("a"), "kernel_code": "class ModelNew: pass  # another"}),
+        ("POST", "/evaluate", b"{torn"),
+        ("POST", "/evaluate/batch", {"tasks": []}),
+    )
+    first = answers[0][1]
+    assert answers[0][0] == 200
+    assert {key: first[key] for key in ("task_id", "status", "compiled", "correctness", "speedup", "error_code")} == {
+        "task_id": "a", "status": "completed", "compiled": True, "correctness": True, "speedup": 2.0,
+        "error_code": None,
+    }  # fmt: skip
+    assert (first["reference_runtime"], first["kernel_runtime"]) == (0.002, 0.001)
+    one, two, three = answers[1][1]["results"]
+    assert one == first
+    assert (two["correctness"], two["error_code"], two["error_message"]) == (False, "CORRECTNESS_ERROR", "off by one")
+    assert three["decoy_kernel"] is True
+    assert answers[2][1] == {"task_id": "b", "status": "completed"}
+    assert answers[3][1] == first
+    assert [status for status, _ in answers[4:]] == [404, 200, 400, 400, 400, 400, 400]
+    assert "other content" in answers[8][1]["detail"]
+    # Requests that come together share a job.
+    assert len(served.evaluator.seen) == 2
+
+
+def test_an_outage_is_no_answer(proxy: Proxy) -> None:
+    """503, so that a client tries again; never a kernel that failed."""
+    answers = talk(proxy.url, ("GET", "/health", {}), ("POST", "/evaluate", task("a")), patience_s=0.5)
+    assert [status for status, _ in answers] == [503, 503]

@@ -1,0 +1,1 @@
+"""Tests of the client of batches that need nothing but Python."""

@@ -1,0 +1,95 @@
+"""What the daemon makes of a harness's report on a group: it believes nothing that it can check."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, datetime
+from importlib import resources
+from typing import Any
+
+import pytest
+
+from runner.evaluation.groups import KEYS, MAX_TEXT, VERDICTS, group_result
+from runner.model import Job, Mode, Slot, Verdict
+
+SLOT = Slot(name="cpu0", gpu_type="CPU", devices=(), cpus=(0,))
+FINE: dict[str, Any] = {"verdict": "accepted", "stage": "done", "correct": True, "message": "right", "speedup": 1.5}
+
+
+def group(*ids: int) -> Job:
+    """A claimed group with these items."""
+    now = datetime(2026, 5, 1, tzinfo=UTC)
+    return Job(
+        id=1, attempt=1, submission_id=None, gpu_type="CPU", secret=False, leaderboard="", mode=Mode.BENCHMARK,
+        user_id="u", file_name="", code=b"", extra=None, secret_seed=0, failures=0, max_attempts=3, created_at=now,
+        started_at=now, batch_id=7,
+        task={"kind": "module", "candidates": [{"id": number, "code": ""} for number in ids]},
+    )  # fmt: skip
+
+
+def test_every_candidate_has_its_result() -> None:
+    """With all keys; the group is accepted whatever the candidates are."""
+    found = group_result(
+        group(4, 5), SLOT, [{**FINE, "id": 4}, {"id": 5, "verdict": "timeout", "message": "slow"}], eval_ns=9
+    )
+    assert found.verdict is Verdict.ACCEPTED
+    assert [(item["id"], item["verdict"]) for item in found.items] == [(4, "accepted"), (5, "timeout")]
+    assert all(tuple(item) == KEYS for item in found.items)
+    assert found.report["slot"] == "cpu0"
+    assert (found.runs, found.eval_ns) == ((), 9)
+
+
+@pytest.mark.parametrize(
+    ("result", "says"),
+    [
+        ({**FINE, "verdict": "perfect"}, "which is none"),
+        ({**FINE, "verdict": None}, "which is none"),
+        ({**FINE, "message": None}, "without a message"),
+        ({**FINE, "correct": None}, "not correct"),
+        ({**FINE, "speedup": 0}, "speedup 0"),
+        ({**FINE, "speedup": -2.0}, "speedup -2.0"),
+        ({**FINE, "candidate_ns": "fast"}, "candidate_ns 'fast'"),
+        ({**FINE, "reference_ns": True}, "reference_ns True"),
+    ],
+)
+def test_what_makes_no_sense_is_our_fault(result: dict[str, Any], says: str) -> None:
+    """And evaluated again; the neighbour keeps its result."""
+    found = group_result(group(4, 5), SLOT, [{**result, "id": 4}, {**FINE, "id": 5}], eval_ns=1)
+    assert [item["verdict"] for item in found.items] == ["internal_error", "accepted"]
+    assert says in found.items[0]["message"]
+    assert found.verdict is Verdict.INTERNAL_ERROR
+
+
+def test_foreign_doubled_and_missing_candidates() -> None:
+    """Only the first result of each candidate that was asked for counts; a missing one is evaluated again."""
+    given = [{**FINE, "id": 9}, {**FINE, "id": 4}, {**FINE, "id": 4, "message": "again"}, {**FINE, "id": "5"}, {**FINE}]
+    found = group_result(group(4, 5), SLOT, given, eval_ns=1)
+    assert [(item["id"], item["message"]) for item in found.items] == [(4, "right")]
+    assert found.error == "1 of 2 candidates have no result"
+
+
+def test_results_are_bounded_and_fit_for_json() -> None:
+    """Long texts, NUL, numbers that are not finite, deep and unknown things."""
+    deep: list[Any] = []
+    for _ in range(50):
+        deep = [deep]
+    given = {
+        **FINE, "id": 4, "message": "a\0b" + "x" * 10_000, "speedup": math.nan, "max_abs_error": math.inf,
+        "flags": ["f"] * 1000, "kernel_use": {"custom": deep, "lone": "\ud800"}, "more": "x" * 10_000,
+    }  # fmt: skip
+    (item,) = group_result(group(4), SLOT, [given], eval_ns=1).items
+    assert len(item["message"]) == MAX_TEXT
+    assert "\0" not in item["message"]
+    assert (item["speedup"], item["max_abs_error"], len(item["flags"])) == (None, None, 100)
+    assert str(item["kernel_use"]["custom"]).count("[") <= 5 + 4 * 50
+    item["kernel_use"]["lone"].encode()
+    assert "more" not in item
+
+
+def test_the_verdicts_are_those_of_the_database() -> None:
+    """A new one needs a version of the schema."""
+    text = resources.files("runner.store.migrations").joinpath("sql", "0021_modules.sql").read_text(encoding="utf-8")
+    words = re.search(r"CHECK \(verdict IN \((.*?)\)\)", text, re.DOTALL)
+    assert words is not None
+    assert set(re.findall(r"'(\w+)'", words[1])) == VERDICTS
