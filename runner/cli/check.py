@@ -38,10 +38,9 @@ from sandbox.policy import hardening
 from sandbox.protocol import Step, StepResult
 from sandbox.spec import WORKER_UID
 
-#: A busy one has up to so many.
-CONNECTIONS_OF_A_HOST: Final = 6
-#: Connections that a host keeps while it is idle: one to claim, one to listen.
-CONNECTIONS_OF_AN_IDLE_HOST: Final = 2
+#: Connections that a host keeps while it is idle, and how many a busy one has at most.
+CONNECTIONS_OF_AN_IDLE_HOST: Final = 1
+CONNECTIONS_OF_A_HOST: Final = 5
 #: Seconds for the interpreter of the evaluation environment to import torch outside a container: a cold disk is slow.
 _IMPORT_TIMEOUT_S = 180.0
 _COMPILE_TIMEOUT_S = 120.0
@@ -191,13 +190,12 @@ def _database(config: Config) -> Iterator[Finding]:
 def _connections(facts: DatabaseFacts, *, pooled: bool) -> Finding:
     """Whether the server has connections enough for this host and the others.
 
-    Too few for idle hosts is a failure: some of them would get no notification of a job. Behind a pooler a host keeps
-    one, to listen.
+    Too few for idle hosts is a failure: some of them could not claim. Behind a pooler a host keeps one too, to listen.
     """
     name = "connections"
     hosts = max(1, facts.all_hosts or 0)
-    idle = hosts * (1 if pooled else CONNECTIONS_OF_AN_IDLE_HOST)
-    busy = hosts * (1 if pooled else CONNECTIONS_OF_A_HOST)
+    idle = hosts * CONNECTIONS_OF_AN_IDLE_HOST
+    busy = hosts * (CONNECTIONS_OF_AN_IDLE_HOST if pooled else CONNECTIONS_OF_A_HOST)
     found = (
         f"the server gives {facts.connections}, {facts.connected} are used; {hosts} host{'' if hosts == 1 else 's'} "
         f"may need {busy} besides {'the pool' if pooled else 'frontends'}"

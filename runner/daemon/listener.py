@@ -1,6 +1,7 @@
 """Turns the database's notifications into wake-ups of the claiming thread and the heartbeat.
 
-Owns the listening connection. Polling goes on all the time, so an outage here only makes the daemon slower.
+It listens on the connection of the claiming thread, so that an idle host has one; behind a pooler on its own. Polling
+goes on all the time, so an outage here only makes the daemon slower.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from runner.daemon.interfaces import StoreFactory
 from runner.errors import InfrastructureError
 from runner.logs import LogRateLimit, get_logger
 from runner.retry import Backoff
-from runner.store import Stop, Wakeup
+from runner.store import Stop, Store, Wakeup
 
 _log = get_logger(__name__)
 
@@ -30,7 +31,7 @@ def should_react(rivals: int) -> bool:
 
 
 class QueueListener:
-    """`run` is the body of the listening thread.
+    """`run` is the body of the listening thread. `claims` is the store of the claiming thread.
 
     `on_work` is called when there may be a job of one of `gpu_types`. `on_host_notice` is called when a notification
     names this host: one of its jobs shall stop, or its drain state has changed.
@@ -40,12 +41,14 @@ class QueueListener:
         self,
         store_factory: StoreFactory,
         *,
+        claims: Store,
         host: str,
         gpu_types: frozenset[str],
         on_work: Callable[[], None],
         on_host_notice: Callable[[], None],
     ) -> None:
         self._store_factory = store_factory
+        self._claims = claims
         self._host = host
         self._gpu_types = gpu_types
         self._on_work = on_work
@@ -54,6 +57,7 @@ class QueueListener:
     def run(self, stop: Stop) -> None:
         """Listen until `stop` is set. A broken connection is opened again, and counts as a wake-up."""
         store = self._store_factory("listen")
+        store.listen_with(self._claims)
         backoff = Backoff(cap_s=5.0)
         log_limit = LogRateLimit()
         said = False

@@ -223,6 +223,7 @@ class Daemon:
             return False
         listener = QueueListener(
             self._store_factory,
+            claims=store,
             host=self._settings.current.host_name,
             gpu_types=self._capacity.gpu_types,
             on_work=self._on_work_available,

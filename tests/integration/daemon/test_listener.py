@@ -41,7 +41,7 @@ def test_a_job_is_heard_of_after_the_listeners_connection_was_ended(slow: Rig) -
     slow.wait_done(slow.submit())
     listener = (
         "SELECT pg_terminate_backend(pid) AS ended FROM pg_stat_activity"
-        " WHERE datname = current_database() AND application_name = 'daemon listen listen'"
+        " WHERE datname = current_database() AND application_name = 'daemon claim'"
     )
     for _ in range(2):
         slow.wait_for(lambda: slow.sql(listener), "it listens, and no more")
