@@ -3,8 +3,8 @@
 Owns when the queue is looked at, and the order of start and shutdown. Must not evaluate jobs or write results: slots,
 heartbeat, listener, publisher and writer have threads of their own.
 
-The thread that calls `run` claims. An idle daemon has two connections, this thread's and the listener's. The heartbeat
-opens one while it holds leases. Every other thread opens one while it has something to write.
+The thread that calls `run` claims. An idle daemon has one connection, this thread's, on which another thread listens.
+The heartbeat opens one while it holds leases. Every other thread opens one while it has something to write.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from runner.model import Json
 from runner.store import queries
 from runner.store.base import Base, expect
 from runner.store.connection import rows
-from runner.store.records import Wakeup
+from runner.store.records import ServerState, Wakeup
 
 _QUEUE: Final = "runner_queue"
 _HOSTS: Final = "runner_hosts"
@@ -98,9 +98,9 @@ class Signals(Base):
             }
             self._link.all(queries.NOTIFY, parameters)
 
-    def notification_usage(self) -> float:
-        """How full the cluster's queue of notifications is, from 0 to 1. From 0.5 on nothing is announced."""
-        return float(expect(self._link.one(queries.NOTIFICATION_USAGE))["usage"])
+    def server_state(self) -> ServerState:
+        """What the whole server does that slows the queue down."""
+        return ServerState(**expect(self._link.one(queries.SERVER_STATE)))
 
     def listen(self, *, stop: Stop, timeout_s: float) -> Wakeup | None:
         """Wait for a wake-up at most `timeout_s` seconds; all that is pending is one.

@@ -310,9 +310,9 @@ def _measure_table(
         connection.execute(f"DROP TABLE bench.{table}_{MONTHS - 1}".encode())
     else:
         due = (
-            f"DELETE FROM bench.{table} t USING (SELECT x.{kind.key} FROM bench.{table} x"
+            f"DELETE FROM bench.{table} t USING (SELECT x.{kind.key} FROM bench.{table} x"  # noqa: S608 - names of ours
             f" WHERE x.{kind.age} < now() - interval '325 days' ORDER BY x.{kind.age} LIMIT {BATCH}"
-            f" FOR UPDATE SKIP LOCKED) AS old WHERE t.{kind.key} = old.{kind.key}"  # noqa: S608 - names of ours
+            f" FOR UPDATE SKIP LOCKED) AS old WHERE t.{kind.key} = old.{kind.key}"
         ).encode()
         while connection.execute(due).rowcount:
             pass
