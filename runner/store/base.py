@@ -35,9 +35,12 @@ class Base:
         direct = direct_address(dsn, direct_host)
         self._listener = Link(direct, application_name=f"{application_name} listen", pacer=pacer)
         self._borrowed = False
+        #: After each use of it, the listener looks anew.
+        self._watched = self._listener
 
     def listen_with(self, other: Base) -> None:
         """Let `listen` use the connection of another store, in another thread; behind a pooler it has its own."""
+        self._watched = other._link
         if not self._pooled:
             self._listener, self._borrowed = other._link, True
 

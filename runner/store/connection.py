@@ -202,6 +202,11 @@ class Link:
         """Whether there is a connection that has not been seen to fail."""
         return self._connection is not None and not self._connection.closed
 
+    @property
+    def listens(self) -> bool:
+        """Whether that connection has subscribed to notifications."""
+        return self._connection is not None and self._connection.listens and self.connected
+
     def close(self) -> None:
         """Close the connection, if there is one; the next call opens another."""
         connection, self._connection = self._connection, None

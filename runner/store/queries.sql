@@ -91,6 +91,10 @@ LISTEN runner_queue
 -- Subscribes to notifications for single hosts.
 LISTEN runner_hosts
 
+-- name: unlisten
+-- Ends the subscriptions.
+UNLISTEN *
+
 -- name: submit
 -- Stores a submission and its jobs.
 SELECT runner.submit(

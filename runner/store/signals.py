@@ -11,7 +11,7 @@ import os
 import selectors
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -102,42 +102,57 @@ class Signals(Base):
         """What the whole server does that slows the queue down."""
         return ServerState(**expect(self._link.one(queries.SERVER_STATE)))
 
-    def listen(self, *, stop: Stop, timeout_s: float) -> Wakeup | None:
+    def listen(self, *, stop: Stop, timeout_s: float, wanted: Callable[[], bool] = lambda: True) -> Wakeup | None:
         """Wait for a wake-up at most `timeout_s` seconds; all that is pending is one.
 
         The connection is the store's second one, or that of another store (`listen_with`). It wakes everybody when it
-        connected only now, because a notification may have been missed. None: nothing came, or `stop` was set.
+        subscribed only now, because a notification may have been missed. None: nothing came, or `stop` was set.
+
+        `wanted` is asked at first and whenever the other store has used its connection. As long as it says no, it is
+        not subscribed: each notification costs the server a wake-up of every session that is.
         """
         link = self._listener
         deadline_s = time.monotonic() + timeout_s
         used = _Flag()
-        link.on_used(used.set)
+        self._watched.on_used(used.set)
         try:
             while not stop.is_set():
                 used.clear()
-                with link.open(answer_s=LISTEN_ANSWER_S, listener=True) as connection:
-                    if not connection.listens:
-                        rows(connection, queries.LISTEN_QUEUE)
-                        rows(connection, queries.LISTEN_HOSTS)
-                        connection.listens = True
-                        return Wakeup(everybody=True)
-                    # Before the first wait too: something may have come with the answer to an earlier statement.
-                    # Exhausted at once: a suspended generator would keep the connection's lock.
-                    heard = list(connection.notifies(timeout=0))
-                    descriptor = connection.fileno()
-                if heard:
-                    return _wakeup([(note.channel, note.payload) for note in heard])
+                sources: list[_Flag | Stop | int] = [used, stop]
+                if wanted():
+                    with link.open(answer_s=LISTEN_ANSWER_S, listener=True) as connection:
+                        if not connection.listens:
+                            rows(connection, queries.LISTEN_QUEUE)
+                            rows(connection, queries.LISTEN_HOSTS)
+                            connection.listens = True
+                            return Wakeup(everybody=True)
+                        # Before the first wait too: something may have come with the answer to an earlier statement.
+                        # Exhausted at once: a suspended generator would keep the connection's lock.
+                        heard = list(connection.notifies(timeout=0))
+                        sources.append(connection.fileno())
+                    if heard:
+                        return _wakeup([(note.channel, note.payload) for note in heard])
+                elif link.listens:
+                    self._unsubscribe()
                 remaining_s = deadline_s - time.monotonic()
                 if remaining_s <= 0:
                     break
                 with selectors.DefaultSelector() as selector:
-                    for source in (descriptor, stop, used):
+                    for source in sources:
                         selector.register(source, selectors.EVENT_READ)
                     selector.select(remaining_s)
         finally:
-            link.on_used(None)
+            self._watched.on_used(None)
             used.close()
         return None
+
+    def _unsubscribe(self) -> None:
+        if not self._borrowed:
+            self._listener.close()
+            return
+        with self._listener.open(answer_s=LISTEN_ANSWER_S, listener=True) as connection:
+            rows(connection, queries.UNLISTEN)
+            connection.listens = False
 
 
 def _wakeup(heard: Sequence[tuple[str, str]]) -> Wakeup:

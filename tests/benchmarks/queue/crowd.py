@@ -1,8 +1,8 @@
 """A thousand hosts on one PostgreSQL: what they cost at rest, how many of them move for one job, how soon it runs.
 
-The hosts are real daemons with eight slots, each with its own connection, many in a process: what a thousand machines' processors
-would share, this machine's few must do. Every announcement wakes a thousand listeners here, which compete with the host
-that takes the job, so the pickup is an upper bound; whose processor time a job costs is shown beside it.
+The hosts are real daemons with eight slots, each with its own connection, many in a process: what a thousand machines'
+processors would share, this machine's few must do. So the pickup is an upper bound; whose processor time a job costs is
+shown beside it.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from runner.model import Artifact, JobState, Mode, Progress, Verdict
 from runner.store import Ended, Stop, Store, Wakeup
 from runner.store.claims import MAX_RECLAIMS
 from tests.integration.store.conftest import CODE, TASK, Bench, notes, ranked, result, run_record
+from tests.integration.store.test_pooler import direct_host
 from tests.integration.store.test_submit import count, one, together
 
 Db = psycopg.Connection[dict[str, Any]]
@@ -567,6 +568,39 @@ def test_one_connection_claims_in_one_thread_and_listens_in_another(
     assert waits == 1
     listening.close()
     assert claims._link.connected, "it belongs to the other store"
+
+
+def test_who_is_not_wanted_is_not_subscribed(bench: Bench, db: Db, database_url: str) -> None:
+    """It is asked again when the connection was used; its own connection, behind a pooler, it gives back."""
+    claims, listening = bench.store, Store(database_url, application_name="test of one connection")
+    listening.listen_with(claims)
+    stop = Stop()
+    busy = threading.Event()
+
+    def listen(store: Store = listening) -> Wakeup | None:
+        return store.listen(stop=stop, timeout_s=60, wanted=busy.is_set)
+
+    busy.set()
+    assert listen() == Wakeup(everybody=True)
+    busy.clear()
+    assert listening.listen(stop=stop, timeout_s=0, wanted=busy.is_set) is None
+    db.execute("NOTIFY runner_queue, 'H100'")
+    assert claims._link.connected
+    assert not claims._link.listens
+
+    def use() -> None:
+        busy.set()
+        claims.ping()
+
+    threading.Timer(0.2, use).start()
+    assert listen() == Wakeup(everybody=True)
+    pooled = Store(database_url, application_name="test", direct_host=direct_host(database_url))
+    pooled.listen_with(claims)
+    assert listen(pooled) == Wakeup(everybody=True)
+    busy.clear()
+    assert pooled.listen(stop=stop, timeout_s=0, wanted=busy.is_set) is None
+    assert not pooled._listener.connected
+    pooled.close()
 
 
 def test_a_listener_does_not_hold_up_the_thread_that_claims(bench: Bench, database_url: str) -> None:
