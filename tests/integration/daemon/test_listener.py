@@ -125,7 +125,7 @@ def test_in_a_crowd_few_busy_hosts_act_on_an_announcement(slow: Rig) -> None:
 
 def test_in_a_crowd_few_idle_hosts_listen_and_busy_ones_hear_of_a_cancelled_job(slow: Rig) -> None:
     """Each notification would wake them all. A host that gets a job listens for as long as it runs."""
-    ended = "SELECT FROM pg_stat_activity WHERE application_name = 'daemon claim' AND query LIKE '%UNLISTEN%'"
+    ended = "SELECT FROM pg_stat_activity WHERE application_name = 'daemon claim' AND query LIKE '%%UNLISTEN%%'"
     crowded(slow, 1)
     gate = slow.evaluator.script = Gate()
     submission = slow.submit()
