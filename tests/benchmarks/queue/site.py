@@ -225,8 +225,8 @@ def _waited_ms(asked_ns: Mapping[int, int], hosts: Hosts) -> list[float]:
 def _busy(server: Server, url: str, hosts: Hosts) -> list[Figure]:
     """Every slot has a job that does not end."""
     hosts.keep = True
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("SET synchronous_commit = off")
+    # One transaction, which is one notification: this process would be busy with a thousand for each submission.
+    with psycopg.connect(url) as connection:
         for number in range(HOSTS * SLOTS):
             ours.submit(connection, user=f"user {number % 500}")
     running = "SELECT count(*) FROM runner.job WHERE lease_expires_at IS NOT NULL"
