@@ -38,10 +38,12 @@ from sandbox.policy import hardening
 from sandbox.protocol import Step, StepResult
 from sandbox.spec import WORKER_UID
 
-#: A busy one has up to so many.
-CONNECTIONS_OF_A_HOST: Final = 6
-#: Connections that a host keeps while it is idle: one to claim, one to listen.
-CONNECTIONS_OF_AN_IDLE_HOST: Final = 2
+#: Connections that a host keeps while it is idle, and how many a busy one has at most.
+CONNECTIONS_OF_AN_IDLE_HOST: Final = 1
+CONNECTIONS_OF_A_HOST: Final = 5
+#: A transaction that has written and stays open for longer, or while so many others begin, keeps marks from moving.
+WRITE_OPEN_S: Final = 60.0
+TRANSACTIONS_SINCE_WRITE: Final = 10_000
 #: Seconds for the interpreter of the evaluation environment to import torch outside a container: a cold disk is slow.
 _IMPORT_TIMEOUT_S = 180.0
 _COMPILE_TIMEOUT_S = 120.0
@@ -168,6 +170,7 @@ def _database(config: Config) -> Iterator[Finding]:
     found = f"PostgreSQL {facts.server_version}, database {facts.database}"
     yield Finding(name="database", mark=Mark.OK, found=found)
     yield _connections(facts, pooled=config.direct_host is not None)
+    yield _open_writes(facts)
     yield _schema(facts)
     if facts.login is not None:
         yield _login(facts, config.host_name)
@@ -191,13 +194,12 @@ def _database(config: Config) -> Iterator[Finding]:
 def _connections(facts: DatabaseFacts, *, pooled: bool) -> Finding:
     """Whether the server has connections enough for this host and the others.
 
-    Too few for idle hosts is a failure: some of them would get no notification of a job. Behind a pooler a host keeps
-    one, to listen.
+    Too few for idle hosts is a failure: some of them could not claim. Behind a pooler a host keeps one too, to listen.
     """
     name = "connections"
     hosts = max(1, facts.all_hosts or 0)
-    idle = hosts * (1 if pooled else CONNECTIONS_OF_AN_IDLE_HOST)
-    busy = hosts * (1 if pooled else CONNECTIONS_OF_A_HOST)
+    idle = hosts * CONNECTIONS_OF_AN_IDLE_HOST
+    busy = hosts * (CONNECTIONS_OF_AN_IDLE_HOST if pooled else CONNECTIONS_OF_A_HOST)
     found = (
         f"the server gives {facts.connections}, {facts.connected} are used; {hosts} host{'' if hosts == 1 else 's'} "
         f"may need {busy} besides {'the pool' if pooled else 'frontends'}"
@@ -207,6 +209,21 @@ def _connections(facts: DatabaseFacts, *, pooled: bool) -> Finding:
     remedy = "raise max_connections, and restart the server" + ("" if pooled else "; or use a pooler (direct_host)")
     return Finding(
         name=name, mark=Mark.FAILED if facts.connections < idle else Mark.WARNING, found=found, remedy=remedy
+    )
+
+
+def _open_writes(facts: DatabaseFacts) -> Finding:
+    """Whether a transaction that has written stays open, in any database of the server: then claims become slower."""
+    name = "open transactions"
+    age_s, since = facts.write_open_s or 0.0, facts.transactions_since_write
+    if age_s <= WRITE_OPEN_S and since <= TRANSACTIONS_SINCE_WRITE:
+        return Finding(name=name, mark=Mark.OK, found="none that has written stays open")
+    age = f"for {age_s:.0f} s" if age_s > WRITE_OPEN_S else f"while {since} others began"
+    return Finding(
+        name=name,
+        mark=Mark.WARNING,
+        found=f"one that has written has been open {age}: claims become slower with each thousand jobs",
+        remedy="end it (docs/operations.md#snapshots-that-stay-open)",
     )
 
 

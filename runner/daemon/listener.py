@@ -1,6 +1,7 @@
 """Turns the database's notifications into wake-ups of the claiming thread and the heartbeat.
 
-Owns the listening connection. Polling goes on all the time, so an outage here only makes the daemon slower.
+It listens on the connection of the claiming thread, so that an idle host has one; behind a pooler on its own. Polling
+goes on all the time, so an outage here only makes the daemon slower.
 """
 
 from __future__ import annotations
@@ -13,15 +14,23 @@ from runner.daemon.interfaces import StoreFactory
 from runner.errors import InfrastructureError
 from runner.logs import LogRateLimit, get_logger
 from runner.retry import Backoff
-from runner.store import Stop, Wakeup
+from runner.store import Stop, Store, Wakeup
 
 _log = get_logger(__name__)
 
-#: About so many hosts react to one notification of work, however many get it. One job needs one host. A thousand
-#: claims at once are slow for all, and the other hosts poll soon.
+#: About so many hosts react to one notification of work, however many there are. One job needs one host. A thousand
+#: claims at once are slow for all, and the other hosts poll soon: one of a thousand does within two milliseconds.
 MAX_REACTING_HOSTS: Final = 32
 #: The longest wait for a notification; after it the listener simply waits again.
 _LISTEN_S = 30.0
+
+
+def is_chosen(rivals: int, ticket: float) -> bool:
+    """Whether an idle host, one of so many, listens at all; `ticket` is its random number from 0 to 1.
+
+    Each notification wakes every session that listens.
+    """
+    return ticket * rivals < MAX_REACTING_HOSTS
 
 
 def should_react(rivals: int) -> bool:
@@ -30,37 +39,42 @@ def should_react(rivals: int) -> bool:
 
 
 class QueueListener:
-    """`run` is the body of the listening thread.
+    """`run` is the body of the listening thread. `claims` is the store of the claiming thread.
 
     `on_work` is called when there may be a job of one of `gpu_types`. `on_host_notice` is called when a notification
-    names this host: one of its jobs shall stop, or its drain state has changed.
+    names this host: one of its jobs shall stop, or its drain state has changed. It listens while `wanted` says so.
     """
 
     def __init__(
         self,
         store_factory: StoreFactory,
         *,
+        claims: Store,
         host: str,
         gpu_types: frozenset[str],
+        wanted: Callable[[], bool],
         on_work: Callable[[], None],
         on_host_notice: Callable[[], None],
     ) -> None:
         self._store_factory = store_factory
+        self._claims = claims
         self._host = host
         self._gpu_types = gpu_types
+        self._wanted = wanted
         self._on_work = on_work
         self._on_host_notice = on_host_notice
 
     def run(self, stop: Stop) -> None:
         """Listen until `stop` is set. A broken connection is opened again, and counts as a wake-up."""
         store = self._store_factory("listen")
+        store.listen_with(self._claims)
         backoff = Backoff(cap_s=5.0)
         log_limit = LogRateLimit()
         said = False
         try:
             while not stop.is_set():
                 try:
-                    wakeup = store.listen(stop=stop, timeout_s=_LISTEN_S)
+                    wakeup = store.listen(stop=stop, timeout_s=_LISTEN_S, wanted=self._wanted)
                 except InfrastructureError as error:
                     if backoff.failures == 0 and (left_out := log_limit.due("outage")) is not None:
                         _log.warning("not listening for new jobs; polling goes on", error=str(error), left_out=left_out)

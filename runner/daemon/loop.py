@@ -3,12 +3,13 @@
 Owns when the queue is looked at, and the order of start and shutdown. Must not evaluate jobs or write results: slots,
 heartbeat, listener, publisher and writer have threads of their own.
 
-The thread that calls `run` claims. An idle daemon has two connections, this thread's and the listener's. The heartbeat
-opens one while it holds leases. Every other thread opens one while it has something to write.
+The thread that calls `run` claims. An idle daemon has one connection, this thread's, on which another thread listens.
+The heartbeat opens one while it holds leases. Every other thread opens one while it has something to write.
 """
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections import Counter
@@ -23,7 +24,7 @@ from runner.daemon.claim_turn import ClaimTurn
 from runner.daemon.housekeeping import Housekeeper
 from runner.daemon.interfaces import Engine, JobEvaluator, StoreFactory
 from runner.daemon.leases import LeaseKeeper, StopReason
-from runner.daemon.listener import QueueListener, should_react
+from runner.daemon.listener import QueueListener, is_chosen, should_react
 from runner.daemon.monitoring.engine_probe import EngineProbe
 from runner.daemon.monitoring.readiness import DATABASE, Readiness, missing, unusable
 from runner.daemon.monitoring.snapshot import DaemonSnapshot
@@ -52,6 +53,7 @@ from runner.retry import Backoff, between_s
 from runner.store import Claims, HostRecord, Store
 
 _log = get_logger(__name__)
+_random = random.SystemRandom()
 
 #: How long stopped runs may take to remove their containers.
 ABORT_S: Final = 30.0
@@ -167,6 +169,8 @@ class Daemon:
         )
         #: How many hosts get the same notifications, this one included; from the last claim.
         self._rivals = 1
+        #: Decides whether this host listens while it is idle.
+        self._ticket = _random.random()
         self._recovery = Recovery(
             settings, startup=self._startup, keeper=self._keeper, publisher=self._publisher, instance=instance
         )
@@ -223,8 +227,10 @@ class Daemon:
             return False
         listener = QueueListener(
             self._store_factory,
+            claims=store,
             host=self._settings.current.host_name,
             gpu_types=self._capacity.gpu_types,
+            wanted=self._should_listen,
             on_work=self._on_work_available,
             on_host_notice=self._on_host_notified,
         )
@@ -253,9 +259,13 @@ class Daemon:
         return [worker for slot_queue in self._slot_queues for worker in slot_queue.workers]
 
     def _on_work_available(self) -> None:
-        # A slot that comes free later wakes the loop itself.
-        if self._capacity.free() and should_react(self._rivals):
+        # A slot that comes free later wakes the loop itself. An idle host that listens is one of a few.
+        if self._capacity.free() and (not self._any_busy() or should_react(self._rivals)):
             self._wake.set()
+
+    def _should_listen(self) -> bool:
+        """A busy host always: it has to hear of cancelled jobs."""
+        return self._any_busy() or is_chosen(self._rivals, self._ticket)
 
     def _on_slot_free(self) -> None:
         self._wake.set()
@@ -328,6 +338,8 @@ class Daemon:
             # The database stood still, or this process did.
             self._recovery.start_reclaim_grace()
         self._rivals = claims.rivals or self._rivals
+        if claims.jobs:
+            self._ticket = _random.random()
         if claims.draining or control.stop_claiming.is_set():
             self._release_prefetched()
         if not claims.registered:

@@ -15,7 +15,7 @@ from runner.store.pacer import ConnectPacer
 
 
 class Base:
-    """The connection of a store. `_listener` is a second one, opened by `listen` only."""
+    """The connection of a store. `_listener` is a second one, opened by `listen` only, or another store's."""
 
     def __init__(
         self,
@@ -30,15 +30,25 @@ class Base:
 
         `direct_host`: the server itself, where `dsn` leads to a pooler in transaction mode.
         """
-        pooled = direct_host is not None
+        pooled = self._pooled = direct_host is not None
         self._link = Link(dsn, application_name=application_name, pacer=pacer, waiting=waiting, pooled=pooled)
         direct = direct_address(dsn, direct_host)
         self._listener = Link(direct, application_name=f"{application_name} listen", pacer=pacer)
+        self._borrowed = False
+        #: After each use of it, the listener looks anew.
+        self._watched = self._listener
+
+    def listen_with(self, other: Base) -> None:
+        """Let `listen` use the connection of another store, in another thread; behind a pooler it has its own."""
+        self._watched = other._link
+        if not self._pooled:
+            self._listener, self._borrowed = other._link, True
 
     def close(self) -> None:
         """Close the connections; using the store again opens new ones."""
         self._link.close()
-        self._listener.close()
+        if not self._borrowed:
+            self._listener.close()
 
     def ping(self) -> None:
         """A round trip to the database."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import math
 import random
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -132,6 +133,8 @@ class _Connection(psycopg.Connection[Row]):
     answer_s: float | None = None
     #: Told, several times a second, that this thread waits here and does not hang.
     waiting: Callable[[float], object] | None = None
+    #: Whether it has subscribed to notifications.
+    listens: bool = False
 
     def wait(self, gen: PQGen[RV], *arguments: Any, **named: Any) -> RV:  # noqa: ANN401 - whatever the driver passes
         """Drive one exchange with the server; every statement comes through here."""
@@ -156,7 +159,9 @@ class _Connection(psycopg.Connection[Row]):
 
 
 class Link:
-    """A connection in autocommit mode, confined to one thread.
+    """A connection in autocommit mode, for one thread and at most one other that listens on it.
+
+    Each has it for itself in an `open` block.
 
     With a `pacer` it is a daemon's: attempts to connect are paced together with those of the daemon's other threads,
     and a server that takes no writes counts as away, unless the connection string itself names `target_session_attrs`.
@@ -185,11 +190,22 @@ class Link:
         self._pacer = pacer
         self._waiting = waiting
         self._connection: _Connection | None = None
+        self._turn = threading.RLock()
+        self._on_used: Callable[[], object] | None = None
+
+    def on_used(self, told: Callable[[], object] | None) -> None:
+        """Call `told` after each `open` block of another than the listener: notifications may have come meanwhile."""
+        self._on_used = told
 
     @property
     def connected(self) -> bool:
         """Whether there is a connection that has not been seen to fail."""
         return self._connection is not None and not self._connection.closed
+
+    @property
+    def listens(self) -> bool:
+        """Whether that connection has subscribed to notifications."""
+        return self._connection is not None and self._connection.listens and self.connected
 
     def close(self) -> None:
         """Close the connection, if there is one; the next call opens another."""
@@ -198,10 +214,11 @@ class Link:
             connection.close()
 
     @contextmanager
-    def open(self, *, answer_s: float | None = None) -> Iterator[psycopg.Connection[Row]]:
+    def open(self, *, answer_s: float | None = None, listener: bool = False) -> Iterator[_Connection]:
         """The connection, opened if need be; the driver's errors leave as ours.
 
         `answer_s`: how long an answer is waited for, if not ANSWER_S, and the connection no longer than that.
+        `listener`: the caller is the other thread, whose waiting concerns no one.
 
         Raises:
             DatabaseUnavailableError: it cannot be reached, went away, takes no writes, gave up waiting for a lock, is
@@ -209,19 +226,29 @@ class Link:
             SubmissionError: one of our functions refused.
             NotFoundError: one of our functions knows no such submission.
         """
-        connection = self._connected(answer_s)
-        connection.answer_s = answer_s
+        waiting = None if listener else self._waiting
+        while not self._turn.acquire(timeout=LOOK_S / 3):
+            if waiting is not None:
+                waiting(LOOK_S)
         try:
-            yield connection
-        except psycopg.Error as error:
-            translated = _translated(error, broken=connection.closed)
-            if connection.closed or _is_outage(error):
-                self.close()
-                if self._pacer is not None:
-                    self._pacer.lost(str(translated))
-            if translated is error:
-                raise
-            raise translated from error
+            connection = self._connected(answer_s, waiting)
+            connection.answer_s = answer_s
+            connection.waiting = waiting
+            try:
+                yield connection
+            except psycopg.Error as error:
+                translated = _translated(error, broken=connection.closed)
+                if connection.closed or _is_outage(error):
+                    self.close()
+                    if self._pacer is not None:
+                        self._pacer.lost(str(translated))
+                if translated is error:
+                    raise
+                raise translated from error
+        finally:
+            self._turn.release()
+            if self._on_used is not None and not listener:
+                self._on_used()
 
     @contextmanager
     def transaction(self) -> Iterator[psycopg.Connection[Row]]:
@@ -271,12 +298,12 @@ class Link:
         found = self.all(query, parameters)
         return found[0] if found else None
 
-    def _connected(self, answer_s: float | None) -> _Connection:
+    def _connected(self, answer_s: float | None, waiting: Callable[[float], object] | None) -> _Connection:
         if self._connection is None or self._connection.closed:
-            self._connection = self._connect(answer_s)
+            self._connection = self._connect(answer_s, waiting)
         return self._connection
 
-    def _connect(self, answer_s: float | None) -> _Connection:
+    def _connect(self, answer_s: float | None, waiting: Callable[[float], object] | None) -> _Connection:
         conninfo = self._conninfo
         if answer_s is not None:
             # The driver gives no attempt less than two seconds; 0 stands for no bound.
@@ -284,8 +311,8 @@ class Link:
             given = str(conninfo_to_dict(conninfo)["connect_timeout"])
             if not (given.isdigit() and 0 < int(given) <= bound_s):
                 conninfo = make_conninfo(conninfo, connect_timeout=bound_s)
-        if self._waiting is not None:
-            self._waiting(CONNECT_S)
+        if waiting is not None:
+            waiting(CONNECT_S)
         if self._pacer is not None:
             self._pacer.before_connect()
         try:
@@ -298,9 +325,8 @@ class Link:
             raise
         if self._pacer is not None:
             self._pacer.succeeded()
-        connection.waiting = self._waiting
-        if self._waiting is not None:
-            self._waiting(LOOK_S)
+        if waiting is not None:
+            waiting(LOOK_S)
         return connection
 
 

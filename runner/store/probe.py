@@ -42,6 +42,10 @@ class DatabaseFacts:
     #: How many connections the server gives to logins without special rights, and how many of all kinds there are.
     connections: int
     connected: int
+    #: How long the oldest open transaction of the server that has written has been open, if this login may read its
+    #: start, and how many transactions have begun since the oldest of all; None and 0: none is open.
+    write_open_s: float | None = None
+    transactions_since_write: int = 0
     #: The hosts that are registered; None: the schema is not this release's.
     all_hosts: int | None = None
     #: The login that the connection is made with; None: the schema is not this release's.
@@ -97,6 +101,8 @@ def probe(dsn: str, direct_host: str | None = None) -> DatabaseFacts:
         unset=() if direct_host is None else tuple(key for key, value in settings.items() if value == "0"),
         connections=server["connections"],
         connected=server["connected"],
+        write_open_s=server["write_open_s"],
+        transactions_since_write=server["transactions_since_write"],
         all_hosts=None if who is None else who["all_hosts"],
         login=None if who is None else who["login"],
         owner=who is not None and who["owner"],

@@ -91,6 +91,10 @@ LISTEN runner_queue
 -- Subscribes to notifications for single hosts.
 LISTEN runner_hosts
 
+-- name: unlisten
+-- Ends the subscriptions.
+UNLISTEN *
+
 -- name: submit
 -- Stores a submission and its jobs.
 SELECT runner.submit(
@@ -213,9 +217,12 @@ FROM runner.gpu_type g ORDER BY g.name
 SELECT j.gpu_type, count(*) AS jobs, extract(epoch FROM now() - min(j.created_at))::float8 AS oldest_s
 FROM runner.job j WHERE j.state = 'queued' AND j.ready GROUP BY j.gpu_type ORDER BY j.gpu_type
 
--- name: notification_usage
--- How full the cluster's queue of notifications is, from 0 to 1. Asking also frees what all listeners have read.
-SELECT pg_notification_queue_usage() AS usage
+-- name: server_state
+-- How full the cluster's queue of notifications is, from 0 to 1; asking also frees what all listeners have read. And the
+-- oldest open transaction of all databases that has written, prepared ones included; NULL: none is open.
+SELECT pg_notification_queue_usage() AS notification_usage,
+       CASE WHEN pg_snapshot_xmin(s.now) < pg_snapshot_xmax(s.now) THEN pg_snapshot_xmin(s.now)::text::bigint END AS oldest_write
+FROM pg_current_snapshot() AS s (now)
 
 -- name: running
 -- The jobs that each host holds now.
@@ -438,6 +445,13 @@ SELECT current_setting('server_version') AS version, current_database()::text AS
        current_setting('max_connections')::integer - current_setting('superuser_reserved_connections')::integer
            - coalesce(current_setting('reserved_connections', true), '0')::integer AS connections,
        (SELECT sum(d.numbackends)::integer FROM pg_catalog.pg_stat_database d) AS connected,
+       -- The transactions that have written: those of other logins have no start, unless the login may read it. Then the
+       -- number of transactions since says how old the oldest is.
+       (SELECT extract(epoch FROM now() - min(w.start))::float8
+        FROM (SELECT a.xact_start AS start FROM pg_catalog.pg_stat_activity a WHERE a.backend_xid IS NOT NULL
+              UNION ALL SELECT p.prepared FROM pg_catalog.pg_prepared_xacts p) AS w) AS write_open_s,
+       (pg_snapshot_xmax(pg_current_snapshot())::text::bigint - pg_snapshot_xmin(pg_current_snapshot())::text::bigint)
+           AS transactions_since_write,
        to_regclass('runner.migration') IS NOT NULL AS has_versions
 
 -- name: session_settings

@@ -11,17 +11,20 @@ import os
 import selectors
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from runner.model import Json
 from runner.store import queries
 from runner.store.base import Base, expect
 from runner.store.connection import rows
-from runner.store.records import Wakeup
+from runner.store.records import ServerState, Wakeup
 
 _QUEUE: Final = "runner_queue"
 _HOSTS: Final = "runner_hosts"
+#: So long an answer to LISTEN is waited for. The claiming thread waits as long for the connection.
+LISTEN_ANSWER_S: Final = 10.0
 #: A payload has at most 7,999 bytes.
 _MAX_PAYLOAD_BYTES: Final = 7900
 
@@ -50,6 +53,35 @@ class Stop(threading.Event):
         raise NotImplementedError("a stop is for good; make another one")
 
 
+class _Flag:
+    """Something that is set by one thread and waited for by another, together with a connection."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+
+    def fileno(self) -> int:
+        """A descriptor that is readable from `set` to `clear`."""
+        return self._descriptor
+
+    def set(self) -> None:
+        """Wake the thread that waits, if the flag is not closed."""
+        with self._lock:
+            if self._descriptor >= 0:
+                os.eventfd_write(self._descriptor, 1)
+
+    def clear(self) -> None:
+        """Forget what was set."""
+        with suppress(BlockingIOError):
+            os.eventfd_read(self._descriptor)
+
+    def close(self) -> None:
+        """Give the descriptor back; `set` does nothing afterwards."""
+        with self._lock:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
 class Signals(Base):
     """The part of a store that sends and hears notifications."""
 
@@ -66,37 +98,61 @@ class Signals(Base):
             }
             self._link.all(queries.NOTIFY, parameters)
 
-    def notification_usage(self) -> float:
-        """How full the cluster's queue of notifications is, from 0 to 1. From 0.5 on nothing is announced."""
-        return float(expect(self._link.one(queries.NOTIFICATION_USAGE))["usage"])
+    def server_state(self) -> ServerState:
+        """What the whole server does that slows the queue down."""
+        return ServerState(**expect(self._link.one(queries.SERVER_STATE)))
 
-    def listen(self, *, stop: Stop, timeout_s: float) -> Wakeup | None:
-        """Wait for a wake-up, on a connection of its own, at most `timeout_s` seconds; all that is pending is one.
+    def listen(self, *, stop: Stop, timeout_s: float, wanted: Callable[[], bool] = lambda: True) -> Wakeup | None:
+        """Wait for a wake-up at most `timeout_s` seconds; all that is pending is one.
 
-        It wakes everybody when it connected only now, because a notification may have been missed. None: nothing
-        came, or `stop` was set.
+        The connection is the store's second one, or that of another store (`listen_with`). It wakes everybody when it
+        subscribed only now, because a notification may have been missed. None: nothing came, or `stop` was set.
+
+        `wanted` is asked at first and whenever the other store has used its connection. As long as it says no, it is
+        not subscribed: each notification costs the server a wake-up of every session that is.
         """
-        fresh = not self._listener.connected
-        with self._listener.open() as connection:
-            if fresh:
-                rows(connection, queries.LISTEN_QUEUE)
-                rows(connection, queries.LISTEN_HOSTS)
-                return Wakeup(everybody=True)
-            deadline_s = time.monotonic() + timeout_s
-            with selectors.DefaultSelector() as selector:
-                selector.register(connection, selectors.EVENT_READ)
-                selector.register(stop, selectors.EVENT_READ)
-                while not stop.is_set():
-                    # Before the first wait too: something may have come with the answer to an earlier statement.
-                    # Exhausted at once: a suspended generator would keep the connection's lock.
-                    heard = list(connection.notifies(timeout=0))
+        link = self._listener
+        deadline_s = time.monotonic() + timeout_s
+        used = _Flag()
+        self._watched.on_used(used.set)
+        try:
+            while not stop.is_set():
+                used.clear()
+                sources: list[_Flag | Stop | int] = [used, stop]
+                if wanted():
+                    with link.open(answer_s=LISTEN_ANSWER_S, listener=True) as connection:
+                        if not connection.listens:
+                            rows(connection, queries.LISTEN_QUEUE)
+                            rows(connection, queries.LISTEN_HOSTS)
+                            connection.listens = True
+                            return Wakeup(everybody=True)
+                        # Before the first wait too: something may have come with the answer to an earlier statement.
+                        # Exhausted at once: a suspended generator would keep the connection's lock.
+                        heard = list(connection.notifies(timeout=0))
+                        sources.append(connection.fileno())
                     if heard:
                         return _wakeup([(note.channel, note.payload) for note in heard])
-                    remaining_s = deadline_s - time.monotonic()
-                    if remaining_s <= 0:
-                        break
+                elif link.listens:
+                    self._unsubscribe()
+                remaining_s = deadline_s - time.monotonic()
+                if remaining_s <= 0:
+                    break
+                with selectors.DefaultSelector() as selector:
+                    for source in sources:
+                        selector.register(source, selectors.EVENT_READ)
                     selector.select(remaining_s)
+        finally:
+            self._watched.on_used(None)
+            used.close()
         return None
+
+    def _unsubscribe(self) -> None:
+        if not self._borrowed:
+            self._listener.close()
+            return
+        with self._listener.open(answer_s=LISTEN_ANSWER_S, listener=True) as connection:
+            rows(connection, queries.UNLISTEN)
+            connection.listens = False
 
 
 def _wakeup(heard: Sequence[tuple[str, str]]) -> Wakeup:

@@ -1,6 +1,7 @@
 """What daemons, frontends and operators do with the database, as methods that take and return records.
 
-One `Store` is one connection, confined to one thread; it opens when first used and again after it broke. Every write
+One `Store` is one connection, confined to one thread; it opens when first used and again after it broke. A second store
+may listen on it in another thread. Every write
 about a claimed job is fenced by (id, attempt, state running). Locks are taken in one order everywhere: user,
 submission, jobs by id, job statuses by submission, share, clock, host. No policy lives here: when to claim, renew or
 retry is the daemon's business.

@@ -234,3 +234,10 @@ def _queue(queue_depths: QueueDepthCache) -> Iterable[Metric]:
             "How full PostgreSQL's notification queue is, 0 to 1.",
             value=usage,
         )
+    write_open_s = queue_depths.write_open_s()
+    if write_open_s is not None:
+        yield GaugeMetricFamily(
+            "kernel_runner_oldest_write_seconds",
+            "For how long the oldest open transaction that has written has been seen; 0: none is.",
+            value=write_open_s,
+        )

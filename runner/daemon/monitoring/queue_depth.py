@@ -1,4 +1,4 @@
-"""The length of the queue for `/metrics`, asked of the database at most once a minute.
+"""The length of the queue and the state of its server for `/metrics`, asked at most once a minute.
 
 Owns how old an answer may be. An idle host makes 0.58 statements a second (`poll_s`) and may make 0.6, which leaves one
 a minute here. No caller waits longer than `WAIT_S`, whatever the database does.
@@ -37,6 +37,9 @@ class QueueDepthCache:
         self._answered_s = float("-inf")
         self._known: Sequence[QueueDepth] = ()
         self._usage: float | None = None
+        self._oldest_write: int | None = None
+        #: When that transaction was first seen.
+        self._write_seen_s = float("-inf")
         self._answered = threading.Event()
         self._log_limit = LogRateLimit()
 
@@ -57,10 +60,17 @@ class QueueDepthCache:
         with self._lock:
             return self._usage
 
+    def write_open_s(self) -> float | None:
+        """How long the oldest open transaction that has written has been seen; 0: none was open. None: not known."""
+        with self._lock:
+            if self._usage is None:
+                return None
+            return 0.0 if self._oldest_write is None else self._answered_s - self._write_seen_s
+
     def _ask(self) -> None:
         store = self._store_factory("metrics")
         try:
-            found, usage = store.queue_depths(), store.notification_usage()
+            found, state = store.queue_depths(), store.server_state()
         except InfrastructureError as error:
             if (left_out := self._log_limit.due("away")) is not None:
                 _log.info("the length of the queue is not known", error=str(error), left_out=left_out)
@@ -68,7 +78,9 @@ class QueueDepthCache:
             _log.exception("the length of the queue is not known")
         else:
             with self._lock:
-                self._known, self._usage, self._answered_s = found, usage, self._clock()
+                self._known, self._usage, self._answered_s = found, state.notification_usage, self._clock()
+                if state.oldest_write != self._oldest_write:
+                    self._oldest_write, self._write_seen_s = state.oldest_write, self._answered_s
         finally:
             store.close()
             self._answered.set()

@@ -12,7 +12,10 @@ from collections.abc import Sequence
 from tests.benchmarks.queue.figures import Figure, machine, table
 from tests.benchmarks.queue.server import server
 
-PARTS = ("pickup", "idle", "throughput", "depth", "beats", "recovery", "crowd", "batches")
+PARTS = (
+    *("pickup", "idle", "throughput", "depth", "beats", "recovery", "crowd", "batches"),
+    *("site", "history"),
+)
 
 
 def main(parts: Sequence[str] = ()) -> None:

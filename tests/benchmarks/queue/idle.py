@@ -42,5 +42,5 @@ def measure(server: Server) -> list[Figure]:
         print(f"  {name}: {dict(seen.texts(url))}")
     return [
         Figure(name="idle host, statements", unit="1/s", ours=statements_s.pop("ours"), peers=statements_s, target=0.6),
-        Figure(name="idle host, connections", unit="", ours=connections.pop("ours"), peers=connections, target=2),
+        Figure(name="idle host, connections", unit="", ours=connections.pop("ours"), peers=connections, target=1),
     ]

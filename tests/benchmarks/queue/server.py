@@ -28,7 +28,7 @@ from runner.cli.stack import Stack, state_directory
 from runner.errors import ConfigError
 
 SETTINGS: Final = {
-    # Room for a thousand hosts with two connections each, and for what measures them.
+    # Room for a thousand hosts that are idle but for a few, and for what measures them.
     "max_connections": "2200",
     "shared_buffers": "512MB",
     "max_wal_size": "4GB",

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 ROOT: Final = Path(__file__).resolve().parents[3]
-_START_S: Final = 120.0
+_START_S: Final = 300.0
 _STOP_S: Final = 60.0
 
 

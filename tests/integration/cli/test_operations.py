@@ -186,30 +186,72 @@ def test_connections_are_counted_for_all_hosts(database_url: str, store: Store) 
 
 
 @pytest.mark.parametrize(
-    ("hosts", "mark"), [(None, Mark.OK), (1, Mark.OK), (16, Mark.OK), (17, Mark.WARNING), (48, Mark.WARNING)]
+    ("hosts", "mark"), [(None, Mark.OK), (1, Mark.OK), (19, Mark.OK), (20, Mark.WARNING), (97, Mark.WARNING)]
 )
 def test_too_few_connections_are_a_warning(hosts: int | None, mark: Mark) -> None:
-    """Six for each host; a database without the schema is about to have one host."""
+    """Five for each host; a database without the schema is about to have one host."""
     facts = DatabaseFacts(
         server_version="18", database="d", version=None, pending=(), newer=False, direct=True, connections=97,
         connected=3, all_hosts=hosts,
     )  # fmt: skip
     finding = check._connections(facts, pooled=False)
     assert finding.mark is mark
-    assert f"{6 * (hosts or 1)} besides frontends" in finding.found
+    assert f"{5 * (hosts or 1)} besides frontends" in finding.found
 
 
 @pytest.mark.parametrize(
     ("hosts", "pooled", "mark"),
-    [(49, False, Mark.FAILED), (49, True, Mark.OK), (97, True, Mark.OK), (98, True, Mark.FAILED)],
+    [(97, False, Mark.WARNING), (98, False, Mark.FAILED), (97, True, Mark.OK), (98, True, Mark.FAILED)],
 )
 def test_too_few_connections_for_idle_hosts_are_a_failure(hosts: int, mark: Mark, *, pooled: bool) -> None:
-    """Two for each idle host, or one that listens beside a pooler: without it some would get no notification."""
+    """One for each idle host, to claim and to listen, or to listen beside a pooler."""
     facts = DatabaseFacts(
         server_version="18", database="d", version=None, pending=(), newer=False, direct=True, connections=97,
         connected=3, all_hosts=hosts,
     )  # fmt: skip
     assert check._connections(facts, pooled=pooled).mark is mark
+
+
+@pytest.mark.parametrize(
+    ("age_s", "since", "mark", "words"),
+    [
+        (None, 0, Mark.OK, "none"),
+        (59.0, 10_000, Mark.OK, "none"),
+        (61.0, 1, Mark.WARNING, "for 61 s"),
+        # The login may not read since when.
+        (None, 10_001, Mark.WARNING, "while 10001 others began"),
+    ],
+)
+def test_a_transaction_that_stays_open_after_a_write_is_a_warning(
+    age_s: float | None, since: int, mark: Mark, words: str
+) -> None:
+    """Claims become slower while it does; the remedy is in the handbook."""
+    facts = DatabaseFacts(
+        server_version="18", database="d", version=None, pending=(), newer=False, direct=True, connections=97,
+        connected=3, write_open_s=age_s, transactions_since_write=since,
+    )  # fmt: skip
+    finding = check._open_writes(facts)
+    assert finding.mark is mark
+    assert words in finding.found
+
+
+def test_a_transaction_that_has_written_is_found_in_any_database(database_url: str, empty_database_url: str) -> None:
+    """One that reads is not; a login without rights sees the number of transactions since."""
+    with psycopg.connect(empty_database_url) as other:
+        other.execute("CREATE TABLE written (x integer)")
+        (number,) = other.execute("SELECT pg_current_xact_id()::text::bigint").fetchone() or (0,)
+        # Only transactions that end later show that it is open.
+        with psycopg.connect(database_url, autocommit=True) as later:
+            later.execute("CREATE TABLE later (x integer)")
+        facts = probe(database_url)
+        assert facts.write_open_s is not None
+        assert facts.write_open_s >= 0
+        assert facts.transactions_since_write >= 1
+        store = Store(database_url, application_name="test")
+        found = store.server_state().oldest_write
+        store.close()
+        assert found is not None
+        assert found <= number, "another test's may be older"
 
 
 def test_an_empty_and_a_newer_database_are_told_apart(empty_database_url: str, database_url: str) -> None:

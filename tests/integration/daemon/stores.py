@@ -61,8 +61,8 @@ def watch(rig: Rig) -> Watch:
             seen.registers += 1
             super().register_host(host)
 
-        def listen(self, *, stop: Stop, timeout_s: float) -> Wakeup | None:
-            wakeup = super().listen(stop=stop, timeout_s=timeout_s)
+        def listen(self, *, stop: Stop, timeout_s: float, wanted: Callable[[], bool] = lambda: True) -> Wakeup | None:
+            wakeup = super().listen(stop=stop, timeout_s=timeout_s, wanted=wanted)
             if wakeup is not None:
                 seen.heard.append(wakeup)
             return wakeup

@@ -265,6 +265,37 @@ def test_a_deletion_that_is_given_up_for_anothers_sake_is_tried_again(bench: Ben
     assert bench.store.boards() == []
 
 
+def test_a_claim_does_not_wait_for_a_deletion(bench: Bench, db: Db) -> None:
+    """It takes another leaderboard's job while the transaction that deletes is open, and passes over those deleted."""
+    bench.board()
+    bench.board("other")
+    for number in range(3):
+        bench.submit(user_id=f"u{number}")
+    kept = bench.submit(user_id="u9", leaderboard="other")
+    with db.transaction():
+        board = one(db, "SELECT id FROM leaderboard.leaderboard WHERE name = 'identity' FOR UPDATE")["id"]
+        found = db.execute(queries.LOCK_BOARD_SUBMISSIONS.sql, {"id": board, "limit": 200}).fetchall()
+        ids = {"ids": [row["id"] for row in found]}
+        db.execute(queries.DELETE_SUBMISSION_RUNS.sql, ids)
+        db.execute(queries.DELETE_SUBMISSIONS.sql, ids)
+        claims = bench.store.claim(host="h", slots={"CPU": 4}, lease_s=60)
+        assert [job.submission_id for job in claims.jobs] == [kept]
+    assert bench.store.claim(host="h", slots={"CPU": 4}, lease_s=60).jobs == ()
+
+
+def test_every_row_that_goes_with_a_submission_is_found_by_an_index(db: Db) -> None:
+    """Each foreign key that a deletion follows begins an index; without one it would walk the table each time."""
+    keys = """
+        SELECT c.conrelid::regclass::text AS referring, c.conkey[1] AS column_number
+        FROM pg_constraint c
+        WHERE c.contype = 'f' AND c.confrelid = ANY (ARRAY[
+            'leaderboard.submission', 'leaderboard.runs', 'leaderboard.code_files', 'runner.job']::regclass[])
+          AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.conrelid AND i.indkey[0] = c.conkey[1]
+                          AND i.indisvalid AND (i.indpred IS NULL OR c.conrelid = 'runner.job'::regclass))
+    """
+    assert db.execute(keys.encode()).fetchall() == []
+
+
 def deleting(bench: Bench) -> tuple[threading.Thread, list[object]]:
     """A thread that deletes the board `identity`, and what becomes of that."""
     outcomes: list[object] = []

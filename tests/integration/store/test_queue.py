@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import selectors
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -20,6 +21,7 @@ from runner.model import Artifact, JobState, Mode, Progress, Verdict
 from runner.store import Ended, Stop, Store, Wakeup
 from runner.store.claims import MAX_RECLAIMS
 from tests.integration.store.conftest import CODE, TASK, Bench, notes, ranked, result, run_record
+from tests.integration.store.test_pooler import direct_host
 from tests.integration.store.test_submit import count, one, together
 
 Db = psycopg.Connection[dict[str, Any]]
@@ -536,6 +538,97 @@ def test_who_listens_sleeps_until_there_is_something_to_hear(bench: Bench, monke
     threading.Timer(0.6, stop.set).start()
     assert bench.store.listen(stop=stop, timeout_s=60) is None
     assert len(waits) == 1
+
+
+def test_one_connection_claims_in_one_thread_and_listens_in_another(
+    bench: Bench, db: Db, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A notification that comes with the answer to a claim is heard, also just before the listener begins to wait."""
+    claims, listening = bench.store, Store(database_url, application_name="test of one connection")
+    listening.listen_with(claims)
+    stop = Stop()
+    assert listening.listen(stop=stop, timeout_s=5) == Wakeup(everybody=True)
+    own = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'test of one connection%'"
+    assert one(db, own)["count"] == 0
+    waits = 0
+
+    class Selector(selectors.DefaultSelector):
+        def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+            nonlocal waits
+            waits += 1
+            if waits == 1:
+                db.execute("NOTIFY runner_queue, 'H100'")
+                claiming = threading.Thread(target=claims.ping)
+                claiming.start()
+                claiming.join()
+            return super().select(timeout)
+
+    monkeypatch.setattr(selectors, "DefaultSelector", Selector)
+    assert listening.listen(stop=stop, timeout_s=60) == Wakeup(gpu_types=frozenset({"H100"}))
+    assert waits == 1
+    listening.close()
+    assert claims._link.connected, "it belongs to the other store"
+
+
+def test_who_is_not_wanted_is_not_subscribed(bench: Bench, db: Db, database_url: str) -> None:
+    """It is asked again when the connection was used; its own connection, behind a pooler, it gives back."""
+    claims, listening = bench.store, Store(database_url, application_name="test of one connection")
+    listening.listen_with(claims)
+    stop = Stop()
+    busy = threading.Event()
+
+    def listen(store: Store = listening) -> Wakeup | None:
+        return store.listen(stop=stop, timeout_s=60, wanted=busy.is_set)
+
+    busy.set()
+    assert listen() == Wakeup(everybody=True)
+    busy.clear()
+    assert listening.listen(stop=stop, timeout_s=0, wanted=busy.is_set) is None
+    db.execute("NOTIFY runner_queue, 'H100'")
+    assert claims._link.connected
+    assert not claims._link.listens
+
+    def use() -> None:
+        busy.set()
+        claims.ping()
+
+    threading.Timer(0.2, use).start()
+    assert listen() == Wakeup(everybody=True)
+    pooled = Store(database_url, application_name="test", direct_host=direct_host(database_url))
+    pooled.listen_with(claims)
+    assert listen(pooled) == Wakeup(everybody=True)
+    busy.clear()
+    assert pooled.listen(stop=stop, timeout_s=0, wanted=busy.is_set) is None
+    assert not pooled._listener.connected
+    pooled.close()
+
+
+def test_a_listener_does_not_hold_up_the_thread_that_claims(bench: Bench, database_url: str) -> None:
+    """It leaves the connection alone while it waits, and hears of its end."""
+    claims, listening = bench.store, Store(database_url, application_name="test of one connection")
+    listening.listen_with(claims)
+    stop = Stop()
+    listening.listen(stop=stop, timeout_s=5)
+    heard: list[Wakeup | None] = []
+
+    def listen() -> None:
+        while not stop.is_set():
+            heard.append(listening.listen(stop=stop, timeout_s=300))
+
+    thread = threading.Thread(target=listen)
+    thread.start()
+    try:
+        for _ in range(20):
+            claims.ping()
+        claims._link.close()
+        claims.ping()
+    finally:
+        deadline_s = time.monotonic() + 30
+        while not heard and time.monotonic() < deadline_s:
+            time.sleep(0.01)
+        stop.set()
+        thread.join(30)
+    assert heard[0] == Wakeup(everybody=True), "it subscribed on the new connection"
 
 
 def test_a_store_comes_back_after_its_connection_was_killed(bench: Bench, db: Db) -> None:
