@@ -46,7 +46,7 @@ _ASSURANCES = ("claimed", "audited_host", "measured", "audited")
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Timed:
+class Timed:
     """The timed calls of a case, and the verdict on their times."""
 
     samples: Sequence[Sample]
@@ -88,14 +88,14 @@ class Benchmark:
         )
         timed = TimedCase(self._workers, run, case, rng_seed=rng_seed_of(self._request.seed))
         timed.warm_up()
-        found = self._time(run, timed, stopping, start_ns=start)
+        found = self.time(run, timed, stopping, start_ns=start)
         again = 0
         while self._should_time_again(found, timed, again):
             if time.monotonic_ns() - start > _AGAIN_SHARE * stopping.max_wall_ns:
                 break
             again += 1
             timed.forget_controls()
-            last = self._time(run, timed, stopping, start_ns=time.monotonic_ns())
+            last = self.time(run, timed, stopping, start_ns=time.monotonic_ns())
             found = min(found, last, key=lambda row: row.doubt_ns)
         found.known["timed_again"] = again
         timed.check_last()
@@ -103,8 +103,13 @@ class Benchmark:
             known = {**found.known, **timed.details}
             self._report(run, index, found.samples, found.audit, stopping=stopping, known=known)
 
-    def _time(self, run: ModeRun, timed: TimedCase, stopping: Stopping, *, start_ns: int) -> _Timed:
-        """Call until the stopping rule ends the case, then audit the calls."""
+    def time(self, run: ModeRun, timed: TimedCase, stopping: Stopping, *, start_ns: int) -> Timed:
+        """Call until the stopping rule ends the case, then audit the calls.
+
+        Raises:
+            Fault, TaskFault: a call failed, or its output is wrong.
+            DeviceUnsteady: too many calls were set aside.
+        """
         spans: list[Span[Sample]] = []
         throttle_filter = ThrottleFilter[Sample](self._readings)
         so_far = Running()
@@ -134,9 +139,9 @@ class Benchmark:
         with run.phase("statistics"):
             found = audit(samples, controls_ns=timed.controls_ns, tolerance=self._request.tolerance)
         known = {"repeated": repeated, "stopped": stopped, "controls": timed.controls_made, **throttle_filter.details}
-        return _Timed(samples=samples, audit=found, known=known)
+        return Timed(samples=samples, audit=found, known=known)
 
-    def _should_time_again(self, found: _Timed, timed: TimedCase, again: int) -> bool:
+    def _should_time_again(self, found: Timed, timed: TimedCase, again: int) -> bool:
         """Whether to time a case again: its claims do not count, and a noisy moment may be the reason."""
         if again >= (1 if found.audit.contradicted else _MOST_AGAIN):
             return False
