@@ -15,9 +15,15 @@ HONEST: Mapping[str, tuple[str, str]] = {
     **{f"{name} as it is": (name, candidate(name)) for name in PROBLEMS},
     "functional": ("linear", new("return F.linear(x, self.l.weight, self.l.bias).clamp(min=0)", _LINEAR, init_args=_N)),
     "addmm": ("linear", new("return torch.addmm(self.l.bias, x, self.l.weight.t()).relu_()", _LINEAR, init_args=_N)),
-    "einsum": ("linear", new("return F.relu(torch.einsum('bi,oi->bo', x, self.l.weight) + self.l.bias)", _LINEAR, init_args=_N)),
+    "einsum": (
+        "linear",
+        new("return F.relu(torch.einsum('bi,oi->bo', x, self.l.weight) + self.l.bias)", _LINEAR, init_args=_N),
+    ),
     "renamed parameters": ("linear", new("return F.relu(self.other(x))", "self.other = nn.Linear(n, n)", init_args=_N)),
-    "sequential": ("linear", new("return self.s(x)", "self.s = nn.Sequential(nn.Linear(n, n), nn.ReLU())", init_args=_N)),
+    "sequential": (
+        "linear",
+        new("return self.s(x)", "self.s = nn.Sequential(nn.Linear(n, n), nn.ReLU())", init_args=_N),
+    ),
     "packed parameters": (
         "linear",
         new(
@@ -48,7 +54,11 @@ HONEST: Mapping[str, tuple[str, str]] = {
     ),
     "an extra buffer": (
         "linear",
-        new("return F.relu(self.l(x)) * self.one", f"{_LINEAR}\nself.register_buffer('one', torch.ones(1))", init_args=_N),
+        new(
+            "return F.relu(self.l(x)) * self.one",
+            f"{_LINEAR}\nself.register_buffer('one', torch.ones(1))",
+            init_args=_N,
+        ),
     ),
     "weights cached by version": (
         "linear",
@@ -60,7 +70,14 @@ HONEST: Mapping[str, tuple[str, str]] = {
         ),
     ),
     "half by half": ("linear", new("return F.relu(torch.cat([self.l(x[:3]), self.l(x[3:])]))", _LINEAR, init_args=_N)),
-    "in double": ("linear", new("return F.relu(F.linear(x.double(), self.l.weight.double(), self.l.bias.double())).float()", _LINEAR, init_args=_N)),
+    "in double": (
+        "linear",
+        new(
+            "return F.relu(F.linear(x.double(), self.l.weight.double(), self.l.bias.double())).float()",
+            _LINEAR,
+            init_args=_N,
+        ),
+    ),
     "a buffer that is used again": (
         "linear",
         new(
@@ -90,11 +107,19 @@ HONEST: Mapping[str, tuple[str, str]] = {
             pre="from concurrent.futures import ThreadPoolExecutor\n",
         ),
     ),
-    "inference mode": ("linear", new("with torch.inference_mode():\n    return F.relu(self.l(x))", _LINEAR, init_args=_N)),
+    "inference mode": (
+        "linear",
+        new("with torch.inference_mode():\n    return F.relu(self.l(x))", _LINEAR, init_args=_N),
+    ),
     "with gradients": ("linear", new("with torch.enable_grad():\n    return F.relu(self.l(x))", _LINEAR, init_args=_N)),
     "a script": (
         "linear",
-        new("return act(self.l(x))", _LINEAR, init_args=_N, pre="@torch.jit.script\ndef act(x):\n    return torch.relu(x)\n"),
+        new(
+            "return act(self.l(x))",
+            _LINEAR,
+            init_args=_N,
+            pre="@torch.jit.script\ndef act(x):\n    return torch.relu(x)\n",
+        ),
     ),
     "an autograd function": (
         "linear",
@@ -102,7 +127,8 @@ HONEST: Mapping[str, tuple[str, str]] = {
             "return Act.apply(self.l(x))",
             _LINEAR,
             init_args=_N,
-            pre="class Act(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n        return x.clamp(min=0)\n",
+            pre="class Act(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n"
+            "        return x.clamp(min=0)\n",
         ),
     ),
     "a class of its own inside": (
@@ -111,7 +137,8 @@ HONEST: Mapping[str, tuple[str, str]] = {
             "return self.inner(x)",
             "self.inner = Inner(n)",
             init_args=_N,
-            pre="class Inner(nn.Module):\n    def __init__(self, n):\n        super().__init__()\n        self.l = nn.Linear(n, n)\n"
+            pre="class Inner(nn.Module):\n    def __init__(self, n):\n        super().__init__()\n"
+            "        self.l = nn.Linear(n, n)\n"
             "    def forward(self, x):\n        return self.l(x).relu()\n",
         ),
     ),
@@ -125,9 +152,18 @@ HONEST: Mapping[str, tuple[str, str]] = {
         candidate("linear") + "\nif __name__ == '__main__':\n    raise SystemExit(1)\n",
     ),
     "a view": ("linear", new("return F.relu(self.l(x)).t().contiguous().t()", _LINEAR, init_args=_N)),
-    "a parameter returned as a subclass": ("linear", new("return nn.Parameter(F.relu(self.l(x)))", _LINEAR, init_args=_N)),
-    "a name that is given later": ("linear", candidate("linear").replace("class ModelNew(", "class Mine(") + "\nModelNew = Mine\n"),
-    "columns of a product": ("matmul", new("return torch.stack([a @ b[:, i] for i in range(16)], 1)", args="self, a, b")),
+    "a parameter returned as a subclass": (
+        "linear",
+        new("return nn.Parameter(F.relu(self.l(x)))", _LINEAR, init_args=_N),
+    ),
+    "a name that is given later": (
+        "linear",
+        candidate("linear").replace("class ModelNew(", "class Mine(") + "\nModelNew = Mine\n",
+    ),
+    "columns of a product": (
+        "matmul",
+        new("return torch.stack([a @ b[:, i] for i in range(16)], 1)", args="self, a, b"),
+    ),
     "blocks of a product": (
         "matmul",
         new("return sum(a[:, i:i + 8] @ b[i:i + 8] for i in range(0, 32, 8))", args="self, a, b"),
@@ -168,15 +204,25 @@ HONEST: Mapping[str, tuple[str, str]] = {
     "convolution by unfolding": (
         "conv",
         new(
-            "p = F.unfold(x, 3)\ny = self.c.weight.view(4, -1) @ p + self.c.bias[:, None]\nreturn self.b(y.view(x.shape[0], 4, 6, 6))",
+            "p = F.unfold(x, 3)\ny = self.c.weight.view(4, -1) @ p + self.c.bias[:, None]\n"
+            "return self.b(y.view(x.shape[0], 4, 6, 6))",
             "self.c = nn.Conv2d(3, 4, 3)\nself.b = nn.BatchNorm2d(4)",
         ),
     ),
-    "channels last": ("conv", candidate("conv", ("self.c(x)", "self.c(x.contiguous(memory_format=torch.channels_last))"))),
-    "softmax by hand": ("softmax", new("e = torch.exp(x - x.max(1, keepdim=True)[0])\nreturn e / e.sum(1, keepdim=True)")),
+    "channels last": (
+        "conv",
+        candidate("conv", ("self.c(x)", "self.c(x.contiguous(memory_format=torch.channels_last))")),
+    ),
+    "softmax by hand": (
+        "softmax",
+        new("e = torch.exp(x - x.max(1, keepdim=True)[0])\nreturn e / e.sum(1, keepdim=True)"),
+    ),
     "softmax without the maximum": ("softmax", new("e = x.exp()\nreturn e / e.sum(1, keepdim=True)")),
     "softmax by its logarithm": ("softmax", new("return F.log_softmax(x, 1).exp()")),
-    "swish by division": ("swish", new("return x / (1 + torch.exp(-self.b * x))", "self.b = beta", init_args="self, beta=1.0")),
+    "swish by division": (
+        "swish",
+        new("return x / (1 + torch.exp(-self.b * x))", "self.b = beta", init_args="self, beta=1.0"),
+    ),
     "swish under KernelBook's arguments": (
         "swish",
         new("return x * (x * self.b).sigmoid()", "self.b = kwargs['beta']", init_args="self, *args, **kwargs"),
@@ -215,7 +261,11 @@ HONEST: Mapping[str, tuple[str, str]] = {
     "a loss by hand": ("loss", new("return -torch.log_softmax(x, 1)[torch.arange(8), t].mean()", args="self, x, t")),
     "a sum along a loop": (
         "masked",
-        new("o, s = torch.empty_like(x), 0\nfor i in range(16):\n    s = s + x[:, i] * m[:, i]\n    o[:, i] = s\nreturn o", args="self, x, m"),
+        new(
+            "o, s = torch.empty_like(x), 0\nfor i in range(16):\n    s = s + x[:, i] * m[:, i]\n"
+            "    o[:, i] = s\nreturn o",
+            args="self, x, m",
+        ),
     ),
     "not in place": ("in_place", new("return x * 2 + 1")),
     "in place as well": ("in_place", new("x *= 2\nx += 1\nreturn x")),
@@ -230,7 +280,8 @@ HONEST: Mapping[str, tuple[str, str]] = {
     "attention row by row": (
         "attention",
         new(
-            "rows = [torch.softmax(q[:, i:i + 1] @ k.transpose(1, 2) / 4.0, -1) @ v for i in range(4)]\nreturn torch.cat(rows, 1)",
+            "rows = [torch.softmax(q[:, i:i + 1] @ k.transpose(1, 2) / 4.0, -1) @ v for i in range(4)]\n"
+            "return torch.cat(rows, 1)",
             args="self, q, k, v",
         ),
     ),

@@ -67,28 +67,43 @@ WRONG: Mapping[str, tuple[str, str]] = {
     "an unbiased variance": (
         "norm",
         new(
-            "m, v = x.mean(1, keepdim=True), x.var(1, keepdim=True)\nreturn (x - m) / torch.sqrt(v + 1e-5) * self.n.weight + self.n.bias",
+            "m, v = x.mean(1, keepdim=True), x.var(1, keepdim=True)\n"
+            "return (x - m) / torch.sqrt(v + 1e-5) * self.n.weight + self.n.bias",
             "self.n = nn.LayerNorm(n)",
             init_args="self, n",
         ),
     ),
     "always train mode": (
         "batch_norm",
-        new("return F.relu(F.batch_norm(x, None, None, self.b.weight, self.b.bias, True))", "self.b = nn.BatchNorm1d(n)", init_args="self, n"),
+        new(
+            "return F.relu(F.batch_norm(x, None, None, self.b.weight, self.b.bias, True))",
+            "self.b = nn.BatchNorm1d(n)",
+            init_args="self, n",
+        ),
     ),
     "always eval mode": (
         "batch_norm",
-        new("return F.relu(F.batch_norm(x, self.b.running_mean, self.b.running_var, self.b.weight, self.b.bias))", "self.b = nn.BatchNorm1d(n)", init_args="self, n"),
+        new(
+            "return F.relu(F.batch_norm(x, self.b.running_mean, self.b.running_var, self.b.weight, self.b.bias))",
+            "self.b = nn.BatchNorm1d(n)",
+            init_args="self, n",
+        ),
     ),
     "batch norm left out": ("conv", candidate("conv", ("self.b(self.c(x))", "self.c(x)"))),
     "another dimension": ("softmax", new("return torch.softmax(x, 0)")),
     "not normalised": ("softmax", new("return x.exp()")),
     "the default argument": ("swish", new("return x * torch.sigmoid(x)")),
-    "a configuration ignored": ("config", new("return self.l(x)", "self.l = nn.Linear(4, 4)", init_args="self, config")),
+    "a configuration ignored": (
+        "config",
+        new("return self.l(x)", "self.l = nn.Linear(4, 4)", init_args="self, config"),
+    ),
     "no dropout": ("dropout", new("return self.l(x)", "self.l = nn.Linear(16, 16)")),
     "dropout in eval mode": ("dropout", candidate("dropout", ("self.d(self.l(x))", "F.dropout(self.l(x), 0.5, True)"))),
     "another rate": ("dropout", candidate("dropout", ("nn.Dropout(0.5)", "nn.Dropout(0.2)"))),
-    "dropout not scaled": ("dropout", candidate("dropout", ("self.d(self.l(x))", "self.d(self.l(x)) * (0.5 if self.training else 1)"))),
+    "dropout not scaled": (
+        "dropout",
+        candidate("dropout", ("self.d(self.l(x))", "self.d(self.l(x)) * (0.5 if self.training else 1)")),
+    ),
     "noise without the input": ("noise", new("return torch.randn_like(x)")),
     "less noise": ("noise", new("return x + 0.5 * torch.randn_like(x)")),
     "a pair exchanged": ("pair", new("return x.max(1)[0], x.sum(1)")),
@@ -101,14 +116,20 @@ WRONG: Mapping[str, tuple[str, str]] = {
     "the mask ignored": ("masked", new("return torch.cumsum(x, 1)", args="self, x, m")),
     "the mask negated": ("masked", new("return torch.cumsum(x * ~m, 1)", args="self, x, m")),
     "in place in another way": ("in_place", new("x.mul_(3)\nreturn x / 3 * 2 + 1")),
-    "an index off": ("embedding", new("return self.e((i + 1) % 10).sum(1)", "self.e = nn.Embedding(10, 8)", args="self, i")),
+    "an index off": (
+        "embedding",
+        new("return self.e((i + 1) % 10).sum(1)", "self.e = nn.Embedding(10, 8)", args="self, i"),
+    ),
     "argmin": ("argmax", new("return x.argmin(1)")),
     "indices in another dtype": ("argmax", new("return x.argmax(1).int()")),
     "a power of two": ("power", new("return x ** 2", args="self, x, n")),
     "zeros for small numbers": ("small", new("return torch.zeros_like(x)")),
     "a constant for small numbers": ("small", new("return torch.full_like(x, 1e-6)")),
     "the upper half": ("triangle", new("return torch.triu(a @ b)", args="self, a, b")),
-    "attention not scaled": ("attention", new("return torch.softmax(q @ k.transpose(1, 2), -1) @ v", args="self, q, k, v")),
+    "attention not scaled": (
+        "attention",
+        new("return torch.softmax(q @ k.transpose(1, 2), -1) @ v", args="self, q, k, v"),
+    ),
     "attention without softmax": ("attention", new("return q @ k.transpose(1, 2) / 4.0 @ v", args="self, q, k, v")),
     "a state kept": (
         "gru",
