@@ -273,7 +273,7 @@ HONEST: Mapping[str, tuple[str, str]] = {
         "embedding",
         new("return (F.one_hot(i, 10).float() @ self.e.weight).sum(1)", "self.e = nn.Embedding(10, 8)", args="self, i"),
     ),
-    "argmax by sorting": ("argmax", new("return x.sort(1, descending=True, stable=True)[1][:, 0]")),
+    "argmax by sorting": ("argmax", new("return x.sort(dim=1, descending=True, stable=True)[1][:, 0]")),
     "a power by products": ("power", new("y = x\nfor _ in range(n - 1):\n    y = y * x\nreturn y", args="self, x, n")),
     "only the lower half": ("triangle", new("return a @ b", args="self, a, b")),
     "torch's attention": ("attention", new("return F.scaled_dot_product_attention(q, k, v)", args="self, q, k, v")),
