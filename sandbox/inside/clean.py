@@ -13,6 +13,7 @@ import ctypes
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from sandbox.inside.boot import TMP, WORK, BootConfig
@@ -31,7 +32,8 @@ def clean_up(boot: BootConfig, reaper: Reaper) -> None:
         InitError: something is still there.
     """
     try:
-        run_as(boot.worker, lambda _: remove_all(), reaper=reaper)
+        # The worker may have forbidden its own directory.
+        run_as(replace(boot.worker, directory="/"), lambda _: remove_all(), reaper=reaper)
     except HelperError as error:
         raise InitError(f"what a worker left behind cannot be removed: {error}") from error
 

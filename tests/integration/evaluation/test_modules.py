@@ -45,7 +45,7 @@ for place in places:
     pathlib.Path(place, "left").mkdir()
     pathlib.Path(place, "left", "file").write_text("x")
     pathlib.Path(place, "left").chmod(0)
-os.chmod("/work", 0o500)
+os.chmod("/work", 0)
 ctypes.CDLL(None).shmget(77, 4096, 0o1666)
 if os.fork() == 0:
     os.setsid()
@@ -61,7 +61,7 @@ def _run(evaluator: Evaluator, codes: list[str], reference: str = _REFERENCE, **
     group = {
         "kind": "module",
         "reference": reference,
-        "settings": {"timed_calls": 5, **settings},
+        "settings": {"timed_calls": 5, "timeout_s": 200, **settings},
         "candidates": [{"id": number, "code": code} for number, code in enumerate(codes)],
     }
     rows = evaluate_group(

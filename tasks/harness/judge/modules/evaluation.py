@@ -167,8 +167,8 @@ class GroupJudge:
         """The control process."""
         return self._control
 
-    def reference_row(self, calls: int, *, in_eval: bool, deadline_ns: int) -> Row:
-        """Timed calls of the reference, now.
+    def reference_row(self, calls: int, *, in_eval: bool) -> Row:
+        """Timed calls of the reference, now. Its worker serves all candidates, so no candidate's time limit ends them.
 
         Raises:
             RuntimeError: its worker failed, which has worked before.
@@ -176,21 +176,19 @@ class GroupJudge:
         side = self._reference_side
         if side is None:
             raise RuntimeError("the reference has no worker")
+        deadline_ns = time.monotonic_ns() + _START_NS + round(self._settings.timeout_s * 1e9)
         try:
             side.seeded = self._prepared.random_in_eval if in_eval else self._prepared.random
             side.set_eval(on=in_eval, deadline_ns=deadline_ns)
             row = self.timed_row(side, calls, deadline_ns=deadline_ns)
             side.rest(deadline_ns=deadline_ns)
         except Fault as fault:
-            if fault.timed_out:
-                raise
             raise RuntimeError(f"the reference's worker failed: {fault.message}") from fault
         return row
 
-    def last_reference_row(self, calls: int, *, in_eval: bool, deadline_ns: int) -> Row:
+    def last_reference_row(self, calls: int, *, in_eval: bool) -> Row:
         """The row that followed the last candidate, or one that is made now."""
-        row = self._rows.pop(in_eval, None)
-        return row or self.reference_row(calls, in_eval=in_eval, deadline_ns=deadline_ns)
+        return self._rows.pop(in_eval, None) or self.reference_row(calls, in_eval=in_eval)
 
     def keep_reference_row(self, row: Row, *, in_eval: bool) -> None:
         """Keep a row for the next candidate."""
@@ -436,7 +434,7 @@ class _Attempt:
             in_eval = True
         perturbed = self._full and prepared.shifted_state is not None
         rows = max(calls // 2, _FEWEST_REFERENCE_CALLS)
-        before = group.last_reference_row(rows, in_eval=in_eval, deadline_ns=deadline)
+        before = group.last_reference_row(rows, in_eval=in_eval)
         self._enter(perturbed=perturbed, in_eval=in_eval)
         prepared.enter(perturbed=perturbed, in_eval=in_eval)
         side = self._side
@@ -444,7 +442,7 @@ class _Attempt:
         side.checker = self._check_timed
         own = group.timed_row(side, calls, deadline_ns=deadline)
         side.rest(deadline_ns=deadline)
-        after = group.reference_row(rows, in_eval=in_eval, deadline_ns=deadline)
+        after = group.reference_row(rows, in_eval=in_eval)
         group.keep_reference_row(after, in_eval=in_eval)
         found = speedup_of(before.joined(after), own, tolerance=group._request.tolerance)  # noqa: SLF001 the same module
         if found.is_forged:

@@ -14,7 +14,7 @@ import torch
 
 from tasks.harness.judge.cases import Value
 from tasks.harness.judge.control import Control
-from tasks.harness.judge.faults import Fault
+from tasks.harness.judge.faults import Fault, too_late
 from tasks.harness.judge.worker_client import Called, WorkerClient
 from tasks.harness.judge.workers import Call
 from tasks.harness.shared.module_values import encode_value
@@ -26,6 +26,8 @@ from .weights import State
 Entries = tuple[tuple[str, tuple[int, ...], str], ...]
 #: Tensors that a control call returns at the least, as for kernels.
 _FEW_PARTS = 4
+#: How long the control process may take for a row of calls.
+_PATIENCE_NS = 120_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,9 +197,14 @@ class ModuleSide:
     def control(
         self, cases: Iterator[Mapping[str, Value]], count: int, *, like: Call, deadline_ns: int
     ) -> Sequence[float] | None:
-        """See Workers."""
+        """See Workers.
+
+        The control process serves all candidates: one whose time ends must not leave it in the middle of a call.
+        """
         if self._control is None:
             return None
+        if time.monotonic_ns() > deadline_ns:
+            raise too_late()
         parts = _FEW_PARTS
         if like.parts > _FEW_PARTS and self._last is not None:
             args, seed, _ = self._last
@@ -214,7 +221,7 @@ class ModuleSide:
             count,
             parts=min(like.parts, parts),
             by_flags=like.by_flags,
-            deadline_ns=deadline_ns,
+            deadline_ns=time.monotonic_ns() + _PATIENCE_NS,
             beside=self.client.pid,
         )
 
