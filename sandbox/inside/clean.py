@@ -91,10 +91,10 @@ def _free_names(top: str) -> Iterator[str]:
 def remove_system_v() -> None:
     """Remove shared memory and semaphores of this uid."""
     libc = ctypes.CDLL(None)
-    for kind, remove in (("shm", libc.shmctl), ("sem", lambda number, order, _: libc.semctl(number, 0, order))):
-        for number in _ids(Path("/proc/sysvipc", kind)):
-            with suppress(OSError):
-                remove(number, _IPC_RMID, None)
+    for number in _ids(Path("/proc/sysvipc/shm")):
+        libc.shmctl(number, _IPC_RMID, None)
+    for number in _ids(Path("/proc/sysvipc/sem")):
+        libc.semctl(number, 0, _IPC_RMID, None)
 
 
 def _ids(table: Path) -> Iterator[int]:

@@ -434,7 +434,10 @@ class _Attempt:
             in_eval = True
         perturbed = self._full and prepared.shifted_state is not None
         rows = max(calls // 2, _FEWEST_REFERENCE_CALLS)
+        began = time.monotonic_ns()
         before = group.last_reference_row(rows, in_eval=in_eval)
+        # The reference's time is not the candidate's.
+        deadline += time.monotonic_ns() - began
         self._enter(perturbed=perturbed, in_eval=in_eval)
         prepared.enter(perturbed=perturbed, in_eval=in_eval)
         side = self._side

@@ -68,11 +68,11 @@ def _check_values(values: Mapping[str, Any]) -> None:
     for name, (low, high) in {"inputs": (1, 20), "timed_calls": (0, 1000)}.items():
         if name in values and (type(values[name]) is not int or not low <= values[name] <= high):
             raise GroupError(f"setting {name} is {values[name]!r}, expected a whole number from {low} to {high}")
-    for name, low, high in (("timeout_s", 0.1, 3600.0), ("rtol", 0.0, 1.0), ("atol", 0.0, 1e6)):
+    for name, least, most in (("timeout_s", 0.1, 3600.0), ("rtol", 0.0, 1.0), ("atol", 0.0, 1e6)):
         value = values.get(name)
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if value is not None and not (number and low <= value <= high):
-            raise GroupError(f"setting {name} is {value!r}, expected a number from {low:g} to {high:g}")
+        if value is not None and not (number and least <= value <= most):
+            raise GroupError(f"setting {name} is {value!r}, expected a number from {least:g} to {most:g}")
     for name, choices in (("precision", (None, *_DTYPES)), ("baseline", _BASELINES)):
         if name in values and values[name] not in choices:
             wanted = ", ".join("null" if choice is None else choice for choice in choices)
