@@ -71,12 +71,14 @@ class Benchmark:
         workers: Workers,
         readings: Readings,
         calibration: Calibration | None,
+        most_controls: int = _MOST_CONTROLS,
     ) -> None:
         self._request = request
         self._device = device
         self._workers = workers
         self._readings = readings
         self._calibration = calibration
+        self._most_controls = most_controls
         #: Whether a claim that the judge's clock contradicts does not count.
         self._rejects = device == "cpu" or request.rejects_forged_times
 
@@ -168,7 +170,7 @@ class Benchmark:
             return
         if timed.input_bytes > _MORE_UP_TO_BYTES:
             return
-        while timed.controls is not None and timed.controls.count < _MOST_CONTROLS:
+        while timed.controls is not None and timed.controls.count < self._most_controls:
             controls = timed.controls
             if controls.statistical_ns(calls=len(samples), sd_ns=controls.sd_ns) <= _WANTED_ERROR * claim_ns:
                 return

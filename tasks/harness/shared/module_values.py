@@ -38,7 +38,7 @@ def encode_value(value: object) -> object:  # noqa: PLR0911 one branch per kind 
     if isinstance(value, dict):
         return {key: encode_value(item) for key, item in value.items()}
     if type(value) in (tuple, list):
-        return type(value)(encode_value(item) for item in value)  # type: ignore[call-arg]  # a tuple or a list
+        return type(value)(encode_value(item) for item in value)  # type: ignore[call-arg, attr-defined]  # a tuple or a list
     if isinstance(value, torch.nn.Parameter):
         return value.detach()
     return value

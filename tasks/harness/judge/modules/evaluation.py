@@ -13,7 +13,7 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -29,6 +29,7 @@ from tasks.harness.judge.stopping import Stopping
 from tasks.harness.judge.timed_case import TimedCase
 from tasks.harness.judge.worker_client import WorkerClient
 from tasks.harness.judge.worker_output import Collector
+from tasks.harness.judge.workers import Workers
 
 from .compare import Tolerance, compare, kernelbench_allclose
 from .distributions import tensors_of
@@ -46,6 +47,8 @@ _START_NS = 120_000_000_000
 _SEEDS = 1 << 31
 #: Calls of one row of the reference: half of a candidate's, one row before it and one after.
 _FEWEST_REFERENCE_CALLS = 5
+#: Control calls of a row. Of tiny modules, more would tell little more, and cost more than the row itself.
+_MOST_CONTROLS = 30
 _VERDICTS = {"time_limit": "timeout", "output_limit": "runtime_error"}
 
 #: Asks init for a worker ("candidate" or "reference"), and returns the judge's end of its socket.
@@ -204,11 +207,18 @@ class GroupJudge:
         mode = ModeRequest(name="benchmark", cases=("seed: 1",), timeout_s=0.0)
         cases = parse_cases(mode.cases, global_seed=None)
         run = ModeRun(request=mode, cases=cases, start_ns=now, deadline_ns=deadline_ns)
-        timed = TimedCase(side, run, cases[0], rng_seed=1, check_budget_ns=math.inf)
+        # Of Workers, timing uses these methods alone: call, check, control.
+        workers = cast("Workers", side)
+        timed = TimedCase(workers, run, cases[0], rng_seed=1, check_budget_ns=math.inf)
         timed.warm_up()
         stopping = Stopping(max_runs=calls, min_runs=calls, width=0.0, max_kernel_ns=math.inf, max_wall_ns=math.inf)
         benchmark = Benchmark(
-            self._request, device=self._device, workers=side, readings=self._collector.readings, calibration=None
+            self._request,
+            device=self._device,
+            workers=workers,
+            readings=self._collector.readings,
+            calibration=None,
+            most_controls=_MOST_CONTROLS,
         )
         found = benchmark.time(run, timed, stopping, start_ns=now)
         timed.check_last()

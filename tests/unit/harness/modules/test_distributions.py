@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -60,7 +62,7 @@ def test_masks_and_tables_are_left_alone(value: torch.Tensor) -> None:
 
 def test_numbers_and_containers_pass_through() -> None:
     """Numbers and containers pass through."""
-    draws = [[{"a": torch.rand(4)}, 3, (torch.rand(4), None)] for _ in range(2)]
+    draws: list[list[Any]] = [[{"a": torch.rand(4)}, 3, (torch.rand(4), None)] for _ in range(2)]
     found = transformed(draws[0], "skewed", observe(draws))
     assert found[1] == 3
     assert found[2][1] is None
