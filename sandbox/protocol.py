@@ -186,6 +186,8 @@ class PairRequest:
     ranks: int = 1
     #: As in StepsRequest.
     archive_bytes: int = 0
+    #: Whether the judge may ask for further workers, one after the other, each in the place of the last.
+    successive: bool = False
 
     def to_message(self) -> dict[str, Any]:
         """The `request` frame."""
@@ -194,6 +196,7 @@ class PairRequest:
             "protocol": VERSION,
             "kind": "pair",
             "ranks": self.ranks,
+            "successive": self.successive,
             "archive_bytes": self.archive_bytes,
             "payload": dict(self.payload),
         }

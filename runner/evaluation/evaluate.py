@@ -36,6 +36,7 @@ from runner.evaluation.attempt import Attempt, HostResources, JobContext, clear,
 from runner.evaluation.build_cache import BuildCache
 from runner.evaluation.build_plan import worth_building
 from runner.evaluation.container_spec import HOST_IMAGE, STAGE, Environment
+from runner.evaluation.modules import GroupHost
 from runner.evaluation.plan import Plan, make_probe
 from runner.evaluation.source_advice import advise, installed
 from runner.evaluation.verdict import invalid
@@ -268,6 +269,21 @@ class Evaluator:
             # The reader's remarks are a part of the result. It reads after the run, so that it takes nothing from it.
             advice = advise(job.code, found=self._reader, cores=self._spare_cores)
             yield replace(result, report={**result.report, "advice": advice})
+
+    def group_host(self, slot: Slot) -> GroupHost:
+        """What a group of modules on a slot needs of this host (`modules.evaluate_group`).
+
+        Raises:
+            EngineUnavailableError, EvaluationError: the environment cannot be made.
+        """
+        gpu = self._registry.get(slot.gpu_type)
+        return GroupHost(
+            resources=self._resources,
+            gpu=gpu,
+            environment=self._environment(gpu),
+            max_run_s=self._settings.max_run_s,
+            on_free=lambda: self._refill_pool(slot, gpu),
+        )
 
     def _context_of(self, job: Job, slot: Slot) -> tuple[JobContext, Plan] | JobResult:
         """What a job needs to run, or its result if it cannot be evaluated at all."""

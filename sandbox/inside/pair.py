@@ -3,10 +3,13 @@
 Owns their descriptors. Forwards the request to the judge and the judge's frames to the daemon; kills both at the end.
 The judge's frames are checked and rebuilt. The worker has no descriptor over which it could send one. A request for
 several ranks gets further workers, which share all but the socket to the judge. When one worker ends, all are killed.
+A `successive` request gets its workers one after the other: the judge's `spawn` frames ask for them. Before each, all
+processes of the last one are killed and waited for, and its files are removed, so no submission meets another's.
 
 Judge: stdin = one `request` frame, then `reading` frames and one `worker_exit` frame; stdout = frames; stderr = kept
 for the end message. KR_WORKER_FD, KR_WORKER_STDOUT_FD and KR_WORKER_STDERR_FD name the descriptors of the first worker.
-Over KR_RANKS_FD come the sockets of further workers before the request, one descriptor with one byte each.
+Over KR_RANKS_FD come the sockets of further workers before the request, one descriptor with one byte each, or after
+each `spawn` frame the socket of that worker. One that is asked for the `reference` has the judge's account.
 Worker: KR_JUDGE_FD names its socket; stdin = /dev/null.
 
 Standard library only: this runs inside the container.
@@ -24,6 +27,7 @@ from typing import Any
 from sandbox import protocol
 from sandbox.inside.boot import BootConfig
 from sandbox.inside.build_archive import unpack_archive
+from sandbox.inside.clean import clean_up
 from sandbox.inside.connection import DaemonConnection, IncomingArchive, check_request
 from sandbox.inside.output import Excerpt
 from sandbox.inside.process import Account, Descriptors, InitError, Reaper, decode_status, kill_all_of, spawn
@@ -52,6 +56,9 @@ class Pair:
         #: A request whose archive has not arrived completely, and the part that has.
         self._pending: tuple[dict[str, Any], IncomingArchive] | None = None
         self._worker_reported = False
+        self._successive = False
+        #: Workers of the request that came before the one that is there.
+        self._replaced = 0
         self._selector = selectors.DefaultSelector()
         self._start()
 
@@ -104,14 +111,40 @@ class Pair:
             return self._template.spawn(argv, account=account, descriptors=descriptors, env=env)
         return spawn(argv, account=account, descriptors=descriptors, env=env, reaper=self._reaper)
 
-    def _spawn_worker(self, line: socket.socket) -> int:
+    def _spawn_worker(self, line: socket.socket, *, trusted: bool = False) -> int:
+        """Start a worker; a trusted one runs what the judge may run, with its account."""
         stdin, stdout, stderr = self._worker_fds
+        boot, extra = self._boot, {"KR_JUDGE_FD": "3"}
         return self._spawn(
-            self._boot.worker_argv,
-            account=self._boot.worker,
+            boot.worker_argv,
+            account=boot.judge if trusted else boot.worker,
             descriptors=Descriptors(stdin=stdin, stdout=stdout, stderr=stderr, more=(line.fileno(),)),
-            env=self._boot.worker_environment({"KR_JUDGE_FD": "3"}),
+            env=boot.judge_environment(extra) if trusted else boot.worker_environment(extra),
         )
+
+    def _on_spawn(self, role: object) -> None:
+        """Give the judge a worker of its request.
+
+        Raises:
+            FrameError: the request has none to give.
+            InitError: the last worker does not end, or leaves something.
+        """
+        if not self._successive or role not in ("candidate", "reference"):
+            raise protocol.FrameError(f"a spawn frame for {role!r}, which the request does not allow")
+        if role == "candidate":
+            kill_all_of(self._boot.worker.uid, self._reaper)
+            self._reaper.final_status(self._worker_pids[0])
+            clean_up(self._boot, self._reaper)
+        judge_end, worker_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with judge_end, worker_end:
+            pid = self._spawn_worker(worker_end, trusted=role == "reference")
+            if role == "candidate":
+                self._worker_pids = [pid]
+                self._replaced += 1
+                self._worker_reported = False
+            with contextlib.suppress(BrokenPipeError):
+                # If the judge has died, its exit status says how.
+                socket.send_fds(self._ranks_line, [b"w"], [judge_end.fileno()])
 
     def _add_workers(self, ranks: int) -> None:
         """Start the further workers that the request needs. None is added later."""
@@ -124,11 +157,17 @@ class Pair:
                 except BrokenPipeError:
                     # The judge has died. Its exit status says how.
                     break
+        if not self._successive:
+            self._no_more_workers()
+
+    def _no_more_workers(self) -> None:
+        """Close what only the start of workers needs."""
         self._ranks_line.close()
         for fd in self._worker_fds:
             os.close(fd)
         if self._template is not None:
-            # The submission reaches the worker only after this.
+            # A submission reaches its worker only after this. Where workers follow each other the template stays, as
+            # unreachable for them as init.
             self._template.close()
 
     def serve(self) -> None:
@@ -204,6 +243,7 @@ class Pair:
         if type(ranks) is not int or not 1 <= ranks <= MAX_RANKS:
             raise InitError(f"request for {ranks!r} ranks, expected 1 to {MAX_RANKS}")
         self._requested = True
+        self._successive = request.get("successive") is True
         unpack_archive(archive, boot=self._boot, reaper=self._reaper)
         self._add_workers(ranks)
         self._send_to_judge({"type": "request", "payload": request["payload"]})
@@ -234,6 +274,7 @@ class Pair:
         self._worker_reported = True
         kill_all_of(self._boot.worker.uid, self._reaper)
         exit_code, signal = decode_status(status)
+        rank += self._replaced
         self._send_to_judge({"type": "worker_exit", "rank": rank, "exit_code": exit_code, "signal": signal})
 
     def _on_stderr(self) -> bool:
@@ -245,7 +286,10 @@ class Pair:
         data = self._read(self._judge_out)
         try:
             for message in self._frames.feed(data):
-                self._forward(rebuild_frame(message))
+                if message["type"] == "spawn":
+                    self._on_spawn(message.get("role"))
+                else:
+                    self._forward(rebuild_frame(message))
         except protocol.FrameError as error:
             raise InitError(f"the judge broke the protocol: {error}{self._stderr_note()}") from error
         return bool(data)

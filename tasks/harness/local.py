@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -91,8 +92,14 @@ class Pair:
     """A judge and a worker per rank that have been started and wait. Close it, or use it as a context manager."""
 
     def __init__(
-        self, *, ranks: int = 1, start: Start | None = None, environment: Mapping[str, str] | None = None
+        self,
+        *,
+        ranks: int = 1,
+        start: Start | None = None,
+        environment: Mapping[str, str] | None = None,
+        successive: bool = False,
     ) -> None:
+        """`successive`: the judge may ask for further workers, one after the other."""
         start = start or with_interpreter()
         base = {
             key: value for key, value in os.environ.items() if key == EMULATE or not key.startswith(("POPCORN_", "KR_"))
@@ -106,18 +113,12 @@ class Pair:
         ranks_line, judge_ranks = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         out_read, out_write = os.pipe()
         err_read, err_write = os.pipe()
-        self.workers = [
-            start(
-                "worker",
-                cwd=places["worker"],
-                env=base | {"KR_JUDGE_FD": str(worker_end.fileno()), "HOME": str(places["worker"])},
-                stdin=subprocess.DEVNULL,
-                stdout=out_write,
-                stderr=err_write,
-                keep=(worker_end.fileno(),),
-            )
-            for _, worker_end in lines
-        ]
+        self._base, self._start = base, start
+        self._streams: tuple[int, ...] = (out_write, err_write)
+        self._number = 0
+        self.workers = [self._start_worker(worker_end, places["worker"]) for _, worker_end in lines]
+        #: The reference's worker, if the judge asked for one.
+        self._reference: Started | None = None
         judge_end = lines[0][0]
         descriptors = {
             "KR_WORKER_FD": judge_end.fileno(),
@@ -136,28 +137,82 @@ class Pair:
         )
         for further, _ in lines[1:]:
             socket.send_fds(ranks_line, [b"r"], [further.fileno()])
-        for end in (*(end for line in lines for end in line), ranks_line, judge_ranks):
+        self._ranks_line = ranks_line
+        for end in (*(end for line in lines for end in line), judge_ranks):
             end.close()
-        for descriptor in (out_read, out_write, err_read, err_write):
+        for descriptor in (out_read, err_read):
             os.close(descriptor)
+        if not successive:
+            self._close_worker_ends()
         self._stderr = bytearray()
         self._write_lock = threading.Lock()
         self._ended = threading.Lock()
         self._threads = [
             threading.Thread(target=self._read_stderr, name="judge stderr", daemon=True),
             *(
-                threading.Thread(target=self._await_worker, args=(rank,), name=f"worker {rank} exit", daemon=True)
-                for rank in range(ranks)
+                threading.Thread(
+                    target=self._await_worker, args=(rank, worker), name=f"worker {rank} exit", daemon=True
+                )
+                for rank, worker in enumerate(self.workers)
             ),
         ]
 
-    def run(self, request: JudgeRequest, *, on_frame: Callable[[dict[str, Any]], None] | None = None) -> LocalReport:
+    def _start_worker(self, worker_end: socket.socket, place: Path) -> Started:
+        return self._start(
+            "worker",
+            cwd=place,
+            env=self._base | {"KR_JUDGE_FD": str(worker_end.fileno()), "HOME": str(place)},
+            stdin=subprocess.DEVNULL,
+            stdout=self._streams[0],
+            stderr=self._streams[1],
+            keep=(worker_end.fileno(),),
+        )
+
+    def _close_worker_ends(self) -> None:
+        if self._streams:
+            self._ranks_line.close()
+            for descriptor in self._streams:
+                os.close(descriptor)
+        self._streams = ()
+
+    def _spawn(self, role: str) -> None:
+        """Give the judge a new worker. A candidate's takes the place of the last one, which is killed first."""
+        place = Path(self._directory.name) / f"{role}-{self._number}"
+        if role == "candidate":
+            # First, so that its end is not taken for one to tell the judge of.
+            replaced, self.workers = self.workers, []
+            _kill(replaced)
+            replaced[0].wait()
+            shutil.rmtree(Path(self._directory.name) / "worker", ignore_errors=True)
+            shutil.rmtree(Path(self._directory.name) / f"candidate-{self._number}", ignore_errors=True)
+            self._number += 1
+            place = Path(self._directory.name) / f"candidate-{self._number}"
+        place.mkdir(mode=0o700)
+        judge_end, worker_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with judge_end, worker_end:
+            started = self._start_worker(worker_end, place)
+            if role == "candidate":
+                self.workers = [started]
+                number = self._number
+                thread = threading.Thread(
+                    target=self._await_worker, args=(0, started, number), name=f"worker {number} exit", daemon=True
+                )
+                self._threads.append(thread)
+                thread.start()
+            else:
+                self._reference = started
+            socket.send_fds(self._ranks_line, [b"w"], [judge_end.fileno()])
+
+    def run(
+        self, request: JudgeRequest | Mapping[str, Any], *, on_frame: Callable[[dict[str, Any]], None] | None = None
+    ) -> LocalReport:
         """Hand over the request and wait for the judge's last frame. May be called once.
 
         Raises:
             JudgeFailed: the judge ended with anything but 0.
         """
-        self._to_judge({"type": "request", "payload": request.to_payload()})
+        payload = request.to_payload() if isinstance(request, JudgeRequest) else dict(request)
+        self._to_judge({"type": "request", "payload": payload})
         for thread in self._threads:
             thread.start()
         steps, artifacts, progress = [], [], []
@@ -167,6 +222,8 @@ class Pair:
                 if on_frame is not None:
                     on_frame(message)
                 match message["type"]:
+                    case "spawn":
+                        self._spawn(message["role"])
                     case "step":
                         steps.append(StepResult.from_message(message))
                     case "artifact":
@@ -186,12 +243,12 @@ class Pair:
 
     def close(self) -> None:
         """Kill all processes and their sessions, and remove their directories."""
-        self._kill_workers()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._judge.pid, signal.SIGKILL)
-        self._judge.wait()
-        for worker in self.workers:
-            worker.wait()
+        _kill(self.workers)
+        rest = [self._judge] if self._reference is None else [self._judge, self._reference]
+        _kill(rest)
+        for process in (*rest, *self.workers):
+            process.wait()
+        self._close_worker_ends()
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join(timeout=5)
@@ -224,19 +281,22 @@ class Pair:
         while self._judge.stderr is not None and (data := os.read(self._judge.stderr.fileno(), _CHUNK_BYTES)):
             self._stderr += data
 
-    def _await_worker(self, rank: int) -> None:
-        code = self.workers[rank].wait()
-        # All workers end with the first one. Only the first says why.
-        if not self._ended.acquire(blocking=False):
+    def _await_worker(self, rank: int, worker: Started, number: int = 0) -> None:
+        """Tell the judge how a worker ended; `number`: of a worker that took another's place."""
+        code = worker.wait()
+        # All ranks end with the first one. Only the first says why.
+        if worker not in self.workers or not (number or self._ended.acquire(blocking=False)):
             return
-        self._kill_workers()
+        _kill([worker] if number else self.workers)
         ending = {"exit_code": code if code >= 0 else None, "signal": -code if code < 0 else None}
-        self._to_judge({"type": "worker_exit", "rank": rank, **ending})
+        self._to_judge({"type": "worker_exit", "rank": number or rank, **ending})
 
-    def _kill_workers(self) -> None:
-        for worker in self.workers:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(worker.pid, signal.SIGKILL)
+
+def _kill(processes: Sequence[Started]) -> None:
+    """Kill processes and what they have started in their sessions."""
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def evaluate(

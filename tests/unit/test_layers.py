@@ -243,9 +243,10 @@ def test_a_container_gets_the_modules_that_run_inside_and_no_other() -> None:
 def test_judge_and_worker_import_only_what_they_share(path: Path) -> None:
     """The judge imports nothing of the worker, nor the worker of the judge: a submission may rewrite the worker."""
     folder = dotted(path).split(".")[2]
-    if folder == "local":
-        # It starts both as processes of their own.
-        assert {name.split(".")[2] for name in harness_imports(path)} == {"judge", "emulate"}
+    starts_both = {"local": {"judge", "emulate"}, "local_modules": {"judge", "local"}}
+    if folder in starts_both:
+        # As processes of their own.
+        assert {name.split(".")[2] for name in harness_imports(path)} == starts_both[folder]
         return
     names = set(harness_imports(path)) - RUNS_THE_WORKER.get(relative(path), set())
     foreign = {name for name in names if name.split(".")[2] not in HARNESS_IMPORTS[folder]}

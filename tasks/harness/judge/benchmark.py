@@ -48,7 +48,7 @@ _ASSURANCES = ("claimed", "audited_host", "measured", "audited")
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Timed:
+class Timed:
     """The timed calls of a case, and the verdict on their times."""
 
     samples: Sequence[Sample]
@@ -73,12 +73,14 @@ class Benchmark:
         workers: Workers,
         readings: Readings,
         calibration: Calibration | None,
+        most_controls: int = _MOST_CONTROLS,
     ) -> None:
         self._request = request
         self._device = device
         self._workers = workers
         self._readings = readings
         self._calibration = calibration
+        self._most_controls = most_controls
         #: Whether a claim that the judge's clock contradicts does not count.
         self._rejects = device == "cpu" or request.rejects_forged_times
 
@@ -116,22 +118,27 @@ class Benchmark:
         `beside`: batches of a case whose single calls rank.
         """
         timed.forget_controls()
-        found = self._time(run, timed, stopping, start_ns=start_ns)
+        found = self.time(run, timed, stopping, start_ns=start_ns)
         again = 0
         while self._should_time_again(found, timed, again):
             if time.monotonic_ns() - start_ns > _AGAIN_SHARE * stopping.max_wall_ns:
                 break
             again += 1
             timed.forget_controls()
-            last = self._time(run, timed, stopping, start_ns=time.monotonic_ns())
+            last = self.time(run, timed, stopping, start_ns=time.monotonic_ns())
             found = min(found, last, key=lambda row: row.doubt_ns)
         timed.check_last()
         with run.phase("statistics"):
             known = {**found.known, "timed_again": again, **timed.details}
             self._report(run, index, found.samples, found.audit, stopping=stopping, known=known, beside=beside)
 
-    def _time(self, run: ModeRun, timed: TimedCase, stopping: Stopping, *, start_ns: int) -> _Timed:
-        """Call until the stopping rule ends the case, then audit the calls."""
+    def time(self, run: ModeRun, timed: TimedCase, stopping: Stopping, *, start_ns: int) -> Timed:
+        """Call until the stopping rule ends the case, then audit the calls.
+
+        Raises:
+            Fault, TaskFault: a call failed, or its output is wrong.
+            DeviceUnsteady: too many calls were set aside.
+        """
         spans: list[Span[Sample]] = []
         throttle_filter = ThrottleFilter[Sample](self._readings)
         so_far = Running()
@@ -161,9 +168,9 @@ class Benchmark:
         with run.phase("statistics"):
             found = audit(samples, controls_ns=timed.controls_ns, tolerance=self._request.tolerance)
         known = {"repeated": repeated, "stopped": stopped, "controls": timed.controls_made, **throttle_filter.details}
-        return _Timed(samples=samples, audit=found, known=known)
+        return Timed(samples=samples, audit=found, known=known)
 
-    def _should_time_again(self, found: _Timed, timed: TimedCase, again: int) -> bool:
+    def _should_time_again(self, found: Timed, timed: TimedCase, again: int) -> bool:
         """Whether to time a case again: its claims do not count, and a noisy moment may be the reason."""
         if again >= (1 if found.audit.contradicted else _MOST_AGAIN):
             return False
@@ -190,7 +197,7 @@ class Benchmark:
             return
         if timed.input_bytes > _MORE_UP_TO_BYTES:
             return
-        while timed.controls is not None and timed.controls.count < _MOST_CONTROLS:
+        while timed.controls is not None and timed.controls.count < self._most_controls:
             controls = timed.controls
             if controls.statistical_ns(calls=len(samples), sd_ns=controls.sd_ns) <= _WANTED_ERROR * claim_ns:
                 return

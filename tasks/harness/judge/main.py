@@ -19,7 +19,9 @@ import socket
 import sys
 import time
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 # The reference's threads must not go on spinning while the submission is timed.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -28,9 +30,12 @@ import torch
 
 from tasks.harness.emulate import install_if_asked
 
+from .accelerator import require_device
 from .control import Control
 from .evaluation import START_TIMEOUT_NS, Judge
 from .frames import Frames
+from .modules.evaluation import GroupJudge
+from .modules.request import KIND, GroupRequest
 from .multi_rank import MultiRank
 from .problem import guard_heap, scramble
 from .request import JudgeRequest
@@ -78,6 +83,45 @@ def _sees_devices() -> bool:
     return any(Path(name).exists() for name in ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg"))
 
 
+def _device(asked: str) -> str:
+    if asked == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return asked
+
+
+def _judge_group(payload: Mapping[str, Any], *, single_rank: SingleRank, collector: Collector, frames: Frames) -> None:
+    """Judge a group of modules. Its workers come one after the other, since each candidate has its own."""
+    request = GroupRequest.from_payload(payload)
+    device = _device(request.device)
+    require_device(device)
+    deadline_ns = time.monotonic_ns() + START_TIMEOUT_NS
+    if device == "cpu":
+        single_rank.warm_up(deadline_ns=deadline_ns)
+    first, control = single_rank.give_away()
+    first.memory_bytes = request.memory_bytes
+    with socket.socket(fileno=int(os.environ.pop("KR_RANKS_FD"))) as line:
+        line.settimeout(START_TIMEOUT_NS / 1e9)
+
+        def new_worker(role: str) -> socket.socket:
+            frames.send({"type": "spawn", "role": role})
+            data, descriptors, _, _ = socket.recv_fds(line, 1, 1)
+            if not data:
+                raise RuntimeError(f"no {role} worker was started")
+            return socket.socket(fileno=descriptors[0])
+
+        collector.start()
+        GroupJudge(
+            request.group,
+            request=request.as_judge_request(device),
+            device=device,
+            frames=frames,
+            collector=collector,
+            first=first,
+            control=control if device == "cpu" else None,
+            new_worker=new_worker,
+        ).run(Path.cwd())
+
+
 def main() -> int:
     """Wait for a request on stdin, judge it, exit. The exit code is 0 unless the harness itself broke."""
     # Before anything else: the control process must have no threads, descriptors or secrets of this process.
@@ -98,10 +142,13 @@ def main() -> int:
         if not _sees_devices() and not select.select([0], [], [], 0)[0]:
             # As a rule there is no request yet, so this costs no time. On a device these measurements are not used.
             single_rank.warm_up(deadline_ns=time.monotonic_ns() + START_TIMEOUT_NS)
-        request = JudgeRequest.from_payload(read_request(0)["payload"])
-        device = request.device
-        if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
+        payload = read_request(0)["payload"]
+        if payload.get("kind") == KIND:
+            _judge_group(payload, single_rank=single_rank, collector=collector, frames=frames)
+            sys.stderr.flush()
+            os._exit(0)
+        request = JudgeRequest.from_payload(payload)
+        device = _device(request.device)
         with contextlib.closing(_workers(request, device, collector, line, single_rank)) as workers:
             collector.start()
             Judge(request, device=device, frames=frames, workers=workers, collector=collector).run(Path.cwd())

@@ -101,7 +101,7 @@ class Problem:
         if rng_seed is None:
             scramble()
         else:
-            _seed(rng_seed)
+            seed_all(rng_seed)
         try:
             with _allocating():
                 return self._generate(**arguments)
@@ -190,7 +190,7 @@ def guard_heap() -> None:
 
 def scramble() -> None:
     """Seed every global generator from the operating system."""
-    _seed(int.from_bytes(os.urandom(4), "big"))
+    seed_all(int.from_bytes(os.urandom(4), "big"))
 
 
 def _allocating() -> AbstractContextManager[object]:
@@ -199,7 +199,8 @@ def _allocating() -> AbstractContextManager[object]:
     return FilledMemory() if used and not asked() else nullcontext()
 
 
-def _seed(seed: int) -> None:
+def seed_all(seed: int) -> None:
+    """Seed every global generator of this process."""
     random.seed(seed)
     # torch.manual_seed would record a stack trace for every device that is not initialised yet, each time.
     torch.default_generator.manual_seed(seed)

@@ -22,7 +22,7 @@ from .hand_over import Calibration, DeviceCosts
 from .problem import CheckRaised, Problem, TaskFault
 from .request import Compiled
 from .snapshots import held
-from .worker_client import UNASKED_BYTES, Called, Profiled, WorkerClient
+from .worker_client import Called, Profiled, WorkerClient
 from .worker_output import Collector
 from .workers import Call
 
@@ -81,16 +81,16 @@ class SingleRank:
         if self._control is None or not self._client.open_flags(deadline_ns=deadline_ns):
             self._end_control()
             return
-        # Whatever the cases of a request may hold.
-        asked, self._client.memory_bytes = self._client.memory_bytes, UNASKED_BYTES
-        for nbytes in (64, 64 << 10, 512 << 10):
-            payload = torch.ones(nbytes, dtype=torch.uint8)
-            for _ in range(4):
-                self._client.call(pack((0, payload, 64)), output_capacity=64, deadline_ns=deadline_ns)
-        self._client.withdraw_call(deadline_ns=deadline_ns)
-        self._client.memory_bytes = asked
+        self._client.warm_up(deadline_ns=deadline_ns)
         if not self._control.open(deadline_ns=deadline_ns):
             self._end_control()
+
+    def give_away(self) -> tuple[WorkerClient, Control | None]:
+        """The worker and the control process, for a judge that does not ask through this object.
+
+        None: control calls would say nothing, since calls do not go by flags.
+        """
+        return self._client, self._control if self._client.calls_by_flags else None
 
     def _end_control(self) -> None:
         if self._control is not None:

@@ -33,8 +33,12 @@ _CONTROL_TRIES = 5
 class TimedCase:
     """Calls one benchmark case: fresh inputs for every call, and every output checked until the budget is spent."""
 
-    def __init__(self, workers: Workers, run: ModeRun, case: Case, *, rng_seed: int) -> None:
+    def __init__(
+        self, workers: Workers, run: ModeRun, case: Case, *, rng_seed: int, check_budget_ns: float = _CHECK_BUDGET_NS
+    ) -> None:
+        """`check_budget_ns`: time that may go into checking every output; after it, a random part is checked."""
         self._workers = workers
+        self._check_budget_ns = check_budget_ns
         self._run = run
         self._case = case
         self._rng_seed = rng_seed
@@ -112,7 +116,7 @@ class TimedCase:
         self._claims_ns.append(call.claims_ns)
         self._last = call
         self._unchecked = True
-        if self._check_ns < _CHECK_BUDGET_NS or secrets.randbelow(_CHECK_SHARE) == 0:
+        if self._check_ns < self._check_budget_ns or secrets.randbelow(_CHECK_SHARE) == 0:
             self._check()
         return call
 

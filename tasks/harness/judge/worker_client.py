@@ -20,7 +20,7 @@ from tasks.harness.shared.call_flags import MAX_PARTS, CallFlags
 from tasks.harness.shared.cores import judge_core, stay_on
 from tasks.harness.shared.cuda_driver import DriverError
 from tasks.harness.shared.profilers import SUFFIXES
-from tasks.harness.shared.values import Packed, Placed, Snapshot, place, size_of
+from tasks.harness.shared.values import Packed, Placed, Snapshot, pack, place, size_of
 from tasks.harness.shared.wire import (
     MAX_FROM_WORKER_BYTES,
     MAX_REPORT_BYTES,
@@ -174,6 +174,31 @@ class WorkerClient:
         #: Time that the judge has waited for the worker, for the message of a mode that ran out of time.
         self.waited_ns = 0
 
+    @property
+    def core(self) -> int | None:
+        """The judge's own core; None: there is none."""
+        return self._core
+
+    @property
+    def calls_by_flags(self) -> bool:
+        """Whether calls on the CPU begin and end by flags."""
+        return self._flags is not None
+
+    def warm_up(self, *, deadline_ns: int) -> None:
+        """Make the first calls, which cost more than others, with the calibration kernel.
+
+        Raises:
+            Fault: see the class.
+        """
+        # Whatever the cases of a request may hold.
+        asked, self.memory_bytes = self.memory_bytes, UNASKED_BYTES
+        for nbytes in (64, 64 << 10, 512 << 10):
+            payload = torch.ones(nbytes, dtype=torch.uint8)
+            for _ in range(4):
+                self.call(pack((0, payload, 64)), output_capacity=64, deadline_ns=deadline_ns)
+        self.withdraw_call(deadline_ns=deadline_ns)
+        self.memory_bytes = asked
+
     def load(
         self, files: Mapping[str, str], submission: str, *, deadline_ns: int, compiled: Compiled | None = None
     ) -> None:
@@ -186,6 +211,22 @@ class WorkerClient:
         if compiled is not None:
             message["compiled"] = asdict(compiled)
         self._ask(message, "loaded", deadline_ns)
+
+    def parse(self, code: str, *, deadline_ns: int) -> None:
+        """Let the worker compile the text of a module, and run nothing of it.
+
+        Raises:
+            Fault: see the class. If it is not `gone`, the worker is as it was before.
+        """
+        self._ask({"op": "parse", "code": code}, "parsed", deadline_ns)
+
+    def load_module(self, code: str, entry_points: Sequence[str], *, deadline_ns: int) -> None:
+        """Give the worker the text of a module. It runs it, and finds the first of these classes that is there.
+
+        Raises:
+            Fault: see the class.
+        """
+        self._ask({"op": "load_module", "code": code, "entry_points": list(entry_points)}, "loaded", deadline_ns)
 
     def flush(self, *, deadline_ns: int) -> None:
         """Make the worker flush stdout and stderr.

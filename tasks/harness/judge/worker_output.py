@@ -6,6 +6,7 @@ per mode. The rest is counted and dropped. After a flood nothing more is read, a
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import threading
@@ -95,7 +96,10 @@ class Collector:
         self._total = 0
         self._lock = threading.Lock()
         self._exited = threading.Event()
+        #: Ends of earlier workers say nothing of the one that is there now.
+        self._current = 0
         self._stop_fd = os.eventfd(0, os.EFD_CLOEXEC)
+        self._resume_fd = os.eventfd(0, os.EFD_CLOEXEC)
         #: Readable once something happened that should end any wait for the worker.
         self.wake_fd = os.eventfd(0, os.EFD_CLOEXEC)
         self.flooded = False
@@ -117,6 +121,19 @@ class Collector:
             (stdout, stdout_bytes), (stderr, stderr_bytes) = (stream.take() for stream in self._streams)
         return Captured(stdout=stdout, stderr=stderr, stdout_bytes=stdout_bytes, stderr_bytes=stderr_bytes)
 
+    def expect_worker(self, number: int) -> None:
+        """From now on the worker of this number is there, and all before it are gone, with all that they wrote."""
+        with self._lock:
+            self._current = number
+            self._total = 0
+            self.flooded = False
+            self.worker_exit = None
+            self._exited.clear()
+            os.set_blocking(self.wake_fd, False)
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(self.wake_fd)
+        os.eventfd_write(self._resume_fd, 1)
+
     def wait_exit(self, timeout_s: float) -> WorkerExit | None:
         """How the worker ended, if init says so within `timeout_s`."""
         self._exited.wait(timeout_s)
@@ -127,8 +144,8 @@ class Collector:
         if self._thread.ident is not None:
             os.eventfd_write(self._stop_fd, 1)
             self._thread.join(timeout=5)
-        os.close(self._stop_fd)
-        os.close(self.wake_fd)
+        for fd in (self._stop_fd, self._resume_fd, self.wake_fd):
+            os.close(fd)
 
     def _read(self, stream: _Stream) -> int | None:
         count = stream.read()
@@ -142,6 +159,7 @@ class Collector:
         poll = select.poll()
         poll.register(self._stop_fd, select.POLLIN)
         poll.register(self._init_fd, select.POLLIN)
+        poll.register(self._resume_fd, select.POLLIN)
         streams = {stream.fd: stream for stream in self._streams}
         for fd in streams:
             poll.register(fd, select.POLLIN)
@@ -149,6 +167,12 @@ class Collector:
             for fd, _ in poll.poll():
                 if fd == self._stop_fd:
                     return
+                if fd == self._resume_fd:
+                    os.eventfd_read(fd)
+                    # The streams of a worker that flooded were left.
+                    for stream_fd in streams:
+                        poll.register(stream_fd, select.POLLIN)
+                    continue
                 if fd == self._init_fd:
                     ended = not self._hear()
                 else:
@@ -175,6 +199,8 @@ class Collector:
         if message["type"] != "worker_exit":
             return
         code, signal, rank = message.get("exit_code"), message.get("signal"), message.get("rank")
+        if isinstance(rank, int) and rank < self._current:
+            return
         self.worker_exit = WorkerExit(
             exit_code=code if isinstance(code, int) else None,
             signal=signal if isinstance(signal, int) else None,

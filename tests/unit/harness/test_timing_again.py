@@ -11,7 +11,7 @@ import pytest
 
 from tasks.harness.judge import benchmark
 from tasks.harness.judge.audit import Audit, Sample
-from tasks.harness.judge.benchmark import Benchmark, _Timed
+from tasks.harness.judge.benchmark import Benchmark, Timed
 from tasks.harness.judge.stopping import Timing
 
 _CLAIM_NS = 50_000
@@ -47,10 +47,10 @@ def test_noise_gets_three_more_chances_and_a_contradiction_one(
     made: list[Audit] = []
     reported: list[tuple[Audit, Any]] = []
 
-    def time_row(*_: object, **__: object) -> _Timed:
+    def time_row(*_: object, **__: object) -> Timed:
         made.append(next(rows))
         sample = Sample(claim_ns=_CLAIM_NS, outside_ns=2 * _CLAIM_NS)
-        return _Timed(samples=[sample], audit=made[-1], known={})
+        return Timed(samples=[sample], audit=made[-1], known={})
 
     def report(
         _run: object, _index: object, _samples: object, audit: Audit, *, known: dict[str, Any], **_: object
@@ -69,7 +69,7 @@ def test_noise_gets_three_more_chances_and_a_contradiction_one(
     request: Any = SimpleNamespace(seed=1, rejects_forged_times=True)
     made_up: Any = None
     timed = Benchmark(request, device="cpu", workers=made_up, readings=made_up, calibration=None)
-    monkeypatch.setattr(timed, "_time", time_row)
+    monkeypatch.setattr(timed, "time", time_row)
     monkeypatch.setattr(timed, "_report", report)
     run: Any = SimpleNamespace(
         deadline_ns=10**18,

@@ -1,0 +1,198 @@
+"""Evaluates a group of PyTorch modules on one slot: one container, one reference, its candidates one after the other.
+
+The container's layout and policy are those of every job. A group has no leaderboard, no task and no build: its result
+is one dict for each candidate (docs/modules.md).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from runner.errors import CancelledByRequest, EvaluationError
+from runner.evaluation.attempt import HostResources, clear, execute
+from runner.evaluation.case_memory import tensor_bytes
+from runner.evaluation.container_spec import Environment, job_labels, make_spec, pair_boot
+from runner.evaluation.plan import Plan
+from runner.gpu_types.model import GpuType, Vendor
+from runner.model import Job, Progress, Slot
+from runner.task_format.model import Harness
+from sandbox.host.container import ContainerReport
+from sandbox.host.engine import Container
+from sandbox.protocol import PairRequest, StepResult
+from sandbox.spec import Ending
+from tasks.harness.judge.modules.group import Group, GroupError, Result, failed_results
+from tasks.harness.judge.modules.request import payload_of
+
+#: Added to what the candidates may take: imports of torch, preparing the reference, killing.
+_MARGIN_S = 60.0
+_KILLED = "signal 9"
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupHost:
+    """What a group needs of the host that evaluates it."""
+
+    #: What all evaluations of the host share.
+    resources: HostResources
+    gpu: GpuType
+    #: The inside of the type's containers.
+    environment: Environment
+    #: The operator's limit of one container's run.
+    max_run_s: float
+    #: To be called when the slot's last container is gone.
+    on_free: Callable[[], None] = lambda: None
+
+
+class GroupEvaluator(Protocol):
+    """The evaluator of a host."""
+
+    def group_host(self, slot: Slot) -> GroupHost:
+        """What a group on a slot needs of the host."""
+
+
+def evaluate_group(
+    evaluator: GroupEvaluator,
+    group: Mapping[str, Any],
+    *,
+    slot: Slot,
+    gpu_type: str,
+    cancelled: threading.Event,
+    job: Job | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Rows:
+    """Judge a group once its slot is free.
+
+    Args:
+        evaluator: of this host.
+        group: its JSON form (docs/modules.md).
+        slot: where it runs.
+        gpu_type: of the group; the slot's.
+        cancelled: set by another thread to stop the run.
+        job: for the containers' labels.
+        on_progress: called from this thread whenever there is progress.
+
+    Returns:
+        One result for each candidate, in the group's order. A candidate of which nothing was heard has the verdict
+        `internal_error`.
+
+    Raises:
+        CancelledByRequest: `cancelled` was set, and the container is gone.
+        EngineUnavailableError: the engine went away, or refuses containers.
+        EvaluationError: the slot cannot be used, or a container cannot be started.
+    """
+    if gpu_type != slot.gpu_type:
+        raise EvaluationError(f"the group is for {gpu_type}, slot {slot.name} is of type {slot.gpu_type}")
+    try:
+        parsed = Group.from_message(group)
+    except GroupError as error:
+        return failed_results(group, "invalid", str(error))
+    parts = _parts(group, parsed)
+    host = evaluator.group_host(slot)
+    resources = host.resources
+    labels = {"kernel-runner.job": "group"} if job is None else job_labels(job)
+    rows: Rows = []
+    with resources.slots[slot.name].hold(cancelled):
+        stuck = resources.quarantine.reasons().get(slot.name)
+        if stuck is not None:
+            raise EvaluationError(f"slot {slot.name} cannot be used: {stuck}")
+        with resources.gate.using(slot):
+            try:
+                for part in parts:
+                    plan = make_group_plan(
+                        part,
+                        gpu=host.gpu,
+                        slot=slot,
+                        environment=host.environment,
+                        max_run_s=host.max_run_s,
+                        labels=labels,
+                    )
+                    empty: list[Container] = []
+                    try:
+                        report, _ = execute(
+                            plan, slot, resources, cancel=cancelled, on_progress=on_progress, empty=empty
+                        )
+                    finally:
+                        clear(empty, slot, resources)
+                    if report.outcome.ending is Ending.CANCELLED:
+                        raise CancelledByRequest("the group was cancelled")
+                    rows += rows_of(part, report)
+            finally:
+                host.on_free()
+    return rows
+
+
+def make_group_plan(
+    group: Mapping[str, Any],
+    *,
+    gpu: GpuType,
+    slot: Slot,
+    environment: Environment,
+    max_run_s: float,
+    labels: Mapping[str, str],
+) -> Plan:
+    """Plan one container for a group. Pure.
+
+    Raises:
+        GroupError: the group cannot be read.
+    """
+    parsed = Group.from_message(group)
+    # The reference may take as long as a candidate.
+    wall_s = _MARGIN_S + (len(parsed.candidates) + 1) * parsed.settings.timeout_s
+    device = "cpu" if gpu.vendor is Vendor.NONE and not gpu.emulate_cuda else "cuda"
+    payload = payload_of(group, device=device, memory_bytes=tensor_bytes(gpu))
+    boot = pair_boot(environment)
+    return Plan(
+        spec=make_spec(gpu, slot, environment, boot, wall_s=min(wall_s, max_run_s), labels=dict(labels)),
+        request=PairRequest(payload=payload, successive=True),
+        harness=Harness.BUILTIN,
+        run_names=tuple(f"candidate.{candidate.id}" for candidate in parsed.candidates),
+        case_counts={},
+    )
+
+
+def rows_of(group: Mapping[str, Any], report: ContainerReport) -> Rows:
+    """A container's report as results, in the group's order. Pure."""
+    found = {
+        row["id"]: row for step in report.steps if (row := _row_of(step)) is not None and row["verdict"] is not None
+    }
+    parsed = Group.from_message(group)
+    oom = bool(report.outcome.oom_kills)
+    lost = _why_lost(report)
+    rows = []
+    for candidate in parsed.candidates:
+        row = found.get(candidate.id)
+        if row is None:
+            alone = oom and len(parsed.candidates) - len(found) == 1
+            verdict, stage = ("memory_limit", "correctness") if alone else ("internal_error", "reference")
+            text = "the candidate used up the container's memory" if alone else lost
+            row = Result(id=candidate.id, verdict=verdict, stage=stage, message=text).to_message()
+        elif oom and row["verdict"] == "runtime_error" and _KILLED in row["message"]:
+            # Only the cgroup knows why the kernel killed a process.
+            row = {**row, "verdict": "memory_limit", "message": "the candidate used up the container's memory"}
+        rows.append(row)
+    return rows
+
+
+def _row_of(step: StepResult) -> dict[str, Any] | None:
+    row = None if step.judged is None else step.judged.details.get("module")
+    expected = set(Result.__dataclass_fields__)
+    return row if isinstance(row, dict) and set(row) == expected and type(row["id"]) is int else None
+
+
+def _why_lost(report: ContainerReport) -> str:
+    if report.outcome.ending is Ending.DEADLINE:
+        return "the container's time ended before this candidate had a result"
+    said = report.message or report.outcome.detail or f"the container ended ({report.outcome.ending})"
+    return f"the evaluation broke: {said}"[:2000]
+
+
+def _parts(group: Mapping[str, Any], parsed: Group) -> Sequence[Mapping[str, Any]]:
+    """What goes into one container each: the group, or every candidate alone."""
+    if not parsed.settings.separate_containers:
+        return (group,)
+    return [{**group, "candidates": [candidate]} for candidate in group["candidates"]]

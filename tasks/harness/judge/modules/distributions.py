@@ -1,0 +1,149 @@
+"""Inputs of several distributions, made from those of a reference's get_inputs.
+
+What is assumed of an input is only what all draws show: its shape, its dtype, its range, its zeros. Every distribution
+is a function of the single elements. So it keeps what get_inputs may have built (symmetry, triangles, masks, order up
+to a sign), and a kernel that relies on that structure stays right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+ORIGINAL = "original"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Range:
+    """What all draws of one tensor show."""
+
+    low: float
+    high: float
+    has_zeros: bool
+    #: Whether all elements are 0 or 1.
+    is_binary: bool
+    #: Whether every draw was the same.
+    is_fixed: bool
+
+
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    """The tensors of an argument, in order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [found for item in value for found in tensors_of(item)] if isinstance(value, (tuple, list)) else []
+
+
+def map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """The argument with each tensor changed. Tensors that are there twice stay one."""
+    made: dict[int, torch.Tensor] = {}
+
+    def walk(item: Any) -> Any:
+        if isinstance(item, torch.Tensor):
+            if id(item) not in made:
+                made[id(item)] = change(item)
+            return made[id(item)]
+        if type(item) in (tuple, list):
+            return type(item)(walk(part) for part in item)
+        if type(item) is dict:
+            return {key: walk(part) for key, part in item.items()}
+        return item
+
+    return walk(value)
+
+
+def copied(value: Any) -> Any:
+    """The argument with tensors of its own, of the same strides."""
+    return map_tensors(value, lambda item: item.detach().clone(memory_format=torch.preserve_format))
+
+
+def observe(draws: Sequence[Any]) -> list[Range | None]:
+    """What several draws show of each tensor; None for those that are left alone: empty, complex, or of one byte."""
+    columns = zip(*(tensors_of(draw) for draw in draws), strict=False)
+    return [_range_of(column) for column in columns]
+
+
+def _range_of(column: Sequence[torch.Tensor]) -> Range | None:
+    first = column[0]
+    same_shape = all(item.shape == first.shape and item.dtype == first.dtype for item in column)
+    if not same_shape or not first.numel() or first.is_complex() or first.dtype.itemsize == 1:
+        return None
+    if not all(bool(item.isfinite().all()) for item in column):
+        return None
+    return Range(
+        low=min(float(item.min()) for item in column),
+        high=max(float(item.max()) for item in column),
+        has_zeros=any(bool((item == 0).any()) for item in column),
+        is_binary=all(bool(((item == 0) | (item == 1)).all()) for item in column),
+        is_fixed=all(torch.equal(item, first) for item in column),
+    )
+
+
+def _scaled(item: torch.Tensor, seen: Range) -> torch.Tensor:
+    """Everything a third as far from zero, or from the lower end where zero is not in the range."""
+    base = 0.0 if seen.low <= 0 <= seen.high else seen.low
+    return base + (item - base) * 0.3
+
+
+def _skewed(item: torch.Tensor, seen: Range) -> torch.Tensor:
+    """The same order and signs, but most of it near zero (or the lower end)."""
+    base = 0.0 if seen.low <= 0 <= seen.high else seen.low
+    span = max(seen.high - base, base - seen.low)
+    return item if not span else base + ((item - base) / span) ** 3 * span
+
+
+def _saturated(item: torch.Tensor, seen: Range) -> torch.Tensor:
+    """The same order and signs, but most of it near the ends."""
+    base = 0.0 if seen.low <= 0 <= seen.high else seen.low
+    span = max(seen.high - base, base - seen.low)
+    shifted = item - base
+    return item if not span else base + shifted.sign() * (shifted.abs() / span) ** 0.25 * span
+
+
+def _negated(item: torch.Tensor, seen: Range) -> torch.Tensor:
+    """The other sign, where both occur."""
+    return -item if seen.low < 0 < seen.high else item
+
+
+def _mirrored(item: torch.Tensor, seen: Range) -> torch.Tensor:
+    """Integers counted from the other end of their range."""
+    return (int(seen.low) + int(seen.high)) - item
+
+
+_FLOATS = {"scaled": _scaled, "skewed": _skewed, "saturated": _saturated, "negated": _negated}
+_INTEGERS = {"mirrored": _mirrored}
+
+
+def names_for(draws: Sequence[Any]) -> list[str]:
+    """The distributions that change something of these inputs, `original` first."""
+    seen = observe(draws)
+    names = [ORIGINAL]
+    for name in (*_FLOATS, *_INTEGERS):
+        changed = transformed(draws[0], name, seen)
+        if any(not torch.equal(a, b) for a, b in zip(tensors_of(changed), tensors_of(draws[0]), strict=True)):
+            names.append(name)
+    return names
+
+
+def transformed(args: Any, name: str, seen: Sequence[Range | None]) -> Any:
+    """Inputs of another distribution: of the same shapes, within the observed ranges."""
+    if name == ORIGINAL:
+        return args
+    ranges = iter(seen)
+    known = {id(item): found for item, found in zip(tensors_of(args), ranges, strict=False)}
+
+    def change(item: torch.Tensor) -> torch.Tensor:
+        found = known.get(id(item))
+        if found is None or found.is_binary or found.is_fixed:
+            return item
+        table = _FLOATS if item.is_floating_point() else _INTEGERS
+        function = table.get(name)
+        if function is None or (not item.is_floating_point() and not found.low < found.high):
+            return item
+        return function(item.detach(), found).to(item.dtype)
+
+    return map_tensors(args, change)

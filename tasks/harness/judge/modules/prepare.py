@@ -1,0 +1,288 @@
+"""What a group's reference says, found out once for all candidates: modes, randomness, weights, inputs, outputs.
+
+Every fact here is decided before any candidate's code runs.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from tasks.harness.shared.values import Unsupported, pack
+
+from .compare import Tolerance, compare, default_tolerance
+from .distributions import ORIGINAL, copied, names_for, observe, tensors_of, transformed
+from .group import Settings
+from .moments import DRAWS
+from .reference import InvalidReference, Reference, alike
+from .weights import State, shifted
+
+_SEEDS = 1 << 31
+#: Bytes of expected outputs and inputs that are kept between candidates; others are made again.
+_KEPT_BYTES = 256 << 20
+#: Draws of the inputs from which their ranges are known.
+_RANGE_DRAWS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One correctness call."""
+
+    number: int
+    distribution: str
+    #: Whether it is made with shifted weights, where the candidate takes them.
+    perturbed: bool
+    in_eval: bool
+    #: Of the inputs, and of the generators where the reference is random.
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """What the reference does in a trial."""
+
+    args: list[Any]
+    output: Any
+    #: The tensors of the arguments, after the call.
+    after: list[torch.Tensor]
+
+
+@dataclass(kw_only=True)
+class Prepared:
+    """Everything about a reference that does not depend on candidates."""
+
+    reference: Reference
+    settings: Settings
+    args: list[Any]
+    kwargs: dict[str, Any]
+    state: State
+    shifted_state: State | None
+    #: By mode: whether outputs depend on the seed.
+    random: bool
+    random_in_eval: bool
+    #: Whether calls change its state.
+    stateful: bool
+    mode: str
+    distributions: list[str]
+    trials: list[Trial]
+    tolerance: Tolerance
+    #: As the result shows it.
+    tolerance_shown: dict[str, float]
+    degenerate: bool = False
+    _kept: dict[tuple[int, bool], Expected] = field(default_factory=dict)
+    _kept_bytes: int = 0
+    _ranges: list[Any] = field(default_factory=list)
+    _draws: list[object] | None = None
+
+    def seed_of(self, trial: Trial) -> int | None:
+        """The seed of the generators for a trial; None: they are left alone."""
+        return trial.seed if (self.random_in_eval if trial.in_eval else self.random) else None
+
+    def expected(self, trial: Trial, *, perturbed: bool) -> Expected:
+        """What the reference does in a trial, from its untouched state.
+
+        Raises:
+            InvalidReference: it fails.
+        """
+        found = self._kept.get((trial.number, perturbed))
+        if found is not None:
+            return found
+        args = transformed(self.reference.inputs(trial.seed), trial.distribution, self._ranges)
+        self.enter(perturbed=perturbed, in_eval=trial.in_eval)
+        output, after = self.reference.run(args, self.seed_of(trial))
+        found = Expected(args=args, output=output, after=after)
+        nbytes = sum(item.nbytes for item in (*tensors_of(args), *tensors_of(output), *after))
+        if self._kept_bytes + nbytes <= _KEPT_BYTES:
+            self._kept_bytes += nbytes
+            self._kept[trial.number, perturbed] = found
+        return found
+
+    def enter(self, *, perturbed: bool, in_eval: bool) -> None:
+        """Give the judge's module its weights and its mode."""
+        self.reference.load((self.shifted_state if perturbed else None) or self.state)
+        self.reference.set_eval(on=in_eval)
+
+    def draws(self, trial: Trial) -> list[object]:
+        """Outputs of the reference for a trial's inputs, under several seeds.
+
+        Raises:
+            InvalidReference: it fails.
+        """
+        if self._draws is None:
+            args = self.expected(trial, perturbed=False).args
+            self.enter(perturbed=False, in_eval=trial.in_eval)
+            self._draws = [self.reference.run(args, secrets.randbelow(_SEEDS))[0] for _ in range(DRAWS)]
+        return self._draws
+
+
+def prepare(reference: Reference, settings: Settings, *, memory_bytes: int) -> Prepared:
+    """Make a reference's module and find out how it behaves.
+
+    Raises:
+        InvalidReference: it cannot be used; the message says why.
+    """
+    args, kwargs = reference.init_inputs()
+    reference.construct()
+    state = reference.state()
+    seed, other = _fresh(), _fresh()
+    inputs = reference.inputs(seed)
+    _require_fit(inputs, state, memory_bytes)
+    first, _ = reference.run(inputs, other)
+    _require_readable(first)
+    second, _ = reference.run(inputs, other)
+    after = reference.state()
+    stateful = any(not torch.equal(after[name].nan_to_num(), item.nan_to_num()) for name, item in state.items())
+    reference.load(state)
+    mode, only_eval = ("both" if reference.made_in_train_mode and reference.is_module else "eval"), False
+    if not reference.is_module:
+        mode = "train"
+    if not alike(first, second):
+        reference.set_eval(on=True)
+        first, second = (reference.run(inputs, other)[0] for _ in range(2))
+        if not reference.is_module or not alike(first, second):
+            raise InvalidReference("the reference gives different outputs for the same inputs under the same seed")
+        mode, only_eval = "eval", True
+    _require_finite(first)
+    random = not only_eval and not alike(first, reference.run(inputs, _fresh())[0])
+    reference.load(state)
+    reference.set_eval(on=True)
+    in_eval = [reference.run(inputs, each)[0] for each in (seed, other)]
+    random_in_eval = not alike(*in_eval)
+    reference.set_eval(on=False)
+    prepared = Prepared(
+        reference=reference,
+        settings=settings,
+        args=args,
+        kwargs=kwargs,
+        state=state,
+        shifted_state=None,
+        random=random,
+        random_in_eval=random_in_eval,
+        stateful=stateful,
+        mode=mode,
+        distributions=[],
+        trials=[],
+        tolerance=Tolerance(rtol=settings.rtol, atol=settings.atol),
+        tolerance_shown=_shown_tolerance(first, settings),
+    )
+    draws = [inputs, *(reference.inputs(_fresh()) for _ in range(_RANGE_DRAWS - 1))]
+    prepared._ranges = observe(draws)  # noqa: SLF001 made here
+    prepared.distributions = _usable(prepared, draws, in_eval=only_eval)
+    prepared.shifted_state = _usable_shift(prepared, inputs, in_eval=only_eval) if settings.perturb else None
+    prepared.trials = list(_plan(prepared, only_eval=only_eval))
+    prepared.degenerate = _is_degenerate(prepared)
+    return prepared
+
+
+def _fresh() -> int:
+    return secrets.randbelow(_SEEDS)
+
+
+def _plan(prepared: Prepared, *, only_eval: bool) -> Iterator[Trial]:
+    """The correctness calls: first what KernelBench would ask, then other weights, distributions and eval mode."""
+    names, count = prepared.distributions, prepared.settings.inputs
+    as_made = [
+        (ORIGINAL if index < 2 else names[(index - 1) % len(names)], index % 2 == 1, only_eval)
+        for index in range(count)
+    ]
+    if prepared.mode == "both":
+        # What eval mode does beside.
+        as_made += [(ORIGINAL, count > 1, True), *([(names[-1], False, True)] if count > 1 else [])]
+    for number, (name, perturbed, in_eval_mode) in enumerate(as_made):
+        yield Trial(number=number, distribution=name, perturbed=perturbed, in_eval=in_eval_mode, seed=_fresh())
+
+
+def _usable(prepared: Prepared, draws: list[list[Any]], *, in_eval: bool) -> list[str]:
+    """The distributions on which the reference gives finite numbers."""
+    found = [ORIGINAL]
+    for name in names_for(draws)[1:]:
+        args = transformed(draws[0], name, prepared._ranges)  # noqa: SLF001 of this module
+        prepared.enter(perturbed=False, in_eval=in_eval)
+        if _is_sound(prepared.reference, args):
+            found.append(name)
+    prepared.enter(perturbed=False, in_eval=in_eval)
+    return found
+
+
+def _usable_shift(prepared: Prepared, inputs: list[Any], *, in_eval: bool) -> State | None:
+    """Shifted weights with which the reference gives finite numbers; None where there are none."""
+    reference, parameters = prepared.reference, prepared.reference.parameters()
+    moved = shifted(prepared.state, parameters, torch.Generator().manual_seed(_fresh()))
+    if not any(not torch.equal(item, prepared.state[name]) for name, item in moved.items()):
+        return None
+    reference.load(moved)
+    # Entries that share their memory now have the values of the last one.
+    moved = reference.state()
+    modes = (True, False) if prepared.mode == "both" else (in_eval,)
+    sound = True
+    for mode in modes:
+        reference.load(moved)
+        reference.set_eval(on=mode)
+        sound = sound and _is_sound(reference, inputs)
+    prepared.enter(perturbed=False, in_eval=in_eval)
+    return moved if sound else None
+
+
+def _is_sound(reference: Reference, args: list[Any]) -> bool:
+    try:
+        output, _ = reference.run(args, 1)
+        _require_finite(output)
+    except InvalidReference:
+        return False
+    return True
+
+
+def _is_degenerate(prepared: Prepared) -> bool:
+    """Whether an output that does not depend on the inputs is right: a constant, or zeros."""
+    plain = [trial for trial in prepared.trials if not trial.perturbed]
+    outputs = [prepared.expected(trial, perturbed=False) for trial in plain]
+    if not tensors_of(outputs[0].output):
+        return True
+    first = outputs[0].output
+    zeros = [torch.zeros_like(item) for item in tensors_of(first)]
+    if compare(tensors_of(first), zeros, prepared.tolerance).problem is None:
+        return True
+    further = [each.output for each, trial in zip(outputs, plain, strict=True) if trial.in_eval == plain[0].in_eval]
+    if len(further) < 2:
+        again = prepared.reference.inputs(_fresh())
+        prepared.enter(perturbed=False, in_eval=plain[0].in_eval)
+        further.append(prepared.reference.run(again, prepared.seed_of(plain[0]))[0])
+    return all(compare(first, other, prepared.tolerance).problem is None for other in further[1:])
+
+
+def _require_fit(inputs: list[Any], state: State, memory_bytes: int) -> None:
+    nbytes = sum(item.nbytes for item in tensors_of(inputs))
+    if 2 * nbytes > memory_bytes:
+        raise InvalidReference(f"its inputs have {nbytes} bytes, held twice; a group may hold {memory_bytes}")
+    own = sum(item.nbytes for item in state.values())
+    if 2 * own > memory_bytes:
+        raise InvalidReference(f"its parameters have {own} bytes, held twice; a group may hold {memory_bytes}")
+
+
+def _require_readable(output: object) -> None:
+    try:
+        pack(copied(output))
+    except Unsupported as error:
+        raise InvalidReference(f"its output cannot be compared: {error}") from error
+
+
+def _require_finite(output: object) -> None:
+    for item in tensors_of(output):
+        if not (item.is_floating_point() or item.is_complex()) or not item.numel():
+            continue
+        if bool(item.isnan().any()):
+            raise InvalidReference("its output holds NaN")
+        if not bool(item.isfinite().any()):
+            raise InvalidReference("its output holds no finite number")
+
+
+def _shown_tolerance(output: object, settings: Settings) -> dict[str, float]:
+    widest = max(
+        (default_tolerance(item.dtype) for item in tensors_of(output) if item.is_floating_point()), default=1e-4
+    )
+    rtol, atol = settings.rtol, settings.atol
+    return {"rtol": widest if rtol is None else rtol, "atol": widest if atol is None else atol}

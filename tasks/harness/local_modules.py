@@ -1,0 +1,54 @@
+"""Judges a group of modules with processes of this machine, without a container: for trying out and for tests.
+
+As in `local`, all processes have the caller's user, so a candidate could interfere with the judge. Each candidate has
+a process of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sandbox.protocol import StepResult
+
+from .judge.modules.group import Group, GroupError, Result, failed_results
+from .judge.modules.request import payload_of
+from .local import JudgeFailed, Pair, Start
+
+
+def evaluate(
+    group: Mapping[str, Any], *, start: Start | None = None, device: str = "cpu", memory_bytes: int = 1 << 30
+) -> list[dict[str, Any]]:
+    """Judge a group.
+
+    Args:
+        group: its JSON form; see docs/modules.md.
+        start: starts processes; None gives each a new interpreter, which imports torch for a second or two.
+        device: as in JudgeRequest.
+        memory_bytes: that the tensors of one call may fill.
+
+    Returns:
+        One result for each candidate, in the group's order.
+    """
+    try:
+        parsed = Group.from_message(group)
+    except GroupError as error:
+        return failed_results(group, "invalid", str(error))
+    payload = payload_of(group, device=device, memory_bytes=memory_bytes)
+    frames: list[dict[str, Any]] = []
+    lost = "the judge ended without a result for this candidate"
+    try:
+        with Pair(start=start, successive=True) as pair:
+            pair.run(payload, on_frame=frames.append)
+    except JudgeFailed as error:
+        lost = str(error)[-2000:]
+    found = results_of(StepResult.from_message(frame) for frame in frames if frame["type"] == "step")
+    return [
+        found.get(candidate.id) or Result(id=candidate.id, message=lost).to_message() for candidate in parsed.candidates
+    ]
+
+
+def results_of(steps: Iterable[StepResult]) -> dict[int, dict[str, Any]]:
+    """The results that a judge has reported, by candidate."""
+    rows = [step.judged.details.get("module") for step in steps if step.judged is not None]
+    return {row["id"]: row for row in rows if isinstance(row, dict)}

@@ -1,0 +1,114 @@
+"""Arguments of modules that the wire has no kind for: configurations, classes and functions of torch, dicts, slices.
+
+Each becomes a dict with a mark, and is made again on the other side. Only names below torch are looked up, so nothing
+that is sent can name code of its own.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .paritybench import Config
+from .values import Unsupported
+
+_MARK = "\N{START OF HEADING}kind"
+_ROOT = "torch"
+
+
+def encode_value(value: object) -> object:  # noqa: PLR0911 one branch per kind of value
+    """A value with everything in it that the wire can carry.
+
+    Raises:
+        Unsupported: a class or function from outside torch, which the other side lacks.
+    """
+    if isinstance(value, Config):
+        return {_MARK: "config", "items": {key: encode_value(item) for key, item in vars(value).items()}}
+    if isinstance(value, (type, *_FUNCTIONS)):
+        return {_MARK: "name", "name": _name_of(value)}
+    if isinstance(value, slice):
+        return {_MARK: "slice", "items": [value.start, value.stop, value.step]}
+    if isinstance(value, (set, frozenset)):
+        return {_MARK: type(value).__name__, "items": [encode_value(item) for item in value]}
+    if type(value) is dict and not all(type(key) is str for key in value):
+        return {_MARK: "pairs", "items": [[encode_value(key), encode_value(item)] for key, item in value.items()]}
+    if isinstance(value, dict):
+        return {key: encode_value(item) for key, item in value.items()}
+    if type(value) in (tuple, list):
+        return type(value)(encode_value(item) for item in value)  # type: ignore[call-arg, attr-defined]  # a tuple or a list
+    if isinstance(value, torch.nn.Parameter):
+        return value.detach()
+    return value
+
+
+def decode_value(value: Any) -> Any:
+    """The value that was encoded.
+
+    Raises:
+        Unsupported: a name that is not below torch.
+    """
+    if type(value) in (tuple, list):
+        return type(value)(decode_value(item) for item in value)
+    if type(value) is not dict:
+        return value
+    if _MARK not in value:
+        return {key: decode_value(item) for key, item in value.items()}
+    return _MAKERS[value[_MARK]](value)
+
+
+def plain(value: Any) -> Any:
+    """An output with tuples and dicts in place of their subclasses: torch's return types, models' own."""
+    kind = type(value)
+    if isinstance(value, tuple) and kind is not torch.Size:
+        if kind is tuple and all(type(item) is torch.Tensor for item in value):
+            return value
+        return tuple(plain(item) for item in value)
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    return value
+
+
+def _name_of(value: object) -> str:
+    module, name = getattr(value, "__module__", None) or "", getattr(value, "__qualname__", "")
+    if module == "builtins" and isinstance(value, type):
+        return f"builtins.{name}"
+    # What is written in C names a class of torch's own that holds it.
+    for where, own in ((module, name), ("torch", getattr(value, "__name__", ""))):
+        if where.partition(".")[0] == _ROOT and _found(where, own) is value:
+            return f"{where}.{own}"
+    raise Unsupported(f"{module}.{name} cannot be handed to the worker: only torch's own classes and functions can")
+
+
+def _found(module: str, name: str) -> object:
+    """What a module calls by a name; None: nothing."""
+    try:
+        found: object = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError):
+        return None
+    return found
+
+
+def _named(name: str) -> object:
+    module, _, own = name.rpartition(".")
+    found = _found(module, own) if module.partition(".")[0] in (_ROOT, "builtins") else None
+    if found is None:
+        raise Unsupported(f"{name} is not known here")
+    return found
+
+
+_MAKERS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "config": lambda value: Config(**{key: decode_value(item) for key, item in value["items"].items()}),
+    "name": lambda value: _named(value["name"]),
+    "slice": lambda value: slice(*value["items"]),
+    "set": lambda value: {decode_value(item) for item in value["items"]},
+    "frozenset": lambda value: frozenset(decode_value(item) for item in value["items"]),
+    "pairs": lambda value: {decode_value(key): decode_value(item) for key, item in value["items"]},
+}
+_FUNCTIONS = (type(encode_value), type(len), type(torch.relu))

@@ -1,0 +1,156 @@
+"""Hosts one PyTorch module in a worker: a candidate's, or the reference's where its calls are timed.
+
+The judge's orders come as inputs of calls, like those of a kernel, so they use the same wire, arenas and clock. Every
+order is a dict with the key `do`:
+
+    construct  {args, kwargs, seed, device, dtype, compile}  seeds all generators, makes the module -> {state, train}
+               state: name, shape and dtype of every entry of its state_dict; train: its mode; compile: torch.compile it
+    state      {state}                      copies tensors into the module's own, in place -> None
+    mode       {eval}                       eval(), or back to the mode of construction, module by module -> None
+    run        {args, seed}                 one call -> what the module returned
+    observe    {args, seed}                 the same -> {out, after}; after: the tensors of args, as the call left them
+
+seed: an int64 tensor, or null where the generators stay as they are. The candidate's code shares this process, so
+nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Mapping
+from types import CodeType, ModuleType
+from typing import Any
+
+import torch
+
+from tasks.harness.shared import paritybench
+from tasks.harness.shared.module_values import decode_value, plain
+
+from .submission import LoadFailed, Submission
+
+_FILE = "candidate.py"
+
+
+def parse(code: str) -> CodeType:
+    """Compile a candidate's text, without running any of it.
+
+    Raises:
+        SyntaxError: it is no Python.
+    """
+    try:
+        return compile(code, _FILE, "exec", dont_inherit=True)
+    except (ValueError, RecursionError, MemoryError, OverflowError) as error:
+        raise SyntaxError(f"the text cannot be compiled: {error}") from error
+
+
+def load_module(directory: Any, code: str, entry_points: list[str]) -> Submission:
+    """Run a candidate's file and find its class. What the file raises passes through.
+
+    Raises:
+        LoadFailed: it defines no class of these names.
+    """
+    # Compilers and inspect look for the source of functions in the file.
+    (directory / _FILE).write_text(code, encoding="utf-8")
+    sys.path.insert(0, str(directory))
+    paritybench.install()
+    torch.set_grad_enabled(False)
+    module = ModuleType("candidate")
+    module.__file__ = str(directory / _FILE)
+    sys.modules["candidate"] = module
+    compiled = compile(code, module.__file__, "exec", dont_inherit=True)
+    exec(compiled, module.__dict__)  # noqa: S102 that is what this process is for
+    for name in entry_points:
+        found = module.__dict__.get(name)
+        if callable(found):
+            # Arguments are decoded before the timed span.
+            return Submission(kernel=Host(found).answer, adapt=decode_value, file=_FILE)
+    raise LoadFailed(f"the candidate defines no class {' or '.join(entry_points)}")
+
+
+def seed_all(seed: int) -> None:
+    """Seed every global generator."""
+    random.seed(seed)
+    torch.manual_seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed % (1 << 32))
+
+
+class Host:
+    """A class, and the module that is made of it."""
+
+    def __init__(self, make: Callable[..., Any]) -> None:
+        self._make = make
+        self._module: Any = None
+        #: The tensors of its state_dict. And each module of it, and whether it was made in train mode.
+        self._named: dict[str, torch.Tensor] = {}
+        self._modes: list[tuple[torch.nn.Module, bool]] = []
+        self._orders: Mapping[str, Callable[[dict[str, Any]], object]] = {
+            "construct": self._construct,
+            "state": self._load_state,
+            "mode": self._set_mode,
+            "observe": self._observe,
+        }
+
+    def answer(self, order: dict[str, Any]) -> object:
+        """Carry out one order; see the module."""
+        if order["do"] == "run":
+            # Short on purpose: all of this is inside the timed span, on both sides alike.
+            if order["seed"] is not None:
+                seed_all(int(order["seed"]))
+            output = self._module(*order["args"])
+            return output if type(output) is torch.Tensor else plain(output)
+        return self._orders[order["do"]](order)
+
+    def _construct(self, order: dict[str, Any]) -> object:
+        self._module = None
+        seed_all(int(order["seed"]))
+        module = self._make(*order["args"], **order["kwargs"])
+        if not callable(module):
+            raise TypeError(f"the candidate's class makes a {type(module).__name__}, which cannot be called")
+        device, dtype = order["device"], order["dtype"]
+        if isinstance(module, torch.nn.Module):
+            module = module.to(device=device) if dtype is None else module.to(device=device, dtype=dtype)
+        self._module = torch.compile(module) if order["compile"] else module
+        self._modes = (
+            [(part, part.training) for part in module.modules()] if isinstance(module, torch.nn.Module) else []
+        )
+        named = self._named = _state_of(module)
+        shapes = [[name, list(item.shape), str(item.dtype)] for name, item in named.items()]
+        return {"state": shapes, "train": bool(getattr(module, "training", False))}
+
+    def _load_state(self, order: dict[str, Any]) -> None:
+        own = self._named
+        with torch.no_grad():
+            for name, value in order["state"].items():
+                # In place: the version counter rises, which tells honest caches of folded weights.
+                own[name].copy_(value)
+
+    def _set_mode(self, order: dict[str, Any]) -> None:
+        if order["eval"] and hasattr(self._module, "eval"):
+            self._module.eval()
+        elif not order["eval"]:
+            for module, train in self._modes:
+                module.training = train
+
+    def _observe(self, order: dict[str, Any]) -> object:
+        args = order["args"]
+        if order["seed"] is not None:
+            seed_all(int(order["seed"]))
+        out = plain(self._module(*args))
+        return {"out": out, "after": [item.clone() for item in _tensors_in(args)]}
+
+
+def _state_of(module: Any) -> dict[str, torch.Tensor]:
+    if not isinstance(module, torch.nn.Module):
+        return {}
+    return {name: item for name, item in module.state_dict(keep_vars=True).items() if isinstance(item, torch.Tensor)}
+
+
+def _tensors_in(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [found for item in value for found in _tensors_in(item)] if isinstance(value, (tuple, list)) else []

@@ -1,0 +1,298 @@
+"""Honest styles: every one must be accepted, always."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .problems import PROBLEMS, candidate, new
+
+_LINEAR = "self.l = nn.Linear(n, n)"
+_N = "self, n"
+_RAW = "self.w = nn.Parameter(nn.Linear(n, n).weight.detach().clone())"
+
+#: Name -> problem, candidate.
+HONEST: Mapping[str, tuple[str, str]] = {
+    **{f"{name} as it is": (name, candidate(name)) for name in PROBLEMS},
+    "functional": ("linear", new("return F.linear(x, self.l.weight, self.l.bias).clamp(min=0)", _LINEAR, init_args=_N)),
+    "addmm": ("linear", new("return torch.addmm(self.l.bias, x, self.l.weight.t()).relu_()", _LINEAR, init_args=_N)),
+    "einsum": (
+        "linear",
+        new("return F.relu(torch.einsum('bi,oi->bo', x, self.l.weight) + self.l.bias)", _LINEAR, init_args=_N),
+    ),
+    "renamed parameters": ("linear", new("return F.relu(self.other(x))", "self.other = nn.Linear(n, n)", init_args=_N)),
+    "sequential": (
+        "linear",
+        new("return self.s(x)", "self.s = nn.Sequential(nn.Linear(n, n), nn.ReLU())", init_args=_N),
+    ),
+    "packed parameters": (
+        "linear",
+        new(
+            "return F.relu(x @ self.p[:, :-1].t() + self.p[:, -1])",
+            "l = nn.Linear(n, n)\nself.p = nn.Parameter(torch.cat([l.weight, l.bias[:, None]], 1).detach())",
+            init_args=_N,
+        ),
+    ),
+    "own initialisation": (
+        "linear",
+        new(
+            "return F.relu(F.linear(x, self.l.weight, self.l.bias))",
+            "self.l = nn.Linear(n, n)\nnn.init.zeros_(self.l.weight)\nnn.init.zeros_(self.l.bias)",
+            init_args=_N,
+        ),
+    ),
+    "another order of parameters": (
+        "gelu",
+        new("return self.b(F.gelu(self.a(x)))", "self.b = nn.Linear(32, 16)\nself.a = nn.Linear(16, 32)"),
+    ),
+    "a plain tensor of weights": (
+        "linear",
+        new(
+            "return F.relu(x @ self.w.t() + self.c)",
+            "l = nn.Linear(n, n)\nself.w = l.weight.detach()\nself.c = l.bias.detach()",
+            init_args=_N,
+        ),
+    ),
+    "an extra buffer": (
+        "linear",
+        new(
+            "return F.relu(self.l(x)) * self.one",
+            f"{_LINEAR}\nself.register_buffer('one', torch.ones(1))",
+            init_args=_N,
+        ),
+    ),
+    "weights cached by version": (
+        "linear",
+        new(
+            "if self.seen != self.l.weight._version:\n    self.t = self.l.weight.detach().t().contiguous()\n"
+            "    self.seen = self.l.weight._version\nreturn F.relu(x @ self.t + self.l.bias)",
+            f"{_LINEAR}\nself.seen = None",
+            init_args=_N,
+        ),
+    ),
+    "half by half": ("linear", new("return F.relu(torch.cat([self.l(x[:3]), self.l(x[3:])]))", _LINEAR, init_args=_N)),
+    "in double": (
+        "linear",
+        new(
+            "return F.relu(F.linear(x.double(), self.l.weight.double(), self.l.bias.double())).float()",
+            _LINEAR,
+            init_args=_N,
+        ),
+    ),
+    "a buffer that is used again": (
+        "linear",
+        new(
+            "if self.o is None:\n    self.o = torch.empty(x.shape[0], self.l.out_features)\n"
+            "torch.addmm(self.l.bias, x, self.l.weight.t(), out=self.o)\nreturn self.o.clamp_(min=0)",
+            f"{_LINEAR}\nself.o = None",
+            init_args=_N,
+        ),
+    ),
+    "numpy": (
+        "linear",
+        new(
+            "y = x.numpy() @ self.l.weight.detach().numpy().T + self.l.bias.detach().numpy()\n"
+            "return torch.from_numpy(np.maximum(y, 0))",
+            _LINEAR,
+            init_args=_N,
+            pre="import numpy as np\n",
+        ),
+    ),
+    "two threads that are joined": (
+        "linear",
+        new(
+            "with ThreadPoolExecutor(2) as pool:\n    parts = list(pool.map(self.l, (x[:4], x[4:])))\n"
+            "return F.relu(torch.cat(parts))",
+            _LINEAR,
+            init_args=_N,
+            pre="from concurrent.futures import ThreadPoolExecutor\n",
+        ),
+    ),
+    "inference mode": (
+        "linear",
+        new("with torch.inference_mode():\n    return F.relu(self.l(x))", _LINEAR, init_args=_N),
+    ),
+    "with gradients": ("linear", new("with torch.enable_grad():\n    return F.relu(self.l(x))", _LINEAR, init_args=_N)),
+    "a script": (
+        "linear",
+        new(
+            "return act(self.l(x))",
+            _LINEAR,
+            init_args=_N,
+            pre="@torch.jit.script\ndef act(x):\n    return torch.relu(x)\n",
+        ),
+    ),
+    "an autograd function": (
+        "linear",
+        new(
+            "return Act.apply(self.l(x))",
+            _LINEAR,
+            init_args=_N,
+            pre="class Act(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n"
+            "        return x.clamp(min=0)\n",
+        ),
+    ),
+    "a class of its own inside": (
+        "linear",
+        new(
+            "return self.inner(x)",
+            "self.inner = Inner(n)",
+            init_args=_N,
+            pre="class Inner(nn.Module):\n    def __init__(self, n):\n        super().__init__()\n"
+            "        self.l = nn.Linear(n, n)\n"
+            "    def forward(self, x):\n        return self.l(x).relu()\n",
+        ),
+    ),
+    "a fallback that is never used": (
+        "linear",
+        new("try:\n    return F.relu(self.l(x))\nexcept RuntimeError:\n    return x", _LINEAR, init_args=_N),
+    ),
+    "much printed": ("linear", new("print('x' * 1000)\nreturn F.relu(self.l(x))", _LINEAR, init_args=_N)),
+    "a test of its own": (
+        "linear",
+        candidate("linear") + "\nif __name__ == '__main__':\n    raise SystemExit(1)\n",
+    ),
+    "a view": ("linear", new("return F.relu(self.l(x)).t().contiguous().t()", _LINEAR, init_args=_N)),
+    "a parameter returned as a subclass": (
+        "linear",
+        new("return nn.Parameter(F.relu(self.l(x)))", _LINEAR, init_args=_N),
+    ),
+    "a name that is given later": (
+        "linear",
+        candidate("linear").replace("class ModelNew(", "class Mine(") + "\nModelNew = Mine\n",
+    ),
+    "columns of a product": (
+        "matmul",
+        new("return torch.stack([a @ b[:, i] for i in range(16)], 1)", args="self, a, b"),
+    ),
+    "blocks of a product": (
+        "matmul",
+        new("return sum(a[:, i:i + 8] @ b[i:i + 8] for i in range(0, 32, 8))", args="self, a, b"),
+    ),
+    "float64 product": ("matmul", new("return (a.double() @ b.double()).float()", args="self, a, b")),
+    "norm by hand": (
+        "norm",
+        new(
+            "m = x.mean(1, keepdim=True)\nv = ((x - m) ** 2).mean(1, keepdim=True)\n"
+            "return (x - m) * torch.rsqrt(v + 1e-5) * self.n.weight + self.n.bias",
+            "self.n = nn.LayerNorm(n)",
+            init_args=_N,
+        ),
+    ),
+    "norm in one pass": (
+        "norm",
+        new(
+            "m = x.mean(1, keepdim=True)\nv = (x * x).mean(1, keepdim=True) - m * m\n"
+            "return (x - m) / torch.sqrt(v + 1e-5) * self.n.weight + self.n.bias",
+            "self.n = nn.LayerNorm(n)",
+            init_args=_N,
+        ),
+    ),
+    "batch norm without its bookkeeping": (
+        "batch_norm",
+        new(
+            "if self.training:\n    m, v = x.mean(0), x.var(0, unbiased=False)\n"
+            "else:\n    m, v = self.b.running_mean, self.b.running_var\n"
+            "return F.relu((x - m) / torch.sqrt(v + 1e-5) * self.b.weight + self.b.bias)",
+            "self.b = nn.BatchNorm1d(n)",
+            init_args=_N,
+        ),
+    ),
+    "batch norm under another name": (
+        "batch_norm",
+        new("return self.q(x).relu()", "self.q = nn.BatchNorm1d(n)", init_args=_N),
+    ),
+    "convolution by unfolding": (
+        "conv",
+        new(
+            "p = F.unfold(x, 3)\ny = self.c.weight.view(4, -1) @ p + self.c.bias[:, None]\n"
+            "return self.b(y.view(x.shape[0], 4, 6, 6))",
+            "self.c = nn.Conv2d(3, 4, 3)\nself.b = nn.BatchNorm2d(4)",
+        ),
+    ),
+    "channels last": (
+        "conv",
+        candidate("conv", ("self.c(x)", "self.c(x.contiguous(memory_format=torch.channels_last))")),
+    ),
+    "softmax by hand": (
+        "softmax",
+        new("e = torch.exp(x - x.max(1, keepdim=True)[0])\nreturn e / e.sum(1, keepdim=True)"),
+    ),
+    "softmax without the maximum": ("softmax", new("e = x.exp()\nreturn e / e.sum(1, keepdim=True)")),
+    "softmax by its logarithm": ("softmax", new("return F.log_softmax(x, 1).exp()")),
+    "swish by division": (
+        "swish",
+        new("return x / (1 + torch.exp(-self.b * x))", "self.b = beta", init_args="self, beta=1.0"),
+    ),
+    "swish under KernelBook's arguments": (
+        "swish",
+        new("return x * (x * self.b).sigmoid()", "self.b = kwargs['beta']", init_args="self, *args, **kwargs"),
+    ),
+    "a configuration read by key": (
+        "config",
+        new(
+            "return self.l(x) * self.s",
+            "self.l = nn.Linear(config['hidden'], config.get('hidden'))\nself.s = config.scale",
+            init_args="self, config",
+        ),
+    ),
+    "dropout with another generator": (
+        "dropout",
+        new(
+            "y = self.l(x)\nif not self.training:\n    return y\n"
+            "u = torch.from_numpy(np.random.default_rng().random(y.shape))\nreturn torch.where(u < 0.5, 2.0 * y, 0.0)",
+            "self.l = nn.Linear(16, 16)",
+            pre="import numpy as np\n",
+        ),
+    ),
+    "dropout by hand with torch's generator": (
+        "dropout",
+        new(
+            "y = self.l(x)\nreturn y * torch.bernoulli(torch.full_like(y, 0.5)) * 2 if self.training else y",
+            "self.l = nn.Linear(16, 16)",
+        ),
+    ),
+    "noise of its own": (
+        "noise",
+        new("return x + torch.from_numpy(np.random.standard_normal(x.shape)).float()", pre="import numpy as np\n"),
+    ),
+    "a pair by sorting": ("pair", new("return x @ torch.ones(16), x.sort(1)[0][:, -1]")),
+    "torch's own pair": ("pair", new("return (x.sum(dim=1), torch.amax(x, dim=1))")),
+    "a dict in another order": ("dict", new("return {'all': [1 + x, x + x], 'mean': x.sum(1) / 16}")),
+    "a loss by hand": ("loss", new("return -torch.log_softmax(x, 1)[torch.arange(8), t].mean()", args="self, x, t")),
+    "a sum along a loop": (
+        "masked",
+        new(
+            "o, s = torch.empty_like(x), 0\nfor i in range(16):\n    s = s + x[:, i] * m[:, i]\n"
+            "    o[:, i] = s\nreturn o",
+            args="self, x, m",
+        ),
+    ),
+    "not in place": ("in_place", new("return x * 2 + 1")),
+    "in place as well": ("in_place", new("x *= 2\nx += 1\nreturn x")),
+    "one-hot instead of a table": (
+        "embedding",
+        new("return (F.one_hot(i, 10).float() @ self.e.weight).sum(1)", "self.e = nn.Embedding(10, 8)", args="self, i"),
+    ),
+    "argmax by sorting": ("argmax", new("return x.sort(dim=1, descending=True, stable=True)[1][:, 0]")),
+    "a power by products": ("power", new("y = x\nfor _ in range(n - 1):\n    y = y * x\nreturn y", args="self, x, n")),
+    "only the lower half": ("triangle", new("return a @ b", args="self, a, b")),
+    "torch's attention": ("attention", new("return F.scaled_dot_product_attention(q, k, v)", args="self, q, k, v")),
+    "attention row by row": (
+        "attention",
+        new(
+            "rows = [torch.softmax(q[:, i:i + 1] @ k.transpose(1, 2) / 4.0, -1) @ v for i in range(4)]\n"
+            "return torch.cat(rows, 1)",
+            args="self, q, k, v",
+        ),
+    ),
+    "gelu by its formula": (
+        "gelu",
+        new(
+            "h = self.a(x)\nreturn self.b(0.5 * h * (1 + torch.erf(h * 0.7071067811865475)))",
+            "self.a = nn.Linear(16, 32)\nself.b = nn.Linear(32, 16)",
+        ),
+    ),
+    "a mask instead of a table": ("table", new("y = x.clone()\ny[:, ::2] = 0\nreturn y")),
+    "ones": ("constant", new("return torch.ones(x.shape[0], 1)")),
+    "pooling by reshaping": ("max_pool", new("return x.view(2, 3, 4, 2, 4, 2).amax((3, 5))")),
+}

@@ -1,0 +1,105 @@
+"""The corpora, judged by real judges and workers: honest styles pass, wrong ones and cheats do not win."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from tasks.harness.judge.modules.group import MOST_CANDIDATES
+from tasks.harness.local_modules import evaluate
+from tests.acceptance.judging.nursery import Nursery, nursery
+from tests.acceptance.modules import plain
+from tests.acceptance.modules.cheats import CHEATS
+from tests.acceptance.modules.honest import HONEST
+from tests.acceptance.modules.problems import PROBLEMS, candidate
+from tests.acceptance.modules.wrong import WRONG
+
+#: A cheat has gained a time if the lower end of its interval is above this.
+_GAIN = 1.5
+_GROUP = 8
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Nursery]:
+    """Judges and workers that are forked."""
+    with nursery() as made:
+        yield made
+
+
+def _judged(processes: Nursery, problem: str, codes: list[str], **settings: Any) -> list[dict[str, Any]]:  # noqa: ANN401 any setting
+    group = {
+        "kind": "module",
+        "reference": PROBLEMS[problem],
+        "settings": {"timeout_s": 300.0, **settings},
+        "candidates": [{"id": number, "code": code} for number, code in enumerate(codes)],
+    }
+    return evaluate(group, start=processes.start)
+
+
+def _groups(table: Mapping[str, tuple[str, str]]) -> list[tuple[str, list[str]]]:
+    """Problem and names of candidates, a few to a group."""
+    groups = []
+    for problem in PROBLEMS:
+        names = [name for name, (of, _) in table.items() if of == problem]
+        groups += [(problem, names[start : start + _GROUP]) for start in range(0, len(names), _GROUP)]
+    return groups
+
+
+def test_the_corpora_are_large_enough() -> None:
+    """60 honest styles, 60 wrong ones, 50 cheats; all different."""
+    assert len(HONEST) >= 60
+    assert len(WRONG) >= 60
+    assert len(CHEATS) >= 50
+    assert _GROUP <= MOST_CANDIDATES
+    codes = [code for _, code in HONEST.values()] + [code for _, code in WRONG.values()]
+    assert len({(problem, code) for problem, code in (*HONEST.values(), *WRONG.values())}) == len(codes)
+
+
+@pytest.mark.parametrize(("problem", "names"), _groups(HONEST), ids=str)
+def test_honest_styles_are_accepted(processes: Nursery, problem: str, names: list[str]) -> None:
+    """No honest style is refused."""
+    rows = _judged(processes, problem, [HONEST[name][1] for name in names], timed_calls=0)
+    refused = {
+        name: (row["verdict"], row["message"]) for name, row in zip(names, rows, strict=True) if not row["correct"]
+    }
+    assert refused == {}
+
+
+@pytest.mark.parametrize(("problem", "names"), _groups(WRONG), ids=str)
+def test_wrong_ones_are_refused(processes: Nursery, problem: str, names: list[str]) -> None:
+    """No wrong one is accepted, and each has a sentence."""
+    rows = _judged(processes, problem, [WRONG[name][1] for name in names], timed_calls=0)
+    for name, row in zip(names, rows, strict=True):
+        assert row["verdict"] not in ("accepted", "invalid", "internal_error"), (name, row)
+        assert row["correct"] is False, (name, row)
+        assert row["message"], name
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_cheats_win_against_a_plain_evaluator(name: str) -> None:
+    """Without our defences each of them is accepted, and faster where it gains a time."""
+    cheat = CHEATS[name]
+    found = plain.judged(PROBLEMS[cheat.problem], cheat.code)
+    assert found["correct"], found
+    if cheat.gains_time:
+        assert found["speedup"] >= _GAIN, found
+
+
+def test_the_plain_evaluator_refuses_what_does_not_cheat() -> None:
+    """It is no evaluator that accepts everything."""
+    for name in ("zeros", "without the activation", "an exception", "a row too few"):
+        assert not plain.judged(PROBLEMS["linear"], WRONG[name][1])["correct"], name
+    assert plain.judged(PROBLEMS["linear"], candidate("linear"))["correct"]
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_cheats_do_not_win(processes: Nursery, name: str) -> None:
+    """Refused; or accepted, but then with an honest time."""
+    cheat = CHEATS[name]
+    (row,) = _judged(processes, cheat.problem, [cheat.code], timed_calls=6, inputs=4)
+    if row["verdict"] == "accepted":
+        assert cheat.gains_time, row
+        assert row["speedup_low"] <= _GAIN, row
+    assert row["verdict"] not in ("invalid", "internal_error"), row

@@ -1,0 +1,108 @@
+"""Groups of modules in real containers: verdicts, and nothing that one candidate leaves for the next."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from runner.evaluation.evaluate import Evaluator
+from runner.evaluation.modules import evaluate_group
+from tests.unit import samples
+
+_REFERENCE = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.linear = nn.Linear(size, size)
+
+    def forward(self, x):
+        return torch.relu(self.linear(x))
+
+SIZE = 16
+
+def get_inputs():
+    return [torch.randn(8, SIZE)]
+
+def get_init_inputs():
+    return [SIZE]
+"""
+_GOOD = _REFERENCE.replace("class Model(", "class ModelNew(")
+_WRONG = _GOOD.replace("torch.relu(", "torch.tanh(")
+#: Leaves whatever it can, and fails if it meets what another has left.
+_LEAVER = (
+    """
+import ctypes, os, pathlib, subprocess, sys
+places = ("/work", "/tmp", "/dev/shm")
+found = [path for place in places for path in pathlib.Path(place).rglob("left*")]
+shared = [line for line in open("/proc/sysvipc/shm").read().splitlines()[1:]]
+mine = [line for line in os.popen("cat /proc/[0-9]*/cmdline | tr '\\\\0' ' '").read().split() if line == "86399"]
+if found or shared or mine:
+    raise RuntimeError(f"met {found} {shared} {mine}")
+for place in places:
+    pathlib.Path(place, "left").mkdir()
+    pathlib.Path(place, "left", "file").write_text("x")
+    pathlib.Path(place, "left").chmod(0)
+os.chmod("/work", 0)
+ctypes.CDLL(None).shmget(77, 4096, 0o1666)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    os.execvp("sleep", ["sleep", "86399"])
+"""
+    + _GOOD
+)
+
+
+def _run(evaluator: Evaluator, codes: list[str], reference: str = _REFERENCE, **settings: Any) -> list[dict[str, Any]]:  # noqa: ANN401 any setting
+    group = {
+        "kind": "module",
+        "reference": reference,
+        "settings": {"timed_calls": 5, "timeout_s": 200, **settings},
+        "candidates": [{"id": number, "code": code} for number, code in enumerate(codes)],
+    }
+    rows = evaluate_group(
+        evaluator, group, slot=samples.SLOT, gpu_type=samples.SLOT.gpu_type, cancelled=threading.Event()
+    )
+    assert [row["id"] for row in rows] == list(range(len(codes)))
+    return list(rows)
+
+
+def test_a_group_has_one_result_for_each_candidate(evaluator: Evaluator) -> None:
+    """Right, wrong, without a class, with a syntax error, killed: each has its own verdict, whatever the order."""
+    dies = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    rows = _run(evaluator, [_GOOD, _WRONG, "x = 1", "class ModelNew(:", dies, _GOOD])
+    assert [row["verdict"] for row in rows] == [
+        "accepted",
+        "wrong_answer",
+        "runtime_error",
+        "compile_error",
+        "runtime_error",
+        "accepted",
+    ], rows
+    assert rows[0]["speedup"] is not None
+    assert rows[0]["weights"] == "state_dict"
+
+
+def test_a_candidate_meets_nothing_of_another(evaluator: Evaluator) -> None:
+    """Three that leave processes, files, forbidden folders and shared memory, and look for those of others."""
+    rows = _run(evaluator, [_LEAVER] * 3)
+    assert [row["verdict"] for row in rows] == ["accepted"] * 3, rows
+
+
+def test_candidates_may_have_a_container_each(evaluator: Evaluator) -> None:
+    """Asked for, each candidate is alone."""
+    rows = _run(evaluator, [_GOOD, _WRONG], separate_containers=True)
+    assert [row["verdict"] for row in rows] == ["accepted", "wrong_answer"], rows
+
+
+def test_a_bad_reference_is_invalid_for_all(evaluator: Evaluator) -> None:
+    """Each candidate gets the sentence."""
+    rows = _run(evaluator, [_GOOD, _WRONG], reference="class Model(:")
+    assert [row["verdict"] for row in rows] == ["invalid"] * 2, rows
+    assert "no Python" in rows[0]["message"]
+    crashes = _REFERENCE.replace("return torch.relu", "import ctypes; ctypes.string_at(0); return torch.relu")
+    assert {row["verdict"] for row in _run(evaluator, [_GOOD], reference=crashes)} == {"invalid"}

@@ -1,0 +1,110 @@
+"""Groups of modules with real judges and workers: what is recorded, and what one candidate does not do to the next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tasks.harness.local_modules import evaluate
+from tests.acceptance.judging.nursery import Nursery
+from tests.acceptance.modules.problems import PROBLEMS, candidate, new
+
+
+def _judged(processes: Nursery, reference: str, *codes: str, **settings: Any) -> list[dict[str, Any]]:  # noqa: ANN401 any setting
+    group = {
+        "kind": "module",
+        "reference": PROBLEMS.get(reference, reference),
+        "settings": {"timed_calls": 0, "timeout_s": 200.0, **settings},
+        "candidates": [{"id": number * 10, "code": code} for number, code in enumerate(codes)],
+    }
+    rows = evaluate(group, start=processes.start)
+    assert [row["id"] for row in rows] == [number * 10 for number in range(len(codes))]
+    return rows
+
+
+def test_times_are_told_with_an_interval(processes: Nursery) -> None:
+    """A copy of the reference is about as fast, and all of the result is there."""
+    (row,) = _judged(processes, "linear", candidate("linear"), timed_calls=6)
+    assert row["verdict"] == "accepted", row
+    assert row["stage"] == "done"
+    assert row["speedup"] == pytest.approx(row["reference_ns"] / row["candidate_ns"], rel=1e-3)
+    assert row["speedup_low"] <= row["speedup"] <= row["speedup_high"]
+    assert row["timing"] in {"audited", "measured"}
+
+
+def test_how_weights_came_is_recorded(processes: Nursery) -> None:
+    """By name, by the seed, or both."""
+    renamed = new("return torch.relu(self.q(x))", "self.q = nn.Linear(n, n)", init_args="self, n")
+    extra = candidate("linear").replace(
+        "self.l = nn.Linear(n, n)", "self.l = nn.Linear(n, n); self.z = nn.Parameter(torch.ones(1))"
+    )
+    rows = _judged(processes, "linear", candidate("linear"), renamed, extra)
+    assert [row["verdict"] for row in rows] == ["accepted"] * 3, rows
+    assert [row["weights"] for row in rows] == ["state_dict", "seed", "both"]
+    assert [row["perturbed"] for row in rows] == [True, False, False]
+    assert _judged(processes, "softmax", candidate("softmax"))[0]["weights"] == "none"
+
+
+def test_what_kernelbench_would_say_stands_beside_our_verdict(processes: Nursery) -> None:
+    """Zeros for small numbers, skipped parameters: right there, wrong here."""
+    (row,) = _judged(processes, "small", new("return torch.zeros_like(x)"))
+    assert (row["verdict"], row["kb_correct"]) == ("wrong_answer", True), row
+    (row,) = _judged(processes, "norm", new("return nn.functional.layer_norm(x, (16,))", "self.n = nn.LayerNorm(16)"))
+    assert (row["verdict"], row["kb_correct"], row["failing_input"]) == ("wrong_answer", True, 1), row
+    assert "shifted weights" in row["message"]
+
+
+def test_facts_of_the_reference_are_recorded(processes: Nursery) -> None:
+    """Randomness, mode, degenerate tasks, tolerance, distributions."""
+    (row,) = _judged(processes, "dropout", candidate("dropout"))
+    assert (row["verdict"], row["random"], row["mode"]) == ("accepted", True, "both"), row
+    (row,) = _judged(processes, "constant", new("return torch.ones(8, 1)"))
+    assert (row["verdict"], row["degenerate"]) == ("accepted", True), row
+    (row,) = _judged(processes, "matmul", candidate("matmul"), precision="bfloat16", inputs=3)
+    assert (row["verdict"], row["tolerance"]) == ("accepted", {"rtol": 1e-2, "atol": 1e-2}), row
+    assert row["distributions"][0] == "original"
+    assert len(row["distributions"]) > 1
+
+
+def test_a_demanded_kernel_is_demanded(processes: Nursery) -> None:
+    """A library call is only refused where the request says so."""
+    (row,) = _judged(processes, "linear", candidate("linear"), require_custom_kernel=True)
+    assert row["verdict"] == "rejected", row
+    assert "no_custom_kernel" in row["flags"]
+
+
+def test_a_candidate_that_ends_badly_harms_no_neighbour(processes: Nursery) -> None:
+    """Hanging, flooding, dying, filling the socket: the others have their verdicts."""
+    hangs = new("while True:\n    pass")
+    floods = new("import os\nwhile True:\n    os.write(1, b'x' * 65536)")
+    dies = new("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)")
+    forges = new(
+        "import os\nfor fd in range(3, 64):\n    try:\n        os.write(fd, b'KRW1' + b'x' * 64)\n"
+        "    except OSError:\n        pass\nreturn x"
+    )
+    good = candidate("linear")
+    rows = _judged(processes, "linear", good, hangs, floods, dies, forges, good, timeout_s=20.0, inputs=2)
+    assert rows[1]["verdict"] == "timeout", rows[1]
+    assert rows[2]["verdict"] in {"runtime_error", "timeout"}, rows[2]
+    assert rows[3]["verdict"] == "runtime_error", rows[3]
+    assert "SIGSEGV" in rows[3]["message"]
+    assert rows[4]["verdict"] in {"rejected", "runtime_error", "wrong_answer"}, rows[4]
+    assert [rows[0]["verdict"], rows[5]["verdict"]] == ["accepted"] * 2, rows
+
+
+def test_a_reference_that_dies_is_invalid(processes: Nursery) -> None:
+    """It dies in the worker of its own."""
+    dies = PROBLEMS["linear"].replace("return torch.relu", "import os; os.abort(); return torch.relu")
+    (row,) = _judged(processes, dies, candidate("linear"))
+    assert (row["verdict"], row["stage"]) == ("invalid", "reference"), row
+
+
+def test_a_group_that_cannot_be_read_is_invalid(processes: Nursery) -> None:
+    """Nothing is started for it."""
+    (row,) = evaluate(
+        {"kind": "module", "reference": "", "settings": {"x": 1}, "candidates": [{"id": 1, "code": ""}]},
+        start=processes.start,
+    )
+    assert row["verdict"] == "invalid"
+    assert "'x' is unknown" in row["message"]

@@ -1,0 +1,94 @@
+"""A group's container, and what its report says of each candidate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from runner.evaluation.container_spec import Environment
+from runner.evaluation.modules import make_group_plan, rows_of
+from runner.gpu_types import Registry
+from sandbox.host.container import ContainerReport
+from sandbox.protocol import Judged, PairRequest, StepResult
+from sandbox.spec import Ending, Outcome
+from tasks.harness.judge.modules.group import Result
+from tests.unit import samples
+
+_GROUP: dict[str, Any] = {
+    "kind": "module",
+    "reference": "r",
+    "settings": {"timeout_s": 10},
+    "candidates": [{"id": 5, "code": "a"}, {"id": 3, "code": "b"}],
+}
+_OUTCOME = Outcome(
+    ending=Ending.COMPLETED, exit_code=0, oom_kills=0, pids_denied=0, peak_memory_bytes=1, cpu_ns=1, wall_ns=1
+)
+
+
+def _step(result: Result) -> StepResult:
+    return StepResult(
+        name=f"candidate.{result.id}",
+        command="judge",
+        start_ns=0,
+        duration_ns=0,
+        exit_code=0,
+        judged=Judged(verdict=result.verdict, message=None, assurance={}, details={"module": result.to_message()}),
+    )
+
+
+def _report(*results: Result, **outcome: Any) -> ContainerReport:  # noqa: ANN401 fields of Outcome
+    return ContainerReport(
+        ok=True,
+        message=None,
+        steps=tuple(map(_step, results)),
+        artifacts=(),
+        outcome=replace(_OUTCOME, **outcome),
+        attested={},
+    )
+
+
+def test_the_container_is_that_of_every_job() -> None:
+    """Its request asks for workers one after the other, and its time is that of all candidates and the reference."""
+    gpu = Registry.load().get(samples.SLOT.gpu_type)
+    environment = Environment(image="i", python="/p", binds=())
+    plan = make_group_plan(
+        _GROUP, gpu=gpu, slot=samples.SLOT, environment=environment, max_run_s=1000.0, labels={"a": "b"}
+    )
+    assert isinstance(plan.request, PairRequest)
+    assert plan.request.to_message()["successive"] is True
+    assert plan.request.payload["group"] == _GROUP
+    assert plan.spec.limits.wall_s == pytest.approx(60 + 3 * 10)
+    assert plan.spec.boot.kind == "pair"
+
+
+def test_results_come_in_the_order_of_the_group() -> None:
+    """Whatever the order of the candidates was."""
+    rows = rows_of(_GROUP, _report(Result(id=3, verdict="accepted"), Result(id=5, verdict="wrong_answer")))
+    assert [(row["id"], row["verdict"]) for row in rows] == [(5, "wrong_answer"), (3, "accepted")]
+
+
+def test_a_candidate_without_a_result_is_our_fault() -> None:
+    """It is never a verdict on the candidate."""
+    rows = rows_of(_GROUP, _report(Result(id=5, verdict="accepted"), ending=Ending.DEADLINE))
+    assert [(row["id"], row["verdict"]) for row in rows] == [(5, "accepted"), (3, "internal_error")]
+    assert "time ended" in rows[1]["message"]
+
+
+def test_memory_kills_are_told_from_other_deaths() -> None:
+    """Only the cgroup knows of them."""
+    died = Result(id=5, verdict="runtime_error", message="the process was killed by signal 9 (SIGKILL)")
+    other = Result(id=3, verdict="accepted")
+    assert rows_of(_GROUP, _report(died, other))[0]["verdict"] == "runtime_error"
+    assert rows_of(_GROUP, _report(died, other, oom_kills=1))[0]["verdict"] == "memory_limit"
+    assert rows_of(_GROUP, _report(other, oom_kills=1))[0]["verdict"] == "memory_limit"
+
+
+def test_a_row_with_other_keys_is_none() -> None:
+    """A judge of another version has said it."""
+    step = _step(Result(id=5, verdict="accepted"))
+    assert step.judged is not None
+    bad = replace(step, judged=replace(step.judged, details={"module": {"id": 5, "verdict": "accepted"}}))
+    rows = rows_of(_GROUP, replace(_report(), steps=(bad,)))
+    assert [row["verdict"] for row in rows] == ["internal_error"] * 2

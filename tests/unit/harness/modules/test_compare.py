@@ -1,0 +1,125 @@
+"""The comparison of outputs: structure, dtypes, and a tolerance that knows the scale of what is expected."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tasks.harness.judge.modules.compare import Tolerance, compare, kernelbench_allclose
+
+_DEFAULT = Tolerance()
+
+
+def _right(expected: object, found: object, tolerance: Tolerance = _DEFAULT) -> bool:
+    return compare(expected, found, tolerance).problem is None
+
+
+def test_sums_in_another_order_pass() -> None:
+    """Sums in another order pass."""
+    a, b = torch.randn(64, 512), torch.randn(512, 64)
+    other = sum((a[:, i : i + 8] @ b[i : i + 8] for i in range(0, 512, 8)), torch.zeros(64, 64))
+    assert _right(a @ b, other)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-5])
+def test_zeros_and_constants_do_not_pass_for_small_numbers(scale: float) -> None:
+    """Zeros and constants do not pass for small numbers."""
+    expected = torch.randn(1000) * scale
+    assert _right(expected, expected.clone())
+    assert not _right(expected, torch.zeros(1000))
+    assert not _right(expected + scale, torch.full((1000,), scale))
+
+
+def test_half_precision_behind_float32_does_not_pass() -> None:
+    """Half precision behind float32 does not pass."""
+    a, b = torch.randn(64, 256), torch.randn(256, 64)
+    assert not _right(a @ b, (a.half() @ b.half()).float())
+    assert not _right(torch.sigmoid(a), torch.sigmoid(a.bfloat16()).float())
+
+
+def test_sixteen_bits_have_a_wider_tolerance() -> None:
+    """Sixteen bits have a wider tolerance."""
+    a = torch.randn(1000)
+    assert _right(torch.tanh(a).half(), torch.tanh(a.half()))
+    assert not _right(torch.tanh(a).half(), torch.tanh(a.half()) * 1.1)
+
+
+def test_one_element_is_compared_with_its_own_size() -> None:
+    """One element is compared with its own size."""
+    assert _right(torch.tensor(1e-3), torch.tensor(1e-3 * (1 + 1e-5)))
+    assert not _right(torch.tensor(1e-3), torch.tensor(1.01e-3))
+    assert not _right(torch.tensor(1e-3), torch.tensor(0.0))
+
+
+@pytest.mark.parametrize(
+    ("expected", "found"),
+    [
+        (torch.ones(2, 3), torch.ones(3, 2)),
+        (torch.ones(2, 3), torch.ones(6)),
+        (torch.ones(2), torch.ones(2).double()),
+        (torch.ones(2), torch.ones(2, dtype=torch.int64)),
+        ((torch.ones(2), torch.ones(2)), (torch.ones(2),)),
+        ((torch.ones(2),), [torch.ones(2)]),
+        ((torch.ones(2),), torch.ones(2)),
+        ({"a": torch.ones(2)}, {"b": torch.ones(2)}),
+        ({"a": torch.ones(2)}, torch.ones(2)),
+        (torch.ones(2), None),
+        (3, 4),
+        (True, 1),
+        ("a", "b"),
+        (torch.tensor([1, 2]), torch.tensor([1, 3])),
+        (torch.tensor([True]), torch.tensor([False])),
+        (torch.tensor([1.0, float("inf")]), torch.tensor([1.0, float("-inf")])),
+        (torch.tensor([1.0, 2.0]), torch.tensor([1.0, float("nan")])),
+        (torch.tensor([1.0, float("nan")]), torch.tensor([1.0, 2.0])),
+    ],
+)
+def test_what_differs_in_kind_is_wrong(expected: object, found: object) -> None:
+    """What differs in kind is wrong."""
+    problem = compare(expected, found, _DEFAULT).problem
+    assert problem is not None
+    assert problem.startswith("output")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        torch.tensor([1.0, float("inf"), float("-inf"), float("nan")]),
+        (torch.ones(2), [torch.zeros(1), {"k": torch.tensor([3])}]),
+        torch.empty(0, 4),
+        torch.randn(4, dtype=torch.complex64),
+        None,
+        1.5,
+    ],
+)
+def test_what_is_equal_is_right(value: object) -> None:
+    """What is equal is right."""
+    assert _right(value, value)
+
+
+def test_rounding_noise_of_cancelled_inputs_passes() -> None:
+    """Rounding noise of cancelled inputs passes."""
+    assert _right(torch.zeros(100), torch.full((100,), 1e-7))
+
+
+def test_errors_are_told() -> None:
+    """Errors are told."""
+    found = compare(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([1.0, 2.5, 4.0]), _DEFAULT)
+    assert found.max_abs_error == pytest.approx(0.5)
+    assert found.problem is not None
+    assert "1 of 3 elements" in found.problem
+
+
+def test_asked_tolerances_count() -> None:
+    """Asked tolerances count."""
+    assert _right(torch.tensor([1.0, 2.0]), torch.tensor([1.05, 2.0]), Tolerance(rtol=0.1, atol=0.0))
+    assert not _right(torch.tensor([1.0, 2.0]), torch.tensor([1.05, 2.0]), Tolerance(rtol=0.01, atol=0.0))
+
+
+def test_kernelbench_says_what_allclose_says() -> None:
+    """Kernelbench says what allclose says."""
+    zeros = torch.zeros(10)
+    assert kernelbench_allclose(torch.full((10,), 1e-5), zeros, _DEFAULT)
+    assert not kernelbench_allclose(torch.ones(10), zeros, _DEFAULT)
+    assert not kernelbench_allclose(torch.ones(10), torch.ones(5), _DEFAULT)
+    assert kernelbench_allclose((zeros,), (zeros,), _DEFAULT) is None

@@ -1,0 +1,77 @@
+"""Inputs of other distributions keep what get_inputs built: shape, dtype, range, zeros, symmetry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from tasks.harness.judge.modules.distributions import copied, names_for, observe, transformed
+
+
+def _changed(draws: list[list[torch.Tensor]], name: str) -> torch.Tensor:
+    found: torch.Tensor = transformed(draws[0], name, observe(draws))[0]
+    return found
+
+
+@pytest.mark.parametrize("make", [torch.rand, torch.randn, lambda n: torch.rand(n) + 3, lambda n: -torch.rand(n)])
+def test_all_stay_in_the_observed_range(make: object) -> None:
+    """All stay in the observed range."""
+    draws = [[make(1000)] for _ in range(3)]  # type: ignore[operator]  # a function
+    low = min(float(draw[0].min()) for draw in draws)
+    high = max(float(draw[0].max()) for draw in draws)
+    for name in names_for(draws):
+        found = _changed(draws, name)
+        assert found.shape == (1000,)
+        # Where zero is inside the range but the draw is not symmetric, the other sign may be as large as either end.
+        limit = max(abs(low), abs(high))
+        assert (low if low >= 0 else -limit) - 1e-5 <= float(found.min())
+        assert float(found.max()) <= (high if high <= 0 else limit) + 1e-5
+
+
+def test_structure_is_kept() -> None:
+    """Structure is kept."""
+    triangle = [[torch.randn(16, 16).tril()] for _ in range(3)]
+    symmetric = [[(a := torch.randn(16, 16)) + a.T] for _ in range(3)]
+    for name in names_for(triangle):
+        assert torch.equal(_changed(triangle, name).triu(1), torch.zeros(16, 16))
+    for name in names_for(symmetric):
+        found = _changed(symmetric, name)
+        assert torch.equal(found, found.T)
+
+
+def test_bounds_of_integers_are_kept() -> None:
+    """Bounds of integers are kept."""
+    draws = [[torch.randint(2, 10, (500,))] for _ in range(3)]
+    assert names_for(draws) == ["original", "mirrored"]
+    found = _changed(draws, "mirrored")
+    assert found.dtype == torch.int64
+    assert int(found.min()) >= 2
+    assert int(found.max()) <= 9
+
+
+@pytest.mark.parametrize(
+    "value",
+    [torch.ones(5), torch.arange(5), torch.tensor([True, False]), (torch.rand(9) > 0.5).float(), torch.empty(0)],
+)
+def test_masks_and_tables_are_left_alone(value: torch.Tensor) -> None:
+    """Masks and tables are left alone."""
+    assert names_for([[value], [value]]) == ["original"]
+
+
+def test_numbers_and_containers_pass_through() -> None:
+    """Numbers and containers pass through."""
+    draws: list[list[Any]] = [[{"a": torch.rand(4)}, 3, (torch.rand(4), None)] for _ in range(2)]
+    found = transformed(draws[0], "skewed", observe(draws))
+    assert found[1] == 3
+    assert found[2][1] is None
+    assert not torch.equal(found[0]["a"], draws[0][0]["a"])
+
+
+def test_a_tensor_that_is_there_twice_stays_one() -> None:
+    """A tensor that is there twice stays one."""
+    x = torch.rand(3)
+    a, b = copied([x, x])
+    assert a is b
+    assert a is not x

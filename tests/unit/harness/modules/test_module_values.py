@@ -1,0 +1,63 @@
+"""Arguments that the wire has no kind for, and the bag of attributes of KernelBook's rows."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from tasks.harness.shared.module_values import decode_value, encode_value, plain
+from tasks.harness.shared.paritybench import Config, install
+from tasks.harness.shared.values import Unsupported, pack, unpack
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Config(hidden=4, act="relu", inner=Config(a=[1, 2])),
+        torch.nn.ReLU,
+        torch.nn.functional.gelu,
+        torch.relu,
+        float,
+        slice(1, None, 2),
+        {1, 2},
+        {1: "a", (2, 3): "b"},
+        {"a": [1, (2.5, None)], "d": torch.float16},
+    ],
+)
+def test_values_arrive_as_they_were(value: object) -> None:
+    """Values arrive as they were."""
+    packed = pack(encode_value(value))
+    assert decode_value(unpack(json.loads(json.dumps(packed.tree)), packed.storages)) == value
+
+
+@pytest.mark.parametrize("value", [lambda x: x, json.dumps, pytest.Item])
+def test_code_from_elsewhere_is_refused(value: object) -> None:
+    """Code from elsewhere is refused."""
+    with pytest.raises(Unsupported, match="cannot be handed"):
+        encode_value(value)
+
+
+def test_only_names_below_torch_are_looked_up() -> None:
+    """Only names below torch are looked up."""
+    mark = next(iter(encode_value(Config())))  # type: ignore[call-overload]  # a dict
+    with pytest.raises(Unsupported, match=r"os\.system"):
+        decode_value({mark: "name", "name": "os.system"})
+
+
+def test_the_helpers_can_be_imported() -> None:
+    """The helpers can be imported."""
+    install()
+    from _paritybench_helpers import _mock_config  # type: ignore[import-not-found]  # installed above
+
+    config = _mock_config(a=1)
+    assert (config.a, config["a"], config.get("b", 2), "a" in config, dict(**config)) == (1, 1, 2, True, {"a": 1})
+    assert not hasattr(config, "b")
+
+
+def test_named_tuples_become_tuples() -> None:
+    """Named tuples become tuples."""
+    found = plain(torch.max(torch.ones(2, 2), 0))
+    assert type(found) is tuple
+    assert len(found) == 2

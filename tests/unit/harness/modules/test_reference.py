@@ -1,0 +1,189 @@
+"""References as they are found: both forms of constructor arguments, and what is wrong with some of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tasks.harness.judge.modules.group import Settings
+from tasks.harness.judge.modules.prepare import Prepared, prepare
+from tasks.harness.judge.modules.reference import InvalidReference, Reference
+
+_HEAD = "import torch\nimport torch.nn as nn\n"
+
+
+def _reference(text: str, tmp_path: Path, *, entry_point: str = "Model", limit_s: float = 20.0) -> Reference:
+    return Reference(_HEAD + text, entry_point, directory=tmp_path, weight_seed=5, limit_s=limit_s)
+
+
+def _prepared(text: str, tmp_path: Path, **settings: object) -> Prepared:
+    return prepare(_reference(text, tmp_path), Settings.from_message(settings), memory_bytes=1 << 30)
+
+
+def _module(forward: str, *, inputs: str = "[torch.randn(4, 8)]", init: str = "", more: str = "") -> str:
+    return (
+        "class Model(nn.Module):\n    def __init__(self, *args, **kwargs):\n"
+        f"        super().__init__()\n        {init or 'pass'}\n"
+        f"    def forward(self, x):\n        {forward}\n"
+        f"def get_inputs():\n    return {inputs}\n{more}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("returned", "expected"),
+    [
+        ("[]", ([], {})),
+        ("[3, 0.5]", ([3, 0.5], {})),
+        ("[[], {}]", ([], {})),
+        ("[[3], {'p': 0.5}]", ([3], {"p": 0.5})),
+        ("[[3, 4], 5]", ([[3, 4], 5], {})),
+        ("(3,)", ([3], {})),
+    ],
+)
+def test_both_forms_of_constructor_arguments(returned: str, expected: object, tmp_path: Path) -> None:
+    """Both forms of constructor arguments."""
+    text = _module("return x", more=f"def get_init_inputs():\n    return {returned}\n")
+    assert _reference(text, tmp_path).init_inputs() == expected
+
+
+def test_configurations_are_bags_of_attributes(tmp_path: Path) -> None:
+    """Configurations are bags of attributes."""
+    text = (
+        "from _paritybench_helpers import _mock_config\n"
+        + _module("return x * self.c.factor", init="self.c = kwargs['config']")
+        + "def get_init_inputs():\n    return [[], {'config': _mock_config(factor=3, name='a')}]\n"
+    )
+    reference = _reference(text, tmp_path)
+    reference.construct()
+    x = reference.inputs(1)[0]
+    assert torch.equal(reference.run([x], None)[0], x * 3)
+
+
+def test_sizes_are_read_when_inputs_are_made(tmp_path: Path) -> None:
+    """Sizes are read when inputs are made."""
+    text = _module("return x", inputs="[torch.ones(N)]") + "N = 4\n"
+    assert _reference(text, tmp_path).inputs(1)[0].shape == (4,)
+
+
+def test_the_precision_leaves_integers_and_bools_alone(tmp_path: Path) -> None:
+    """The precision leaves integers and bools alone."""
+    text = _module("return x", inputs="[torch.ones(2), torch.ones(2, dtype=torch.int64), torch.ones(2) > 0, 7]")
+    reference = _reference(text, tmp_path)
+    reference.precision = torch.float16
+    assert [getattr(item, "dtype", item) for item in reference.inputs(1)] == [
+        torch.float16,
+        torch.int64,
+        torch.bool,
+        7,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("class Model(:", "no Python"),
+        ("raise RuntimeError('x')", "cannot be imported: RuntimeError: x"),
+        ("import nothing_of_that_name", "cannot be imported: ModuleNotFoundError"),
+        ("raise SystemExit(3)", "cannot be imported: SystemExit"),
+        ("def get_inputs(): return []", "defines no class Model"),
+        ("class Model(nn.Module): pass", "no function get_inputs"),
+        (_module("return x", inputs="torch.ones(2) @ 3"), "get_inputs raised"),
+        (_module("return x", inputs="5"), "get_inputs returned a int"),
+        (_module("return x", init="raise ValueError('no')"), "constructor raised: ValueError: no"),
+        (_module("return x / 0 - x / 0"), "holds NaN"),
+        (_module("return torch.full((2,), float('inf'))"), "no finite number"),
+        (_module("return undefined"), "forward raised: NameError"),
+        (_module("return object()"), "cannot be compared"),
+        (_module("self.n = getattr(self, 'n', 0) + 1; return x * self.n"), "different outputs"),
+        (_module("import os; return x + int.from_bytes(os.urandom(2), 'big')"), "different outputs"),
+        (_module("return x", more="def get_init_inputs():\n    return 3\n"), "get_init_inputs returned a int"),
+    ],
+)
+def test_what_is_wrong_with_a_reference_is_told(text: str, said: str, tmp_path: Path) -> None:
+    """What is wrong with a reference is told."""
+    with pytest.raises(InvalidReference, match=said.replace("(", r"\(")):
+        _prepared(text, tmp_path)
+
+
+def test_a_reference_that_does_not_end_is_interrupted(tmp_path: Path) -> None:
+    """A reference that does not end is interrupted."""
+    with pytest.raises(InvalidReference, match="took longer than"):
+        _reference("while True: pass", tmp_path, limit_s=0.2)
+
+
+def test_inputs_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    """Inputs that do not fit are refused."""
+    reference = _reference(_module("return x", inputs="[torch.ones(1000)]"), tmp_path)
+    with pytest.raises(InvalidReference, match="4000 bytes"):
+        prepare(reference, Settings(), memory_bytes=4096)
+
+
+def test_dropout_makes_a_module_random_in_train_mode_alone(tmp_path: Path) -> None:
+    """Dropout makes a module random in train mode alone."""
+    prepared = _prepared(_module("return self.d(x)", init="self.d = nn.Dropout(0.5)"), tmp_path)
+    assert (prepared.random, prepared.random_in_eval, prepared.mode) == (True, False, "both")
+    assert [trial.in_eval for trial in prepared.trials] == [False] * 5 + [True] * 2
+
+
+def test_noise_makes_a_module_random_in_both_modes(tmp_path: Path) -> None:
+    """Noise makes a module random in both modes."""
+    prepared = _prepared(_module("return x + torch.randn_like(x)"), tmp_path)
+    assert (prepared.random, prepared.random_in_eval) == (True, True)
+
+
+def test_a_module_that_is_made_in_eval_mode_stays_there(tmp_path: Path) -> None:
+    """A module that is made in eval mode stays there."""
+    prepared = _prepared(_module("return self.d(x)", init="self.d = nn.Dropout(0.5); self.eval()"), tmp_path)
+    assert (prepared.random, prepared.mode) == (False, "eval")
+
+
+def test_a_train_mode_that_is_not_repeatable_leaves_eval_mode(tmp_path: Path) -> None:
+    """A train mode that is not repeatable leaves eval mode."""
+    text = _module(
+        "return self.l(x)", init="self.l = torch.nn.utils.spectral_norm(nn.Linear(8, 8), n_power_iterations=1)"
+    )
+    prepared = _prepared(text, tmp_path)
+    assert prepared.mode == "eval"
+    assert all(trial.in_eval for trial in prepared.trials)
+
+
+def test_batch_norm_moves_its_state(tmp_path: Path) -> None:
+    """Batch norm moves its state."""
+    assert _prepared(_module("return self.b(x)", init="self.b = nn.BatchNorm1d(8)"), tmp_path).stateful
+    assert not _prepared(_module("return self.b(x)", init="self.b = nn.LayerNorm(8)"), tmp_path).stateful
+
+
+@pytest.mark.parametrize(
+    ("forward", "degenerate"),
+    [
+        ("return torch.softmax(x.sum(1, keepdim=True), 1)", True),
+        ("return (x - x.mean(1, keepdim=True)).mean(1)", True),
+        ("return x * 1e-9", True),
+        ("return torch.softmax(x, 1)", False),
+        ("return (x > 0)", False),
+    ],
+)
+def test_a_reference_that_a_constant_satisfies_is_degenerate(forward: str, degenerate: bool, tmp_path: Path) -> None:
+    """A reference that a constant satisfies is degenerate."""
+    assert _prepared(_module(forward), tmp_path).degenerate == degenerate
+
+
+def test_expected_outputs_are_those_of_the_untouched_state(tmp_path: Path) -> None:
+    """Expected outputs are those of the untouched state."""
+    prepared = _prepared(_module("return self.b(x)", init="self.b = nn.BatchNorm1d(8)"), tmp_path)
+    trial = prepared.trials[-1]
+    assert trial.in_eval
+    first = prepared.expected(trial, perturbed=False)
+    x = first.args[0]
+    assert torch.allclose(first.output, x / (1 + 1e-5) ** 0.5)
+
+
+def test_shifted_weights_that_break_a_module_are_not_used(tmp_path: Path) -> None:
+    """Shifted weights that break a module are not used."""
+    kept = _module("return x * self.w", init="self.w = nn.Parameter(torch.ones(8))")
+    assert _prepared(kept, tmp_path).shifted_state is not None
+    assert _prepared(kept, tmp_path, perturb=False).shifted_state is None
+    broken = _module("return x * (self.w - 1).sign().sqrt()", init="self.w = nn.Parameter(torch.ones(64)[:8] * 1.0)")
+    assert _prepared(broken.replace("randn(4, 8)", "rand(4, 8)"), tmp_path).shifted_state is None

@@ -1,0 +1,61 @@
+"""Speed-ups from two rows of timed calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from tasks.harness.judge.audit import Sample
+from tasks.harness.judge.modules.speedup import Row, speedup_of
+
+_HAND_OVER_NS = 10_000
+
+
+def _row(claims_us: Sequence[float], *, span_us: Sequence[float] | None = None, noise_ns: int = 0) -> Row:
+    spans = span_us or claims_us
+    samples = [
+        Sample(claim_ns=round(claim * 1e3), outside_ns=round(span * 1e3) + _HAND_OVER_NS, delayed_ns=0)
+        for claim, span in zip(claims_us, spans, strict=True)
+    ]
+    controls = [[float(_HAND_OVER_NS + sign * noise_ns) for sign in (-1, 0, 1) * 4]]
+    return Row(samples=samples, controls_ns=controls)
+
+
+def test_the_ratio_of_medians_lies_in_its_interval() -> None:
+    """Claims that the judge's clock bounds count."""
+    found = speedup_of(_row([1000, 1010, 990] * 7), _row([500, 505, 495] * 7), tolerance=0.1)
+    assert found.timing == "audited"
+    assert found.ratio == pytest.approx(2.0, rel=0.02)
+    assert found.low <= found.ratio <= found.high
+    assert found.high - found.low < 0.2
+
+
+def test_a_claim_that_is_too_low_does_not_make_a_candidate_faster() -> None:
+    """Both sides are measured then, and the ratio is that of the spans."""
+    honest = _row([1000] * 20)
+    found = speedup_of(honest, _row([500] * 20, span_us=[1000] * 20), tolerance=0.1)
+    assert found.timing == "measured"
+    assert found.ratio == pytest.approx(1.0, rel=0.05)
+    assert found.low <= 1.0 <= found.high
+
+
+def test_claims_far_below_the_clock_are_forged() -> None:
+    """More than half a call is missing, and more than 0.3 ms."""
+    assert speedup_of(_row([2000] * 20), _row([10] * 20, span_us=[2000] * 20), tolerance=0.1).is_forged
+    assert not speedup_of(_row([2000] * 20), _row([2000] * 20), tolerance=0.1).is_forged
+
+
+def test_the_noise_of_the_hand_over_is_in_the_interval_of_short_calls() -> None:
+    """What cannot be told apart is not a gain."""
+    found = speedup_of(_row([12] * 20, noise_ns=8000), _row([10] * 20, noise_ns=8000), tolerance=0.1)
+    assert found.timing == "measured"
+    assert found.low <= 1.0 <= found.high
+
+
+def test_rows_of_control_calls_are_joined() -> None:
+    """A side without control calls has none."""
+    assert len(_row([1] * 3).joined(_row([2] * 4)).samples) == 7
+    bare = Row(samples=_row([1] * 3).samples, controls_ns=None)
+    assert bare.joined(_row([1] * 3)).controls_ns is None
+    assert speedup_of(bare, bare, tolerance=0.1).timing == "claimed"

@@ -1,0 +1,32 @@
+"""Flags of a candidate's text."""
+
+from __future__ import annotations
+
+import pytest
+
+from tasks.harness.judge.modules.static import flags_of
+
+
+@pytest.mark.parametrize(
+    ("line", "flag"),
+    [
+        ("    except RuntimeError:", "try_except"),
+        ("s = torch.cuda.Stream()", "stream"),
+        ("import threading", "thread"),
+        ("k = x.data_ptr()", "data_pointer"),
+        ("f = sys._getframe()", "looks_at_frames"),
+        ("t = time.perf_counter()", "clock"),
+        ("torch.manual_seed(42)", "seed"),
+        ("y = x.half()", "half"),
+        ("torch.backends.cuda.matmul.allow_tf32 = True", "tf32"),
+        ("torch.relu = f", "patches_torch"),
+        ("exec(text)", "evaluates_text"),
+        ("@triton.jit\ndef kernel(): pass", "custom:triton"),
+        ("m = load_inline(name='x')", "custom:cuda"),
+        ("y = torch.relu(x)", "no_custom_kernel"),
+    ],
+)
+def test_what_a_text_shows(line: str, flag: str) -> None:
+    """Each finding has a name; a plain text has none."""
+    assert flag in flags_of(f"import torch\n{line}\n")
+    assert flags_of("import torch\nif torch.ones(1) == 1:\n    pass\n") == ["no_custom_kernel"]
