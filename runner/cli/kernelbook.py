@@ -1,0 +1,385 @@
+"""`kernelbook`: from evaluations of generated kernels to training sets, one subcommand per step.
+
+The steps lie in `runner.kernelbook`, which needs the extra `kernelbook`; it is imported when a command runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from runner.cli.app import ExitCode, app, console, example, note, out_json
+from runner.errors import ConfigError
+from runner.kernelbook import require
+
+if TYPE_CHECKING:
+    from runner.kernelbook.enrich import Step
+    from runner.kernelbook.lengths import Lengths
+    from runner.kernelbook.report import StepReport
+    from runner.kernelbook.rows import Selection
+    from runner.kernelbook.settings import Settings
+
+kernelbook_app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Make training sets from evaluations of generated kernels (the KernelBook pipeline).",
+    epilog="\b\nExit codes: 0 complete, 1 rows failed (a file beside the output has them), 2 usage, 3 service down.\n"
+    "Variables, also from .env: PRIME_API_KEY, PRIME_TEAM_ID, PRIME_BASE_URL, MODEL, BATCH_SIZE, MAX_RETRIES,\n"
+    "REWARD_THRESHOLD, MODEL_NAME, DATASET_PATH, HF_TOKEN, FILTERED_DATASET_PATH, UNIQUE_DATASET_PATH,\n"
+    "SYNTHETIC_DATASET_PATH, TEST_MODE (true: 5 rows). Options win over variables.",
+)
+app.add_typer(kernelbook_app, name="kernelbook")
+
+
+class Split(StrEnum):
+    """How rows are shared between training and validation."""
+
+    GROUP = "group"
+    ROW = "row"
+
+
+class Name(StrEnum):
+    """The data sets that are uploaded."""
+
+    ALL = "all"
+    FILTERED = "filtered"
+    UNIQUE = "unique"
+    SYNTHETIC = "synthetic"
+
+
+_Input = Annotated[
+    str | None,
+    typer.Option("--input", metavar="DATA", help="A .jsonl or .parquet file, a folder, or OWNER/NAME[@REV]."),
+]
+_Output = Annotated[Path | None, typer.Option("--output", metavar="FILE", help="The JSONL file to write.")]
+_Model = Annotated[str | None, typer.Option("--model", metavar="NAME", help="The model to ask, instead of MODEL.")]
+_Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Take only the first N rows.")]
+_ShardOption = Annotated[
+    str | None, typer.Option("--shard", metavar="I/N", help="Take every N-th row from row I on; I begins with 0.")
+]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Ask, write and send nothing; say what would be done.")]
+_Again = Annotated[bool, typer.Option("--again", help="Ask again for rows whose answers could not be used.")]
+_AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@kernelbook_app.command(
+    name="filter",
+    epilog=example(
+        "kernel-runner kernelbook filter", "kernel-runner kernelbook filter --input evals.jsonl --limit 100"
+    ),
+)
+def filter_(
+    *,
+    input_: _Input = None,
+    output: _Output = None,
+    threshold: Annotated[
+        float | None, typer.Option("--threshold", metavar="R", help="Keep rewards above R.  [default: 0.85]")
+    ] = None,
+    model: _Model = None,
+    limit: _Limit = None,
+    shard: _ShardOption = None,
+    dry_run: _DryRun = False,
+    again: _Again = False,
+    as_json: _AsJson = False,
+) -> None:
+    """Step 1: keep rows with a high reward, and have a model rate how difficult their tasks are.
+
+    Writes outputs/filtered_dataset.jsonl: all columns, and difficulty and evaluation_raw. Every answer is kept at once
+    in outputs/journal.sqlite; a second run asks only what is missing.
+    """
+    require("openai", "dotenv")
+    from runner.kernelbook import difficulty
+    from runner.kernelbook.settings import Settings
+
+    settings = Settings.load()
+    if threshold is None:
+        threshold = settings.number("REWARD_THRESHOLD", difficulty.THRESHOLD)
+    step = difficulty.Difficulty(threshold=threshold).step()
+    options = _Options(
+        input=input_,
+        output=output,
+        model=model,
+        limit=limit,
+        shard=shard,
+        dry_run=dry_run,
+        again=again,
+        as_json=as_json,
+    )
+    _ask(step, settings, options, source=difficulty.INPUT, output=difficulty.OUTPUT, model=difficulty.MODEL)
+
+
+@kernelbook_app.command(epilog=example("kernel-runner kernelbook prompts --input GPUMODE/KernelBook@main"))
+def prompts(
+    *,
+    input_: _Input = None,
+    output: _Output = None,
+    model: _Model = None,
+    limit: _Limit = None,
+    shard: _ShardOption = None,
+    dry_run: _DryRun = False,
+    again: _Again = False,
+    as_json: _AsJson = False,
+) -> None:
+    """Step 2: have a model write a specification of each module, without code and without hints at a solution.
+
+    Writes outputs/synthetic_prompts.jsonl: prompt, module_name, python_code. A specification that holds code or names
+    Triton is asked for again, and kept aside if it still does.
+    """
+    require("openai", "dotenv")
+    from runner.kernelbook import prompts as step
+    from runner.kernelbook.settings import Settings
+
+    options = _Options(
+        input=input_,
+        output=output,
+        model=model,
+        limit=limit,
+        shard=shard,
+        dry_run=dry_run,
+        again=again,
+        as_json=as_json,
+    )
+    _ask(step.step(), Settings.load(), options, source=step.INPUT, output=step.OUTPUT, model=step.MODEL)
+
+
+@kernelbook_app.command(epilog=example("kernel-runner kernelbook best"))
+def best(
+    *,
+    input_: Annotated[Path | None, typer.Option("--input", metavar="FILE", help="A JSONL file.")] = None,
+    output: _Output = None,
+    by_code: Annotated[
+        bool, typer.Option("--by-code", help="Modules are the same if their code is, whatever they are called.")
+    ] = False,
+    dry_run: _DryRun = False,
+    as_json: _AsJson = False,
+) -> None:
+    """Step 3: of all rows of a module, keep the one with the highest reward; the first of equal ones.
+
+    Writes outputs/filtered_dataset-filtered.jsonl, by falling reward.
+    """
+    require()
+    from runner.kernelbook import best as step
+
+    made = step.run(Path(input_ or step.INPUT), Path(output or step.OUTPUT), by_code=by_code, dry_run=dry_run)
+    _tell(made, as_json=as_json)
+
+
+@kernelbook_app.command(epilog=example("kernel-runner kernelbook lengths --input outputs/filtered_dataset.jsonl"))
+def lengths(
+    *,
+    input_: _Input = None,
+    tokenizer: Annotated[
+        str | None, typer.Option("--tokenizer", metavar="NAME", help="At the hub, or a folder.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Write a histogram as PNG or SVG.")
+    ] = None,
+    limit: _Limit = None,
+    shard: _ShardOption = None,
+    as_json: _AsJson = False,
+) -> None:
+    """Step 4: count the tokens of all rows, and recommend a sequence length for training."""
+    require("transformers", "jinja2", "dotenv", *(["matplotlib"] if plot is not None else []))
+    from runner.kernelbook import lengths as step
+    from runner.kernelbook.rows import Source
+    from runner.kernelbook.settings import Settings
+
+    settings = Settings.load()
+    name = input_ or settings.get("DATASET_PATH")
+    if name is None:
+        raise ConfigError("no data set: give --input, or set DATASET_PATH in the environment or in .env")
+    source = Source(name, token=settings.hub_token)
+    with _bar() as told:
+        made, found = step.run(
+            source,
+            _selection(settings, limit, shard),
+            model=tokenizer or settings.get("MODEL_NAME") or step.MODEL_NAME,
+            token=settings.hub_token,
+            told=lambda done: told("rows counted", done),
+        )
+    if plot is not None:
+        step.draw(found, plot, title=name)
+        made.files = [str(plot)]
+    if not as_json:
+        _print_lengths(found)
+    _tell(made, as_json=as_json)
+
+
+@kernelbook_app.command(
+    epilog=example("kernel-runner kernelbook upload all", "kernel-runner kernelbook upload unique --to sets")
+)
+def upload(
+    *,
+    name: Annotated[Name, typer.Argument(metavar="SET", help="all, filtered, unique or synthetic.")],
+    to: Annotated[
+        Path | None, typer.Option("--to", metavar="DIR", help="Write to a folder of the same layout, not to the hub.")
+    ] = None,
+    repository: Annotated[
+        str | None, typer.Option("--repository", metavar="OWNER/NAME", help="At the hub; for one SET.")
+    ] = None,
+    split: Annotated[
+        Split, typer.Option("--split", help="Keep rows of one code together, or share row by row.")
+    ] = Split.GROUP,
+    source: Annotated[
+        str | None, typer.Option("--source", metavar="TEXT", help="Name and revision of the source, for the card.")
+    ] = None,
+    private: Annotated[bool, typer.Option("--private", help="Make new repositories private.")] = False,
+    dry_run: _DryRun = False,
+    as_json: _AsJson = False,
+) -> None:
+    """Step 5: put data sets with their splits and a card to the hub or into a folder.
+
+    A tenth is for validation, seed 42; the synthetic set is not split. Only the path that a set needs must be given:
+    FILTERED_DATASET_PATH, UNIQUE_DATASET_PATH or SYNTHETIC_DATASET_PATH.
+    """
+    require("dotenv", *(["huggingface_hub"] if to is None else []))
+    from runner.kernelbook import upload as step
+    from runner.kernelbook.settings import Settings
+
+    if repository is not None and name is Name.ALL:
+        raise ConfigError("--repository names one data set; give filtered, unique or synthetic instead of all")
+    settings = Settings.load()
+    chosen = [target for target in step.TARGETS if name is Name.ALL or target.name == name.value]
+    paths = {target.name: settings.get(target.variable) for target in chosen}
+    reports = [
+        step.run(
+            target,
+            None if (path := paths[target.name]) is None else Path(path),
+            to=to,
+            repository=repository,
+            token=settings.hub_token,
+            split=split.value,
+            facts={"source": source},
+            dry_run=dry_run,
+            private=private,
+        )
+        for target in chosen
+    ]
+    _tell(*reports, as_json=as_json)
+
+
+@kernelbook_app.command(name="all", epilog=example("kernel-runner kernelbook all pipeline.toml"))
+def all_(
+    *,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline's configuration, TOML.")],
+    again: Annotated[bool, typer.Option("--again", help="Do all steps, also those that are done.")] = False,
+    as_json: _AsJson = False,
+) -> None:
+    """Run all steps; those that are done with the same parameters over the same rows are skipped.
+
+    Writes report.json into the output folder: rows in and out of each step, what was left out and why, and costs.
+    """
+    require("openai", "dotenv", "transformers")
+    from runner.kernelbook import pipeline
+    from runner.kernelbook.settings import Settings
+
+    plan = pipeline.Plan.load(file)
+    made: list[StepReport] = []
+    with _bar() as told:
+        for report in pipeline.run(plan, Settings.load(), told=told, again=again):
+            made.append(report)
+            if not as_json:
+                note("\n".join(report.lines()))
+    _tell(*made, as_json=as_json, quiet=not as_json)
+
+
+@kernelbook_app.command(epilog=example("kernel-runner kernelbook scripts my-pipeline"))
+def scripts(
+    *, directory: Annotated[Path, typer.Argument(metavar="DIR", help="A folder; it gets a folder `scripts`.")]
+) -> None:
+    """Write scripts with the names of the published pipeline, which call these steps: `python scripts/NAME.py`."""
+    from runner.kernelbook.scripts import write
+
+    for path in write(directory):
+        typer.echo(path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    """What both steps that ask a model take."""
+
+    input: str | None
+    output: Path | None
+    model: str | None
+    limit: int | None
+    shard: str | None
+    dry_run: bool
+    again: bool
+    as_json: bool
+
+
+def _ask(step: Step, settings: Settings, options: _Options, *, source: str, output: str, model: str) -> None:
+    """Run a step; `source`, `output` and `model` are what it takes where no option says otherwise."""
+    from runner.kernelbook import enrich
+    from runner.kernelbook.rows import Source
+
+    selection = _selection(settings, options.limit, options.shard)
+    target = options.output or Path(output)
+    target = target.with_name(f"{target.stem}{selection.shard.suffix}{target.suffix}")
+    with _bar() as told:
+        made = enrich.run(
+            step,
+            Source(options.input or source, token=settings.hub_token),
+            selection=selection,
+            endpoint=settings.endpoint(model=options.model, default_model=model),
+            files=enrich.Files(output=target, journal=target.with_name(f"journal{selection.shard.suffix}.sqlite")),
+            dry_run=options.dry_run,
+            again=options.again,
+            told=lambda done: told("rows answered", done),
+        )
+    _tell(made, as_json=options.as_json)
+
+
+def _selection(settings: Settings, limit: int | None, shard: str | None) -> Selection:
+    from runner.kernelbook.rows import Selection, Shard
+
+    limits = [found for found in (limit, settings.test_limit) if found is not None]
+    return Selection(shard=Shard.parse(shard), limit=min(limits, default=None))
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[str, int], None]]:
+    """A line of progress on stderr, on terminals only."""
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    shown = console(stderr=True)
+    with Progress(*columns, console=shown, disable=not shown.is_terminal, transient=True) as progress:
+        task = progress.add_task("", total=None)
+        yield lambda what, done: progress.update(task, description=what, completed=done)
+
+
+def _print_lengths(found: Lengths) -> None:
+    most = max(count for _, count in found.buckets())
+    for end, count in found.buckets():
+        bar = "#" * round(40 * count / most)
+        typer.echo(f"{'more' if end is None else f'to {end}':>10} {count:>8} {bar}")
+    for name, values in (("percentiles", "percentiles"), ("rows longer than", "longer_than")):
+        told = ", ".join(f"{key}: {value}" for key, value in found.to_json()[values].items())
+        typer.echo(f"{name}: {told}")
+    for coverage, length in found.to_json()["recommended"].items():
+        said = length if length is not None else "longer than all usual ones (65536): nothing fits"
+        typer.echo(f"sequence length for {coverage} %: {said}")
+
+
+def _tell(*reports: StepReport, as_json: bool, quiet: bool = False) -> None:
+    if as_json:
+        out_json([report.to_json() for report in reports])
+    elif not quiet:
+        for report in reports:
+            note("\n".join(report.lines()))
+            for file in report.files:
+                typer.echo(file)
+    if not all(report.complete for report in reports):
+        raise typer.Exit(ExitCode.NOT_ACCEPTED)

@@ -1,0 +1,76 @@
+"""Step 1: keep rows with a high reward, and have a model say how difficult their tasks are."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from .asking import Request
+from .enrich import Step
+from .rows import Row, content_of, number_of, text_of
+
+MODEL: Final = "openai/gpt-5.2"
+THRESHOLD: Final = 0.85
+INPUT: Final = "siro1/kernelbook-glm4_7-evals"
+OUTPUT: Final = "outputs/filtered_dataset.jsonl"
+LEVELS: Final = ("low", "medium", "high")
+#: Of an answer; a level is one word, what comes before it is reasoning.
+_MAX_TOKENS, _TEMPERATURE = 256, 0.1
+_TAG: Final = re.compile(r"<difficulty>\s*([a-z]+)\s*</difficulty>", re.IGNORECASE)
+_INSTRUCTION: Final = """\
+You rate how difficult it is to write a GPU kernel for a task. You see the task and a solution that was accepted.
+
+low: the kernel copies, reshapes or is the identity, or it computes each element by itself.
+medium: a basic reduction, a normalisation over one axis, a matrix product, or an indexed access.
+high: several operations fused into one kernel, attention, convolutions with fused parts, or a whole model.
+
+Rate the task by what its kernel must do, not by the length of the code. Give one sentence of reasons. End with the \
+rating in a tag, one of: <difficulty>low</difficulty> <difficulty>medium</difficulty> <difficulty>high</difficulty>"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difficulty:
+    """The step's parameters."""
+
+    #: A reward must be above it, not equal to it.
+    threshold: float = THRESHOLD
+
+    def step(self) -> Step:
+        """The step."""
+        return Step(name="filter", question=self._question, check=check, result=_result)
+
+    def _question(self, row: Row) -> Request | str:
+        reward = number_of(row, "reward")
+        if reward is None:
+            return "the reward is missing or not finite"
+        if reward <= self.threshold:
+            return f"the reward is not above {self.threshold:g}"
+        answer = content_of(row, "completion")
+        if answer is None:
+            return "the completion has no content"
+        task = content_of(row, "prompt") or text_of(row, "python_code")
+        if task is None:
+            return "there is neither a prompt nor the reference's code"
+        return Request(
+            messages=[
+                {"role": "system", "content": _INSTRUCTION},
+                {"role": "user", "content": f"Task:\n{task}\n\nAccepted solution:\n{answer}"},
+            ],
+            parameters={"temperature": _TEMPERATURE, "max_tokens": _MAX_TOKENS},
+        )
+
+
+def level_of(text: str) -> str | None:
+    """The level that an answer names, whatever its letter case. Of several tags the last counts."""
+    levels = [found.lower() for found in _TAG.findall(text)]
+    return levels[-1] if levels and levels[-1] in LEVELS else None
+
+
+def check(text: str) -> str | None:
+    """Why an answer has no level; None: it has one."""
+    return None if level_of(text) is not None else "the answer has no tag <difficulty> with low, medium or high"
+
+
+def _result(row: Row, text: str) -> Row:
+    return {**row, "difficulty": level_of(text), "evaluation_raw": text}

@@ -1,0 +1,200 @@
+"""Step 4: how many tokens the rows of a data set have, and which sequence length training needs.
+
+Tokens are counted as training sees them: prompt and completion through the tokenizer's chat template, without a prompt
+for generation and without further special tokens. Templates read a message's `reasoning_content`; the rows carry
+`reasoning`, which is mapped to it, so that it is counted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from runner.errors import DataError
+
+from .report import StepReport
+from .rows import Row, Selection, Source, batches
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+MODEL_NAME: Final = "Qwen/Qwen3-30B-A3B-Thinking-2507"
+PERCENTILES: Final = (50, 75, 90, 95, 99, 99.5, 99.9, 100)
+#: Upper ends of the buckets, in tokens.
+BUCKETS: Final = tuple(1024 * 2**power for power in range(8))
+LIMITS: Final = tuple(1024 * 2**power for power in range(1, 6))
+#: Sequence lengths that are recommended, and the shares of rows that they are to hold.
+LENGTHS: Final = tuple(1024 * 2**power for power in range(7))
+COVERAGES: Final = (99.0, 99.5, 100.0)
+#: Rows that are tokenized at once.
+_BATCH: Final = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lengths:
+    """Tokens of rows, in rising order."""
+
+    tokens: Sequence[int]
+
+    @classmethod
+    def of(cls, tokens: Sequence[int]) -> Lengths:
+        """Order them.
+
+        Raises:
+            DataError: there are none.
+        """
+        if not tokens:
+            raise DataError("no row has tokens to count: every row failed, or there is none")
+        return cls(tokens=sorted(tokens))
+
+    def percentile(self, share: float) -> int:
+        """The value at index int(n * share / 100) - 1, within the list."""
+        return self.tokens[min(max(int(len(self.tokens) * share / 100) - 1, 0), len(self.tokens) - 1)]
+
+    def buckets(self) -> list[tuple[int | None, int]]:
+        """Upper end of each bucket, None for the last, and how many rows are in it."""
+        ends: list[int | None] = [*BUCKETS, None]
+        low = 0
+        counts = []
+        for end in ends:
+            count = sum(low < length and (end is None or length <= end) for length in self.tokens)
+            counts.append((end, count))
+            low = low if end is None else end
+        return counts
+
+    def longer_than(self, limit: int) -> int:
+        """How many rows have more tokens."""
+        return sum(length > limit for length in self.tokens)
+
+    def recommended(self, coverage: float) -> int | None:
+        """The smallest usual sequence length that holds such a share of the rows; None: not even the largest."""
+        need = self.percentile(coverage)
+        return next((length for length in LENGTHS if length >= need), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it."""
+        return {
+            "rows": len(self.tokens),
+            "mean": round(sum(self.tokens) / len(self.tokens), 1),
+            "max": self.tokens[-1],
+            "percentiles": {f"{share:g}": self.percentile(share) for share in PERCENTILES},
+            "buckets": {"more" if end is None else str(end): count for end, count in self.buckets()},
+            "longer_than": {str(limit): self.longer_than(limit) for limit in LIMITS},
+            "recommended": {f"{coverage:g}": self.recommended(coverage) for coverage in COVERAGES},
+        }
+
+
+def messages_of(row: Row) -> list[dict[str, Any]]:
+    """Prompt and completion as one conversation.
+
+    Raises:
+        ValueError: the row has none.
+    """
+    found: list[dict[str, Any]] = []
+    for column, role in (("prompt", "user"), ("completion", "assistant")):
+        value = row.get(column)
+        if isinstance(value, str):
+            found.append({"role": role, "content": value})
+            continue
+        if not isinstance(value, list) or not value:
+            raise ValueError(f"the row has no {column}")
+        for message in value:
+            if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
+                raise ValueError(f"a message of the {column} has no role")  # noqa: TRY004 of the row, not of an argument
+            kept = {name: text for name, text in message.items() if text is not None}
+            reasoning = kept.pop("reasoning", None)
+            if reasoning is not None:
+                kept.setdefault("reasoning_content", reasoning)
+            found.append({"content": "", **kept})
+    return found
+
+
+def load_tokenizer(name: str, token: str | None) -> PreTrainedTokenizerBase:
+    """A tokenizer of the hub, or in a folder.
+
+    Raises:
+        DataError: there is none, or it has no chat template.
+    """
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    # It would say on every start that torch is missing, which nothing here needs.
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name, token=token)  # type: ignore[no-untyped-call]  # theirs
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot load the tokenizer {name}: {error}") from error
+    if not tokenizer.chat_template:
+        raise DataError(f"the tokenizer {name} has no chat template, so nobody knows how it writes a conversation")
+    return tokenizer
+
+
+def count(tokenizer: PreTrainedTokenizerBase, rows: Iterator[Row], report: StepReport) -> Iterator[int]:
+    """The tokens of each row. Rows that cannot be counted are in the report, with the reason."""
+    for batch in batches(rows, _BATCH):
+        texts: list[str] = []
+        for row in batch:
+            report.rows_in += 1
+            try:
+                made = tokenizer.apply_chat_template(messages_of(row), tokenize=False, add_generation_prompt=False)
+            except Exception as error:  # noqa: BLE001 a template is a program of others
+                report.failed[f"{type(error).__name__}: {error}"[:200]] += 1
+                continue
+            texts.append(str(made))
+        if texts:
+            for tokens in tokenizer(texts, add_special_tokens=False)["input_ids"]:
+                report.rows_out += 1
+                yield len(tokens)
+
+
+def run(
+    source: Source,
+    selection: Selection,
+    *,
+    model: str = MODEL_NAME,
+    token: str | None = None,
+    told: Callable[[int], None] = lambda _: None,
+) -> tuple[StepReport, Lengths]:
+    """Count all splits of a data set.
+
+    Raises:
+        DataError: see `Source`, `load_tokenizer`, `Lengths`.
+    """
+    tokenizer = load_tokenizer(model, token)
+    report = StepReport(step="lengths")
+    tokens: list[int] = []
+    rows = (row for _, row in selection.of(source.rows()))
+    for length in count(tokenizer, rows, report):
+        tokens.append(length)
+        told(len(tokens))
+    lengths = Lengths.of(tokens)
+    report.found = {"tokenizer": model, "splits": sorted(source.splits), **lengths.to_json()}
+    return report, lengths
+
+
+def draw(lengths: Lengths, file: Path, *, title: str) -> None:
+    """A histogram, by powers of two, as PNG or SVG.
+
+    Raises:
+        DataError: the file cannot be written.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.subplots()
+    ends = [128 * 2 ** (step / 2) for step in range(23)]
+    axes.hist(lengths.tokens, bins=ends, color="#0072b2")
+    for coverage in COVERAGES:
+        axes.axvline(lengths.percentile(coverage), color="#d55e00", linewidth=1)
+        axes.annotate(f"{coverage:g} %", (lengths.percentile(coverage), axes.get_ylim()[1]), rotation=90, va="top")
+    axes.set_xscale("log", base=2)
+    axes.set_xlabel("tokens of prompt and completion")
+    axes.set_ylabel("rows")
+    axes.set_title(title)
+    try:
+        figure.savefig(file, metadata={} if file.suffix != ".svg" else {"Date": None})
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot write {file}: {error}") from error

@@ -1,0 +1,69 @@
+"""What a step did with its rows: in, out, dropped and why, kept aside, and what the answers cost."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .asking import Account
+from .rows import replaced
+
+
+@dataclass(kw_only=True)
+class StepReport:
+    """One step."""
+
+    step: str
+    rows_in: int = 0
+    rows_out: int = 0
+    #: Reason -> rows that the step leaves out on purpose.
+    dropped: Counter[str] = field(default_factory=Counter)
+    #: Reason -> rows that failed. They are in the side file.
+    failed: Counter[str] = field(default_factory=Counter)
+    account: Account | None = None
+    #: What the step found out, as its own numbers.
+    found: dict[str, Any] = field(default_factory=dict)
+    files: list[str] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        """Whether no row failed."""
+        return not self.failed
+
+    def to_json(self) -> dict[str, Any]:
+        """For `--json` and the report of the whole pipeline."""
+        return {
+            "step": self.step,
+            "complete": self.complete,
+            "rows_in": self.rows_in,
+            "rows_out": self.rows_out,
+            "dropped": dict(self.dropped),
+            "failed": dict(self.failed),
+            "account": None if self.account is None else asdict(self.account),
+            "found": self.found,
+            "files": self.files,
+        }
+
+    def lines(self) -> list[str]:
+        """For people."""
+        told = [f"{self.step}: {self.rows_in} rows in, {self.rows_out} out"]
+        told += [f"  left out: {count} ({reason})" for reason, count in sorted(self.dropped.items())]
+        told += [f"  failed: {count} ({reason})" for reason, count in sorted(self.failed.items())]
+        if self.account is not None:
+            account = self.account
+            told.append(
+                f"  asked {account.asked}, from the journal {account.from_journal}, retries {account.retries}, "
+                f"tokens {account.tokens_in} in and {account.tokens_out} out"
+            )
+        return told + [f"  {name}: {value}" for name, value in self.found.items() if not isinstance(value, Mapping)]
+
+
+def keep(reports: Mapping[str, Mapping[str, Any]], file: Path) -> None:
+    """Write the reports of steps, by name."""
+    with replaced(file) as target:
+        json.dump(reports, target, indent=2, ensure_ascii=False)
+        target.write("\n")

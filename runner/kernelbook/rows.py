@@ -1,0 +1,278 @@
+"""Rows of data sets: read from JSONL, parquet, folders and the hub; written to JSONL in one step.
+
+A row is a dictionary as `json` has it. Files are read and written as streams: no step holds all rows.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import pyarrow.parquet as pq
+
+from runner.durable import sync_directory
+from runner.errors import DataError
+
+Row = dict[str, Any]
+#: Rows of a parquet file that are in memory at once.
+_BATCH: Final = 64
+_HUB_NAME: Final = re.compile(r"[\w.-]+/[\w.-]+(@[\w.-]+)?")
+_SHARD: Final = re.compile(r"(\d+)/(\d+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shard:
+    """Every `of`-th row, from row `index` on; of the whole data set as a rule."""
+
+    index: int = 0
+    of: int = 1
+
+    @classmethod
+    def parse(cls, text: str | None) -> Shard:
+        """`i/n`, i from 0.
+
+        Raises:
+            DataError: it is none.
+        """
+        if text is None:
+            return cls()
+        found = _SHARD.fullmatch(text)
+        if found is None or not int(found[1]) < int(found[2]):
+            raise DataError(f"a shard is i/n with i from 0 to n - 1, found {text!r}")
+        return cls(index=int(found[1]), of=int(found[2]))
+
+    @property
+    def suffix(self) -> str:
+        """What the names of a shard's files end with; empty for the whole."""
+        return "" if self.of == 1 else f"-{self.index:05d}-of-{self.of:05d}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Which rows of an input a step takes: a shard, and at most so many of it."""
+
+    shard: Shard = Shard()
+    limit: int | None = None
+
+    def of(self, rows: Iterator[Row]) -> Iterator[tuple[int, Row]]:
+        """The rows and their numbers in the input, from 0."""
+        taken = 0
+        for number, row in enumerate(rows):
+            if number % self.shard.of != self.shard.index:
+                continue
+            if self.limit is not None and taken >= self.limit:
+                return
+            taken += 1
+            yield number, row
+
+
+class Source:
+    """A data set: a JSONL or parquet file, a folder of them, or `owner/name` or `owner/name@revision` at the hub.
+
+    Raises:
+        DataError: there is nothing there.
+    """
+
+    def __init__(self, name: str, *, token: str | None = None) -> None:
+        self.name = name
+        #: The commit of a hub's data set.
+        self.revision: str | None = None
+        path = Path(name)
+        if not path.exists() and _HUB_NAME.fullmatch(name):
+            path, self.revision = _fetched(name, token)
+        self._files = _files(path)
+
+    @property
+    def splits(self) -> Mapping[str, list[Path]]:
+        """The files of each split, by its name."""
+        splits: dict[str, list[Path]] = {}
+        for file in self._files:
+            found = re.match(r"(train|validation|valid|val|test)\b", file.name.replace("_", "-"))
+            splits.setdefault("train" if found is None else found[1], []).append(file)
+        return splits
+
+    def rows(self, split: str | None = None) -> Iterator[Row]:
+        """All rows, or those of one split, in the order of the files' names.
+
+        Raises:
+            DataError: a file is not what its name says; file and line are named.
+        """
+        for file in self._files if split is None else self.splits.get(split, []):
+            yield from read(file)
+
+
+def read(file: Path) -> Iterator[Row]:
+    """The rows of a JSONL or parquet file.
+
+    Raises:
+        DataError: see `Source.rows`.
+    """
+    if file.suffix == ".parquet":
+        try:
+            with pq.ParquetFile(file) as parquet:
+                for batch in parquet.iter_batches(batch_size=_BATCH):
+                    yield from batch.to_pylist()
+        except (OSError, ValueError) as error:
+            raise DataError(f"{file} is no parquet file: {error}") from error
+        return
+    with file.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                yield parsed(line, where=f"{file}, line {number}")
+
+
+def parsed(line: str, *, where: str) -> Row:
+    """A line of JSON as a row.
+
+    Raises:
+        DataError: it is no JSON object.
+    """
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise DataError(f"{where}: expected a JSON object, found {line[:60].strip()!r} ({error})") from error
+    if not isinstance(row, dict):
+        raise DataError(f"{where}: expected a JSON object, found {line[:60].strip()!r}")
+    return row
+
+
+def number_of(row: Row, name: str) -> float | None:
+    """A number of a row; None where it is missing, null, NaN, infinite or no number."""
+    value = row.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def info_of(row: Row) -> Mapping[str, Any]:
+    """The row's `info`, which is a dictionary or JSON text of one; empty if it is neither."""
+    info = row.get("info")
+    if isinstance(info, str):
+        with suppress(ValueError):
+            info = json.loads(info)
+    return info if isinstance(info, Mapping) else {}
+
+
+def text_of(row: Row, *names: str) -> str | None:
+    """The first of some columns that holds text, looked for in the row and then in its `info`."""
+    for holder in (row, info_of(row)):
+        for name in names:
+            value = holder.get(name)
+            if isinstance(value, str) and value.strip():
+                return value
+    return None
+
+
+def content_of(row: Row, column: str) -> str | None:
+    """The text of a column that is text or a list of messages: of the last message that has any."""
+    value = row.get(column)
+    if isinstance(value, str):
+        return value if value.strip() else None
+    for message in reversed(value if isinstance(value, list) else []):
+        content = message.get("content") if isinstance(message, Mapping) else None
+        if isinstance(content, str) and content.strip():
+            return content
+    return None
+
+
+def line_of(row: Mapping[str, Any]) -> str:
+    """A row as a line of JSONL. Equal rows give equal lines."""
+    return json.dumps(row, ensure_ascii=False, separators=(", ", ": "), default=str) + "\n"
+
+
+@contextmanager
+def written(target: Path) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """Write rows to a JSONL file that appears whole, or not at all.
+
+    Raises:
+        DataError: the folder cannot be written.
+    """
+    with replaced(target) as file:
+        yield lambda row: _write(file, row)
+
+
+@contextmanager
+def replaced(target: Path) -> Iterator[TextIO]:
+    """A text file that takes its name when it is complete and on the disk.
+
+    Raises:
+        DataError: the folder cannot be written.
+    """
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # A name that is not random: what a killed run left behind is overwritten by the next.
+        part = target.with_name(f".{target.name}.part")
+        file = part.open("w", encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise DataError(f"cannot write {target}: {error.strerror}") from error
+    try:
+        with file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(target)
+        sync_directory(target.parent)
+    except BaseException:
+        with suppress(OSError):
+            part.unlink()
+        raise
+
+
+def _write(file: TextIO, row: Mapping[str, Any]) -> None:
+    file.write(line_of(row))
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise DataError(
+            f"there is no data set {path}: expected a .jsonl or .parquet file, a folder of them, or owner/name at the "
+            "hub"
+        )
+    for suffix in ("parquet", "jsonl"):
+        found = sorted(file for file in path.rglob(f"*.{suffix}") if not file.name.startswith("."))
+        if found:
+            return found
+    raise DataError(f"{path} has no .parquet and no .jsonl file")
+
+
+def _fetched(name: str, token: str | None) -> tuple[Path, str]:
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, HTTPError, RepositoryNotFoundError
+
+    repository, _, revision = name.partition("@")
+    api = HfApi(token=token)
+    try:
+        commit = api.dataset_info(repository, revision=revision or None).sha or "main"
+        folder = api.snapshot_download(
+            repository, repo_type="dataset", revision=commit, allow_patterns=["*.parquet", "*.jsonl"]
+        )
+    except RepositoryNotFoundError as error:
+        raise DataError(
+            f"neither a file {name} nor a data set of that name at the hub; a private one needs HF_TOKEN"
+        ) from error
+    except (HfHubHTTPError, HTTPError, OSError) as error:
+        raise DataError(f"cannot fetch {name} from the hub: {error}") from error
+    return Path(folder), commit
+
+
+def batches(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:
+    """Lists of so many rows; the last may be shorter."""
+    while batch := list(islice(rows, size)):
+        yield batch
+
+
+def scratch(near: Path) -> Path:
+    """A new folder on the disk of `near`."""
+    near.mkdir(parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(prefix=".kernelbook-", dir=near))

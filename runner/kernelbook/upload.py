@@ -1,0 +1,338 @@
+"""Step 5: training sets with splits, as parquet files and a card, to the hub or to a folder of the same layout."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from runner import __version__
+from runner.errors import ConfigError, DataError, InfrastructureError
+
+from .best import normalised
+from .report import StepReport
+from .rows import batches, parsed, read, scratch, text_of
+
+SEED: Final = 42
+TEST_SHARE: Final = 0.1
+#: Rows that are in memory at once.
+_BATCH: Final = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """One of the pipeline's data sets."""
+
+    name: str
+    repository: str
+    #: The variable that holds the path of its rows.
+    variable: str
+    split: bool
+    about: str
+
+
+TARGETS: Final = (
+    Target(
+        name="filtered",
+        repository="siro1/kernelbook-glm4_7-evals-filtered",
+        variable="FILTERED_DATASET_PATH",
+        split=True,
+        about="Evaluations of generated kernels with a reward above the threshold, and how difficult each task is.",
+    ),
+    Target(
+        name="unique",
+        repository="siro1/kernelbook-glm4_7-evals-unique",
+        variable="UNIQUE_DATASET_PATH",
+        split=True,
+        about="The best evaluation of each module: one row a module.",
+    ),
+    Target(
+        name="synthetic",
+        repository="siro1/kernelbook-synthetic-tasks",
+        variable="SYNTHETIC_DATASET_PATH",
+        split=False,
+        about="Specifications of GPU kernel tasks, written by a model from PyTorch modules.",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """Where a row stands in its file, and what must not stand on both sides of a split."""
+
+    start: int
+    group: str
+
+
+def lines_of(file: Path) -> list[Line]:
+    """The rows of a JSONL file.
+
+    Raises:
+        DataError: there are none, a line is no JSON object, or rows have different columns; lines are named.
+    """
+    found: list[Line] = []
+    columns: tuple[int, frozenset[str]] | None = None
+    try:
+        with file.open("rb") as lines:
+            start = 0
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    row = parsed(line.decode("utf-8"), where=f"{file}, line {number}")
+                    has = frozenset(row)
+                    if columns is not None and has != columns[1]:
+                        raise DataError(
+                            f"{file}: line {number} has other columns than line {columns[0]}: "
+                            f"{', '.join(sorted(has ^ columns[1]))}; expected the same in all rows"
+                        )
+                    columns = columns or (number, has)
+                    code = text_of(row, "python_code")
+                    group = text_of(row, "module_name") or str(number) if code is None else normalised(code)
+                    found.append(Line(start=start, group=group))
+                start += len(line)
+    except FileNotFoundError:
+        raise DataError(f"there is no {file}; run the step that writes it first") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot read {file}: {error}") from error
+    if not found:
+        raise DataError(f"{file} has no rows, so there is nothing to upload")
+    return found
+
+
+def by_group(lines: Sequence[Line], *, share: float = TEST_SHARE, seed: int = SEED) -> tuple[list[int], list[int]]:
+    """Numbers of the rows for training and for validation; rows with the same code are on the same side.
+
+    ceil(share * n) rows are for validation: groups in random order, each that still fits.
+    """
+    groups: dict[str, list[int]] = defaultdict(list)
+    for index, line in enumerate(lines):
+        groups[line.group].append(index)
+    left = math.ceil(share * len(lines))
+    order = sorted(groups)
+    random.Random(seed).shuffle(order)  # noqa: S311 a split is no secret
+    validation: list[int] = []
+    for group in order:
+        if len(groups[group]) <= left:
+            left -= len(groups[group])
+            validation += groups[group]
+    chosen = set(validation)
+    return [index for index in range(len(lines)) if index not in chosen], sorted(chosen)
+
+
+def by_row(lines: Sequence[Line], *, share: float = TEST_SHARE, seed: int = SEED) -> tuple[list[int], list[int]]:
+    """The split that `datasets.Dataset.train_test_split(test_size=share, seed=seed)` makes, row for row."""
+    import numpy as np
+
+    order = np.random.default_rng(seed).permutation(len(lines)).tolist()
+    count = math.ceil(share * len(lines))
+    return order[count:], order[:count]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """A data set as a folder."""
+
+    folder: Path
+    rows: Mapping[str, int]
+
+
+def make(
+    target: Target,
+    source: Path,
+    folder: Path,
+    *,
+    split: Literal["group", "row"] = "group",
+    facts: Mapping[str, Any] | None = None,
+) -> Made:
+    """Write parquet files and the card of a data set to an empty folder.
+
+    Args:
+        target: which one.
+        source: the rows.
+        folder: that empty folder.
+        split: see `by_group` and `by_row`.
+        facts: for the card, such as the revision of the source.
+
+    Raises:
+        DataError: see `lines_of`; or values of a column have different types.
+    """
+    lines = lines_of(source)
+    if target.split:
+        training, validation = (by_group if split == "group" else by_row)(lines)
+        parts = {"train": training, "validation": validation}
+    else:
+        parts = {"train": list(range(len(lines)))}
+    schema = _schema(source)
+    (folder / "data").mkdir(parents=True)
+    for name, indices in parts.items():
+        with pq.ParquetWriter(
+            folder / "data" / f"{name}-00000-of-00001.parquet", schema, compression="zstd"
+        ) as parquet:
+            for table in _tables(source, [lines[index].start for index in indices], schema):
+                parquet.write_table(table)
+    rows = {name: len(indices) for name, indices in parts.items()}
+    licences = _licences(source)
+    (folder / "README.md").write_text(_card(target, rows, split, licences, facts or {}), encoding="utf-8")
+    return Made(folder=folder, rows=rows)
+
+
+def run(
+    target: Target,
+    source: Path | None,
+    *,
+    to: Path | None,
+    repository: str | None,
+    token: str | None,
+    split: Literal["group", "row"] = "group",
+    facts: Mapping[str, Any] | None = None,
+    dry_run: bool = False,
+    private: bool = False,
+) -> StepReport:
+    """Make one data set and put it where it belongs.
+
+    Args:
+        target: which one.
+        source: the rows; None: its variable is not set.
+        to: a folder; the data set gets one of its own in it. None: the hub.
+        repository: at the hub; None: the published one's name.
+        token: for the hub.
+        split: see `by_group` and `by_row`.
+        facts: for the card.
+        dry_run: only check the rows and count them.
+        private: make a new repository private.
+
+    Raises:
+        ConfigError: no path, or no token for the hub.
+        DataError: see `make`; or the folder has such a data set already.
+        InfrastructureError: the hub refuses or cannot be reached.
+    """
+    if source is None:
+        raise ConfigError(f"no rows for {target.name}: set {target.variable} in the environment or in .env")
+    repository = repository or target.repository
+    if to is None and token is None and not dry_run:
+        raise ConfigError("no token for the hub: set HF_TOKEN in the environment or in .env, or write to a folder")
+    work = scratch(to if to is not None and not dry_run else source.parent)
+    try:
+        made = make(target, source, work / "made", split=split, facts=facts)
+        report = StepReport(
+            step=f"upload {target.name}", rows_in=sum(made.rows.values()), rows_out=sum(made.rows.values())
+        )
+        report.found = {f"rows of {name}": count for name, count in made.rows.items()}
+        if dry_run:
+            report.found["would go to"] = str(to / target.name) if to is not None else repository
+        elif to is not None:
+            report.files = [str(_move(made.folder, to / target.name))]
+        else:
+            report.found["commit"] = _send(made.folder, repository, token, private=private)
+        return report
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _move(made: Path, target: Path) -> Path:
+    old = target.with_name(f".{target.name}.old")
+    try:
+        shutil.rmtree(old, ignore_errors=True)
+        if target.exists():
+            if not (target / "data").is_dir():
+                raise DataError(f"{target} exists and is no data set; expected a new folder or an earlier upload")
+            target.rename(old)
+        made.rename(target)
+    except OSError as error:
+        raise DataError(f"cannot write {target}: {error.strerror}") from error
+    shutil.rmtree(old, ignore_errors=True)
+    return target
+
+
+def _send(folder: Path, repository: str, token: str | None, *, private: bool) -> str:
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, HTTPError
+
+    api = HfApi(token=token)
+    try:
+        api.create_repo(repository, repo_type="dataset", private=private, exist_ok=True)
+        # One commit. Files that an interrupted upload brought are not sent again. Splits of before go with it.
+        done = api.upload_folder(
+            repo_id=repository,
+            repo_type="dataset",
+            folder_path=folder,
+            delete_patterns=["data/*.parquet"],
+            commit_message=f"Rows from kernel-runner {__version__}",
+        )
+    except (HfHubHTTPError, HTTPError, HFValidationError, OSError) as error:
+        raise InfrastructureError(
+            f"the hub did not take {repository}: {error}. What had arrived is kept there: run this again"
+        ) from error
+    return str(done.oid)
+
+
+def _schema(source: Path) -> pa.Schema:
+    """The schema that holds all rows."""
+    found: pa.Schema | None = None
+    try:
+        for batch in batches(read(source), _BATCH):
+            made = pa.Table.from_pylist(batch).schema
+            found = made if found is None else pa.unify_schemas([found, made], promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise DataError(f"{source}: the rows have different schemas: {error}") from error
+    if found is None:
+        raise DataError(f"{source} has no rows, so there is nothing to upload")
+    return pa.schema([_known(field) for field in found])
+
+
+def _known(field: pa.Field) -> pa.Field:
+    """A column without any value holds text: other readers do not know the type of nothing."""
+    return pa.field(field.name, pa.string()) if pa.types.is_null(field.type) else field
+
+
+def _tables(source: Path, starts: Sequence[int], schema: pa.Schema) -> Iterator[pa.Table]:
+    with source.open("rb") as lines:
+        for first in range(0, len(starts), _BATCH):
+            rows = []
+            for start in starts[first : first + _BATCH]:
+                lines.seek(start)
+                rows.append(json.loads(lines.readline()))
+            try:
+                yield pa.Table.from_pylist(rows, schema=schema)
+            except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+                raise DataError(f"{source}: a value does not fit its column: {error}") from error
+
+
+def _licences(source: Path) -> Counter[str]:
+    found: Counter[str] = Counter()
+    with source.open(encoding="utf-8") as lines:
+        for line in lines:
+            if not line.strip():
+                continue
+            row = json.loads(line)
+            info = row.get("info") if isinstance(row.get("info"), Mapping) else {}
+            named = row.get("licenses") or info.get("licenses") or []
+            found.update([named] if isinstance(named, str) else named)
+    return found
+
+
+def _card(target: Target, rows: Mapping[str, int], split: str, licences: Counter[str], facts: Mapping[str, Any]) -> str:
+    data = "\n".join(f"      - split: {name}\n        path: data/{name}-*.parquet" for name in rows)
+    told = [
+        *(f"- {name}: {value}" for name, value in facts.items() if value is not None),
+        f"- rows: {', '.join(f'{count} {name}' for name, count in rows.items())}",
+        f"- written by kernel-runner {__version__}",
+    ]
+    if target.split:
+        how = "rows of the same code are on the same side" if split == "group" else "row by row"
+        told.append(f"- split: {TEST_SHARE:.0%} for validation, seed {SEED}, {how}")
+    if licences:
+        named = ", ".join(f"{name} ({count})" for name, count in licences.most_common(20))
+        told.append(f"- licences of the modules, as their rows say: {named}")
+    return (
+        f"---\nconfigs:\n  - config_name: default\n    data_files:\n{data}\n---\n"
+        f"# {target.repository.partition('/')[2]}\n\n{target.about}\n\n" + "\n".join(told) + "\n"
+    )

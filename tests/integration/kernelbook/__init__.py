@@ -1,0 +1,1 @@
+"""The KernelBook pipeline against an endpoint over HTTP."""

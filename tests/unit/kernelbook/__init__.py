@@ -1,0 +1,1 @@
+"""The parts of the KernelBook pipeline that ask nobody."""
