@@ -22,7 +22,7 @@ from runner.store.probe import probe
 from tests.integration.store.conftest import Bench, result, run_record
 from tests.plugins.postgres import daemon_login
 
-VERSIONS = ("0012_demands", "0013_logins", "0014_turns", "0015_scale", "0016_gateway")
+VERSIONS = ("0012_demands", "0013_logins", "0014_turns", "0015_scale", "0016_gateway", "0019_dataset")
 
 INT, BIG, TEXT, BOOL, JSON = "integer", "bigint", "text", "boolean", "jsonb"
 TIME, PLAIN_TIME, SHORT = "timestamp with time zone", "timestamp without time zone", "character varying(255)"
