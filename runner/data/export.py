@@ -7,11 +7,12 @@ export into an empty folder, byte for byte but for the moment in the manifest.
 
 from __future__ import annotations
 
+import ctypes
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
 from importlib import resources
@@ -61,6 +62,9 @@ _ROUGH: Final = pa.schema(
     ]
 )
 _LAST: Final = 2**31 - 1
+#: Of mallopt(3).
+_M_MMAP_THRESHOLD: Final = -3
+_M_ARENA_MAX: Final = -8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +113,7 @@ def export(dsn: str, options: Options, progress: Progress) -> Summary:
     target = options.target.resolve()
     old = _Old.of(target)
     namer = Namer(options.identity, options.key)
-    with staging(target) as folder:
+    with _lean(), staging(target) as folder:
         with snapshot(dsn) as database:
             made = _Making(dsn, database, options=options, namer=namer, folder=folder, progress=progress, old=old)
             made.write()
@@ -117,6 +121,21 @@ def export(dsn: str, options: Options, progress: Progress) -> Summary:
             carry_over(target, folder, {MANIFEST, *({} if old.manifest is None else manifest.paths(old.manifest))})
         replace(target, folder)
     return made.summary(target)
+
+
+@contextmanager
+def _lean() -> Iterator[None]:
+    """Have the process give back memory that it no longer uses: it is most of what an export would hold."""
+    pool = pa.default_memory_pool()
+    with suppress(AttributeError):  # another C library than glibc
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_ARENA_MAX, 2)
+        library.mallopt(_M_MMAP_THRESHOLD, 256 * 1024)
+    pa.set_memory_pool(pa.system_memory_pool())
+    try:
+        yield
+    finally:
+        pa.set_memory_pool(pool)
 
 
 class _Old:

@@ -16,6 +16,7 @@ import psycopg
 from psycopg import IsolationLevel
 from psycopg.rows import dict_row, tuple_row
 
+from runner.errors import DatabaseUnavailableError
 from runner.store import queries, schema
 from runner.store.base import expect
 from runner.store.connection import Link, Row, row, rows
@@ -201,7 +202,8 @@ def snapshot(dsn: str) -> Iterator[Snapshot]:
 
     Raises:
         ConfigError: the address cannot be parsed.
-        DatabaseUnavailableError: the database cannot be reached, is not migrated, or refuses this user.
+        DatabaseUnavailableError: the database cannot be reached, is not migrated, refuses this user, or is a replica
+            that had to cancel what was read.
     """
     link = Link(dsn, application_name="kernel-runner data")
     try:
@@ -212,6 +214,10 @@ def snapshot(dsn: str) -> Iterator[Snapshot]:
             with connection.transaction():
                 row(connection, queries.DATASET_SETTINGS)
                 yield Snapshot(connection)
+    except DatabaseUnavailableError as error:
+        if "conflict with recovery" in str(error) and CONFLICT not in str(error):
+            raise DatabaseUnavailableError(CONFLICT) from error
+        raise
     finally:
         link.close()
 

@@ -25,7 +25,14 @@ def test_migrate_prints_what_it_applied_and_is_safe_to_repeat(call: Call, empty_
     """The first call lists the version on stdout, the second prints nothing."""
     first = call("migrate", database=empty_database_url)
     assert first.code == 0
-    assert first.out.splitlines() == ["0012_demands", "0013_logins", "0014_turns", "0015_scale", "0016_gateway", "0019_dataset"]
+    assert first.out.splitlines() == [
+        "0012_demands",
+        "0013_logins",
+        "0014_turns",
+        "0015_scale",
+        "0016_gateway",
+        "0019_dataset",
+    ]
     second = call("migrate", database=empty_database_url)
     assert (second.code, second.out) == (0, "")
     assert "up to date" in second.err
