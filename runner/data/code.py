@@ -13,6 +13,7 @@ import tempfile
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Final
@@ -287,7 +288,7 @@ class Part:
                     if kept is not None and old is not None:
                         writer.copy(old.group(kept))
                     else:
-                        writer.build(lambda some=some: self._table(some))
+                        writer.build(partial(self._table, some))
         finally:
             if old is not None:
                 old.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO, Final
 
@@ -221,7 +222,7 @@ def write_flat(
                 if group.kept is not None and encoded is not None:
                     writer.copy(encoded.group(group.kept))
                 else:
-                    writer.build(lambda some=some, hashes=group.hashes: _with_code(some, hashes, codes))
+                    writer.build(partial(_with_code, some, group.hashes, codes))
                 done += group.rows
                 progress(done)
     finally:

@@ -155,7 +155,7 @@ class Group:
     rows: int
     fields: Struct
     first: int
-    bytes: int
+    size: int
     #: Of each column: column index and offset index, as they are in the file; None where it has none.
     indexes: list[tuple[bytes | None, bytes | None]]
     #: The file, or the bytes that were encoded.
@@ -201,7 +201,7 @@ class Encoded:
             rows=fields[_GROUP_NUM_ROWS][1],
             fields=fields,
             first=min(firsts),
-            bytes=max(ends) - min(firsts),
+            size=max(ends) - min(firsts),
             indexes=[(self._index(chunk, _COLUMN_INDEX), self._index(chunk, _OFFSET_INDEX)) for chunk in chunks],
             source=self._source,
         )
@@ -259,16 +259,16 @@ class Spliced:
         """Copy a row group to the end."""
         shift = self._at - group.first
         if not isinstance(group.source, int):
-            self._put(group.source[group.first : group.first + group.bytes])
+            self._put(group.source[group.first : group.first + group.size])
         else:
-            for first in range(group.first, group.first + group.bytes, _COPY_BYTES):
-                size = min(_COPY_BYTES, group.first + group.bytes - first)
+            for first in range(group.first, group.first + group.size, _COPY_BYTES):
+                size = min(_COPY_BYTES, group.first + group.size - first)
                 self._put(os.pread(group.source, size, first))
         chunks = [_shifted_chunk(chunk, shift) for chunk in group.fields[_COLUMNS][1][1]]
         fields = {
             **group.fields,
             _COLUMNS: (_LIST, (_STRUCT, chunks)),
-            _GROUP_OFFSET: (_I64, self._at - group.bytes),
+            _GROUP_OFFSET: (_I64, self._at - group.size),
         }
         if _GROUP_ORDINAL in fields:
             if len(self._groups) < 2**15:

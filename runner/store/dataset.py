@@ -160,7 +160,7 @@ class Snapshot:
             cursor.copy(queries.DATASET_CODE_COPY.sql, {"ids": list(ids)}) as copy,
         ):
             copy.set_types(["int4", "bytea"])
-            yield from copy.rows()  # type: ignore[misc]  # tuples of these types
+            yield from copy.rows()
 
     def keys(self, boards: Sequence[int], *, at_once: int = 5000) -> Iterator[list[tuple[Any, ...]]]:
         """Submission, runner, problem, user, code id, code hash and code bytes of every row, by submission."""
