@@ -81,7 +81,7 @@ def export(
     An export is public unless --private is given: leaderboards that are open or not public are refused, and
     --licence is required. No file has output, cases or seeds of secret runs, login tokens, or names of hosts.
     """
-    require()
+    require("adbc_driver_postgresql")
     from runner.data.export import Options, export
 
     options = Options(

@@ -11,9 +11,10 @@ import os
 import shutil
 import tempfile
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
@@ -21,16 +22,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from runner.data import Progress
+from runner.data.splice import Encoded
 from runner.data.tables import CODE, GROUP_BYTES, Writer
 from runner.errors import DataError
 
 #: Bytes of code in a part, uncompressed.
 PART_BYTES: Final = 128 * 2**20
-#: Bytes of code that are asked for at once.
-_FETCH_BYTES: Final = 4 * 2**20
+#: Codes that are asked for at once.
 _FETCH_ROWS: Final = 2000
-#: Rows of a part that are read at once.
-_READ_ROWS: Final = 256
+#: Bytes of code that are held before they are put aside.
+_KEEP_BYTES: Final = 2 * 2**20
 
 PLAIN: Final = "utf-8"
 WITH_NUL: Final = "utf-8 with NUL"
@@ -56,12 +57,55 @@ def as_text(code: bytes, encoding: str) -> bytes:
     return code.decode("utf-8", "replace").encode("utf-8") if encoding == INVALID else code
 
 
+class Known:
+    """The codes of one file of an older export, by row group. Only what was asked for is decoded."""
+
+    def __init__(self, path: Path, hashes: Sequence[str]) -> None:
+        """`hashes`: of the code of each row of the file."""
+        self.path = path
+        self.hashes = hashes
+        with pq.ParquetFile(path) as file:
+            details = file.metadata
+            rows = [details.row_group(number).num_rows for number in range(details.num_row_groups)]
+        #: The first row of each row group, and the end.
+        self.edges = [0, *accumulate(rows)]
+        self._places = {sha256: place for place, sha256 in enumerate(hashes)}
+
+    def __contains__(self, sha256: str) -> bool:
+        return sha256 in self._places
+
+    def groups_with(self, wanted: Iterable[str]) -> dict[int, list[str]]:
+        """The row groups that these codes are in."""
+        found: dict[int, list[str]] = {}
+        for sha256 in wanted:
+            found.setdefault(bisect_right(self.edges, self._places[sha256]) - 1, []).append(sha256)
+        return dict(sorted(found.items()))
+
+    def read(self, groups: dict[int, list[str]]) -> Iterator[tuple[str, bytes]]:
+        """Hash and bytes of these codes."""
+        with pq.ParquetFile(self.path) as file:
+            for number, hashes in groups.items():
+                column = file.read_row_group(number, columns=["code"], use_threads=False).column(0).combine_chunks()
+                if isinstance(column, pa.ChunkedArray):
+                    column = column.chunk(0)
+                column = column.view(pa.large_binary())
+                for sha256 in hashes:
+                    yield sha256, column[self._places[sha256] - self.edges[number]].as_py()
+
+
+def known_part(path: Path) -> tuple[Known, list[str]]:
+    """A part of an older export, and how each of its codes is encoded."""
+    with pq.ParquetFile(path) as part:
+        columns = part.read(columns=["code_sha256", "code_encoding"], use_threads=False)
+    return Known(path, columns.column(0).to_pylist()), columns.column(1).to_pylist()
+
+
 class Codes:
-    """The codes of an export: which there are, and their bytes in a temporary file without a name."""
+    """The codes of an export: which there are, and the bytes of those that are needed, in a file without a name."""
 
     def __init__(self, folder: Path) -> None:
-        """`folder`: where the temporary file is made; it needs the room of all code, uncompressed."""
-        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed by `close`
+        """`folder`: where the temporary file is made; it needs the room of all code that is new, uncompressed."""
+        self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - closed by `close`
         self._end = 0
         self._places: dict[str, int] = {}
         self._ids = array("q")
@@ -88,17 +132,15 @@ class Codes:
     def __len__(self) -> int:
         return len(self._ids)
 
-    @property
-    def total_bytes(self) -> int:
-        """Bytes of all codes that are wanted."""
-        return sum(self._bytes)
+    def __contains__(self, sha256: str) -> bool:
+        return sha256 in self._places
 
     def size(self, sha256: str) -> int:
         """Bytes of a code."""
         return self._bytes[self._places[sha256]]
 
     def encoding(self, sha256: str) -> str:
-        """How a code is encoded; only after `take_from` and `fetch`."""
+        """How a code is encoded; only after `note` or `fetch`."""
         return self._encodings.get(sha256, PLAIN)
 
     def flags(self, sha256: str) -> list[str]:
@@ -106,8 +148,13 @@ class Codes:
         found = ["code_blank"] if sha256 in self._blank else []
         return [*found, "code_encoding"] if sha256 in self._encodings else found
 
+    @property
+    def odd(self) -> bool:
+        """Whether any code is not plain text."""
+        return bool(self._blank or self._encodings)
+
     def read(self, sha256: str) -> bytes:
-        """The bytes of a code."""
+        """The bytes of a code that was fetched or taken; by any thread."""
         place = self._places[sha256]
         return os.pread(self._file.fileno(), self._bytes[place], self._offsets[place])
 
@@ -115,81 +162,65 @@ class Codes:
         """The hashes by id."""
         return sorted(self._places, key=lambda sha256: self._ids[self._places[sha256]])
 
-    def take_from(self, parts: Sequence[Path], progress: Progress) -> int:
-        """Take what is wanted from the parts of an older export. Returns how many codes that were."""
-        taken = 0
-        wanted = len(self)
-        for path in parts:
-            with pq.ParquetFile(path) as part:
-                for batch in part.iter_batches(
-                    _READ_ROWS, columns=["code_sha256", "code_encoding", "code"], use_threads=False
-                ):
-                    hashes, encodings, codes = (column.to_pylist() for column in batch.columns)
-                    for sha256, encoding, code in zip(hashes, encodings, codes, strict=True):
-                        place = self._places.get(sha256)
-                        if place is not None and self._offsets[place] < 0:
-                            self._keep(sha256, place, code, encoding)
-                            taken += 1
-            progress("code known", taken, wanted)
-        return taken
+    def note(self, sha256: str, encoding: str, *, blank: bool) -> None:
+        """What an older export says of a code."""
+        if encoding != PLAIN:
+            self._encodings[sha256] = encoding
+        if blank:
+            self._blank.add(sha256)
 
-    def fetch(self, read: Callable[[Sequence[int]], Mapping[int, bytes]], progress: Progress) -> int:
-        """Fetch what is still missing. Returns how many codes that were.
+    def missing(self, hashes: Iterable[str]) -> list[str]:
+        """Those whose bytes are not there yet, once each."""
+        return [sha256 for sha256 in dict.fromkeys(hashes) if self._offsets[self._places[sha256]] < 0]
+
+    def take(self, found: Iterable[tuple[str, bytes]]) -> None:
+        """Keep codes of an older export, which was compared with its manifest."""
+        self._keep(list(found))
+
+    def fetch(
+        self, hashes: Sequence[str], read: Callable[[Sequence[int]], Iterable[tuple[int, bytes]]], progress: Progress
+    ) -> Iterator[list[str]]:
+        """Fetch codes by their ids; yields the hashes of each piece when it is there.
 
         Raises:
             DataError: a code is not there, or is not what its hash says.
         """
-        missing = [sha256 for sha256 in self.in_order() if self._offsets[self._places[sha256]] < 0]
         done = 0
-        with ThreadPoolExecutor(1) as other:
-            kept: Future[None] | None = None
-            for some in self._in_bites(missing):
-                # The other thread looks at one piece while this one waits for the next.
-                found = read([self._ids[self._places[sha256]] for sha256 in some])
-                if kept is not None:
-                    kept.result()
-                kept = other.submit(self._keep_sound, some, found)
-                done += len(some)
-                progress("code fetched", done, len(missing))
-            if kept is not None:
-                kept.result()
-        return done
+        for some in _in_bites(hashes):
+            ids = [self._ids[self._places[sha256]] for sha256 in some]
+            wanted = dict(zip(ids, some, strict=True))
+            waiting: list[tuple[str, bytes]] = []
+            size = 0
+            for code_id, code in read(ids):
+                sha256 = wanted.pop(code_id)
+                if hashlib.sha256(code).hexdigest() != sha256:
+                    raise DataError(
+                        f"code {code_id} does not have the hash that the database gives; nothing was exported"
+                    )
+                self.note(sha256, encoding_of(code), blank=is_blank(code))
+                waiting.append((sha256, code))
+                size += len(code)
+                if size > _KEEP_BYTES:
+                    self._keep(waiting)
+                    waiting, size = [], 0
+            self._keep(waiting)
+            if wanted:
+                raise DataError(f"code {min(wanted)} is missing; nothing was exported")
+            done += len(some)
+            progress("code fetched", done, len(hashes))
+            yield some
 
-    def _keep_sound(self, hashes: Sequence[str], found: Mapping[int, bytes]) -> None:
-        for sha256 in hashes:
+    def _keep(self, codes: Sequence[tuple[str, bytes]]) -> None:
+        rest = memoryview(b"".join(code for _, code in codes))
+        end = self._end
+        while rest:
+            rest = rest[self._file.write(rest) :]
+        for sha256, code in codes:
             place = self._places[sha256]
-            code = found.get(self._ids[place])
-            if code is None or hashlib.sha256(code).hexdigest() != sha256:
-                what = "is missing" if code is None else "does not have the hash that the database gives"
-                raise DataError(f"code {self._ids[place]} {what}; nothing was exported")
-            self._keep(sha256, place, code, encoding_of(code))
-
-    def _in_bites(self, hashes: Sequence[str]) -> Iterator[list[str]]:
-        bite: list[str] = []
-        size = 0
-        for sha256 in hashes:
-            if bite and (size + self.size(sha256) > _FETCH_BYTES or len(bite) >= _FETCH_ROWS):
-                yield bite
-                bite, size = [], 0
-            bite.append(sha256)
-            size += self.size(sha256)
-        if bite:
-            yield bite
-
-    def _keep(self, sha256: str, place: int, code: bytes, encoding: str) -> None:
-        # Unbuffered would be a call per code; the buffer is flushed before anything is read.
-        self._file.write(code)
-        self._bytes[place] = len(code)
-        self._offsets[place] = self._end
-        self._end += len(code)
-        if encoding != PLAIN:
-            self._encodings[sha256] = encoding
-        if is_blank(code):
-            self._blank.add(sha256)
-
-    def flush(self) -> None:
-        """Make everything that was kept readable."""
-        self._file.flush()
+            self._bytes[place] = len(code)
+            self._offsets[place] = end
+            end += len(code)
+        self._end = end
 
     def parts(self) -> Iterator[list[str]]:
         """The hashes of each part."""
@@ -206,36 +237,72 @@ class Codes:
             yield part
 
 
+def _in_bites(hashes: Sequence[str]) -> Iterator[list[str]]:
+    for first in range(0, len(hashes), _FETCH_ROWS):
+        yield list(hashes[first : first + _FETCH_ROWS])
+
+
 def part_name(number: int) -> str:
     """The path of a part in an export."""
     return f"code/part-{number:05}.parquet"
 
 
-def same_codes(path: Path, hashes: Sequence[str]) -> bool:
-    """Whether a part of an older export holds these codes and no other, in this order."""
-    with pq.ParquetFile(path) as part:
-        if part.metadata.num_rows != len(hashes):
-            return False
-        known = iter(hashes)
-        return all(
-            batch.column(0).to_pylist() == list(islice(known, batch.num_rows))
-            for batch in part.iter_batches(columns=["code_sha256"])
-        )
+class Part:
+    """A part in the making: which of its row groups an older part has already, and which are to be written."""
 
+    def __init__(self, path: Path, codes: Codes, hashes: Sequence[str], old: Known | None) -> None:
+        """`old`: a part that was written by the same release of pyarrow."""
+        self.path = path
+        self._codes = codes
+        self._old = old
+        #: The hashes of each row group, and the number of the old one that is equal.
+        self._groups: list[tuple[list[str], int | None]] = []
+        first = 0
+        for number, some in enumerate(in_groups(hashes, codes.size)):
+            same = (
+                old is not None
+                and first == old.edges[min(number, len(old.edges) - 1)]
+                and (
+                    number + 1 < len(old.edges)
+                    and first + len(some) == old.edges[number + 1]
+                    and list(old.hashes[first : first + len(some)]) == some
+                )
+            )
+            self._groups.append((some, number if same else None))
+            first += len(some)
+        #: Whether the old part is this one.
+        self.same = old is not None and first == len(old.hashes) and all(kept is not None for _, kept in self._groups)
 
-def write_part(path: Path, codes: Codes, hashes: Sequence[str]) -> int:
-    """Write a part; returns its rows."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with Writer(path, CODE) as writer:
-        for some in in_groups(hashes, codes.size):
-            columns = [
-                pa.array(some, pa.large_string()),
-                pa.array([codes.size(sha256) for sha256 in some], pa.int64()),
-                pa.array([codes.encoding(sha256) for sha256 in some], pa.large_string()),
-                pa.array([codes.read(sha256) for sha256 in some], pa.large_binary()),
-            ]
-            writer.group(pa.Table.from_arrays(columns, schema=CODE))
-        return writer.rows
+    @property
+    def needed(self) -> list[str]:
+        """The codes that are to be written."""
+        return [sha256 for some, kept in self._groups if kept is None for sha256 in some]
+
+    def write(self) -> Writer:
+        """Write it; the writer says what was written."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        old = Encoded(self._old.path) if self._old is not None else None
+        try:
+            with Writer(self.path, CODE) as writer:
+                for some, kept in self._groups:
+                    if kept is not None and old is not None:
+                        writer.copy(old.group(kept))
+                    else:
+                        writer.build(partial(self._table, some))
+        finally:
+            if old is not None:
+                old.close()
+        return writer
+
+    def _table(self, hashes: Sequence[str]) -> pa.Table:
+        codes = self._codes
+        columns = [
+            pa.array(hashes, pa.large_string()),
+            pa.array([codes.size(sha256) for sha256 in hashes], pa.int64()),
+            pa.array([codes.encoding(sha256) for sha256 in hashes], pa.large_string()),
+            pa.array([codes.read(sha256) for sha256 in hashes], pa.large_binary()),
+        ]
+        return pa.Table.from_arrays(columns, schema=CODE)
 
 
 def link(old: Path, new: Path) -> None:

@@ -1,69 +1,70 @@
 """Writes an export: all files from one snapshot of the database, beside the old export, then in its place.
 
-Metadata is read and written anew each time; of the code, only what no older export in the folder has. The result is
-that of an export into an empty folder, byte for byte but for the times in the manifest.
+Three connections read the snapshot at once: rows, runs, and code. What the older export in the folder has is not read
+again: code by its hash, runs by what `watermark` says, and row groups of files as they are. The result is that of an
+export into an empty folder, byte for byte but for the moment in the manifest.
 """
 
 from __future__ import annotations
 
+import ctypes
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from dataclasses import replace as replaced
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from runner import __version__
-from runner.data import Progress, card, manifest
+from runner.data import Progress, card, manifest, rows
 from runner.data import code as code_files
-from runner.data.code import Codes
+from runner.data.arrow import Reader, cast
+from runner.data.code import Codes, Known, Part
 from runner.data.folder import MANIFEST, carry_over, files_of, replace, sha256_of, staging
 from runner.data.manifest import Manifest
 from runner.data.people import Exclusions, Identity, Namer
+from runner.data.runs import RunsFile
 from runner.data.tables import (
+    BLOCK,
     CODE,
     FLAT,
     GROUP_BYTES,
-    GROUP_ROWS,
     LEADERBOARDS,
     RUNS,
     SUBMISSIONS,
     Digest,
-    Grouped,
     Writer,
     content_sha256,
     shown,
     table,
 )
+from runner.data.watermark import Seen, Watermark, key_proof, unchanged
 from runner.errors import DataError
-from runner.store.dataset import (
-    RUN_COLUMNS,
-    SUBMISSION_COLUMNS,
-    DataBoard,
-    Moment,
-    People,
-    Scope,
-    Snapshot,
-    queries_sha256,
-    snapshot,
-)
+from runner.store import queries
+from runner.store.dataset import DataBoard, Moment, People, Scope, Snapshot, queries_sha256, snapshot
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-#: Rows that are read, and held, at once.
-_AT_ONCE: Final = 2000
-_COLUMN: Final = {name: number for number, name in enumerate(SUBMISSION_COLUMNS)}
-_HOST: Final = RUN_COLUMNS.index("host")
-#: What the database says of a row, before the code was read.
+#: What the database says of a row.
 _ROUGH: Final = pa.schema(
-    [SUBMISSIONS.field(name).with_nullable(True) for name in SUBMISSION_COLUMNS]  # the check comes with the first row
+    [
+        SUBMISSIONS.field(name).with_nullable(True)  # a missing hash is an error of its own
+        for name in SUBMISSIONS.names
+        if name not in ("flags", "sol", "code_encoding")
+    ]
 )
+_LAST: Final = 2**31 - 1
+#: Of mallopt(3).
+_M_MMAP_THRESHOLD: Final = -3
+_M_ARENA_MAX: Final = -8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,81 +102,176 @@ class Summary:
 
 
 def export(dsn: str, options: Options, progress: Progress) -> Summary:
-    """Export. `progress` is told a stage, how much of it is done, and how much there is.
+    """Export. `progress` is told a stage, how much of it is done, and how much there is; by several threads.
 
     Raises:
         DataError: the target is no folder for it, a leaderboard is unknown or may not be published, a licence or a key
             is missing, or the database's rows are not sound; the target is untouched.
-        DatabaseUnavailableError: the database cannot be reached, went away, or refuses this user; likewise.
+        DatabaseUnavailableError: the database cannot be reached, went away, refuses this user, or is a replica that had
+            to cancel the export; likewise.
     """
     target = options.target.resolve()
-    old = _older(target)
+    old = _Old.of(target)
     namer = Namer(options.identity, options.key)
-    with staging(target) as folder:
+    with _lean(), staging(target) as folder:
         with snapshot(dsn) as database:
-            made = _Making(database, options, namer, folder, progress)
-            made.write(target, old)
-        if old is not None or target.exists():
-            carry_over(target, folder, {MANIFEST, *(() if old is None else manifest.paths(old))})
+            made = _Making(dsn, database, options=options, namer=namer, folder=folder, progress=progress, old=old)
+            made.write()
+        if old.manifest is not None or target.exists():
+            carry_over(target, folder, {MANIFEST, *({} if old.manifest is None else manifest.paths(old.manifest))})
         replace(target, folder)
     return made.summary(target)
 
 
-def _older(target: Path) -> Manifest | None:
-    """The manifest of the export that is in the target; None if the target is empty or not there."""
-    if not target.exists():
-        return None
-    if not target.is_dir():
-        raise DataError(f"{target} is no folder")
-    if (target / MANIFEST).exists():
-        return manifest.read(target)
-    strange = sorted(entry.name for entry in target.iterdir() if not entry.name.startswith("."))
-    if strange:
-        raise DataError(f"{target} holds {strange[0]!r} and no export; name a new folder, an empty one, or an export")
-    return None
+@contextmanager
+def _lean() -> Iterator[None]:
+    """Have the process give back memory that it no longer uses: it is most of what an export would hold."""
+    pool = pa.default_memory_pool()
+    with suppress(AttributeError):  # another C library than glibc
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_ARENA_MAX, 2)
+        library.mallopt(_M_MMAP_THRESHOLD, 256 * 1024)
+    pa.set_memory_pool(pa.system_memory_pool())
+    try:
+        yield
+    finally:
+        pa.set_memory_pool(pool)
+
+
+class _Old:
+    """The export that is in the target: which of its files are as its manifest says."""
+
+    def __init__(self, target: Path, found: Manifest | None) -> None:
+        self.target = target
+        self.manifest = found
+        #: Whether its row groups are as they would be written now.
+        self.equal = (
+            found is not None
+            and found["format"] == manifest.FORMAT
+            and found["software"].get("pyarrow") == pa.__version__
+        )
+        self._sound: dict[str, bool] = {}
+
+    @classmethod
+    def of(cls, target: Path) -> _Old:
+        """What is in the target.
+
+        Raises:
+            DataError: something else than an export.
+        """
+        if not target.exists():
+            return cls(target, None)
+        if not target.is_dir():
+            raise DataError(f"{target} is no folder")
+        if (target / MANIFEST).exists():
+            return cls(target, manifest.read(target, older=True))
+        strange = sorted(entry.name for entry in target.iterdir() if not entry.name.startswith("."))
+        if strange:
+            raise DataError(
+                f"{target} holds {strange[0]!r} and no export; name a new folder, an empty one, or an export"
+            )
+        return cls(target, None)
+
+    def file(self, name: str) -> Path | None:
+        """The path of one of its files; None if it is not there as the manifest says."""
+        if self.manifest is None or (entry := manifest.paths(self.manifest).get(name)) is None:
+            return None
+        path = self.target / name
+        if name not in self._sound:
+            self._sound[name] = path.is_file() and not path.is_symlink() and sha256_of(path) == entry["sha256"]
+        return path if self._sound[name] else None
+
+    def parts(self) -> Iterator[tuple[str, Path]]:
+        """Name and path of its parts of code."""
+        for name in sorted({} if self.manifest is None else manifest.paths(self.manifest)):
+            if re.fullmatch(r"code/part-\d{5}\.parquet", name) and (path := self.file(name)) is not None:
+                yield name, path
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Unchanged:
+    """What is known of the older export's runs."""
+
+    #: Block -> digest of its runs.
+    blocks: Mapping[int, str | None] = field(default_factory=dict)
+    #: The block of each row group of the older file.
+    groups: Sequence[int] = ()
+    #: The last block that may have runs.
+    last: int = -1
 
 
 class _Making:
     """One export in the making."""
 
-    def __init__(self, database: Snapshot, options: Options, namer: Namer, folder: Path, progress: Progress) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        database: Snapshot,
+        *,
+        options: Options,
+        namer: Namer,
+        folder: Path,
+        progress: Progress,
+        old: _Old,
+    ) -> None:
+        self._dsn = dsn
         self._database = database
         self._options = options
         self._namer = namer
         self._folder = folder
         self._progress = progress
-        self._submissions, self._runs, self._leaderboards = Digest(), Digest(), Digest()
-        self._rows: dict[str, int] = {}
+        self._old = old
+        self._submissions, self._leaderboards = Digest(), Digest()
+        self._runs: RunsFile | None = None
+        self._figures = rows.Figures()
+        self._flags: dict[int, list[tuple[int | None, str]]] = {}
+        #: Path -> rows and SHA-256 of each file that is written.
+        self._written: dict[str, tuple[int, str]] = {}
         self._per_board: dict[int, list[int]] = {}
         self._fetched = 0
         self._codes = 0
         self._manifest: Manifest = {}
 
-    def write(self, target: Path, old: Manifest | None) -> None:
+    def write(self) -> None:
         """Write every file of the export into the folder."""
-        moment = self._database.moment()
-        boards = _chosen(self._database.boards(), self._options)
+        database = self._database
+        moment = database.moment()
+        boards = _chosen(database.boards(), self._options)
         scope, people = self._scope(boards)
         _refuse_addresses(people, self._options)
         flat = f"{_flat_name(boards, self._options)}_submissions.parquet"
-        with closing(Codes(self._folder)) as codes, tempfile.TemporaryFile(dir=self._folder) as rough:
-            self._read_submissions(scope, codes, rough)
-            self._take_code(codes, target, old)
-            with ThreadPoolExecutor(1) as other:
-                # One thread compresses code while this one reads runs.
-                written = other.submit(self._write_code, flat, codes, rough, target, old)
-                self._write_runs(scope)
-                written.result()
+        shared = database.shared()
+        mark, known = self._marks(moment, scope)
+        with ExitStack() as stack:
+            codes = stack.enter_context(closing(Codes(self._folder)))
+            rough = stack.enter_context(tempfile.TemporaryFile(dir=self._folder))
+            for_rows = stack.enter_context(Reader(self._dsn, shared))
+            for_runs = stack.enter_context(Reader(self._dsn, shared))
+            threads = stack.enter_context(ThreadPoolExecutor(3))
+            rows_read = threads.submit(self._read_rows, for_rows, scope, rough)
+            runs_done = threads.submit(self._write_runs, for_runs, scope, known)
+            parts = self._read_code(codes, scope)
+            self._write_rows(
+                flat=flat,
+                codes=codes,
+                rough=rough,
+                known_parts=parts,
+                rows_read=rows_read,
+                runs_done=runs_done,
+                reader=for_rows,
+                scope=scope,
+                known=known,
+            )
             self._codes = len(codes)
         self._write_leaderboards(boards)
         _copy_shipped(self._folder)
-        self._finish(flat, moment, boards, people)
+        self._finish(flat, moment, boards, people, mark)
 
     def summary(self, target: Path) -> Summary:
         """What was written."""
         return Summary(
             target=target,
-            rows=sum(rows for rows, _ in self._per_board.values()),
+            rows=sum(count for count, _ in self._per_board.values()),
             ranked=sum(ranked for _, ranked in self._per_board.values()),
             codes=self._codes,
             fetched=self._fetched,
@@ -194,108 +290,251 @@ class _Making:
         banned = {user for line in people for user in line.banned}
         return Scope(boards=scope.boards, users=scope.users | banned, submissions=scope.submissions), people
 
-    def _read_submissions(self, scope: Scope, codes: Codes, rough: Any) -> None:  # noqa: ANN401 - any binary stream
-        """Put the rows aside, and note which code they need."""
-        user_id, user_name = _COLUMN["user_id"], _COLUMN["user_name"]
-        sha256, code_id, size = _COLUMN["code_sha256"], _COLUMN["code_id"], _COLUMN["code_bytes"]
-        leaderboard_id, score = _COLUMN["leaderboard_id"], _COLUMN["score"]
+    # -- what need not be read again ---------------------------------------------------------------------------------
+
+    def _marks(self, moment: Moment, scope: Scope) -> tuple[Watermark | None, _Unchanged]:
+        """What is noted for the next export, and what the older one has of runs."""
+        first_runs: list[int] = []
+        if self._options.key is None:
+            for host, submission_id in self._database.hosts(scope):
+                self._namer.host(host)
+                first_runs.append(submission_id)
+        # A list of exclusions is not noted, so exports with one are read in full.
+        if moment.replica or not moment.history_known or scope.users or scope.submissions:
+            return None, _Unchanged()
+        found = self._database.watermark()
+        old = self._old.manifest
+        older = None if old is None else Watermark.from_json(old.get("watermark"))
+        versions = self._database.versions(0 if older is None else older.seen.number, BLOCK)
+        mark = Watermark(
+            seen=Seen.parse(found["seen"]),
+            text=found["seen"],
+            history=found["history"],
+            key=key_proof(self._options.key),
+            hosts=first_runs,
+            leaderboards=versions.get(None, (0, 0))[0],
+            blocks={block: (held, None) for block, (held, _) in versions.items() if block is not None},
+        )
+        last = max(mark.blocks, default=-1)
+        if (
+            old is None
+            or older is None
+            or not self._old.equal
+            or old.get("queries_sha256") != queries_sha256()
+            or [board["id"] for board in old["boards"]] != list(scope.boards)
+            or any(old["excluded"].values())
+            or self._old.file("runs.parquet") is None
+            or self._old.file("submissions.parquet") is None
+        ):
+            return mark, _Unchanged(last=last)
+        same = unchanged(older, mark, versions)
+        groups = [block for block, (_, digest) in sorted(older.blocks.items()) if digest is not None]
+        return mark, _Unchanged(blocks={block: older.blocks[block][1] for block in same}, groups=groups, last=last)
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def _read_rows(self, reader: Reader, scope: Scope, rough: IO[bytes]) -> None:
+        """Put the rows aside, and note their flags."""
+        flags = self._database.statement(queries.DATASET_FLAGS, scope.parameters())
+        for batch in reader.batches(flags):
+            for submission_id, run_id, check in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                self._flags.setdefault(submission_id, []).append((run_id, check))
         done = 0
         with pa.ipc.new_stream(rough, _ROUGH) as stream:
-            for rows in self._database.submissions(scope, at_once=_AT_ONCE):
-                shown_rows = []
-                for row in rows:
-                    if row[sha256] is None:
-                        raise DataError(f"code {row[code_id]} of submission {row[0]} is missing; nothing was exported")
-                    codes.want(row[sha256], row[code_id], row[size])
-                    counts = self._per_board.setdefault(row[leaderboard_id], [0, 0])
-                    counts[0] += 1
-                    counts[1] += row[score] is not None
-                    names = self._namer.user(row[user_id], row[user_name])
-                    shown_rows.append((*row[:user_id], *names, *row[user_name + 1 :]))
-                stream.write_table(table(_ROUGH, shown_rows))
-                done += len(rows)
+            for batch in reader.batches(self._database.statement(queries.DATASET_SUBMISSIONS, scope.parameters())):
+                some = cast(batch, _ROUGH)
+                lost = rows.missing_code(some)
+                if lost is not None:
+                    raise DataError(f"code {lost[0]} of submission {lost[1]} is missing; nothing was exported")
+                if self._options.identity is not Identity.NAME:
+                    some = rows.named(some, self._namer.user)
+                for board, count, ranked in rows.counted(some):
+                    counts = self._per_board.setdefault(board, [0, 0])
+                    counts[0] += count
+                    counts[1] += ranked
+                stream.write_table(some)
+                done += some.num_rows
                 self._progress("submissions", done, 0)
         rough.flush()
 
-    def _take_code(self, codes: Codes, target: Path, old: Manifest | None) -> None:
-        codes.take_from([] if old is None else [path for path, _ in _sound_parts(target, old)], self._progress)
-        self._fetched = codes.fetch(self._database.code, self._progress)
-        codes.flush()
+    def _write_runs(self, reader: Reader, scope: Scope, known: _Unchanged) -> None:
+        """Write runs.parquet, and note what cases say."""
 
-    def _write_code(
+        def statement(query: queries.Query, first: int, last: int) -> str:
+            return self._database.statement(query, {**scope.parameters(), "first": first, "last": last, "runs": None})
+
+        def read(first: int, last: int) -> Iterator[pa.RecordBatch]:
+            self._figures.add(reader.batches(statement(queries.DATASET_FIGURES, first, last)))
+            yield from reader.batches(statement(queries.DATASET_RUNS, first, last))
+
+        self._runs = RunsFile(
+            self._folder / "runs.parquet", self._namer.host, lambda done: self._progress("runs", done, 0)
+        )
+        old = self._old.file("runs.parquet") if known.blocks else None
+        written = self._runs.write(
+            read=read, old=old, known=known.blocks, old_blocks=known.groups, last_block=known.last
+        )
+        self._written["runs.parquet"] = written.rows, written.sha256
+
+    def _read_code(self, codes: Codes, scope: Scope) -> list[Known]:
+        """Fetch the code that the older export does not have; returns its parts."""
+        for code_id, sha256, size, submission_id in self._database.codes(scope):
+            if sha256 is None:
+                raise DataError(f"code {code_id} of submission {submission_id} is missing; nothing was exported")
+            codes.want(sha256, code_id, size)
+        parts: list[Known] = []
+        blank = self._blank_codes()
+        # Without the older rows it is not known which of the older codes are blank.
+        for _, path in () if blank is None else self._old.parts():
+            part, encodings = code_files.known_part(path)
+            parts.append(part)
+            for sha256, encoding in zip(part.hashes, encodings, strict=True):
+                if sha256 in codes:
+                    codes.note(sha256, encoding, blank=sha256 in (blank or ()))
+        there = {sha256 for part in parts for sha256 in part.hashes}
+        new = [sha256 for sha256 in codes.in_order() if sha256 not in there]
+        for _ in codes.fetch(new, self._database.code_copy, self._progress):
+            pass
+        self._fetched = len(new)
+        return parts
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def _write_rows(
         self,
+        *,
         flat: str,
         codes: Codes,
-        rough: Any,  # noqa: ANN401 - any binary stream
-        target: Path,
-        old: Manifest | None,
+        rough: IO[bytes],
+        known_parts: Sequence[Known],
+        rows_read: Future[None],
+        runs_done: Future[None],
+        reader: Reader,
+        scope: Scope,
+        known: _Unchanged,
     ) -> None:
-        self._write_parts(codes, target, old)
-        self._write_submissions(codes, rough)
-        self._write_flat(flat, codes, rough)
-
-    def _write_parts(self, codes: Codes, target: Path, old: Manifest | None) -> None:
-        reusable = (
-            {name: path for path, name in _sound_parts(target, old)}
-            if old is not None and old["software"].get("pyarrow") == pa.__version__
-            else {}
-        )
-        done = 0
+        """Write code, submissions.parquet and the flat file."""
+        by_path = {part.path: part for part in known_parts} if self._old.equal else {}
+        parts = []
         for number, hashes in enumerate(codes.parts()):
             name = code_files.part_name(number)
-            if name in reusable and code_files.same_codes(reusable[name], hashes):
-                code_files.link(reusable[name], self._folder / name)
-                self._rows[name] = len(hashes)
+            old = by_path.get(self._old.target / name)
+            parts.append((name, Part(self._folder / name, codes, hashes, old)))
+        if not known_parts:
+            self._write_parts(parts, codes)
+        rows_read.result()
+        older = self._older_flat() if known_parts else None
+        plan = rows.FlatPlan(
+            codes, GROUP_BYTES, {} if older is None or not self._old.equal else rows.digests_of(*older)
+        )
+        with rows.stored(rough) as pieces:
+            for piece in pieces:
+                plan.add(piece)
+        plan.finish()
+        if known_parts:
+            self._take_code(codes, known_parts, older, [sha256 for _, part in parts for sha256 in part.needed], plan)
+            self._write_parts(parts, codes)
+        with rows.stored(rough) as pieces:
+            total = sum(count for count, _ in self._per_board.values())
+            written = rows.write_flat(
+                self._folder / flat,
+                rows=pieces,
+                plan=plan,
+                codes=codes,
+                old=None if older is None else older[1],
+                progress=lambda done: self._progress("files written", done, total),
+            )
+        self._written[flat] = written.rows, written.sha256
+        runs_done.result()
+        self._know_figures(reader, scope, known, rough)
+        path = self._folder / "submissions.parquet"
+        with rows.stored(rough) as pieces:
+            written = rows.write_submissions(
+                path,
+                rows=pieces,
+                codes=codes,
+                figures=self._figures,
+                flags=self._flags,
+                digest=self._submissions,
+            )
+        self._written["submissions.parquet"] = written.rows, written.sha256
+        if rows.double_keys(path):
+            raise DataError("two rows have the same submission and runner; nothing was exported")
+
+    def _write_parts(self, parts: Sequence[tuple[str, Part]], codes: Codes) -> None:
+        done = 0
+        for name, part in parts:
+            if part.same:
+                code_files.link(self._old.target / name, part.path)
+                found = {} if self._old.manifest is None else manifest.paths(self._old.manifest)[name]
+                self._written[name] = found["rows"], found["sha256"]
             else:
-                self._rows[name] = code_files.write_part(self._folder / name, codes, hashes)
-            done += len(hashes)
+                written = part.write()
+                self._written[name] = written.rows, written.sha256
+            done += self._written[name][0]
             self._progress("code written", done, len(codes))
 
-    def _write_submissions(self, codes: Codes, rough: Any) -> None:  # noqa: ANN401 - any binary stream
-        rough.seek(0)
-        with (
-            Writer(self._folder / "submissions.parquet", SUBMISSIONS) as writer,
-            pa.ipc.open_stream(rough) as stream,
-        ):
-            rows = Grouped(writer)
-            for batch in stream:
-                full = _complete(pa.Table.from_batches([batch]), codes)
-                self._submissions.add(full)
-                rows.add(full)
-            rows.finish()
-        self._rows["submissions.parquet"] = writer.rows
-        _refuse_double_keys(self._folder / "submissions.parquet")
+    def _blank_codes(self) -> frozenset[str] | None:
+        """The hashes of the older export's codes that are blank; None if its rows are not there."""
+        path = self._old.file("submissions.parquet")
+        if path is None:
+            return None
+        found = pq.read_table(path, columns=["code_sha256", "flags"], use_threads=False)
+        lines = zip(found.column("code_sha256").to_pylist(), found.column("flags").to_pylist(), strict=True)
+        return frozenset(sha256 for sha256, flags in lines if "code_blank" in flags)
 
-    def _write_flat(self, flat: str, codes: Codes, rough: Any) -> None:  # noqa: ANN401 - any binary stream
-        # After submissions.parquet, not beside it: each open column of a file costs a compressor's memory.
-        total = sum(rows for rows, _ in self._per_board.values())
-        done = 0
-        rough.seek(0)
-        with Writer(self._folder / flat, FLAT) as writer, pa.ipc.open_stream(rough) as stream:
-            rows = _Flat(writer, codes)
-            for batch in stream:
-                rows.add(pa.Table.from_batches([batch]), batch.column("code_sha256").to_pylist())
-                done += batch.num_rows
-                self._progress("files written", done, total)
-            rows.finish()
-        self._rows[flat] = writer.rows
+    def _older_flat(self) -> tuple[Path, Path] | None:
+        """The older export's submissions.parquet and flat file."""
+        if self._old.manifest is None:
+            return None
+        found = self._old.file("submissions.parquet"), self._old.file(self._old.manifest["flat"])
+        return None if found[0] is None or found[1] is None else (found[0], found[1])
 
-    def _write_runs(self, scope: Scope) -> None:
-        with Writer(self._folder / "runs.parquet", RUNS) as writer:
-            grouped = Grouped(writer)
-            done = 0
-            for rows in self._database.runs(scope, at_once=_AT_ONCE):
-                shown_rows = [(*row[:_HOST], self._namer.host(row[_HOST]), *row[_HOST + 1 :]) for row in rows]
-                some = table(RUNS, shown_rows)
-                self._runs.add(some)
-                grouped.add(some)
-                done += len(rows)
-                self._progress("runs", done, 0)
-            grouped.finish()
-        self._rows["runs.parquet"] = writer.rows
+    def _take_code(
+        self,
+        codes: Codes,
+        parts: Sequence[Known],
+        older: tuple[Path, Path] | None,
+        for_parts: Sequence[str],
+        plan: rows.FlatPlan,
+    ) -> None:
+        """Read what is to be written again from the older export's files, as few row groups as may be."""
+        _take_from(parts, codes, codes.missing(for_parts), self._progress)
+        wanted = codes.missing(plan.needed)
+        if not wanted:
+            return
+        if older is not None:
+            hashes = pq.read_table(older[0], columns=["code_sha256"], use_threads=False).column(0).to_pylist()
+            flat = Known(older[1], hashes)
+            # The flat file has no other bytes than those of valid text.
+            plain = [sha256 for sha256 in wanted if sha256 in flat and codes.encoding(sha256) != code_files.INVALID]
+            if len(flat.groups_with(plain)) < sum(
+                len(part.groups_with(sha256 for sha256 in plain if sha256 in part)) for part in parts
+            ):
+                _take_from([flat], codes, plain, self._progress)
+        _take_from(parts, codes, codes.missing(wanted), self._progress)
+
+    def _know_figures(self, reader: Reader, scope: Scope, known: _Unchanged, rough: IO[bytes]) -> None:
+        """Note what cases say of rows whose runs were not read."""
+        path = self._old.file("submissions.parquet") if known.blocks else None
+        if path is None:
+            return
+        found = pq.read_table(path, columns=["submission_id", "run_id", "sol", "flags"], use_threads=False)
+        there: set[int] = set()
+        self._figures.take(_of_blocks(found, known.blocks), there)
+        with rows.stored(rough) as pieces:
+            unknown = [
+                run_id
+                for piece in pieces
+                for run_id in _of_blocks(piece, known.blocks).column("run_id").to_pylist()
+                if run_id is not None and run_id not in there
+            ]
+        if unknown:
+            parameters = {**scope.parameters(), "first": 0, "last": _LAST, "runs": unknown}
+            self._figures.add(reader.batches(self._database.statement(queries.DATASET_FIGURES, parameters)))
 
     def _write_leaderboards(self, boards: Sequence[DataBoard]) -> None:
-        rows = [
+        lines = [
             (
                 board.id,
                 board.name,
@@ -311,15 +550,23 @@ class _Making:
             for board in boards
         ]
         with Writer(self._folder / "leaderboards.parquet", LEADERBOARDS) as writer:
-            whole = table(LEADERBOARDS, rows)
+            whole = table(LEADERBOARDS, lines)
             self._leaderboards.add(whole)
             writer.group(whole)
-        self._rows["leaderboards.parquet"] = writer.rows
+        self._written["leaderboards.parquet"] = writer.rows, writer.sha256
 
-    def _finish(self, flat: str, moment: Moment, boards: Sequence[DataBoard], people: Sequence[People]) -> None:
+    def _finish(
+        self,
+        flat: str,
+        moment: Moment,
+        boards: Sequence[DataBoard],
+        people: Sequence[People],
+        mark: Watermark | None,
+    ) -> None:
         """Write the card and, last, the manifest."""
         options = self._options
         by_board = {line.leaderboard_id: line for line in people}
+        digests = {} if self._runs is None else self._runs.digests
         found: Manifest = {
             "format": manifest.FORMAT,
             "exported_at": manifest.moment(moment.at_us),
@@ -329,7 +576,9 @@ class _Making:
             "software": {"kernel-runner": __version__, "pyarrow": pa.__version__, "postgresql": moment.server},
             "replica": moment.replica,
             "queries_sha256": queries_sha256(),
-            "content_sha256": content_sha256(self._submissions, self._runs, self._leaderboards),
+            "content_sha256": content_sha256(
+                self._submissions, [digest for _, digest in sorted(digests.items())], self._leaderboards
+            ),
             "flat": flat,
             "boards": [
                 _board(board, by_board.get(board.id), self._per_board.get(board.id, [0, 0]), options)
@@ -341,7 +590,8 @@ class _Making:
                 "of_banned_users": sum(line.of_banned for line in people) if options.without_banned else 0,
             },
         }
-        (self._folder / "README.md").write_text(card.render(found, self._rows), encoding="utf-8")
+        counts = {path: count for path, (count, _) in self._written.items()}
+        (self._folder / "README.md").write_text(card.render(found, counts), encoding="utf-8")
         schemas = {
             flat: FLAT,
             "submissions.parquet": SUBMISSIONS,
@@ -351,65 +601,35 @@ class _Making:
         files: list[dict[str, Any]] = []
         for path in files_of(self._folder):
             entry: dict[str, Any] = {"path": path}
-            if path in self._rows:
-                entry["rows"] = self._rows[path]
+            if path in self._written:
+                entry["rows"] = self._written[path][0]
                 entry["schema"] = shown(schemas.get(path, CODE))
             entry["bytes"] = (self._folder / path).stat().st_size
-            entry["sha256"] = sha256_of(self._folder / path)
+            entry["sha256"] = self._written[path][1] if path in self._written else sha256_of(self._folder / path)
             files.append(entry)
         found["files"] = files
+        if mark is not None:
+            blocks = {block: (held, digests.get(block)) for block, (held, _) in mark.blocks.items()}
+            found["watermark"] = replaced(mark, blocks=blocks).to_json()
         manifest.write(self._folder, found)
         self._manifest = found
 
 
-def _complete(rows: pa.Table, codes: Codes) -> pa.Table:
-    """Rows of submissions.parquet: what the database says, and what the code itself says."""
-    hashes = rows.column("code_sha256").to_pylist()
-    columns = dict(zip(rows.column_names, rows.columns, strict=True))
-    if any(codes.flags(sha256) for sha256 in hashes):
-        merged = [
-            sorted({*some, *codes.flags(sha256)})
-            for some, sha256 in zip(columns["flags"].to_pylist(), hashes, strict=True)
-        ]
-        columns["flags"] = pa.chunked_array([pa.array(merged, SUBMISSIONS.field("flags").type)])
-    encodings = pa.array([codes.encoding(sha256) for sha256 in hashes], pa.large_string())
-    columns["code_encoding"] = pa.chunked_array([encodings])
-    return pa.Table.from_arrays([columns[name] for name in SUBMISSIONS.names], schema=SUBMISSIONS)
+def _of_blocks(found: pa.Table, blocks: Mapping[int, str | None]) -> pa.Table:
+    """The rows of submissions in these blocks."""
+    of = found.column("submission_id").to_numpy() // BLOCK
+    return found.filter(pa.array(np.isin(of, list(blocks))))
 
 
-class _Flat:
-    """Collects rows of the flat file and writes them with their code, in groups of `GROUP_BYTES` at most."""
-
-    def __init__(self, writer: Writer, codes: Codes) -> None:
-        self._writer = writer
-        self._codes = codes
-        self._tables: list[pa.Table] = []
-        self._hashes: list[str] = []
-        self._bytes = 0
-
-    def add(self, rows: pa.Table, hashes: Sequence[str]) -> None:
-        """Take rows, with the hash of the code of each."""
-        rows = rows.select([name for name in FLAT.names if name != "code"])
-        first = 0
-        for number, sha256 in enumerate(hashes):
-            size = self._codes.size(sha256)
-            if self._hashes and (self._bytes + size > GROUP_BYTES or len(self._hashes) >= GROUP_ROWS):
-                self._tables.append(rows.slice(first, number - first))
-                self.finish()
-                first = number
-            self._hashes.append(sha256)
-            self._bytes += size
-        self._tables.append(rows.slice(first))
-
-    def finish(self) -> None:
-        """Write what was collected."""
-        if self._hashes:
-            codes = self._codes
-            texts = [code_files.as_text(codes.read(sha256), codes.encoding(sha256)) for sha256 in self._hashes]
-            column = pa.array(texts, pa.large_binary()).view(pa.large_string())
-            rows = pa.concat_tables(self._tables).combine_chunks()
-            self._writer.group(pa.Table.from_arrays([*rows.columns, pa.chunked_array([column])], schema=FLAT))
-        self._tables, self._hashes, self._bytes = [], [], 0
+def _take_from(files: Sequence[Known], codes: Codes, wanted: Sequence[str], progress: Progress) -> None:
+    """Take codes from files of an older export."""
+    done = 0
+    for file in files:
+        groups = file.groups_with(sha256 for sha256 in wanted if sha256 in file)
+        for number, hashes in groups.items():
+            codes.take(file.read({number: hashes}))
+            done += len(hashes)
+            progress("code known", done, len(wanted))
 
 
 def _chosen(boards: Sequence[DataBoard], options: Options) -> Sequence[DataBoard]:
@@ -470,20 +690,6 @@ def _board(board: DataBoard, people: People | None, counts: Sequence[int], optio
         "ranked": counts[1],
         "trust_note": options.notes.get(board.name),
     }
-
-
-def _sound_parts(target: Path, old: Manifest) -> Iterator[tuple[Path, str]]:
-    """The parts of an older export that are as its manifest says."""
-    for name, entry in sorted(manifest.paths(old).items()):
-        path = target / name
-        if re.fullmatch(r"code/part-\d{5}\.parquet", name) and path.is_file() and sha256_of(path) == entry["sha256"]:
-            yield path, name
-
-
-def _refuse_double_keys(path: Path) -> None:
-    keys = pq.read_table(path, columns=["submission_id", "runner"])
-    if keys.group_by(["submission_id", "runner"]).aggregate([]).num_rows != keys.num_rows:
-        raise DataError("two rows have the same submission and runner; nothing was exported")
 
 
 def _copy_shipped(folder: Path) -> None:

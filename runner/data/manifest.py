@@ -11,7 +11,9 @@ from runner.data.folder import MANIFEST
 from runner.errors import DataError
 
 #: Changes when the same rows are written as other bytes, or mean something else.
-FORMAT: Final = 1
+FORMAT: Final = 2
+#: Formats whose files an export takes the place of.
+_OLDER: Final = (1,)
 
 Manifest = dict[str, Any]
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -23,8 +25,8 @@ def write(folder: Path, manifest: Manifest) -> None:
     (folder / MANIFEST).write_text(text, encoding="utf-8")
 
 
-def read(folder: Path) -> Manifest:
-    """The manifest of an export.
+def read(folder: Path, *, older: bool = False) -> Manifest:
+    """The manifest of an export; `older`: also of a former format.
 
     Raises:
         DataError: there is none, or it is not one of this format.
@@ -38,15 +40,15 @@ def read(folder: Path) -> Manifest:
         ) from None
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"cannot read {path}: {error}") from error
-    if not _is_sound(found):
+    if not _is_sound(found, (FORMAT, *_OLDER) if older else (FORMAT,)):
         raise DataError(f"{path} is no manifest of format {FORMAT}, which this release writes and reads")
     return dict(found)
 
 
-def _is_sound(found: object) -> bool:
+def _is_sound(found: object, formats: tuple[int, ...]) -> bool:
     return (
         isinstance(found, dict)
-        and found.get("format") == FORMAT
+        and found.get("format") in formats
         and isinstance(found.get("software"), dict)
         and isinstance(found.get("boards"), list)
         and isinstance(found.get("files"), list)

@@ -1,6 +1,7 @@
 """Publishing an exported folder as a data set of a hub (Hugging Face).
 
-Only what the manifest lists is published, and only if every file still has the hash that the manifest says. All files
+Only what the manifest lists is published, and only if every file still has the hash that the manifest says, and the
+files agree with one another. All files
 of one publication are one commit, so a reader sees the old data set or the new one. A publication that was interrupted
 is started again: the hub keeps the large files that had arrived, and files that it has already are not sent.
 """
@@ -29,7 +30,9 @@ from huggingface_hub.errors import (
 from huggingface_hub.hf_api import RepoFile
 
 from runner import __version__
+from runner.data import Progress
 from runner.data.folder import MANIFEST, sha256_of
+from runner.data.verify import verify
 from runner.errors import ConfigError, DataError, InfrastructureError
 
 _KIND: Final = "dataset"
@@ -114,11 +117,22 @@ def checked(path: Path) -> Folder:
     files = [_described(path, name, entry) for name, entry in sorted(_files(path, document).items())]
     wrong = [problem for file in files if (problem := _problem(path, file)) is not None]
     if wrong:
-        shown = "\n".join(f"  - {problem}" for problem in wrong[:10])
-        more = f"\n  - and {len(wrong) - 10} more" if len(wrong) > 10 else ""
-        raise DataError(f"{path} is not what was exported, so it is not published:\n{shown}{more}")
+        raise DataError(_list(f"{path} is not what was exported, so it is not published", wrong))
     own = path / MANIFEST
     return Folder(path=path, files=(*files, File(path=MANIFEST, size_bytes=own.stat().st_size, sha256=sha256_of(own))))
+
+
+def verified(path: Path, progress: Progress) -> Folder:
+    """The folder, if it may be published and is a whole export (`verify`). Nothing is asked of a hub.
+
+    Raises:
+        DataError: as `checked`, or its files do not agree with one another.
+    """
+    folder = checked(path)
+    wrong = verify(path, progress)
+    if wrong:
+        raise DataError(_list(f"{path} is not whole, so it is not published", wrong))
+    return folder
 
 
 def plan(folder: Folder, repository: str, *, api: HfApi) -> Plan:
@@ -203,6 +217,12 @@ def hub() -> HfApi:
 
 
 # -- the folder ------------------------------------------------------------------------------------------------------
+
+
+def _list(what: str, wrong: Sequence[str]) -> str:
+    shown = "\n".join(f"  - {problem}" for problem in wrong[:10])
+    more = f"\n  - and {len(wrong) - 10} more" if len(wrong) > 10 else ""
+    return f"{what}:\n{shown}{more}"
 
 
 def _manifest(path: Path) -> Mapping[str, Any]:

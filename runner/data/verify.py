@@ -15,7 +15,17 @@ from runner.data import Progress, manifest
 from runner.data import code as code_files
 from runner.data.folder import sha256_of
 from runner.data.manifest import Manifest
-from runner.data.tables import CODE, FLAT, LEADERBOARDS, RUNS, SUBMISSIONS, Digest, content_sha256, shown
+from runner.data.tables import (
+    CODE,
+    FLAT,
+    LEADERBOARDS,
+    RUNS,
+    SUBMISSIONS,
+    BlockDigests,
+    Digest,
+    content_sha256,
+    shown,
+)
 
 _TABLES: Final = {"submissions.parquet": SUBMISSIONS, "runs.parquet": RUNS, "leaderboards.parquet": LEADERBOARDS}
 #: Columns that the flat file and submissions.parquet share.
@@ -67,15 +77,15 @@ def _schemas(folder: Path, found: Manifest) -> Iterator[str]:
 
 
 def _content(folder: Path, found: Manifest, progress: Progress) -> Iterator[str]:
-    submissions_digest, runs_digest, leaderboards_digest = Digest(), Digest(), Digest()
+    submissions_digest, runs_digest, leaderboards_digest = Digest(), BlockDigests(), Digest()
     submissions = pq.read_table(folder / "submissions.parquet")
     submissions_digest.add(submissions)
     with pq.ParquetFile(folder / "runs.parquet") as runs:
         for batch in runs.iter_batches():
-            runs_digest.add(batch)
+            runs_digest.add(pa.Table.from_batches([batch]))
     leaderboards = pq.read_table(folder / "leaderboards.parquet")
     leaderboards_digest.add(leaderboards)
-    if content_sha256(submissions_digest, runs_digest, leaderboards_digest) != found.get("content_sha256"):
+    if content_sha256(submissions_digest, runs_digest.all(), leaderboards_digest) != found.get("content_sha256"):
         yield "the rows are not those that the manifest's content_sha256 is of"
     keys = submissions.select(["submission_id", "runner"])
     if keys.group_by(["submission_id", "runner"]).aggregate([]).num_rows != keys.num_rows:

@@ -16,64 +16,16 @@ import psycopg
 from psycopg import IsolationLevel
 from psycopg.rows import dict_row, tuple_row
 
+from runner.errors import DatabaseUnavailableError
 from runner.store import queries, schema
 from runner.store.base import expect
 from runner.store.connection import Link, Row, row, rows
 from runner.store.queries import Query
 
-#: The columns of `Snapshot.submissions`. Times are microseconds since 1970, scores seconds.
-SUBMISSION_COLUMNS: Final = (
-    "submission_id",
-    "leaderboard_id",
-    "problem_name",
-    "user_id",
-    "user_name",
-    "code_id",
-    "file_name",
-    "submission_time",
-    "status",
-    "score",
-    "passed",
-    "mode",
-    "runner",
-    "mode_category",
-    "verdict",
-    "run_id",
-    "score_raw",
-    "score_invalid_reason",
-    "flags",
-    "code_sha256",
-    "code_bytes",
-    "assurance_correctness",
-    "assurance_timing",
-    "sol",
-)
-#: The columns of `Snapshot.runs`. `host` is the SHA-256 of the host's name.
-RUN_COLUMNS: Final = (
-    "run_id",
-    "submission_id",
-    "leaderboard_id",
-    "problem_name",
-    "runner",
-    "mode",
-    "passed",
-    "score",
-    "score_raw",
-    "score_invalid_reason",
-    "case_index",
-    "spec",
-    "mean_ns",
-    "std_ns",
-    "best_ns",
-    "runs",
-    "sol",
-    "duration_s",
-    "gpu",
-    "torch",
-    "runtime",
-    "host",
-    "start_time",
-    "end_time",
+#: What is said where a replica had to cancel an export.
+CONFLICT: Final = (
+    "the server cancelled the export, as a replica does that has to replay what the export still reads; nothing was "
+    "exported. Run it again, or set hot_standby_feedback = on or a longer max_standby_streaming_delay there"
 )
 #: A statement of an export sorts and joins whole tables before its first row comes.
 _ANSWER_S: Final = 3600.0
@@ -86,6 +38,8 @@ class Moment:
     at_us: int
     server: str
     replica: bool
+    #: Whether this user may ask which history of the database this is (`Snapshot.watermark`).
+    history_known: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,13 +123,44 @@ class Snapshot:
         found = rows(self._connection, queries.DATASET_PEOPLE, scope.parameters())
         return [People(**{**line, "banned": tuple(line["banned"] or ())}) for line in found]
 
-    def submissions(self, scope: Scope, *, at_once: int = 5000) -> Iterator[list[tuple[Any, ...]]]:
-        """The rows of `SUBMISSION_COLUMNS`, by problem, score, time, id and runner."""
-        return self._stream("dataset_submissions", queries.DATASET_SUBMISSIONS, scope.parameters(), at_once)
+    def shared(self) -> str:
+        """A name under which other connections read what this one sees, as long as this one is open."""
+        return str(expect(row(self._connection, queries.DATASET_SNAPSHOT))["snapshot"])
 
-    def runs(self, scope: Scope, *, at_once: int = 5000) -> Iterator[list[tuple[Any, ...]]]:
-        """The rows of `RUN_COLUMNS`, by submission, run and case."""
-        return self._stream("dataset_runs", queries.DATASET_RUNS, scope.parameters(), at_once)
+    def statement(self, query: Query, parameters: Mapping[str, Any]) -> str:
+        """A statement with its values in it, for a connection of another driver."""
+        return psycopg.ClientCursor(self._connection).mogrify(query.sql, parameters)
+
+    def watermark(self) -> Mapping[str, Any]:
+        """`seen`: which transactions the snapshot sees. `history`: of which history of which database, hashed.
+
+        Only where `Moment.history_known`, and never of a replica, which does not know its own history.
+        """
+        return expect(row(self._connection, queries.DATASET_WATERMARK))
+
+    def versions(self, since: int, block: int) -> Mapping[int | None, tuple[int, int]]:
+        """Rows per `block` submissions, and how many transaction `since` or a later one wrote; None: leaderboards."""
+        found = rows(self._connection, queries.DATASET_VERSIONS, {"since": since, "block": block})
+        return {line["block"]: (line["held"], line["newer"]) for line in found}
+
+    def hosts(self, scope: Scope) -> Sequence[tuple[str, int]]:
+        """Hashes of the names of hosts, in the order of their first runs, with the submission of each first run."""
+        found = rows(self._connection, queries.DATASET_HOSTS, scope.parameters())
+        return [(line["host_sha256"], line["first_submission_id"]) for line in found]
+
+    def codes(self, scope: Scope) -> Iterator[tuple[int, str | None, int, int]]:
+        """Id, hash, bytes and first submission of each code that is wanted, by id; no hash: it is not there."""
+        for some in self._stream("dataset_codes", queries.DATASET_CODES, scope.parameters(), 5000):
+            yield from some
+
+    def code_copy(self, ids: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+        """The code of these ids, by id; one that is not there is left out."""
+        with (
+            self._connection.cursor(row_factory=tuple_row) as cursor,
+            cursor.copy(queries.DATASET_CODE_COPY.sql, {"ids": list(ids)}) as copy,
+        ):
+            copy.set_types(["int4", "bytea"])
+            yield from copy.rows()
 
     def keys(self, boards: Sequence[int], *, at_once: int = 5000) -> Iterator[list[tuple[Any, ...]]]:
         """Submission, runner, problem, user, code id, code hash and code bytes of every row, by submission."""
@@ -217,7 +202,8 @@ def snapshot(dsn: str) -> Iterator[Snapshot]:
 
     Raises:
         ConfigError: the address cannot be parsed.
-        DatabaseUnavailableError: the database cannot be reached, is not migrated, or refuses this user.
+        DatabaseUnavailableError: the database cannot be reached, is not migrated, refuses this user, or is a replica
+            that had to cancel what was read.
     """
     link = Link(dsn, application_name="kernel-runner data")
     try:
@@ -228,6 +214,10 @@ def snapshot(dsn: str) -> Iterator[Snapshot]:
             with connection.transaction():
                 row(connection, queries.DATASET_SETTINGS)
                 yield Snapshot(connection)
+    except DatabaseUnavailableError as error:
+        if "conflict with recovery" in str(error) and CONFLICT not in str(error):
+            raise DatabaseUnavailableError(CONFLICT) from error
+        raise
     finally:
         link.close()
 

@@ -600,7 +600,7 @@ SELECT set_config('statement_timeout', '0', true), set_config('idle_in_transacti
 -- name: dataset_moment
 -- The time of a snapshot, and the server that it is of.
 SELECT (extract(epoch FROM now()) * 1000000)::bigint AS at_us, current_setting('server_version') AS server,
-       pg_is_in_recovery() AS replica
+       pg_is_in_recovery() AS replica, has_function_privilege('pg_control_system()', 'EXECUTE') AS history_known
 
 -- name: dataset_boards
 -- The leaderboards that a data export may be of; open: the deadline has not passed.
@@ -624,32 +624,95 @@ GROUP BY e.leaderboard_id
 ORDER BY e.leaderboard_id
 
 -- name: dataset_submissions
--- The rows of a data export, without code; times in microseconds since 1970, UTC.
+-- The rows of a data export, without code, without flags and without sol; times in microseconds since 1970, UTC.
 SELECT e.submission_id, e.leaderboard_id, e.problem_name, e.user_id, e.user_name, e.code_id, e.file_name,
-       (extract(epoch FROM least(greatest(e.submission_time, '0001-01-02Z'), '9999-12-30Z')) * 1000000)::bigint,
+       (extract(epoch FROM least(greatest(e.submission_time, '0001-01-02Z'), '9999-12-30Z')) * 1000000)::bigint
+           AS submission_time,
        e.status, e.score, e.passed, e.mode, e.runner, e.mode_category, e.verdict, e.run_id, e.score_raw,
-       e.score_invalid_reason, e.flags, e.code_sha256, e.code_bytes::bigint, e.assurance_correctness, e.assurance_timing,
-       e.sol
+       e.score_invalid_reason, e.code_sha256, e.code_bytes::bigint AS code_bytes, e.assurance_correctness,
+       e.assurance_timing
 FROM (
     SELECT DISTINCT ON (a.leaderboard_id, a.user_id, a.code_id, a.runner) a.*
-    FROM runner.entry a
+    FROM runner.entry_plain a
     WHERE a.leaderboard_id = ANY (%(boards)s::integer[]) AND a.user_id <> ALL (%(users)s::text[])
       AND a.submission_id <> ALL (%(submissions)s::integer[])
     ORDER BY a.leaderboard_id, a.user_id, a.code_id, a.runner, a.score, a.submission_time, a.submission_id, a.run_id
 ) AS e
 ORDER BY e.problem_name COLLATE "C", e.score, e.submission_time, e.submission_id, e.runner COLLATE "C"
 
+-- name: dataset_flags
+-- The suspect checks that submissions and runs fail, but for those that the cases of runs say.
+SELECT DISTINCT o.submission_id, o.run_id, o."check"
+FROM runner.oddity_plain o
+WHERE o.severity = 'suspect' AND o.leaderboard_id = ANY (%(boards)s::integer[])
+
+-- name: dataset_figures
+-- What the cases of runs say, of those of these submissions and of these runs; only where they say something.
+SELECT f.run_id, f.sol, f.faster_than_light IS TRUE AS faster_than_light, f.score_differs IS TRUE AS score_differs
+FROM runner.run_figures f
+WHERE f.leaderboard_id = ANY (%(boards)s::integer[])
+  AND f.submission_id BETWEEN %(first)s::integer AND %(last)s::integer
+  AND (%(runs)s::integer[] IS NULL OR f.run_id = ANY (%(runs)s::integer[]))
+  AND (f.sol IS NOT NULL OR f.faster_than_light OR f.score_differs)
+
 -- name: dataset_runs
--- The public runs of a data export, a row per case.
+-- The public runs of a data export of these submissions, a row per case.
 SELECT d.run_id, d.submission_id, d.leaderboard_id, d.problem_name, d.runner, d.mode, d.passed, d.score, d.score_raw,
        d.score_invalid_reason, d.case_index, d.spec, d.mean_ns, d.std_ns, d.best_ns, d.runs, d.sol, d.duration_s, d.gpu,
-       d.torch, d.runtime, d.host_sha256,
-       (extract(epoch FROM least(greatest(d.start_time, '0001-01-02Z'), '9999-12-30Z')) * 1000000)::bigint,
-       (extract(epoch FROM least(greatest(d.end_time, '0001-01-02Z'), '9999-12-30Z')) * 1000000)::bigint
+       d.torch, d.runtime, d.host_sha256 AS host,
+       (extract(epoch FROM least(greatest(d.start_time, '0001-01-02Z'), '9999-12-30Z')) * 1000000)::bigint
+           AS start_time,
+       (extract(epoch FROM least(greatest(d.end_time, '0001-01-02Z'), '9999-12-30Z')) * 1000000)::bigint AS end_time
 FROM runner.dataset_runs d
 WHERE d.leaderboard_id = ANY (%(boards)s::integer[]) AND d.user_id <> ALL (%(users)s::text[])
   AND d.submission_id <> ALL (%(submissions)s::integer[])
+  AND d.submission_id BETWEEN %(first)s::integer AND %(last)s::integer
 ORDER BY d.submission_id, d.run_id, d.case_index
+
+-- name: dataset_hosts
+-- The hosts of a data export in the order of their first runs.
+SELECT h.host_sha256, min(h.first_submission_id) AS first_submission_id
+FROM runner.dataset_hosts h
+WHERE h.leaderboard_id = ANY (%(boards)s::integer[])
+GROUP BY h.host_sha256
+ORDER BY min(h.first_submission_id::bigint << 32 | h.first_run_id)
+
+-- name: dataset_codes
+-- The codes that a data export needs, once each.
+SELECT d.code_id, d.code_sha256, d.code_bytes::bigint AS code_bytes, min(d.submission_id) AS submission_id
+FROM runner.dataset_codes d
+WHERE d.leaderboard_id = ANY (%(boards)s::integer[]) AND d.user_id <> ALL (%(users)s::text[])
+  AND d.submission_id <> ALL (%(submissions)s::integer[])
+GROUP BY d.code_id, d.code_sha256, d.code_bytes
+ORDER BY d.code_id
+
+-- name: dataset_versions
+-- Rows that the runs of a data export depend on, per block of submissions: how many there are, and how many of them
+-- were written by transaction %(since)s or a later one. Transactions count modulo 2^32.
+SELECT v.submission_id / %(block)s AS block, count(*) AS held,
+       count(*) FILTER (WHERE ((v.written - %(since)s::bigint) & 4294967295) < 2147483648) AS newer
+FROM runner.dataset_versions v
+GROUP BY 1
+ORDER BY 1
+
+-- name: dataset_watermark
+-- Which transactions a snapshot sees, and of which history of which database.
+SELECT pg_current_snapshot()::text AS seen,
+       encode(sha256(convert_to(concat_ws(' ', c.system_identifier, d.oid,
+              left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)), 'UTF8')), 'hex') AS history
+FROM pg_control_system() c, pg_database d
+WHERE d.datname = current_database()
+
+-- name: dataset_snapshot
+-- Lets other connections read what this one sees.
+SELECT pg_export_snapshot() AS snapshot
+
+-- name: dataset_code_copy
+-- Submitted code as bytes, one after the other.
+COPY (
+    SELECT c.id, coalesce(convert_to(c.old_code, 'UTF8'), c.code) FROM leaderboard.code_files c
+    WHERE c.id = ANY (%(ids)s::integer[]) ORDER BY c.id
+) TO STDOUT (FORMAT binary)
 
 -- name: dataset_code
 -- Submitted code as bytes.

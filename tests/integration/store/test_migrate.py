@@ -22,7 +22,10 @@ from runner.store.probe import probe
 from tests.integration.store.conftest import Bench, result, run_record
 from tests.plugins.postgres import daemon_login
 
-VERSIONS = ("0012_demands", "0013_logins", "0014_turns", "0015_scale", "0016_gateway", "0020_gateway", "0021_modules")
+VERSIONS = (
+    *("0012_demands", "0013_logins", "0014_turns", "0015_scale", "0016_gateway"),
+    *("0017_dataset", "0018_web_login", "0019_modules"),
+)
 
 INT, BIG, TEXT, BOOL, JSON = "integer", "bigint", "text", "boolean", "jsonb"
 TIME, PLAIN_TIME, SHORT = "timestamp with time zone", "timestamp without time zone", "character varying(255)"

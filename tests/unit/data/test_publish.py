@@ -200,6 +200,17 @@ def test_an_interrupted_publication_goes_on_where_it_was(tmp_path: Path, hub: fa
     assert hub.repositories[NAME].files == content(folder)
 
 
+def test_a_connection_that_is_cut_is_no_end(tmp_path: Path, hub: fake.Hub, api: HfApi) -> None:
+    """In the middle of a large file: it is sent again, the other one is not, and the data set is whole."""
+    cuts = [True]
+    hub.cut = lambda method, _: method == "PUT" and bool(cuts) and cuts.pop()
+    folder = export(tmp_path / "export")
+    send(folder, api)
+    assert cuts == []
+    assert len(hub.uploads) == len(set(hub.uploads)) == 2
+    assert hub.repositories[NAME].files == content(folder)
+
+
 def test_a_large_file_that_does_not_arrive_is_no_traceback(tmp_path: Path, hub: fake.Hub, api: HfApi) -> None:
     """The storage refuses it."""
     hub.fault = lambda method, _: 403 if method == "PUT" else None
@@ -273,6 +284,8 @@ def test_the_command_publishes(
 ) -> None:
     """First dry, then for good, then once more."""
     monkeypatch.setattr(publishing, "hub", lambda: api)
+    # The sample has not all files of an export; tests/integration/data publishes a real one.
+    monkeypatch.setattr(publishing, "verify", lambda _folder, _progress: [])
     folder = export(tmp_path / "export")
     assert main(["data", "publish", str(folder), NAME, "--dry-run"]) == 0
     dry = capsys.readouterr()
@@ -285,6 +298,21 @@ def test_the_command_publishes(
     assert document["published"].startswith(f"{hub.endpoint}/datasets/{NAME}/commit/")
     assert main(["data", "publish", str(folder), NAME]) == 0
     assert f"= {FLAT}\n" in capsys.readouterr().out
+
+
+def test_the_command_verifies_before_it_asks_the_hub(
+    tmp_path: Path, hub: fake.Hub, api: HfApi, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What `data verify` finds is said, and no request is sent; a dry run verifies too."""
+    monkeypatch.setattr(publishing, "hub", lambda: api)
+    monkeypatch.setattr(publishing, "verify", lambda _folder, _progress: ["a row lacks its code", "and more"])
+    asked: list[str] = []
+    hub.fault = lambda _, path: asked.append(path)
+    folder = export(tmp_path / "export")
+    for options in ([], ["--dry-run"]):
+        assert main(["data", "publish", str(folder), NAME, *options]) == 2
+        assert "is not whole, so it is not published:\n  - a row lacks its code" in capsys.readouterr().err
+    assert asked == []
 
 
 def test_the_command_refuses_with_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,5 +4,5 @@ SELECT a.leaderboard_id, a.problem_name, a.user_id, a.user_name, a.submission_id
        a.passed,
        min(a.score) OVER (PARTITION BY a.leaderboard_id, a.user_id, a.runner
                           ORDER BY a.submission_time, a.submission_id) AS best_so_far
-FROM runner.entry a;
+FROM runner.entry_plain a;
 COMMENT ON VIEW runner.dataset_progression IS 'Attempts in the order of time; score and best so far in seconds.';

