@@ -14,10 +14,9 @@ from typing import Final, Self
 import adbc_driver_manager
 import adbc_driver_postgresql
 import pyarrow as pa
-from psycopg.conninfo import make_conninfo
 
 from runner.errors import DatabaseUnavailableError
-from runner.store.dataset import CONFLICT
+from runner.store.dataset import CONFLICT, address
 
 #: Bytes of rows that the driver collects before it hands them over.
 _BATCH_BYTES: Final = 2**20
@@ -39,7 +38,7 @@ class Reader:
         Raises:
             DatabaseUnavailableError: the database cannot be reached, or the snapshot is gone.
         """
-        uri = make_conninfo(dsn, application_name="kernel-runner data")
+        uri = address(dsn)
         with _translated():
             self._database = adbc_driver_manager.AdbcDatabase(driver=adbc_driver_postgresql._driver_path(), uri=uri)  # noqa: SLF001 - the documented door needs pandas
             self._connection = adbc_driver_manager.AdbcConnection(self._database)

@@ -124,7 +124,7 @@ def load_tokenizer(name: str, token: str | None) -> PreTrainedTokenizerBase:
     from transformers import AutoTokenizer
 
     try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name, token=token)  # type: ignore[no-untyped-call]  # theirs
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name, token=token)
     except (OSError, ValueError) as error:
         raise DataError(f"cannot load the tokenizer {name}: {error}") from error
     if not tokenizer.chat_template:

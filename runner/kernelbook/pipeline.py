@@ -7,6 +7,7 @@ import json
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -117,7 +118,7 @@ def run(
                 step=name, rows_in=known["rows_in"], rows_out=known["rows_out"], found={"done before": "skipped"}
             )
             continue
-        made = _STEPS[name](plan, settings, lambda done, name=name: told(name, done))
+        made = _STEPS[name](plan, settings, partial(told, name))
         kept[name] = {"key": key, **made.to_json(), "cost": _cost(plan, made)}
         report.keep(kept, report_file)
         yield made

@@ -14,12 +14,13 @@ from typing import Any, Final
 
 import psycopg
 from psycopg import IsolationLevel
+from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row, tuple_row
 
 from runner.errors import DatabaseUnavailableError
 from runner.store import queries, schema
 from runner.store.base import expect
-from runner.store.connection import Link, Row, row, rows
+from runner.store.connection import Link, Row, checked, row, rows
 from runner.store.queries import Query
 
 #: What is said where a replica had to cancel an export.
@@ -29,6 +30,7 @@ CONFLICT: Final = (
 )
 #: A statement of an export sorts and joins whole tables before its first row comes.
 _ANSWER_S: Final = 3600.0
+_NAME: Final = "kernel-runner data"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,6 +198,11 @@ class Snapshot:
                 yield found
 
 
+def address(dsn: str) -> str:
+    """The database's address for a connection of another driver, which says whose it is."""
+    return make_conninfo(checked(dsn), application_name=_NAME)
+
+
 @contextmanager
 def snapshot(dsn: str) -> Iterator[Snapshot]:
     """A snapshot, open as long as the context.
@@ -205,7 +212,7 @@ def snapshot(dsn: str) -> Iterator[Snapshot]:
         DatabaseUnavailableError: the database cannot be reached, is not migrated, refuses this user, or is a replica
             that had to cancel what was read.
     """
-    link = Link(dsn, application_name="kernel-runner data")
+    link = Link(dsn, application_name=_NAME)
     try:
         with link.open(answer_s=_ANSWER_S) as connection:
             connection.isolation_level = IsolationLevel.REPEATABLE_READ

@@ -110,7 +110,7 @@ class Host:
         self.rivals = rows[0]["rivals"] or self.rivals
         jobs = [job for row in rows if row["id"] is not None and isinstance(job := _job(row), Job)]
         for job in jobs:
-            self.hosts.begun_ns[job.submission_id] = now_ns
+            self.hosts.begun_ns[job.submission_id or 0] = now_ns
         if jobs and self.hosts.keep:
             self.held |= {job.id: job for job in jobs}
         elif jobs:

@@ -46,7 +46,7 @@ def rig(cluster: Cluster, make_rig: Callable[..., Rig], gates: defaultdict[int, 
     made.slots = tuple(Slot(name=f"cpu{core}", gpu_type="CPU", devices=(), cpus=(core,)) for core in range(2))
 
     def wait(job: Job, cancel: threading.Event, on_progress: Callable[[Progress], None]) -> JobResult:
-        return gates[job.submission_id](job, cancel, on_progress)
+        return gates[job.submission_id or 0](job, cancel, on_progress)
 
     made.evaluator.script = wait
     made.board()

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import psycopg
@@ -33,8 +34,8 @@ def streaming_replica(primary: str, settings: str) -> Iterator[str]:
     directory = home / "data"
     home.mkdir(mode=0o777)
     home.chmod(0o777)
-    given = conninfo_to_dict(primary)
-    as_server = {"user": server.system_user} if server.system_user else {}
+    given: dict[str, Any] = conninfo_to_dict(primary)
+    as_server: dict[str, Any] = {"user": server.system_user} if server.system_user else {}
     programs = Path(server.bin_path)
 
     def run(*command: str | Path) -> None:

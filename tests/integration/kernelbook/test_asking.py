@@ -176,35 +176,43 @@ def test_a_service_that_is_not_there_ends_the_step(tmp_path: Path) -> None:
     assert "127.0.0.1:9" in done.stderr
 
 
+@pytest.fixture
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with a row and no variables, in which commands run."""
+    rows(tmp_path, ["ok"])
+    monkeypatch.chdir(tmp_path)
+    for name in ("HF_TOKEN", "DATASET_PATH", "UNIQUE_DATASET_PATH", "TEST_MODE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PRIME_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("PRIME_API_KEY", "a key")
+
+
 @pytest.mark.parametrize(
-    ("arguments", "variables", "said"),
+    ("arguments", "case"),
     [
-        (("filter", "--input", "nowhere.jsonl"), {}, "there is no data set nowhere.jsonl"),
-        (("filter", "--input", "evals.jsonl"), {"PRIME_API_KEY": ""}, "no API key: set PRIME_API_KEY"),
-        (("filter", "--input", "evals.jsonl", "--shard", "3/3"), {}, "a shard is i/n"),
-        (("filter", "--input", "evals.jsonl"), {"BATCH_SIZE": "many"}, "BATCH_SIZE is 'many', expected a number"),
-        (("best",), {}, "there is no outputs/filtered_dataset.jsonl; run the step that writes it first"),
-        (("lengths",), {}, "no data set: give --input, or set DATASET_PATH"),
-        (("upload", "unique"), {}, "no rows for unique: set UNIQUE_DATASET_PATH"),
-        (("upload", "unique"), {"UNIQUE_DATASET_PATH": "evals.jsonl"}, "no token for the hub: set HF_TOKEN"),
-        (("upload", "all", "--repository", "a/b"), {}, "--repository names one data set"),
-        (("all", "nowhere.toml"), {}, "cannot read nowhere.toml"),
+        (("filter", "--input", "nowhere.jsonl"), ({}, "there is no data set nowhere.jsonl")),
+        (("filter", "--input", "evals.jsonl"), ({"PRIME_API_KEY": ""}, "no API key: set PRIME_API_KEY")),
+        (("filter", "--input", "evals.jsonl", "--shard", "3/3"), ({}, "a shard is i/n")),
+        (("filter", "--input", "evals.jsonl"), ({"BATCH_SIZE": "many"}, "BATCH_SIZE is 'many', expected a number")),
+        (("best",), ({}, "there is no outputs/filtered_dataset.jsonl; run the step that writes it first")),
+        (("lengths",), ({}, "no data set: give --input, or set DATASET_PATH")),
+        (("upload", "unique"), ({}, "no rows for unique: set UNIQUE_DATASET_PATH")),
+        (("upload", "unique"), ({"UNIQUE_DATASET_PATH": "evals.jsonl"}, "no token for the hub: set HF_TOKEN")),
+        (("upload", "all", "--repository", "a/b"), ({}, "--repository names one data set")),
+        (("all", "nowhere.toml"), ({}, "cannot read nowhere.toml")),
     ],
 )
+@pytest.mark.usefixtures("alone")
 def test_what_is_missing_is_said_in_a_sentence(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     arguments: tuple[str, ...],
-    variables: dict[str, str],
-    said: str,
+    case: tuple[dict[str, str], str],
 ) -> None:
     """Exit code 2, nothing written."""
-    rows(tmp_path, ["ok"])
-    monkeypatch.chdir(tmp_path)
-    for name in ("HF_TOKEN", "DATASET_PATH", "UNIQUE_DATASET_PATH", "TEST_MODE"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in {"PRIME_BASE_URL": "http://127.0.0.1:9/v1", "PRIME_API_KEY": "a key", **variables}.items():
+    variables, said = case
+    for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert main(["kernelbook", *arguments]) == 2
     assert said in " ".join(capsys.readouterr().err.split())

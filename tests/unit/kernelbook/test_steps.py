@@ -211,7 +211,7 @@ def tokenizer(tmp_path: Path) -> Path:
     words = Tokenizer(models.WordLevel(unk_token="?"))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     words.train_from_iterator(["a b c user assistant"], trainers.WordLevelTrainer(special_tokens=["?"]))
-    made = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="?")
+    made = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="?")  # type: ignore[no-untyped-call]  # theirs
     made.chat_template = (
         "{% for m in messages %} {{ m.role }} {{ m.reasoning_content or '' }} {{ m.content }} {% endfor %}"
         "{% if add_generation_prompt %} assistant {% endif %}"
