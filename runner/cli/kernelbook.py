@@ -185,7 +185,10 @@ def lengths(
     shard: _ShardOption = None,
     as_json: _AsJson = False,
 ) -> None:
-    """Step 4: count the tokens of all rows, and recommend a sequence length for training."""
+    """Step 4: count the tokens of all rows, and recommend a sequence length for training.
+
+    Tokens are those of prompt and completion in the tokenizer's chat template, reasoning included.
+    """
     require("transformers", "jinja2", "dotenv", *(["matplotlib"] if plot is not None else []))
     from runner.kernelbook import lengths as step
     from runner.kernelbook.rows import Source
@@ -294,7 +297,10 @@ def all_(
 def scripts(
     *, directory: Annotated[Path, typer.Argument(metavar="DIR", help="A folder; it gets a folder `scripts`.")]
 ) -> None:
-    """Write scripts with the names of the published pipeline, which call these steps: `python scripts/NAME.py`."""
+    """Write scripts with the names of the published pipeline.
+
+    They call these commands, with the same variables and options: `python scripts/filter_unique_best.py`.
+    """
     from runner.kernelbook.scripts import write
 
     for path in write(directory):

@@ -6,13 +6,11 @@ words, numbers and lengths. What is not as it should be becomes `internal_error`
 
 from __future__ import annotations
 
-import importlib
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
-from runner.errors import EvaluationError
 from runner.model import Job, JobResult, Json, Progress, Slot, Verdict
 
 #: How an item can end. `invalid` is the reference's fault, `internal_error` ours.
@@ -55,16 +53,10 @@ class EvaluateGroup(Protocol):
 
 
 def evaluate_group() -> EvaluateGroup:
-    """The evaluation of groups.
+    """The evaluation of groups. Imported here, since it imports the evaluator, which imports this module."""
+    from runner.evaluation.modules import evaluate_group
 
-    Raises:
-        EvaluationError: this release has none.
-    """
-    try:
-        module = importlib.import_module("runner.evaluation.modules")
-    except ImportError as error:
-        raise EvaluationError(f"this release cannot evaluate modules: {error}") from error
-    return cast("EvaluateGroup", module.evaluate_group)
+    return evaluate_group
 
 
 def group_result(job: Job, slot: Slot, found: Sequence[Mapping[str, Any]], *, eval_ns: int) -> JobResult:

@@ -53,7 +53,11 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         *("task new", "task check", "eval", "task run", "leaderboard create", "leaderboard update"),
         *("leaderboard import", "leaderboard task", "leaderboard delete"),
     ),
-    "For trainers": ("batch run", "batch rewards", "batch kernelgym"),
+    "For trainers": (
+        *("batch run", "batch rewards", "batch kernelgym"),
+        *("kernelbook filter", "kernelbook prompts", "kernelbook best", "kernelbook lengths", "kernelbook upload"),
+        *("kernelbook all", "kernelbook scripts"),
+    ),
     "For operators": (
         *("watch", "logs", "demo", "check", "install", "upgrade", "uninstall", "migrate", "serve"),
         *("image build", "image check", "image list", "image prune", "failed", "rerun", "invalidate"),
