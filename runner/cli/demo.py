@@ -28,7 +28,7 @@ from rich.table import Table
 from rich.text import Text
 
 import tasks
-from runner.cli import render
+from runner.cli import demo_batch, render
 from runner.cli.app import app, console, example, note, out
 from runner.cli.safe import one_line
 from runner.cli.stack import Stack, orderly, state_directory
@@ -120,6 +120,11 @@ def demo(
             for entry, view in views
             if view.verdict not in entry.expected
         ]
+        note("a batch of candidates for a PyTorch module, as trainers send them")
+        table, wrong = demo_batch.evaluate(url)
+        surprises += wrong
+        out("\ncandidates for a PyTorch module (docs/trainers.md):\n")
+        out(table)
         if page is not None:
             _show_page(page, look=look)
         note("stopping what was started")

@@ -5,6 +5,7 @@ The steps lie in `runner.kernelbook`, which needs the extra `kernelbook`; it is 
 
 from __future__ import annotations
 
+import getpass
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from runner.cli.app import ExitCode, app, console, example, note, out_json
+from runner.cli.app import ExitCode, app, console, example, note, out_json, session
 from runner.errors import ConfigError
 from runner.kernelbook import require
 
@@ -67,6 +68,96 @@ _ShardOption = Annotated[
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Ask, write and send nothing; say what would be done.")]
 _Again = Annotated[bool, typer.Option("--again", help="Ask again for rows whose answers could not be used.")]
 _AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@kernelbook_app.command(epilog=example("kernel-runner kernelbook synthesize --input outputs/synthetic_prompts.jsonl"))
+def synthesize(
+    *,
+    input_: _Input = None,
+    output: _Output = None,
+    model: _Model = None,
+    rollout: Annotated[
+        int, typer.Option("--rollout", min=0, metavar="K", help="Number of this pass; each asks for other completions.")
+    ] = 0,
+    limit: _Limit = None,
+    shard: _ShardOption = None,
+    dry_run: _DryRun = False,
+    again: _Again = False,
+    as_json: _AsJson = False,
+) -> None:
+    """Step 0, first half: have a model write kernels for prompts.
+
+    Writes outputs/completions.jsonl: the input's columns, completion and generation_ms. Prompts that are lists of
+    messages are sent as they are.
+    """
+    require("openai", "dotenv")
+    from runner.kernelbook import prompts as before
+    from runner.kernelbook import synthesize as step
+    from runner.kernelbook.settings import Settings
+
+    options = _Options(
+        input=input_,
+        output=output,
+        model=model,
+        limit=limit,
+        shard=shard,
+        dry_run=dry_run,
+        again=again,
+        as_json=as_json,
+    )
+    _ask(step.step(rollout), Settings.load(), options, source=before.OUTPUT, output=step.OUTPUT, model=before.MODEL)
+
+
+@kernelbook_app.command(epilog=example("kernel-runner kernelbook score --gpu H100 --input outputs/completions.jsonl"))
+def score(
+    context: typer.Context,
+    *,
+    gpu: Annotated[str, typer.Option("--gpu", metavar="T", help="GPU type.")],
+    input_: _Input = None,
+    output: _Output = None,
+    batch: Annotated[
+        str | None, typer.Option("--batch", metavar="NAME", help="Name of the batch.", show_default="a new one")
+    ] = None,
+    timed_calls: Annotated[int, typer.Option("--timed-calls", min=1, metavar="N", help="Timed calls, to 1000.")] = 20,
+    limit: _Limit = None,
+    shard: _ShardOption = None,
+    as_json: _AsJson = False,
+) -> None:
+    """Step 0, second half: evaluate completions through the queue.
+
+    Writes outputs/evals.jsonl, in the layout that `filter` reads, with the speed-up's interval, verdict and device
+    beside the reward. Rows without a reward for which the candidate is not to blame go into a file beside it.
+    """
+    require("dotenv")
+    from runner.client import Client
+    from runner.kernelbook import enrich
+    from runner.kernelbook import score as step
+    from runner.kernelbook import synthesize as before
+    from runner.kernelbook.rows import Source
+    from runner.kernelbook.settings import Settings
+
+    settings = Settings.load()
+    selection = _selection(settings, limit, shard)
+    target = output or Path(step.OUTPUT)
+    target = target.with_name(f"{target.stem}{selection.shard.suffix}{target.suffix}")
+    source = Source(input_ or before.OUTPUT, token=settings.hub_token)
+    client = Client(
+        session(context).config.require_database_url(),
+        gpu_type=gpu,
+        batch=batch,
+        user_id=getpass.getuser(),
+        settings={"timed_calls": timed_calls},
+    )
+    with client, _bar() as told:
+        made = step.run(
+            source,
+            client,
+            device=gpu,
+            selection=selection,
+            files=enrich.Files(output=target, journal=target),
+            told=lambda done: told("results", done),
+        )
+    _tell(made, as_json=as_json)
 
 
 @kernelbook_app.command(

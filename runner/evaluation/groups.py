@@ -16,7 +16,7 @@ from runner.model import Job, JobResult, Json, Progress, Slot, Verdict
 #: How an item can end. `invalid` is the reference's fault, `internal_error` ours.
 VERDICTS: Final = frozenset(
     {
-        *("accepted", "wrong_answer", "compile_error", "runtime_error", "timeout", "memory_limit"),
+        *("accepted", "wrong_answer", "compile_error", "runtime_error", "time_limit", "memory_limit"),
         *("rejected", "invalid", "internal_error"),
     }
 )

@@ -30,7 +30,7 @@ ERRORS: Final[Mapping[str, str]] = {
     "wrong_answer": "CORRECTNESS_ERROR",
     "compile_error": "COMPILATION_ERROR",
     "runtime_error": "RUNTIME_ERROR",
-    "timeout": "TIMEOUT_ERROR",
+    "time_limit": "TIMEOUT_ERROR",
     "memory_limit": "RESOURCE_ERROR",
     "rejected": "VALIDATION_ERROR",
     "invalid": "VALIDATION_ERROR",
@@ -111,7 +111,7 @@ def answer_of(result: Result) -> dict[str, Any]:
     verdict = result.verdict or "internal_error"
     return {
         "task_id": result.key,
-        "status": "failed" if result.is_fault else "timeout" if verdict == "timeout" else "completed",
+        "status": "failed" if result.is_fault else "timeout" if verdict == "time_limit" else "completed",
         "compiled": compiled(facts),
         "correctness": result.correct,
         "decoy_kernel": result.correct and not is_custom(facts),

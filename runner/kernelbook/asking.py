@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -167,6 +168,7 @@ class Asker:
         self.account.asked += 1
         for tried in range(1, self._endpoint.tries + 1):
             asked_for_s: float | None = None
+            began = time.monotonic()
             try:
                 reply = await client.chat.completions.create(
                     model=self._endpoint.model,
@@ -199,7 +201,15 @@ class Asker:
                 text = (reply.choices[0].message.content if reply.choices else None) or ""
                 found = self._check(text) if text.strip() else "the answer has no content"
                 if found is None:
-                    return Answer(good=True, text=text, tries=tried, tokens_in=tokens_in, tokens_out=tokens_out)
+                    return Answer(
+                        good=True,
+                        text=text,
+                        reasoning=_reasoning(reply.choices[0].message),
+                        took_ms=round((time.monotonic() - began) * 1e3, 1),
+                        tries=tried,
+                        tokens_in=tokens_in,
+                        tokens_out=tokens_out,
+                    )
                 why_not = found
             if tried < self._endpoint.tries:
                 self.account.retries += 1
@@ -242,6 +252,12 @@ def _retry_after(error: openai.APIStatusError) -> float | None:
             return max(0.0, (parsedate_to_datetime(told) - datetime.now(UTC)).total_seconds())
         except (TypeError, ValueError):
             return None
+
+
+def _reasoning(message: object) -> str | None:
+    """What the model thought: no part of the protocol, but endpoints send it under one of these names."""
+    found = (getattr(message, name, None) for name in ("reasoning_content", "reasoning"))
+    return next((text for text in found if isinstance(text, str) and text), None)
 
 
 def _said(error: openai.APIStatusError) -> str:

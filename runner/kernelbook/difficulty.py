@@ -8,6 +8,7 @@ from typing import Final
 
 from .asking import Request
 from .enrich import Step
+from .journal import Answer
 from .rows import Row, content_of, number_of, text_of
 
 MODEL: Final = "openai/gpt-5.2"
@@ -72,5 +73,6 @@ def check(text: str) -> str | None:
     return None if level_of(text) is not None else "the answer has no tag <difficulty> with low, medium or high"
 
 
-def _result(row: Row, text: str) -> Row:
+def _result(row: Row, answer: Answer) -> Row:
+    text = answer.text or ""
     return {**row, "difficulty": level_of(text), "evaluation_raw": text}

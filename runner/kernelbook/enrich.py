@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .asking import Asker, Check, Endpoint, Request
-from .journal import Journal
+from .journal import Answer, Journal
 from .report import StepReport
 from .rows import Row, Selection, Source, written
 
@@ -27,8 +27,8 @@ class Step:
     #: The question about a row, or the reason why the row is left out.
     question: Callable[[Row], Request | str]
     check: Check
-    #: The output's row, from the input's and the answer's text.
-    result: Callable[[Row, str], Row]
+    #: The output's row, from the input's and the answer.
+    result: Callable[[Row, Answer], Row]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,8 +94,8 @@ def run(
             for row, request in _requests(step, source, selection, report):
                 name = request.name(endpoint.model)
                 answer = journal.find(step.name, name)
-                if answer is not None and answer.good and answer.text is not None:
-                    write(step.result(row, answer.text))
+                if answer is not None and answer.good:
+                    write(step.result(row, answer))
                     report.rows_out += 1
                     continue
                 why = asker.unanswered.get(name, "not answered") if answer is None else answer.why_not or "malformed"

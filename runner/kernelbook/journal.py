@@ -25,6 +25,9 @@ CREATE TABLE IF NOT EXISTS answer (
     good integer NOT NULL,
     why_not text,
     text text,
+    -- What the model thought first, where the endpoint says it; and how long the last try took.
+    reasoning text,
+    took_ms real NOT NULL,
     tries integer NOT NULL,
     tokens_in integer NOT NULL,
     tokens_out integer NOT NULL,
@@ -32,6 +35,7 @@ CREATE TABLE IF NOT EXISTS answer (
     PRIMARY KEY (step, request)
 ) STRICT, WITHOUT ROWID
 """
+_COLUMNS = ("good", "text", "why_not", "reasoning", "took_ms", "tries", "tokens_in", "tokens_out")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +46,8 @@ class Answer:
     #: The model's text, malformed or not; None: it gave none.
     text: str | None
     why_not: str | None = None
+    reasoning: str | None = None
+    took_ms: float = 0.0
     tries: int = 1
     tokens_in: int = 0
     tokens_out: int = 0
@@ -76,31 +82,20 @@ class Journal:
     def find(self, step: str, request: str) -> Answer | None:
         """The answer to a request, if it is there."""
         row = self._database.execute(
-            "SELECT good, text, why_not, tries, tokens_in, tokens_out FROM answer WHERE step = ? AND request = ?",
+            f"SELECT {', '.join(_COLUMNS)} FROM answer WHERE step = ? AND request = ?",  # noqa: S608 our own names
             (step, request),
         ).fetchone()
         if row is None:
             return None
-        good, text, why_not, tries, tokens_in, tokens_out = row
-        return Answer(
-            good=bool(good), text=text, why_not=why_not, tries=tries, tokens_in=tokens_in, tokens_out=tokens_out
-        )
+        found = dict(zip(_COLUMNS, row, strict=True))
+        return Answer(**{**found, "good": bool(found["good"])})
 
     def keep(self, step: str, request: str, answer: Answer) -> None:
         """Keep an answer. A later one to the same request replaces it."""
         self._database.execute(
-            "INSERT OR REPLACE INTO answer (step, request, good, text, why_not, tries, tokens_in, tokens_out) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                step,
-                request,
-                int(answer.good),
-                answer.text,
-                answer.why_not,
-                answer.tries,
-                answer.tokens_in,
-                answer.tokens_out,
-            ),
+            f"INSERT OR REPLACE INTO answer (step, request, {', '.join(_COLUMNS)}) "  # noqa: S608 our own names
+            f"VALUES (?, ?{', ?' * len(_COLUMNS)})",
+            (step, request, *(getattr(answer, column) for column in _COLUMNS)),
         )
 
     def forget_bad(self, step: str) -> int:

@@ -7,6 +7,7 @@ from typing import Final
 
 from .asking import Request
 from .enrich import Step
+from .journal import Answer
 from .rows import Row, text_of
 
 MODEL: Final = "openai/gpt-5.2"
@@ -74,10 +75,10 @@ def _question(row: Row) -> Request | str:
     )
 
 
-def _result(row: Row, text: str) -> Row:
+def _result(row: Row, answer: Answer) -> Row:
     kept = {name: row[name] for name in ("triton_code", "uuid") if row.get(name) is not None}
     return {
-        "prompt": specification_of(text),
+        "prompt": specification_of(answer.text or ""),
         "module_name": name_of(row),
         "python_code": text_of(row, "python_code"),
         **kept,

@@ -38,11 +38,12 @@ def served(rig: Rig) -> Rig:
     """A daemon that evaluates groups."""
     rig.evaluator.script = looking()
     rig.start()
-    rig.wait_for(lambda: _known(rig.url), "the GPU type is published")
+    rig.wait_for(lambda: known(rig.url), "the GPU type is published")
     return rig
 
 
-def _known(url: str) -> bool:
+def known(url: str) -> bool:
+    """Whether the GPU type is published."""
     with psycopg.connect(url) as connection:
         return connection.execute("SELECT FROM runner.gpu_type WHERE name = 'CPU'").fetchone() is not None
 
@@ -142,7 +143,7 @@ def test_no_more_is_open_than_the_client_may_have(rig: Rig) -> None:
             return done, most
 
     rig.start()
-    rig.wait_for(lambda: _known(rig.url), "the GPU type is published")
+    rig.wait_for(lambda: known(rig.url), "the GPU type is published")
     done, most = asyncio.run(run())
     assert done == 60
     assert 1 < most <= 16
@@ -165,7 +166,7 @@ def test_an_outage_is_waited_out_or_said(rig: Rig, proxy: Proxy) -> None:
     """The call goes on when the database is back; one that is away for too long is an error, and no reward."""
     rig.evaluator.script = looking(0.01)
     rig.start()
-    rig.wait_for(lambda: _known(rig.url), "the GPU type is published")
+    rig.wait_for(lambda: known(rig.url), "the GPU type is published")
     proxy.open()
     items = [item(number, of=number) for number in range(60)]
     with Client(proxy.url, gpu_type="CPU") as client:
@@ -197,7 +198,7 @@ def test_a_refused_call_is_an_error(served: Rig) -> None:
 def test_a_cancelled_batch_ends(rig: Rig) -> None:
     """Without a daemon: what waits is cancelled, and has no reward."""
     rig.start()
-    rig.wait_for(lambda: _known(rig.url), "the GPU type is published")
+    rig.wait_for(lambda: known(rig.url), "the GPU type is published")
     rig.stop()
     with Client(rig.url, gpu_type="CPU", batch="b") as client:
         stream = client.stream([item(number) for number in range(10)])
@@ -225,7 +226,7 @@ def test_a_spooled_group_is_committed_later(make_rig: Callable[..., Rig], databa
 
     rig.evaluator.script = shut
     rig.start()
-    rig.wait_for(lambda: _known(rig.url), "the GPU type is published")
+    rig.wait_for(lambda: known(rig.url), "the GPU type is published")
     with Client(database_url, gpu_type="CPU") as client:
         stream = client.stream([item(number) for number in range(5)])
         wait_until(lambda: rig.spool.count == 1, "it is spooled", patience_s=PATIENCE_S)
@@ -291,7 +292,7 @@ def test_daemon_database_and_client_are_killed_and_every_key_has_one_result() ->
         url = server.url("postgres")
         migrate(url)
         daemon = _Killed("-m", "tests.integration.daemon.groups", url, '{"lease_s": 3.0}')
-        wait_until(lambda: _known(url), "the GPU type is published", patience_s=PATIENCE_S)
+        wait_until(lambda: known(url), "the GPU type is published", patience_s=PATIENCE_S)
         client = _Killed("-c", CLIENT, url, str(number))
         try:
             wait_until(lambda: _count(url, "item_result") >= 100, "a hundred are over", patience_s=PATIENCE_S)

@@ -55,6 +55,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "For trainers": (
         *("batch run", "batch rewards", "batch kernelgym"),
+        *("kernelbook synthesize", "kernelbook score"),
         *("kernelbook filter", "kernelbook prompts", "kernelbook best", "kernelbook lengths", "kernelbook upload"),
         *("kernelbook all", "kernelbook scripts"),
     ),

@@ -31,10 +31,10 @@ def group(*ids: int) -> Job:
 def test_every_candidate_has_its_result() -> None:
     """With all keys; the group is accepted whatever the candidates are."""
     found = group_result(
-        group(4, 5), SLOT, [{**FINE, "id": 4}, {"id": 5, "verdict": "timeout", "message": "slow"}], eval_ns=9
+        group(4, 5), SLOT, [{**FINE, "id": 4}, {"id": 5, "verdict": "time_limit", "message": "slow"}], eval_ns=9
     )
     assert found.verdict is Verdict.ACCEPTED
-    assert [(item["id"], item["verdict"]) for item in found.items] == [(4, "accepted"), (5, "timeout")]
+    assert [(item["id"], item["verdict"]) for item in found.items] == [(4, "accepted"), (5, "time_limit")]
     assert all(tuple(item) == KEYS for item in found.items)
     assert found.report["slot"] == "cpu0"
     assert (found.runs, found.eval_ns) == ((), 9)

@@ -16,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.errors import ConfigError, DataError
-from runner.kernelbook import best, difficulty, lengths, pipeline, prompts, scripts, upload
+from runner.kernelbook import best, difficulty, lengths, pipeline, prompts, scripts, synthesize, upload
 from runner.kernelbook.asking import Request
+from runner.kernelbook.journal import Answer
 from runner.kernelbook.rows import Selection, Shard, Source, number_of, read
 
 
@@ -294,3 +295,33 @@ def test_numbers_of_rows() -> None:
     assert [number_of({"r": value}, "r") for value in (1, 2.5)] == [1.0, 2.5]
     for value in (None, True, "1", math.nan, -math.inf, [1]):
         assert number_of({"r": value}, "r") is None
+
+
+@pytest.mark.parametrize(
+    ("row", "messages"),
+    [
+        ({"prompt": [{"role": "user", "content": "as it is"}]}, [{"role": "user", "content": "as it is"}]),
+        ({"prompt": ""}, None),
+        ({"prompt": None}, None),
+    ],
+)
+def test_prompts_for_kernels(row: dict[str, Any], messages: list[dict[str, str]] | None) -> None:
+    """Conversations are sent as they are; without a prompt nothing is asked."""
+    question = synthesize.step().question(row)
+    assert question == "there is no prompt" if messages is None else list(question.messages) == messages  # type: ignore[union-attr]  # then it is a request
+
+
+def test_rollouts_are_requests_of_their_own() -> None:
+    """Else the journal would answer the second with the first; and text gets the class's name and the markers."""
+    row = {"prompt": "Adds.", "module_name": "Net"}
+    first, second = (synthesize.step(number).question(row) for number in (0, 1))
+    assert isinstance(first, Request)
+    assert isinstance(second, Request)
+    assert first.name("m") != second.name("m")
+    assert "NetNew" in first.messages[0]["content"]
+    assert first.messages[0]["content"].endswith("Adds.")
+    answer = Answer(good=True, text="BEGIN_PYTHON\nclass NetNew: pass\nEND_PYTHON", reasoning="so", took_ms=7.0)
+    made = synthesize.step().result(row, answer)
+    assert made["completion"] == [{"role": "assistant", "content": answer.text, "reasoning": "so"}]
+    assert made["generation_ms"] == 7.0
+    assert synthesize.check("no code") == "the answer has no class"

@@ -49,7 +49,7 @@ _SEEDS = 1 << 31
 _FEWEST_REFERENCE_CALLS = 5
 #: Control calls of a row. Of tiny modules, more would tell little more, and cost more than the row itself.
 _MOST_CONTROLS = 30
-_VERDICTS = {"time_limit": "timeout", "output_limit": "runtime_error"}
+_VERDICTS = {"output_limit": "runtime_error"}
 
 #: Asks init for a worker ("candidate" or "reference"), and returns the judge's end of its socket.
 NewWorker = Callable[[str], socket.socket]

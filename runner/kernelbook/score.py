@@ -1,0 +1,139 @@
+"""Step 0, second half: evaluate completions through the queue, and write rows as published data sets have them.
+
+The reward is `kernelbook@1`: the speed-up of a correct candidate, else 0. An outage is no reward, nor is a reference
+that cannot be used: such rows go into the side file. A rerun asks the queue for the same keys, so nothing is evaluated
+twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from runner.client import Client, Item, Result
+from runner.client.adapters import code_of
+
+from .enrich import Files
+from .report import StepReport
+from .rows import Row, Selection, Source, content_of, info_of, number_of, text_of, written
+
+REWARD: Final = "kernelbook@1"
+OUTPUT: Final = "outputs/evals.jsonl"
+_NO_CODE: Final = "no_candidate"
+#: Facts of a result that a row has beside the published columns.
+_FACTS: Final = ("speedup", "speedup_low", "speedup_high", "speedup_device", "timing", "message")
+
+
+def run(
+    source: Source,
+    client: Client,
+    *,
+    device: str,
+    selection: Selection,
+    files: Files,
+    told: Callable[[int], None] = lambda _: None,
+) -> StepReport:
+    """Evaluate all rows, then write them in the order of the input.
+
+    Args:
+        source: rows with `completion`, and with `python_code` in the row or in its `info`. They are read twice.
+        client: of the queue.
+        device: the GPU type, for the rows.
+        selection: which rows.
+        files: where to write; the journal is the queue.
+        told: hears how many results are there.
+
+    Raises:
+        DataError: see `Source`.
+        DatabaseUnavailableError: see `Client`.
+    """
+    report = StepReport(step="score")
+    results: dict[str, Result] = {}
+    items = (item for _, row in selection.of(source.rows()) if (item := _item(row)) is not None)
+    for result in client.stream(items):
+        results[result.key] = result
+        told(len(results))
+    with written(files.output) as write, written(files.failures) as write_failure:
+        for number, row in selection.of(source.rows()):
+            report.rows_in += 1
+            why, made = _row(number, row, results, device)
+            if made is None:
+                report.failed[why] += 1
+                write_failure({"why": why, "row": row})
+                continue
+            report.rows_out += 1
+            write(made)
+    if not report.failed:
+        files.failures.unlink()
+    report.files = [str(files.output), *([str(files.failures)] if report.failed else [])]
+    return report
+
+
+def _candidate(row: Row) -> str | None:
+    text = content_of(row, "completion")
+    code = None if text is None else code_of(text)
+    return code if code is not None and code.strip() else None
+
+
+def _item(row: Row) -> Item | None:
+    reference, code = text_of(row, "python_code"), _candidate(row)
+    if reference is None or code is None:
+        return None
+    return Item(reference=reference, candidate=code, entry_point=text_of(row, "entry_point", "module_name") or "Model")
+
+
+def _row(number: int, row: Row, results: Mapping[str, Result], device: str) -> tuple[str, Row | None]:
+    """The evaluation's row, or the reason why there is none."""
+    if text_of(row, "python_code") is None:
+        return "there is no python_code", None
+    item = _item(row)
+    if item is None:
+        return "", _published(number, row, reward=0.0, verdict=_NO_CODE, facts={}, device=device)
+    result = results.get(item.key)
+    reward = None if result is None else result.reward(REWARD)
+    if result is None or reward is None:
+        verdict = "no result" if result is None else result.verdict or "cancelled"
+        return f"{verdict}: {'' if result is None else result.message}"[:200], None
+    return "", _published(number, row, reward=reward, verdict=str(result.verdict), facts=result.facts, device=device)
+
+
+def _published(  # the published columns, then our own
+    number: int, row: Row, *, reward: float, verdict: str, facts: Mapping[str, Any], device: str
+) -> Row:
+    info = dict(info_of(row)) or dict(_info(row))
+    generation_ms = number_of(row, "generation_ms") or 0.0
+    scoring_ms = sum(float(facts.get(name) or 0.0) for name in ("build_ms", "eval_ms"))
+    example = row.get("example_id")
+    return {
+        "example_id": number if example is None else example,
+        "prompt": _conversation(row, "prompt", "user"),
+        "completion": _conversation(row, "completion", "assistant"),
+        "task": row.get("task") or "kernelbook",
+        "reward": reward,
+        "generation_ms": generation_ms,
+        "scoring_ms": scoring_ms,
+        "total_ms": generation_ms + scoring_ms,
+        "info": info,
+        "answer": row.get("answer") or "",
+        "speedup_reward": reward,
+        "num_turns": row.get("num_turns") or 1,
+        "oai_tools": row.get("oai_tools"),
+        "verdict": verdict,
+        "device": device,
+        **{name: facts.get(name) for name in _FACTS},
+    }
+
+
+def _info(row: Row) -> Iterator[tuple[str, Any]]:
+    name = text_of(row, "module_name", "entry_point")
+    yield "module_name", name
+    for column in ("python_code", "triton_code", "repo_name", "licenses", "uuid"):
+        if row.get(column) is not None:
+            yield column, row[column]
+
+
+def _conversation(row: Row, column: str, role: str) -> list[Any]:
+    value = row.get(column)
+    if isinstance(value, list):
+        return value
+    return [] if value is None else [{"role": role, "content": str(value)}]

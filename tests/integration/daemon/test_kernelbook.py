@@ -1,0 +1,82 @@
+"""Completions through the real queue and daemon to rows of evaluations; only the evaluation itself is a stand-in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.client import Client
+from runner.kernelbook import difficulty, score
+from runner.kernelbook.asking import Request
+from runner.kernelbook.enrich import Files
+from runner.kernelbook.rows import Selection, Source, read
+from tests.integration.daemon.groups import looking
+from tests.integration.daemon.rig import Rig
+from tests.integration.daemon.test_batches import known
+
+#: The columns of the published evaluations, in their order.
+PUBLISHED = (
+    *("example_id", "prompt", "completion", "task", "reward", "generation_ms", "scoring_ms", "total_ms", "info"),
+    *("answer", "speedup_reward", "num_turns", "oai_tools"),
+)
+
+
+def completion(number: int, **found: object) -> dict[str, Any]:
+    """A row whose candidate says what is found of it."""
+    says = f"# found: {json.dumps(found)}\n" if found else ""
+    text = f"Here it is.\nBEGIN_PYTHON\n{says}class Net{number}New: pass\nEND_PYTHON\n"
+    return {
+        "example_id": number,
+        "prompt": f"write Net{number}",
+        "completion": [{"role": "assistant", "content": text, "reasoning": "hm"}],
+        "generation_ms": 5.0,
+        "entry_point": f"Net{number}",
+        "python_code": f"class Net{number}: pass  # {number // 8}",
+    }
+
+
+@pytest.fixture
+def served(rig: Rig) -> Rig:
+    """A daemon that evaluates groups."""
+    rig.evaluator.script = looking()
+    rig.start()
+    rig.wait_for(lambda: known(rig.url), "the GPU type is published")
+    return rig
+
+
+def test_half_of_two_hundred_completions_are_wrong(served: Rig, tmp_path: Path) -> None:
+    """Rows in the order of the input and in the published layout; a rerun evaluates nothing and writes the same."""
+    wrong = {"verdict": "wrong_answer", "correct": False, "message": "off by one"}
+    rows = [completion(number, **(wrong if number % 2 else {})) for number in range(200)]
+    rows[4]["completion"] = [{"role": "assistant", "content": None}]
+    rows[6]["python_code"] = None
+    rows[8] = completion(8, verdict="invalid", correct=None, message="the reference is no Python")
+    file = tmp_path / "completions.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    files = Files(output=tmp_path / "evals.jsonl", journal=tmp_path / "unused")
+    written = []
+    for _ in range(2):
+        with Client(served.url, gpu_type="CPU") as client:
+            report = score.run(Source(str(file)), client, device="CPU", selection=Selection(), files=files)
+        written.append(files.output.read_bytes())
+        assert (report.rows_in, report.rows_out) == (200, 198)
+        assert dict(report.failed) == {"there is no python_code": 1, "invalid: the reference is no Python": 1}
+    assert written[0] == written[1]
+    assert sum(len(job.task["candidates"]) for job in served.evaluator.seen) == 198
+    made = list(read(files.output))
+    assert [row["example_id"] for row in made] == [number for number in range(200) if number not in (6, 8)]
+    assert tuple(made[0])[: len(PUBLISHED)] == PUBLISHED
+    by_id = {row["example_id"]: row for row in made}
+    assert by_id[0]["reward"] == by_id[0]["speedup_reward"] == 2.0
+    assert (by_id[0]["speedup_low"], by_id[0]["speedup_high"], by_id[0]["device"]) == (1.9, 2.1, "CPU")
+    assert (by_id[1]["reward"], by_id[1]["verdict"]) == (0.0, "wrong_answer")
+    assert (by_id[4]["reward"], by_id[4]["verdict"]) == (0.0, "no_candidate")
+    assert by_id[0]["info"] == {"module_name": "Net0", "python_code": rows[0]["python_code"]}
+    failures = [json.loads(line) for line in files.failures.read_text().splitlines()]
+    assert [row["row"]["example_id"] for row in failures] == [6, 8]
+    # What was written is what the next step reads.
+    step = difficulty.Difficulty().step()
+    assert sum(isinstance(step.question(row), Request) for row in made) == 97
