@@ -1,10 +1,10 @@
 """An endpoint of OpenAI's chat protocol, for tests: answers by what the question holds, and logs every request.
 
-    python -m tests.integration.kernelbook.endpoint LOG
+    python -m tests.integration.kernelbook.endpoint LOG [SECONDS]
 
-Prints its port. LOG gets a line per request: the hash of its messages, and what became of it. A question that holds
-`BEHAVE:a,b,c` gets a, then b, then c, and c for ever: `ok`, `429` (with Retry-After), `500`, `402`, `400`, `hang`,
-`cut`, `null`, `malformed`, `upper`. Other questions get `ok`.
+Prints its port. Every answer takes SECONDS (0). LOG gets a line per request: the hash of its messages, and what became
+of it. A question that holds `BEHAVE:a,b,c` gets a, then b, then c, and c for ever: `ok`, `429` (with Retry-After), `500`,
+`402`, `400`, `hang`, `cut`, `null`, `malformed`, `upper`. Other questions get `ok`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _STATUS = {"429": "429 Too Many Requests", "500": "500 Internal Server Error", "
 class Endpoint:
     """Answers connections."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, log: Path, latency_s: float = 0.0) -> None:
+        self._latency_s = latency_s
         self._log = log.open("a", encoding="utf-8", buffering=1)
         self._asked: Counter[str] = Counter()
 
@@ -50,6 +51,7 @@ class Endpoint:
         behaviour = behaviours[min(self._asked[name], len(behaviours) - 1)]
         self._asked[name] += 1
         self._log.write(f"{name} {behaviour}\n")
+        await asyncio.sleep(self._latency_s)
         if behaviour == "hang":
             await asyncio.sleep(3600)
         if behaviour == "cut":
@@ -92,7 +94,8 @@ def _completion(asked: str, name: str, behaviour: str) -> dict[str, object]:
 
 async def main() -> None:
     """Serve until killed."""
-    server = await asyncio.start_server(Endpoint(Path(sys.argv[1])).serve, "127.0.0.1", 0, limit=1 << 24, backlog=1024)
+    endpoint = Endpoint(Path(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else 0.0)
+    server = await asyncio.start_server(endpoint.serve, "127.0.0.1", 0, limit=1 << 24, backlog=1024)
     sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
     sys.stdout.flush()
     await server.serve_forever()
