@@ -3,8 +3,8 @@
     python -m tests.integration.kernelbook.endpoint LOG [SECONDS]
 
 Prints its port. Every answer takes SECONDS (0). LOG gets a line per request: the hash of its messages, and what became
-of it. A question that holds `BEHAVE:a,b,c` gets a, then b, then c, and c for ever: `ok`, `429` (with Retry-After), `500`,
-`402`, `400`, `hang`, `cut`, `null`, `malformed`, `upper`. Other questions get `ok`.
+of it. A question that holds `BEHAVE:a,b,c` gets a, then b, then c, and c for ever: `ok`, `429` (with Retry-After),
+`500`, `402`, `400`, `hang`, `cut`, `null`, `malformed`, `upper`. Other questions get `ok`.
 """
 
 from __future__ import annotations
