@@ -36,7 +36,7 @@ from .distributions import tensors_of
 from .group import Candidate, Group, Result
 from .moments import DRAWS, unlike
 from .prepare import Expected, Prepared, Trial, prepare
-from .reference import InvalidReference, Reference
+from .reference_module import InvalidReference, Reference
 from .side import ModuleSide
 from .speedup import Row, speedup_of
 from .static import flags_of

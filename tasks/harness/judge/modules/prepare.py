@@ -18,7 +18,7 @@ from .compare import Tolerance, compare, default_tolerance
 from .distributions import ORIGINAL, copied, names_for, observe, tensors_of, transformed
 from .group import Settings
 from .moments import DRAWS
-from .reference import InvalidReference, Reference, alike
+from .reference_module import InvalidReference, Reference, alike
 from .weights import State, shifted
 
 _SEEDS = 1 << 31

@@ -20,7 +20,7 @@ from tasks.harness.judge.workers import Call
 from tasks.harness.shared.module_values import encode_value
 from tasks.harness.shared.values import Packed, Unsupported, pack, tensors_in, tree_signature
 
-from .reference import InvalidReference, Reference
+from .reference_module import InvalidReference, Reference
 from .weights import State
 
 Entries = tuple[tuple[str, tuple[int, ...], str], ...]

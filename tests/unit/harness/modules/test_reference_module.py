@@ -9,7 +9,7 @@ import torch
 
 from tasks.harness.judge.modules.group import Settings
 from tasks.harness.judge.modules.prepare import Prepared, prepare
-from tasks.harness.judge.modules.reference import InvalidReference, Reference
+from tasks.harness.judge.modules.reference_module import InvalidReference, Reference
 
 _HEAD = "import torch\nimport torch.nn as nn\n"
 
