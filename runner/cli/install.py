@@ -43,6 +43,7 @@ from runner.config import Config
 from runner.errors import ConfigError, InfrastructureError
 from runner.store import migrate as apply_migrations
 from sandbox.errors import SandboxError
+from sandbox.host.engine import load_sdk
 from sandbox.host.images import Images
 
 #: How long a daemon may take from its start to a word about what it waits for.
@@ -192,8 +193,9 @@ def uninstall(
             f"{waiting} results wait in /var/lib/kernel-runner/spool for the database: expected none. Start the daemon "
             "with a database that takes them, or give --discard-results"
         )
-    # Before the files that say who the owner of the images is.
+    # Before the files that say who the owner of the images is, and those of this program.
     config = _config(host)
+    load_sdk()
     steps = [
         Step(
             what=f"stop and disable {UNIT}",
