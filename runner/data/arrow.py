@@ -26,7 +26,10 @@ _SETTINGS: Final = (
     "SET LOCAL jit = off",
     "SET LOCAL work_mem = '64MB'",
 )
-_CONFLICT: Final = re.compile(r"conflict with recovery|SQLSTATE:? 40001|terminating connection")
+#: The last: the connection that shared the snapshot was ended.
+_CONFLICT: Final = re.compile(
+    r"conflict with recovery|SQLSTATE:? 40001|terminating connection|snapshot \S+ does not exist"
+)
 
 
 class Reader:

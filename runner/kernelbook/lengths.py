@@ -7,7 +7,6 @@ for generation and without further special tokens. Templates read a message's `r
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,11 +117,11 @@ def load_tokenizer(name: str, token: str | None) -> PreTrainedTokenizerBase:
     Raises:
         DataError: there is none, or it has no chat template.
     """
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-    # It would say on every start that torch is missing, which nothing here needs.
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     from transformers import AutoTokenizer
+    from transformers.utils import logging
 
+    # It would say that torch is missing, which nothing here needs.
+    logging.set_verbosity_error()
     try:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name, token=token)
     except (OSError, ValueError) as error:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from runner.errors import ConfigError
+from runner.kernelbook import best, difficulty, enrich, lengths, prompts, report, upload
 
-from . import best, difficulty, enrich, lengths, prompts, report, upload
 from .asking import Endpoint
 from .report import StepReport
 from .rows import Selection, Source

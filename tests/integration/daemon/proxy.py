@@ -104,6 +104,11 @@ class Proxy:
             server = self._connect()
             line = _Line()
             with self._lock:
+                if self._listener is not listener:
+                    # Shut meanwhile.
+                    client.close()
+                    server.close()
+                    return
                 self.accepted += 1
                 self._sockets += [client, server]
                 self._lines.append(line)

@@ -19,6 +19,7 @@ from runner.data.export import Options, export
 from runner.data.verify import verify
 from runner.errors import DatabaseUnavailableError
 from runner.store import migrate
+from runner.store.dataset import People, Scope, Snapshot
 from tests.integration.data.conftest import Filler, exported, no_progress
 from tests.integration.data.test_export import content
 from tests.plugins.postgres import embedded_server
@@ -106,19 +107,19 @@ def test_a_replica_exports_what_its_primary_does(primary: str, tmp_path: Path) -
         assert content(tmp_path / "again") == content(tmp_path / "primary") != content(tmp_path / "replica")
 
 
-def test_an_export_that_the_replica_cancels_says_what_to_do(primary: str, tmp_path: Path) -> None:
+def test_an_export_that_the_replica_cancels_says_what_to_do(
+    primary: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The primary removes rows that the export still sees, and replay does not wait: the old export stays."""
     settings = "hot_standby_feedback = off\nmax_standby_streaming_delay = 0\nmax_standby_archive_delay = 0"
     exported(primary, tmp_path / "out")
     old = content(tmp_path / "out")
     with streaming_replica(primary, settings) as replica:
         until(lambda: count(replica) == count(primary))
-        vacuumed: list[str] = []
+        people = Snapshot.people
 
-        def conflict(stage: str, done: int, total: int) -> None:
-            if vacuumed:
-                return
-            vacuumed.append(stage)
+        def conflict(snapshot: Snapshot, scope: Scope) -> Sequence[People]:
+            """Between the moment that the export reads and its rows."""
             with psycopg.connect(primary, autocommit=True) as db:
                 for table in ("submission", "runs", "code_files", "leaderboard"):
                     db.execute(f"UPDATE leaderboard.{table} SET id = id".encode())  # noqa: S608 - names of the test
@@ -127,10 +128,14 @@ def test_an_export_that_the_replica_cancels_says_what_to_do(primary: str, tmp_pa
             with psycopg.connect(replica, autocommit=True) as db:
                 query = "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn"
                 until(lambda: bool((db.execute(query, replayed).fetchone() or (False,))[0]))
+            return people(snapshot, scope)
 
-        with pytest.raises(DatabaseUnavailableError, match=r"hot_standby_feedback = on"):
-            export(replica, Options(target=tmp_path / "out", private=True), conflict)
-        assert vacuumed
+        with (
+            monkeypatch.context() as patches,
+            pytest.raises(DatabaseUnavailableError, match=r"hot_standby_feedback = on"),
+        ):
+            patches.setattr(Snapshot, "people", conflict)
+            export(replica, Options(target=tmp_path / "out", private=True), no_progress)
         assert content(tmp_path / "out") == old
         export(replica, Options(target=tmp_path / "out", private=True), no_progress)
         assert verify(tmp_path / "out", no_progress) == []

@@ -52,9 +52,27 @@ _STANDBY: Final = (
     'psql "$NEW" --file=roles.sql',
     'pg_restore --dbname="$NEW" --exit-on-error kernelbot.dump',
 )
+_KERNELBOOK: Final = (
+    "kernel-runner kernelbook all pipeline.toml",
+    "kernel-runner kernelbook best",
+    "kernel-runner kernelbook filter",
+    "kernel-runner kernelbook filter --input evals.jsonl --limit 100",
+    "kernel-runner kernelbook lengths --input outputs/filtered_dataset.jsonl",
+    "kernel-runner kernelbook prompts --input GPUMODE/KernelBook@main",
+    "kernel-runner kernelbook scripts my-pipeline",
+    "kernel-runner kernelbook synthesize --input outputs/synthetic_prompts.jsonl",
+    "kernel-runner kernelbook upload all",
+    "kernel-runner kernelbook upload unique --to sets",
+)
 #: Shown commands that `test_commands.py` does not run, and why.
 ELSEWHERE: Final[Mapping[str, str]] = {
     **dict.fromkeys(_INSTALLED, "tests/integration/systemd/test_service.py"),
+    **dict.fromkeys(
+        _KERNELBOOK, "tests/integration/kernelbook and tests/unit/kernelbook, with files and endpoints of their own"
+    ),
+    "kernel-runner kernelbook score --gpu H100 --input outputs/completions.jsonl": (
+        "tests/integration/daemon/test_kernelbook.py, on a CPU"
+    ),
     "kernel-runner host evict 4711 --reason 'the clock of gpu-07 was wrong'": (
         "tests/integration/cli/test_again.py, on a job that runs"
     ),

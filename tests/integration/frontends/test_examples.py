@@ -191,5 +191,5 @@ def test_kernelbots_manager(rig: Rig, gpus: list[Any]) -> None:
 def test_the_page_names_every_example() -> None:
     """And no other."""
     page = PAGE.read_text(encoding="utf-8")
-    for path in EXAMPLES.iterdir():
+    for path in EXAMPLES.glob("*.*"):
         assert f"examples/{path.name}" in page, path.name

@@ -175,6 +175,7 @@ def check(meter: Meter, bench: Bench) -> None:
         bench.store.release(job, reason="the check is over")
 
 
+@pytest.mark.alone  # snapshots of other tests keep dead rows
 def test_a_deep_queue_costs_no_more_than_a_short_one(bench: Bench, db: Db, meter: Meter) -> None:
     """With plans of an empty queue, with none at all, with fresh statistics, and with 20,000 dead rows in front."""
     bench.board("identity", *TYPES)

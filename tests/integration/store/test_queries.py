@@ -19,7 +19,8 @@ PAGE = Path(__file__).parents[3] / "docs" / "frontends.md"
 def test_every_query_has_a_constant_and_every_constant_a_use() -> None:
     """Nothing in queries.sql is unreachable or forgotten."""
     package = Path(queries.__file__).parent
-    code = "".join(path.read_text() for path in package.glob("*.py") if path.name != "queries.py")
+    users = [*package.glob("*.py"), *package.parent.glob("data/*.py")]
+    code = "".join(path.read_text() for path in users if path.name != "queries.py")
     for name, query in queries.ALL.items():
         assert getattr(queries, name.upper()) is query
         assert f"queries.{name.upper()}" in code, f"{name} is never used"

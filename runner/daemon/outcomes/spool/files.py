@@ -83,7 +83,9 @@ class Spool:
         return len(self.pending())
 
     def put(self, job: Job, result: JobResult, *, slot: str) -> bool:
-        """Keep a result; True: it is on disk. Of an attempt that has one already, that one stays.
+        """Keep a result; True: it is on disk. Of a claim that has one already, that one stays.
+
+        A database that lost its last moments gives out the same attempt of a job again. That is another claim.
 
         When room is short old evidence makes way, then the artifacts are left out, which the report then says. False:
         there is no room all the same, or the disk fails; both are logged.
@@ -94,7 +96,9 @@ class Spool:
         trouble = ""
         variants = [result, without_artifacts(result)] if result.artifacts else [result]
         with self._lock:
-            if any(known and known.job.key == job.key and path.exists() for path, known in self._known.items()):
+            claim = (*job.key, job.started_at)
+            there = [known.job for path, known in self._known.items() if known is not None and path.exists()]
+            if any((*known.key, known.started_at) == claim for known in there):
                 return True
             for variant in variants:
                 try:

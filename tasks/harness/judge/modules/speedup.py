@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 import numpy as np
@@ -47,8 +47,11 @@ def speedup_of(reference: Row, candidate: Row, *, tolerance: float) -> Speedup:
     """Compare two rows. Where one side's claims count and the other's do not, both count as measured.
 
     Measured times hold what the hand-over may have cost less. So a row of claims beside a measured row would make the
-    measured side seem slower than it is.
+    measured side seem slower than it is. Where control calls do not say what the hand-over costs, on one side or both,
+    the whole spans of both count: a claim that nothing bounds never does.
     """
+    if reference.controls_ns is None or candidate.controls_ns is None:
+        reference, candidate = replace(reference, controls_ns=()), replace(candidate, controls_ns=())
     ours, theirs = _audited(reference, tolerance), _audited(candidate, tolerance)
     forged = theirs.is_forged
     if ours.timing != theirs.timing:
