@@ -121,7 +121,7 @@ def load_tokenizer(name: str, token: str | None) -> PreTrainedTokenizerBase:
     from transformers.utils import logging
 
     # It would say that torch is missing, which nothing here needs.
-    logging.set_verbosity_error()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # theirs
     try:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name, token=token)
     except (OSError, ValueError) as error:

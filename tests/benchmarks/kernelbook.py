@@ -54,9 +54,9 @@ def _measure(folder: Path, url: str) -> None:
         first_s, memory = _run(folder, url, step, "--input", str(folder / f"{step}.jsonl"))
         again_s, _ = _run(folder, url, step, "--input", str(folder / f"{step}.jsonl"))
         print(f"| {step} | {first_s:.1f} | {least_s:.1f} | {first_s / least_s:.2f} | {again_s:.1f} | {memory:.0f} |")
-    for step in (("best",), ("upload", "all", "--to", str(folder / "sets"))):
-        seconds, memory = _run(folder, url, *step)
-        print(f"| {' '.join(step[:2])} | {seconds:.1f} | | | | {memory:.0f} |", flush=True)
+    for command in (("best",), ("upload", "all", "--to", str(folder / "sets"))):
+        seconds, memory = _run(folder, url, *command)
+        print(f"| {' '.join(command[:2])} | {seconds:.1f} | | | | {memory:.0f} |", flush=True)
 
 
 def _run(folder: Path, url: str, *arguments: str) -> tuple[float, float]:

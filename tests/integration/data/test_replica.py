@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -130,12 +130,10 @@ def test_an_export_that_the_replica_cancels_says_what_to_do(
                 until(lambda: bool((db.execute(query, replayed).fetchone() or (False,))[0]))
             return people(snapshot, scope)
 
-        with (
-            monkeypatch.context() as patches,
-            pytest.raises(DatabaseUnavailableError, match=r"hot_standby_feedback = on"),
-        ):
-            patches.setattr(Snapshot, "people", conflict)
+        monkeypatch.setattr(Snapshot, "people", conflict)
+        with pytest.raises(DatabaseUnavailableError, match=r"hot_standby_feedback = on"):
             export(replica, Options(target=tmp_path / "out", private=True), no_progress)
+        monkeypatch.undo()
         assert content(tmp_path / "out") == old
         export(replica, Options(target=tmp_path / "out", private=True), no_progress)
         assert verify(tmp_path / "out", no_progress) == []
