@@ -49,6 +49,7 @@ def test_every_candidate_has_its_result() -> None:
         ({**FINE, "correct": None}, "not correct"),
         ({**FINE, "speedup": 0}, "speedup 0"),
         ({**FINE, "speedup": -2.0}, "speedup -2.0"),
+        ({**FINE, "speedup_low": -0.1}, "speedup_low -0.1"),
         ({**FINE, "candidate_ns": "fast"}, "candidate_ns 'fast'"),
         ({**FINE, "reference_ns": True}, "reference_ns True"),
     ],
@@ -59,6 +60,12 @@ def test_what_makes_no_sense_is_our_fault(result: dict[str, Any], says: str) -> 
     assert [item["verdict"] for item in found.items] == ["internal_error", "accepted"]
     assert says in found.items[0]["message"]
     assert found.verdict is Verdict.INTERNAL_ERROR
+
+
+def test_an_interval_may_begin_at_nothing() -> None:
+    """A short call, beside what its hand-over may have cost."""
+    found = group_result(group(4), SLOT, [{**FINE, "id": 4, "speedup_low": 0.0}], eval_ns=1)
+    assert [(item["verdict"], item["speedup_low"]) for item in found.items] == [("accepted", 0.0)]
 
 
 def test_foreign_doubled_and_missing_candidates() -> None:

@@ -220,6 +220,7 @@ class GroupJudge:
             calibration=None,
             most_controls=_MOST_CONTROLS,
         )
+        timed.forget_controls()
         found = benchmark.time(run, timed, stopping, start_ns=now)
         timed.check_last()
         return Row(samples=found.samples, controls_ns=timed.controls_ns)
