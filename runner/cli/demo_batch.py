@@ -12,7 +12,7 @@ from runner.cli.safe import one_line
 from runner.client import Client, Item
 from runner.model import Verdict
 
-_REWARD: Final = "kevin@1"
+_REWARD: Final = "kernelbook@1"
 _REFERENCE: Final = """\
 import torch
 import torch.nn as nn
@@ -43,7 +43,7 @@ CANDIDATES: Final = (
         _RIGHT.replace("torch.softmax(torch.relu(self.linear(x)), dim=-1)", "self.linear(x)"),
         None,
     ),
-    ("is right for its own weights only", _RIGHT.replace("self.linear(x)", "self.linear(x).detach() * 1.001"), None),
+    ("is off by a thousandth", _RIGHT.replace("self.linear(x)", "self.linear(x).detach() * 1.001"), None),
     ("is no Python", "class ModelNew(nn.Module:", None),
 )
 
