@@ -284,20 +284,8 @@ class SingleRank:
             raise tampered("a batch without an output for each call")
         self._last = _Last(arguments=cases, rng_seed=rng_seed, data=data, outputs=outputs, packed=packed, called=called)
         shapes = {tree_signature(item) for item in each}
-        return Call(
-            shape=shapes.pop() if len(shapes) == 1 else frozenset(shapes),
-            claims_ns=(called.claim_ns,),
-            output_capacities=(called.output_bytes,),
-            outside_ns=called.outside_ns,
-            made_ns=made_ns,
-            by_flags=called.by_flags,
-            parts=called.parts,
-            delayed_ns=called.delayed_ns,
-            exclusive=called.exclusive,
-            tensors=packed.tensors,
-            input_bytes=packed.nbytes,
-            calls=len(cases),
-        )
+        shape = shapes.pop() if len(shapes) == 1 else frozenset(shapes)
+        return Call.of(called, packed, shape=shape, made_ns=made_ns, calls=len(cases))
 
     def check(self, *, deadline_ns: int) -> str:  # noqa: ARG002 the check is not interrupted
         """See Workers."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
+
+from tasks.harness.shared.values import Packed
 
 from .cases import Value
 from .hand_over import Calibration
 from .request import Compiled
-from .worker_client import Profiled
+from .worker_client import Called, Profiled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +44,24 @@ class Call:
     input_bytes: int
     #: How many calls of the kernel this was, one after the other: more than one in a batch.
     calls: int = 1
+
+    @classmethod
+    def of(cls, called: Called, packed: Packed, *, shape: object, made_ns: int, calls: int = 1) -> Self:
+        """A call of one worker, with the inputs that it got."""
+        return cls(
+            shape=shape,
+            claims_ns=(called.claim_ns,),
+            output_capacities=(called.output_bytes,),
+            outside_ns=called.outside_ns,
+            made_ns=made_ns,
+            by_flags=called.by_flags,
+            parts=called.parts,
+            delayed_ns=called.delayed_ns,
+            exclusive=called.exclusive,
+            tensors=packed.tensors,
+            input_bytes=packed.nbytes,
+            calls=calls,
+        )
 
     @property
     def claim_ns(self) -> int:

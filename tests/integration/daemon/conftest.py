@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.integration.daemon.groups import known, looking
 from tests.integration.daemon.process import Process
 from tests.integration.daemon.proxy import Proxy
 from tests.integration.daemon.rig import Rig
@@ -33,6 +34,15 @@ def rig(make_rig: Callable[..., Rig], database_url: str) -> Rig:
     made = make_rig(database_url)
     made.board()
     return made
+
+
+@pytest.fixture
+def served(rig: Rig) -> Rig:
+    """A daemon that evaluates groups by looking at their text."""
+    rig.evaluator.script = looking()
+    rig.start()
+    rig.wait_for(lambda: known(rig.url), "the GPU type is published")
+    return rig
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
+
 from runner.evaluation.groups import group_result
 from runner.model import Job, JobResult, Progress, Slot
 
@@ -51,6 +53,12 @@ def looking(pause_s: float = 0.0) -> Callable[..., JobResult]:
         return group_result(job, SLOT, [find(candidate) for candidate in job.task["candidates"]], eval_ns=1)
 
     return script
+
+
+def known(url: str) -> bool:
+    """Whether the GPU type is published."""
+    with psycopg.connect(url) as connection:
+        return connection.execute("SELECT FROM runner.gpu_type WHERE name = 'CPU'").fetchone() is not None
 
 
 if __name__ == "__main__":

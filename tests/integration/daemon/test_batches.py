@@ -20,7 +20,7 @@ from runner.client import AsyncClient, Client, EvaluationFaultError, Item
 from runner.errors import DatabaseUnavailableError, SubmissionError
 from runner.store import migrate
 from tests.chaos.server import Server
-from tests.integration.daemon.groups import looking
+from tests.integration.daemon.groups import known, looking
 from tests.integration.daemon.process import ROOT
 from tests.integration.daemon.proxy import Proxy
 from tests.integration.daemon.rig import PATIENCE_S, Rig
@@ -31,21 +31,6 @@ def item(number: int, *, of: int = 0, **found: object) -> Item:
     """An item whose text says what is found of it."""
     says = f"# found: {json.dumps(found)}\n" if found else ""
     return Item(reference=f"class Model: pass  # {of}\n", candidate=f"{says}class ModelNew: pass  # {number}\n")
-
-
-@pytest.fixture
-def served(rig: Rig) -> Rig:
-    """A daemon that evaluates groups."""
-    rig.evaluator.script = looking()
-    rig.start()
-    rig.wait_for(lambda: known(rig.url), "the GPU type is published")
-    return rig
-
-
-def known(url: str) -> bool:
-    """Whether the GPU type is published."""
-    with psycopg.connect(url) as connection:
-        return connection.execute("SELECT FROM runner.gpu_type WHERE name = 'CPU'").fetchone() is not None
 
 
 def _count(url: str, table: str) -> int:

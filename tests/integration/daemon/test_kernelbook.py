@@ -6,16 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from runner.client import Client
 from runner.kernelbook import difficulty, score
 from runner.kernelbook.asking import Request
 from runner.kernelbook.enrich import Files
 from runner.kernelbook.rows import Selection, Source, read
-from tests.integration.daemon.groups import looking
 from tests.integration.daemon.rig import Rig
-from tests.integration.daemon.test_batches import known
 
 #: The columns of the published evaluations, in their order.
 PUBLISHED = (
@@ -36,15 +32,6 @@ def completion(number: int, **found: object) -> dict[str, Any]:
         "entry_point": f"Net{number}",
         "python_code": f"class Net{number}: pass  # {number // 8}",
     }
-
-
-@pytest.fixture
-def served(rig: Rig) -> Rig:
-    """A daemon that evaluates groups."""
-    rig.evaluator.script = looking()
-    rig.start()
-    rig.wait_for(lambda: known(rig.url), "the GPU type is published")
-    return rig
 
 
 def test_half_of_two_hundred_completions_are_wrong(served: Rig, tmp_path: Path) -> None:

@@ -7,12 +7,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import psycopg
-import pytest
-
 from runner.client import AsyncClient
 from runner.gateway.kernelgym import build
-from tests.integration.daemon.groups import looking
 from tests.integration.daemon.proxy import Proxy
 from tests.integration.daemon.rig import Rig
 
@@ -34,20 +30,6 @@ def task(name: str, **found: object) -> dict[str, Any]:
         "entry_point": "Model",
         "use_reference_cache": True,
     }
-
-
-@pytest.fixture
-def served(rig: Rig) -> Rig:
-    """A daemon that evaluates groups."""
-    rig.evaluator.script = looking()
-    rig.start()
-    rig.wait_for(lambda: _known(rig.url), "the GPU type is published")
-    return rig
-
-
-def _known(url: str) -> bool:
-    with psycopg.connect(url) as connection:
-        return connection.execute("SELECT FROM runner.gpu_type WHERE name = 'CPU'").fetchone() is not None
 
 
 def talk(url: str, *requests: tuple[str, str, object], patience_s: float = 60.0) -> list[tuple[int, Any]]:

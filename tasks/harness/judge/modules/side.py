@@ -164,19 +164,7 @@ class ModuleSide:
             packed, output_capacity=output_capacities[0] if output_capacities else None, deadline_ns=deadline_ns
         )
         self._last = args, seed, called
-        return Call(
-            shape=tree_signature(packed),
-            claims_ns=(called.claim_ns,),
-            output_capacities=(called.output_bytes,),
-            outside_ns=called.outside_ns,
-            made_ns=made_ns,
-            by_flags=called.by_flags,
-            parts=called.parts,
-            delayed_ns=called.delayed_ns,
-            exclusive=called.exclusive,
-            tensors=packed.tensors,
-            input_bytes=packed.nbytes,
-        )
+        return Call.of(called, packed, shape=tree_signature(packed), made_ns=made_ns)
 
     @staticmethod
     def _packed_run(args: list[Any], seed: int | None) -> Packed:
