@@ -358,7 +358,7 @@ class Config(BaseModel):
     """
     A file whose one line is the address of the database for a login that may write leaderboards, the owner's: the
     gateway's own may not. systemd's credential `gateway_publish_url` goes before it. Without either, the admin routes
-    that make leaderboards answer 501. Set it only where whoever has the admin token may also read the hidden cases.
+    that make leaderboards answer 501. Set it only where holders of the admin token may also read the hidden cases.
     """
     gateway_public_url: Annotated[str | None, Reload.RESTART] = Field(
         default=None, pattern=r"^https?://[^\s/?#]+(/[^\s?#]*)?$", examples=["https://kernels.example"]

@@ -159,8 +159,8 @@ def kernelgym(
 ) -> None:
     """Serve KernelGYM's HTTP interface over batches, in the foreground (docs/trainers.md).
 
-    Whoever reaches the address may have code evaluated: let only trainers reach it. SIGTERM or Ctrl-C ends it; what was
-    accepted goes on, and the same task ids find it again.
+    Everyone who reaches the address can have code evaluated: let only trainers reach it. SIGTERM or Ctrl-C ends it;
+    what was accepted goes on, and the same task ids find it again.
     """
     if find_spec("starlette") is None or find_spec("uvicorn") is None:
         raise ConfigError("this needs starlette and uvicorn: install kernel-runner[gateway]")

@@ -130,7 +130,6 @@ def score(
     """
     require("dotenv")
     from runner.client import Client
-    from runner.kernelbook import enrich
     from runner.kernelbook import score as step
     from runner.kernelbook import synthesize as before
     from runner.kernelbook.rows import Source
@@ -138,8 +137,6 @@ def score(
 
     settings = Settings.load()
     selection = _selection(settings, limit, shard)
-    target = output or Path(step.OUTPUT)
-    target = target.with_name(f"{target.stem}{selection.shard.suffix}{target.suffix}")
     source = Source(input_ or before.OUTPUT, token=settings.hub_token)
     client = Client(
         session(context).config.require_database_url(),
@@ -154,7 +151,7 @@ def score(
             client,
             device=gpu,
             selection=selection,
-            files=enrich.Files(output=target, journal=target),
+            output=_target(output, step.OUTPUT, selection),
             told=lambda done: told("results", done),
         )
     _tell(made, as_json=as_json)
@@ -418,8 +415,7 @@ def _ask(step: Step, settings: Settings, options: _Options, *, source: str, outp
     from runner.kernelbook.rows import Source
 
     selection = _selection(settings, options.limit, options.shard)
-    target = options.output or Path(output)
-    target = target.with_name(f"{target.stem}{selection.shard.suffix}{target.suffix}")
+    target = _target(options.output, output, selection)
     with _bar() as told:
         made = enrich.run(
             step,
@@ -432,6 +428,12 @@ def _ask(step: Step, settings: Settings, options: _Options, *, source: str, outp
             told=lambda done: told("rows answered", done),
         )
     _tell(made, as_json=options.as_json)
+
+
+def _target(output: Path | None, default: str, selection: Selection) -> Path:
+    """The file to write; each shard has its own."""
+    target = output or Path(default)
+    return target.with_name(f"{target.stem}{selection.shard.suffix}{target.suffix}")
 
 
 def _selection(settings: Settings, limit: int | None, shard: str | None) -> Selection:
@@ -462,10 +464,11 @@ def _print_lengths(found: Lengths) -> None:
     for end, count in found.buckets():
         bar = "#" * round(40 * count / most)
         typer.echo(f"{'more' if end is None else f'to {end}':>10} {count:>8} {bar}")
+    figures = found.to_json()
     for name, values in (("percentiles", "percentiles"), ("rows longer than", "longer_than")):
-        told = ", ".join(f"{key}: {value}" for key, value in found.to_json()[values].items())
+        told = ", ".join(f"{key}: {value}" for key, value in figures[values].items())
         typer.echo(f"{name}: {told}")
-    for coverage, length in found.to_json()["recommended"].items():
+    for coverage, length in figures["recommended"].items():
         said = length if length is not None else "longer than all usual ones (65536): nothing fits"
         typer.echo(f"sequence length for {coverage} %: {said}")
 

@@ -106,7 +106,7 @@ def fast(p: float) -> Reward:
     def compute(facts: Facts) -> float | None:
         if not correct(facts):
             return 0.0
-        # Whoever is correct is above 0, also untimed.
+        # A correct candidate is above 0, also where it was not timed.
         found = 1.0 if p <= 0 else speedup(facts)
         return None if found is None else float(found > p)
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from .asking import Asker, Check, Endpoint, Request
 from .journal import Answer, Journal
-from .report import StepReport
-from .rows import Row, Selection, Source, written
+from .report import StepReport, outcomes
+from .rows import Row, Selection, Source
 
 #: Told how many rows are done.
 Told = Callable[[int], None]
@@ -37,11 +37,6 @@ class Files:
 
     output: Path
     journal: Path
-
-    @property
-    def failures(self) -> Path:
-        """The side file: rows that failed, and why."""
-        return self.output.with_name(f"{self.output.stem}.failures.jsonl")
 
 
 def run(
@@ -90,20 +85,15 @@ def run(
         asker = Asker(endpoint, journal, step=step.name, check=step.check, told=one)
         asker.ask(request for _, request in _requests(step, source, selection, StepReport(step=step.name)))
         report.account = asker.account
-        with written(files.output) as write, written(files.failures) as write_failure:
+        with outcomes(files.output, report) as (write, write_failure):
             for row, request in _requests(step, source, selection, report):
                 name = request.name(endpoint.model)
                 answer = journal.find(step.name, name)
                 if answer is not None and answer.good:
                     write(step.result(row, answer))
-                    report.rows_out += 1
                     continue
                 why = asker.unanswered.get(name, "not answered") if answer is None else answer.why_not or "malformed"
-                report.failed[why] += 1
-                write_failure({"why": why, "answer": None if answer is None else answer.text, "row": row})
-    if not report.failed:
-        files.failures.unlink()
-    report.files = [str(files.output), *([str(files.failures)] if report.failed else [])]
+                write_failure(why, {"answer": None if answer is None else answer.text, "row": row})
     return report
 
 

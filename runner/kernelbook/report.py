@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from .asking import Account
-from .rows import replaced
+from .rows import Row, replaced, written
 
 
 @dataclass(kw_only=True)
@@ -60,6 +61,34 @@ class StepReport:
                 f"tokens {account.tokens_in} in and {account.tokens_out} out"
             )
         return told + [f"  {name}: {value}" for name, value in self.found.items() if not isinstance(value, Mapping)]
+
+
+@contextmanager
+def outcomes(
+    output: Path, report: StepReport
+) -> Iterator[tuple[Callable[[Row], None], Callable[[str, Mapping[str, Any]], None]]]:
+    """Two writers: of rows, and, into a side file, of what failed and why. Both count in the report.
+
+    Both files appear whole or not at all; the side file only if something failed.
+
+    Raises:
+        DataError: the folder cannot be written.
+    """
+    failures = output.with_name(f"{output.stem}.failures.jsonl")
+    with written(output) as write, written(failures) as write_failure:
+
+        def succeed(row: Row) -> None:
+            write(row)
+            report.rows_out += 1
+
+        def fail(why: str, about: Mapping[str, Any]) -> None:
+            write_failure({"why": why, **about})
+            report.failed[why] += 1
+
+        yield succeed, fail
+    if not report.failed:
+        failures.unlink()
+    report.files = [str(output), *([str(failures)] if report.failed else [])]
 
 
 def keep(reports: Mapping[str, Mapping[str, Any]], file: Path) -> None:

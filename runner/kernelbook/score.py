@@ -8,14 +8,14 @@ twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from runner.client import Client, Item, Result
 from runner.client.adapters import code_of
 
-from .enrich import Files
-from .report import StepReport
-from .rows import Row, Selection, Source, content_of, info_of, number_of, text_of, written
+from .report import StepReport, outcomes
+from .rows import Row, Selection, Source, content_of, info_of, number_of, text_of
 
 REWARD: Final = "kernelbook@1"
 OUTPUT: Final = "outputs/evals.jsonl"
@@ -30,7 +30,7 @@ def run(
     *,
     device: str,
     selection: Selection,
-    files: Files,
+    output: Path,
     told: Callable[[int], None] = lambda _: None,
 ) -> StepReport:
     """Evaluate all rows, then write them in the order of the input.
@@ -40,7 +40,7 @@ def run(
         client: of the queue.
         device: the GPU type, for the rows.
         selection: which rows.
-        files: where to write; the journal is the queue.
+        output: the JSONL file to write. There is no journal: the queue keeps results.
         told: hears how many results are there.
 
     Raises:
@@ -53,19 +53,14 @@ def run(
     for result in client.stream(items):
         results[result.key] = result
         told(len(results))
-    with written(files.output) as write, written(files.failures) as write_failure:
+    with outcomes(output, report) as (write, write_failure):
         for number, row in selection.of(source.rows()):
             report.rows_in += 1
             why, made = _row(number, row, results, device)
             if made is None:
-                report.failed[why] += 1
-                write_failure({"why": why, "row": row})
-                continue
-            report.rows_out += 1
-            write(made)
-    if not report.failed:
-        files.failures.unlink()
-    report.files = [str(files.output), *([str(files.failures)] if report.failed else [])]
+                write_failure(why, {"row": row})
+            else:
+                write(made)
     return report
 
 

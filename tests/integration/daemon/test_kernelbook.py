@@ -9,7 +9,6 @@ from typing import Any
 from runner.client import Client
 from runner.kernelbook import difficulty, score
 from runner.kernelbook.asking import Request
-from runner.kernelbook.enrich import Files
 from runner.kernelbook.rows import Selection, Source, read
 from tests.integration.daemon.rig import Rig
 
@@ -43,18 +42,18 @@ def test_half_of_two_hundred_completions_are_wrong(served: Rig, tmp_path: Path) 
     rows[8] = completion(8, verdict="invalid", correct=None, message="the reference is no Python")
     file = tmp_path / "completions.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    files = Files(output=tmp_path / "evals.jsonl", journal=tmp_path / "unused")
+    output = tmp_path / "evals.jsonl"
     written, evaluated = [], []
     for _ in range(2):
         with Client(served.url, gpu_type="CPU") as client:
-            report = score.run(Source(str(file)), client, device="CPU", selection=Selection(), files=files)
-        written.append(files.output.read_bytes())
+            report = score.run(Source(str(file)), client, device="CPU", selection=Selection(), output=output)
+        written.append(output.read_bytes())
         evaluated.append(len(served.evaluator.seen))
         assert (report.rows_in, report.rows_out) == (200, 198)
         assert dict(report.failed) == {"there is no python_code": 1, "invalid: the reference is no Python": 1}
     assert written[0] == written[1]
     assert evaluated[0] == evaluated[1]
-    made = list(read(files.output))
+    made = list(read(output))
     assert [row["example_id"] for row in made] == [number for number in range(200) if number not in (6, 8)]
     assert tuple(made[0])[: len(PUBLISHED)] == PUBLISHED
     by_id = {row["example_id"]: row for row in made}
@@ -63,7 +62,7 @@ def test_half_of_two_hundred_completions_are_wrong(served: Rig, tmp_path: Path) 
     assert (by_id[1]["reward"], by_id[1]["verdict"]) == (0.0, "wrong_answer")
     assert (by_id[4]["reward"], by_id[4]["verdict"]) == (0.0, "no_candidate")
     assert by_id[0]["info"] == {"module_name": "Net0", "python_code": rows[0]["python_code"]}
-    failures = [json.loads(line) for line in files.failures.read_text().splitlines()]
+    failures = [json.loads(line) for line in (tmp_path / "evals.failures.jsonl").read_text().splitlines()]
     assert [row["row"]["example_id"] for row in failures] == [6, 8]
     # What was written is what the next step reads.
     step = difficulty.Difficulty().step()
