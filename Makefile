@@ -6,7 +6,7 @@ STACK := $(PY) -m runner.cli.development
 # Where it is set, as in many images, each of the hundreds of processes of a test run would compile all of our modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-unit test-nightly gpu test-stress chaos fuzz lint format bench package up down env clean
+.PHONY: help setup demo test test-unit test-nightly test-trainers gpu test-stress chaos fuzz lint format bench package up down env clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -27,6 +27,10 @@ test-unit: setup ## the tests that need no engine, no database and no process of
 test-nightly: ## templates compiled for devices that are not here, and the pages in a browser; about ten minutes on two cores
 	@.ci/setup compile
 	@$(PY) -m pytest -n 2 -m nightly $(or $(ARGS),tests)
+
+test-trainers: setup ## the adapters in the real packages of TRL, verl and verifiers; downloads some of them first
+	@.ci/setup trainers
+	@$(PY) -m pytest -n0 -m nightly tests/integration/daemon/test_trainers.py
 
 gpu: ## the tests of a GPU, on a machine that has one and Python with torch and pytest; needs nothing else; ARGS="-k audit"
 	@python3 -m pytest -q -p no:cacheprovider $(or $(ARGS),tests/gpu)
@@ -70,4 +74,4 @@ env: ## eval "$(make -s env)" makes `kernel-runner` talk to the stack of `make u
 
 clean: ## remove the virtual environments, the caches, and the databases and engines of up, demo, test and bench
 	@if [ -x $(PY) ]; then $(STACK) clean; fi
-	rm -rf .venv .venv-eval .mypy_cache .ruff_cache .pytest_cache build dist *.egg-info
+	rm -rf .venv .venv-eval .venv-trainers .mypy_cache .ruff_cache .pytest_cache build dist *.egg-info

@@ -34,6 +34,7 @@ from runner.cli import (
     status,
     submit,
     task,
+    traces,
     user,
     watch,
 )
@@ -64,6 +65,7 @@ __all__ = [
     "status",
     "submit",
     "task",
+    "traces",
     "user",
     "watch",
 ]

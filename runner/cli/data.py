@@ -20,7 +20,7 @@ from rich.text import Text
 from runner.cli import data_analysis
 from runner.cli.app import ExitCode, app, console, direct_url, example, note, out, out_json, session
 from runner.cli.safe import one_line
-from runner.data import Progress, require
+from runner.data import Progress, require, without_pandas
 from runner.data.people import Exclusions, Identity, read_exclusions, read_key
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ def export(
     --licence is required. No file has output, cases or seeds of secret runs, login tokens, or names of hosts.
     """
     require("adbc_driver_postgresql")
+    without_pandas()
     from runner.data.export import Options, export
 
     options = Options(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import typer
 
 from runner.cli.app import app, example, session
 from runner.errors import ConfigError
+from runner.extras import missing
 
 _NEEDED = ("starlette", "uvicorn", "jinja2", "python_multipart", "httpx2")
 
@@ -19,10 +18,10 @@ def gateway(context: typer.Context) -> None:
     It connects as the login of DATABASE_URL, which needs the role `runner_gateway`, and listens at `gateway_listen`.
     SIGTERM or Ctrl-C ends it; a submission that was accepted goes on.
     """
-    missing = [name for name in _NEEDED if find_spec(name) is None]
-    if missing:
+    absent = missing(*_NEEDED)
+    if absent:
         raise ConfigError(
-            f"the gateway needs {', '.join(missing)}, which this environment has not: install kernel-runner[gateway]"
+            f"the gateway needs {', '.join(absent)}, which this environment has not: install kernel-runner[gateway]"
         )
     from runner.gateway.server import serve
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import getpass
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
+from inspect import Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -21,6 +22,7 @@ from runner.errors import ConfigError
 from runner.kernelbook import require
 
 if TYPE_CHECKING:
+    from runner.client import Client
     from runner.kernelbook.enrich import Step
     from runner.kernelbook.lengths import Lengths
     from runner.kernelbook.report import StepReport
@@ -67,45 +69,106 @@ _ShardOption = Annotated[
 ]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Ask, write and send nothing; say what would be done.")]
 _Again = Annotated[bool, typer.Option("--again", help="Ask again for rows whose answers could not be used.")]
+_Ray = Annotated[
+    str | None,
+    typer.Option("--ray", metavar="ADDRESS", help="Use the nodes of a Ray cluster; auto: the one of this machine."),
+]
 _AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    """What all steps that ask a model take."""
+
+    input_: _Input = None
+    output: _Output = None
+    model: _Model = None
+    limit: _Limit = None
+    shard: _ShardOption = None
+    ray: _Ray = None
+    dry_run: _DryRun = False
+    again: _Again = False
+    as_json: _AsJson = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """A step that asks a model, and what it takes where no option says otherwise."""
+
+    step: Step
+    settings: Settings
+    source: str
+    output: str
+    model: str
+
+
+def _asking(command: Callable[..., _Asked]) -> Callable[..., None]:
+    """Make a command of a function: it takes the options of the function and those of `_Options`, and runs the step."""
+
+    def run(**given: Any) -> None:  # noqa: ANN401 - typer has checked them
+        options = _Options(**{part.name: given.pop(part.name) for part in fields(_Options)})
+        require("openai", "dotenv")
+        if options.ray is not None:
+            require("ray")
+        _ask(command(**given), options)
+
+    parameters = []
+    for described in (_Options, command):
+        hints = get_type_hints(described, include_extras=True)
+        own = signature(described).parameters.values()
+        parameters += [parameter.replace(annotation=hints[parameter.name]) for parameter in own]
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # what `inspect.signature` looks at
+    return run
+
+
+def _ask(asked: _Asked, options: _Options) -> None:
+    from runner.kernelbook import enrich
+    from runner.kernelbook.rows import Source
+
+    selection = _selection(asked.settings, options.limit, options.shard)
+    target = _target(options.output, asked.output, selection)
+    source = Source(options.input_ or asked.source, token=asked.settings.hub_token)
+    with _bar(lambda: selection.count(source)) as told:
+        made = enrich.run(
+            asked.step,
+            source,
+            selection=selection,
+            endpoint=asked.settings.endpoint(model=options.model, default_model=asked.model),
+            files=enrich.Files(output=target, journal=target.with_name(f"journal{selection.shard.suffix}.sqlite")),
+            dry_run=options.dry_run,
+            again=options.again,
+            ray=options.ray,
+            told=lambda done: told("rows", done),
+        )
+    _tell(made, as_json=options.as_json)
+
+
 @kernelbook_app.command(epilog=example("kernel-runner kernelbook synthesize --input outputs/synthetic_prompts.jsonl"))
+@_asking
 def synthesize(
     *,
-    input_: _Input = None,
-    output: _Output = None,
-    model: _Model = None,
     rollout: Annotated[
         int, typer.Option("--rollout", min=0, metavar="K", help="Number of this pass; each asks for other completions.")
     ] = 0,
-    limit: _Limit = None,
-    shard: _ShardOption = None,
-    dry_run: _DryRun = False,
-    again: _Again = False,
-    as_json: _AsJson = False,
-) -> None:
+) -> _Asked:
     """Step 0, first half: have a model write kernels for prompts.
 
     Writes outputs/completions.jsonl: the input's columns, completion and generation_ms. Prompts that are lists of
     messages are sent as they are.
     """
-    require("openai", "dotenv")
     from runner.kernelbook import prompts as before
     from runner.kernelbook import synthesize as step
     from runner.kernelbook.settings import Settings
 
-    options = _Options(
-        input=input_,
-        output=output,
-        model=model,
-        limit=limit,
-        shard=shard,
-        dry_run=dry_run,
-        again=again,
-        as_json=as_json,
+    return _Asked(
+        step=step.step(rollout),
+        settings=Settings.load(),
+        source=before.OUTPUT,
+        output=step.OUTPUT,
+        model=before.MODEL,
     )
-    _ask(step.step(rollout), Settings.load(), options, source=before.OUTPUT, output=step.OUTPUT, model=before.MODEL)
 
 
 @kernelbook_app.command(epilog=example("kernel-runner kernelbook score --gpu H100 --input outputs/completions.jsonl"))
@@ -119,8 +182,13 @@ def score(
         str | None, typer.Option("--batch", metavar="NAME", help="Name of the batch.", show_default="a new one")
     ] = None,
     timed_calls: Annotated[int, typer.Option("--timed-calls", min=1, metavar="N", help="Timed calls, to 1000.")] = 20,
+    again: Annotated[
+        int,
+        typer.Option("--again", min=0, metavar="N", help="Evaluate what ended as a fault of ours N times more."),
+    ] = 0,
     limit: _Limit = None,
     shard: _ShardOption = None,
+    dry_run: _DryRun = False,
     as_json: _AsJson = False,
 ) -> None:
     """Step 0, second half: evaluate completions through the queue.
@@ -129,7 +197,6 @@ def score(
     beside the reward. Rows without a reward for which the candidate is not to blame go into a file beside it.
     """
     require("dotenv")
-    from runner.client import Client
     from runner.kernelbook import score as step
     from runner.kernelbook import synthesize as before
     from runner.kernelbook.rows import Source
@@ -138,20 +205,17 @@ def score(
     settings = Settings.load()
     selection = _selection(settings, limit, shard)
     source = Source(input_ or before.OUTPUT, token=settings.hub_token)
-    client = Client(
-        session(context).config.require_database_url(),
-        gpu_type=gpu,
-        batch=batch,
-        user_id=getpass.getuser(),
-        settings={"timed_calls": timed_calls},
-    )
-    with client, _bar() as told:
+    if dry_run:
+        _tell(step.planned(source, selection), as_json=as_json)
+        return
+    with _client(context, gpu, batch, timed_calls) as client, _bar(lambda: selection.count(source)) as told:
         made = step.run(
             source,
             client,
             device=gpu,
             selection=selection,
             output=_target(output, step.OUTPUT, selection),
+            again=again,
             told=lambda done: told("results", done),
         )
     _tell(made, as_json=as_json)
@@ -163,78 +227,45 @@ def score(
         "kernel-runner kernelbook filter", "kernel-runner kernelbook filter --input evals.jsonl --limit 100"
     ),
 )
+@_asking
 def filter_(
     *,
-    input_: _Input = None,
-    output: _Output = None,
     threshold: Annotated[
         float | None, typer.Option("--threshold", metavar="R", help="Keep rewards above R.  [default: 0.85]")
     ] = None,
-    model: _Model = None,
-    limit: _Limit = None,
-    shard: _ShardOption = None,
-    dry_run: _DryRun = False,
-    again: _Again = False,
-    as_json: _AsJson = False,
-) -> None:
+) -> _Asked:
     """Step 1: keep rows with a high reward, and have a model rate how difficult their tasks are.
 
     Writes outputs/filtered_dataset.jsonl: all columns, and difficulty and evaluation_raw. Every answer is kept at once
     in outputs/journal.sqlite; a second run asks only what is missing.
     """
-    require("openai", "dotenv")
     from runner.kernelbook import difficulty
     from runner.kernelbook.settings import Settings
 
     settings = Settings.load()
     if threshold is None:
         threshold = settings.number("REWARD_THRESHOLD", difficulty.THRESHOLD)
-    step = difficulty.Difficulty(threshold=threshold).step()
-    options = _Options(
-        input=input_,
-        output=output,
-        model=model,
-        limit=limit,
-        shard=shard,
-        dry_run=dry_run,
-        again=again,
-        as_json=as_json,
+    return _Asked(
+        step=difficulty.Difficulty(threshold=threshold).step(),
+        settings=settings,
+        source=difficulty.INPUT,
+        output=difficulty.OUTPUT,
+        model=difficulty.MODEL,
     )
-    _ask(step, settings, options, source=difficulty.INPUT, output=difficulty.OUTPUT, model=difficulty.MODEL)
 
 
 @kernelbook_app.command(epilog=example("kernel-runner kernelbook prompts --input GPUMODE/KernelBook@main"))
-def prompts(
-    *,
-    input_: _Input = None,
-    output: _Output = None,
-    model: _Model = None,
-    limit: _Limit = None,
-    shard: _ShardOption = None,
-    dry_run: _DryRun = False,
-    again: _Again = False,
-    as_json: _AsJson = False,
-) -> None:
+@_asking
+def prompts() -> _Asked:
     """Step 2: have a model write a specification of each module, without code and without hints at a solution.
 
     Writes outputs/synthetic_prompts.jsonl: prompt, module_name, python_code. A specification that holds code or names
     Triton is asked for again, and kept aside if it still does.
     """
-    require("openai", "dotenv")
     from runner.kernelbook import prompts as step
     from runner.kernelbook.settings import Settings
 
-    options = _Options(
-        input=input_,
-        output=output,
-        model=model,
-        limit=limit,
-        shard=shard,
-        dry_run=dry_run,
-        again=again,
-        as_json=as_json,
-    )
-    _ask(step.step(), Settings.load(), options, source=step.INPUT, output=step.OUTPUT, model=step.MODEL)
+    return _Asked(step=step.step(), settings=Settings.load(), source=step.INPUT, output=step.OUTPUT, model=step.MODEL)
 
 
 @kernelbook_app.command(epilog=example("kernel-runner kernelbook best"))
@@ -245,6 +276,7 @@ def best(
     by_code: Annotated[
         bool, typer.Option("--by-code", help="Modules are the same if their code is, whatever they are called.")
     ] = False,
+    limit: _Limit = None,
     dry_run: _DryRun = False,
     as_json: _AsJson = False,
 ) -> None:
@@ -255,7 +287,8 @@ def best(
     require()
     from runner.kernelbook import best as step
 
-    made = step.run(Path(input_ or step.INPUT), Path(output or step.OUTPUT), by_code=by_code, dry_run=dry_run)
+    source, target = Path(input_ or step.INPUT), Path(output or step.OUTPUT)
+    made = step.run(source, target, by_code=by_code, limit=limit, dry_run=dry_run)
     _tell(made, as_json=as_json)
 
 
@@ -271,13 +304,18 @@ def lengths(
     ] = None,
     limit: _Limit = None,
     shard: _ShardOption = None,
+    ray: _Ray = None,
     as_json: _AsJson = False,
 ) -> None:
     """Step 4: count the tokens of all rows, and recommend a sequence length for training.
 
     Tokens are those of prompt and completion in the tokenizer's chat template, reasoning included.
     """
-    require("transformers", "jinja2", "dotenv", *(["matplotlib"] if plot is not None else []))
+    require(
+        *("transformers", "jinja2", "dotenv"),
+        *(["matplotlib"] if plot is not None else []),
+        *(["ray"] if ray is not None else []),
+    )
     from runner.kernelbook import lengths as step
     from runner.kernelbook.rows import Source
     from runner.kernelbook.settings import Settings
@@ -286,13 +324,14 @@ def lengths(
     name = input_ or settings.get("DATASET_PATH")
     if name is None:
         raise ConfigError("no data set: give --input, or set DATASET_PATH in the environment or in .env")
-    source = Source(name, token=settings.hub_token)
-    with _bar() as told:
+    source, selection = Source(name, token=settings.hub_token), _selection(settings, limit, shard)
+    with _bar(lambda: selection.count(source)) as told:
         made, found = step.run(
             source,
-            _selection(settings, limit, shard),
+            selection,
             model=tokenizer or settings.get("MODEL_NAME") or step.MODEL_NAME,
             token=settings.hub_token,
+            ray=ray,
             told=lambda done: told("rows counted", done),
         )
     if plot is not None:
@@ -322,6 +361,7 @@ def upload(
         str | None, typer.Option("--source", metavar="TEXT", help="Name and revision of the source, for the card.")
     ] = None,
     private: Annotated[bool, typer.Option("--private", help="Make new repositories private.")] = False,
+    limit: _Limit = None,
     dry_run: _DryRun = False,
     as_json: _AsJson = False,
 ) -> None:
@@ -347,6 +387,7 @@ def upload(
             repository=repository,
             token=settings.hub_token,
             split=split.value,
+            limit=limit,
             facts={"source": source},
             dry_run=dry_run,
             private=private,
@@ -358,6 +399,7 @@ def upload(
 
 @kernelbook_app.command(name="all", epilog=example("kernel-runner kernelbook all pipeline.toml"))
 def all_(
+    context: typer.Context,
     *,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline's configuration, TOML.")],
     again: Annotated[bool, typer.Option("--again", help="Do all steps, also those that are done.")] = False,
@@ -367,14 +409,19 @@ def all_(
 
     Writes report.json into the output folder: rows in and out of each step, what was left out and why, and costs.
     """
-    require("openai", "dotenv", "transformers")
+    require("openai", "dotenv", "transformers", "matplotlib")
     from runner.kernelbook import pipeline
     from runner.kernelbook.settings import Settings
 
+    def client(plan: pipeline.Plan) -> Client:
+        return _client(context, plan.gpu, plan.batch, plan.timed_calls)
+
     plan = pipeline.Plan.load(file)
+    if plan.ray is not None:
+        require("ray")
     made: list[StepReport] = []
     with _bar() as told:
-        for report in pipeline.run(plan, Settings.load(), told=told, again=again):
+        for report in pipeline.run(plan, Settings.load(), client=client, told=told, again=again):
             made.append(report)
             if not as_json:
                 note("\n".join(report.lines()))
@@ -395,39 +442,17 @@ def scripts(
         typer.echo(path)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Options:
-    """What both steps that ask a model take."""
+def _client(context: typer.Context, gpu: str | None, batch: str | None, timed_calls: int) -> Client:
+    """Of the queue, for completions on a GPU type."""
+    from runner.client import Client
 
-    input: str | None
-    output: Path | None
-    model: str | None
-    limit: int | None
-    shard: str | None
-    dry_run: bool
-    again: bool
-    as_json: bool
-
-
-def _ask(step: Step, settings: Settings, options: _Options, *, source: str, output: str, model: str) -> None:
-    """Run a step; `source`, `output` and `model` are what it takes where no option says otherwise."""
-    from runner.kernelbook import enrich
-    from runner.kernelbook.rows import Source
-
-    selection = _selection(settings, options.limit, options.shard)
-    target = _target(options.output, output, selection)
-    with _bar() as told:
-        made = enrich.run(
-            step,
-            Source(options.input or source, token=settings.hub_token),
-            selection=selection,
-            endpoint=settings.endpoint(model=options.model, default_model=model),
-            files=enrich.Files(output=target, journal=target.with_name(f"journal{selection.shard.suffix}.sqlite")),
-            dry_run=options.dry_run,
-            again=options.again,
-            told=lambda done: told("rows answered", done),
-        )
-    _tell(made, as_json=options.as_json)
+    return Client(
+        session(context).config.require_database_url(),
+        gpu_type=gpu or "",
+        batch=batch,
+        user_id=getpass.getuser(),
+        settings={"timed_calls": timed_calls},
+    )
 
 
 def _target(output: Path | None, default: str, selection: Selection) -> Path:
@@ -444,8 +469,8 @@ def _selection(settings: Settings, limit: int | None, shard: str | None) -> Sele
 
 
 @contextmanager
-def _bar() -> Iterator[Callable[[str, int], None]]:
-    """A line of progress on stderr, on terminals only."""
+def _bar(rows: Callable[[], int] | None = None) -> Iterator[Callable[[str, int], None]]:
+    """A line of progress on stderr, on terminals only; `rows` says how many there are."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -455,7 +480,8 @@ def _bar() -> Iterator[Callable[[str, int], None]]:
     )
     shown = console(stderr=True)
     with Progress(*columns, console=shown, disable=not shown.is_terminal, transient=True) as progress:
-        task = progress.add_task("", total=None)
+        total = None if rows is None or progress.disable else rows()
+        task = progress.add_task("", total=total)
         yield lambda what, done: progress.update(task, description=what, completed=done)
 
 

@@ -33,8 +33,10 @@ from runner.store.records import (
     FailedLine,
     GpuTypeLine,
     HostLine,
+    LatestLine,
     MatchLine,
     RankingLine,
+    RunningLine,
     StatusLine,
 )
 from runner.task_format.model import HARNESS, SUBMISSION, Harness, TaskFolder
@@ -679,20 +681,37 @@ def _drain_note(line: HostLine) -> str:
     return "draining" if line.drain_reason is None else f"draining: {line.drain_reason}"
 
 
+def work_of(line: RunningLine | LatestLine | FailedLine) -> str:
+    """What a job is for: its submission and leaderboard, or its batch."""
+    if line.batch is not None:
+        return f"batch {one_line(line.batch)}"
+    return f"{line.submission_id} {one_line(line.leaderboard or '-')}"
+
+
 def failed_table(lines: Sequence[FailedLine]) -> RenderableType:
     """Attempts that gave no result, the newest first, with what became of the job."""
     if not lines:
         return Text("no attempt has failed")
     table = _table(
-        "when (UTC)", "submission", "leaderboard", "gpu type", "mode", "job", "attempt", "host", "slot", "now", "why"
+        "when (UTC)",
+        "submission",
+        "leaderboard or batch",
+        "gpu type",
+        "mode",
+        "job",
+        "attempt",
+        "host",
+        "slot",
+        "now",
+        "why",
     )
     for line in lines:
         table.add_row(
             moment(line.at),
-            str(line.submission_id),
-            Text(one_line(line.leaderboard)),
+            "-" if line.submission_id is None else str(line.submission_id),
+            Text(one_line(line.leaderboard or f"batch {line.batch}")),
             Text(one_line(line.gpu_type)),
-            f"{line.mode.value}{', secret' if line.secret else ''}",
+            "group" if line.batch is not None else f"{line.mode.value}{', secret' if line.secret else ''}",
             str(line.job_id),
             str(line.attempt),
             Text(one_line(line.host or "-")),

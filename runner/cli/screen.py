@@ -15,8 +15,8 @@ from rich.text import Text
 from runner.cli import render
 from runner.cli.safe import one_line
 from runner.cli.units import age, duration
-from runner.model import JobState
-from runner.store import HostLine, LatestLine, QueueDepth, RunningLine, ThroughputLine
+from runner.model import JobState, Verdict
+from runner.store import BatchLine, HostLine, LatestLine, QueueDepth, RunningLine, ThroughputLine
 
 _Row = list[str | Text]
 #: Rows that any part keeps, however small the terminal.
@@ -34,6 +34,7 @@ class Scene:
     queue: Sequence[QueueDepth]
     latest: Sequence[LatestLine]
     throughput: Sequence[ThroughputLine]
+    batches: Sequence[BatchLine] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +72,7 @@ def frame(
         foot: the last one, e.g. which keys there are.
     """
     words = filter_text.lower().split()
-    parts = [part.matching(words) for part in (_slots(scene), _queue(scene), _latest(scene))]
+    parts = [part.matching(words) for part in _parts(scene)]
     room = None if height is None else height - 1 - bool(foot) - len(parts) * _FRAME_ROWS
     blocks: list[RenderableType] = [Text(head, style="bold", no_wrap=True, overflow="ellipsis")] if head else []
     for part, rows in zip(parts, _share(parts, room), strict=True):
@@ -94,6 +95,12 @@ def headline(scene: Scene, now: datetime) -> str:
         f"running {len(scene.running)}   waiting {sum(line.jobs for line in scene.queue)}   "
         f"done {minute} in a minute, {ten} in ten"
     )
+
+
+def _parts(scene: Scene) -> Sequence[_Part]:
+    """The tables, from top to bottom; batches only where there are any."""
+    batches = [_batches(scene)] if scene.batches else []
+    return [_slots(scene), _queue(scene), *batches, _latest(scene)]
 
 
 def _slots(scene: Scene) -> _Part:
@@ -130,10 +137,11 @@ def _slots(scene: Scene) -> _Part:
 
 
 def _job(line: RunningLine) -> _Row:
+    mode = line.mode.value if line.batch is None else "group"
     return [
-        f"{line.submission_id} {one_line(line.leaderboard)}",
+        render.work_of(line),
         one_line(line.user_id),
-        "secret run" if line.secret else f"{line.mode.value}{_phase(line.progress)}",
+        "secret run" if line.secret else f"{mode}{_phase(line.progress)}",
         age(line.running_s),
     ]
 
@@ -182,18 +190,40 @@ def _latest(scene: Scene) -> _Part:
     rows: list[_Row] = [
         [
             f"{age(line.ago_s)} ago",
-            f"{line.submission_id} {one_line(line.leaderboard)}",
+            render.work_of(line),
             one_line(line.user_id),
-            f"{line.mode.value}{', secret' if line.secret else ''}",
+            _kind(line),
             one_line(line.gpu_type),
             one_line(line.host),
             duration(None if line.took_s is None else line.took_s * 1e9),
-            render.verdict_text(line.verdict, JobState.DONE),
+            _verdict(line),
         ]
         for line in scene.latest
     ]
     columns = ("when", "submission", "user", "mode", "gpu", "host", "took", "verdict")
     return _Part(title="Latest verdicts", columns=columns, rows=rows, nothing="no verdicts yet")
+
+
+def _kind(line: LatestLine) -> str:
+    if line.batch is not None:
+        return "group" if line.items is None else f"group of {line.items}"
+    return f"{line.mode.value}{', secret' if line.secret else ''}"
+
+
+def _verdict(line: LatestLine) -> Text:
+    """A group is evaluated or not; its candidates have verdicts of their own."""
+    if line.batch is not None and line.verdict is Verdict.ACCEPTED:
+        return Text("evaluated", style="green")
+    return render.verdict_text(line.verdict, JobState.DONE)
+
+
+def _batches(scene: Scene) -> _Part:
+    rows: list[_Row] = [
+        [one_line(line.batch), one_line(line.user_id), str(line.finished), str(line.items), age(line.age_s)]
+        for line in scene.batches
+    ]
+    columns = ("batch", "user", "evaluated", "of", "since")
+    return _Part(title="Batches", columns=columns, rows=rows, nothing="no batch waits")
 
 
 def _share(parts: Sequence[_Part], room: int | None) -> Iterable[int | None]:

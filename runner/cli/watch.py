@@ -1,7 +1,7 @@
 """`watch`: a screen that follows the fleet: hosts, slots, what runs, the queue, the newest verdicts.
 
 Drawn by rich, which every other page here is drawn with: it works over ssh in any terminal that has a cursor, and needs
-no further package. The keyboard is read with the standard library. Costs the database five short statements a look.
+no further package. The keyboard is read with the standard library. Costs the database six short statements a look.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def watch(
         str, typer.Option("--filter", metavar="WORDS", help="Show only rows with all of these words.")
     ] = "",
 ) -> None:
-    """Watch hosts, slots, queue and verdicts.
+    """Watch hosts, slots, queue, batches and verdicts.
 
     `/` and words filter the rows, Esc ends the filter, `q` or Ctrl-C ends. Secret runs show no progress. A slot that is
     not used or ranks nothing says why; `?` is a job that has not reported yet. While the database is away, the first
@@ -69,6 +69,7 @@ def look(store: Store) -> screen.Scene:
         queue=store.queue_depths(),
         latest=store.latest(limit=_LIMIT),
         throughput=store.throughput(),
+        batches=store.open_batches(limit=_LIMIT),
     )
 
 

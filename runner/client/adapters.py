@@ -106,8 +106,9 @@ def verl_score(
         entry_points: Sequence[str] | None = None,
         **_: Any,  # noqa: ANN401 - data sources and settings of the trainer
     ) -> list[dict[str, float]]:
-        names = entry_points or [(info or {}).get("entry_point") or "Model" for info in extra_infos or ()]
-        names = names or ["Model"] * len(solution_strs)
+        # verl hands over arrays, which have no truth value.
+        infos = [{}] * len(solution_strs) if extra_infos is None else extra_infos
+        names = [(info or {}).get("entry_point") or "Model" for info in infos] if entry_points is None else entry_points
         items = [
             Item(reference=reference, candidate=extract(solution), entry_point=name)
             for solution, reference, name in zip(solution_strs, ground_truths, names, strict=True)

@@ -5,10 +5,11 @@ Importing this package alone needs nothing; its modules need the extra `data` (`
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from importlib.util import find_spec
 
 from runner.errors import ConfigError
+from runner.extras import missing
 
 #: Told a stage, how much of it is done, and how much there is (0: not known).
 Progress = Callable[[str, int, int], None]
@@ -22,12 +23,42 @@ def require(*modules: str) -> None:
     Raises:
         ConfigError: it is not. The message says how to install it.
     """
-    missing = [name for name in dict.fromkeys((*_NEEDED, *modules)) if find_spec(name) is None]
-    if missing:
+    absent = missing(*_NEEDED, *modules)
+    if absent:
         raise ConfigError(
-            f"the data commands need {' and '.join(missing)}; install the extra with "
-            "`pip install 'kernel-runner[data]'`"
+            f"the data commands need {' and '.join(absent)}; install the extra with `pip install 'kernel-runner[data]'`"
         )
 
 
-__all__ = ["Progress", "require"]
+class _Hidden:
+    """Hides pandas from imports."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        """As a finder of modules that does not know one; for pandas, an error.
+
+        Raises:
+            ModuleNotFoundError: pandas is asked for.
+        """
+        del path, target
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
+
+
+def without_pandas() -> None:
+    """Have pyarrow work without pandas in this process: an export does not use it, and it is half of the start.
+
+    pyarrow looks for pandas once, when it makes its first array. `to_pandas` looks again.
+    """
+    if "pandas" in sys.modules:
+        return
+    sys.meta_path.insert(0, _Hidden)
+    try:
+        import pyarrow as pa
+
+        pa.array([])
+    finally:
+        sys.meta_path.remove(_Hidden)
+
+
+__all__ = ["Progress", "require", "without_pandas"]

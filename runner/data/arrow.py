@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Final, Self
 
@@ -42,6 +42,8 @@ class Reader:
             DatabaseUnavailableError: the database cannot be reached, or the snapshot is gone.
         """
         uri = address(dsn)
+        #: What the statement under way holds open.
+        self._running = ExitStack()
         with _translated():
             self._database = adbc_driver_manager.AdbcDatabase(driver=adbc_driver_postgresql._driver_path(), uri=uri)  # noqa: SLF001 - the documented door needs pandas
             self._connection = adbc_driver_manager.AdbcConnection(self._database)
@@ -56,6 +58,8 @@ class Reader:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # Where an error ended the reading, a statement is still open, and a connection with one cannot be closed.
+        self._running.close()
         self._connection.close()
         self._database.close()
 
@@ -65,12 +69,13 @@ class Reader:
         Raises:
             DatabaseUnavailableError: the server went away, or a replica had to cancel the statement.
         """
-        with _translated(), adbc_driver_manager.AdbcStatement(self._connection) as prepared:
+        with _translated(), ExitStack() as running:
+            self._running = running
+            prepared = running.enter_context(adbc_driver_manager.AdbcStatement(self._connection))
             prepared.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(_BATCH_BYTES)})
             prepared.set_sql_query(statement)
             stream, _ = prepared.execute_query()
-            with pa.RecordBatchReader.from_stream(stream) as reader:
-                yield from reader
+            yield from running.enter_context(pa.RecordBatchReader.from_stream(stream))
 
     def _run(self, statement: str) -> None:
         with adbc_driver_manager.AdbcStatement(self._connection) as prepared:

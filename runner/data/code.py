@@ -6,18 +6,21 @@ have higher ids, so old parts stay as they are and only the last one grows.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
+import sys
 import tempfile
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -30,12 +33,12 @@ from runner.errors import DataError
 PART_BYTES: Final = 128 * 2**20
 #: Codes that are asked for at once.
 _FETCH_ROWS: Final = 2000
-#: Bytes of code that are held before they are put aside.
-_KEEP_BYTES: Final = 2 * 2**20
 
 PLAIN: Final = "utf-8"
 WITH_NUL: Final = "utf-8 with NUL"
 INVALID: Final = "invalid"
+#: What `bytes.isspace` takes for white space.
+_WHITE_SPACE: Final = np.frombuffer(b" \t\n\r\x0b\x0c", np.uint8)
 
 
 def encoding_of(code: bytes) -> str:
@@ -63,13 +66,14 @@ class Known:
     def __init__(self, path: Path, hashes: Sequence[str]) -> None:
         """`hashes`: of the code of each row of the file."""
         self.path = path
-        self.hashes = hashes
+        # The same text is the same object everywhere: an export has each hash several times.
+        self.hashes = [sys.intern(sha256) for sha256 in hashes]
         with pq.ParquetFile(path) as file:
             details = file.metadata
             rows = [details.row_group(number).num_rows for number in range(details.num_row_groups)]
         #: The first row of each row group, and the end.
         self.edges = [0, *accumulate(rows)]
-        self._places = {sha256: place for place, sha256 in enumerate(hashes)}
+        self._places = {sha256: place for place, sha256 in enumerate(self.hashes)}
 
     def __contains__(self, sha256: str) -> bool:
         return sha256 in self._places
@@ -81,16 +85,15 @@ class Known:
             found.setdefault(bisect_right(self.edges, self._places[sha256]) - 1, []).append(sha256)
         return dict(sorted(found.items()))
 
-    def read(self, groups: dict[int, list[str]]) -> Iterator[tuple[str, bytes]]:
-        """Hash and bytes of these codes."""
+    def read(self, groups: dict[int, list[str]]) -> Iterator[tuple[list[str], pa.Array]]:
+        """Hashes and bytes of these codes, a row group at a time."""
         with pq.ParquetFile(self.path) as file:
             for number, hashes in groups.items():
                 column = file.read_row_group(number, columns=["code"], use_threads=False).column(0).combine_chunks()
                 if isinstance(column, pa.ChunkedArray):
                     column = column.chunk(0)
-                column = column.view(pa.large_binary())
-                for sha256 in hashes:
-                    yield sha256, column[self._places[sha256] - self.edges[number]].as_py()
+                rows = [self._places[sha256] - self.edges[number] for sha256 in hashes]
+                yield hashes, column.view(pa.large_binary()).take(pa.array(rows, pa.int64()))
 
 
 def known_part(path: Path) -> tuple[Known, list[str]]:
@@ -121,7 +124,7 @@ class Codes:
 
     def want(self, sha256: str, code_id: int, size: int) -> None:
         """Note a code that the export needs; the lowest id of a hash stands for it."""
-        place = self._places.setdefault(sha256, len(self._ids))
+        place = self._places.setdefault(sys.intern(sha256), len(self._ids))
         if place == len(self._ids):
             self._ids.append(code_id)
             self._bytes.append(size)
@@ -158,6 +161,26 @@ class Codes:
         place = self._places[sha256]
         return os.pread(self._file.fileno(), self._bytes[place], self._offsets[place])
 
+    def column(self, hashes: Sequence[str]) -> pa.LargeBinaryArray:
+        """The bytes of codes that were fetched or taken; by any thread. No code becomes an object of Python."""
+        places = np.fromiter((self._places[sha256] for sha256 in hashes), np.int64, len(hashes))
+        sizes = np.frombuffer(self._bytes, np.int64)[places]
+        starts = np.frombuffer(self._offsets, np.int64)[places]
+        edges = np.zeros(len(hashes) + 1, np.int64)
+        np.cumsum(sizes, out=edges[1:])
+        data = pa.allocate_buffer(int(edges[-1]))
+        # What lies together in the file is read at once.
+        breaks = np.flatnonzero(starts[1:] != starts[:-1] + sizes[:-1]) + 1
+        with memoryview(data) as view:
+            for first, last in pairwise([0, *breaks.tolist(), len(hashes)]):
+                at, rest = int(starts[first]) if first < last else 0, view[edges[first] : edges[last]]
+                while rest:
+                    got = os.preadv(self._file.fileno(), [rest], at)
+                    if not got:
+                        raise OSError(errno.EIO, "the temporary file with the code ends early")
+                    at, rest = at + got, rest[got:]
+        return pa.Array.from_buffers(pa.large_binary(), len(hashes), [None, pa.py_buffer(edges), data])
+
     def in_order(self) -> list[str]:
         """The hashes by id."""
         return sorted(self._places, key=lambda sha256: self._ids[self._places[sha256]])
@@ -173,14 +196,14 @@ class Codes:
         """Those whose bytes are not there yet, once each."""
         return [sha256 for sha256 in dict.fromkeys(hashes) if self._offsets[self._places[sha256]] < 0]
 
-    def take(self, found: Iterable[tuple[str, bytes]]) -> None:
+    def take(self, hashes: Sequence[str], codes: pa.Array) -> None:
         """Keep codes of an older export, which was compared with its manifest."""
-        self._keep(list(found))
+        self._keep(hashes, codes)
 
     def fetch(
-        self, hashes: Sequence[str], read: Callable[[Sequence[int]], Iterable[tuple[int, bytes]]], progress: Progress
-    ) -> Iterator[list[str]]:
-        """Fetch codes by their ids; yields the hashes of each piece when it is there.
+        self, hashes: Sequence[str], read: Callable[[Sequence[int]], Iterable[pa.RecordBatch]], progress: Progress
+    ) -> None:
+        """Fetch codes. `read`: ids and codes of these ids, by id.
 
         Raises:
             DataError: a code is not there, or is not what its hash says.
@@ -189,38 +212,37 @@ class Codes:
         for some in _in_bites(hashes):
             ids = [self._ids[self._places[sha256]] for sha256 in some]
             wanted = dict(zip(ids, some, strict=True))
-            waiting: list[tuple[str, bytes]] = []
-            size = 0
-            for code_id, code in read(ids):
-                sha256 = wanted.pop(code_id)
-                if hashlib.sha256(code).hexdigest() != sha256:
-                    raise DataError(
-                        f"code {code_id} does not have the hash that the database gives; nothing was exported"
-                    )
-                self.note(sha256, encoding_of(code), blank=is_blank(code))
-                waiting.append((sha256, code))
-                size += len(code)
-                if size > _KEEP_BYTES:
-                    self._keep(waiting)
-                    waiting, size = [], 0
-            self._keep(waiting)
+            for batch in read(ids):
+                found = batch.column(0).to_pylist()
+                self._fetched(found, [wanted.pop(code_id) for code_id in found], batch.column(1))
             if wanted:
                 raise DataError(f"code {min(wanted)} is missing; nothing was exported")
             done += len(some)
             progress("code fetched", done, len(hashes))
-            yield some
 
-    def _keep(self, codes: Sequence[tuple[str, bytes]]) -> None:
-        rest = memoryview(b"".join(code for _, code in codes))
-        end = self._end
+    def _fetched(self, ids: Sequence[int], hashes: Sequence[str], codes: pa.Array) -> None:
+        """Check codes against their hashes, look at how they are encoded, and keep them."""
+        edges, data = _edges_and_data(codes)
+        for code_id, sha256, (first, last) in zip(ids, hashes, pairwise(edges.tolist()), strict=True):
+            if hashlib.sha256(data[first:last]).hexdigest() != sha256:
+                raise DataError(f"code {code_id} does not have the hash that the database gives; nothing was exported")
+        plain = _is_plain(codes, data[edges[0] : edges[-1]])
+        for number in range(len(codes)) if not plain else _begin_blank(edges, data):
+            code = bytes(data[edges[number] : edges[number + 1]])
+            self.note(hashes[number], encoding_of(code), blank=is_blank(code))
+        self._keep(hashes, codes)
+
+    def _keep(self, hashes: Sequence[str], codes: pa.Array) -> None:
+        edges, data = _edges_and_data(codes)
+        rest = data[edges[0] : edges[-1]]
         while rest:
             rest = rest[self._file.write(rest) :]
-        for sha256, code in codes:
+        moved = self._end - int(edges[0])
+        for sha256, (first, last) in zip(hashes, pairwise(edges.tolist()), strict=True):
             place = self._places[sha256]
-            self._bytes[place] = len(code)
-            self._offsets[place] = end
-            end += len(code)
-        self._end = end
+            self._bytes[place] = last - first
+            self._offsets[place] = first + moved
+        self._end += int(edges[-1] - edges[0])
 
     def parts(self) -> Iterator[list[str]]:
         """The hashes of each part."""
@@ -235,6 +257,33 @@ class Codes:
         # An export without code has one part without rows, so that every export has the same files.
         if part or not self._ids:
             yield part
+
+
+def _edges_and_data(codes: pa.Array) -> tuple[np.ndarray[Any, Any], memoryview]:
+    """Where each value of an array of bytes begins, and the end; and the bytes."""
+    _, offsets, data = codes.buffers()
+    kind = np.int64 if pa.types.is_large_binary(codes.type) else np.int32
+    edges = (
+        np.frombuffer(offsets, kind)[codes.offset : codes.offset + len(codes) + 1] if len(codes) else np.zeros(1, kind)
+    )
+    return edges, memoryview(b"") if data is None else memoryview(data)
+
+
+def _is_plain(codes: pa.Array, data: memoryview) -> bool:
+    """Whether all of them are UTF-8 without a NUL; `data`: their bytes."""
+    try:
+        codes.cast(pa.large_string() if pa.types.is_large_binary(codes.type) else pa.string())
+    except pa.ArrowInvalid:
+        return False
+    return not len(data) or bool(np.frombuffer(data, np.uint8).min())
+
+
+def _begin_blank(edges: np.ndarray[Any, Any], data: memoryview) -> list[int]:
+    """The numbers of the codes that are empty or begin with white space."""
+    starts = edges[:-1]
+    empty = starts == edges[1:]
+    firsts = np.frombuffer(data, np.uint8)[np.where(empty, 0, starts)] if len(data) else np.zeros(len(starts), np.uint8)
+    return [int(number) for number in np.flatnonzero(empty | np.isin(firsts, _WHITE_SPACE))]
 
 
 def _in_bites(hashes: Sequence[str]) -> Iterator[list[str]]:
@@ -300,7 +349,7 @@ class Part:
             pa.array(hashes, pa.large_string()),
             pa.array([codes.size(sha256) for sha256 in hashes], pa.int64()),
             pa.array([codes.encoding(sha256) for sha256 in hashes], pa.large_string()),
-            pa.array([codes.read(sha256) for sha256 in hashes], pa.large_binary()),
+            codes.column(hashes),
         ]
         return pa.Table.from_arrays(columns, schema=CODE)
 

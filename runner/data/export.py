@@ -1,16 +1,17 @@
 """Writes an export: all files from one snapshot of the database, beside the old export, then in its place.
 
-Three connections read the snapshot at once: rows, runs, and code. What the older export in the folder has is not read
-again: code by its hash, runs by what `watermark` says, and row groups of files as they are. The result is that of an
-export into an empty folder, byte for byte but for the moment in the manifest.
+Three connections read the snapshot at once: rows, runs, and code; a fourth holds it. What the older export in the
+folder has is not read again: code by its hash, rows and runs by what `watermark` says, and row groups of files as they
+are. The result is that of an export into an empty folder, byte for byte but for the moment in the manifest.
 """
 
 from __future__ import annotations
 
 import ctypes
+import gc
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -22,7 +23,6 @@ from typing import IO, Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from runner import __version__
 from runner.data import Progress, card, manifest, rows
@@ -43,11 +43,12 @@ from runner.data.tables import (
     SUBMISSIONS,
     Digest,
     Writer,
+    columns_of,
     content_sha256,
     shown,
     table,
 )
-from runner.data.watermark import Seen, Watermark, key_proof, unchanged
+from runner.data.watermark import Changes, Seen, Watermark, changes, key_proof, unchanged
 from runner.errors import DataError
 from runner.store import queries
 from runner.store.dataset import DataBoard, Moment, People, Scope, Snapshot, queries_sha256, snapshot
@@ -62,6 +63,8 @@ _ROUGH: Final = pa.schema(
     ]
 )
 _LAST: Final = 2**31 - 1
+#: Submissions that are looked up one by one; more are read with all others.
+_TOUCHED: Final = 20_000
 #: Of mallopt(3).
 _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
@@ -114,7 +117,10 @@ def export(dsn: str, options: Options, progress: Progress) -> Summary:
     old = _Old.of(target)
     namer = Namer(options.identity, options.key)
     with _lean(), staging(target) as folder:
-        with snapshot(dsn) as database:
+        with snapshot(dsn) as database, ExitStack() as stack:
+            hashing = ThreadPoolExecutor(1)
+            stack.callback(hashing.shutdown, cancel_futures=True)
+            old.begin(hashing)
             made = _Making(dsn, database, options=options, namer=namer, folder=folder, progress=progress, old=old)
             made.write()
         if old.manifest is not None or target.exists():
@@ -132,10 +138,15 @@ def _lean() -> Iterator[None]:
         library.mallopt(_M_ARENA_MAX, 2)
         library.mallopt(_M_MMAP_THRESHOLD, 256 * 1024)
     pa.set_memory_pool(pa.system_memory_pool())
+    # Lists of many rows have the collector of cycles walk all of them again and again.
+    collects = gc.isenabled()
+    gc.disable()
     try:
         yield
     finally:
         pa.set_memory_pool(pool)
+        if collects:
+            gc.enable()
 
 
 class _Old:
@@ -150,7 +161,7 @@ class _Old:
             and found["format"] == manifest.FORMAT
             and found["software"].get("pyarrow") == pa.__version__
         )
-        self._sound: dict[str, bool] = {}
+        self._sound: dict[str, Future[bool]] = {}
 
     @classmethod
     def of(cls, target: Path) -> _Old:
@@ -177,9 +188,18 @@ class _Old:
         if self.manifest is None or (entry := manifest.paths(self.manifest).get(name)) is None:
             return None
         path = self.target / name
-        if name not in self._sound:
-            self._sound[name] = path.is_file() and not path.is_symlink() and sha256_of(path) == entry["sha256"]
-        return path if self._sound[name] else None
+        checked = self._sound.get(name)
+        return path if (self._is_sound(name, entry) if checked is None else checked.result()) else None
+
+    def begin(self, threads: ThreadPoolExecutor) -> None:
+        """Have another thread compare its tables with their hashes, while the database is read."""
+        for name, entry in sorted({} if self.manifest is None else manifest.paths(self.manifest).items()):
+            if name.endswith(".parquet"):
+                self._sound[name] = threads.submit(self._is_sound, name, entry)
+
+    def _is_sound(self, name: str, entry: Mapping[str, Any]) -> bool:
+        path = self.target / name
+        return path.is_file() and not path.is_symlink() and sha256_of(path) == entry["sha256"]
 
     def parts(self) -> Iterator[tuple[str, Path]]:
         """Name and path of its parts of code."""
@@ -198,6 +218,10 @@ class _Unchanged:
     groups: Sequence[int] = ()
     #: The last block that may have runs.
     last: int = -1
+    #: Where rows of submissions may be others; None: anywhere.
+    changes: Changes | None = None
+    #: The older export's `Seen.number`.
+    since: int = 0
 
 
 class _Making:
@@ -241,28 +265,38 @@ class _Making:
         _refuse_addresses(people, self._options)
         flat = f"{_flat_name(boards, self._options)}_submissions.parquet"
         shared = database.shared()
-        mark, known = self._marks(moment, scope)
         with ExitStack() as stack:
             codes = stack.enter_context(closing(Codes(self._folder)))
             rough = stack.enter_context(tempfile.TemporaryFile(dir=self._folder))
             for_rows = stack.enter_context(Reader(self._dsn, shared))
             for_runs = stack.enter_context(Reader(self._dsn, shared))
+            for_code = stack.enter_context(Reader(self._dsn, shared))
             threads = stack.enter_context(ThreadPoolExecutor(3))
-            rows_read = threads.submit(self._read_rows, for_rows, scope, rough)
+            flags_read = threads.submit(self._read_flags, for_rows, scope)
+            mark, known = self._marks(moment, scope)
             runs_done = threads.submit(self._write_runs, for_runs, scope, known)
-            parts = self._read_code(codes, scope)
+            rows_read: Future[None] | None = None
+            merged = self._merged(for_code, scope, known)
+            if merged is None:
+                rows_read = threads.submit(self._read_rows, for_rows, scope, rough, flags_read)
+                self._want(codes, for_code.batches(database.statement(queries.DATASET_CODES, scope.parameters())))
+            else:
+                self._put_aside(self._wanting(codes, merged), rough)
+            parts = self._read_code(for_code, codes)
             self._write_rows(
                 flat=flat,
                 codes=codes,
                 rough=rough,
                 known_parts=parts,
                 rows_read=rows_read,
+                flags_read=flags_read,
                 runs_done=runs_done,
                 reader=for_rows,
                 scope=scope,
                 known=known,
             )
             self._codes = len(codes)
+        self._compare(boards, people)
         self._write_leaderboards(boards)
         _copy_shipped(self._folder)
         self._finish(flat, moment, boards, people, mark)
@@ -305,7 +339,8 @@ class _Making:
         found = self._database.watermark()
         old = self._old.manifest
         older = None if old is None else Watermark.from_json(old.get("watermark"))
-        versions = self._database.versions(0 if older is None else older.seen.number, BLOCK)
+        since = 0 if older is None else older.seen.number
+        versions, of_codes = self._database.versions(since, BLOCK)
         mark = Watermark(
             seen=Seen.parse(found["seen"]),
             text=found["seen"],
@@ -314,6 +349,7 @@ class _Making:
             hosts=first_runs,
             leaderboards=versions.get(None, (0, 0))[0],
             blocks={block: (held, None) for block, (held, _) in versions.items() if block is not None},
+            codes={block: held for block, (held, _) in of_codes.items()},
         )
         last = max(mark.blocks, default=-1)
         if (
@@ -329,25 +365,31 @@ class _Making:
             return mark, _Unchanged(last=last)
         same = unchanged(older, mark, versions)
         groups = [block for block, (_, digest) in sorted(older.blocks.items()) if digest is not None]
-        return mark, _Unchanged(blocks={block: older.blocks[block][1] for block in same}, groups=groups, last=last)
+        known = {block: older.blocks[block][1] for block in same}
+        named = old["identity"] == self._options.identity.value
+        found_changes = changes(older, mark, versions, of_codes) if named else None
+        return mark, _Unchanged(blocks=known, groups=groups, last=last, changes=found_changes, since=since)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
-    def _read_rows(self, reader: Reader, scope: Scope, rough: IO[bytes]) -> None:
-        """Put the rows aside, and note their flags."""
+    def _read_flags(self, reader: Reader, scope: Scope) -> None:
+        """Note the flags of rows."""
         flags = self._database.statement(queries.DATASET_FLAGS, scope.parameters())
         for batch in reader.batches(flags):
             for submission_id, run_id, check in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 self._flags.setdefault(submission_id, []).append((run_id, check))
+
+    def _read_rows(self, reader: Reader, scope: Scope, rough: IO[bytes], flags_read: Future[None]) -> None:
+        """Put all rows aside, when the reader is free."""
+        flags_read.result()
+        statement = self._database.statement(queries.DATASET_SUBMISSIONS, scope.parameters())
+        self._put_aside(self._shown(reader.batches(statement)), rough)
+
+    def _put_aside(self, pieces: Iterable[pa.Table], rough: IO[bytes]) -> None:
+        """Put rows aside, and count them."""
         done = 0
         with pa.ipc.new_stream(rough, _ROUGH) as stream:
-            for batch in reader.batches(self._database.statement(queries.DATASET_SUBMISSIONS, scope.parameters())):
-                some = cast(batch, _ROUGH)
-                lost = rows.missing_code(some)
-                if lost is not None:
-                    raise DataError(f"code {lost[0]} of submission {lost[1]} is missing; nothing was exported")
-                if self._options.identity is not Identity.NAME:
-                    some = rows.named(some, self._namer.user)
+            for some in pieces:
                 for board, count, ranked in rows.counted(some):
                     counts = self._per_board.setdefault(board, [0, 0])
                     counts[0] += count
@@ -356,6 +398,46 @@ class _Making:
                 done += some.num_rows
                 self._progress("submissions", done, 0)
         rough.flush()
+
+    def _shown(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+        """Rows that were read, as they are to be shown."""
+        for batch in batches:
+            some = cast(batch, _ROUGH)
+            lost = rows.missing_code(some)
+            if lost is not None:
+                raise DataError(f"code {lost[0]} of submission {lost[1]} is missing; nothing was exported")
+            yield some if self._options.identity is Identity.NAME else rows.named(some, self._namer.user)
+
+    def _merged(self, reader: Reader, scope: Scope, known: _Unchanged) -> Iterator[pa.Table] | None:
+        """All rows: those of the older export that must be as they were, and the others read. None: read all."""
+        path = self._old.file("submissions.parquet") if known.changes is not None else None
+        if known.changes is None or path is None:
+            return None
+        older = pa.Table.from_arrays(columns_of(path, _ROUGH.names).columns, schema=_ROUGH)
+        users = [
+            self._namer.user(user_id, user_name)
+            for batch in reader.batches(self._database.statement(queries.DATASET_USERS, {}))
+            for user_id, user_name in zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        ]
+        doubtful = set(rows.codes_in_doubt(older, known.changes.rewritten, users))
+        parameters = {
+            "since": known.since,
+            "block": BLOCK,
+            "appended": sorted(known.changes.appended),
+            "rewritten": sorted(known.changes.rewritten),
+            "code_blocks": sorted(known.changes.code_blocks),
+            "codes": sorted(doubtful),
+        }
+        touched: set[int] = set()
+        for batch in reader.batches(self._database.statement(queries.DATASET_TOUCHED, parameters)):
+            touched.update(batch.column(0).to_pylist())
+            doubtful.update(batch.column(1).to_pylist())
+        if len(touched) > _TOUCHED:
+            return None
+        statement = self._database.statement(
+            queries.DATASET_SUBMISSIONS_OF, {**scope.parameters(), "only": sorted(touched)}
+        )
+        return rows.merged(older, doubtful, self._shown(reader.batches(statement)))
 
     def _write_runs(self, reader: Reader, scope: Scope, known: _Unchanged) -> None:
         """Write runs.parquet, and note what cases say."""
@@ -376,12 +458,24 @@ class _Making:
         )
         self._written["runs.parquet"] = written.rows, written.sha256
 
-    def _read_code(self, codes: Codes, scope: Scope) -> list[Known]:
+    def _wanting(self, codes: Codes, pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """Rows, whose codes are noted on the way."""
+        for some in pieces:
+            self._want(codes, [some.select(["code_id", "code_sha256", "code_bytes", "submission_id"])])
+            yield some
+
+    @staticmethod
+    def _want(codes: Codes, batches: Iterable[pa.RecordBatch | pa.Table]) -> None:
+        """Note which codes the export needs: id, hash, bytes and a submission each."""
+        for batch in batches:
+            columns = (column.to_pylist() for column in batch.columns)
+            for code_id, sha256, size, submission_id in zip(*columns, strict=True):
+                if sha256 is None:
+                    raise DataError(f"code {code_id} of submission {submission_id} is missing; nothing was exported")
+                codes.want(sha256, code_id, size)
+
+    def _read_code(self, reader: Reader, codes: Codes) -> list[Known]:
         """Fetch the code that the older export does not have; returns its parts."""
-        for code_id, sha256, size, submission_id in self._database.codes(scope):
-            if sha256 is None:
-                raise DataError(f"code {code_id} of submission {submission_id} is missing; nothing was exported")
-            codes.want(sha256, code_id, size)
         parts: list[Known] = []
         blank = self._blank_codes()
         # Without the older rows it is not known which of the older codes are blank.
@@ -393,8 +487,11 @@ class _Making:
                     codes.note(sha256, encoding, blank=sha256 in (blank or ()))
         there = {sha256 for part in parts for sha256 in part.hashes}
         new = [sha256 for sha256 in codes.in_order() if sha256 not in there]
-        for _ in codes.fetch(new, self._database.code_copy, self._progress):
-            pass
+        codes.fetch(
+            new,
+            lambda ids: reader.batches(self._database.statement(queries.DATASET_CODE, {"ids": list(ids)})),
+            self._progress,
+        )
         self._fetched = len(new)
         return parts
 
@@ -407,7 +504,8 @@ class _Making:
         codes: Codes,
         rough: IO[bytes],
         known_parts: Sequence[Known],
-        rows_read: Future[None],
+        rows_read: Future[None] | None,
+        flags_read: Future[None],
         runs_done: Future[None],
         reader: Reader,
         scope: Scope,
@@ -422,7 +520,8 @@ class _Making:
             parts.append((name, Part(self._folder / name, codes, hashes, old)))
         if not known_parts:
             self._write_parts(parts, codes)
-        rows_read.result()
+        if rows_read is not None:
+            rows_read.result()
         older = self._older_flat() if known_parts else None
         plan = rows.FlatPlan(
             codes, GROUP_BYTES, {} if older is None or not self._old.equal else rows.digests_of(*older)
@@ -445,6 +544,7 @@ class _Making:
                 progress=lambda done: self._progress("files written", done, total),
             )
         self._written[flat] = written.rows, written.sha256
+        flags_read.result()
         runs_done.result()
         self._know_figures(reader, scope, known, rough)
         path = self._folder / "submissions.parquet"
@@ -479,9 +579,12 @@ class _Making:
         path = self._old.file("submissions.parquet")
         if path is None:
             return None
-        found = pq.read_table(path, columns=["code_sha256", "flags"], use_threads=False)
-        lines = zip(found.column("code_sha256").to_pylist(), found.column("flags").to_pylist(), strict=True)
-        return frozenset(sha256 for sha256, flags in lines if "code_blank" in flags)
+        return frozenset(
+            sha256
+            for some in columns_of(path, ["code_sha256", "flags"]).to_batches()
+            for sha256, flags in zip(*(column.to_pylist() for column in some.columns), strict=True)
+            if "code_blank" in flags
+        )
 
     def _older_flat(self) -> tuple[Path, Path] | None:
         """The older export's submissions.parquet and flat file."""
@@ -504,7 +607,7 @@ class _Making:
         if not wanted:
             return
         if older is not None:
-            hashes = pq.read_table(older[0], columns=["code_sha256"], use_threads=False).column(0).to_pylist()
+            hashes = columns_of(older[0], ["code_sha256"]).column(0).to_pylist()
             flat = Known(older[1], hashes)
             # The flat file has no other bytes than those of valid text.
             plain = [sha256 for sha256 in wanted if sha256 in flat and codes.encoding(sha256) != code_files.INVALID]
@@ -519,7 +622,7 @@ class _Making:
         path = self._old.file("submissions.parquet") if known.blocks else None
         if path is None:
             return
-        found = pq.read_table(path, columns=["submission_id", "run_id", "sol", "flags"], use_threads=False)
+        found = columns_of(path, ["submission_id", "run_id", "sol", "flags"])
         there: set[int] = set()
         self._figures.take(_of_blocks(found, known.blocks), there)
         with rows.stored(rough) as pieces:
@@ -532,6 +635,20 @@ class _Making:
         if unknown:
             parameters = {**scope.parameters(), "first": 0, "last": _LAST, "runs": unknown}
             self._figures.add(reader.batches(self._database.statement(queries.DATASET_FIGURES, parameters)))
+
+    def _compare(self, boards: Sequence[DataBoard], people: Sequence[People]) -> None:
+        """Compare the rows with a count of the database's submissions that takes nothing from older exports."""
+        found = rows.pairs(self._folder / "submissions.parquet")
+        expected = {
+            line.leaderboard_id: line.pairs - (line.pairs_of_banned if self._options.without_banned else 0)
+            for line in people
+        }
+        for board in boards:
+            if found.get(board.id, 0) != expected.get(board.id, 0):
+                raise DataError(
+                    f"leaderboard {board.name} has {expected.get(board.id, 0)} pairs of user and code in the database, "
+                    f"and {found.get(board.id, 0)} in the rows; nothing was exported"
+                )
 
     def _write_leaderboards(self, boards: Sequence[DataBoard]) -> None:
         lines = [
@@ -627,7 +744,8 @@ def _take_from(files: Sequence[Known], codes: Codes, wanted: Sequence[str], prog
     for file in files:
         groups = file.groups_with(sha256 for sha256 in wanted if sha256 in file)
         for number, hashes in groups.items():
-            codes.take(file.read({number: hashes}))
+            for some, column in file.read({number: hashes}):
+                codes.take(some, column)
             done += len(hashes)
             progress("code known", done, len(wanted))
 

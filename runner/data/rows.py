@@ -6,13 +6,15 @@ and no other. Groups that the older export has too are copied from there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import IO, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -20,7 +22,7 @@ import pyarrow.parquet as pq
 from runner.data import code as code_files
 from runner.data.code import Codes
 from runner.data.splice import Encoded
-from runner.data.tables import FLAT, GROUP_ROWS, SUBMISSIONS, Digest, Grouped, Writer
+from runner.data.tables import BLOCK, FLAT, GROUP_ROWS, SUBMISSIONS, Digest, Grouped, Writer, columns_of
 
 #: Checks that the cases of a run alone decide, with sol: figures that stay as they are while the run does.
 OF_CASES: Final = ("faster_than_light", "score_differs")
@@ -45,11 +47,12 @@ class Figures:
 
     def take(self, rows: pa.Table, known: set[int]) -> None:
         """Take rows of an older `submissions.parquet`; `known` gets the runs that they are of."""
-        columns = (rows.column(name).to_pylist() for name in ("run_id", "sol", "flags"))
-        for run_id, sol, flags in zip(*columns, strict=True):
-            if run_id is not None:
-                known.add(run_id)
-                self._note(run_id, sol, [name for name in flags if name in OF_CASES])
+        for some in rows.to_batches(GROUP_ROWS):
+            columns = (some.column(name).to_pylist() for name in ("run_id", "sol", "flags"))
+            for run_id, sol, flags in zip(*columns, strict=True):
+                if run_id is not None:
+                    known.add(run_id)
+                    self._note(run_id, sol, [name for name in flags if name in OF_CASES])
 
     def _note(self, run_id: int, sol: float | None, flags: list[str]) -> None:
         if sol is not None:
@@ -113,7 +116,7 @@ class FlatPlan:
         """Take rows."""
         rows = rows.select(_FLAT_ROWS.names)
         first = 0
-        for number, sha256 in enumerate(rows.column("code_sha256").to_pylist()):
+        for number, sha256 in enumerate(map(sys.intern, rows.column("code_sha256").to_pylist())):
             size = self._codes.size(sha256)
             if self._hashes and (self._bytes + size > self._limit or len(self._hashes) >= GROUP_ROWS):
                 self._end(rows.slice(first, number - first))
@@ -232,15 +235,57 @@ def write_flat(
 
 
 def _with_code(rows: pa.Table, hashes: Sequence[str], codes: Codes) -> pa.Table:
-    texts = [code_files.as_text(codes.read(sha256), codes.encoding(sha256)) for sha256 in hashes]
-    column = pa.array(texts, pa.large_binary()).view(pa.large_string())
+    if any(codes.encoding(sha256) == code_files.INVALID for sha256 in hashes):
+        texts = [code_files.as_text(codes.read(sha256), codes.encoding(sha256)) for sha256 in hashes]
+        column = pa.array(texts, pa.large_binary()).view(pa.large_string())
+    else:
+        column = codes.column(hashes).view(pa.large_string())
     return pa.Table.from_arrays([*rows.combine_chunks().columns, pa.chunked_array([column])], schema=FLAT)
 
 
 def double_keys(path: Path) -> bool:
     """Whether two rows have the same submission and runner."""
-    keys = pq.read_table(path, columns=["submission_id", "runner"])
-    return bool(keys.group_by(["submission_id", "runner"]).aggregate([]).num_rows != keys.num_rows)
+    keys = columns_of(path, ["submission_id", "runner"]).combine_chunks()
+    runners = keys.column("runner").combine_chunks().dictionary_encode(null_encoding="encode")
+    numbers = keys.column("submission_id").to_numpy() * (len(runners.dictionary) + 1) + runners.indices.to_numpy()
+    return bool(np.unique(numbers).size != keys.num_rows)
+
+
+def pairs(path: Path) -> dict[int, int]:
+    """Leaderboard -> how many different pairs of user and code it has."""
+    keys = columns_of(path, ["leaderboard_id", "user_id", "code_id"]).combine_chunks()
+    boards, codes = keys.column("leaderboard_id").to_numpy(), keys.column("code_id").to_numpy()
+    users = keys.column("user_id").combine_chunks().dictionary_encode()
+    numbers = users.indices.to_numpy()
+    return {
+        board: int(np.unique(codes[boards == board] * len(users.dictionary) + numbers[boards == board]).size)
+        for board in np.unique(boards).tolist()
+    }
+
+
+def codes_in_doubt(older: pa.Table, blocks: Collection[int], users: Collection[tuple[str, str]]) -> list[int]:
+    """The codes of an older export's rows that are of these blocks of submissions, or whose user is shown otherwise.
+
+    `users`: ids and names of all users as they are shown now.
+    """
+    columns = [pa.array([user[number] for user in users], pa.large_string()) for number in range(2)]
+    places = pc.index_in(older.column("user_id"), columns[0])
+    names = columns[1].take(places.combine_chunks()).fill_null("")
+    same = pc.equal(names, older.column("user_name").combine_chunks()).to_numpy(zero_copy_only=False)
+    moved = np.isin(older.column("submission_id").to_numpy() // BLOCK, sorted(blocks))
+    return [int(code) for code in np.unique(older.column("code_id").to_numpy()[moved | ~same])]
+
+
+def merged(older: pa.Table, without: Collection[int], fresh: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The rows of an older export without those of these codes, and fresh ones, in the order of an export."""
+    whole = pa.concat_tables([older, *(some.cast(older.schema) for some in fresh)])
+    # Nulls come last, as in PostgreSQL.
+    keys = ("problem_name", "score", "submission_time", "submission_id", "runner")
+    order = pc.sort_indices(whole, sort_keys=[(key, "ascending") for key in keys]).to_numpy()
+    gone = np.isin(older.column("code_id").to_numpy(), sorted(without))
+    order = order[~np.concatenate([gone, np.zeros(whole.num_rows - older.num_rows, bool)])[order]]
+    for first in range(0, len(order), GROUP_ROWS):
+        yield whole.take(pa.array(order[first : first + GROUP_ROWS]))
 
 
 def named(rows: pa.Table, name: Callable[[str, str], tuple[str, str]]) -> pa.Table:
@@ -260,13 +305,10 @@ def named(rows: pa.Table, name: Callable[[str, str], tuple[str, str]]) -> pa.Tab
 
 def counted(rows: pa.Table) -> Iterator[tuple[int, int, int]]:
     """Leaderboard, rows and scores."""
-    found = rows.group_by("leaderboard_id").aggregate([("leaderboard_id", "count"), ("score", "count")])
-    yield from zip(
-        found.column("leaderboard_id").to_pylist(),
-        found.column("leaderboard_id_count").to_pylist(),
-        found.column("score_count").to_pylist(),
-        strict=True,
-    )
+    boards = rows.column("leaderboard_id").to_numpy()
+    ranked = rows.column("score").is_valid().to_numpy()
+    for board in np.unique(boards).tolist():
+        yield board, int((boards == board).sum()), int(ranked[boards == board].sum())
 
 
 def missing_code(rows: pa.Table) -> tuple[int, int] | None:

@@ -141,6 +141,12 @@ def encoded(rows: pa.Table) -> Encoded:
     return Encoded(sink.getvalue())
 
 
+def columns_of(path: Path, names: Sequence[str]) -> pa.Table:
+    """Some columns of a parquet file. `pyarrow.parquet.read_table` would load much more of pyarrow first."""
+    with pq.ParquetFile(path) as file:
+        return file.read(columns=list(names), use_threads=False)
+
+
 class Writer:
     """A parquet file in the making, a row group at a time: compressed with zstd, with a page index.
 

@@ -63,8 +63,10 @@ class Watermark:
     hosts: Sequence[int]
     #: Rows of leaderboards and their settings.
     leaderboards: int
-    #: Block -> rows that its runs depend on, and the digest of its runs; None: it has none.
+    #: Block -> rows that its submissions and runs depend on, and the digest of its runs; None: it has none.
     blocks: Mapping[int, tuple[int, str | None]]
+    #: Block of codes -> how many there are.
+    codes: Mapping[int, int]
 
     def to_json(self) -> dict[str, Any]:
         """As the manifest has it."""
@@ -75,6 +77,7 @@ class Watermark:
             "hosts": list(self.hosts),
             "leaderboards": self.leaderboards,
             "blocks": [[block, held, digest] for block, (held, digest) in sorted(self.blocks.items())],
+            "codes": [[block, held] for block, held in sorted(self.codes.items())],
         }
 
     @classmethod
@@ -89,6 +92,7 @@ class Watermark:
                 hosts=[int(first) for first in found["hosts"]],
                 leaderboards=int(found["leaderboards"]),
                 blocks={int(block): (int(held), digest) for block, held, digest in found["blocks"]},
+                codes={int(block): int(held) for block, held in found["codes"]},
             )
         except (KeyError, TypeError, ValueError, AttributeError):
             return None
@@ -99,11 +103,60 @@ def key_proof(key: bytes | None) -> str | None:
     return None if key is None else hmac.new(key, b"kernel-runner watermark", hashlib.sha256).hexdigest()
 
 
+def _comparable(old: Watermark | None, new: Watermark, versions: Mapping[int | None, tuple[int, int]]) -> bool:
+    """Whether the older one is of the same history, and nothing that all rows depend on has changed."""
+    return (
+        old is not None
+        and (old.history, old.key) == (new.history, new.key)
+        and new.seen.covers(old.seen)
+        and versions.get(None, (0, 0)) == (old.leaderboards, 0)
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """Where rows of submissions may be others than in the older export."""
+
+    #: Blocks of submissions to which rows came and nothing else happened.
+    appended: frozenset[int]
+    #: All other blocks that changed, also those that are gone.
+    rewritten: frozenset[int]
+    #: Blocks of codes in which more happened than that codes came.
+    code_blocks: frozenset[int]
+
+
+def changes(
+    old: Watermark | None,
+    new: Watermark,
+    versions: Mapping[int | None, tuple[int, int]],
+    of_codes: Mapping[int, tuple[int, int]],
+) -> Changes | None:
+    """What may have changed; None: everything. `versions`, `of_codes`: since the older one's `seen.number`.
+
+    The rows of a block that are not newer were there, as they are. Where they are as many as all that were there, none
+    of those was changed or has gone.
+    """
+    if old is None or not _comparable(old, new, versions):
+        return None
+    appended, rewritten = set(), set()
+    for block in old.blocks.keys() | {block for block in versions if block is not None}:
+        before, _ = old.blocks.get(block, (0, None))
+        held, newer = versions.get(block, (0, 0))
+        if held - newer != before:
+            rewritten.add(block)
+        elif newer:
+            appended.add(block)
+    moved = {
+        block
+        for block in old.codes.keys() | of_codes.keys()
+        if of_codes.get(block, (0, 0))[0] - of_codes.get(block, (0, 0))[1] != old.codes.get(block, 0)
+    }
+    return Changes(appended=frozenset(appended), rewritten=frozenset(rewritten), code_blocks=frozenset(moved))
+
+
 def unchanged(old: Watermark | None, new: Watermark, versions: Mapping[int | None, tuple[int, int]]) -> frozenset[int]:
     """The blocks whose runs the older export has as they are. `versions`: since the older one's `seen.number`."""
-    if old is None or (old.history, old.key) != (new.history, new.key) or not new.seen.covers(old.seen):
-        return frozenset()
-    if versions.get(None, (0, 0)) != (old.leaderboards, 0):
+    if old is None or not _comparable(old, new, versions):
         return frozenset()
     same = {block for block, (held, _) in old.blocks.items() if versions.get(block) == (held, 0)}
     if old.key is None:

@@ -221,7 +221,8 @@ class Evaluator:
         found = groups.evaluate_group()(
             self, job.task, job=job, slot=slot, gpu_type=job.gpu_type, cancelled=cancel, on_progress=on_progress
         )
-        return groups.group_result(job, slot, found, eval_ns=time.monotonic_ns() - started_ns)
+        eval_ns = time.monotonic_ns() - started_ns
+        return groups.group_result(job, slot, found.rows, eval_ns=eval_ns, phases_ns=found.phases_ns)
 
     def run(
         self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None] | None = None

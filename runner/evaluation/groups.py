@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from runner.model import Job, JobResult, Json, Progress, Slot, Verdict
@@ -34,6 +35,16 @@ MAX_ENTRIES: Final = 100
 _MAX_DEPTH: Final = 4
 
 
+@dataclass(frozen=True, kw_only=True)
+class FoundGroup:
+    """What an evaluation found of a group."""
+
+    #: One result for each candidate of which something was heard.
+    rows: Sequence[Mapping[str, Any]]
+    #: Where the time went, in nanoseconds: docs/modules.md.
+    phases_ns: Mapping[str, int]
+
+
 class EvaluateGroup(Protocol):
     """What evaluates a group: `runner.evaluation.modules.evaluate_group`."""
 
@@ -47,7 +58,7 @@ class EvaluateGroup(Protocol):
         gpu_type: str,
         cancelled: threading.Event,
         on_progress: Callable[[Progress], None] | None,
-    ) -> Sequence[Mapping[str, Any]]:
+    ) -> FoundGroup:
         """What was found of each candidate, once the slot is free."""
         ...
 
@@ -59,8 +70,23 @@ def evaluate_group() -> EvaluateGroup:
     return evaluate_group
 
 
-def group_result(job: Job, slot: Slot, found: Sequence[Mapping[str, Any]], *, eval_ns: int) -> JobResult:
-    """The result of a group. A candidate without a result of its own is left out: it is evaluated again."""
+def group_result(
+    job: Job,
+    slot: Slot,
+    found: Sequence[Mapping[str, Any]],
+    *,
+    eval_ns: int,
+    phases_ns: Mapping[str, int] | None = None,
+) -> JobResult:
+    """The result of a group. A candidate without a result of its own is left out: it is evaluated again.
+
+    Args:
+        job: the group.
+        slot: where it ran.
+        found: what the harness reports of its candidates.
+        eval_ns: how long it ran.
+        phases_ns: where that time went, for the job's report.
+    """
     asked = [candidate["id"] for candidate in job.task["candidates"]]
     items: dict[int, Json] = {}
     for result in found:
@@ -71,7 +97,13 @@ def group_result(job: Job, slot: Slot, found: Sequence[Mapping[str, Any]], *, ev
     missing = len(asked) - len(items)
     if missing:
         ours.append(f"{missing} of {len(asked)} candidates have no result")
-    report = {"slot": slot.name, "items": len(asked), "internal_errors": len(ours), "causes": ours[:3]}
+    report = {
+        "slot": slot.name,
+        "items": len(asked),
+        "internal_errors": len(ours),
+        "causes": ours[:3],
+        "phases_ns": dict(phases_ns or {}),
+    }
     return JobResult(
         verdict=Verdict.INTERNAL_ERROR if ours else Verdict.ACCEPTED,
         runs=(),

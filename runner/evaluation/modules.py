@@ -7,6 +7,8 @@ is one dict for each candidate (docs/modules.md).
 from __future__ import annotations
 
 import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,6 +17,7 @@ from runner.errors import CancelledByRequest, EvaluationError
 from runner.evaluation.attempt import HostResources, clear, execute
 from runner.evaluation.case_memory import tensor_bytes
 from runner.evaluation.container_spec import Environment, job_labels, make_spec, pair_boot
+from runner.evaluation.groups import FoundGroup
 from runner.evaluation.plan import Plan
 from runner.gpu_types.model import GpuType, Vendor
 from runner.model import Job, Progress, Slot
@@ -29,6 +32,9 @@ from tasks.harness.judge.modules.request import payload_of
 #: Added to what the candidates may take: imports of torch, preparing the reference, killing.
 _MARGIN_S = 60.0
 _KILLED = "signal 9"
+#: Parts of a candidate's evaluation that the judge times, and more milliseconds than any takes.
+_PARTS = frozenset({"worker", "compile", "construct", "correctness", "timing", "reference_timing", "done"})
+_MOST_MS = 1e9
 
 Rows = list[dict[str, Any]]
 
@@ -64,7 +70,7 @@ def evaluate_group(
     cancelled: threading.Event,
     job: Job | None = None,
     on_progress: Callable[[Progress], None] | None = None,
-) -> Rows:
+) -> FoundGroup:
     """Judge a group once its slot is free.
 
     Args:
@@ -77,8 +83,8 @@ def evaluate_group(
         on_progress: called from this thread whenever there is progress.
 
     Returns:
-        One result for each candidate, in the group's order. A candidate of which nothing was heard has the verdict
-        `internal_error`.
+        One result for each candidate, in the group's order, and where the time went. A candidate of which nothing was
+        heard has the verdict `internal_error`.
 
     Raises:
         CancelledByRequest: `cancelled` was set, and the container is gone.
@@ -90,12 +96,13 @@ def evaluate_group(
     try:
         parsed = Group.from_message(group)
     except GroupError as error:
-        return failed_results(group, "invalid", str(error))
+        return FoundGroup(rows=failed_results(group, "invalid", str(error)), phases_ns={})
     parts = _parts(group, parsed)
     host = evaluator.group_host(slot)
     resources = host.resources
     labels = {"kernel-runner.job": "group"} if job is None else job_labels(job)
     rows: Rows = []
+    phases: Counter[str] = Counter()
     with resources.slots[slot.name].hold(cancelled):
         stuck = resources.quarantine.reasons().get(slot.name)
         if stuck is not None:
@@ -112,18 +119,21 @@ def evaluate_group(
                         labels=labels,
                     )
                     empty: list[Container] = []
+                    began_ns = time.monotonic_ns()
                     try:
-                        report, _ = execute(
+                        report, ready_ns = execute(
                             plan, slot, resources, cancel=cancelled, on_progress=on_progress, empty=empty
                         )
+                        ended_ns = time.monotonic_ns()
                     finally:
                         clear(empty, slot, resources)
+                    phases.update(phases_of(report, spans_ns=(began_ns, ready_ns, ended_ns, time.monotonic_ns())))
                     if report.outcome.ending is Ending.CANCELLED:
                         raise CancelledByRequest("the group was cancelled")
                     rows += rows_of(part, report)
             finally:
                 host.on_free()
-    return rows
+    return FoundGroup(rows=rows, phases_ns=dict(phases))
 
 
 def make_group_plan(
@@ -176,6 +186,28 @@ def rows_of(group: Mapping[str, Any], report: ContainerReport) -> Rows:
             row = {**row, "verdict": "memory_limit", "message": "the candidate used up the container's memory"}
         rows.append(row)
     return rows
+
+
+def phases_of(report: ContainerReport, *, spans_ns: tuple[int, int, int, int]) -> dict[str, int]:
+    """Where the time of a group's container went, in nanoseconds. Pure.
+
+    Args:
+        report: the container's.
+        spans_ns: when the container was asked for, was ready, had reported and was gone, on one clock.
+    """
+    began_ns, ready_ns, ended_ns, gone_ns = spans_ns
+    phases: Counter[str] = Counter(container=ready_ns - began_ns, removal=gone_ns - ended_ns)
+    steps = [step for step in report.steps if step.judged is not None]
+    for step in steps:
+        parts = step.judged.details.get("parts_ms") if step.judged is not None else None
+        for name, value in parts.items() if isinstance(parts, Mapping) else ():
+            # The container says so; this is for people and statistics.
+            if name in _PARTS and type(value) in (int, float) and 0 <= value < _MOST_MS:
+                phases[name] += round(value * 1e6)
+    if steps:
+        phases["reference"] = max(0, steps[0].start_ns - steps[0].duration_ns)
+        phases["import"] = max(0, ended_ns - ready_ns - steps[-1].start_ns)
+    return dict(phases)
 
 
 def _row_of(step: StepResult) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ from starlette.types import ExceptionHandler
 
 from runner.config import Config
 from runner.errors import DatabaseUnavailableError
-from runner.gateway import admin, boards, login, oauth, pages, publishing, submissions
+from runner.gateway import admin, boards, exporting, login, oauth, pages, publishing, submissions
 from runner.gateway.context import Ascii, Door, Refusal, door
 from runner.gateway.identity import admin as only_admin
 from runner.gateway.identity import user
@@ -30,9 +30,16 @@ from runner.store.gateway import GatewayStore, RefusedError
 _log = get_logger("gateway")
 #: Routes of KernelBot's API that this release does not have, with what to do instead. docs/gateway.md lists them.
 NOT_BUILT: Final = (
-    ("POST", "/admin/export-hf", "Data are exported with `kernel-runner data export` and `data publish`"),
-    ("POST", "/admin/application-validations/{leaderboard}/{gpu}", "Application validation is not built"),
-    ("POST", "/profile/{leaderboard}/{gpu}", "Captures with ncu are not built; submit with mode profile instead"),
+    (
+        "POST",
+        "/admin/application-validations/{leaderboard}/{gpu}",
+        "Application validation is not built: no daemon has such jobs",
+    ),
+    (
+        "POST",
+        "/profile/{leaderboard}/{gpu}",
+        "Captures with ncu are not built: they need a device to be made on. Submit with mode profile instead",
+    ),
 )
 
 
@@ -104,6 +111,7 @@ def routes() -> list[Route]:
         Route("/admin/stats", admin.stats, methods=["GET"]),
         Route("/admin/ban/{user_id}", admin.ban, methods=["POST", "DELETE"]),
         Route("/admin/leaderboards", publishing.create, methods=["POST"]),
+        Route("/admin/export-hf", exporting.export, methods=["POST"]),
         Route("/admin/update-problems", publishing.update_problems, methods=["POST"]),
         Route("/admin/leaderboards/{name}", admin.delete_board, methods=["DELETE"]),
         Route("/admin/leaderboards/{name}/submissions", admin.board_submissions, methods=["GET"]),

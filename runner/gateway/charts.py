@@ -91,7 +91,9 @@ def progression(scores: Sequence[Score], light_s: float | None) -> Drawing | Non
         return round(_TOP + (HEIGHT - _TOP - _BOTTOM) * (1 - _part(seconds, low, high)), 1)
 
     steps = [f"M{across(best[0].at)} {down(best[0].seconds)}"]
-    steps += [f"H{across(item.at)}V{down(item.seconds)}" for item in best[1:]]
+    # Of the records that fall on one pixel, the last: there are no more steps than pixels.
+    corners = {int(across(item.at)): item for item in best[1:]}
+    steps += [f"H{across(item.at)}V{down(item.seconds)}" for item in corners.values()]
     steps.append(f"H{across(last)}")
     drawn = ordered[:: math.ceil(len(ordered) / _DOTS)]
     labels = [

@@ -77,6 +77,8 @@ class Door:
     providers: Mapping[str, Provider] = field(default_factory=dict)
     #: One board is made at a time.
     publishing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    #: One data set is published at a time.
+    exporting: asyncio.Lock = field(default_factory=asyncio.Lock)
     #: The state of queues by GPU type, and the drawings of leaderboards.
     queues: Kept = field(default_factory=lambda: Kept(QUEUE_S))
     drawings: Kept = field(default_factory=lambda: Kept(DRAWING_S))

@@ -22,6 +22,7 @@ BODY_S: Final = 60.0
 BODIES: Final = 64
 #: How many keys a limit remembers.
 _KEYS: Final = 20_000
+_STREAM: Final = b"text/event-stream"
 _PATH_BYTES: Final = 4096
 _QUERY_BYTES: Final = 8192
 
@@ -94,11 +95,15 @@ class Edge:
             return
         began = time.monotonic()
         status = 0
+        streamed = False
 
         async def answer(message: Message) -> None:
-            nonlocal status
+            nonlocal status, streamed
             if message["type"] == "http.response.start":
                 status = message["status"]
+                streamed = any(
+                    name == b"content-type" and value.startswith(_STREAM) for name, value in message["headers"]
+                )
                 message = {**message, "headers": [*message["headers"], (b"x-content-type-options", b"nosniff")]}
             await send(message)
 
@@ -114,7 +119,7 @@ class Edge:
                 await self._app({**scope, "path": plain, "raw_path": plain.encode()}, _bounded(receive), answer)
             finally:
                 # A client that went away before the answer counts as 499.
-                self._metrics.answered(status or 499, time.monotonic() - began)
+                self._metrics.answered(status or 499, None if streamed else time.monotonic() - began)
             return
         self._metrics.answered(status, time.monotonic() - began)
 

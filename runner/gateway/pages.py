@@ -21,13 +21,13 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from runner.errors import DatabaseUnavailableError
-from runner.gateway import charts, identity, oauth, results
+from runner.gateway import charts, identity, oauth, results, sizes
 from runner.gateway.boards import admit, named, own_name
 from runner.gateway.context import Door, Refusal, door, path_number, query_number
 from runner.gateway.identity import COOKIE, OPERATOR, SESSION_S, Session, User
 from runner.gateway.submissions import HEARTBEAT_S, MODES, STREAM_S, event, owned, store
 from runner.gateway.upload import Upload, form, upload
-from runner.store.gateway import Row
+from runner.store.gateway import RefusedError, Row
 
 _HERE: Final = Path(__file__).parent
 _POLICY: Final = (
@@ -41,11 +41,27 @@ _HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 _STATIC: Final = {"style.css": "text/css; charset=utf-8", "progress.js": "text/javascript; charset=utf-8"}
-#: What a page shows of long things.
+#: What a page shows of long things: lines of lists, and bytes of texts.
 PLACES: Final = 100
-_TAIL: Final = 4000
-_SOURCE: Final = 30_000
 _LINES: Final = 50
+_ROWS: Final = 50
+_DESCRIPTION: Final = 8000
+_SOURCES: Final = 20_000
+_CASES: Final = 36_000
+_OUTPUTS: Final = 18_000
+_OUTPUT: Final = 4000
+_CODE: Final = 24_000
+#: Of a case: its texts, and what its line has beside them.
+_SPEC: Final = 120
+_MESSAGE: Final = 240
+_CASE: Final = 420
+#: Of a leaderboard: its templates, and the name of a template's language.
+_TEMPLATES: Final = 8
+_LANG: Final = 40
+#: A submission to several GPU types has some runs on each.
+_RUNS: Final = 40
+#: Of a host or a leaderboard: its GPU types.
+_TYPES: Final = 8
 _FRESH_S: Final = 60.0
 #: From how many scores a leaderboard's drawings are made, and how many records are listed.
 _SCORES: Final = 3000
@@ -72,8 +88,9 @@ _templates: Final = Environment(
     lstrip_blocks=True,
 )
 _templates.filters.update(
-    seconds=_seconds, when=_when, ns=results.nanoseconds, segment=lambda text: quote(text, safe="")
+    seconds=_seconds, when=_when, ns=results.nanoseconds, segment=lambda text: quote(text, safe=""), cut=sizes.cut
 )
+_templates.globals.update(description_bytes=_DESCRIPTION, spec_bytes=_SPEC, message_bytes=_MESSAGE)
 
 
 def routes() -> list[Route]:
@@ -85,6 +102,7 @@ def routes() -> list[Route]:
         Route("/mine", page(mine), methods=["GET"]),
         Route("/view/{id}", page(view), methods=["GET"]),
         Route("/view/{id}/events", progress, methods=["GET"]),
+        Route("/view/{id}/code", page(code), methods=["GET"]),
         Route("/view/{id}/cancel", page(cancel), methods=["POST"]),
         Route("/login", page(login), methods=["GET", "POST"]),
         Route("/login/cli", page(attach), methods=["GET", "POST"]),
@@ -92,6 +110,7 @@ def routes() -> list[Route]:
         Route("/auth/cli/{provider}", page(finish_oauth), methods=["GET"]),
         Route("/logout", page(logout), methods=["POST"]),
         Route("/hosts", page(hosts), methods=["GET"]),
+        Route("/users", page(users), methods=["GET", "POST"]),
         Route("/static/{name}", static, methods=["GET"]),
     ]
 
@@ -130,7 +149,8 @@ async def boards(request: Request, session: Session | None) -> Response:
     """GET /: the leaderboards."""
     found = await door(request).store.all("board_list", tasks=False)
     lines = sorted(found, key=lambda line: (line["over"], line["deadline"], line["name"]))
-    return _show(request, session, "boards.html", boards=lines)
+    some, turning = _rows(request, lines)
+    return _show(request, session, "boards.html", boards=some, **turning)
 
 
 async def board(request: Request, session: Session | None) -> Response:
@@ -146,12 +166,13 @@ async def board(request: Request, session: Session | None) -> Response:
         "ranking_by": None,
         "templates": [],
     }
+    room = sizes.Room(_SOURCES)
     sources = [("Reference", told["reference"]), *((f"Template for {lang}", code) for lang, code in told["templates"])]
     return _show(
         request,
         session,
         "board.html",
-        sources=[(title, code[:_SOURCE]) for title, code in sources if code],
+        sources=[(title[:_LANG], room.text(code, _SOURCES)) for title, code in sources[:_TEMPLATES] if code],
         scores_drawn=_SCORES,
         drawn=await drawn(current, found["id"], gpu, told["ranking_by"]),
         board=found,
@@ -262,20 +283,44 @@ async def view(request: Request, session: Session | None) -> Response:
     found = await owned(current, submission_id, user.user)
     status = await current.store.one("submission_status", submission_id=submission_id)
     code = results.source(found["code"])
+    cases, outputs = sizes.Room(_CASES), sizes.Room(_OUTPUTS)
     runs = []
     for row in found["runs"] or ():
         lines = [] if row["secret"] else results.cases(row["result"])
-        runs.append({**_told(row), "cases": lines, "roofline": charts.roofline(lines)})
+        shown_lines = cases.lines(lines, _case_bytes)
+        runs.append(
+            {
+                **_told(row, outputs),
+                "cases": shown_lines,
+                "hidden": len(lines) - len(shown_lines),
+                "roofline": charts.roofline(lines),
+            }
+        )
     return _show(
         request,
         session,
         "view.html",
         submission=found,
         status=status,
-        runs=runs,
-        code=code[:_SOURCE],
-        cut=len(code) > _SOURCE,
+        runs=runs[:_RUNS],
+        code=sizes.cut(code, _CODE),
         progress=_progress(found, status),
+    )
+
+
+def _case_bytes(case: Mapping[str, Any]) -> int:
+    """How large a case's line is at most."""
+    return _CASE + len(sizes.cut(case["spec"], _SPEC).encode()) + len(sizes.cut(case["message"], _MESSAGE).encode())
+
+
+async def code(request: Request, session: Session | None) -> Response:
+    """GET /view/{id}/code: the whole code, as a file to be saved."""
+    user = _user(session)
+    found = await owned(door(request), path_number(request, "id"), user.user)
+    return Response(
+        results.source(found["code"]),
+        media_type="text/plain; charset=utf-8",
+        headers={**_HEADERS, "Content-Disposition": f'attachment; filename="submission-{found["id"]}.txt"'},
     )
 
 
@@ -371,18 +416,49 @@ async def logout(request: Request, session: Session | None) -> Response:
 
 async def hosts(request: Request, session: Session | None) -> Response:
     """GET /hosts: hosts, queue and newest verdicts, for operators."""
-    user = _user(session)
-    if not user.user.operator:
-        raise Refusal(403, "This page is for operators: log in with the admin token")
+    _operator(session)
     current = door(request)
     lines = [{**row, **_host(row)} for row in await current.store.all("operator_hosts")]
+    some, turning = _rows(request, lines)
     return _show(
         request,
         session,
         "hosts.html",
-        hosts=lines,
+        hosts=some,
+        **turning,
         queue=await current.store.all("operator_queue"),
         latest=await current.store.all("operator_latest"),
+    )
+
+
+async def users(request: Request, session: Session | None) -> Response:
+    """GET and POST /users: operators approve the login of a new user."""
+    user = _operator(session)
+    current = door(request)
+    given = dict.fromkeys(("code", "user", "name"), "")
+    approved = refused = ""
+    if request.method == "POST":
+        fields = await form(request)
+        _with_token(user, fields)
+        given = {key: fields.get(key, "").strip() for key in given}
+        try:
+            await current.store.one(
+                "admit_login", code=given["code"], user_id=given["user"], user_name=given["name"] or None
+            )
+        except RefusedError as error:
+            refused = str(error)
+        else:
+            approved, given = given["user"], dict.fromkeys(given, "")
+    found = await current.store.one("count_waiting")
+    return _show(
+        request,
+        session,
+        "users.html",
+        400 if refused else 200,
+        waiting=0 if found is None else found["waiting"],
+        given=given,
+        approved=approved,
+        refused=refused,
     )
 
 
@@ -407,7 +483,7 @@ async def _progress_events(current: Door, submission_id: int, user_id: str) -> A
     current.metrics.streams.inc()
     try:
         async with current.watcher.follow(submission_id) as happened:
-            while time.monotonic() < until:
+            while time.monotonic() < until and not current.watcher.leaving:
                 happened.clear()
                 try:
                     found = await current.store.one("submission", submission_id=submission_id, with_code=False)
@@ -456,8 +532,8 @@ def _progress(found: Row, status: Row | None) -> dict[str, Any]:
     return {"text": text, "done": False}
 
 
-def _told(row: Row) -> dict[str, Any]:
-    """What the page shows of a run."""
+def _told(row: Row, room: sizes.Room) -> dict[str, Any]:
+    """What the page shows of a run, as far as there is room for output."""
     meta = results.picked(row["meta"], results.META) or {}
     compiled = results.picked(row["compilation"], results.COMPILATION) or {}
     return {
@@ -469,7 +545,7 @@ def _told(row: Row) -> dict[str, Any]:
         "duration": results.number(meta.get("duration")),
         "exit_code": meta.get("exit_code"),
         "outputs": [
-            (name, str(text)[-_TAIL:], len(str(text)) > _TAIL)
+            (name, room.end(text, _OUTPUT), len(str(text)) > _OUTPUT)
             for name, text in (
                 ("compiler", compiled.get("stderr")),
                 ("stdout", meta.get("stdout")),
@@ -489,7 +565,14 @@ def _host(row: Row) -> dict[str, Any]:
         state = "draining" if row["draining"] else "up"
     slots = [slot for slot in row["slots"] if isinstance(slot, dict)] if isinstance(row["slots"], list) else []
     names = [str(slot.get("gpu_type", "?")) for slot in slots]
-    return {"state": state, "types": {name: names.count(name) for name in sorted(set(names))}}
+    return {"state": state, "types": {name: names.count(name) for name in sorted(set(names))[:_TYPES]}}
+
+
+def _rows(request: Request, lines: Sequence[Mapping[str, Any]]) -> tuple[Sequence[Mapping[str, Any]], dict[str, int]]:
+    """The lines of a list that the request asks for, and what its page needs to turn over."""
+    offset = query_number(request, "offset", 0, low=0, high=1_000_000)
+    turning = {"offset": offset, "size": _ROWS, "more": len(lines) > offset + _ROWS}
+    return lines[offset : offset + _ROWS], turning
 
 
 def _show(request: Request, session: Session | None, template: str, answer: int = 200, /, **values: object) -> Response:
@@ -505,6 +588,13 @@ def _user(session: Session | None) -> Session:
     if session is None:
         raise Refusal(401, "Log in first")
     return session
+
+
+def _operator(session: Session | None) -> Session:
+    user = _user(session)
+    if not user.user.operator:
+        raise Refusal(403, "This page is for operators: log in with the admin token")
+    return user
 
 
 def _with_token(session: Session, fields: Mapping[str, str]) -> None:

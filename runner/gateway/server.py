@@ -10,17 +10,57 @@ import sys
 from contextlib import suppress
 
 import uvicorn
+from starlette.applications import Starlette
 
 from runner import logs
 from runner.config import Config, listening_socket
 from runner.errors import ConfigError
 from runner.gateway.app import build
-from runner.store.gateway import GatewayStore
+from runner.gateway.context import Door
+from runner.gateway.protocol import Protocol
+from runner.store.gateway import PATIENCE_S, GatewayStore
 
-#: How long open requests and streams may take after SIGTERM.
-_GRACE_S = 10
+#: How long open requests may take after SIGTERM: longer than one waits for a database that is away.
+GRACE_S = int(PATIENCE_S) + 2
 _KEEP_ALIVE_S = 30
 _CONNECTIONS = 4096
+
+
+class Server(uvicorn.Server):
+    """uvicorn with the gateway's bounds. Streams end as soon as it is to stop; requests get `GRACE_S`."""
+
+    def __init__(
+        self, app: Starlette, *, host: str, port: int, uds: str | None = None, proxies: str | None = None
+    ) -> None:
+        self._app = app
+        super().__init__(
+            uvicorn.Config(
+                app,
+                host=host,
+                port=port,
+                uds=uds,
+                # On h11, the parser that bounds the size of headers.
+                http=Protocol,
+                ws="none",
+                loop="asyncio",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=proxies is not None,
+                forwarded_allow_ips=proxies,
+                timeout_keep_alive=_KEEP_ALIVE_S,
+                timeout_graceful_shutdown=GRACE_S,
+                limit_concurrency=_CONNECTIONS,
+                backlog=1024,
+            )
+        )
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no connection any more, end streams, and wait for requests."""
+        current = self._app.state.door
+        if isinstance(current, Door):
+            current.watcher.leave()
+        await super().shutdown(sockets)
 
 
 def serve(config: Config) -> None:
@@ -44,26 +84,12 @@ def serve(config: Config) -> None:
     log.info("the gateway starts", listen=str(address) if given is None else "systemd", admin=token is not None)
     # uvicorn finishes what is open and then sends itself the signal again: that is the end wanted, not a failure.
     signal.signal(signal.SIGTERM, _end)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app,
-            host=address.host or "127.0.0.1",
-            port=address.port,
-            uds=None if address.path is None else os.fspath(address.path),
-            # The parser that bounds the size of headers.
-            http="h11",
-            ws="none",
-            loop="asyncio",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=True,
-            forwarded_allow_ips=config.gateway_trusted_proxies,
-            timeout_keep_alive=_KEEP_ALIVE_S,
-            timeout_graceful_shutdown=_GRACE_S,
-            limit_concurrency=_CONNECTIONS,
-            backlog=1024,
-        )
+    server = Server(
+        app,
+        host=address.host or "127.0.0.1",
+        port=address.port,
+        uds=None if address.path is None else os.fspath(address.path),
+        proxies=config.gateway_trusted_proxies,
     )
     with suppress(KeyboardInterrupt):
         server.run(None if given is None else [socket.socket(fileno=given)])

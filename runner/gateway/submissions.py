@@ -18,6 +18,7 @@ from runner.gateway.context import MOST, Ascii, Door, Refusal, door, dumps, mome
 from runner.gateway.identity import User, admin, cli_user, user
 from runner.gateway.upload import Upload, upload
 from runner.store.gateway import RefusedError, Row
+from runner.tracing.spans import TRACEPARENT
 
 MODES: Final = ("test", "benchmark", "profile", "leaderboard")
 #: SQLSTATE -> status; every other refusal is a 400.
@@ -51,17 +52,10 @@ async def submit(request: Request) -> Response:
 
 
 async def submit_as_admin(request: Request) -> Response:
-    """POST /admin/submission/…: as `submit`, by the operator for a user."""
+    """POST /admin/submission/…: as `submit`, by the operator for a user, after the deadline too."""
     admin(request)
     who = await user(request)
-    try:
-        submission_id, _, gpu = await _accepted(request, who)
-    except Refusal as refusal:
-        if refusal.status == 400 and "closed at" in str(refusal.detail):
-            raise Refusal(
-                501, "Submissions after the deadline are not offered: move the deadline with `leaderboard update`"
-            ) from None
-        raise
+    submission_id, _, gpu = await _accepted(request, who, late=True)
     return await _answer(request, submission_id, gpu)
 
 
@@ -92,19 +86,40 @@ async def submit_and_stream(request: Request) -> Response:
     return StreamingResponse(_stream(current, submission_id, who), media_type=_MEDIA, headers=_HEADERS)
 
 
-async def _accepted(request: Request, who: User) -> tuple[int, Row, str]:
+async def _accepted(request: Request, who: User, *, late: bool = False) -> tuple[int, Row, str]:
     """Store what was sent; the submission's id, its leaderboard, and the GPU type as the leaderboard spells it."""
     parts = request.path_params
     sent = await upload(request)
     return await store(
-        door(request), who, board_name=parts["leaderboard"], gpu=parts["gpu"], mode=parts["mode"], sent=sent
+        door(request),
+        who,
+        board_name=parts["leaderboard"],
+        gpu=parts["gpu"],
+        mode=parts["mode"],
+        sent=sent,
+        late=late,
+        traceparent=_traceparent(request),
     )
 
 
+def _traceparent(request: Request) -> str | None:
+    """The client's trace context; one that is malformed is ignored, as W3C Trace Context has it."""
+    text = request.headers.get("traceparent", "")
+    return text if TRACEPARENT.fullmatch(text) else None
+
+
 async def store(
-    current: Door, who: User, *, board_name: str, gpu: str, mode: str, sent: Upload
+    current: Door,
+    who: User,
+    *,
+    board_name: str,
+    gpu: str,
+    mode: str,
+    sent: Upload,
+    late: bool = False,
+    traceparent: str | None = None,
 ) -> tuple[int, Row, str]:
-    """Store a submission of a user; its id, its leaderboard, the GPU type.
+    """Store a submission of a user, `late` after the deadline too; its id, its leaderboard, the GPU type.
 
     Raises:
         Refusal: what the queue or the contract refuses.
@@ -123,7 +138,7 @@ async def store(
         raise Refusal(403, "Closed leaderboards only accept submissions via CLI")
     try:
         found = await current.store.one(
-            "submit",
+            "submit_late" if late else "submit",
             leaderboard=board["name"],
             user_id=who.id,
             file_name=sent.name,
@@ -132,6 +147,7 @@ async def store(
             gpu_types=[chosen],
             # An answer that was lost is asked for again, and stores nothing twice.
             key=f"gateway-{uuid.uuid4()}",
+            traceparent=traceparent,
         )
     except RefusedError as error:
         if not sent.code:
@@ -176,6 +192,8 @@ async def _stream(current: Door, submission_id: int, who: User) -> AsyncIterator
                 if end is not None:
                     yield end
                     return
+                if current.watcher.leaving:
+                    return
                 if elapsed > STREAM_S:
                     text = f"Submission {submission_id} is not finished yet and goes on. Look at it later."
                     yield event("error", {"status": "error", "detail": text})
@@ -196,7 +214,7 @@ async def _wait_for_end(current: Door, submission_id: int, happened: asyncio.Eve
             # The stream goes on: the submission is stored.
             pass
         left = until - time.monotonic()
-        if left <= 0:
+        if left <= 0 or current.watcher.leaving:
             return None
         try:
             async with asyncio.timeout(left):

@@ -30,6 +30,8 @@ class Watcher:
         self._metrics = metrics
         self._followers: dict[int, set[asyncio.Event]] = {}
         self._tasks: list[asyncio.Task[None]] = []
+        #: The process is to stop: streams end, and submissions go on.
+        self.leaving = False
 
     def start(self) -> None:
         """Begin to listen and to look."""
@@ -40,6 +42,11 @@ class Watcher:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._wake(list(self._followers))
+
+    def leave(self) -> None:
+        """Let every stream end."""
+        self.leaving = True
         self._wake(list(self._followers))
 
     @asynccontextmanager

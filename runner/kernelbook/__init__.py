@@ -8,9 +8,8 @@ https://github.com/S1ro1/dp-data-pipeline.
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 from runner.errors import ConfigError
+from runner.extras import missing
 
 #: What the modules of this package import beyond the daemon's own dependencies.
 _NEEDED = ("pyarrow",)
@@ -22,10 +21,11 @@ def require(*modules: str) -> None:
     Raises:
         ConfigError: it is not. The message says how to install it.
     """
-    missing = [name for name in dict.fromkeys((*_NEEDED, *modules)) if find_spec(name) is None]
-    if missing:
+    absent = missing(*_NEEDED, *modules)
+    if absent:
+        extra = "kernelbook,ray" if "ray" in absent else "kernelbook"
         raise ConfigError(
-            f"this step needs {' and '.join(missing)}; install the extra with `pip install 'kernel-runner[kernelbook]'`"
+            f"this step needs {' and '.join(absent)}; install it with `pip install 'kernel-runner[{extra}]'`"
         )
 
 

@@ -14,22 +14,27 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-import openai
+from runner.errors import ConfigError, InfrastructureError, KernelRunnerError
 
-from runner.errors import ConfigError, InfrastructureError
+from .journal import Answer, request_of
+from .report import Account
 
-from .journal import Answer, Journal, request_of
+if TYPE_CHECKING:
+    # It takes a second to load, and a run that finds all answers in the journal does not need it.
+    import openai
 
 #: https://docs.primeintellect.ai/inference/overview
 PRIME_URL: Final = "https://api.pinference.ai/api/v1"
 _STOP: Final = (401, 402, 403)
 _AGAIN: Final = (408, 409, 425, 429)
-#: Seconds: the first bound of a wait, and the longest that is waited, asked for or not.
-_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 120.0
+#: Seconds: the first bound of a wait, the longest bound, and the longest wait that a service may ask for.
+_FIRST_WAIT_S, _LONGEST_WAIT_S, _LONGEST_ASKED_FOR_S = 0.5, 120.0, 3600.0
 #: Requests that fail one after the other before the service counts as down.
 _DOWN_AFTER: Final = 50
+#: Requests at a time of one client.
+_POOL: Final = 64
 _random = random.SystemRandom()
 
 Message = Mapping[str, str]
@@ -55,19 +60,39 @@ class Endpoint:
     tries: int = 3
     timeout_s: float = 600.0
 
-    def clients(self) -> list[openai.AsyncOpenAI]:
-        """A client for each address.
+    def require_key(self) -> None:
+        """Make sure that there is a key.
 
         Raises:
-            ConfigError: there is no key.
+            ConfigError: there is none.
         """
         if not self.api_key:
             raise ConfigError("no API key: set PRIME_API_KEY in the environment or in .env")
+
+    def clients(self) -> list[openai.AsyncOpenAI]:
+        """Clients, as many for each address; requests are to be shared among them evenly.
+
+        Raises:
+            ConfigError: see `require_key`.
+        """
+        import openai
+
+        self.require_key()
         headers = {} if self.team_id is None else {"X-Prime-Team-ID": self.team_id}
+        # The library keeps 100 connections open, and for each request it looks at all of them: so several pools, each
+        # large enough for its share.
+        pools = -(-self.concurrency // (_POOL * len(self.urls)))
+        limits = type(openai.DEFAULT_CONNECTION_LIMITS)(max_connections=2 * _POOL, max_keepalive_connections=2 * _POOL)
         return [
             openai.AsyncOpenAI(
-                base_url=url, api_key=self.api_key, default_headers=headers, max_retries=0, timeout=self.timeout_s
+                base_url=url,
+                api_key=self.api_key,
+                default_headers=headers,
+                max_retries=0,
+                timeout=self.timeout_s,
+                http_client=openai.DefaultAsyncHttpxClient(limits=limits),
             )
+            for _ in range(pools)
             for url in self.urls
         ]
 
@@ -85,16 +110,14 @@ class Request:
         return request_of(model, self.messages, self.parameters)
 
 
-@dataclass(kw_only=True)
-class Account:
-    """What a step asked for, and what it cost."""
+class Keeper(Protocol):
+    """Keeps answers: a journal, or what passes them on to one."""
 
-    asked: int = 0
-    from_journal: int = 0
-    refused: int = 0
-    retries: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
+    def find(self, step: str, request: str) -> Answer | None:
+        """The answer to a request, if it is there."""
+
+    def keep(self, step: str, request: str, answer: Answer) -> None:
+        """Keep an answer."""
 
 
 class Asker:
@@ -102,11 +125,11 @@ class Asker:
 
     Args:
         check: of the step.
-        told: called after each answer.
+        told: called after each request, answered now or before.
     """
 
     def __init__(
-        self, endpoint: Endpoint, journal: Journal, *, step: str, check: Check, told: Callable[[], None] = lambda: None
+        self, endpoint: Endpoint, journal: Keeper, *, step: str, check: Check, told: Callable[[], None] = lambda: None
     ) -> None:
         self._endpoint = endpoint
         self._journal = journal
@@ -123,19 +146,21 @@ class Asker:
 
         Raises:
             ServiceStopped: see the class.
-            ConfigError: no key was given.
+            ConfigError: something must be asked, and there is no key.
+            DataError: a row that a request is made of cannot be read.
         """
         asyncio.run(self._ask(requests))
 
     async def _ask(self, requests: Iterable[Request]) -> None:
-        clients = self._endpoint.clients()
+        clients: list[openai.AsyncOpenAI] = []
         seen: set[str] = set()
         pending = iter(requests)
 
-        async def work(client: openai.AsyncOpenAI) -> None:
+        async def work(index: int) -> None:
             for request in pending:
                 name = request.name(self._endpoint.model)
                 if name in seen:
+                    self._told()
                     continue
                 seen.add(name)
                 if self._journal.find(self._step, name) is not None:
@@ -144,7 +169,9 @@ class Asker:
                     # A rerun finds most of them: the others must be sent meanwhile.
                     await asyncio.sleep(0)
                     continue
-                answer = await self._answer(client, request)
+                if not clients:
+                    clients.extend(self._endpoint.clients())
+                answer = await self._answer(clients[index % len(clients)], request)
                 if answer.text is None and not answer.good:
                     self.unanswered[name] = answer.why_not or ""
                 else:
@@ -154,14 +181,16 @@ class Asker:
         try:
             async with asyncio.TaskGroup() as group:
                 for index in range(self._endpoint.concurrency):
-                    group.create_task(work(clients[index % len(clients)]))
-        except* ServiceStopped as stopped:
-            raise stopped.exceptions[0] from None
+                    group.create_task(work(index))
+        except* KernelRunnerError as stopped:
+            raise _first(stopped) from None
         finally:
             for client in clients:
                 await client.close()
 
     async def _answer(self, client: openai.AsyncOpenAI, request: Request) -> Answer:
+        import openai
+
         text: str | None = None
         why_not = "no answer"
         tokens_in = tokens_out = 0
@@ -213,7 +242,7 @@ class Asker:
                 why_not = found
             if tried < self._endpoint.tries:
                 self.account.retries += 1
-                await asyncio.sleep(_wait_s(tried, asked_for_s))
+                await asyncio.sleep(_wait_s(tried, asked_for_s, why_not))
         self.account.refused += 1
         # What no later try can mend has a text, if only an empty one.
         return Answer(
@@ -234,10 +263,25 @@ class Asker:
             )
 
 
-def _wait_s(tried: int, asked_for_s: float | None) -> float:
-    """Full jitter below a bound that doubles; never less than the service asks for."""
+def _wait_s(tried: int, asked_for_s: float | None, why_not: str = "") -> float:
+    """Full jitter below a bound that doubles, after what the service asks for.
+
+    Raises:
+        ServiceStopped: it asks for too much.
+    """
+    if asked_for_s is not None and asked_for_s > _LONGEST_ASKED_FOR_S:
+        raise ServiceStopped(
+            f"the endpoint asks for a pause of {asked_for_s:.0f} s ({why_not}). What was answered is in the journal: "
+            "run this again after it"
+        )
     bound_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2**tried)
-    return min(_LONGEST_WAIT_S, (asked_for_s or 0.0) + _random.uniform(0.0, bound_s))
+    return (asked_for_s or 0.0) + _random.uniform(0.0, bound_s)
+
+
+def _first(group: BaseExceptionGroup[KernelRunnerError]) -> KernelRunnerError:
+    """The first error that one of the project's is."""
+    found = group.exceptions[0]
+    return _first(found) if isinstance(found, BaseExceptionGroup) else found
 
 
 def _retry_after(error: openai.APIStatusError) -> float | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections import defaultdict
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from runner.errors import DataError
 
 from .report import StepReport
-from .rows import Row, number_of, parsed, replaced, text_of
+from .rows import Row, facts_of, keep_facts, number_of, numbered, replaced, text_of
 
 INPUT: Final = "outputs/filtered_dataset.jsonl"
 OUTPUT: Final = "outputs/filtered_dataset-filtered.jsonl"
@@ -52,13 +53,16 @@ class _Best:
         return True
 
 
-def run(source: Path, output: Path, *, by_code: bool = False, dry_run: bool = False) -> StepReport:
+def run(
+    source: Path, output: Path, *, by_code: bool = False, limit: int | None = None, dry_run: bool = False
+) -> StepReport:
     """Write the best row of each module, by falling reward; of equal rewards the first row wins.
 
     Args:
         source: a JSONL file. It is read twice; only names and rewards are kept.
         output: the JSONL file to write.
         by_code: a module is its normalised code, not its name.
+        limit: take only so many rows.
         dry_run: write nothing.
 
     Raises:
@@ -66,20 +70,10 @@ def run(source: Path, output: Path, *, by_code: bool = False, dry_run: bool = Fa
     """
     report = StepReport(step="best")
     best = _Best(source, by_code=by_code)
-    try:
-        with source.open("rb") as lines:
-            start = 0
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    report.rows_in += 1
-                    row = parsed(line.decode("utf-8"), where=f"{source}, line {number}")
-                    if not best.add(row, number, start):
-                        report.dropped["the reward is missing or not finite"] += 1
-                start += len(line)
-    except FileNotFoundError:
-        raise DataError(f"there is no {source}; run the step that writes it first") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot read {source}: {error}") from error
+    for number, start, row in islice(numbered(source), limit):
+        report.rows_in += 1
+        if not best.add(row, number, start):
+            report.dropped["the reward is missing or not finite"] += 1
     chosen = sorted(best.found.values(), key=lambda found: (-found[0], found[1]))
     report.rows_out = len(chosen)
     worse = report.rows_in - report.rows_out - report.dropped.total()
@@ -95,6 +89,7 @@ def run(source: Path, output: Path, *, by_code: bool = False, dry_run: bool = Fa
         for _, _, start in chosen:
             lines.seek(start)
             file.write(lines.readline().decode("utf-8").rstrip("\n") + "\n")
+    keep_facts(output, {"source": str(source), **facts_of(source)})
     report.files = [str(output)]
     return report
 

@@ -39,7 +39,8 @@ class Difficulty:
 
     def step(self) -> Step:
         """The step."""
-        return Step(name="filter", question=self._question, check=check, result=_result)
+        facts = {"threshold": self.threshold}
+        return Step(name="filter", question=self._question, check=check, result=_result, facts=facts)
 
     def _question(self, row: Row) -> Request | str:
         reward = number_of(row, "reward")

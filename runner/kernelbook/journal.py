@@ -1,7 +1,8 @@
 """The journal of a step: every answer that was paid for, kept at once, so that a rerun asks only what is missing.
 
-One SQLite file per output folder. An answer belongs to its request: the hash of model, parameters and messages. So a
-changed prompt or model asks again, and equal requests are asked once.
+One SQLite file per output folder and shard. An answer belongs to its request: the hash of model, parameters and
+messages. So a changed prompt or model asks again, and equal requests are asked once. The journal of the whole takes
+over the answers of the shards' journals beside it.
 """
 
 from __future__ import annotations
@@ -56,18 +57,26 @@ class Answer:
 class Journal:
     """The answers in a file. Not threadsafe.
 
+    Args:
+        path: the file.
+        in_memory: leave the file alone.
+
     Raises:
         DataError: the file is no journal, or cannot be written.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, in_memory: bool = False) -> None:
+        self.path = path
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._database = sqlite3.connect(path, isolation_level=None)
+            if not in_memory:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            self._database = sqlite3.connect(":memory:" if in_memory else path, isolation_level=None, timeout=60.0)
             # An answer survives the end of the process at once, and a power cut within a second or so.
             self._database.execute("PRAGMA journal_mode = wal")
             self._database.execute("PRAGMA synchronous = normal")
             self._database.execute(_SCHEMA)
+            for shard in sorted(path.parent.glob(f"{path.stem}-?????-of-?????{path.suffix}")):
+                self._take_over(shard)
         except (OSError, sqlite3.Error) as error:
             raise DataError(f"{path} cannot be used as the journal: {error}") from error
 
@@ -78,6 +87,16 @@ class Journal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._database.close()
+
+    def _take_over(self, other: Path) -> None:
+        columns = f"step, request, {', '.join(_COLUMNS)}"
+        self._database.execute("ATTACH ? AS other", (str(other),))
+        try:
+            self._database.execute(
+                f"INSERT OR IGNORE INTO answer ({columns}) SELECT {columns} FROM other.answer"  # noqa: S608 our own names
+            )
+        finally:
+            self._database.execute("DETACH other")
 
     def find(self, step: str, request: str) -> Answer | None:
         """The answer to a request, if it is there."""

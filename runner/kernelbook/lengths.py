@@ -127,7 +127,7 @@ def load_tokenizer(name: str, token: str | None) -> PreTrainedTokenizerBase:
     except (OSError, ValueError) as error:
         raise DataError(f"cannot load the tokenizer {name}: {error}") from error
     if not tokenizer.chat_template:
-        raise DataError(f"the tokenizer {name} has no chat template, so nobody knows how it writes a conversation")
+        raise DataError(f"the tokenizer {name} has no chat template, which says how a conversation is written")
     return tokenizer
 
 
@@ -155,22 +155,38 @@ def run(
     *,
     model: str = MODEL_NAME,
     token: str | None = None,
+    ray: str | None = None,
     told: Callable[[int], None] = lambda _: None,
 ) -> tuple[StepReport, Lengths]:
     """Count all splits of a data set.
 
+    Args:
+        source: the data set.
+        selection: which rows.
+        model: a tokenizer, at the hub or in a folder.
+        token: for the hub.
+        ray: the address of a Ray cluster whose nodes count; None: this process does.
+        told: hears how many rows are counted.
+
     Raises:
         DataError: see `Source`, `load_tokenizer`, `Lengths`.
+        InfrastructureError: see `spread.count_tokens`.
     """
     tokenizer = load_tokenizer(model, token)
     report = StepReport(step="lengths")
     tokens: list[int] = []
     rows = (row for _, row in selection.of(source.rows()))
-    for length in count(tokenizer, rows, report):
+    if ray is None:
+        counted = count(tokenizer, rows, report)
+    else:
+        from .spread import count_tokens
+
+        counted = count_tokens(ray, tokenizer, rows, report)
+    for length in counted:
         tokens.append(length)
         told(len(tokens))
     lengths = Lengths.of(tokens)
-    report.found = {"tokenizer": model, "splits": sorted(source.splits), **lengths.to_json()}
+    report.found = {"source": source.name, "tokenizer": model, "splits": sorted(source.splits), **lengths.to_json()}
     return report, lengths
 
 
@@ -193,7 +209,13 @@ def draw(lengths: Lengths, file: Path, *, title: str) -> None:
     axes.set_xlabel("tokens of prompt and completion")
     axes.set_ylabel("rows")
     axes.set_title(title)
+    part = file.with_name(f".{file.name}.part")
     try:
-        figure.savefig(file, metadata={} if file.suffix != ".svg" else {"Date": None})
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # No date, so that equal lengths give equal files.
+        date = {"Date": None} if file.suffix == ".svg" else {}
+        figure.savefig(part, format=file.suffix.removeprefix(".") or "png", metadata=date)
+        part.replace(file)
     except (OSError, ValueError) as error:
+        part.unlink(missing_ok=True)
         raise DataError(f"cannot write {file}: {error}") from error

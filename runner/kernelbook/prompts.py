@@ -76,7 +76,8 @@ def _question(row: Row) -> Request | str:
 
 
 def _result(row: Row, answer: Answer) -> Row:
-    kept = {name: row[name] for name in ("triton_code", "uuid") if row.get(name) is not None}
+    # All rows have the same columns, or the set could not be uploaded.
+    kept: Row = {name: row[name] for name in ("triton_code", "uuid", "licenses") if name in row}
     return {
         "prompt": specification_of(answer.text or ""),
         "module_name": name_of(row),

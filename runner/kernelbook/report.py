@@ -6,12 +6,31 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from .asking import Account
-from .rows import Row, replaced, written
+from .rows import Row, keep_facts, replaced, written
+
+
+@dataclass(kw_only=True)
+class Account:
+    """What a step asked for in this run, and what its answers cost."""
+
+    asked: int = 0
+    from_journal: int = 0
+    refused: int = 0
+    retries: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    #: Of all answers of the step's rows, those of earlier runs too.
+    all_tokens_in: int = 0
+    all_tokens_out: int = 0
+
+    def add(self, other: Account) -> None:
+        """Add what a part of the step asked for."""
+        for part in fields(self):
+            setattr(self, part.name, getattr(self, part.name) + getattr(other, part.name))
 
 
 @dataclass(kw_only=True)
@@ -60,16 +79,18 @@ class StepReport:
                 f"  asked {account.asked}, from the journal {account.from_journal}, retries {account.retries}, "
                 f"tokens {account.tokens_in} in and {account.tokens_out} out"
             )
+            if account.from_journal:
+                told.append(f"  with earlier runs: tokens {account.all_tokens_in} in and {account.all_tokens_out} out")
         return told + [f"  {name}: {value}" for name, value in self.found.items() if not isinstance(value, Mapping)]
 
 
 @contextmanager
 def outcomes(
-    output: Path, report: StepReport
+    output: Path, report: StepReport, facts: Mapping[str, Any]
 ) -> Iterator[tuple[Callable[[Row], None], Callable[[str, Mapping[str, Any]], None]]]:
     """Two writers: of rows, and, into a side file, of what failed and why. Both count in the report.
 
-    Both files appear whole or not at all; the side file only if something failed.
+    Both files appear whole or not at all; the side file only if something failed. `facts` are kept beside them.
 
     Raises:
         DataError: the folder cannot be written.
@@ -86,6 +107,7 @@ def outcomes(
             report.failed[why] += 1
 
         yield succeed, fail
+    keep_facts(output, facts)
     if not report.failed:
         failures.unlink()
     report.files = [str(output), *([str(failures)] if report.failed else [])]

@@ -9,20 +9,19 @@ import json
 import math
 import os
 import re
-import tempfile
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, TextIO
-
-import pyarrow.parquet as pq
+from typing import Any, Final, TextIO, TypeVar
 
 from runner.durable import sync_directory
-from runner.errors import DataError
+from runner.errors import DataError, InfrastructureError
 
 Row = dict[str, Any]
+_T = TypeVar("_T")
 #: Rows of a parquet file that are in memory at once.
 _BATCH: Final = 64
 _HUB_NAME: Final = re.compile(r"[\w.-]+/[\w.-]+(@[\w.-]+)?")
@@ -74,28 +73,42 @@ class Selection:
             taken += 1
             yield number, row
 
+    def count(self, source: Source) -> int:
+        """How many rows that are."""
+        mine = len(range(self.shard.index, source.count(), self.shard.of))
+        return mine if self.limit is None else min(mine, self.limit)
+
 
 class Source:
     """A data set: a JSONL or parquet file, a folder of them, or `owner/name` or `owner/name@revision` at the hub.
 
+    Of a hub's data set `name` ends with its commit. If the hub does not answer, a copy that was fetched before will do.
+
     Raises:
         DataError: there is nothing there.
+        InfrastructureError: the hub does not answer.
     """
 
     def __init__(self, name: str, *, token: str | None = None) -> None:
         self.name = name
-        #: The commit of a hub's data set.
-        self.revision: str | None = None
         path = Path(name)
         if not path.exists() and _HUB_NAME.fullmatch(name):
-            path, self.revision = _fetched(name, token)
-        self._files = _files(path)
+            path = _fetched(name, token)
+            # The folder of a snapshot is called as its commit.
+            self.name = f"{name.partition('@')[0]}@{path.name}"
+        self.files = _files(path, self.name)
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What is known of where the rows come from: what the step before wrote beside its file, or their name."""
+        known = facts_of(self.files[0]) if len(self.files) == 1 else {}
+        return {"source": self.name, **known}
 
     @property
     def splits(self) -> Mapping[str, list[Path]]:
         """The files of each split, by its name."""
         splits: dict[str, list[Path]] = {}
-        for file in self._files:
+        for file in self.files:
             found = re.match(r"(train|validation|valid|val|test)\b", file.name.replace("_", "-"))
             splits.setdefault("train" if found is None else found[1], []).append(file)
         return splits
@@ -106,8 +119,28 @@ class Source:
         Raises:
             DataError: a file is not what its name says; file and line are named.
         """
-        for file in self._files if split is None else self.splits.get(split, []):
+        for file in self.files if split is None else self.splits.get(split, []):
             yield from read(file)
+
+    def count(self) -> int:
+        """How many rows there are; the rows are not looked at.
+
+        Raises:
+            DataError: see `rows`.
+        """
+        return sum(map(_count, self.files))
+
+
+def _count(file: Path) -> int:
+    if file.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        try:
+            return int(pq.read_metadata(file).num_rows)
+        except (OSError, ValueError) as error:
+            raise DataError(f"{file} is no parquet file: {error}") from error
+    with file.open("rb") as lines:
+        return sum(bool(line.strip()) for line in lines)
 
 
 def read(file: Path) -> Iterator[Row]:
@@ -117,6 +150,9 @@ def read(file: Path) -> Iterator[Row]:
         DataError: see `Source.rows`.
     """
     if file.suffix == ".parquet":
+        # It takes a while to load, and few steps need it.
+        import pyarrow.parquet as pq
+
         try:
             with pq.ParquetFile(file) as parquet:
                 for batch in parquet.iter_batches(batch_size=_BATCH):
@@ -128,6 +164,27 @@ def read(file: Path) -> Iterator[Row]:
         for number, line in enumerate(lines, start=1):
             if line.strip():
                 yield parsed(line, where=f"{file}, line {number}")
+
+
+def numbered(file: Path) -> Iterator[tuple[int, int, Row]]:
+    """The number of each line of a JSONL file, where it begins, and its row.
+
+    Raises:
+        DataError: the file cannot be read, or a line is no JSON object; the line is named.
+    """
+    try:
+        with file.open("rb") as lines:
+            start = 0
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    yield number, start, parsed(line.decode("utf-8"), where=f"{file}, line {number}")
+                start += len(line)
+    except FileNotFoundError:
+        raise DataError(f"there is no {file}; run the step that writes it first") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file} is no JSONL file: it has bytes that are no UTF-8") from error
+    except OSError as error:
+        raise DataError(f"cannot read {file}: {error.strerror}") from error
 
 
 def parsed(line: str, *, where: str) -> Row:
@@ -231,48 +288,90 @@ def _write(file: TextIO, row: Mapping[str, Any]) -> None:
     file.write(line_of(row))
 
 
-def _files(path: Path) -> list[Path]:
+def facts_file(output: Path) -> Path:
+    """Where a step writes what is known of its output."""
+    return output.with_name(f"{output.stem}.facts.json")
+
+
+def facts_of(file: Path) -> dict[str, Any]:
+    """What the step that wrote a file knew of it; empty if another program wrote it.
+
+    Raises:
+        DataError: that cannot be read.
+    """
+    kept = facts_file(file)
+    try:
+        found = json.loads(kept.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot read {kept}: {error}; move it away") from error
+    return dict(found) if isinstance(found, dict) else {}
+
+
+def keep_facts(output: Path, facts: Mapping[str, Any]) -> None:
+    """Write what is known of a step's output beside it: where the rows come from, and what they depend on.
+
+    Raises:
+        DataError: the folder cannot be written.
+    """
+    with replaced(facts_file(output)) as file:
+        json.dump(facts, file, indent=2, ensure_ascii=False)
+        file.write("\n")
+
+
+def _files(path: Path, name: str) -> list[Path]:
     if path.is_file():
         return [path]
     if not path.is_dir():
         raise DataError(
-            f"there is no data set {path}: expected a .jsonl or .parquet file, a folder of them, or owner/name at the "
+            f"there is no data set {name}: expected a .jsonl or .parquet file, a folder of them, or owner/name at the "
             "hub"
         )
     for suffix in ("parquet", "jsonl"):
         found = sorted(file for file in path.rglob(f"*.{suffix}") if not file.name.startswith("."))
         if found:
             return found
-    raise DataError(f"{path} has no .parquet and no .jsonl file")
+    raise DataError(f"{name} has no .parquet and no .jsonl file")
 
 
-def _fetched(name: str, token: str | None) -> tuple[Path, str]:
+def _fetched(name: str, token: str | None) -> Path:
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError, HTTPError, RepositoryNotFoundError
+    from huggingface_hub.errors import HfHubHTTPError, HTTPError, RepositoryNotFoundError, RevisionNotFoundError
 
     repository, _, revision = name.partition("@")
-    api = HfApi(token=token)
     try:
-        commit = api.dataset_info(repository, revision=revision or None).sha or "main"
-        folder = api.snapshot_download(
-            repository, repo_type="dataset", revision=commit, allow_patterns=["*.parquet", "*.jsonl"]
+        folder = HfApi(token=token).snapshot_download(
+            repository, repo_type="dataset", revision=revision or None, allow_patterns=["*.parquet", "*.jsonl"]
         )
+    except RevisionNotFoundError as error:
+        raise DataError(f"the data set {repository} has no revision {revision}") from error
     except RepositoryNotFoundError as error:
         raise DataError(
             f"neither a file {name} nor a data set of that name at the hub; a private one needs HF_TOKEN"
         ) from error
     except (HfHubHTTPError, HTTPError, OSError) as error:
-        raise DataError(f"cannot fetch {name} from the hub: {error}") from error
-    return Path(folder), commit
+        said = str(error.__cause__ or error).strip().partition("\n")[0]
+        raise InfrastructureError(f"cannot fetch {name} from the hub: {said}. Run this again later") from error
+    return Path(folder)
 
 
-def batches(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:
+def batches(rows: Iterator[_T], size: int) -> Iterator[list[_T]]:
     """Lists of so many rows; the last may be shorter."""
     while batch := list(islice(rows, size)):
         yield batch
 
 
-def scratch(near: Path) -> Path:
-    """A new folder on the disk of `near`."""
-    near.mkdir(parents=True, exist_ok=True)
-    return Path(tempfile.mkdtemp(prefix=".kernelbook-", dir=near))
+def scratch(near: Path, name: str) -> Path:
+    """An empty folder on the disk of `near`; what a killed run left in it is removed.
+
+    Raises:
+        DataError: the folder cannot be written.
+    """
+    folder = near / f".{name}.part"
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise DataError(f"cannot write {folder}: {error.strerror}") from error
+    return folder

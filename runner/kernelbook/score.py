@@ -8,6 +8,7 @@ twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ def run(
     device: str,
     selection: Selection,
     output: Path,
+    again: int = 0,
     told: Callable[[int], None] = lambda _: None,
 ) -> StepReport:
     """Evaluate all rows, then write them in the order of the input.
@@ -41,6 +43,7 @@ def run(
         device: the GPU type, for the rows.
         selection: which rows.
         output: the JSONL file to write. There is no journal: the queue keeps results.
+        again: how many times more to evaluate what ended as a fault of ours or was cancelled.
         told: hears how many results are there.
 
     Raises:
@@ -49,11 +52,13 @@ def run(
     """
     report = StepReport(step="score")
     results: dict[str, Result] = {}
-    items = (item for _, row in selection.of(source.rows()) if (item := _item(row)) is not None)
-    for result in client.stream(items):
-        results[result.key] = result
-        told(len(results))
-    with outcomes(output, report) as (write, write_failure):
+    for time in range(again + 1):
+        items = (item for _, row in selection.of(source.rows()) if (item := _item(row)) is not None)
+        for result in client.stream(_named(item, time) for item in items if _open(results.get(item.key))):
+            results[result.key.partition("/again-")[0]] = result
+            told(len(results))
+    facts = {"reward": REWARD, "device": device}
+    with outcomes(output, report, {**source.facts, **facts}) as (write, write_failure):
         for number, row in selection.of(source.rows()):
             report.rows_in += 1
             why, made = _row(number, row, results, device)
@@ -61,6 +66,23 @@ def run(
                 write_failure(why, {"row": row})
             else:
                 write(made)
+    return report
+
+
+def planned(source: Source, selection: Selection) -> StepReport:
+    """How many rows there are, and how many different candidates would be evaluated. The queue is not asked.
+
+    Raises:
+        DataError: see `Source`.
+    """
+    report = StepReport(step="score")
+    keys = set()
+    for _, row in selection.of(source.rows()):
+        report.rows_in += 1
+        item = _item(row)
+        if item is not None:
+            keys.add(item.key)
+    report.found["would evaluate"] = len(keys)
     return report
 
 
@@ -75,6 +97,16 @@ def _item(row: Row) -> Item | None:
     if reference is None or code is None:
         return None
     return Item(reference=reference, candidate=code, entry_point=text_of(row, "entry_point", "module_name") or "Model")
+
+
+def _open(result: Result | None) -> bool:
+    """Whether an item has no result that says something about its candidate."""
+    return result is None or result.is_fault
+
+
+def _named(item: Item, time: int) -> Item:
+    """The item, under another key for each further time: the queue evaluates a key once."""
+    return item if time == 0 else replace(item, key=f"{item.key}/again-{time}")
 
 
 def _row(number: int, row: Row, results: Mapping[str, Result], device: str) -> tuple[str, Row | None]:

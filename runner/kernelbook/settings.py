@@ -73,9 +73,9 @@ class Settings:
         Raises:
             ConfigError: see `number`.
         """
-        urls = self.get("PRIME_BASE_URL") or PRIME_URL
+        urls = (self.get("PRIME_BASE_URL") or "").split(",")
         return Endpoint(
-            urls=[url.strip().rstrip("/") for url in urls.split(",") if url.strip()],
+            urls=[url.strip().rstrip("/") for url in urls if url.strip()] or [PRIME_URL],
             api_key=self.get("PRIME_API_KEY") or "",
             team_id=self.get("PRIME_TEAM_ID"),
             model=model or self.get("MODEL") or default_model,

@@ -9,6 +9,7 @@ import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -20,12 +21,14 @@ from runner.errors import ConfigError, DataError, InfrastructureError
 
 from .best import normalised
 from .report import StepReport
-from .rows import batches, parsed, read, scratch, text_of
+from .rows import batches, facts_of, info_of, numbered, scratch, text_of
 
 SEED: Final = 42
 TEST_SHARE: Final = 0.1
 #: Rows that are in memory at once.
 _BATCH: Final = 256
+_REFUSED: Final = (401, 403)
+_KEPT: Final = "What had arrived is kept there: run this again"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,38 +76,49 @@ class Line:
     group: str
 
 
-def lines_of(file: Path) -> list[Line]:
-    """The rows of a JSONL file.
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """What one pass over a file found."""
+
+    lines: Sequence[Line]
+    #: The schema that holds all rows.
+    schema: pa.Schema
+    #: Licences of the modules, and how many rows name each.
+    licences: Counter[str]
+
+
+def look(file: Path, *, limit: int | None = None) -> Rows:
+    """Look at the rows of a JSONL file, or at the first `limit`.
 
     Raises:
-        DataError: there are none, a line is no JSON object, or rows have different columns; lines are named.
+        DataError: there are none, a line is no JSON object, or rows have different columns or types; lines are named.
     """
-    found: list[Line] = []
-    columns: tuple[int, frozenset[str]] | None = None
-    try:
-        with file.open("rb") as lines:
-            start = 0
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    row = parsed(line.decode("utf-8"), where=f"{file}, line {number}")
-                    has = frozenset(row)
-                    if columns is not None and has != columns[1]:
-                        raise DataError(
-                            f"{file}: line {number} has other columns than line {columns[0]}: "
-                            f"{', '.join(sorted(has ^ columns[1]))}; expected the same in all rows"
-                        )
-                    columns = columns or (number, has)
-                    code = text_of(row, "python_code")
-                    group = text_of(row, "module_name") or str(number) if code is None else normalised(code)
-                    found.append(Line(start=start, group=group))
-                start += len(line)
-    except FileNotFoundError:
-        raise DataError(f"there is no {file}; run the step that writes it first") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot read {file}: {error}") from error
-    if not found:
+    lines: list[Line] = []
+    licences: Counter[str] = Counter()
+    schema: pa.Schema | None = None
+    first: tuple[int, frozenset[str]] | None = None
+    for batch in batches(islice(numbered(file), limit), _BATCH):
+        for number, start, row in batch:
+            columns = frozenset(row)
+            first = first or (number, columns)
+            if columns != first[1]:
+                raise DataError(
+                    f"{file}: line {number} has other columns than line {first[0]}: "
+                    f"{', '.join(sorted(columns ^ first[1]))}; expected the same in all rows"
+                )
+            code = text_of(row, "python_code")
+            group = text_of(row, "module_name") or str(number) if code is None else normalised(code)
+            lines.append(Line(start=start, group=group))
+            named = row.get("licenses") or info_of(row).get("licenses") or []
+            licences.update([named] if isinstance(named, str) else named)
+        try:
+            found = pa.Table.from_pylist([row for _, _, row in batch]).schema
+            schema = found if schema is None else pa.unify_schemas([schema, found], promote_options="permissive")
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise DataError(f"{file}: the rows have different schemas: {error}") from error
+    if schema is None:
         raise DataError(f"{file} has no rows, so there is nothing to upload")
-    return found
+    return Rows(lines=lines, schema=pa.schema([_known(field) for field in schema]), licences=licences)
 
 
 def by_group(lines: Sequence[Line], *, share: float = TEST_SHARE, seed: int = SEED) -> tuple[list[int], list[int]]:
@@ -150,6 +164,7 @@ def make(
     folder: Path,
     *,
     split: Literal["group", "row"] = "group",
+    limit: int | None = None,
     facts: Mapping[str, Any] | None = None,
 ) -> Made:
     """Write parquet files and the card of a data set to an empty folder.
@@ -159,18 +174,19 @@ def make(
         source: the rows.
         folder: that empty folder.
         split: see `by_group` and `by_row`.
-        facts: for the card, such as the revision of the source.
+        limit: take only so many rows.
+        facts: for the card, beside those that the step before kept.
 
     Raises:
-        DataError: see `lines_of`; or values of a column have different types.
+        DataError: see `look`; or values of a column have different types.
     """
-    lines = lines_of(source)
+    found = look(source, limit=limit)
+    lines, schema = found.lines, found.schema
     if target.split:
         training, validation = (by_group if split == "group" else by_row)(lines)
         parts = {"train": training, "validation": validation}
     else:
         parts = {"train": list(range(len(lines)))}
-    schema = _schema(source)
     (folder / "data").mkdir(parents=True)
     for name, indices in parts.items():
         with pq.ParquetWriter(
@@ -179,8 +195,8 @@ def make(
             for table in _tables(source, [lines[index].start for index in indices], schema):
                 parquet.write_table(table)
     rows = {name: len(indices) for name, indices in parts.items()}
-    licences = _licences(source)
-    (folder / "README.md").write_text(_card(target, rows, split, licences, facts or {}), encoding="utf-8")
+    told = {**facts_of(source), **{name: fact for name, fact in (facts or {}).items() if fact is not None}}
+    (folder / "README.md").write_text(_card(target, rows, split, found.licences, told), encoding="utf-8")
     return Made(folder=folder, rows=rows)
 
 
@@ -192,6 +208,7 @@ def run(
     repository: str | None,
     token: str | None,
     split: Literal["group", "row"] = "group",
+    limit: int | None = None,
     facts: Mapping[str, Any] | None = None,
     dry_run: bool = False,
     private: bool = False,
@@ -205,6 +222,7 @@ def run(
         repository: at the hub; None: the published one's name.
         token: for the hub.
         split: see `by_group` and `by_row`.
+        limit: take only so many rows.
         facts: for the card.
         dry_run: only check the rows and count them.
         private: make a new repository private.
@@ -219,9 +237,9 @@ def run(
     repository = repository or target.repository
     if to is None and token is None and not dry_run:
         raise ConfigError("no token for the hub: set HF_TOKEN in the environment or in .env, or write to a folder")
-    work = scratch(to if to is not None and not dry_run else source.parent)
+    work = scratch(to if to is not None and not dry_run else source.parent, f"upload-{target.name}")
     try:
-        made = make(target, source, work / "made", split=split, facts=facts)
+        made = make(target, source, work / "made", split=split, limit=limit, facts=facts)
         report = StepReport(
             step=f"upload {target.name}", rows_in=sum(made.rows.values()), rows_out=sum(made.rows.values())
         )
@@ -267,25 +285,26 @@ def _send(folder: Path, repository: str, token: str | None, *, private: bool) ->
             delete_patterns=["data/*.parquet"],
             commit_message=f"Rows from kernel-runner {__version__}",
         )
-    except (HfHubHTTPError, HTTPError, HFValidationError, OSError) as error:
+    except HFValidationError as error:
+        raise DataError(f"{repository!r} is no name of a repository: {error}") from error
+    except HfHubHTTPError as error:
+        status = error.response.status_code
+        if status in _REFUSED:
+            raise ConfigError(
+                f"the hub refuses {repository} (status {status}): HF_TOKEN must be a token that may write there"
+            ) from error
+        said = error.server_message or _first_line(error)
+        raise InfrastructureError(f"the hub did not take {repository} (status {status}: {said}). {_KEPT}") from error
+    except (HTTPError, OSError, RuntimeError) as error:
+        # The library wraps what happened while it sent a file.
         raise InfrastructureError(
-            f"the hub did not take {repository}: {error}. What had arrived is kept there: run this again"
+            f"the hub did not take {repository}: {_first_line(error.__cause__ or error)}. {_KEPT}"
         ) from error
     return str(done.oid)
 
 
-def _schema(source: Path) -> pa.Schema:
-    """The schema that holds all rows."""
-    found: pa.Schema | None = None
-    try:
-        for batch in batches(read(source), _BATCH):
-            made = pa.Table.from_pylist(batch).schema
-            found = made if found is None else pa.unify_schemas([found, made], promote_options="permissive")
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise DataError(f"{source}: the rows have different schemas: {error}") from error
-    if found is None:
-        raise DataError(f"{source} has no rows, so there is nothing to upload")
-    return pa.schema([_known(field) for field in found])
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def _known(field: pa.Field) -> pa.Field:
@@ -306,23 +325,10 @@ def _tables(source: Path, starts: Sequence[int], schema: pa.Schema) -> Iterator[
                 raise DataError(f"{source}: a value does not fit its column: {error}") from error
 
 
-def _licences(source: Path) -> Counter[str]:
-    found: Counter[str] = Counter()
-    with source.open(encoding="utf-8") as lines:
-        for line in lines:
-            if not line.strip():
-                continue
-            row = json.loads(line)
-            info = row.get("info") if isinstance(row.get("info"), Mapping) else {}
-            named = row.get("licenses") or info.get("licenses") or []
-            found.update([named] if isinstance(named, str) else named)
-    return found
-
-
 def _card(target: Target, rows: Mapping[str, int], split: str, licences: Counter[str], facts: Mapping[str, Any]) -> str:
     data = "\n".join(f"      - split: {name}\n        path: data/{name}-*.parquet" for name in rows)
     told = [
-        *(f"- {name}: {value}" for name, value in facts.items() if value is not None),
+        *(f"- {name}: {value}" for name, value in facts.items()),
         f"- rows: {', '.join(f'{count} {name}' for name, count in rows.items())}",
         f"- written by kernel-runner {__version__}",
     ]

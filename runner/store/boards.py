@@ -16,7 +16,6 @@ from runner.store.base import Base, expect, no_board
 from runner.store.clean import clean_json, clean_text, to_jsonb
 from runner.store.connection import Row, row, rows
 from runner.store.records import BoardLine, BoardView
-from runner.task_format.model import HARNESS, Harness
 
 #: Keys of task.yml that may not change under the submissions of a leaderboard without `force`.
 _FROZEN_KEYS: Final = ("files", "config", "lang", "benchmarks")
@@ -210,6 +209,9 @@ def _as_stored(value: Json) -> Json:
 
 def _evaluator(task: Json, extra: Json) -> object:
     """Who evaluates a task; an author may say what would be so anyway."""
+    # Not above: all that the format of tasks loads would be half of the start of a data export.
+    from runner.task_format.model import HARNESS, Harness
+
     main = task.get("files", {}).get(task.get("config", {}).get("main"))
     return extra.get("harness") or (Harness.BUILTIN if main == HARNESS else Harness.PROGRAM)
 

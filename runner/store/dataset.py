@@ -88,6 +88,9 @@ class People:
     banned: tuple[str, ...]
     #: How many users have an address of electronic mail for an id.
     addresses: int
+    #: Different users and codes of the submissions that the scope does not leave out, and those of banned users.
+    pairs: int
+    pairs_of_banned: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,29 +143,23 @@ class Snapshot:
         """
         return expect(row(self._connection, queries.DATASET_WATERMARK))
 
-    def versions(self, since: int, block: int) -> Mapping[int | None, tuple[int, int]]:
-        """Rows per `block` submissions, and how many transaction `since` or a later one wrote; None: leaderboards."""
+    def versions(
+        self, since: int, block: int
+    ) -> tuple[Mapping[int | None, tuple[int, int]], Mapping[int, tuple[int, int]]]:
+        """Rows per `block` submissions (None: leaderboards) and per `block` codes, and how many of them are newer.
+
+        Newer: transaction `since` or a later one wrote them.
+        """
         found = rows(self._connection, queries.DATASET_VERSIONS, {"since": since, "block": block})
-        return {line["block"]: (line["held"], line["newer"]) for line in found}
+        of_codes = {
+            line["code_block"]: (line["held"], line["newer"]) for line in found if line["code_block"] is not None
+        }
+        return {line["block"]: (line["held"], line["newer"]) for line in found if line["code_block"] is None}, of_codes
 
     def hosts(self, scope: Scope) -> Sequence[tuple[str, int]]:
         """Hashes of the names of hosts, in the order of their first runs, with the submission of each first run."""
         found = rows(self._connection, queries.DATASET_HOSTS, scope.parameters())
         return [(line["host_sha256"], line["first_submission_id"]) for line in found]
-
-    def codes(self, scope: Scope) -> Iterator[tuple[int, str | None, int, int]]:
-        """Id, hash, bytes and first submission of each code that is wanted, by id; no hash: it is not there."""
-        for some in self._stream("dataset_codes", queries.DATASET_CODES, scope.parameters(), 5000):
-            yield from some
-
-    def code_copy(self, ids: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-        """The code of these ids, by id; one that is not there is left out."""
-        with (
-            self._connection.cursor(row_factory=tuple_row) as cursor,
-            cursor.copy(queries.DATASET_CODE_COPY.sql, {"ids": list(ids)}) as copy,
-        ):
-            copy.set_types(["int4", "bytea"])
-            yield from copy.rows()
 
     def keys(self, boards: Sequence[int], *, at_once: int = 5000) -> Iterator[list[tuple[Any, ...]]]:
         """Submission, runner, problem, user, code id, code hash and code bytes of every row, by submission."""

@@ -68,6 +68,14 @@ SELECT runner.web_login(%(provider)s::text, %(subject)s::text, %(user_name)s::te
 -- Gives the login that waits under a code to a user who has logged in by OAuth.
 SELECT runner.attach_login(%(code)s::text, %(user_id)s::text) AS user_id
 
+-- name: admit_login
+-- Gives the login that waits under a code to a new user.
+SELECT runner.admit_login(%(code)s::text, %(user_id)s::text, %(user_name)s::text) AS user_id
+
+-- name: count_waiting
+-- How many logins wait for approval.
+SELECT count(*)::integer AS waiting FROM leaderboard.user_info u WHERE u.id ~ '^temp_[0-9a-f]{8}$'
+
 -- name: may_see
 -- Whether a user has an invitation to a leaderboard.
 SELECT EXISTS (
@@ -77,11 +85,20 @@ SELECT EXISTS (
 ) AS invited
 
 -- name: submit
--- Stores a submission and its jobs. The key makes a repetition harmless.
-SELECT runner.submit(
+-- Stores a submission, its jobs and its trace context. The key makes a repetition harmless.
+SELECT CASE WHEN %(traceparent)s::text IS NULL THEN s.id ELSE runner.trace(s.id, %(traceparent)s) END AS submission_id
+FROM runner.submit(
     leaderboard => %(leaderboard)s::text, user_id => %(user_id)s::text, file_name => %(file_name)s::text,
     code => %(code)s::bytea, mode => %(mode)s::text, gpu_types => %(gpu_types)s::text[],
-    idempotency_key => %(key)s::text) AS submission_id
+    idempotency_key => %(key)s::text) AS s (id)
+
+-- name: submit_late
+-- As submit, by an operator for a user, after the deadline too.
+SELECT CASE WHEN %(traceparent)s::text IS NULL THEN s.id ELSE runner.trace(s.id, %(traceparent)s) END AS submission_id
+FROM runner.submit_late(
+    leaderboard => %(leaderboard)s::text, user_id => %(user_id)s::text, file_name => %(file_name)s::text,
+    code => %(code)s::bytea, mode => %(mode)s::text, gpu_types => %(gpu_types)s::text[],
+    idempotency_key => %(key)s::text) AS s (id)
 
 -- name: job_status_id
 -- The id of a submission's job status.

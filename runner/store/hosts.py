@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from runner.errors import HostNameTakenError
 from runner.model import Mode, Verdict
 from runner.store import queries
 from runner.store.base import Base, expect
 from runner.store.clean import to_jsonb
-from runner.store.records import GpuTypeLine, HostLine, HostRecord, LatestLine, QueueDepth, RunningLine, ThroughputLine
+from runner.store.records import (
+    BatchLine,
+    EndedJob,
+    GpuTypeLine,
+    HostLine,
+    HostRecord,
+    LatestLine,
+    QueueDepth,
+    RunningLine,
+    ThroughputLine,
+)
 
 
 class Hosts(Base):
@@ -94,6 +105,18 @@ class Hosts(Base):
             LatestLine(**{**found, "mode": Mode(found["mode"]), "verdict": Verdict(found["verdict"])})
             for found in self._link.all(queries.LATEST, {"limit": limit})
         ]
+
+    def ended_jobs(self, *, after: tuple[datetime, int], limit: int) -> Sequence[EndedJob]:
+        """The first jobs that have ended after one, given by its end and its id, in that order."""
+        at, job_id = after
+        return [
+            EndedJob(**{**found, "mode": Mode(found["mode"]), "verdict": Verdict(found["verdict"])})
+            for found in self._link.all(queries.ENDED_JOBS, {"at": at, "job_id": job_id, "limit": limit})
+        ]
+
+    def open_batches(self, *, limit: int) -> Sequence[BatchLine]:
+        """The batches that wait for results, the oldest first."""
+        return [BatchLine(**found) for found in self._link.all(queries.OPEN_BATCHES, {"limit": limit})]
 
     def throughput(self) -> Sequence[ThroughputLine]:
         """How much each host has done lately."""

@@ -226,27 +226,62 @@ FROM pg_current_snapshot() AS s (now)
 
 -- name: running
 -- The jobs that each host holds now.
-SELECT j.id AS job_id, j.submission_id, l.name AS leaderboard, s.user_id,
-       j.lease_owner AS host, j.gpu_type, j.mode, j.secret, j.progress,
+SELECT j.id AS job_id, j.submission_id, l.name AS leaderboard, coalesce(b.name, b.id::text) AS batch,
+       coalesce(s.user_id, j.user_id) AS user_id, j.lease_owner AS host, j.gpu_type, j.mode, j.secret, j.progress,
        extract(epoch FROM now() - j.started_at)::float8 AS running_s
 FROM runner.job j
-JOIN leaderboard.submission s ON s.id = j.submission_id
-JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
+LEFT JOIN leaderboard.submission s ON s.id = j.submission_id
+LEFT JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
+LEFT JOIN runner.batch b ON b.id = j.batch_id
 WHERE j.lease_expires_at IS NOT NULL
 ORDER BY j.lease_owner, j.id LIMIT %(limit)s
 
 -- name: latest
 -- The newest verdicts, by host, because the index is ordered by host.
-SELECT d.id AS job_id, d.submission_id, l.name AS leaderboard, s.user_id, h.name AS host,
-       d.gpu_type, d.mode, d.secret, d.verdict, d.finished_at, extract(epoch FROM now() - d.finished_at)::float8 AS ago_s,
+SELECT d.id AS job_id, d.submission_id, l.name AS leaderboard, coalesce(b.name, b.id::text) AS batch,
+       CASE WHEN b.id IS NOT NULL THEN (d.report ->> 'items')::integer END AS items,
+       coalesce(s.user_id, d.user_id) AS user_id, h.name AS host, d.gpu_type, d.mode, d.secret, d.verdict, d.finished_at, extract(epoch FROM now() - d.finished_at)::float8 AS ago_s,
        extract(epoch FROM d.finished_at - d.started_at)::float8 AS took_s
 FROM runner.host h
 CROSS JOIN LATERAL (
     SELECT * FROM runner.job j WHERE j.state = 'done' AND j.host = h.name ORDER BY j.finished_at DESC LIMIT %(limit)s
 ) AS d
-JOIN leaderboard.submission s ON s.id = d.submission_id
-JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
+LEFT JOIN leaderboard.submission s ON s.id = d.submission_id
+LEFT JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
+LEFT JOIN runner.batch b ON b.id = d.batch_id
 ORDER BY d.finished_at DESC, d.id DESC LIMIT %(limit)s
+
+-- name: ended_jobs
+-- Jobs that have a verdict, in the order of their ends, after one of them; by host, because the index is ordered by host.
+SELECT d.id AS job_id, d.attempt, d.submission_id, l.name AS leaderboard, d.batch_id,
+       coalesce(s.submission_time, b.created_at) AS submitted_at, t.traceparent, h.name AS host, d.slot, d.gpu_type, d.mode,
+       d.secret, d.verdict, d.failures, d.created_at, d.started_at, d.finished_at, d.report -> 'phases_ns' AS phases_ns
+FROM runner.host h
+CROSS JOIN LATERAL (
+    SELECT * FROM runner.job j
+    WHERE j.state = 'done' AND j.host = h.name AND j.finished_at >= %(at)s
+      AND (j.finished_at, j.id) > (%(at)s, %(job_id)s)
+    ORDER BY j.finished_at, j.id LIMIT %(limit)s
+) AS d
+LEFT JOIN leaderboard.submission s ON s.id = d.submission_id
+LEFT JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
+LEFT JOIN runner.batch b ON b.id = d.batch_id
+LEFT JOIN runner.trace t ON t.submission_id = d.submission_id
+ORDER BY d.finished_at, d.id LIMIT %(limit)s
+
+-- name: open_batches
+-- The batches that wait for results, the oldest first; a cancelled one is left out.
+SELECT coalesce(b.name, b.id::text) AS batch, o.user_id, n.items, n.finished,
+       extract(epoch FROM now() - b.created_at)::float8 AS age_s
+FROM runner.batch b
+JOIN runner.batch_owner o ON o.id = b.owner_id
+CROSS JOIN LATERAL (
+    SELECT coalesce((SELECT i.number FROM runner.item i WHERE i.batch_id = b.id ORDER BY i.number DESC LIMIT 1), 0) AS items,
+           coalesce((SELECT r.seq FROM runner.item_result r WHERE r.batch_id = b.id ORDER BY r.seq DESC LIMIT 1), 0)
+               AS finished
+) AS n
+WHERE NOT b.idle AND NOT b.removing AND b.cancelled_at IS NULL AND n.finished < n.items
+ORDER BY b.id LIMIT %(limit)s
 
 -- name: throughput
 -- How many jobs have ended in the last minute and in the last ten, by host.
@@ -423,13 +458,15 @@ SELECT id, at, kind, job_id, attempt, host, detail FROM runner.event WHERE submi
 
 -- name: failed
 -- Attempts that gave no result, the newest first.
-SELECT e.at, e.kind, e.submission_id, l.name AS leaderboard, s.user_id, e.job_id, e.attempt, e.host, j.gpu_type, j.mode,
+SELECT e.at, e.kind, e.submission_id, l.name AS leaderboard, coalesce(b.name, b.id::text) AS batch,
+       coalesce(s.user_id, j.user_id) AS user_id, e.job_id, e.attempt, e.host, j.gpu_type, j.mode,
        j.secret, j.state, j.verdict, e.detail ->> 'slot' AS slot,
        (SELECT max(c ->> 'error') FROM jsonb_array_elements(j.causes) AS c WHERE c ->> 'attempt' = e.attempt::text) AS error
 FROM runner.event e
 JOIN runner.job j ON j.id = e.job_id
-JOIN leaderboard.submission s ON s.id = e.submission_id
-JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
+LEFT JOIN leaderboard.submission s ON s.id = e.submission_id
+LEFT JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
+LEFT JOIN runner.batch b ON b.id = j.batch_id
 WHERE e.kind IN ('failed', 'reclaimed')
   AND e.at >= coalesce(%(since)s::timestamptz, '-infinity')
   AND (%(host)s::text IS NULL OR e.host = %(host)s) AND (%(leaderboard)s::text IS NULL OR l.name = %(leaderboard)s)
@@ -611,15 +648,24 @@ FROM runner.dataset_leaderboards d
 ORDER BY d.id
 
 -- name: dataset_people
--- Users and submissions per leaderboard, and how many of them each reason leaves out of a data export.
-SELECT e.leaderboard_id, count(*) AS submissions, count(DISTINCT e.user_id) AS users,
-       count(*) FILTER (WHERE e.user_id = ANY (%(users)s::text[])) AS by_user,
-       count(*) FILTER (WHERE e.submission_id = ANY (%(submissions)s::integer[])) AS by_submission,
-       count(*) FILTER (WHERE e.user_banned) AS of_banned,
-       array_agg(DISTINCT e.user_id) FILTER (WHERE e.user_banned) AS banned,
-       count(DISTINCT e.user_id) FILTER (WHERE e.user_id ~ '^\S+@\S+\.\S+$') AS addresses
-FROM runner.dataset_people e
-WHERE e.leaderboard_id = ANY (%(boards)s::integer[])
+-- Users and submissions per leaderboard, and how many of them each reason leaves out of a data export. Pairs: different
+-- users and codes of the submissions that no list leaves out.
+SELECT e.leaderboard_id, sum(e.held)::bigint AS submissions, count(*) AS users,
+       coalesce(sum(e.held) FILTER (WHERE e.user_id = ANY (%(users)s::text[])), 0)::bigint AS by_user,
+       sum(e.excluded)::bigint AS by_submission,
+       coalesce(sum(e.held) FILTER (WHERE e.user_banned), 0)::bigint AS of_banned,
+       array_agg(e.user_id ORDER BY e.user_id) FILTER (WHERE e.user_banned) AS banned,
+       count(*) FILTER (WHERE e.user_id ~ '^\S+@\S+\.\S+$') AS addresses,
+       sum(e.pairs)::bigint AS pairs, coalesce(sum(e.pairs) FILTER (WHERE e.user_banned), 0)::bigint AS pairs_of_banned
+FROM (
+    SELECT p.leaderboard_id, p.user_id, p.user_banned, count(*) AS held,
+           count(*) FILTER (WHERE p.submission_id = ANY (%(submissions)s::integer[])) AS excluded,
+           count(DISTINCT p.code_id) FILTER (WHERE p.user_id <> ALL (%(users)s::text[])
+                                               AND p.submission_id <> ALL (%(submissions)s::integer[])) AS pairs
+    FROM runner.dataset_people p
+    WHERE p.leaderboard_id = ANY (%(boards)s::integer[])
+    GROUP BY p.leaderboard_id, p.user_id, p.user_banned
+) AS e
 GROUP BY e.leaderboard_id
 ORDER BY e.leaderboard_id
 
@@ -638,7 +684,27 @@ FROM (
       AND a.submission_id <> ALL (%(submissions)s::integer[])
     ORDER BY a.leaderboard_id, a.user_id, a.code_id, a.runner, a.score, a.submission_time, a.submission_id, a.run_id
 ) AS e
-ORDER BY e.problem_name COLLATE "C", e.score, e.submission_time, e.submission_id, e.runner COLLATE "C"
+ORDER BY e.problem_name COLLATE "C", e.score, submission_time, e.submission_id, e.runner COLLATE "C"
+
+-- name: dataset_submissions_of
+-- The rows of dataset_submissions that these submissions make, each looked up by its id.
+SELECT e.submission_id, e.leaderboard_id, e.problem_name, e.user_id, e.user_name, e.code_id, e.file_name,
+       (extract(epoch FROM least(greatest(e.submission_time, '0001-01-02Z'), '9999-12-30Z')) * 1000000)::bigint
+           AS submission_time,
+       e.status, e.score, e.passed, e.mode, e.runner, e.mode_category, e.verdict, e.run_id, e.score_raw,
+       e.score_invalid_reason, e.code_sha256, e.code_bytes::bigint AS code_bytes, e.assurance_correctness,
+       e.assurance_timing
+FROM (
+    SELECT DISTINCT ON (a.leaderboard_id, a.user_id, a.code_id, a.runner) a.*
+    FROM unnest(%(only)s::integer[]) AS o (submission_id)
+    CROSS JOIN LATERAL (
+        SELECT p.* FROM runner.entry_plain p WHERE p.submission_id = o.submission_id OFFSET 0
+    ) AS a
+    WHERE a.leaderboard_id = ANY (%(boards)s::integer[]) AND a.user_id <> ALL (%(users)s::text[])
+      AND a.submission_id <> ALL (%(submissions)s::integer[])
+    ORDER BY a.leaderboard_id, a.user_id, a.code_id, a.runner, a.score, a.submission_time, a.submission_id, a.run_id
+) AS e
+ORDER BY e.problem_name COLLATE "C", e.score, submission_time, e.submission_id, e.runner COLLATE "C"
 
 -- name: dataset_flags
 -- The suspect checks that submissions and runs fail, but for those that the cases of runs say.
@@ -687,13 +753,32 @@ GROUP BY d.code_id, d.code_sha256, d.code_bytes
 ORDER BY d.code_id
 
 -- name: dataset_versions
--- Rows that the runs of a data export depend on, per block of submissions: how many there are, and how many of them
--- were written by transaction %(since)s or a later one. Transactions count modulo 2^32.
-SELECT v.submission_id / %(block)s AS block, count(*) AS held,
+-- Rows that a data export depends on, per block of submissions and per block of codes: how many there are, and how many
+-- of them were written by transaction %(since)s or a later one. Transactions count modulo 2^32.
+SELECT v.submission_id / %(block)s AS block, v.code_id / %(block)s AS code_block, count(*) AS held,
        count(*) FILTER (WHERE ((v.written - %(since)s::bigint) & 4294967295) < 2147483648) AS newer
 FROM runner.dataset_versions v
-GROUP BY 1
-ORDER BY 1
+GROUP BY 1, 2
+ORDER BY 1, 2
+
+-- name: dataset_touched
+-- The submissions whose rows may be others than in an older export, with their codes: those of which transaction
+-- %(since)s or a later one wrote something, in the blocks %(appended)s; all in the blocks %(rewritten)s; and all
+-- that have a code of one of those, of %(codes)s, or of the blocks %(code_blocks)s.
+SELECT c.submission_id, c.code_id
+FROM runner.dataset_codes c
+WHERE c.code_id IN (
+        SELECT k.code_id FROM runner.dataset_codes k
+        WHERE k.submission_id / %(block)s = ANY (%(rewritten)s::integer[]) OR k.submission_id IN (
+            SELECT v.submission_id FROM runner.dataset_versions v
+            WHERE v.submission_id / %(block)s = ANY (%(appended)s::integer[])
+              AND ((v.written - %(since)s::bigint) & 4294967295) < 2147483648))
+   OR c.code_id = ANY (%(codes)s::integer[]) OR c.code_id / %(block)s = ANY (%(code_blocks)s::integer[])
+ORDER BY c.submission_id
+
+-- name: dataset_users
+-- Users as a data export shows them.
+SELECT d.user_id, d.user_name FROM runner.dataset_users d
 
 -- name: dataset_watermark
 -- Which transactions a snapshot sees, and of which history of which database.
@@ -707,17 +792,11 @@ WHERE d.datname = current_database()
 -- Lets other connections read what this one sees.
 SELECT pg_export_snapshot() AS snapshot
 
--- name: dataset_code_copy
--- Submitted code as bytes, one after the other.
-COPY (
-    SELECT c.id, coalesce(convert_to(c.old_code, 'UTF8'), c.code) FROM leaderboard.code_files c
-    WHERE c.id = ANY (%(ids)s::integer[]) ORDER BY c.id
-) TO STDOUT (FORMAT binary)
-
 -- name: dataset_code
 -- Submitted code as bytes.
 SELECT c.id, coalesce(convert_to(c.old_code, 'UTF8'), c.code) FROM leaderboard.code_files c
 WHERE c.id = ANY (%(ids)s::integer[])
+ORDER BY c.id
 
 -- name: dataset_findings
 -- What the checks of the database find.

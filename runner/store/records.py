@@ -172,8 +172,11 @@ class RunningLine:
     """A job that some host holds."""
 
     job_id: int
-    submission_id: int
-    leaderboard: str
+    #: None: the job is a group of a batch.
+    submission_id: int | None
+    leaderboard: str | None
+    #: The batch's name, or its number; None: the job is a submission's.
+    batch: str | None = None
     user_id: str
     host: str
     gpu_type: str
@@ -190,8 +193,12 @@ class LatestLine:
     """A job that has a verdict."""
 
     job_id: int
-    submission_id: int
-    leaderboard: str
+    #: These as in RunningLine.
+    submission_id: int | None
+    leaderboard: str | None
+    batch: str | None = None
+    #: How many candidates a group had.
+    items: int | None = None
     user_id: str
     host: str
     gpu_type: str
@@ -203,6 +210,48 @@ class LatestLine:
     ago_s: float
     #: From claim to verdict; None: it was never claimed.
     took_s: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndedJob:
+    """A job that has a verdict, and when it was where."""
+
+    job_id: int
+    attempt: int
+    #: None: a group of a batch.
+    submission_id: int | None
+    leaderboard: str | None
+    batch_id: int | None
+    #: When its submission was, or its batch was begun.
+    submitted_at: datetime
+    #: The trace context that a frontend gave with the submission.
+    traceparent: str | None
+    host: str
+    slot: str | None
+    gpu_type: str
+    mode: Mode
+    secret: bool
+    verdict: Verdict
+    #: Attempts that failed before.
+    failures: int
+    created_at: datetime
+    started_at: datetime
+    finished_at: datetime
+    #: Where the time of the attempt went, by phase; None: its report does not say.
+    phases_ns: Mapping[str, int] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchLine:
+    """A batch that waits for results."""
+
+    #: Its name, or its number.
+    batch: str
+    user_id: str
+    items: int
+    finished: int
+    #: Since its first item, on the database's clock.
+    age_s: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -387,8 +436,10 @@ class FailedLine:
     at: datetime
     #: failed (its host said so) or reclaimed (its host was silent).
     kind: str
-    submission_id: int
-    leaderboard: str
+    #: These as in RunningLine.
+    submission_id: int | None
+    leaderboard: str | None
+    batch: str | None = None
     user_id: str
     job_id: int
     attempt: int

@@ -212,9 +212,10 @@ def _switch_to(account: Account) -> None:
 def kill_all_of(uid: int, reaper: Reaper) -> None:
     """Kill every process of a uid; return when none is left.
 
-    kill(-1) by a process with the victims' effective uid reaches exactly that uid's processes, all at once, so a fork
-    bomb cannot outrun it. Init does it itself, because a fork bomb leaves no room for a child under the pids limit.
-    Init's real uid stays 0, so no process can signal it meanwhile.
+    kill(-1) by a process with the victims' effective uid reaches that uid's processes, all at once, so a fork bomb
+    cannot outrun it. Init does it itself, because a fork bomb leaves no room for a child under the pids limit. Init's
+    real uid stays 0, so no process can signal it meanwhile. The call also reaches processes with the real or saved uid
+    0: there is none but the template, which has another one (`sandbox.inside.template`).
 
     On a busy host the kernel may need long to remove a fork bomb. The time limit starts again while processes vanish.
 

@@ -2,8 +2,9 @@
 
 Two imports of torch are most of what the start of a container costs. Init starts the template before any request is
 there, and it is gone before the worker gets the submission. It holds no request, file or secret, so a fork of it holds
-none. It runs with init's uid and capabilities, since each fork takes the uid of its own account. Its forks become
-children of init: each is made by a process in between that ends at once.
+none. It runs with init's effective uid and capabilities, since each fork takes the uid of its own account. Its real uid
+is its own: where init kills the processes of a worker, the kernel also takes those that have init's real uid. Its forks
+become children of init: each is made by a process in between that ends at once.
 
 Judge and worker share what a fork shares: the layout of their address spaces and the secrets of Python's and the C
 library's hash functions. Neither can read the other's memory. See docs/security.md.
@@ -41,6 +42,8 @@ from sandbox.inside.process import (
 #: The longest order: a program's source and its environment.
 _ORDER_BYTES = 1 << 18
 _MAX_DESCRIPTORS = 16
+#: The template's real and saved uid. No other process has it.
+_REAL_UID = 10003
 _PR_SET_DUMPABLE = 4
 _MAIN = (
     "import sys; sys.path.insert(0, {stage!r}); from sandbox.inside.template import main; "
@@ -126,6 +129,7 @@ def main() -> str:
 
     The caller executes the source in `__main__`, as `python -I -c` would.
     """
+    os.setresuid(_REAL_UID, 0, _REAL_UID)
     line = socket.socket(fileno=3)
     _, preload = sys.argv
     path = sys.path[1:]

@@ -1,10 +1,16 @@
-"""The data export beside the ways in which the same rows were exported before.
+"""The data export beside the libraries with which the same rows can be exported.
 
-    python -m tests.benchmarks.data --mb 300 --users 2000
+    python -m tests.benchmarks.data --mb 300 --users 20000
 
-Makes a leaderboard with so much code in a database of its own, and exports it with each way in a process of its own.
-Our export writes more than the others: rows without code, runs, code by hash, and the manifest. Prints seconds, the
-ratio to the fastest other way, and the peak of resident memory, for the export that follows one new submission too.
+Makes a leaderboard with so much code in a database of its own, and exports it with each way in a process of its own:
+first all libraries, then ours, then ours again after one new submission. `--database` takes a database that is empty or
+was filled by this program, and keeps it.
+
+All other ways write the flat file alone, from a plain query with KernelBot's rule: without unusable scores taken out,
+verdicts, flags, runs, code by hash, manifest, hashes and a second export that reads only what is new. So our flat file
+is measured alone, too. A library that is not installed is left out (`pip install connectorx polars psycopg2-binary`).
+
+CPU: seconds of the process and of the server together, which other work on the machine changes less than the time.
 """
 
 from __future__ import annotations
@@ -12,63 +18,179 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import resource
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
 import psycopg
 
 _CODE_BYTES: Final = 11_000
-#: What the others run: the flat rows with code as text.
+#: What the others run: KernelBot's rule, with the code as bytes or as text.
 _ROWS: Final = """
-SELECT d.submission_id, d.leaderboard_id, d.problem_name, d.user_id, d.user_name, d.code_id, d.file_name,
-       d.submission_time, d.status, d.score, d.passed, d.mode, d.runner, {code} AS code
-FROM runner.dataset_submissions d JOIN leaderboard.code_files c ON c.id = d.code_id
-ORDER BY d.problem_name, d.score, d.submission_time, d.submission_id, d.runner
+SELECT e.submission_id::bigint AS submission_id, e.leaderboard_id::bigint AS leaderboard_id, e.problem_name, e.user_id,
+       e.user_name, e.code_id::bigint AS code_id, e.file_name, e.submission_time, e.status, e.score, e.passed, e.mode,
+       e.runner, {code} AS code
+FROM (
+    SELECT DISTINCT ON (s.leaderboard_id, s.user_id, s.code_id, r.runner)
+           s.id AS submission_id, s.leaderboard_id, l.name AS problem_name, s.user_id,
+           coalesce(u.user_name, '') AS user_name, s.code_id, s.file_name, s.submission_time,
+           CASE WHEN s.done AND r.passed AND r.score IS NOT NULL THEN 'succeeded'
+                WHEN s.done AND t.status = 'succeeded' THEN 'failed'
+                ELSE coalesce(t.status::text, s.status) END AS status,
+           r.score::float8 AS score, r.passed, r.mode, r.runner
+    FROM leaderboard.submission s
+    JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
+    LEFT JOIN leaderboard.user_info u ON u.id = s.user_id
+    LEFT JOIN leaderboard.submission_job_status t ON t.submission_id = s.id
+    LEFT JOIN (
+        leaderboard.runs r
+        JOIN (
+            SELECT k.submission_id, k.runner FROM leaderboard.runs k WHERE k.secret GROUP BY k.submission_id, k.runner
+            HAVING bool_and(k.passed) AND bool_or(k.mode = 'leaderboard')
+        ) AS k ON k.submission_id = r.submission_id AND k.runner = r.runner
+    ) ON r.submission_id = s.id AND NOT r.secret AND r.mode = 'leaderboard'
+    WHERE s.leaderboard_id = 1
+    ORDER BY s.leaderboard_id, s.user_id, s.code_id, r.runner, r.score, s.submission_time
+) AS e
+JOIN leaderboard.code_files c ON c.id = e.code_id
+ORDER BY e.problem_name, e.score
 """
+_AS_BYTES: Final = _ROWS.format(code="c.code")
+_AS_TEXT: Final = _ROWS.format(code="convert_from(c.code, 'UTF8')")
 
 
 def ours(url: str, target: Path) -> None:
-    """The command's own function."""
+    """The command's own functions."""
+    from runner.data import without_pandas
+
+    without_pandas()
     from runner.data.export import Options, export
 
     export(url, Options(target=target, private=True), lambda _stage, _done, _total: None)
 
 
-def read_sql(url: str, target: Path) -> None:
-    """pandas.read_sql and to_parquet."""
-    import warnings
+def flat_alone(url: str, target: Path) -> None:
+    """Our flat file, byte for byte, by the functions of the export that write it."""
+    from runner.data import without_pandas
 
+    without_pandas()
+    import pyarrow as pa
+
+    from runner.data import rows
+    from runner.data.arrow import Reader, cast
+    from runner.data.code import Codes
+    from runner.data.export import _ROUGH, _lean
+    from runner.data.tables import GROUP_BYTES
+    from runner.store import queries
+    from runner.store.dataset import Scope, snapshot
+
+    with _lean(), snapshot(url) as database, ExitStack() as stack:
+        shared = database.shared()
+        codes = stack.enter_context(closing(Codes(target.parent)))
+        reader = stack.enter_context(Reader(url, shared))
+        scope = Scope(boards=(1,)).parameters()
+        rough = stack.enter_context(tempfile.TemporaryFile(dir=target.parent))
+        plan = rows.FlatPlan(codes, GROUP_BYTES, {})
+        with pa.ipc.new_stream(rough, _ROUGH) as stream:
+            for batch in reader.batches(database.statement(queries.DATASET_SUBMISSIONS, scope)):
+                some = cast(batch, _ROUGH)
+                columns = (some.column(name).to_pylist() for name in ("code_sha256", "code_id", "code_bytes"))
+                for sha256, code_id, size in zip(*columns, strict=True):
+                    codes.want(sha256, code_id, size)
+                plan.add(some)
+                stream.write_table(some)
+        plan.finish()
+        codes.fetch(
+            codes.in_order(),
+            lambda ids: reader.batches(database.statement(queries.DATASET_CODE, {"ids": list(ids)})),
+            lambda _stage, _done, _total: None,
+        )
+        with rows.stored(rough) as pieces:
+            rows.write_flat(target, rows=pieces, plan=plan, codes=codes, old=None, progress=lambda _done: None)
+
+
+def adbc(url: str, target: Path) -> None:
+    """The ADBC driver, a batch at a time, into a ParquetWriter."""
+    import adbc_driver_manager
+    import adbc_driver_postgresql
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with (
+        adbc_driver_manager.AdbcDatabase(driver=adbc_driver_postgresql._driver_path(), uri=url) as database,
+        adbc_driver_manager.AdbcConnection(database) as connection,
+        adbc_driver_manager.AdbcStatement(connection) as statement,
+    ):
+        statement.set_sql_query(_AS_BYTES)
+        stream, _ = statement.execute_query()
+        with pa.RecordBatchReader.from_stream(stream) as batches:
+            light = batches.schema.names[:-1]
+            with pq.ParquetWriter(target, batches.schema, compression="zstd", use_dictionary=light) as writer:
+                for batch in batches:
+                    writer.write_batch(batch)
+
+
+def connectorx(url: str, target: Path) -> None:
+    """All rows as one Arrow table by connectorx, one write."""
+    import connectorx as cx
+    import pyarrow.parquet as pq
+    from psycopg.conninfo import conninfo_to_dict
+
+    # It reads no address without a host.
+    of = conninfo_to_dict(url)
+    whole = f"postgresql://{of['user']}@localhost/{of['dbname']}?host={of['host']}"
+    pq.write_table(cx.read_sql(whole, _AS_BYTES, return_type="arrow"), target, compression="zstd")
+
+
+def polars(url: str, target: Path) -> None:
+    """polars.read_database_uri, write_parquet."""
+    import polars as pl
+
+    pl.read_database_uri(_AS_BYTES, url, engine="adbc").write_parquet(target, compression="zstd")
+
+
+def read_sql(url: str, target: Path) -> None:
+    """pandas.read_sql and to_parquet, as the data set's instructions say."""
     import pandas as pd
 
     warnings.simplefilter("ignore")
     with psycopg.connect(url) as connection:
-        rows = pd.read_sql(_ROWS.format(code="convert_from(c.code, 'UTF8')"), connection)
-    rows.to_parquet(target, index=False, compression="zstd")
+        rows = pd.read_sql(_AS_TEXT, connection)
+    rows.to_parquet(target, index=False)
 
 
-def from_pylist(url: str, target: Path) -> None:
-    """All rows as dictionaries, one Arrow table, one write."""
+def kernelbot(url: str, target: Path) -> None:
+    """KernelBot's way: psycopg2, all rows as dictionaries, one Arrow table, one write."""
+    import psycopg2
+    import psycopg2.extras
     import pyarrow as pa
     import pyarrow.parquet as pq
-    from psycopg.rows import dict_row
 
-    with psycopg.connect(url, row_factory=dict_row) as connection:
-        rows = connection.execute(_ROWS.format(code="convert_from(c.code, 'UTF8')").encode()).fetchall()
+    with (
+        psycopg2.connect(url) as connection,
+        connection.cursor(cursor_factory=psycopg2.extras.RealDictCursor) as cursor,
+    ):
+        cursor.execute(_AS_TEXT)
+        rows = [dict(line) for line in cursor.fetchall()]
     pq.write_table(pa.Table.from_pylist(rows), target, compression="snappy")
 
 
 def streamed(url: str, target: Path) -> None:
-    """A server-side binary cursor into a ParquetWriter: the flat file alone, without checks, hashes or decoding."""
+    """A server-side binary cursor of psycopg into a ParquetWriter."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     with psycopg.connect(url) as connection, connection.cursor("rows") as cursor:
-        cursor.execute(_ROWS.format(code="c.code").encode(), binary=True)
+        cursor.execute(_AS_BYTES.encode(), binary=True)
         writer = None
         while rows := cursor.fetchmany(1000):
             columns = [description.name for description in cursor.description or ()]
@@ -79,7 +201,20 @@ def streamed(url: str, target: Path) -> None:
             writer.close()
 
 
-WAYS: Final = {"ours": ours, "pandas.read_sql": read_sql, "psycopg from_pylist": from_pylist, "streamed": streamed}
+_OURS: Final = "kernel-runner data export"
+_FLAT: Final = "its flat file alone"
+_AGAIN: Final = "after one new submission"
+#: Name -> how, and what must be installed.
+WAYS: Final = {
+    "ADBC, ParquetWriter": (adbc, "adbc_driver_postgresql"),
+    "psycopg cursor, ParquetWriter": (streamed, "psycopg"),
+    "connectorx": (connectorx, "connectorx"),
+    "polars": (polars, "polars"),
+    "pandas.read_sql": (read_sql, "pandas"),
+    "KernelBot's way": (kernelbot, "psycopg2"),
+    _FLAT: (flat_alone, "pyarrow"),
+    _OURS: (ours, "pyarrow"),
+}
 
 
 def programs(count: int, size: int, chance: random.Random) -> Iterator[bytes]:
@@ -162,12 +297,28 @@ def add(db: psycopg.Connection[Any], first: int, last: int, users: int) -> None:
     )
 
 
-def measured(way: str, url: str, target: Path) -> tuple[float, float]:
-    """Seconds and peak MiB of a process that exports."""
+def server_cpu_s(url: str) -> float:
+    """CPU seconds of all connections to the server that were closed. 0 where it runs elsewhere."""
+    with psycopg.connect(url) as db:
+        found = db.execute("SELECT split_part(pg_read_file('postmaster.pid'), E'\\n', 1)").fetchone()
+    stat = Path(f"/proc/{found[0] if found else ''}/stat")
+    if not stat.is_file():
+        return 0.0
+    fields = stat.read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[13]) + int(fields[14])) / 100
+
+
+def measured(way: str, url: str, target: Path) -> tuple[float, float, float]:
+    """Seconds, CPU seconds and peak MiB of a process that exports."""
+    server_s, spent = server_cpu_s(url), resource.getrusage(resource.RUSAGE_CHILDREN)
     began_s = time.perf_counter()
-    command = [sys.executable, "-m", "tests.benchmarks.data", "--way", way, "--url", url, "--to", str(target)]
+    command = [sys.executable, "-m", "tests.benchmarks.data", "--way", way, "--database", url, "--to", str(target)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return time.perf_counter() - began_s, int(done.stdout) / 1024
+    took_s = time.perf_counter() - began_s
+    spent_now = resource.getrusage(resource.RUSAGE_CHILDREN)
+    time.sleep(0.3)  # until the server has seen its processes end
+    cpu_s = spent_now.ru_utime + spent_now.ru_stime - spent.ru_utime - spent.ru_stime + server_cpu_s(url) - server_s
+    return took_s, cpu_s, int(done.stdout) / 1024
 
 
 def peak_kib() -> int:
@@ -178,43 +329,75 @@ def peak_kib() -> int:
     raise RuntimeError("the kernel does not say how much memory was resident")
 
 
-def main(*, mb: int = 100, users: int = 2000, folder: Path | None = None) -> None:
-    """Print a line per way."""
+def filled(url: str, *, mb: int, users: int) -> int:
+    """Fill a database, unless it is; returns its submissions."""
     # Not above: the ways are measured in processes of this module.
     from runner.store import migrate
+
+    migrate(url)
+    with psycopg.connect(url) as db:
+        found = db.execute("SELECT max(id) FROM leaderboard.submission").fetchone()
+    return found[0] if found and found[0] else fill(url, mb=mb, users=users)
+
+
+def main(*, mb: int, users: int, folder: Path | None, database: str | None, only: list[str]) -> None:
+    """Print a line per way, and what is asked for."""
     from tests.plugins.postgres import embedded_server
 
-    with embedded_server({}) as server, tempfile.TemporaryDirectory(dir=folder) as scratch:
-        migrate(server)
-        count = fill(server, mb=mb, users=users)
+    with ExitStack() as stack:
+        url = database or stack.enter_context(embedded_server({}))
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=folder)))
+        count = filled(url, mb=mb, users=users)
         print(f"{count} submissions of {users} users, about {mb} MB of code")
-        found: dict[str, tuple[float, float]] = {}
-        for way in WAYS:
-            found[way] = measured(way, server, Path(scratch) / way.replace(" ", "_"))
-        with psycopg.connect(server) as db:
-            db.execute("INSERT INTO leaderboard.code_files (code) VALUES ('# one more')")
-            add(db, count + 1, count + 1, users)
-        found["ours, one new submission"] = measured("ours", server, Path(scratch) / "ours")
-        fastest_s = min(took_s for way, (took_s, _) in found.items() if not way.startswith("ours"))
-        print(f"{'way':28} {'s':>8} {'of fastest other':>17} {'of ours':>8} {'peak MiB':>9}")
-        for way, (took_s, peak_mib) in found.items():
-            print(
-                f"{way:28} {took_s:8.2f} {took_s / fastest_s:17.2f} {took_s / found['ours'][0]:8.2f} {peak_mib:9.0f}",
-                flush=True,
+        print(f"{'way':30} {'s':>8} {'of fastest':>11} {'CPU s':>8} {'peak MiB':>9}", flush=True)
+        found: dict[str, tuple[float, float, float]] = {}
+
+        def note(name: str, figures: tuple[float, float, float]) -> None:
+            found[name] = figures
+            fastest_s = min(
+                (took_s for way, (took_s, *_) in found.items() if way not in (_OURS, _FLAT, _AGAIN)), default=0
             )
+            ratio = f"{figures[0] / fastest_s:11.2f}" if fastest_s else f"{'-':>11}"
+            print(f"{name:30} {figures[0]:8.2f} {ratio} {figures[1]:8.2f} {figures[2]:9.0f}", flush=True)
+
+        for way, (_, module) in WAYS.items():
+            if only and way not in only:
+                continue
+            if find_spec(module) is None:
+                print(f"{way:30} {module} is not installed")
+                continue
+            target = scratch / ("ours" if way == _OURS else "file")
+            note(way, measured(way, url, target))
+            if way == _FLAT:
+                shutil.move(target, scratch / "flat")
+        if _OURS not in found:
+            return
+        if (
+            _FLAT in found
+            and (scratch / "flat").read_bytes() != (scratch / "ours/bench_submissions.parquet").read_bytes()
+        ):
+            raise SystemExit("the flat file alone is not that of the export")
+        with psycopg.connect(url) as db:
+            db.execute(
+                "INSERT INTO leaderboard.code_files (code) VALUES (convert_to('# ' || clock_timestamp(), 'UTF8'))"
+            )
+            add(db, count + 1, count + 1, users)
+        note(_AGAIN, measured(_OURS, url, scratch / "ours"))
+        print(f"one new submission: {found[_AGAIN][0] / found[_OURS][0]:.2f} of the time of the export before")
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mb", type=int, default=100, help="megabytes of code")
     parser.add_argument("--users", type=int, default=2000)
     parser.add_argument("--folder", type=Path, help="where the exports are written; default: the temporary folder")
-    parser.add_argument("--way", choices=WAYS)
-    parser.add_argument("--url")
-    parser.add_argument("--to", type=Path)
+    parser.add_argument("--database", help="the address of a database that is kept; it needs a superuser")
+    parser.add_argument("--only", action="append", default=[], choices=WAYS, help="one of the ways; several times")
+    parser.add_argument("--way", choices=WAYS, help=argparse.SUPPRESS)
+    parser.add_argument("--to", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.way:
-        WAYS[given.way](given.url, given.to)
+        WAYS[given.way][0](given.database, given.to)
         print(peak_kib())
     else:
-        main(mb=given.mb, users=given.users, folder=given.folder)
+        main(mb=given.mb, users=given.users, folder=given.folder, database=given.database, only=given.only)

@@ -57,7 +57,9 @@ def rights_sql() -> str:
 
 
 def roles_sql() -> str:
-    """SQL that makes the roles `runner_daemon`, `_frontend`, `_operator`, `_readonly` and `_gateway` with their rights.
+    """SQL that makes the roles and gives them their rights.
+
+    They are `runner_daemon`, `_frontend`, `_operator`, `_readonly`, `_gateway` and `_kernelboard`.
 
     For databases where `migrate` may not create roles: an administrator runs it by hand, after `migrate`.
     """

@@ -16,16 +16,20 @@ BEGIN
     IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'runner_gateway') THEN
         CREATE ROLE runner_gateway NOLOGIN;
     END IF;
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'runner_kernelboard') THEN
+        CREATE ROLE runner_kernelboard NOLOGIN;
+    END IF;
 END
 $roles$;
 
 -- Rights that an earlier release granted and this one does not.
 REVOKE ALL ON ALL TABLES IN SCHEMA leaderboard, runner
-    FROM runner_daemon, runner_frontend, runner_operator, runner_readonly, runner_gateway;
+    FROM runner_daemon, runner_frontend, runner_operator, runner_readonly, runner_gateway, runner_kernelboard;
 REVOKE ALL ON ALL SEQUENCES IN SCHEMA leaderboard, runner
-    FROM runner_daemon, runner_frontend, runner_operator, runner_readonly, runner_gateway;
+    FROM runner_daemon, runner_frontend, runner_operator, runner_readonly, runner_gateway, runner_kernelboard;
 REVOKE ALL ON SCHEMA leaderboard FROM runner_daemon;
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA runner FROM runner_daemon, runner_frontend, runner_operator, runner_readonly, runner_gateway;
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA runner
+    FROM runner_daemon, runner_frontend, runner_operator, runner_readonly, runner_gateway, runner_kernelboard;
 
 -- A daemon does everything through functions, which compare the host with the session's login. It reads no table of
 -- schema leaderboard, and of the queue only what its metrics and `kernel-runner check` tell.
@@ -57,6 +61,7 @@ GRANT EXECUTE ON FUNCTION
     runner.submit(text, text, text, bytea, text, text[], text, integer, text, timestamptz, timestamptz, boolean),
     runner.enqueue(bigint, text, text[], integer),
     runner.cancel(bigint, text),
+    runner.trace(bigint, text),
     runner.submit_batch(jsonb, text, text, text, jsonb, integer, integer, boolean, timestamptz, timestamptz, interval),
     runner.batch_results(text, text[], bigint, integer, text),
     runner.batch_progress(text, text),
@@ -77,7 +82,7 @@ GRANT SELECT ON leaderboard.gpu_type, leaderboard.templates TO runner_readonly;
 -- The data export without code. A login that exports also needs SELECT (id, code, old_code) ON leaderboard.code_files.
 GRANT SELECT ON runner.dataset_submissions, runner.dataset_ranking, runner.dataset_progression, runner.dataset_quality,
     runner.dataset_people, runner.dataset_runs, runner.dataset_leaderboards, runner.dataset_codes, runner.dataset_hosts,
-    runner.dataset_versions, runner.entry, runner.entry_plain, runner.oddity_plain, runner.run_figures TO runner_readonly;
+    runner.dataset_versions, runner.dataset_users, runner.entry, runner.entry_plain, runner.oddity_plain, runner.run_figures TO runner_readonly;
 
 -- An operator may do what a frontend may. It also evaluates again, takes results out of the ranking, sets what ranks,
 -- drains hosts, and sees what secret runs printed. It sees no secret
@@ -123,11 +128,13 @@ GRANT EXECUTE ON FUNCTION
     runner.begin_login(text, text, text),
     runner.login_of(text[], text[], text),
     runner.join_board(text, text),
+    runner.submit_late(text, text, text, bytea, text, text[], text),
     runner.delete_submission(bigint, text),
     runner.delete_board(text, boolean),
     runner.board_scores(integer, text, integer),
     runner.web_login(text, text, text),
-    runner.attach_login(text, text) TO runner_gateway;
+    runner.attach_login(text, text),
+    runner.admit_login(text, text, text) TO runner_gateway;
 GRANT SELECT (task), UPDATE (visibility) ON leaderboard.leaderboard TO runner_gateway;
 GRANT SELECT ON leaderboard.submission, leaderboard.submission_job_status, leaderboard.code_files TO runner_gateway;
 GRANT SELECT (id, submission_id, runner, mode, secret, score, passed, start_time, end_time) ON leaderboard.runs
@@ -155,3 +162,15 @@ GRANT SELECT, INSERT, DELETE ON runner.intake_stop TO runner_gateway;
 GRANT SELECT ON runner.migration, runner.public_profile TO runner_gateway;
 GRANT SELECT (id, submission_id, gpu_type, mode, secret, state, verdict, lease_owner, host, created_at, started_at,
               finished_at, retired_at) ON runner.job TO runner_gateway;
+
+-- kernelboard, which reads schema leaderboard itself and logs its users in. Of the columns it reads, it gets those; of
+-- runs also the secret rows, which it reads by a condition of its own.
+GRANT USAGE ON SCHEMA leaderboard TO runner_kernelboard;
+GRANT SELECT (id, name, deadline, task, creator_id, forum_id, description, visibility) ON leaderboard.leaderboard
+    TO runner_kernelboard;
+GRANT SELECT (id, submission_id, start_time, end_time, mode, secret, runner, score, passed, compilation, meta, result)
+    ON leaderboard.runs TO runner_kernelboard;
+GRANT SELECT (id, user_name, web_auth_id), INSERT (id, user_name, web_auth_id), UPDATE (user_name, web_auth_id)
+    ON leaderboard.user_info TO runner_kernelboard;
+GRANT SELECT ON leaderboard.gpu_type, leaderboard.templates, leaderboard.submission, leaderboard.submission_job_status,
+    leaderboard.code_files TO runner_kernelboard;

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
+from statistics import median, pstdev
 from typing import Any
 
 from .audit import Audit, ControlCosts, Sample, audit, details
@@ -33,9 +33,9 @@ _MAX_REPEATED = 10
 #: Rows of control calls between the timed calls of a case, because the hand-over drifts: so many calls after so many
 #: timed calls. Kernels shorter than `_MORE_FROM_NS`, which are measured anyway, have one row at the end.
 _CONTROLS, _CONTROLS_EVERY, _LAST_CONTROLS = 4, 20, 5
-#: Longer kernels over few bytes have more control calls at the end, until two standard errors of the hand-over are this
-#: part of the claims, or there are so many.
-_WANTED_ERROR, _MOST_CONTROLS, _MORE_CONTROLS = 0.03, 100, 10
+#: Longer kernels over few bytes have more calls than their times need, until two standard errors of the hand-over are
+#: this part of the claims; and at the end more control calls, until the same is true of both, or there are so many.
+_WANTED_ERROR, _MOST_CONTROLS, _MORE_CONTROLS = 0.03, 300, 10
 _MORE_FROM_NS, _MORE_UP_TO_BYTES = 20_000, 4 << 20
 #: A case whose claims do not count is timed again if it has used at most this part of its time: once, and where the
 #: judge's clock did not contradict the claims, but was too noisy to bound them, so many times in all. Shorter kernels
@@ -145,6 +145,9 @@ class Benchmark:
         repeated = 0
         while True:
             stopped = stopping.reason(so_far, wall_ns=time.monotonic_ns() - start_ns)
+            if stopped == "interval" and self._is_noisy(timed, [span.sample for span in spans]):
+                # The claims are known closely enough, the hand-over beside them is not.
+                stopped = None
             if stopped is not None:
                 # Calls that were set aside because the device was slowed are made again, if there is time.
                 spans, before = throttle_filter.apply(spans), len(spans)
@@ -188,6 +191,14 @@ class Benchmark:
         # On a device a call by message may be bounded badly. It counts, unless the GPU type says otherwise.
         lenient = sample.by_host and not self._rejects
         return lenient or (sample.exclusive and sample.claim_ns >= sample.bound.bound_ns)
+
+    def _is_noisy(self, timed: TimedCase, samples: Sequence[Sample]) -> bool:
+        """Whether the hand-over varies so much, beside these claims, that more calls are needed to know its mean."""
+        claim_ns = median(sample.claim_ns for sample in samples)
+        if timed.controls is None or claim_ns < _MORE_FROM_NS or timed.input_bytes > _MORE_UP_TO_BYTES:
+            return False
+        spread = pstdev(sample.outside_ns - sample.claim_ns for sample in samples)
+        return 2 * spread / math.sqrt(len(samples)) > _WANTED_ERROR * claim_ns
 
     def _add_controls(self, timed: TimedCase, samples: Sequence[Sample]) -> None:
         """Make more control calls where the hand-over is not known closely enough for such short kernels."""

@@ -1,6 +1,8 @@
 """An evaluation of groups that looks at the candidates' text only, for tests of all that is around it.
 
-As a program it is a daemon that serves a database until it is killed: `python -m tests.integration.daemon.groups URL`.
+As a program it is a daemon that serves a database until it is killed:
+`python -m tests.integration.daemon.groups URL SETTINGS JOURNAL`. Before each evaluation it appends a line to the
+journal: job, attempt, items and the time.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -55,6 +58,19 @@ def looking(pause_s: float = 0.0) -> Callable[..., JobResult]:
     return script
 
 
+def noting(script: Callable[..., JobResult], journal: Path) -> Callable[..., JobResult]:
+    """A script that writes down what it is asked for, and does what another one does."""
+
+    def noted(job: Job, *given: Any) -> JobResult:  # noqa: ANN401 - handed through
+        items = [candidate["id"] for candidate in job.task["candidates"]]
+        line = {"job": job.id, "attempt": job.attempt, "items": items, "at": time.time()}
+        with journal.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+        return script(job, *given)
+
+    return noted
+
+
 def known(url: str) -> bool:
     """Whether the GPU type is published."""
     with psycopg.connect(url) as connection:
@@ -65,6 +81,6 @@ if __name__ == "__main__":
     from tests.integration.daemon.rig import Rig
 
     served = Rig(sys.argv[1], **json.loads(sys.argv[2]))
-    served.evaluator.script = looking(0.002)
+    served.evaluator.script = noting(looking(0.002), Path(sys.argv[3]))
     served.start()
     sys.stdin.read()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,9 @@ from tests.integration.daemon.process import ROOT
 from tests.integration.daemon.proxy import Proxy
 from tests.integration.daemon.rig import PATIENCE_S, Rig
 from tests.support.waiting import wait_until
+
+#: Items in whose middle everything is killed: a thousand by default, or KERNEL_RUNNER_TEST_EXAMPLES.
+ITEMS = int(os.environ.get("KERNEL_RUNNER_TEST_EXAMPLES", "1000"))
 
 
 def item(number: int, *, of: int = 0, **found: object) -> Item:
@@ -269,30 +273,39 @@ class _Killed:
         self._output.close()
 
 
-def test_daemon_database_and_client_are_killed_and_every_key_has_one_result() -> None:
-    """In the middle of a thousand items; none has a second result, and none is lost."""
-    number = 1000
+def test_daemon_database_and_client_are_killed_and_every_key_has_one_result(tmp_path: Path) -> None:
+    """In the middle of all items; none has a second result, none runs again once it has one, and none is lost."""
+    journal = tmp_path / "journal"
     with Server() as server:
         server.start()
         url = server.url("postgres")
         migrate(url)
-        daemon = _Killed("-m", "tests.integration.daemon.groups", url, '{"lease_s": 3.0}')
+
+        def wait_for(share: float) -> None:
+            wait_until(
+                lambda: _count(url, "item_result") >= share * ITEMS,
+                f"{share:.0%} of the items are over",
+                patience_s=PATIENCE_S + ITEMS / 20,
+            )
+
+        daemon = _Killed("-m", "tests.integration.daemon.groups", url, '{"lease_s": 3.0}', str(journal))
         wait_until(lambda: known(url), "the GPU type is published", patience_s=PATIENCE_S)
-        client = _Killed("-c", CLIENT, url, str(number))
+        client = _Killed("-c", CLIENT, url, str(ITEMS))
         try:
-            wait_until(lambda: _count(url, "item_result") >= 100, "a hundred are over", patience_s=PATIENCE_S)
+            wait_for(0.1)
             daemon.kill()
             daemon.start()
-            wait_until(lambda: _count(url, "item_result") >= 250, "more are over", patience_s=PATIENCE_S)
+            wait_for(0.25)
             server.crash()
             server.start()
-            wait_until(lambda: _count(url, "item_result") >= 450, "more are over", patience_s=PATIENCE_S)
+            wait_for(0.45)
             client.kill()
             client.start()
+            wait_for(1.0)
             wait_until(lambda: client.child.poll() is not None, "the client ends", patience_s=3 * PATIENCE_S)
             assert client.child.returncode == 0
             found = json.loads(client.said[-1])
-            assert len(found) == number
+            assert len(found) == ITEMS
             assert {verdict for verdict, _ in found.values()} == {"accepted"}
             with psycopg.connect(url) as connection:
                 row = connection.execute(
@@ -301,7 +314,23 @@ def test_daemon_database_and_client_are_killed_and_every_key_has_one_result() ->
                     " FROM runner.item i JOIN runner.item_result r ON r.item_id = i.id"
                     " JOIN runner.job j ON j.id = i.job_id"
                 ).fetchone()
-            assert row == (number, number, number, number, number, True)
+                over = connection.execute(
+                    "SELECT r.item_id, r.attempt, extract(epoch FROM r.finished_at)::float8 FROM runner.item_result r"
+                ).fetchall()
+            assert row == (ITEMS, ITEMS, ITEMS, ITEMS, ITEMS, True)
+            _check_runs([json.loads(line) for line in journal.read_text(encoding="utf-8").splitlines()], over)
         finally:
             client.close()
             daemon.close()
+
+
+def _check_runs(runs: Sequence[dict[str, Any]], over: Sequence[tuple[int, int, float]]) -> None:
+    """No attempt ran twice; each result is that of a run, and no run of its item began after it."""
+    assert len({(run["job"], run["attempt"]) for run in runs}) == len(runs)
+    of_item: dict[int, list[dict[str, Any]]] = {}
+    for run in runs:
+        for number in run["items"]:
+            of_item.setdefault(number, []).append(run)
+    for number, attempt, finished_s in over:
+        assert attempt in {run["attempt"] for run in of_item[number]}, number
+        assert all(run["at"] <= finished_s for run in of_item[number]), (number, of_item[number], finished_s)

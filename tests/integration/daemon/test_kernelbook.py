@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import psycopg
 
 from runner.client import Client
 from runner.kernelbook import difficulty, score
 from runner.kernelbook.asking import Request
-from runner.kernelbook.rows import Selection, Source, read
+from runner.kernelbook.rows import Selection, Source, facts_of, read
+from runner.model import Job, JobResult, Progress
+from tests.integration.daemon.groups import looking
 from tests.integration.daemon.rig import Rig
+
+ROOT = Path(__file__).resolve().parents[3]
 
 #: The columns of the published evaluations, in their order.
 PUBLISHED = (
@@ -67,3 +79,100 @@ def test_half_of_two_hundred_completions_are_wrong(served: Rig, tmp_path: Path) 
     # What was written is what the next step reads.
     step = difficulty.Difficulty().step()
     assert sum(isinstance(step.question(row), Request) for row in made) == 97
+
+
+def test_score_is_a_step_of_all(served: Rig, tmp_path: Path) -> None:
+    """Its rows are those of the step alone; a second run asks nothing."""
+    file = tmp_path / "completions.jsonl"
+    file.write_text("".join(json.dumps(completion(number)) + "\n" for number in range(8)))
+    (tmp_path / "pipeline.toml").write_text(
+        f"steps = ['score']\ngpu = 'CPU'\ncompletions = '{file}'\noutput = '{tmp_path / 'outputs'}'\n"
+    )
+    command = [sys.executable, "-m", "runner.cli", "kernelbook", "all", str(tmp_path / "pipeline.toml"), "--json"]
+    variables = {**os.environ, "DATABASE_URL": served.url, "PYTHONPATH": str(ROOT)}
+    for found in ({}, {"done before": "skipped"}):
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        (report,) = json.loads(done.stdout)
+        assert (report["step"], report["rows_in"], report["rows_out"]) == ("score", 8, 8)
+        assert report["found"] == found
+    with Client(served.url, gpu_type="CPU", user_id="alone", settings={"timed_calls": 20}) as client:
+        score.run(Source(str(file)), client, device="CPU", selection=Selection(), output=tmp_path / "alone.jsonl")
+    assert (tmp_path / "outputs" / "evals.jsonl").read_bytes() == (tmp_path / "alone.jsonl").read_bytes()
+
+
+def test_a_killed_score_goes_on_where_it_was(served: Rig, tmp_path: Path) -> None:
+    """SIGKILL in the middle, three times: no candidate is evaluated twice, the rows are those of an undisturbed run."""
+    evaluated: list[str] = []
+    allowed = 0
+    look = looking()
+
+    def script(job: Job, cancel: threading.Event, on_progress: Callable[[Progress], None]) -> JobResult:
+        served.wait_for(lambda: len(evaluated) < allowed, "the test lets it go on")
+        evaluated.extend(candidate["code"] for candidate in job.task["candidates"])
+        return look(job, cancel, on_progress)
+
+    def connected() -> bool:
+        with psycopg.connect(served.url) as connection:
+            asked = "SELECT FROM pg_stat_activity WHERE application_name = 'kernel-runner client'"
+            return connection.execute(f"{asked} AND datname = current_database()").fetchone() is not None
+
+    def interrupted() -> bool:
+        return len(evaluated) >= allowed and connected()
+
+    served.evaluator.script = script
+    rows = [completion(number, **({"verdict": "wrong_answer"} if number % 2 else {})) for number in range(160)]
+    file = tmp_path / "completions.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command = [sys.executable, "-m", "runner.cli", "kernelbook", "score", "--gpu", "CPU", "--input", str(file)]
+    variables = {**os.environ, "DATABASE_URL": served.url, "PYTHONPATH": str(ROOT)}
+    for wanted in (20, 60, 110):
+        allowed = wanted
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL, env=variables, cwd=tmp_path) as process:
+            served.wait_for(interrupted, "it waits for results")
+            process.kill()
+        served.wait_for(lambda: not connected(), "its connections are closed")
+        assert not (tmp_path / "outputs" / "evals.jsonl").exists()
+    allowed = 1000
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(evaluated) == len(set(evaluated)) == 160
+    # Another user's keys are others, so this one evaluates anew.
+    with Client(served.url, gpu_type="CPU", user_id="undisturbed", settings={"timed_calls": 20}) as client:
+        score.run(Source(str(file)), client, device="CPU", selection=Selection(), output=tmp_path / "undisturbed.jsonl")
+    assert len(evaluated) == 2 * 160
+    assert (tmp_path / "outputs" / "evals.jsonl").read_bytes() == (tmp_path / "undisturbed.jsonl").read_bytes()
+
+
+def test_a_fault_of_ours_is_evaluated_again_when_asked_for(served: Rig, tmp_path: Path) -> None:
+    """A row without a reward fails the step; `again` gives it another chance, and the others none."""
+    seen: list[str] = []
+
+    def script(job: Job, cancel: threading.Event, on_progress: Callable[[Progress], None]) -> JobResult:
+        candidates = []
+        for candidate in job.task["candidates"]:
+            seen.append(candidate["code"])
+            # A job has three attempts. After them the engine is well again.
+            well = seen.count(candidate["code"]) > 3
+            text = candidate["code"].replace("# found: ", "# once: ") if well else candidate["code"]
+            candidates.append({**candidate, "code": text})
+        return looking()(replace(job, task={**job.task, "candidates": candidates}), cancel, on_progress)
+
+    served.evaluator.script = script
+    fault = {"verdict": "internal_error", "correct": None, "message": "the engine went away"}
+    file = tmp_path / "completions.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in (completion(0), completion(1, **fault))))
+    for again, rows_out in ((0, 1), (1, 2), (1, 2)):
+        with Client(served.url, gpu_type="CPU") as client:
+            report = score.run(
+                Source(str(file)),
+                client,
+                device="CPU",
+                selection=Selection(),
+                output=tmp_path / "evals.jsonl",
+                again=again,
+            )
+        assert report.rows_out == rows_out
+        assert report.complete == (again == 1)
+    assert facts_of(tmp_path / "evals.jsonl") == {"source": str(file), "reward": "kernelbook@1", "device": "CPU"}
+    assert score.planned(Source(str(file)), Selection()).found == {"would evaluate": 2}

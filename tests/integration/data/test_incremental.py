@@ -11,7 +11,10 @@ import psycopg
 import pyarrow.parquet as pq
 import pytest
 
+from runner.data import export, rows
+from runner.data.people import Identity
 from runner.data.runs import RunsFile
+from runner.errors import DataError
 from tests.integration.data.conftest import Filler, Oddities, exported
 from tests.integration.data.test_export import content
 
@@ -21,7 +24,7 @@ FEW = 4
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("tables", "runs", "export"):
+    for module in ("tables", "runs", "rows", "export"):
         monkeypatch.setattr(f"runner.data.{module}.BLOCK", FEW)
 
 
@@ -40,6 +43,28 @@ def _read(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 
     monkeypatch.setattr(RunsFile, "write", noted)
     return ranges
+
+
+@pytest.fixture(name="looked_up")
+def _looked_up(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
+    """How many rows each export read, where it took the others from the older one; None: it read all."""
+    counts: list[int | None] = []
+    choose = export._Making._merged
+
+    def noted(self: Any, *arguments: Any) -> Any:  # noqa: ANN401
+        counts.append(None)
+        return choose(self, *arguments)
+
+    merge = rows.merged
+
+    def counted(older: Any, without: Any, fresh: Any) -> Any:  # noqa: ANN401
+        read = list(fresh)
+        counts[-1] = sum(some.num_rows for some in read)
+        return merge(older, without, read)
+
+    monkeypatch.setattr(export._Making, "_merged", noted)
+    monkeypatch.setattr(rows, "merged", counted)
+    return counts
 
 
 def block(submission_id: int) -> int:
@@ -77,6 +102,95 @@ def test_only_blocks_that_changed_are_read(
         assert content(tmp_path / "out") == content(tmp_path / "full")
         for path in (tmp_path / "full").rglob("*.parquet"):
             path.unlink()
+
+
+def test_one_new_submission_has_its_own_row_read(
+    oddities: Oddities, database_url: str, tmp_path: Path, looked_up: list[int | None]
+) -> None:
+    """And nothing new none; a submission with a code that others submitted has theirs read too."""
+    exported(database_url, tmp_path / "out")
+    exported(database_url, tmp_path / "out")
+    oddities.filler.ranked(oddities.board, "user0", b"# new", "0.00001")
+    exported(database_url, tmp_path / "out")
+    oddities.filler.ranked(oddities.board, "user1", b"# new", "0.00002")
+    exported(database_url, tmp_path / "out")
+    assert looked_up == [None, 0, 1, 2]
+    exported(database_url, tmp_path / "full")
+    assert content(tmp_path / "out") == content(tmp_path / "full")
+
+
+def test_rows_that_are_not_those_of_the_database_stop_the_export(
+    oddities: Oddities, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The older export stays."""
+    exported(database_url, tmp_path / "out")
+    before = content(tmp_path / "out")
+    oddities.filler.ranked(oddities.board, "user0", b"# new", "0.00001")
+    merge = rows.merged
+    monkeypatch.setattr(rows, "merged", lambda older, without, fresh: merge(older, without, list(fresh)[:0]))
+    with pytest.raises(DataError, match=r"leaderboard gemv has 19 pairs .* and 18 in the rows; nothing was exported"):
+        exported(database_url, tmp_path / "out")
+    assert content(tmp_path / "out") == before
+
+
+#: Every way in which a row may become another one, by what happens to submissions, users, codes and runs elsewhere.
+CHANGES = {
+    "a better attempt with the same code": (
+        """INSERT INTO leaderboard.submission (leaderboard_id, file_name, user_id, code_id, submission_time, done,
+               status, mode_category) SELECT leaderboard_id, 'again.py', user_id, code_id,
+               submission_time + interval '1 day', true, 'active', 'leaderboard' FROM leaderboard.submission
+               WHERE id = {good}""",
+        """INSERT INTO leaderboard.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed, meta,
+               result, system_info) SELECT (SELECT max(id) FROM leaderboard.submission), start_time, end_time, mode,
+               secret, runner, score / 2, passed, meta, result, system_info FROM leaderboard.runs
+               WHERE submission_id = {good}""",
+    ),
+    "the better attempt goes, so the other one is back": (
+        "DELETE FROM leaderboard.runs WHERE submission_id = (SELECT max(id) FROM leaderboard.submission)",
+        "DELETE FROM leaderboard.submission WHERE id = (SELECT max(id) FROM leaderboard.submission)",
+    ),
+    "a user has another name": ("UPDATE leaderboard.user_info SET user_name = 'other' WHERE id = 'user2'",),
+    "a user has gone": ("DELETE FROM leaderboard.user_info WHERE id = 'user3'",),
+    "a user has come": ("INSERT INTO leaderboard.user_info (id, user_name) VALUES ('deleted', 'is back')",),
+    "a user without submissions has come": ("INSERT INTO leaderboard.user_info (id, user_name) VALUES ('x', 'x')",),
+    "a submission is hacked": ("UPDATE leaderboard.submission SET status = 'hacked' WHERE id = {two_runners}",),
+    "an old record has gone": (
+        "DELETE FROM leaderboard.runs WHERE submission_id = {good}",
+        "DELETE FROM leaderboard.submission_job_status WHERE submission_id = {good}",
+        "DELETE FROM leaderboard.submission WHERE id = {good}",
+    ),
+    "a code is another one": ("UPDATE leaderboard.code_files SET code = '# edited' WHERE id = {code}",),
+    "a submission has another code": ("UPDATE leaderboard.submission SET code_id = {code} WHERE id = {blank}",),
+    "a submission is of another user": ("UPDATE leaderboard.submission SET user_id = 'user0' WHERE id = {blank}",),
+}
+
+
+@pytest.mark.parametrize("identity", [Identity.NAME, Identity.PSEUDONYM])
+def test_whatever_changes_the_export_is_a_full_one(
+    oddities: Oddities, database_url: str, tmp_path: Path, looked_up: list[int | None], identity: Identity
+) -> None:
+    """One change after the other; only some rows are read each time. At the end users are named otherwise."""
+    options = {"identity": identity, "key": b"k" * 16 if identity is Identity.PSEUDONYM else None}
+    exported(database_url, tmp_path / "out", **options)
+    db = oddities.filler.db
+    code = db.execute("SELECT code_id FROM leaderboard.submission WHERE id = %s", (oddities.two_runners,)).fetchone()
+    assert code is not None
+    names = {
+        "good": oddities.good,
+        "two_runners": oddities.two_runners,
+        "blank": oddities.blank,
+        "code": code["code_id"],
+    }
+    for number, (change, statements) in enumerate(CHANGES.items()):
+        for statement in statements:
+            db.execute(statement.format(**names).encode())
+        done = exported(database_url, tmp_path / "out", **options)
+        full = exported(database_url, tmp_path / f"full{number}", **options)
+        assert content(tmp_path / "out") == content(tmp_path / f"full{number}"), change
+        assert looked_up[-2] is not None, change
+        assert looked_up[-2] < full.rows == done.rows, change
+    exported(database_url, tmp_path / "out", identity=Identity.ID)
+    assert looked_up[-1] is None
 
 
 def test_what_all_runs_depend_on_has_all_of_them_read(

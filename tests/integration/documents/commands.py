@@ -92,6 +92,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "kernel-runner uninstall --dry-run": "tests/integration/systemd/test_service.py uninstalls, with --purge",
     "kernel-runner migrate --roles": "tests/plugins/postgres.py, for every test",
     "kernel-runner gateway": "tests/integration/cli/test_users.py starts it",
+    "kernel-runner traces --endpoint http://localhost:4318": "tests/integration/cli/test_traces.py, with a collector",
     **dict.fromkeys(
         (
             "kernel-runner batch run candidates.jsonl --gpu H100 --out results.jsonl",

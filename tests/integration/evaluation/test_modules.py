@@ -66,9 +66,9 @@ def _run(evaluator: Evaluator, codes: list[str], reference: str = _REFERENCE, **
     }
     rows = evaluate_group(
         evaluator, group, slot=samples.SLOT, gpu_type=samples.SLOT.gpu_type, cancelled=threading.Event()
-    )
+    ).rows
     assert [row["id"] for row in rows] == list(range(len(codes)))
-    return list(rows)
+    return [dict(row) for row in rows]
 
 
 def test_a_group_has_one_result_for_each_candidate(evaluator: Evaluator) -> None:
@@ -90,6 +90,14 @@ def test_a_group_has_one_result_for_each_candidate(evaluator: Evaluator) -> None
 def test_a_candidate_meets_nothing_of_another(evaluator: Evaluator) -> None:
     """Three that leave processes, files, forbidden folders and shared memory, and look for those of others."""
     rows = _run(evaluator, [_LEAVER] * 3)
+    assert [row["verdict"] for row in rows] == ["accepted"] * 3, rows
+
+
+def test_workers_are_forks_of_a_process_that_has_imported_torch(evaluator: Evaluator) -> None:
+    """All of them: killing a candidate's processes must not end the template, or each worker imports torch again."""
+    # A fork of the template has objects that no collection looks at; a fresh interpreter has none.
+    forked = f"import gc\nif not gc.get_freeze_count():\n    raise RuntimeError('not a fork')\n{_GOOD}"
+    rows = _run(evaluator, [forked] * 3, timed_calls=0)
     assert [row["verdict"] for row in rows] == ["accepted"] * 3, rows
 
 

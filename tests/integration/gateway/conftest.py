@@ -14,13 +14,13 @@ from typing import Any
 
 import psycopg
 import pytest
-import uvicorn
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from runner.config import Config
 from runner.gateway.app import build
 from runner.gateway.identity import digest
+from runner.gateway.server import Server
 from runner.store.gateway import GatewayStore
 from tests.integration.store.conftest import Bench, bench, db, finish, store
 
@@ -30,6 +30,7 @@ ADMIN = "an-admin-token-of-the-tests"
 BOUNDARY = "----the-boundary"
 CODE = b"def custom_kernel(data):\n    return data\n"
 PATIENCE_S = 60.0
+#: A role that is there, or that another worker makes at this moment.
 _THERE = (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation)
 
 
@@ -85,6 +86,7 @@ class Gate:
     bench: Bench
     owner_url: str
     jar: dict[str, str] = field(default_factory=dict)
+    server: Server | None = None
 
     def ask(
         self,
@@ -127,6 +129,7 @@ class Gate:
     ) -> Answer:
         """Send a file as popcorn-cli does."""
         body, headers = multipart(code, name)
+        headers = {**headers, **more.pop("headers", {})}
         more.setdefault("cli", "ada-token")
         return self.ask("POST", path, body, headers=headers, **more)
 
@@ -148,44 +151,41 @@ class Gate:
             return cursor.fetchall() if cursor.description else []
 
 
-def gateway_login(url: str) -> str:
-    """The URL of the same database for a login that has the gateway's role and no other."""
+def login_of(url: str, name: str, role: str) -> str:
+    """The URL of the same database for a login that has this role and no other."""
+    create = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {} IN ROLE {}")
     with psycopg.connect(url, autocommit=True) as connection, suppress(*_THERE):
-        connection.execute(
-            sql.SQL("CREATE ROLE runner_test_door LOGIN PASSWORD 'runner_test_door' IN ROLE runner_gateway")
-        )
-    return make_conninfo(url, user="runner_test_door", password="runner_test_door")
+        connection.execute(create.format(sql.Identifier(name), sql.Literal(name), sql.Identifier(role)))
+    return make_conninfo(url, user=name, password=name)
+
+
+def gateway_login(url: str) -> str:
+    """The URL of the same database for a login of the gateway."""
+    return login_of(url, "runner_test_door", "runner_gateway")
+
+
+def board_login(url: str) -> str:
+    """The URL of the same database for a login of kernelboard."""
+    return login_of(url, "runner_test_board", "runner_kernelboard")
 
 
 @pytest.fixture
 def open_gate(bench: Bench, database_url: str, tmp_path: Path) -> Iterator[Callable[..., Gate]]:
     """Starts gateways; more than one may stand before a database."""
-    running: list[tuple[uvicorn.Server, threading.Thread]] = []
+    running: list[tuple[Server, threading.Thread]] = []
 
     def begin(**settings: Any) -> Gate:  # noqa: ANN401 - settings of any kind
         config = Config(database_url=gateway_login(database_url), state_dir=tmp_path, gateway_connections=4, **settings)
         app = build(config, GatewayStore(config.require_database_url(), connections=4), admin_token=ADMIN)
-        server = uvicorn.Server(
-            uvicorn.Config(
-                app,
-                host="127.0.0.1",
-                port=0,
-                log_config=None,
-                access_log=False,
-                http="h11",
-                ws="none",
-                loop="asyncio",
-                server_header=False,
-                timeout_graceful_shutdown=2,
-            )
-        )
+        server = Server(app, host="127.0.0.1", port=0)
         thread = threading.Thread(target=server.run, daemon=True)
         thread.start()
         until = time.monotonic() + PATIENCE_S
         while not server.started and time.monotonic() < until:
             time.sleep(0.02)
         running.append((server, thread))
-        return Gate(port=server.servers[0].sockets[0].getsockname()[1], bench=bench, owner_url=database_url)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        return Gate(port=port, bench=bench, owner_url=database_url, server=server)
 
     yield begin
     for server, thread in running:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import psycopg
 import pytest
 
 from runner.gateway.app import NOT_BUILT, routes
-from tests.integration.gateway.conftest import ADMIN, Gate
+from tests.integration.gateway.conftest import ADMIN, Gate, login_of
 
 Finish = Callable[..., None]
 
@@ -174,9 +175,32 @@ def test_stats(gate: Gate, finish: Finish) -> None:
 
 
 def test_the_operator_submits_for_a_user(gate: Gate) -> None:
-    """With both headers; after the deadline it says what to do."""
+    """With both headers; after the deadline too, when the user may not."""
     path = "/admin/submission/identity/CPU/test"
     assert gate.submit(path, admin=ADMIN).status == 202
     assert gate.submit(path, cli=None, admin=ADMIN).status == 400
     gate.sql("UPDATE leaderboard.leaderboard SET deadline = now() - interval '1 minute'")
-    assert gate.submit(path, admin=ADMIN).status == 501
+    assert gate.submit().status == 400
+    late = gate.submit(path, admin=ADMIN)
+    assert late.status == 202
+    assert gate.sql("SELECT user_id, done FROM leaderboard.submission WHERE id = %s", late.json["details"]["id"]) == [
+        ("ada", False)
+    ]
+    # Not from then on: the connection that served the operator serves users too.
+    assert [gate.submit().status for _ in range(8)] == [400] * 8
+    gate.ask("POST", "/admin/ban/ada", admin=ADMIN)
+    assert gate.submit(path, admin=ADMIN).status == 403
+
+
+def test_no_other_login_submits_late(gate: Gate) -> None:
+    """Although any may make the setting that the function makes."""
+    gate.sql("UPDATE leaderboard.leaderboard SET deadline = now() - interval '1 minute'")
+    with psycopg.connect(
+        login_of(gate.owner_url, "runner_test_front", "runner_frontend"), autocommit=True
+    ) as connection:
+        connection.execute("SET runner.late = 'on'")
+        with pytest.raises(psycopg.Error, match="closed at") as refused:
+            connection.execute("SELECT runner.submit('identity', 'ada', 'x.py', 'x'::bytea, 'test', ARRAY['CPU'])")
+        assert refused.value.sqlstate == "KR002"
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("SELECT runner.submit_late('identity', 'ada', 'x.py', 'x'::bytea, 'test', ARRAY['CPU'])")

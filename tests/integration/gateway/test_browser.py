@@ -107,6 +107,7 @@ PAGES = [
     ("/send?board=identity&gpu=CPU", "ada-token", "send"),
     ("/login/cli", "ada-token", "cli"),
     ("/hosts", ADMIN, "hosts"),
+    ("/users", ADMIN, "users"),
 ]
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Callable
 
 import pytest
 
 from runner.errors import SubmissionError
-from tests.integration.gateway.conftest import Gate
+from tests.integration.gateway.conftest import ADMIN, Answer, Gate
+from tests.integration.gateway.test_pages import Browser
 from tests.integration.store.conftest import Bench
 
 
@@ -88,3 +90,41 @@ def test_logins_are_limited_per_address(open_gate: Callable[..., Gate]) -> None:
     """So that a stranger cannot fill the list."""
     gate = open_gate(gateway_requests_per_minute=100)
     assert [gate.ask("GET", "/auth/init?provider=github").status for _ in range(3)] == [200, 200, 429]
+
+
+def test_an_operator_approves_a_new_user_on_a_page(gate: Gate) -> None:
+    """With the same checks as the command; an account that exists is not given away."""
+    operator, stranger = Browser(gate), Browser(gate)
+    operator.login(ADMIN)
+    first, second = begin(gate), begin(gate)
+    assert "2 logins wait for approval" in operator.get("/users").text
+
+    def approve(browser: Browser, code: str, user: str, name: str = "", csrf: str | None = None) -> Answer:
+        token = browser.csrf() if csrf is None else csrf
+        return browser.post("/users", f"csrf={token}&code={code}&user={user}&name={name}".encode())
+
+    approved = approve(operator, first[:8], "carol", "Carol+%3Cb%3E")
+    assert approved.status == 200
+    assert "carol is logged in" in approved.text
+    assert gate.ask("GET", "/user/submissions", cli=first).status == 200
+    assert gate.sql("SELECT user_name FROM leaderboard.user_info WHERE id = 'carol'") == [("Carol <b>",)]
+    for code, user, sentence in (
+        (second[:8], "ada", "user 'ada' exists already"),
+        ("00000000", "dave", "no login waits under the code"),
+        (second[:8], "", "user id"),
+        (second[:8], "temp_x", "user id"),
+        ("", "dave", "no login waits"),
+        ("%3Cscript%3E", "dave", "no login waits"),
+    ):
+        answer = approve(operator, code, user)
+        assert (answer.status, sentence in html.unescape(answer.text)) == (400, True), answer.text
+        assert "<script>" not in answer.text
+    assert gate.ask("GET", "/user/submissions", cli=second).status == 401
+    assert gate.ask("GET", "/user/submissions", cli="ada-token").status == 200
+    # Neither without the form's token, nor by anyone else.
+    assert approve(operator, second[:8], "dave", csrf="0" * 64).status == 403
+    stranger.login("ada-token")
+    assert stranger.get("/users").status == 403
+    assert approve(stranger, second[:8], "dave").status == 403
+    assert Browser(gate).get("/users").status == 303
+    assert gate.ask("GET", "/user/submissions", cli=second).status == 401

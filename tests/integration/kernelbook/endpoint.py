@@ -4,7 +4,7 @@
 
 Prints its port. Every answer takes SECONDS (0). LOG gets a line per request: the hash of its messages, and what became
 of it. A question that holds `BEHAVE:a,b,c` gets a, then b, then c, and c for ever: `ok`, `429` (with Retry-After),
-`500`, `402`, `400`, `hang`, `cut`, `null`, `malformed`, `upper`. Other questions get `ok`.
+`500`, `401`, `402`, `400`, `hang`, `cut`, `null`, `malformed`, `upper`. Other questions get `ok`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,12 @@ from collections import Counter
 from pathlib import Path
 
 _BEHAVIOUR = re.compile(r"BEHAVE:([\w,]+)")
-_STATUS = {"429": "429 Too Many Requests", "500": "500 Internal Server Error", "402": "402 Payment Required"}
+_STATUS = {
+    "401": "401 Unauthorized",
+    "429": "429 Too Many Requests",
+    "500": "500 Internal Server Error",
+    "402": "402 Payment Required",
+}
 
 
 class Endpoint:
@@ -76,6 +81,8 @@ def _completion(asked: str, name: str, behaviour: str) -> dict[str, object]:
     text: str | None = f"Because of {name}. <difficulty>{level}</difficulty>"
     if "specification" in asked:
         text = f"<specification>Compute what {name} says.</specification>"
+    if "BEGIN_PYTHON" in asked:
+        text = f"BEGIN_PYTHON\nclass NetNew:  # {name}\n    pass\nEND_PYTHON"
     if behaviour == "upper":
         text = "<Difficulty> HIGH </Difficulty>"
     if behaviour == "malformed":

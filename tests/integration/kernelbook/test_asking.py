@@ -3,89 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from runner.cli import main
-
-ROOT = Path(__file__).resolve().parents[3]
-
-
-@dataclass(frozen=True)
-class Service:
-    """An endpoint and its log."""
-
-    url: str
-    log: Path
-
-    def asked(self) -> Counter[str]:
-        """Requests by what became of them."""
-        return Counter(line.split()[1] for line in self.log.read_text().splitlines())
-
-    def names(self) -> Counter[str]:
-        """Requests by their question."""
-        return Counter(line.split()[0] for line in self.log.read_text().splitlines())
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
-    """An endpoint."""
-    log = tmp_path / "endpoint.log"
-    log.touch()
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.integration.kernelbook.endpoint", str(log)],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        yield Service(url=f"http://127.0.0.1:{process.stdout.readline().strip()}/v1", log=log)
-        process.kill()
-
-
-def rows(folder: Path, behaviours: Sequence[str], *, reward: float = 1.0) -> Path:
-    """Evaluation rows whose questions make the endpoint behave so."""
-    file = folder / "evals.jsonl"
-    with file.open("w", encoding="utf-8") as lines:
-        for number, behaviour in enumerate(behaviours):
-            row = {
-                "example_id": number,
-                "prompt": [{"role": "user", "content": f"task {number} BEHAVE:{behaviour}"}],
-                "completion": [{"role": "assistant", "content": f"solution {number} — ü", "reasoning": "long"}],
-                "reward": reward + number / 1000,
-                "info": {"module_name": f"Module{number % 7}", "python_code": f"x = {number}"},
-            }
-            lines.write(json.dumps(row, ensure_ascii=False) + "\n")
-    return file
-
-
-def command(service: Service, *arguments: str, **variables: str) -> tuple[list[str], dict[str, str]]:
-    """A command of the pipeline."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PRIME", "HF_", "TEST_MODE"))}
-    environment = {
-        **kept,
-        "PYTHONPATH": str(ROOT),
-        "PRIME_BASE_URL": service.url,
-        "PRIME_API_KEY": "a key",
-        "PRIME_TEAM_ID": "a team",
-        **variables,
-    }
-    return [sys.executable, "-m", "runner.cli", "kernelbook", *arguments], environment
-
-
-def run(service: Service, folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
-    call, environment = command(service, *arguments, **variables)
-    return subprocess.run(call, env=environment, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+from tests.fakes.tokenizer import words
+from tests.integration.kernelbook.service import Service, command, environment, kept, modules, rows, run
 
 
 def test_every_way_to_fail_is_tried_again_or_kept_aside(service: Service, tmp_path: Path) -> None:
@@ -139,16 +67,16 @@ def test_a_killed_step_goes_on_where_it_was(service: Service, tmp_path: Path) ->
     service.log.write_text("")
     journal = tmp_path / "outputs" / "journal.sqlite"
     for wanted in (30, 100, 200):
-        call, environment = command(service, "filter", "--input", str(file), BATCH_SIZE="8")
-        with subprocess.Popen(call, env=environment, cwd=tmp_path, stderr=subprocess.DEVNULL) as process:
+        call, given = command(service, "filter", "--input", str(file), BATCH_SIZE="8")
+        with subprocess.Popen(call, env=given, cwd=tmp_path, stderr=subprocess.DEVNULL) as process:
             while process.poll() is None and service.names().total() < wanted:
                 time.sleep(0.01)
             process.send_signal(signal.SIGKILL)
         assert not (tmp_path / "outputs/filtered_dataset.jsonl").exists()
-        kept = _kept(journal)
+        known = len(kept(journal))
         asked = service.names()
         # What was on its way when the process was killed may be asked again, and nothing else.
-        assert asked.total() - kept <= 8 * (1 + (wanted > 30) + (wanted > 100))
+        assert asked.total() - known <= 8 * (1 + (wanted > 30) + (wanted > 100))
     assert run(service, tmp_path, "filter", "--input", str(file), BATCH_SIZE="8").returncode == 0
     assert (tmp_path / "outputs/filtered_dataset.jsonl").read_bytes() == (
         undisturbed / "outputs/filtered_dataset.jsonl"
@@ -156,15 +84,43 @@ def test_a_killed_step_goes_on_where_it_was(service: Service, tmp_path: Path) ->
     assert service.names().total() <= 300 + 3 * 8
 
 
-def test_a_service_that_wants_no_more_ends_the_step(service: Service, tmp_path: Path) -> None:
-    """402 ends it at once with exit code 3, and what was answered before is kept."""
-    file = rows(tmp_path, ["ok"] * 20 + ["402"] + ["ok"] * 200)
+@pytest.mark.parametrize("status", ["401", "402"])
+def test_a_service_that_wants_no_more_ends_the_step(service: Service, tmp_path: Path, status: str) -> None:
+    """It ends at once with exit code 3, and what was answered before is kept."""
+    file = rows(tmp_path, ["ok"] * 20 + [status] + ["ok"] * 200)
     done = run(service, tmp_path, "filter", "--input", str(file), BATCH_SIZE="2")
     assert done.returncode == 3
-    assert "HTTP 402" in done.stderr
+    assert f"HTTP {status}" in done.stderr
     assert "journal" in done.stderr
-    assert _kept(tmp_path / "outputs" / "journal.sqlite") >= 19
+    assert len(kept(tmp_path / "outputs" / "journal.sqlite")) >= 19
     assert service.names().total() < 40
+
+
+def test_a_row_that_cannot_be_read_ends_the_step(service: Service, tmp_path: Path) -> None:
+    """With its line, and exit code 2; what was answered before is kept."""
+    file = rows(tmp_path, ["ok"] * 30)
+    file.write_text(file.read_text() + "{\n")
+    done = run(service, tmp_path, "filter", "--input", str(file), BATCH_SIZE="2")
+    assert done.returncode == 2
+    assert "evals.jsonl, line 31: expected a JSON object" in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+    assert len(kept(tmp_path / "outputs" / "journal.sqlite")) >= 28
+
+
+def test_lengths_are_shown_and_drawn(service: Service, tmp_path: Path) -> None:
+    """A histogram in the terminal and as PNG; DATASET_PATH and MODEL_NAME from .env; failed rows set the exit code."""
+    file = rows(tmp_path, ["ok"] * 20)
+    file.write_text(file.read_text() + '{"prompt": "a"}\n')
+    (tmp_path / ".env").write_text(f"DATASET_PATH={file}\nMODEL_NAME={words(tmp_path)}\n")
+    done = run(service, tmp_path, "lengths", "--plot", "plots/lengths.png")
+    assert done.returncode == 1, done.stderr
+    assert "failed: 1 (ValueError: the row has no completion)" in done.stderr
+    assert (tmp_path / "plots" / "lengths.png").read_bytes().startswith(b"\x89PNG\r\n")
+    assert f"   to 1024       20 {'#' * 40}\n" in done.stdout
+    assert "sequence length for 99.5 %: 1024\n" in done.stdout
+    assert done.stdout.endswith("plots/lengths.png\n")
+    done = run(service, tmp_path, "lengths", "--plot", "lengths.txt", "--limit", "3")
+    assert (done.returncode, "cannot write lengths.txt" in " ".join(done.stderr.split())) == (2, True)
 
 
 def test_a_service_that_is_not_there_ends_the_step(tmp_path: Path) -> None:
@@ -226,25 +182,35 @@ def test_test_mode_takes_five_rows_and_a_dry_run_none(service: Service, tmp_path
     assert dry.returncode == 0
     assert "would ask: 30" in dry.stderr
     assert service.names().total() == 0
+    assert not (tmp_path / "outputs").exists()
     (tmp_path / ".env").write_text("TEST_MODE=true\n")
     assert run(service, tmp_path, "filter", "--input", str(file)).returncode == 0
+    assert len((tmp_path / "outputs/filtered_dataset.jsonl").read_text().splitlines()) == 5
+    # The same under the published name.
+    (tmp_path / "outputs/filtered_dataset.jsonl").unlink()
+    assert run(service, tmp_path, "scripts", ".").returncode == 0
+    script = [sys.executable, "scripts/filter_and_enrich_by_difficulty.py", "--input", str(file)]
+    subprocess.run(script, env=environment(service), cwd=tmp_path, check=True, capture_output=True)
     assert len((tmp_path / "outputs/filtered_dataset.jsonl").read_text().splitlines()) == 5
     (tmp_path / ".env").unlink()
     for shard in range(3):
         assert run(service, tmp_path, "filter", "--input", str(file), "--shard", f"{shard}/3").returncode == 0
     parts = sorted((tmp_path / "outputs").glob("filtered_dataset-0000*.jsonl"))
+    asked = service.names().total()
     found = sorted(json.loads(line)["example_id"] for part in parts for line in part.read_text().splitlines())
     assert found == list(range(30))
+    # The whole takes over the shards' answers, and is in the order of the input.
+    done = run(service, tmp_path, "filter", "--input", str(file), "--json")
+    assert json.loads(done.stdout)[0]["account"]["all_tokens_in"] == 30 * 100
+    assert service.names().total() == asked
+    whole = (tmp_path / "outputs/filtered_dataset.jsonl").read_text().splitlines()
+    assert [json.loads(line)["example_id"] for line in whole] == list(range(30))
 
 
 def test_prompts_hold_no_code(service: Service, tmp_path: Path) -> None:
     """Step 2: name from entry_point, columns as published."""
-    file = tmp_path / "book.jsonl"
-    book = [
-        {"entry_point": f"Net{n}", "module_name": "other", "python_code": f"class Net{n}: pass", "uuid": n}
-        for n in range(9)
-    ]
-    file.write_text("".join(json.dumps(row) + "\n" for row in book))
+    file = modules(tmp_path, 9)
+    book = [json.loads(line) for line in file.read_text().splitlines()]
     done = run(service, tmp_path, "prompts", "--input", str(file))
     assert done.returncode == 0, done.stderr
     made = [json.loads(line) for line in (tmp_path / "outputs/synthetic_prompts.jsonl").read_text().splitlines()]
@@ -265,8 +231,8 @@ def test_the_whole_pipeline(service: Service, tmp_path: Path) -> None:
     done = run(service, tmp_path, "all", "pipeline.toml", "--json")
     assert done.returncode == 0, done.stderr
     assert [report["rows_out"] for report in json.loads(done.stdout)] == [40, 9, 7, 40 + 7 + 9]
-    kept = json.loads((tmp_path / "outputs" / "report.json").read_text())
-    assert kept["filter"]["cost"] == pytest.approx(40 * (100 * 2 + 10 * 8) / 1e6)
+    written = json.loads((tmp_path / "outputs" / "report.json").read_text())
+    assert written["filter"]["cost"] == pytest.approx(40 * (100 * 2 + 10 * 8) / 1e6)
     assert sorted(path.name for path in (tmp_path / "sets").iterdir()) == ["filtered", "synthetic", "unique"]
     asked = service.names().total()
     done = run(service, tmp_path, "all", "pipeline.toml", "--json")
@@ -276,10 +242,11 @@ def test_the_whole_pipeline(service: Service, tmp_path: Path) -> None:
     done = run(service, tmp_path, "all", "pipeline.toml", "--json")
     assert [report["rows_out"] for report in json.loads(done.stdout)][:3] == [19, 9, 7]
     assert service.names().total() == asked
-
-
-def _kept(journal: Path) -> int:
-    import sqlite3
-
-    with sqlite3.connect(journal) as database:
-        return int(database.execute("SELECT count(*) FROM answer").fetchone()[0])
+    # What earlier runs paid is part of what a step cost.
+    written = json.loads((tmp_path / "outputs" / "report.json").read_text())
+    assert written["filter"]["account"]["asked"] == 0
+    assert written["filter"]["cost"] == pytest.approx(19 * (100 * 2 + 10 * 8) / 1e6)
+    assert sum(written["filter"]["dropped"].values()) == 21
+    (tmp_path / "pipeline.toml").write_text("to = 'other'\nsteps = ['upload']\n")
+    done = run(service, tmp_path, "all", "pipeline.toml", "--json")
+    assert [report["rows_out"] for report in json.loads(done.stdout)] == [19 + 7 + 9]

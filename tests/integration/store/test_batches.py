@@ -13,7 +13,7 @@ from psycopg.rows import dict_row
 
 from runner.errors import StaleAttemptError
 from runner.model import Job, JobResult, JobState, Verdict
-from runner.store import Completion, Store
+from runner.store import Completion, HostRecord, Store
 from tests.integration.store.conftest import PATIENCE_S, Bench, notes
 from tests.plugins.postgres import daemon_login
 
@@ -66,7 +66,7 @@ def found(job: Job, verdict: str = "accepted", *, but: dict[str, str] | None = N
         verdict=Verdict.ACCEPTED,
         runs=(),
         error=None,
-        report={"slot": "cpu0"},
+        report={"slot": "cpu0", "items": len(job.task["candidates"])},
         build_ns=0,
         eval_ns=0,
         items=tuple(items),
@@ -537,3 +537,29 @@ def test_one_notification_per_call(db: Db, database_url: str) -> None:
         assert [note.payload for note in notes(listener)] == ["CPU"]
         submit(db, [item(n, n) for n in range(50)])
         assert notes(listener) == []
+
+
+def test_operators_see_batches_and_their_groups(bench: Bench, db: Db) -> None:
+    """What runs and ended, which attempts failed and how far each batch is; also where the batch has no name."""
+    bench.store.register_host(HostRecord(name="host-a", version="1", slots=[], instance="i", gpu_types=["CPU"]))
+    submit(db, [item(n) for n in range(8)], batch="named", user_id="trainer")
+    (nameless, *_) = submit(db, [item(8, of=1)], batch=None)
+    owner = db.execute("SELECT session_user").fetchone()
+    assert owner is not None
+    assert [(line.batch, line.user_id, line.items, line.finished) for line in bench.store.open_batches(limit=9)] == [
+        ("named", "trainer", 8, 0),
+        (str(nameless["batch_id"]), owner["session_user"], 1, 0),
+    ]
+    first = bench.claim(host="host-a")
+    (running,) = bench.store.running(limit=9)
+    assert (running.batch, running.user_id, running.submission_id) == ("named", "trainer", None)
+    bench.store.fail(first, error="no engine", report=None, slot="cpu0")
+    no_pause(db)
+    (failed,) = bench.store.failed(limit=9)
+    assert (failed.batch, failed.submission_id, failed.leaderboard, failed.error) == ("named", None, None, "no engine")
+    work(bench, db)
+    assert {(line.batch, line.items) for line in bench.store.latest(limit=9)} == {
+        ("named", 8),
+        (str(nameless["batch_id"]), 1),
+    }
+    assert bench.store.open_batches(limit=9) == []

@@ -60,7 +60,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         *("kernelbook all", "kernelbook scripts"),
     ),
     "For operators": (
-        *("watch", "logs", "demo", "check", "install", "upgrade", "uninstall", "migrate", "serve"),
+        *("watch", "logs", "traces", "demo", "check", "install", "upgrade", "uninstall", "migrate", "serve"),
         *("image build", "image check", "image list", "image prune", "failed", "rerun", "invalidate"),
         *("host list", "host drain", "host undrain", "host evict", "gpu list", "gpu show", "gpu pause", "gpu resume"),
         *("leaderboard pause", "leaderboard resume"),

@@ -13,7 +13,7 @@ from rich.console import Console
 from runner.cli.screen import Scene, frame, headline
 from runner.cli.watch import Keys
 from runner.model import Mode, Verdict
-from runner.store import HostLine, LatestLine, QueueDepth, RunningLine, ThroughputLine
+from runner.store import BatchLine, HostLine, LatestLine, QueueDepth, RunningLine, ThroughputLine
 from tests.unit.cli.samples import NOW
 
 
@@ -80,6 +80,13 @@ SCENE = Scene(
     latest=tuple(latest(number) for number in range(1, 31)),
     throughput=(ThroughputLine(host="node1", minute=2, ten_minutes=30),),
 )
+
+
+def group(job_id: int, host: str, *, slot: str) -> RunningLine:
+    """A group at work."""
+    progress = {"phase": "candidates", "done": 3, "total": 8, "slot": slot}
+    line = running(job_id, host, slot=slot)
+    return replace(line, submission_id=None, leaderboard=None, batch="kernels\x1b[2J", progress=progress)
 
 
 def drawn(scene: Scene, *, width: int = 160, **options: Any) -> str:  # noqa: ANN401 - whatever frame takes
@@ -179,3 +186,23 @@ def test_keys() -> None:
     assert pressed("/", "ab").foot.startswith("filter: ab")
     assert pressed("/", "ab", "\x1b[A").filter_text == ""
     assert pressed("/", "a\r", "q").quit
+
+
+def test_groups_of_batches_are_shown_as_such() -> None:
+    """What runs, what is over, and how far each batch is; without batches there is no such table."""
+    batch = BatchLine(batch="kernels\x1b[2J", user_id="trainer", items=2000, finished=120, age_s=65.0)
+    over = replace(latest(1), submission_id=None, leaderboard=None, batch="kernels", items=8)
+    scene = replace(
+        SCENE,
+        running=(group(1, "node1", slot="gpu1"),),
+        latest=(over, replace(over, batch="other", verdict=Verdict.INTERNAL_ERROR)),
+        batches=(batch,),
+    )
+    text = drawn(scene)
+    assert line_with(text, "node1", "gpu1") == (
+        "node1 up 30 gpu1 H100 batch kernels\\x1b[2J user1\\x1b[2J group, candidates 3/8 7 s"
+    )
+    assert line_with(text, "trainer") == "kernels\\x1b[2J trainer 120 2000 1 min"
+    assert line_with(text, "evaluated", "ago") == "1 s ago batch kernels bob group of 8 H100 node1 1.50 s evaluated"
+    assert line_with(text, "batch other").endswith("internal_error")
+    assert "Batches" not in drawn(SCENE)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from runner.client import AsyncClient, Client, EvaluationFaultError, Item, Result
@@ -94,6 +95,9 @@ def test_verl() -> None:
         {"score": 2.3, "correct": 1.0, "fault": 0.0},
         {"score": 0.0, "correct": 0.0, "fault": 0.0},
     ]
+    arrays = {**given, "extra_infos": np.array(given["extra_infos"], dtype=object)}
+    rows = function(**arrays, solution_strs=["accepted"] * 2, ground_truths=["r"] * 2)
+    assert [row["score"] for row in rows] == [2.3, 2.3]
     with pytest.raises(EvaluationFaultError):
         function(**given, solution_strs=["accepted", "internal_error"], ground_truths=["r", "r"])
     masked = verl_score(cast("Client", Fake()), "kevin@1", fault_score=-9.0)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from runner.data.runs import ranges
-from runner.data.watermark import Seen, Watermark, key_proof, unchanged
+from runner.data.watermark import Changes, Seen, Watermark, changes, key_proof, unchanged
 
 BLOCK = 4096
 
@@ -22,6 +22,7 @@ def mark(seen: str = "100:100:", **changes: object) -> Watermark:
         hosts=[7, BLOCK + 3],
         leaderboards=2,
         blocks={0: (5, "a"), 1: (5, "b"), 2: (5, "c")},
+        codes={0: 9, 1: 9},
     )
     return replace(made, **changes)  # type: ignore[arg-type]
 
@@ -43,6 +44,32 @@ def test_a_changed_leaderboard_changes_everything() -> None:
     """Its demand decides which scores count."""
     assert unchanged(mark(), mark("200:200:"), {**SAME, None: (2, 1)}) == frozenset()
     assert unchanged(mark(), mark("200:200:"), {**SAME, None: (3, 0)}) == frozenset()
+
+
+CODES = {0: (9, 0), 1: (9, 0)}
+
+
+def test_blocks_that_only_grew_are_told_from_those_that_changed() -> None:
+    """A new row; a row that was written again or has gone; a block that has gone; codes that came, and that changed."""
+    new = mark("200:200:")
+
+    def found(versions: dict[int | None, tuple[int, int]], codes: dict[int, tuple[int, int]]) -> tuple[set[int], ...]:
+        told = changes(mark(), new, versions, codes)
+        assert told is not None
+        return set(told.appended), set(told.rewritten), set(told.code_blocks)
+
+    assert found(SAME, CODES) == (set(), set(), set())
+    assert found({**SAME, 2: (7, 2), 3: (4, 4)}, {**CODES, 1: (12, 3), 2: (1, 1)}) == ({2, 3}, set(), set())
+    assert found({**SAME, 1: (5, 1), 2: (4, 0)}, CODES) == (set(), {1, 2}, set())
+    # A row that was there came with one that has gone since.
+    assert found({**SAME, 2: (5, 1), 3: (4, 3)}, {**CODES, 1: (9, 1)}) == (set(), {2, 3}, {1})
+    assert found({key: value for key, value in SAME.items() if key != 2}, {0: (9, 0)}) == (set(), {2}, {1})
+    assert changes(None, new, SAME, CODES) is None
+    assert changes(mark(), new, {**SAME, None: (2, 1)}, CODES) is None
+    assert changes(mark(), mark("200:200:", history="two"), SAME, CODES) is None
+    assert Changes(appended=frozenset(), rewritten=frozenset(), code_blocks=frozenset()) == changes(
+        mark(), new, SAME, CODES
+    )
 
 
 @pytest.mark.parametrize("change", [{"history": "two"}, {"key": "k"}])

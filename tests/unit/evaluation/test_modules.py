@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runner.evaluation.container_spec import Environment
-from runner.evaluation.modules import make_group_plan, rows_of
+from runner.evaluation.modules import make_group_plan, phases_of, rows_of
 from runner.gpu_types import Registry
 from sandbox.host.container import ContainerReport
 from sandbox.protocol import Judged, PairRequest, StepResult
@@ -92,3 +92,29 @@ def test_a_row_with_other_keys_is_none() -> None:
     bad = replace(step, judged=replace(step.judged, details={"module": {"id": 5, "verdict": "accepted"}}))
     rows = rows_of(_GROUP, replace(_report(), steps=(bad,)))
     assert [row["verdict"] for row in rows] == ["internal_error"] * 2
+
+
+def test_a_report_says_where_the_time_went() -> None:
+    """The engine's spans, and what the judge says of the reference and of the candidates' parts; nothing absurd."""
+    ms = 1_000_000
+
+    def step(number: int, *, ended_ms: int, took_ms: int, parts: dict[str, Any]) -> StepResult:
+        made = _step(Result(id=number, verdict="accepted"))
+        assert made.judged is not None
+        judged = replace(made.judged, details={**made.judged.details, "parts_ms": parts})
+        return replace(made, start_ns=ended_ms * ms, duration_ns=took_ms * ms, judged=judged)
+
+    steps = (
+        step(5, ended_ms=30, took_ms=20, parts={"worker": 1.5, "timing": 10, "foreign": 3.0}),
+        step(3, ended_ms=70, took_ms=40, parts={"worker": 2.5, "timing": float("nan"), "compile": -1, "done": "x"}),
+    )
+    found = phases_of(replace(_report(), steps=steps), spans_ns=(0, 100 * ms, 300 * ms, 340 * ms))
+    assert found == {
+        "container": 100 * ms,
+        "removal": 40 * ms,
+        "reference": 10 * ms,
+        "import": 130 * ms,
+        "worker": 4 * ms,
+        "timing": 10 * ms,
+    }
+    assert phases_of(_report(), spans_ns=(0, 1, 2, 3)) == {"container": 1, "removal": 1}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -10,9 +12,10 @@ from typing import Any
 import pytest
 
 from tasks.harness.judge import benchmark
-from tasks.harness.judge.audit import Audit, Sample
+from tasks.harness.judge.audit import Audit, ControlCosts, Sample
 from tasks.harness.judge.benchmark import Benchmark, Timed
-from tasks.harness.judge.stopping import Timing
+from tasks.harness.judge.stopping import Stopping, Timing
+from tasks.harness.judge.throttling import Readings
 
 _CLAIM_NS = 50_000
 
@@ -81,3 +84,26 @@ def test_noise_gets_three_more_chances_and_a_contradiction_one(
     timed.run(run, 0, made_up)
     assert len(made) == used
     assert reported == [(counts, used - 1)]
+
+
+@pytest.mark.parametrize(("varies_ns", "calls"), [(500, 20), (6_000, 64), (30_000, 100)])
+def test_a_hand_over_that_varies_needs_more_calls(monkeypatch: pytest.MonkeyPatch, varies_ns: int, calls: int) -> None:
+    """Equal claims would end a case after 20 calls. Two standard errors of the hand-over are to be 3 % of a claim."""
+    spans = itertools.cycle((2 * _CLAIM_NS - varies_ns, 2 * _CLAIM_NS + varies_ns))
+    controls = ControlCosts.of([[_CLAIM_NS - 30_000.0, _CLAIM_NS + 30_000.0] * 3])
+    timed_case: Any = SimpleNamespace(
+        sample=lambda: Sample(claim_ns=_CLAIM_NS, outside_ns=next(spans)),
+        call_controls=lambda _count: None,
+        controls=controls,
+        controls_ns=[[float(_CLAIM_NS)] * 6],
+        controls_made=6,
+        input_bytes=64,
+    )
+    request: Any = SimpleNamespace(tolerance=0.1, rejects_forged_times=True)
+    made_up: Any = None
+    timed = Benchmark(request, device="cpu", workers=made_up, readings=Readings(), calibration=None, most_controls=6)
+    monkeypatch.setattr(timed, "_sample_of", lambda sample: sample)
+    stopping = Stopping.of(None, max_kernel_ns=1e12, max_wall_ns=1e12)
+    run: Any = SimpleNamespace(deadline_ns=10**18, phase=lambda _name: nullcontext())
+    made = timed.time(run, timed_case, stopping, start_ns=time.monotonic_ns())
+    assert len(made.samples) == calls

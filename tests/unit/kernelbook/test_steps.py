@@ -7,19 +7,22 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import datasets
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from runner.errors import ConfigError, DataError
-from runner.kernelbook import best, difficulty, lengths, pipeline, prompts, scripts, synthesize, upload
+from runner.kernelbook import best, difficulty, lengths, pipeline, prompts, require, scripts, synthesize, upload
 from runner.kernelbook.asking import Request
 from runner.kernelbook.journal import Answer
-from runner.kernelbook.rows import Selection, Shard, Source, number_of, read
+from runner.kernelbook.rows import Selection, Shard, Source, facts_of, keep_facts, number_of, read
+from tests.fakes.tokenizer import words
 
 
 def write(file: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
@@ -122,6 +125,21 @@ def test_the_best_row_of_each_code(tmp_path: Path) -> None:
     assert [row["example_id"] for row in read(tmp_path / "best.jsonl")] == [1, 2]
 
 
+def test_the_published_numbers(tmp_path: Path) -> None:
+    """18,162 rows, 7,181 of them strictly above the threshold, of 2,967 modules; splits of 6,462/719 and 2,670/297."""
+    question = difficulty.Difficulty().step().question
+    rewards = [0.85 if n % 2 else 0.5 for n in range(18162 - 7181)] + [0.8501 + n % 7 / 100 for n in range(7181)]
+    rows = (evaluation(n, reward, f"Net{n % 2967}") for n, reward in enumerate(rewards))
+    kept = [row for row in rows if isinstance(question(row), Request)]
+    assert len(kept) == 7181
+    made = best.run(write(tmp_path / "in.jsonl", kept), tmp_path / "best.jsonl")
+    assert (made.rows_in, made.rows_out) == (7181, 2967)
+    for file, parts in (("in.jsonl", (6462, 719)), ("best.jsonl", (2670, 297))):
+        report = upload.run(upload.TARGETS[0], tmp_path / file, to=tmp_path, repository=None, token=None, dry_run=True)
+        assert tuple(report.found[f"rows of {name}"] for name in ("train", "validation")) == parts
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["best.facts.json", "best.jsonl", "in.jsonl"]
+
+
 def test_a_row_without_a_module_is_named(tmp_path: Path) -> None:
     """Rather than all of them called unknown."""
     file = write(tmp_path / "in.jsonl", [evaluation(0, 1.0), {"reward": 1.0}])
@@ -154,7 +172,57 @@ def test_an_upload_to_a_folder_is_a_data_set(tmp_path: Path) -> None:
     assert found == list(range(100))
     card = (tmp_path / "sets" / "filtered" / "README.md").read_text()
     assert "licences of the modules, as their rows say: MIT (100)" in card
-    assert not list(tmp_path.glob("**/.kernelbook-*"))
+    assert not list(tmp_path.glob("**/.*"))
+
+
+def test_the_card_says_where_the_rows_come_from(tmp_path: Path) -> None:
+    """What each step knows goes to the next; an option wins."""
+    file = write(tmp_path / "filtered.jsonl", [evaluation(n, 1.0 + n, f"Net{n}") for n in range(20)])
+    keep_facts(file, {"source": "a/b@0123", "reward": "kernelbook@1", "threshold": 0.85})
+    best.run(file, tmp_path / "unique.jsonl", limit=12)
+    assert facts_of(tmp_path / "unique.jsonl") == facts_of(file)
+    for more, source in ((None, "a/b@0123"), ("c/d", "c/d")):
+        upload.run(
+            upload.TARGETS[1],
+            tmp_path / "unique.jsonl",
+            to=tmp_path / "sets",
+            repository=None,
+            token=None,
+            limit=10,
+            facts={"source": more},
+        )
+        card = (tmp_path / "sets" / "unique" / "README.md").read_text()
+        assert f"- source: {source}\n- reward: kernelbook@1\n- threshold: 0.85\n- rows: 9 train, 1 validation\n" in card
+    (tmp_path / "filtered.facts.json").write_text("{")
+    with pytest.raises(DataError, match=r"cannot read .*filtered\.facts\.json"):
+        facts_of(file)
+
+
+def test_a_file_that_is_no_jsonl_is_named(tmp_path: Path) -> None:
+    """Parquet, a folder, a broken line: by each step that takes a file."""
+    (tmp_path / "rows.parquet").write_bytes(b"PAR1\xff\xfe")
+    (tmp_path / "broken.jsonl").write_text(json.dumps(evaluation(0, 1.0)) + "\n{")
+    for name, said in (
+        ("rows.parquet", "is no JSONL file"),
+        ("broken.jsonl", r"broken\.jsonl, line 2: expected a JSON object"),
+        ("nowhere.jsonl", "there is no .*nowhere"),
+        (".", "cannot read"),
+    ):
+        with pytest.raises(DataError, match=said):
+            best.run(tmp_path / name, tmp_path / "best.jsonl")
+        with pytest.raises(DataError, match=said):
+            upload.look(tmp_path / name)
+
+
+def test_what_is_missing_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray has an extra of its own."""
+    monkeypatch.setattr("runner.extras.find_spec", lambda name: None if name == "ray" else object())
+    require("openai")
+    with pytest.raises(ConfigError, match=r"this step needs ray; .*'kernel-runner\[kernelbook,ray\]'"):
+        require("openai", "ray")
+    monkeypatch.setattr("runner.extras.find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match=r"this step needs pyarrow and openai; .*'kernel-runner\[kernelbook\]'"):
+        require("openai")
 
 
 @pytest.mark.parametrize(
@@ -203,31 +271,13 @@ def test_messages_carry_their_reasoning_under_the_template_s_name() -> None:
         lengths.messages_of({"prompt": "a", "completion": []})
 
 
-@pytest.fixture
-def tokenizer(tmp_path: Path) -> Path:
-    """A tokenizer of words, trained here, whose template reads reasoning_content."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
-
-    words = Tokenizer(models.WordLevel(unk_token="?"))
-    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    words.train_from_iterator(["a b c user assistant"], trainers.WordLevelTrainer(special_tokens=["?"]))
-    made = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="?")  # type: ignore[no-untyped-call]  # theirs
-    made.chat_template = (
-        "{% for m in messages %} {{ m.role }} {{ m.reasoning_content or '' }} {{ m.content }} {% endfor %}"
-        "{% if add_generation_prompt %} assistant {% endif %}"
-    )
-    made.save_pretrained(tmp_path / "tokenizer")
-    return tmp_path / "tokenizer"
-
-
-def test_tokens_are_counted_with_their_reasoning_in_all_splits(tmp_path: Path, tokenizer: Path) -> None:
+def test_tokens_are_counted_with_their_reasoning_in_all_splits(tmp_path: Path) -> None:
     """Role, reasoning and content of each message; a row that cannot be counted is in the report."""
     (tmp_path / "data").mkdir()
     row = {"prompt": "a b", "completion": [{"role": "assistant", "content": "c", "reasoning": "a a a"}]}
     write(tmp_path / "data" / "train.jsonl", [row] * 3)
     write(tmp_path / "data" / "validation.jsonl", [{"prompt": "a", "completion": "b"}, {"prompt": "a"}])
-    made, found = lengths.run(Source(str(tmp_path / "data")), Selection(), model=str(tokenizer))
+    made, found = lengths.run(Source(str(tmp_path / "data")), Selection(), model=str(words(tmp_path)))
     assert list(found.tokens) == [4, 8, 8, 8]
     assert made.found["splits"] == ["train", "validation"]
     assert made.failed == {"ValueError: the row has no completion": 1}
@@ -261,15 +311,32 @@ def test_shards_share_the_rows() -> None:
     assert [n for n, _ in Selection(shard=Shard(index=1, of=3), limit=2).of(iter(rows))] == [1, 4]
 
 
+@given(st.integers(1, 40), st.integers(1, 7), st.integers(0, 6), st.none() | st.integers(1, 9))
+def test_rows_are_counted_without_being_read(rows: int, of: int, index: int, limit: int | None) -> None:
+    """For progress: as many as a step gets, of files of both kinds."""
+    assume(index < of)
+    selection = Selection(shard=Shard(index=index, of=of), limit=limit)
+    with TemporaryDirectory() as folder:
+        write(Path(folder) / "r.jsonl", [{"n": n} for n in range(rows)])
+        source = Source(f"{folder}/r.jsonl")
+        assert selection.count(source) == len(list(selection.of(source.rows())))
+        pq.write_table(pa.table({"n": range(rows)}), f"{folder}/r.parquet")
+        assert Source(f"{folder}/r.parquet").count() == rows
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("steps = ['filter', 'train']", "steps is .*expected a list of some of filter, prompts"),
+        ("steps = ['filter', 'train']", "steps is .*expected a list of some of synthesize, score"),
         ("threshhold = 1", "unknown key threshhold; known are"),
         ("threshold = 'much'", "threshold is 'much', expected a number"),
         ("split = 'random'", "split is 'random', expected group or row"),
         ("repositories = {other = 'a/b'}", "expected a table of names at the hub for some of filtered"),
         ("output = ", "cannot read"),
+        ("steps = ['score']", "step score needs gpu"),
+        ("steps = ['score']\ngpu = 'CPU'\nevaluations = 'a/b'", "evaluations is what step score writes"),
+        ("steps = ['synthesize']\ncompletions = 'a/b'", "completions is what step synthesize writes"),
+        ("timed_calls = 0", "timed_calls is 0, expected a number from 1 to 1000"),
     ],
 )
 def test_a_wrong_pipeline_file_is_refused(tmp_path: Path, text: str, said: str) -> None:
@@ -278,6 +345,19 @@ def test_a_wrong_pipeline_file_is_refused(tmp_path: Path, text: str, said: str) 
     file.write_text(text)
     with pytest.raises(ConfigError, match=said):
         pipeline.Plan.load(file)
+
+
+def test_steps_of_a_plan_read_what_earlier_ones_write(tmp_path: Path) -> None:
+    """In the order of the pipeline, whatever the order of the file."""
+    file = tmp_path / "pipeline.toml"
+    file.write_text("steps = ['filter', 'score', 'synthesize']\ngpu = 'H100'\noutput = 'o'\n")
+    plan = pipeline.Plan.load(file)
+    assert plan.steps == ("synthesize", "score", "filter")
+    assert (plan.scored_from, plan.rated_from) == ("o/completions.jsonl", "o/evals.jsonl")
+    file.write_text("completions = 'mine.jsonl'\n")
+    plan = pipeline.Plan.load(file)
+    assert plan.steps == pipeline.STEPS
+    assert (plan.scored_from, plan.rated_from) == ("mine.jsonl", difficulty.INPUT)
 
 
 def test_scripts_have_the_published_names(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from runner.cli.installation import DATABASE_URL, VENDOR, shipped
 from runner.config import Config
 from runner.daemon.loop import ABORT_S, JOIN_S
 from runner.daemon.monitoring.watchdog import STEP_LIMIT_S
+from runner.gateway.server import GRACE_S
+from runner.store.gateway import PATIENCE_S
 from sandbox.host.engine import SLICE
 
 FOLDER = Path(__file__).resolve().parents[3] / "systemd"
@@ -83,7 +85,7 @@ def test_the_gateways_secrets_are_credentials_of_its_own() -> None:
             *(
                 (name, name)
                 for name in (
-                    *("gateway_admin_token", "gateway_publish_url"),
+                    *("gateway_admin_token", "gateway_publish_url", "gateway_hub_token"),
                     *("gateway_github_secret", "gateway_discord_secret"),
                 )
             ),
@@ -98,6 +100,12 @@ def test_the_gateways_address_outlives_its_restart() -> None:
     (address,) = unit("kernel-runner-gateway.socket")["ListenStream"]
     assert address == Config.model_fields["gateway_listen"].default
     assert unit("kernel-runner-gateway.service")["Requires"] == ["kernel-runner-gateway.socket"]
+
+
+def test_the_gateway_is_not_killed_before_its_requests_have_ended() -> None:
+    """One that waits for a database that is away has `GRACE_S`."""
+    (stop,) = unit("kernel-runner-gateway.service")["TimeoutStopSec"]
+    assert int(stop.removesuffix("s")) > GRACE_S > PATIENCE_S
 
 
 def test_systemd_understands_every_line(verified: Path) -> None:

@@ -19,7 +19,7 @@ BEGIN
             SELECT o.id, o.attempt, o.host FROM runner.job o WHERE o.id = u.id AND o.batch_id IS NOT NULL OFFSET 0
         ) AS j
         CROSS JOIN LATERAL (SELECT * FROM runner.item o WHERE o.job_id = j.id OFFSET 0) AS i
-        WHERE NOT EXISTS (SELECT FROM runner.item_result r WHERE r.item_id = i.id)
+        WHERE (SELECT r.item_id FROM runner.item_result r WHERE r.item_id = i.id) IS NULL
     ) AS e;
     GET DIAGNOSTICS v_ended = ROW_COUNT;
     RETURN v_ended;

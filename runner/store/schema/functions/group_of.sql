@@ -17,6 +17,6 @@ BEGIN
                                       ORDER BY i.id), '[]')
             FROM (SELECT * FROM runner.item o WHERE o.job_id = group_of.job_id OFFSET 0) AS i
             CROSS JOIN LATERAL (SELECT * FROM runner.source o WHERE o.hash = i.candidate OFFSET 0) AS s
-            WHERE NOT EXISTS (SELECT FROM runner.item_result r WHERE r.item_id = i.id)));
+            WHERE (SELECT r.item_id FROM runner.item_result r WHERE r.item_id = i.id) IS NULL));
 END
 $$;

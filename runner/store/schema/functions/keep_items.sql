@@ -1,6 +1,7 @@
 -- Writes the results of items of running groups, part of runner.complete, and returns the groups that are to be evaluated
 -- again, because items have no result or one that is our fault, and attempts are left. In the last attempt such items
 -- end as internal_error. A result counts only for an item of the group. The caller holds the locks on batches and jobs.
+-- Whether an item has a result is asked in a subquery of one value: as NOT EXISTS it might become a join that walks all.
 CREATE OR REPLACE FUNCTION runner.keep_items(job_ids bigint[], results jsonb) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
@@ -24,7 +25,7 @@ BEGIN
         ) AS i
         WHERE r.job_id = ANY (keep_items.job_ids) AND i.job_id = r.job_id
           AND x.result ->> 'verdict' <> 'internal_error'
-          AND NOT EXISTS (SELECT FROM runner.item_result o WHERE o.item_id = i.id)
+          AND (SELECT o.item_id FROM runner.item_result o WHERE o.item_id = i.id) IS NULL
         ORDER BY i.id, r.number, x.place
     ) AS f;
 
@@ -37,7 +38,7 @@ BEGIN
         CROSS JOIN LATERAL (SELECT * FROM runner.job o WHERE o.id = r.job_id AND o.batch_id IS NOT NULL OFFSET 0) AS j
         WHERE r.job_id = ANY (keep_items.job_ids)
           AND EXISTS (SELECT FROM (SELECT * FROM runner.item o WHERE o.job_id = j.id OFFSET 0) AS i
-                      WHERE NOT EXISTS (SELECT FROM runner.item_result o WHERE o.item_id = i.id))
+                      WHERE (SELECT o.item_id FROM runner.item_result o WHERE o.item_id = i.id) IS NULL)
         ORDER BY j.id
     LOOP
         IF v_job.cancel_requested THEN

@@ -178,10 +178,9 @@ BEGIN
     END IF;
 
     IF v_new > 0 THEN
-        IF submit_batch.batch IS NOT NULL THEN
-            SELECT b.id, b.removing, b.cancelled_at, b.idle INTO v_batch FROM runner.batch b
-            WHERE b.owner_id = v_owner.id AND b.name = submit_batch.batch;
-        END IF;
+        -- Without a name nothing is found.
+        SELECT b.id, b.removing, b.cancelled_at, b.idle INTO v_batch FROM runner.batch b
+        WHERE b.owner_id = v_owner.id AND b.name = submit_batch.batch;
         IF v_batch.id IS NULL THEN
             INSERT INTO runner.batch AS b (owner_id, name, keep)
             VALUES (v_owner.id, submit_batch.batch, coalesce(submit_batch.keep, '30 days'))

@@ -1,6 +1,6 @@
 -- Who submitted what: what a data export counts, and looks up banned users in.
 CREATE OR REPLACE VIEW runner.dataset_people AS
-SELECT s.leaderboard_id, s.id AS submission_id, s.user_id, u.is_banned IS TRUE AS user_banned
+SELECT s.leaderboard_id, s.id AS submission_id, s.user_id, u.is_banned IS TRUE AS user_banned, s.code_id
 FROM leaderboard.submission s
 LEFT JOIN leaderboard.user_info u ON u.id = s.user_id;
 COMMENT ON VIEW runner.dataset_people IS 'A row per submission with its user.';

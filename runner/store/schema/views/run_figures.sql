@@ -19,13 +19,17 @@ CROSS JOIN LATERAL (
                THEN exp(avg(CASE WHEN x.mean > 0 THEN ln(x.mean) END)) / 1e9 END AS geom,
            (array_agg(x.mean ORDER BY x.i DESC))[1] / 1e9 AS last
     FROM (
-        SELECT i,
-               CASE WHEN p.result ->> concat('benchmark.', i, '.mean') ~ n.number
-                   THEN (p.result ->> concat('benchmark.', i, '.mean'))::float8 END AS mean,
-               CASE WHEN p.result ->> concat('benchmark.', i, '.sol') ~ n.number
-                   THEN (p.result ->> concat('benchmark.', i, '.sol'))::float8 END AS sol
-        FROM generate_series(0, p.cases - 1) AS i
-        CROSS JOIN (VALUES ('^[0-9]{1,15}(\.[0-9]{1,40})?([eE][-+]?[0-9]{1,2})?$')) AS n (number)
+        SELECT n.i,
+               CASE WHEN octet_length(n.mean) <= 60 AND n.mean ~ n.number THEN n.mean::float8 END AS mean,
+               CASE WHEN octet_length(n.sol) <= 60 AND n.sol ~ n.number THEN n.sol::float8 END AS sol
+        FROM (
+            SELECT i, p.result ->> concat('benchmark.', i, '.mean') AS mean,
+                   p.result ->> concat('benchmark.', i, '.sol') AS sol,
+                   '^[0-9]+(\.[0-9]+)?([eE][-+]?[0-9][0-9]?)?$' AS number
+            FROM generate_series(0, p.cases - 1) AS i
+            OFFSET 0
+        ) AS n
+        OFFSET 0  -- each number is made once, however many figures take it
     ) AS x
 ) AS c
 CROSS JOIN LATERAL (

@@ -11,7 +11,7 @@ import math
 import secrets
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -101,10 +101,11 @@ class GroupJudge:
         secrets.SystemRandom().shuffle(order)
         for done, candidate in enumerate(order):
             self._frames.progress("candidates", done, len(order))
-            self._emit(_Attempt(self, candidate, settings, cached=done > 0).judge())
+            attempt = _Attempt(self, candidate, settings, cached=done > 0)
+            self._emit(attempt.judge(), attempt.parts_ms)
         self._frames.progress("candidates", len(order), len(order))
 
-    def _emit(self, result: Result) -> None:
+    def _emit(self, result: Result, parts_ms: Mapping[str, float] | None = None) -> None:
         captured = self._collector.take()
         passed = result.verdict == "accepted"
         self._frames.send(
@@ -123,7 +124,7 @@ class GroupJudge:
                     verdict=result.verdict,
                     message=result.message or None,
                     assurance={"correctness": "judge", "timing": result.timing or "claimed"},
-                    details={"module": result.to_message()},
+                    details={"module": result.to_message(), "parts_ms": dict(parts_ms or {})},
                 ),
             ).to_message()
         )
@@ -295,15 +296,19 @@ class _Attempt:
         self._in_eval = False
         #: Whether seeds make a random candidate's outputs equal the reference's.
         self._seeds_agree = True
+        #: Where the time went: milliseconds by part of the evaluation.
+        self.parts_ms: dict[str, float] = {}
+        self._part_began_ns = 0
 
     def judge(self) -> Result:
         """Judge it; whatever happens, there is a result."""
-        start = time.monotonic_ns()
+        start = self._part_began_ns = time.monotonic_ns()
         self._deadline_ns = start + round(self._settings.timeout_s * 1e9)
         result = self._result
         client: WorkerClient | None = None
         try:
             client = self._group.fresh_worker()
+            self._end_part("worker")
             self._run(client)
         except _Wrong as wrong:
             result.verdict, result.message, result.correct = "wrong_answer", str(wrong), False
@@ -320,8 +325,15 @@ class _Attempt:
             result.kb_correct = False
         if client is not None and client is not self._group._fresh:  # noqa: SLF001 the same module
             client.close()
+        self._end_part(result.stage)
         result.eval_ms = round((time.monotonic_ns() - start) / 1e6, 3)
         return result
+
+    def _end_part(self, name: str) -> None:
+        """Add the time since the last call to a part."""
+        now = time.monotonic_ns()
+        self.parts_ms[name] = round(self.parts_ms.get(name, 0.0) + (now - self._part_began_ns) / 1e6, 3)
+        self._part_began_ns = now
 
     def _told(self, fault: Fault) -> str:
         text = fault.message.replace("custom_kernel", "the module")
@@ -341,6 +353,7 @@ class _Attempt:
         client.load_module(self._candidate.code, self._candidate.entry_points, deadline_ns=deadline)
         result.compiled = True
         result.build_ms = round((time.monotonic_ns() - built) / 1e6, 3)
+        self._end_part("compile")
         result.stage = "construct"
         prepared = self._prepared
         side = self._side = ModuleSide(client, prepared.reference, control=self._group.control, subject="the candidate")
@@ -348,6 +361,7 @@ class _Attempt:
         self._matched = matching(prepared.state, made.entries)
         self._full = is_full(prepared.state, made.entries, self._matched)
         result.weights = describe_match(prepared.state, made.entries, self._matched)
+        self._end_part("construct")
         result.stage = "correctness"
         trials = prepared.trials
         if prepared.stateful and len(self._matched) < len(prepared.state):
@@ -356,6 +370,7 @@ class _Attempt:
         for trial in trials:
             self._try(trial)
         result.correct = True
+        self._end_part("correctness")
         if self._settings.timed_calls:
             result.stage = "timing"
             self._time()
@@ -449,6 +464,7 @@ class _Attempt:
         before = group.last_reference_row(rows, in_eval=in_eval)
         # The reference's time is not the candidate's.
         deadline += time.monotonic_ns() - began
+        self._end_part("reference_timing")
         self._enter(perturbed=perturbed, in_eval=in_eval)
         prepared.enter(perturbed=perturbed, in_eval=in_eval)
         side = self._side
@@ -456,7 +472,9 @@ class _Attempt:
         side.checker = self._check_timed
         own = group.timed_row(side, calls, deadline_ns=deadline)
         side.rest(deadline_ns=deadline)
+        self._end_part("timing")
         after = group.reference_row(rows, in_eval=in_eval)
+        self._end_part("reference_timing")
         group.keep_reference_row(after, in_eval=in_eval)
         found = speedup_of(before.joined(after), own, tolerance=group._request.tolerance)  # noqa: SLF001 the same module
         if found.is_forged:

@@ -1,0 +1,1 @@
+"""Traces of jobs for OpenTelemetry, made from what the database knows; beside the daemons, not in them."""

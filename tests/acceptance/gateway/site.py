@@ -1,0 +1,280 @@
+"""One site for all checks: a daemon with real containers, a gateway as a process, and what each client submitted."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+from psycopg.rows import dict_row
+
+from runner.gateway.identity import digest
+from tests.acceptance.gateway.clients import Kernelboard, Outcome, Popcorn, Wire
+from tests.integration.gateway.conftest import board_login, gateway_login
+from tests.plugins.live import PATIENCE_S, ROOT, LiveRunner, live_runner
+
+ADMIN: Final = "an-admin-token-of-the-suite"
+#: Must be in no answer.
+SEED: Final = 7_319_004_455
+#: How a website names its user.
+WEB_ID: Final = "0123456789abcdef0123456789abcdef"
+SOLUTIONS: Final = ROOT / "tasks" / "vectoradd" / "solutions"
+#: Far more than any submission takes on a loaded machine; on the other board one ends by it.
+LIMIT_S: Final = 90
+SHORT_S: Final = 6
+#: So few that no times are refused as noise.
+TIMED_CALLS: Final = 10
+TALKS: Final = b"""import sys
+
+print("said on stdout")
+print("said on <script>alert(1)</script> stderr", file=sys.stderr)
+
+
+def custom_kernel(data):
+    a, b = data
+    return a + b
+"""
+
+
+def _file(name: str) -> bytes:
+    return (SOLUTIONS / name).read_bytes()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One submission of one client."""
+
+    client: str
+    code: bytes
+    mode: str
+    board: str = "vectoradd"
+    gpu: str = "CPU"
+    #: What it should come to: exit code, job status, and whether each public row passed.
+    exit_code: int = 0
+    status: str = "succeeded"
+    passed: bool = True
+
+
+RIGHT: Final = _file("correct/torch_add.py")
+WRONG: Final = _file("wrong/last_element.py")
+CRASH: Final = _file("faults/crash.py")
+SLOW: Final = _file("faults/slow.py")
+CHEAT: Final = _file("faults/cheat.py")
+#: popcorn-cli by version; `next` is what has been merged since.
+VERSIONS: Final = {
+    "1.1.4": (1, 1, 4),
+    "1.1.30": (1, 1, 30),
+    "1.3.15": (1, 3, 15),
+    "1.3.16": (1, 3, 16),
+    "1.3.23": (1, 3, 23),
+    "next": (1, 4, 0),
+}
+RUNS: Final = {
+    "1.1.4 test": Run(client="1.1.4", code=RIGHT, mode="test"),
+    "1.1.30 benchmark": Run(client="1.1.30", code=RIGHT, mode="benchmark"),
+    "1.3.15 leaderboard": Run(client="1.3.15", code=RIGHT, mode="leaderboard"),
+    "1.3.15 profile": Run(client="1.3.15", code=RIGHT, mode="profile"),
+    "1.3.15 wrong": Run(client="1.3.15", code=WRONG, mode="test", passed=False),
+    "1.3.15 crash": Run(client="1.3.15", code=CRASH, mode="test", passed=False),
+    "1.3.16 test": Run(client="1.3.16", code=RIGHT, mode="test"),
+    "1.3.23 leaderboard": Run(client="1.3.23", code=RIGHT, mode="leaderboard"),
+    "1.3.23 benchmark": Run(client="1.3.23", code=RIGHT, mode="benchmark"),
+    "1.3.23 profile": Run(client="1.3.23", code=RIGHT, mode="profile"),
+    "1.3.23 talks": Run(client="1.3.23", code=TALKS, mode="test"),
+    "1.3.23 wrong": Run(client="1.3.23", code=WRONG, mode="test", passed=False),
+    "1.3.23 wrong ranked": Run(
+        client="1.3.23", code=WRONG, mode="leaderboard", exit_code=1, status="failed", passed=False
+    ),
+    # KernelBot's rule: an unranked submission has succeeded when it was evaluated, whatever came of it.
+    "1.3.23 slow": Run(client="1.3.23", code=SLOW, mode="test", board="short", passed=False),
+    "1.3.23 cheat": Run(client="1.3.23", code=CHEAT, mode="leaderboard", exit_code=1, status="hacked", passed=False),
+    "next leaderboard": Run(client="next", code=RIGHT, mode="LEADERBOARD", board="Capitals", gpu="cpu"),
+    "next wrong": Run(client="next", code=WRONG, mode="test", exit_code=1, passed=False),
+    "kernelboard test": Run(client="kernelboard", code=RIGHT, mode="test"),
+    "kernelboard leaderboard": Run(client="kernelboard", code=RIGHT, mode="leaderboard"),
+    "kernelboard wrong": Run(client="kernelboard", code=WRONG, mode="test", passed=False),
+}
+STREAMED: Final = tuple(
+    name for name, run in RUNS.items() if run.mode == "profile" or run.client in ("1.1.4", "1.1.30", "1.3.15")
+)
+POLLED: Final = tuple(name for name in RUNS if name not in STREAMED and not name.startswith("kernelboard"))
+
+
+@dataclass
+class Site:
+    """What runs, and what the clients have seen."""
+
+    live: LiveRunner
+    port: int
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    #: What kernelboard was answered.
+    accepted: dict[str, dict[str, Any]] = field(default_factory=dict)
+    #: The last of each submission, read by its owner once all are over.
+    details: dict[str, dict[str, Any]] = field(default_factory=dict)
+    heard: dict[str, bytes] = field(default_factory=dict)
+
+    def popcorn(self, client: str = "1.3.23", user: str | None = None) -> Popcorn:
+        """popcorn-cli of a version, logged in as its user."""
+        return Popcorn(
+            port=self.port,
+            cli_id=f"{user or user_of(client)}-token",
+            version=VERSIONS[client],
+            strict=client == "next",
+            admin_token=ADMIN,
+        )
+
+    def kernelboard(self) -> Kernelboard:
+        """A website with a user whom it has logged in."""
+        return Kernelboard(port=self.port, web_auth_id=WEB_ID)
+
+    def wire(self) -> Wire:
+        """Raw HTTP."""
+        return Wire(port=self.port)
+
+    def read(self, statement: str, *values: object) -> list[dict[str, Any]]:
+        """Rows of the database as kernelboard reads them: by a login of its role."""
+        with psycopg.connect(board_login(self.live.database_url), row_factory=dict_row) as connection:
+            return connection.execute(statement.encode(), values or None).fetchall()
+
+    def rows(self, statement: str, *values: object) -> list[dict[str, Any]]:
+        """Rows of the database as its owner reads them."""
+        with psycopg.connect(self.live.database_url, row_factory=dict_row) as connection:
+            return connection.execute(statement.encode(), values or None).fetchall()
+
+    def number(self, name: str) -> int:
+        """The id of a submission."""
+        found: int = self.details[name]["id"]
+        return found
+
+    def run(self, name: str) -> None:
+        """Submit as the client does, and wait for what it sees."""
+        run = RUNS[name]
+        if run.client == "kernelboard":
+            self.accepted[name] = self.kernelboard().submit(
+                run.code, board=run.board, gpu=run.gpu, mode=run.mode, name=file_of(name)
+            )
+            return
+        self.outcomes[name] = self.popcorn(run.client).submit(
+            run.code, board=run.board, gpu=run.gpu, mode=run.mode, name=file_of(name)
+        )
+
+
+def user_of(client: str) -> str:
+    """The user's id of a client."""
+    return f"u-{client}"
+
+
+def file_of(name: str) -> str:
+    """The file's name of a submission."""
+    return f"{name.replace(' ', '_')}.py"
+
+
+@contextmanager
+def site(database_url: str) -> Iterator[Site]:
+    """Daemon and gateway, with every submission of `RUNS` over."""
+    with live_runner(database_url, cpu_slots=2, park_containers=1) as live, _gateway(live) as port:
+        live.board(ROOT / "tasks" / "vectoradd", name="vectoradd", timeout_s=LIMIT_S, timed_calls=TIMED_CALLS)
+        live.board(ROOT / "tasks" / "vectoradd", name="short", timeout_s=SHORT_S, timed_calls=TIMED_CALLS)
+        live.board(ROOT / "tasks" / "vectoradd", name="Capitals", timeout_s=LIMIT_S, timed_calls=TIMED_CALLS)
+        live.board(ROOT / "tasks" / "identity", name="closed", timeout_s=LIMIT_S)
+        live.board(ROOT / "tasks" / "identity", name="over", timeout_s=LIMIT_S)
+        made = Site(live=live, port=port)
+        with psycopg.connect(live.database_url, autocommit=True) as connection:
+            connection.execute("UPDATE leaderboard.leaderboard SET secret_seed = %s", (SEED,))
+            connection.execute("UPDATE leaderboard.leaderboard SET visibility = 'closed' WHERE name = 'closed'")
+            connection.execute(
+                "UPDATE leaderboard.leaderboard SET deadline = now() - interval '1 day' WHERE name = 'over'"
+            )
+            for client in (*VERSIONS, "guest", "stranger"):
+                connection.execute(
+                    "INSERT INTO leaderboard.user_info (id, user_name, cli_id, cli_valid) VALUES (%s, %s, %s, true)",
+                    (user_of(client), f"User {client}", digest(f"{user_of(client)}-token")),
+                )
+            connection.execute(
+                "INSERT INTO leaderboard.user_info (id, user_name, web_auth_id) VALUES (%s, %s, %s)",
+                ("4711", "Web User", WEB_ID),
+            )
+        threads = [threading.Thread(target=made.run, args=(name,), daemon=True) for name in RUNS]
+        for thread in threads:
+            thread.start()
+        _finished(made, threads)
+        for row in made.rows("SELECT id, file_name, user_id FROM leaderboard.submission"):
+            name = next(name for name in RUNS if file_of(name) == row["file_name"])
+            wire = made.wire()
+            headers = (
+                {"X-Web-Auth-Id": WEB_ID}
+                if row["user_id"] == "4711"
+                else {"X-Popcorn-Cli-Id": f"{row['user_id']}-token"}
+            )
+            _, _, body = wire.ask("GET", f"/user/submissions/{row['id']}", None, headers)
+            made.details[name] = json.loads(body)
+            outcome = made.outcomes.get(name)
+            made.heard[name] = bytes(wire.heard) + (b"" if outcome is None else outcome.raw)
+        yield made
+
+
+def _finished(made: Site, threads: list[threading.Thread]) -> None:
+    deadline = time.monotonic() + 4 * PATIENCE_S
+    open_rows = "SELECT id FROM leaderboard.submission WHERE NOT coalesce(done, false)"
+    while any(thread.is_alive() for thread in threads) or made.rows(open_rows):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not all submissions end; the daemon said:\n{made.live.log}")
+        time.sleep(0.2)
+
+
+@contextmanager
+def _gateway(live: LiveRunner) -> Iterator[int]:
+    """`kernel-runner gateway` as a process, with a login of its role; its port."""
+    with socket.create_server(("127.0.0.1", 0)) as end:
+        port = int(end.getsockname()[1])
+    folder = Path(live.state_dir) / "gateway"
+    folder.mkdir()
+    (folder / "admin_token").write_text(f"{ADMIN}\n", encoding="ascii")
+    settings = {
+        "database_url": gateway_login(live.database_url),
+        "state_dir": str(folder),
+        "gateway_listen": f"127.0.0.1:{port}",
+        "gateway_admin_token_file": str(folder / "admin_token"),
+        # The polls here are faster than popcorn-cli's.
+        "gateway_requests_per_minute": 100_000,
+    }
+    config = folder / "config.toml"
+    config.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items()), encoding="utf-8")
+    log = folder / "log"
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "runner.cli", "--config", str(config), "gateway"],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=ROOT,
+        )
+    try:
+        _listening(port, process, lambda: log.read_text(encoding="utf-8", errors="replace"))
+        yield port
+    finally:
+        process.terminate()
+        code = process.wait(PATIENCE_S)
+    assert code == 0, log.read_text(encoding="utf-8", errors="replace")
+
+
+def _listening(port: int, process: subprocess.Popen[bytes], log: Callable[[], str]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError(f"the gateway did not start:\n{log()}") from None
+            time.sleep(0.1)
+        else:
+            return

@@ -1,0 +1,614 @@
+"""The gateway over the real queue and real containers, as each generation of its clients meets it.
+
+Twenty submissions of seven clients run first, all at the same time; then each rule of their contract is one check. The
+clients of `clients.py` are as strict as their originals.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import pytest
+
+from tests.acceptance.gateway.clients import ClientError, chip, form, log
+from tests.acceptance.gateway.site import (
+    ADMIN,
+    POLLED,
+    RIGHT,
+    RUNS,
+    SEED,
+    STREAMED,
+    VERSIONS,
+    WEB_ID,
+    Site,
+    file_of,
+    site,
+    user_of,
+)
+
+#: The first check waits for all submissions, on a loaded machine too.
+pytestmark = pytest.mark.timeout(1200)
+EVERY: Final = tuple(RUNS)
+RANKED: Final = tuple(name for name, run in RUNS.items() if run.mode.lower() == "leaderboard" and run.passed)
+SCORE: Final = r"0\.[0-9]+|[1-9][0-9]*(\.[0-9]+)?"
+
+
+@pytest.fixture(scope="module")
+def live(create_database: Callable[[str | None], str], migrated_template: str) -> Iterator[Site]:
+    """One site for all checks."""
+    with site(create_database(migrated_template)) as made:
+        yield made
+
+
+def rows_of(live: Site, name: str, *, secret: bool | None = None) -> list[dict[str, Any]]:
+    """The rows that the owner of a submission sees."""
+    return [run for run in live.details[name]["runs"] if secret is None or run["secret"] is secret]
+
+
+# -- what every submission comes to ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name in EVERY if RUNS[name].client != "kernelboard"])
+def test_the_client_ends_as_it_should(live: Site, name: str) -> None:
+    """Exit code 0 for what was evaluated; 1 for a ranked submission that is wrong, and for one that timed out."""
+    outcome = live.outcomes[name]
+    assert outcome.exit_code == RUNS[name].exit_code, outcome.stderr
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_detail_has_the_shape_that_clients_read(live: Site, name: str) -> None:
+    """Every key, and every type."""
+    found = live.details[name]
+    shapes: Mapping[str, Any] = {
+        "id": int,
+        "leaderboard_id": int,
+        "leaderboard_name": str,
+        "file_name": str,
+        "user_id": str,
+        "submission_time": str,
+        "done": bool,
+        "code": str,
+        "runs": list,
+        "job": dict,
+        "runner_queue": (dict, type(None)),
+    }
+    assert set(found) == set(shapes)
+    for key, kind in shapes.items():
+        assert isinstance(found[key], kind), key
+    assert found["done"] is True
+    assert found["submission_time"].endswith("Z")
+    assert set(found["job"]) == {"status", "error", "last_heartbeat"}
+    assert found["job"]["status"] == RUNS[name].status
+    assert found["file_name"] == file_of(name)
+    assert found["code"] == RUNS[name].code.decode()
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_rows_say_what_passed(live: Site, name: str) -> None:
+    """Public rows first; each of a GPU type that the client looks for; scores of ranked rows alone, as text."""
+    runs = rows_of(live, name)
+    assert [run["secret"] for run in runs] == sorted(run["secret"] for run in runs)
+    assert {run["runner"] for run in runs} <= {"CPU"}
+    for run in runs:
+        assert {"start_time", "end_time", "mode", "secret", "runner", "score", "passed"} <= set(run)
+        assert isinstance(run["passed"], bool)
+        assert run["score"] is None or re.fullmatch(SCORE, run["score"])
+        assert (run["score"] is not None) <= (run["mode"] == "leaderboard" and not run["secret"])
+    public = [run["passed"] for run in runs if not run["secret"]]
+    if RUNS[name].passed:
+        assert public
+        assert all(public)
+    else:
+        assert not all(public) or not public
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_nothing_secret_left(live: Site, name: str) -> None:
+    """Neither the seed, nor a path of the host, nor a trace of the server, in any byte that came."""
+    heard = live.heard[name]
+    assert heard
+    for secret in (str(SEED), str(live.live.state_dir), WEB_ID, "site-packages", "psycopg", "sha256:"):
+        assert secret.encode() not in heard
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_secret_rows_have_a_verdict_and_nothing_else(live: Site, name: str) -> None:
+    """No times of their own, no score, no output, no cases."""
+    submitted = live.details[name]["submission_time"]
+    secret = rows_of(live, name, secret=True)
+    assert bool(secret) <= (RUNS[name].mode.lower() == "leaderboard")
+    for run in secret:
+        assert set(run) == {"start_time", "end_time", "mode", "secret", "runner", "score", "passed"}
+        assert (run["score"], run["start_time"], run["end_time"]) == (None, submitted, submitted)
+
+
+@pytest.mark.parametrize("name", [name for name in EVERY if RUNS[name].mode in ("test", "benchmark")])
+def test_public_rows_explain_themselves(live: Site, name: str) -> None:
+    """With the cases, and with what was printed; never a command of a host."""
+    for run in rows_of(live, name, secret=False):
+        assert {"result", "diagnostics"} <= set(run)
+        assert "command" not in run["diagnostics"]
+        if run["diagnostics"].get("exit_code") is not None:
+            assert isinstance(run["diagnostics"]["exit_code"], int)
+        if run["passed"]:
+            kind = run["mode"]
+            assert int(run["result"][f"{kind}-count"]) > 0
+            assert run["result"][f"{kind}.0.spec"]
+
+
+def test_what_a_submission_prints_is_in_its_diagnostics(live: Site) -> None:
+    """As it was printed: JSON escapes nothing of HTML."""
+    (run,) = rows_of(live, "1.3.23 talks", secret=False)
+    assert "said on stdout" in run["diagnostics"]["stdout"]
+    assert "<script>alert(1)</script>" in run["diagnostics"]["stderr"]
+
+
+@pytest.mark.parametrize("name", ["1.3.23 wrong", "next wrong", "1.3.15 wrong", "kernelboard wrong"])
+def test_a_wrong_answer_says_where(live: Site, name: str) -> None:
+    """In the case that failed."""
+    (run,) = rows_of(live, name, secret=False)
+    errors = [value for key, value in run["result"].items() if re.fullmatch(r"test\.\d+\.error", key)]
+    assert errors
+
+
+@pytest.mark.parametrize("name", RANKED)
+def test_a_ranked_submission_has_what_newer_clients_look_for(live: Site, name: str) -> None:
+    """A public row that passed with a score, a secret one that passed, and none that failed."""
+    public = [run for run in rows_of(live, name, secret=False) if run["mode"] == "leaderboard"]
+    secret = [run for run in rows_of(live, name, secret=True) if run["mode"] == "leaderboard"]
+    assert [run["passed"] for run in public] == [True]
+    assert float(public[0]["score"]) > 0
+    assert [run["passed"] for run in secret] == [True]
+
+
+@pytest.mark.parametrize("name", [name for name in EVERY if RUNS[name].status != "succeeded"])
+def test_a_ranked_submission_that_does_not_rank_says_why(live: Site, name: str) -> None:
+    """By the status of its job and a sentence, and the client prints both."""
+    job = live.details[name]["job"]
+    assert job["error"]
+    assert f"Submission {live.number(name)} {job['status']}: {job['error']}" in live.outcomes[name].stderr
+
+
+# -- popcorn-cli that polls --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", POLLED)
+def test_a_polling_client_is_told_the_queue(live: Site, name: str) -> None:
+    """The line that it prints while it waits."""
+    line = live.outcomes[name].stderr.splitlines()[0]
+    assert re.fullmatch(
+        r"Submission \d+ accepted\. kernel-runner CPU queue: \d+ queued jobs\. Waiting for results\.\.\.", line
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in POLLED if RUNS[name].exit_code == 0])
+def test_a_polling_client_prints_a_report(live: Site, name: str) -> None:
+    """JSON of the submission; for a ranked one a line with the score before it."""
+    *scores, report = live.outcomes[name].stdout.splitlines()
+    told = json.loads(report)
+    assert set(told) == {"submission_id", "leaderboard", "file_name", "done", "runs"}
+    assert (told["submission_id"], told["done"]) == (live.number(name), True)
+    assert len(scores) == (1 if name in RANKED else 0)
+
+
+# -- popcorn-cli that holds a stream -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", STREAMED)
+def test_a_stream_begins_with_a_status_and_ends_with_the_result(live: Site, name: str) -> None:
+    """Each event is what old clients take apart."""
+    events = live.outcomes[name].events
+    assert [kind for kind, _ in events] == ["status"] * (len(events) - 1) + ["result"]
+    assert events[0][1] == {"status": "processing", "elapsed_time": 0.0}
+    last = events[-1][1]
+    assert set(last) == {"status", "results", "reports"}
+    assert last["status"] == "success"
+
+
+@pytest.mark.parametrize("name", STREAMED)
+def test_a_stream_is_cut_as_old_clients_cut_it(live: Site, name: str) -> None:
+    """Line feeds alone, and ASCII: they decode piece by piece."""
+    raw = live.outcomes[name].raw
+    assert b"\r" not in raw
+    assert raw.isascii()
+    assert raw.endswith(b"\n\n")
+
+
+@pytest.mark.parametrize("name", STREAMED)
+def test_a_full_result_has_its_fields(live: Site, name: str) -> None:
+    """Those of KernelBot's FullResult, with the types that clients read."""
+    results = live.outcomes[name].events[-1][1]["results"]
+    assert results
+    for full in results:
+        assert set(full) == {"success", "error", "system", "runs"}
+        assert isinstance(full["error"], str)
+        assert set(full["system"]) <= {"gpu", "device_count", "cpu", "runtime", "platform", "torch", "hostname"}
+        assert full["system"]["hostname"] == ""
+        for run in full["runs"].values():
+            assert set(run) == {"start", "end", "compilation", "run", "profile"}
+            assert not run["start"].endswith("Z")
+            assert {"success", "passed", "command", "stdout", "stderr", "exit_code", "duration", "result"} == set(
+                run["run"]
+            )
+            assert run["run"]["command"] == ""
+            assert all(isinstance(value, str) for value in run["run"]["result"].values())
+
+
+def test_a_stream_of_a_ranked_run_hides_the_secret_one(live: Site) -> None:
+    """It is there, without content."""
+    public, secret = live.outcomes["1.3.15 leaderboard"].events[-1][1]["results"]
+    assert public["runs"]["leaderboard"]["run"]["result"]["benchmark-count"]
+    assert set(secret["runs"]) == set(public["runs"])
+    for run in secret["runs"].values():
+        assert (run["run"]["stdout"], run["run"]["stderr"], run["run"]["result"]) == ("", "", {})
+
+
+@pytest.mark.parametrize("name", [name for name in STREAMED if RUNS[name].mode != "profile"])
+def test_a_stream_prints_a_report_for_people(live: Site, name: str) -> None:
+    """A heading per GPU type, and a fenced log of the cases."""
+    text = live.outcomes[name].stdout
+    assert text.startswith(f"**CPU on kernel-runner {'✅ success' if RUNS[name].passed else '❌ failure'}**")
+    assert text.count("```") >= 2
+
+
+@pytest.mark.parametrize("name", [name for name in EVERY if RUNS[name].mode == "profile"])
+def test_a_profile_comes_as_a_zip_file(live: Site, name: str) -> None:
+    """With a trace in it, for new clients as for old ones."""
+    profiles = live.outcomes[name].profiles
+    assert profiles
+    assert all(any(".trace.json" in file for file in files) for files in profiles.values())
+
+
+# -- what is refused, in the words of each client ----------------------------------------------------------------------
+
+#: Path parts, code, file name, and what the client prints.
+REFUSED: Final[Mapping[str, tuple[dict[str, Any], str]]] = {
+    "no such leaderboard": ({"board": "nothing"}, "status 404 Not Found: Leaderboard 'nothing' does not exist"),
+    "no such GPU type": ({"gpu": "H100"}, "status 400 Bad Request: GPU type 'H100' is not offered"),
+    "an alias of a GPU type": ({"gpu": "x86"}, "status 400 Bad Request: GPU type 'x86' is not offered"),
+    "no such mode": ({"mode": "private"}, "status 400 Bad Request: Unknown mode 'private'"),
+    "an empty file": ({"code": b""}, "status 400 Bad Request: "),
+    "a file that is too large": ({"code": b"#" * 1_000_001}, "status 413"),
+    "no UTF-8": ({"code": b"\xff\xfe"}, "status 400 Bad Request: "),
+    "a name without a suffix": ({"name": "kernel"}, "status 400 Bad Request: bad file name"),
+    "another leaderboard in the file": (
+        {"code": b"#!POPCORN leaderboard other\n"},
+        "status 400 Bad Request: submitted to leaderboard",
+    ),
+    "a deadline that has passed": ({"board": "over"}, "status 400 Bad Request: leaderboard 'over' closed at"),
+    "a closed leaderboard": ({"board": "closed"}, "status 403 Forbidden: leaderboard 'closed' is by invitation"),
+}
+ORDER: Final[Mapping[str, Any]] = {"board": "vectoradd", "gpu": "CPU", "mode": "test", "name": "x.py", "code": RIGHT}
+
+
+@pytest.mark.parametrize("client", ["1.1.4", "1.3.15", "1.3.23"])
+@pytest.mark.parametrize("why", REFUSED)
+def test_a_refusal_is_a_sentence(live: Site, client: str, why: str) -> None:
+    """For streams as for polls, and nothing is stored."""
+    changes, sentence = REFUSED[why]
+    before = live.rows("SELECT count(*) AS n FROM leaderboard.submission")
+    order = {**ORDER, **changes}
+    outcome = live.popcorn(client, "u-stranger").submit(order.pop("code"), **order)
+    assert outcome.exit_code == 1
+    assert f"Application error: Server returned {sentence}" in outcome.stderr
+    assert live.rows("SELECT count(*) AS n FROM leaderboard.submission") == before
+
+
+@pytest.mark.parametrize("client", ["1.1.4", "1.3.23"])
+def test_a_login_that_is_none(live: Site, client: str) -> None:
+    """401, in the words that the client prints."""
+    outcome = live.popcorn(client, "nobody").submit(RIGHT, board="vectoradd", gpu="CPU", mode="test")
+    assert outcome.exit_code == 1
+    assert "status 401 Unauthorized: Invalid or unauthorized" in outcome.stderr
+
+
+# -- kernelboard -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name in EVERY if RUNS[name].client == "kernelboard"])
+def test_kernelboard_is_accepted(live: Site, name: str) -> None:
+    """202 with the id that its page needs."""
+    told = live.accepted[name]
+    assert (told["http"], told["code"], told["message"]) == (202, 10202, "Accepted")
+    assert told["data"]["details"]["id"] == live.number(name)
+    assert isinstance(told["data"]["details"]["job_status_id"], int)
+
+
+@pytest.mark.parametrize("why", ["no such leaderboard", "no such GPU type", "no such mode", "a file that is too large"])
+def test_kernelboard_gets_a_sentence(live: Site, why: str) -> None:
+    """A JSON object on errors too."""
+    changes, _ = REFUSED[why]
+    order = {**ORDER, **changes}
+    told = live.kernelboard().submit(order.pop("code"), **order)
+    assert told["http"] in (400, 404, 413)
+    assert len(told["message"]) > 10
+
+
+def test_kernelboard_stays_out_of_closed_leaderboards(live: Site) -> None:
+    """With KernelBot's sentence."""
+    told = live.kernelboard().submit(RIGHT, board="closed", gpu="CPU", mode="test")
+    assert (told["http"], told["message"]) == (403, "Closed leaderboards only accept submissions via CLI")
+
+
+#: What its list of submissions reads, column by column.
+LISTED: Final = """
+SELECT s.id, s.leaderboard_id, s.file_name, s.submission_time, s.done, t.status, t.error, t.last_heartbeat,
+       t.created_at, (SELECT jsonb_agg(jsonb_build_object(
+                   'mode', r.mode, 'passed', r.passed, 'score', r.score, 'start_time', r.start_time,
+                   'end_time', r.end_time, 'meta', coalesce(r.meta, '{}'), 'result', coalesce(r.result, '{}'),
+                   'compilation', coalesce(r.compilation, '{}')) ORDER BY r.start_time)
+        FROM leaderboard.runs r WHERE r.submission_id = s.id AND NOT r.secret) AS runs
+FROM leaderboard.submission s LEFT JOIN leaderboard.submission_job_status t ON t.submission_id = s.id
+WHERE s.id = %s
+"""
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_kernelboard_reads_each_submission(live: Site, name: str) -> None:
+    """A job status for each, and rows that break none of its pages."""
+    (found,) = live.read(LISTED, live.number(name))
+    assert found["done"] is True
+    assert chip(found["status"]) == ("finished" if RUNS[name].status == "succeeded" else "error")
+    for run in found["runs"] or []:
+        assert isinstance(run["result"], dict)
+        assert isinstance(run["compilation"], dict)
+        told = log(run)
+        assert (told is not None) <= run["passed"]
+        if run["passed"] and run["mode"] in ("test", "benchmark", "leaderboard"):
+            assert told
+
+
+# -- lists, rankings, deletion -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("client", VERSIONS)
+def test_every_client_lists_leaderboards_and_gpus(live: Site, client: str) -> None:
+    """All of them, closed and ended too; no board breaks the list."""
+    popcorn = live.popcorn(client)
+    assert [name for name, _ in popcorn.boards()] == ["vectoradd", "short", "Capitals", "closed", "over"]
+    assert popcorn.gpus("vectoradd") == ["CPU"]
+    assert popcorn.gpus("capitals") == ["CPU"]
+
+
+@pytest.mark.parametrize("client", ["1.1.4", "1.3.23", "next"])
+def test_a_client_lists_its_submissions(live: Site, client: str) -> None:
+    """The newest first; scores only where the secret run has passed."""
+    lines = live.popcorn(client).listed("vectoradd")
+    mine = [name for name in EVERY if RUNS[name].client == client and RUNS[name].board == "vectoradd"]
+    assert sorted(line["id"] for line in lines) == sorted(live.number(name) for name in mine)
+    times = [line["submission_time"] for line in lines]
+    assert times == sorted(times, reverse=True)
+    by_id = {line["id"]: line for line in lines}
+    for name in mine:
+        scores = [run["score"] for run in by_id[live.number(name)]["runs"] if run["score"] is not None]
+        assert len(scores) == (1 if name in RANKED else 0)
+
+
+def test_a_list_is_cut(live: Site) -> None:
+    """As `--limit` says."""
+    assert len(live.popcorn("1.3.23").listed("vectoradd", 2)) == 2
+
+
+def test_a_client_shows_its_submission_and_no_other(live: Site) -> None:
+    """403 for that of another user, 404 for none."""
+    popcorn = live.popcorn("1.3.23")
+    number = live.number("1.3.23 leaderboard")
+    assert popcorn.shown(number)["id"] == number
+    with pytest.raises(ClientError, match="403 Forbidden: Not authorized to view this submission"):
+        live.popcorn("1.3.15").shown(number)
+    with pytest.raises(ClientError, match="404 Not Found"):
+        popcorn.shown(999_999)
+
+
+def test_the_ranking_is_that_of_the_containers(live: Site) -> None:
+    """Each user's best, in order; a score is a number, and the id of a user is one where it can be."""
+    status, _, body = live.wire().ask("GET", "/submissions/vectoradd/CPU")
+    places = json.loads(body)
+    assert status == 200
+    ranked = [name for name in RANKED if RUNS[name].board == "vectoradd"]
+    assert {place["submission_id"] for place in places} == {live.number(name) for name in ranked}
+    assert [place["rank"] for place in places] == list(range(1, len(places) + 1))
+    scores = [place["submission_score"] for place in places]
+    assert scores == sorted(scores)
+    assert all(isinstance(score, float) for score in scores)
+    assert 4711 in {place["user_id"] for place in places}
+    assert json.loads(live.wire().ask("GET", "/submission_count/vectoradd/CPU")[2]) == {"count": len(places)}
+
+
+def test_a_submission_is_deleted_by_its_owner_alone(live: Site) -> None:
+    """And is gone then."""
+    popcorn = live.popcorn("1.3.23", "u-guest")
+    outcome = popcorn.submit(RIGHT, board="vectoradd", gpu="CPU", mode="test")
+    number = outcome.submission_id
+    assert number is not None
+    status, _, _ = live.wire().ask(
+        "DELETE", f"/user/submissions/{number}", None, {"X-Popcorn-Cli-Id": f"{user_of('stranger')}-token"}
+    )
+    assert status == 403
+    assert popcorn.deleted(number) == {"status": "ok", "submission_id": number}
+    with pytest.raises(ClientError, match="404"):
+        popcorn.shown(number)
+
+
+# -- logins, invitations, operators ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("provider", ["github", "discord"])
+def test_a_registration_counts_only_when_it_is_approved(live: Site, provider: str) -> None:
+    """The client saves its cli_id at once; before approval it is worth nothing."""
+    popcorn = live.popcorn("1.3.23")
+    state = popcorn.register(provider)
+    with pytest.raises(ClientError, match="401"):
+        popcorn.listed("vectoradd")
+    live.live.store.approve_login(state[:8], f"new-{provider}", user_name=None, existing=False)
+    assert popcorn.listed("vectoradd") == []
+
+
+def test_a_foreign_link_takes_no_account_over(live: Site) -> None:
+    """KernelBot's link with a `state` that names a cli_id does nothing here."""
+    popcorn = live.popcorn("1.3.23")
+    state = popcorn.register("github")
+    for provider in ("github", "discord"):
+        status, _, _ = live.wire().ask(
+            "GET", f"/auth/cli/{provider}?code=x&state=eyJjbGlfaWQiOiAieCIsICJpc19yZXNldCI6IHRydWV9"
+        )
+        assert 400 <= status < 500
+    with pytest.raises(ClientError, match="401"):
+        popcorn.listed("vectoradd")
+    assert state
+
+
+def test_an_invitation_opens_a_closed_leaderboard(live: Site) -> None:
+    """Once, for one user; twice for the same is fine."""
+    operator, guest = live.popcorn("1.3.23"), live.popcorn("1.3.23", "u-guest")
+    with pytest.raises(ClientError, match="403 Forbidden: You do not have access to this leaderboard"):
+        guest.gpus("closed")
+    (code,) = operator.admin("POST", "/admin/invites", {"leaderboards": ["closed"], "count": 1})["codes"]
+    assert len(code) == 22
+    assert guest.join(code) == guest.join(code) == ["closed"]
+    assert guest.gpus("closed") == ["CPU"]
+    with pytest.raises(ClientError, match="400 Bad Request: This invite code has already been claimed"):
+        live.popcorn("1.3.23", "u-stranger").join(code)
+    with pytest.raises(ClientError, match="400 Bad Request: Invalid invite code"):
+        guest.join("nothing")
+    listed = operator.admin("GET", "/admin/leaderboards/closed/invites")["invites"]
+    assert [(invite["code"], invite["user_id"]) for invite in listed] == [(code, "u-guest")]
+    assert operator.admin("DELETE", f"/admin/invites/{code}") == {"status": "ok", "code": code, "was_claimed": True}
+
+
+def test_an_operator_stops_and_starts_submissions(live: Site) -> None:
+    """For HTTP and for SQL."""
+    operator = live.popcorn("1.3.23")
+    assert operator.admin("POST", "/admin/stop") == {"status": "ok", "accepts_jobs": False}
+    try:
+        outcome = operator.submit(RIGHT, board="vectoradd", gpu="CPU", mode="test")
+        assert (outcome.exit_code, "no submissions are accepted now" in outcome.stderr) == (1, True)
+        with pytest.raises(Exception, match="no submissions are accepted now"):
+            live.live.submit("vectoradd", RIGHT)
+    finally:
+        assert operator.admin("POST", "/admin/start") == {"status": "ok", "accepts_jobs": True}
+
+
+def test_an_operator_reads_statistics(live: Site) -> None:
+    """Counts of what the containers did, and durations as ISO 8601 writes them."""
+    told = live.popcorn("1.3.23").admin("GET", "/admin/stats")["stats"]
+    assert told["num_submissions"] >= len(RUNS)
+    assert told["num_run.CPU"] >= len(RUNS)
+    assert told["runs_scored"] >= len(RANKED)
+    for key in ("max_delay", "avg_delay", "total_runtime"):
+        assert re.fullmatch(r"P(\d+D)?T\d+(\.\d+)?S", told[key])
+
+
+@pytest.mark.parametrize("name", ["1.3.23 leaderboard", "1.3.23 wrong", "1.3.23 slow"])
+def test_an_operator_reads_a_submission(live: Site, name: str) -> None:
+    """As its owner does, with system and job; of a secret run no more than its verdict."""
+    found = live.popcorn("1.3.23").admin("GET", f"/admin/submissions/{live.number(name)}")["submission"]
+    assert found["submission_id"] == live.number(name)
+    assert found["job_status"] == RUNS[name].status
+    for run in found["runs"]:
+        assert {"compilation", "meta", "result", "system"} <= set(run)
+        if run["secret"]:
+            assert [run[key] for key in ("compilation", "meta", "result", "system")] == [None] * 4
+
+
+def test_an_operator_sets_an_hourly_limit(live: Site) -> None:
+    """A client that meets it is told when to come back."""
+    operator = live.popcorn("1.3.23")
+    path = "/admin/leaderboards/short/rate-limits"
+    put = operator.admin("PUT", path, {"mode_category": "test", "max_submissions_per_hour": 0})
+    assert put["rate_limit"]["max_submissions_per_hour"] == 0
+    body, headers = form(RIGHT, "x.py")
+    status, told, answer = live.wire().ask(
+        "POST", "/submission/short/CPU/test", body, {**headers, "X-Popcorn-Cli-Id": "u-guest-token"}
+    )
+    assert status == 429
+    assert int(told["retry-after"]) > 0
+    assert re.fullmatch(
+        r"Rate limit exceeded: 0/0 test submissions per hour\. Try again in \d+s\.", json.loads(answer)["detail"]
+    )
+    assert operator.admin("DELETE", f"{path}/test")["mode_category"] == "test"
+
+
+def test_an_operator_bans_a_user(live: Site) -> None:
+    """Who then submits nothing."""
+    operator, stranger = live.popcorn("1.3.23"), live.popcorn("1.3.23", "u-stranger")
+    assert operator.admin("POST", "/admin/ban/u-stranger")["banned"] is True
+    outcome = stranger.submit(RIGHT, board="vectoradd", gpu="CPU", mode="test")
+    assert (outcome.exit_code, "is banned" in outcome.stderr) == (1, True)
+    assert operator.admin("DELETE", "/admin/ban/u-stranger")["banned"] is False
+    with pytest.raises(ClientError, match="404"):
+        operator.admin("POST", "/admin/ban/nobody")
+
+
+@pytest.mark.parametrize("header", [None, "Bearer wrong", f"Basic {ADMIN}", "Bearer u-1.3.23-token"])
+def test_an_admin_route_wants_the_admin_token(live: Site, header: str | None) -> None:
+    """401 for none and for a wrong one."""
+    status, _, body = live.wire().ask("POST", "/admin/stop", None, {} if header is None else {"Authorization": header})
+    wanted = "Missing Authorization header" if header is None else "Invalid admin token"
+    assert (status, json.loads(body)) == (401, {"detail": wanted})
+
+
+# -- the wire ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/health", 200),
+        ("GET", "//leaderboards", 200),
+        ("GET", "/leaderboards/", 200),
+        ("GET", "/nothing", 404),
+        ("POST", "/health", 405),
+        ("GET", "/auth/init", 422),
+        ("GET", "/auth/init?provider=google", 400),
+        ("GET", "/user/submissions", 400),
+        ("GET", "/user/submissions/x", 400),
+        ("GET", "/gpus/closed", 401),
+        ("GET", "/gpus/nothing", 404),
+        ("GET", "/runner_queue/nothing", 200),
+    ],
+)
+def test_plain_answers(live: Site, method: str, path: str, status: int) -> None:
+    """Statuses of the contract; an error has a detail."""
+    found, headers, body = live.wire().ask(method, path)
+    assert found == status
+    assert headers["content-type"] == "application/json"
+    assert ("detail" in json.loads(body)) == (status >= 400)
+
+
+def test_the_queue_of_a_gpu_type_is_told(live: Site) -> None:
+    """Integers, and that a host is up."""
+    told = json.loads(live.wire().ask("GET", "/runner_queue/CPU")[2])
+    assert told["status"] == "available"
+    assert (told["available_runners"], told["error"], told["runner"]) == (2, None, "kernel-runner")
+
+
+def test_no_board_shows_its_seed(live: Site) -> None:
+    """Nor the task of a closed one."""
+    _, _, body = live.wire().ask("GET", "/leaderboards")
+    assert str(SEED).encode() not in body
+    assert b"secret_seed" not in body
+    (closed,) = [board for board in json.loads(body) if board["name"] == "closed"]
+    assert (closed["visibility"], closed["task"]) == ("closed", {})
+
+
+@pytest.mark.parametrize("path", ["/", "/board/vectoradd", "/board/Capitals", "/login"])
+def test_a_page_is_small(live: Site, path: str) -> None:
+    """At most 100 KB, and nothing of it comes from elsewhere."""
+    status, headers, body = live.wire().ask("GET", path)
+    assert status == 200
+    assert len(body) <= 100_000
+    assert headers["content-security-policy"].startswith("default-src 'none'")
+    assert b"://" not in re.sub(rb'xmlns="[^"]*"', b"", body)
+
+
+def test_the_database_has_no_row_that_breaks_kernelboard(live: Site) -> None:
+    """No JSON null where SQL's is meant, a GPU type for each board, a job status for each submission."""
+    nulls = "SELECT id FROM leaderboard.runs WHERE 'null' IN (jsonb_typeof(result), jsonb_typeof(compilation))"
+    without = "SELECT id FROM leaderboard.{0} x WHERE NOT EXISTS (SELECT FROM leaderboard.{1} y WHERE y.{0}_id = x.id)"
+    assert live.rows(nulls) == []
+    assert live.rows(without.format("leaderboard", "gpu_type")) == []
+    assert live.rows(without.format("submission", "submission_job_status")) == []

@@ -1,0 +1,60 @@
+"""What one candidate of a group does to the next: nothing; and a good deal in a container that cleans nothing up."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from runner.evaluation.evaluate import EvaluationSettings, Evaluator
+from runner.evaluation.modules import evaluate_group
+from runner.gpu_types import Registry
+from sandbox.host.engine import DockerEngine
+from tests.acceptance.modules.neighbours import attacks, without_cleaning
+from tests.acceptance.modules.problems import PROBLEMS, candidate
+from tests.unit import samples
+
+#: Two candidates each, in one container.
+_AT_ONCE = 6
+
+
+def _verdicts(evaluator: Evaluator) -> Mapping[str, list[str]]:
+    """The verdicts of the two candidates of each attack, sorted."""
+    found: dict[str, list[str]] = {}
+    all_attacks = list(attacks(candidate("linear")).items())
+    for start in range(0, len(all_attacks), _AT_ONCE):
+        part = all_attacks[start : start + _AT_ONCE]
+        group: dict[str, Any] = {
+            "kind": "module",
+            "reference": PROBLEMS["linear"],
+            "settings": {"timed_calls": 0, "inputs": 2, "timeout_s": 100},
+            "candidates": [{"id": number, "code": part[number // 2][1]} for number in range(2 * len(part))],
+        }
+        rows = evaluate_group(
+            evaluator, group, slot=samples.SLOT, gpu_type=samples.SLOT.gpu_type, cancelled=threading.Event()
+        ).rows
+        for number, (name, _) in enumerate(part):
+            found[name] = sorted(str(row["verdict"]) for row in rows[2 * number : 2 * number + 2])
+    return found
+
+
+def test_no_candidate_meets_another(evaluator: Evaluator) -> None:
+    """Neither files nor processes nor objects of the kernel."""
+    found = _verdicts(evaluator)
+    assert len(found) >= 12
+    assert found == {name: ["accepted", "accepted"] for name in found}
+
+
+def test_each_attack_works_where_nothing_is_cleaned_up(
+    docker_engine: DockerEngine, settings: EvaluationSettings
+) -> None:
+    """The second candidate meets what the first has left, or is killed by it."""
+    with without_cleaning():
+        evaluator = Evaluator(docker_engine, Registry.load(), replace(settings, park_containers=0))
+        try:
+            evaluator.prepare([samples.SLOT])
+            found = _verdicts(evaluator)
+        finally:
+            evaluator.close()
+    assert found == {name: ["accepted", "runtime_error"] for name in found}

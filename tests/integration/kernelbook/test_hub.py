@@ -1,0 +1,160 @@
+"""Rows from a hub over HTTP, and data sets to it, with the hub's own library."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.fakes import hub as fake
+from tests.integration.kernelbook.service import Service, command, rows, run
+
+EVALUATIONS = "siro1/kernelbook-glm4_7-evals"
+UNIQUE = "siro1/kernelbook-glm4_7-evals-unique"
+NOWHERE = "http://127.0.0.1:9"
+
+
+@pytest.fixture(name="hub")
+def _hub() -> Iterator[fake.Hub]:
+    """A hub that answers HTTP."""
+    with fake.hub() as found:
+        yield found
+
+
+@pytest.fixture
+def given(hub: fake.Hub, tmp_path: Path) -> dict[str, str]:
+    """The variables of a command that talks to it."""
+    # The stand-in takes large files over HTTP, not by the library's own protocol.
+    return {
+        "HF_ENDPOINT": hub.endpoint,
+        "HF_TOKEN": fake.TOKEN,
+        "HF_HOME": str(tmp_path / "home"),
+        "HF_HUB_DISABLE_XET": "1",
+    }
+
+
+def published(hub: fake.Hub, name: str, made: Sequence[Mapping[str, Any]], commit: str = "a" * 40) -> None:
+    """Rows at the hub."""
+    file = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(list(made)), file)
+    found = hub.repositories.setdefault(name, fake.Repository(private=False))
+    found.files["data/train-00000-of-00001.parquet"] = file.getvalue()
+    found.large.add("data/train-00000-of-00001.parquet")
+    found.files["README.md"] = b"a card"
+    found.commits.append(commit)
+
+
+def evaluations(folder: Path, count: int) -> list[dict[str, Any]]:
+    """Rows of evaluations."""
+    return [json.loads(line) for line in rows(folder, ["ok"] * count).read_text().splitlines()]
+
+
+def test_rows_come_from_the_hub_and_sets_go_to_it(
+    service: Service, tmp_path: Path, hub: fake.Hub, given: dict[str, str]
+) -> None:
+    """By the published names; the card names the commit that the rows came from."""
+    published(hub, EVALUATIONS, evaluations(tmp_path, 30))
+    published(hub, "GPUMODE/KernelBook", [{"entry_point": "Net", "python_code": "x = 1", "licenses": ["MIT"]}])
+    (tmp_path / "pipeline.toml").write_text("steps = ['filter', 'prompts', 'best', 'upload']\nthreshold = 1.004\n")
+    done = run(service, tmp_path, "all", "pipeline.toml", **given)
+    assert done.returncode == 0, done.stderr
+    first = [json.loads(line) for line in (tmp_path / "outputs/filtered_dataset.jsonl").read_text().splitlines()]
+    assert [row["example_id"] for row in first] == list(range(5, 30))
+    filtered = hub.repositories[f"{EVALUATIONS}-filtered"].files
+    parts = [pq.read_table(io.BytesIO(data)) for name, data in filtered.items() if name.endswith(".parquet")]
+    assert sorted(part.num_rows for part in parts) == [3, 22]
+    card = filtered["README.md"].decode()
+    assert f"- source: {EVALUATIONS}@{'a' * 40}\n" in card
+    assert "- threshold: 1.004\n" in card
+    assert "- model of filter: openai/gpt-5.2\n" in card
+    card = hub.repositories["siro1/kernelbook-synthetic-tasks"].files["README.md"].decode()
+    assert "- licences of the modules, as their rows say: MIT (1)\n" in card
+    # Nothing is fetched, asked or sent again.
+    hub.writes.clear()
+    asked = service.names().total()
+    assert run(service, tmp_path, "all", "pipeline.toml", **given).returncode == 0
+    assert (hub.writes, service.names().total()) == ([], asked)
+    # A new commit at the hub is other rows.
+    published(hub, EVALUATIONS, evaluations(tmp_path, 33), commit="b" * 40)
+    assert run(service, tmp_path, "all", "pipeline.toml", **given).returncode == 0
+    assert service.names().total() == asked + 3
+    assert f"{EVALUATIONS}@{'b' * 40}" in hub.repositories[f"{EVALUATIONS}-filtered"].files["README.md"].decode()
+
+
+def test_what_was_fetched_before_serves_when_the_hub_does_not_answer(
+    service: Service, tmp_path: Path, hub: fake.Hub, given: dict[str, str]
+) -> None:
+    """Else a sentence says so, with exit code 3; a name that the hub does not know is the caller's mistake."""
+    published(hub, EVALUATIONS, evaluations(tmp_path, 3))
+    assert run(service, tmp_path, "filter", **given).returncode == 0
+    before = (tmp_path / "outputs/filtered_dataset.jsonl").read_bytes()
+    assert run(service, tmp_path, "filter", **{**given, "HF_ENDPOINT": NOWHERE}).returncode == 0
+    assert (tmp_path / "outputs/filtered_dataset.jsonl").read_bytes() == before
+    done = run(service, tmp_path, "prompts", **{**given, "HF_ENDPOINT": NOWHERE})
+    assert done.returncode == 3
+    assert "cannot fetch GPUMODE/KernelBook from the hub" in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+    done = run(service, tmp_path, "prompts", **given)
+    assert done.returncode == 2
+    assert "neither a file GPUMODE/KernelBook nor a data set of that name" in " ".join(done.stderr.split())
+
+
+def test_a_token_that_may_not_write_is_refused(
+    service: Service, tmp_path: Path, hub: fake.Hub, given: dict[str, str]
+) -> None:
+    """Exit code 2, in a sentence; a hub that fails or is not there has exit code 3."""
+    more = {**given, "UNIQUE_DATASET_PATH": str(rows(tmp_path, ["ok"] * 20))}
+    done = run(service, tmp_path, "upload", "unique", **{**more, "HF_TOKEN": fake.READ_ONLY})
+    assert (done.returncode, "HF_TOKEN must be a token that may write" in " ".join(done.stderr.split())) == (2, True)
+    done = run(service, tmp_path, "upload", "unique", **{**more, "HF_ENDPOINT": NOWHERE})
+    assert (done.returncode, f"the hub did not take {UNIQUE}" in " ".join(done.stderr.split())) == (3, True)
+    hub.fault = lambda _, path: 500 if "/commit/" in path else None
+    done = run(service, tmp_path, "upload", "unique", **more)
+    assert (done.returncode, "run this again" in " ".join(done.stderr.split())) == (3, True)
+    assert hub.repositories[UNIQUE].files == {}
+    assert not list(tmp_path.glob(".upload*"))
+
+
+@pytest.mark.parametrize("where", [0, 1, "the commit"])
+def test_a_killed_upload_goes_on_where_it_was(
+    service: Service, tmp_path: Path, hub: fake.Hub, given: dict[str, str], where: int | str
+) -> None:
+    """SIGKILL while a file, by its number, or the commit is sent: the hub has the same files, each sent once."""
+    given["UNIQUE_DATASET_PATH"] = str(rows(tmp_path, ["ok"] * 40))
+    assert run(service, tmp_path, "upload", "unique", **given).returncode == 0
+    wanted = dict(hub.repositories[UNIQUE].files)
+    assert sorted(wanted) == [
+        "README.md",
+        "data/train-00000-of-00001.parquet",
+        "data/validation-00000-of-00001.parquet",
+    ]
+    hub.repositories.clear()
+    hub.objects.clear()
+    hub.uploads.clear()
+    sending = iter(range(10))
+    started: list[subprocess.Popen[bytes]] = []
+
+    def kill(method: str, path: str) -> int | None:
+        number = next(sending) if method == "PUT" else None
+        if where == ("the commit" if "/commit/" in path else number):
+            started[0].kill()
+            return 500
+        return None
+
+    hub.fault = kill
+    call, environment = command(service, "upload", "unique", **given)
+    with subprocess.Popen(call, env=environment, cwd=tmp_path, stderr=subprocess.DEVNULL) as process:
+        started.append(process)
+    assert process.returncode == -9
+    assert hub.repositories[UNIQUE].files == {}
+    hub.fault = lambda _, __: None
+    assert run(service, tmp_path, "upload", "unique", **given).returncode == 0
+    assert hub.repositories[UNIQUE].files == wanted
+    assert len(hub.uploads) == len(set(hub.uploads)) == 2
