@@ -415,7 +415,7 @@ async def logout(request: Request, session: Session | None) -> Response:
 
 
 async def hosts(request: Request, session: Session | None) -> Response:
-    """GET /hosts: hosts, queue and newest verdicts, for operators."""
+    """GET /hosts: hosts, queue, open batches and newest verdicts, for operators."""
     _operator(session)
     current = door(request)
     lines = [{**row, **_host(row)} for row in await current.store.all("operator_hosts")]
@@ -427,6 +427,7 @@ async def hosts(request: Request, session: Session | None) -> Response:
         hosts=some,
         **turning,
         queue=await current.store.all("operator_queue"),
+        batches=await current.store.all("operator_batches"),
         latest=await current.store.all("operator_latest"),
     )
 

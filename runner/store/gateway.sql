@@ -327,6 +327,10 @@ SELECT j.gpu_type, count(*) FILTER (WHERE j.state = 'queued')::integer AS queued
        extract(epoch FROM now() - min(j.created_at) FILTER (WHERE j.state = 'queued'))::float8 AS oldest_s
 FROM runner.job j WHERE j.state IN ('queued', 'running') GROUP BY j.gpu_type ORDER BY j.gpu_type
 
+-- name: operator_batches
+-- The batches that wait for results, the oldest first.
+SELECT batch, user_id, items, finished, created_at FROM runner.open_batch ORDER BY id LIMIT 20
+
 -- name: operator_latest
 -- The newest verdicts.
 SELECT f.submission_id, l.name AS leaderboard, s.user_id, u.user_name, f.gpu_type, f.mode, f.secret, f.host, f.verdict, f.finished_at

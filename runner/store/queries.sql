@@ -270,18 +270,9 @@ LEFT JOIN runner.trace t ON t.submission_id = d.submission_id
 ORDER BY d.finished_at, d.id LIMIT %(limit)s
 
 -- name: open_batches
--- The batches that wait for results, the oldest first; a cancelled one is left out.
-SELECT coalesce(b.name, b.id::text) AS batch, o.user_id, n.items, n.finished,
-       extract(epoch FROM now() - b.created_at)::float8 AS age_s
-FROM runner.batch b
-JOIN runner.batch_owner o ON o.id = b.owner_id
-CROSS JOIN LATERAL (
-    SELECT coalesce((SELECT i.number FROM runner.item i WHERE i.batch_id = b.id ORDER BY i.number DESC LIMIT 1), 0) AS items,
-           coalesce((SELECT r.seq FROM runner.item_result r WHERE r.batch_id = b.id ORDER BY r.seq DESC LIMIT 1), 0)
-               AS finished
-) AS n
-WHERE NOT b.idle AND NOT b.removing AND b.cancelled_at IS NULL AND n.finished < n.items
-ORDER BY b.id LIMIT %(limit)s
+-- The batches that wait for results, the oldest first.
+SELECT batch, user_id, items, finished, extract(epoch FROM now() - created_at)::float8 AS age_s
+FROM runner.open_batch ORDER BY id LIMIT %(limit)s
 
 -- name: throughput
 -- How many jobs have ended in the last minute and in the last ten, by host.

@@ -159,7 +159,7 @@ BEGIN
 END
 $sequences$;
 GRANT SELECT, INSERT, DELETE ON runner.intake_stop TO runner_gateway;
-GRANT SELECT ON runner.migration, runner.public_profile TO runner_gateway;
+GRANT SELECT ON runner.migration, runner.public_profile, runner.open_batch TO runner_gateway;
 GRANT SELECT (id, submission_id, gpu_type, mode, secret, state, verdict, lease_owner, host, created_at, started_at,
               finished_at, retired_at) ON runner.job TO runner_gateway;
 

@@ -13,6 +13,7 @@ import pytest
 from runner.model import Verdict
 from tests.integration.gateway.conftest import ADMIN, BOUNDARY, Answer, Gate, multipart
 from tests.integration.store.conftest import result, run_record
+from tests.integration.store.test_batches import Db, item, submit, work
 
 Finish = Callable[..., None]
 SCRIPT = "<script>alert(1)</script>"
@@ -404,6 +405,19 @@ def test_the_operators_page(gate: Gate, ada: Browser, finish: Finish) -> None:
     assert ada.get("/hosts").status == 403
     assert operator.get("/send?board=identity").status == 403
     checked(operator.get("/mine"))
+
+
+def test_operators_see_open_batches(gate: Gate, db: Db) -> None:
+    """How far each is, until all its items have results."""
+    gate.bench.register("host-a", "CPU")
+    operator = Browser(gate)
+    operator.login(ADMIN)
+    assert "Open batches" not in operator.get("/hosts").text
+    submit(db, [item(n) for n in range(8)], batch="named<", user_id="trainer")
+    text = checked(operator.get("/hosts"))
+    assert re.search(r"named&lt;</th><td>trainer</td><td class=\"number\">0</td>\s*<td class=\"number\">8</td>", text)
+    work(gate.bench, db)
+    assert "Open batches" not in operator.get("/hosts").text
 
 
 def test_progress_comes_as_events(gate: Gate, ada: Browser, finish: Finish) -> None:
