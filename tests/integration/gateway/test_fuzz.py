@@ -142,6 +142,8 @@ def ask(gate: Gate, sent: dict[str, Any]) -> None:
     assert b"Traceback" not in answer.body, sent
 
 
+# The gateway's threads draw pauses from `random` beside the strategies, which Hypothesis takes for the strategies' doing.
+@pytest.mark.filterwarnings("ignore:Do not use the `random` module:hypothesis.errors.HypothesisDeprecationWarning")
 @pytest.mark.timeout(int(LONG_S) + 600)
 def test_no_request_breaks_the_gateway(gate: Gate) -> None:
     """Hypothesis shrinks one that does; Python's own memory does not grow after the first quarter of the time."""
