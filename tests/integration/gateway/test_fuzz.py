@@ -142,7 +142,7 @@ def ask(gate: Gate, sent: dict[str, Any]) -> None:
     assert b"Traceback" not in answer.body, sent
 
 
-# The gateway's threads draw pauses from `random` beside the strategies, which Hypothesis takes for the strategies' doing.
+# The gateway's threads draw pauses from `random` meanwhile, and Hypothesis takes that for the strategies' doing.
 @pytest.mark.filterwarnings("ignore:Do not use the `random` module:hypothesis.errors.HypothesisDeprecationWarning")
 @pytest.mark.timeout(int(LONG_S) + 600)
 def test_no_request_breaks_the_gateway(gate: Gate) -> None:
