@@ -12,6 +12,7 @@ PAGES: Final = (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs
 _LINK: Final = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
 _MENTION: Final = re.compile(r"\bdocs/((?:[\w-]+/)*[\w-]+\.md)(?:#([\w-]+))?")
 _FENCE: Final = re.compile(r"^( *)```.*?^\1```", re.MULTILINE | re.DOTALL)
+_FILE: Final = re.compile(r"`((?:[\w.-]+/)*[\w.-]+\.(?:py|sql|json|toml)|(?:[\w.-]+/)+[\w.-]*)`")
 _SUFFIXES: Final = (".py", ".sql", ".toml", ".json", ".in", ".service", ".yml")
 
 
@@ -62,3 +63,17 @@ def test_every_page_that_the_source_names_is_there() -> None:
         if wrong(ROOT / "README.md", f"docs/{page}", anchor)
     ]
     assert not lost
+
+
+def test_every_file_that_the_architecture_names_is_there() -> None:
+    """By its path, or by its name alone where the sentence has named the folder."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = {name.rstrip("/") for name in _FILE.findall(page)}
+    there = {
+        path.relative_to(ROOT).as_posix()
+        for folder in ("runner", "sandbox", "tasks", "tests")
+        for path in (ROOT / folder).rglob("*")
+        if "__pycache__" not in path.parts
+    }
+    assert len(named) > 50
+    assert named - there - {path.rpartition("/")[2] for path in there} == set()
