@@ -56,13 +56,13 @@ def labels(family: Metric) -> list[str]:
 def table() -> str:
     """The metrics as a Markdown table: name, type, labels, meaning."""
     rows = [
-        f"| `{_shown_name(family)}` | {family.type} | {', '.join(labels(family)) or '-'} | {family.documentation} |\n"
+        f"| `{shown_name(family)}` | {family.type} | {', '.join(labels(family)) or '-'} | {family.documentation} |\n"
         for family in families().values()
     ]
     return "| name | type | labels | meaning |\n|---|---|---|---|\n" + "".join(rows)
 
 
-def _shown_name(family: Metric) -> str:
+def shown_name(family: Metric) -> str:
     """As a query has it; a histogram without its suffixes."""
     return family.name + (SUFFIXES[family.type][0] if family.type in ("counter", "info") else "")
 
