@@ -1,8 +1,8 @@
 """The counters and histograms of this process, in Prometheus' terms.
 
-Owns the names, meanings and buckets of everything that is counted where it happens; docs/operations.md has the same
-list, and a test compares the two. `runner.daemon.monitoring.health` computes what only a scrape needs (slots, spool,
-disks). An event costs a lock and an addition, and cannot fail.
+Owns the names, meanings and buckets of everything that is counted where it happens; docs/log-events.md is made of
+them. `runner.daemon.monitoring.health` computes what only a scrape needs (slots, spool, disks). An event costs a lock
+and an addition, and cannot fail.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def status(
 
     In JSON, `verdict` is the gravest of `jobs`, null after a cancellation; `score` is the public one that counts. A job
     with `retired_as` does not count. Withheld values are null: details of secret runs, and without --admin `causes`,
-    `history` and `advice` (docs/attacks.md#not-in-the-table). Other keys: docs/frontends.md#wait.
+    `history` and `advice` (docs/security.md#not-in-the-table). Other keys: docs/frontends.md#wait.
     """
     with session(context).store() as store:
         if submission_id is None:

@@ -41,7 +41,7 @@ class FoundGroup:
 
     #: One result for each candidate of which something was heard.
     rows: Sequence[Mapping[str, Any]]
-    #: Where the time went, in nanoseconds: docs/modules.md.
+    #: Where the time went, in nanoseconds: docs/trainers.md.
     phases_ns: Mapping[str, int]
 
 

@@ -1,7 +1,7 @@
 """Evaluates a group of PyTorch modules on one slot: one container, one reference, its candidates one after the other.
 
 The container's layout and policy are those of every job. A group has no leaderboard, no task and no build: its result
-is one dict for each candidate (docs/modules.md).
+is one dict for each candidate (docs/trainers.md).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def evaluate_group(
 
     Args:
         evaluator: of this host.
-        group: its JSON form (docs/modules.md).
+        group: its JSON form (docs/trainers.md).
         slot: where it runs.
         gpu_type: of the group; the slot's.
         cancelled: set by another thread to stop the run.

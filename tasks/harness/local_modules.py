@@ -22,7 +22,7 @@ def evaluate(
     """Judge a group.
 
     Args:
-        group: its JSON form; see docs/modules.md.
+        group: its JSON form; see docs/trainers.md.
         start: starts processes; None gives each a new interpreter, which imports torch for a second or two.
         device: as in JudgeRequest.
         memory_bytes: that the tensors of one call may fill.

@@ -126,7 +126,7 @@ class _Snapshot(Collector):
         self._health_report = health_report
 
     def collect(self) -> Iterable[Metric]:
-        """The families, in the order of docs/operations.md."""
+        """The families, in the order of docs/log-events.md."""
         parts = self._health_report.parts
         yield from self._daemon(parts)
         if parts is None:

@@ -25,7 +25,7 @@ ACCEPTANCE: Final = Path(__file__).parents[1]
 DEFENCES: Final[Mapping[str, tuple[str, str]]] = {
     "trusted": ("T", "a separate process holds reference, inputs, checker and clock, and reads outputs itself"),
     "fresh": ("F", "every timed call has values that it has not had before"),
-    "secret": ("F", "and that nobody can foresee"),
+    "secret": ("F", "which cannot be foreseen"),
     "poison": ("P", "outputs begin as random bytes"),
     "heap": ("P", "memory that the judge frees is overwritten"),
     "clock": ("W", "claims are held against the judge's own clock"),
@@ -37,7 +37,7 @@ DEFENCES: Final[Mapping[str, tuple[str, str]]] = {
     "teeth": ("C", "cases, tolerances and oracles that a wrong kernel fails"),
     "floor": ("L", "a time below what the device could do is refused"),
     "descriptors": ("N", "no descriptor of the judge's is inherited"),
-    "uid": ("U", "the judge has another uid, and nobody may trace"),
+    "uid": ("U", "the judge has another uid; ptrace is refused"),
     "readonly": ("R", "the root file system is read-only, the rest is fresh for every job"),
     "network": ("R", "there is no network"),
 }
@@ -98,7 +98,7 @@ def attacks() -> tuple[Attack, ...]:
 
 
 def table() -> str:
-    """What docs/attacks.md shows, as Markdown: the letters, then the attacks."""
+    """What docs/security.md shows, as Markdown: the letters, then the attacks."""
     meanings = {letter: [text for key, text in DEFENCES.values() if key == letter] for letter in LETTERS}
     lines = ["| | defence |", "|---|---|", *(f"| {letter} | {'; '.join(meanings[letter])} |" for letter in LETTERS), ""]
     lines += [f"| attack | seen in | {' | '.join(LETTERS)} | verdict |", f"|---|---|{'---|' * len(LETTERS)}---|"]

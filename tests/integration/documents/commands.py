@@ -163,7 +163,6 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     ),
     "kernel-runner gpu test CPU": "measures a slot for minutes",
     "sudo kernel-runner gpu clocks --lock": "tests/unit/cli/test_gpu_clocks.py",
-    "pip install 'kernel-runner[data]'": "needs a package index",
     **dict.fromkeys(
         (
             (

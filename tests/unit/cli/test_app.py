@@ -28,19 +28,6 @@ def test_the_page_is_what_the_commands_say() -> None:
     assert not outdated, "a command or its help text was changed: run `python -m tests.unit.cli.reference`"
 
 
-def test_every_section_that_other_pages_link_to_is_there() -> None:
-    """A link to a command's section leads somewhere, and so does a help text's link to another page."""
-    docs = reference.PAGE.parent
-    for path in (docs.parent / "README.md", *sorted(docs.rglob("*.md"))):
-        for page, anchor in re.findall(r"\]\((?:docs/)?([\w-]+\.md)#([\w-]+)\)", path.read_text(encoding="utf-8")):
-            if "cli.md" in (path.name, page):
-                heads = re.findall(r"(?m)^#+ (.+)$", (docs / page).read_text(encoding="utf-8"))
-                assert anchor in {re.sub(r"[^\w -]", "", head).lower().replace(" ", "-") for head in heads}, (
-                    path,
-                    anchor,
-                )
-
-
 @pytest.mark.parametrize("name", sorted(reference.commands()))
 def test_every_help_text_teaches(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A short first sentence for the list, a paragraph, an example that starts like a shell line."""

@@ -19,7 +19,7 @@ from tests.unit.data import samples
 
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
 
-PAGE = ROOT / "docs" / "data-analysis.md"
+PAGE = ROOT / "docs" / "data.md"
 COMMANDS = [command for command, place in ELSEWHERE.items() if place == "tests/unit/data/test_documents.py"]
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from prometheus_client.core import Metric
 
 from runner import metrics
 from tests.unit.interfaces.fixtures import compare
-from tests.unit.monitoring.test_monitoring import families, labels, shown_name
+from tests.unit.monitoring.families import families, labels, shown_name
 
 #: Labels whose every word a daemon shows from its start.
 COMPLETE = ("cause", "condition", "reason", "source", "state")
@@ -27,7 +26,7 @@ def described(family: Metric) -> Iterator[str]:
         yield f"{label}={'|'.join(words)}" if label in COMPLETE else label
 
 
-def test_metrics(tmp_path: Path) -> None:
+def test_metrics() -> None:
     """As a daemon with a slot of type CPU shows them."""
     metrics.expect(["CPU"], [])
-    compare("metrics", map(line, families(tmp_path)))
+    compare("metrics", map(line, families().values()))

@@ -1,5 +1,7 @@
 """Collects what the log's lines are called, from the source; `python -m tests.unit.logs.events` writes the page.
 
+The page ends with the metrics.
+
 An event is the first argument of a call of a module's `_log`: a literal, a constant, or an f-string, whose holes are
 shown as `…`. What is handed over in a variable is in `ELSEWHERE`.
 """
@@ -11,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from tests.unit.monitoring.families import table
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 PAGE: Final = ROOT / "docs" / "log-events.md"
@@ -26,23 +30,35 @@ ELSEWHERE: Final[Mapping[tuple[str, str], Sequence[str]]] = {
     ),
     ("runner/devices/quarantine.py", "event"): ("slot_container_gone", "slot_devices_fit"),
 }
-HEAD: Final = """# What the log's lines are called
+HEAD: Final = """# Log events and metrics
 
-Every line of a daemon is one event: with `log_format = "json"` an object with `event` (a name below), `level`,
-`timestamp`, `component` where it was said, and fields of its own. Lines about a job have `job`, `submission`,
-`attempt`, `run` (job and attempt in one word), `leaderboard`, `gpu_type`, `mode` and `slot`. Never in a line:
-passwords, tokens, seeds, a submission's source. Where a name has `…`, what stands there comes from a short list.
+This page is made from the source (`python -m tests.unit.logs.events`). Names stay; one that has to change is in
+CHANGELOG.md.
 
-Names stay; one that has to change is in CHANGELOG.md. This page is made from the source
-(`python -m tests.unit.logs.events`), and a test compares the two.
+## Log events
 
 ```sh
 journalctl -u kernel-runner -o cat | jq -c 'select(.submission == 17)'   # or: kernel-runner logs 17
 journalctl -u kernel-runner -o cat | jq -c 'select(.level == "error" or .level == "warning")'
 ```
 
+With `log_format = "json"` every line is an object with `event`, `level`, `timestamp`, `component` and fields of its
+own. Lines about a job have `job`, `submission`, `attempt`, `run` (job and attempt in one word), `leaderboard`,
+`gpu_type`, `mode` and `slot`. Never in a line: passwords, tokens, seeds, a submission's source. Where a name has `…`,
+what stands there comes from a short list.
+
 | event | level | where |
 |---|---|---|
+"""
+
+
+METRICS: Final = """
+## Metrics
+
+These, and the process's own (`process_resident_memory_bytes`, ...). Counters begin at 0 with the process. `gpu_type` is
+the name that the job uses, for slots the type's own. Every host shows the same queue, at most a minute old: take the
+`max`, not the sum.
+
 """
 
 
@@ -71,7 +87,7 @@ def collect() -> list[Event]:
 def page() -> str:
     """docs/log-events.md as it should be."""
     rows = [f"| `{event.name}` | {event.level} | `{event.module}` |" for event in collect()]
-    return HEAD + "\n".join(rows) + "\n"
+    return HEAD + "\n".join(rows) + "\n" + METRICS + table()
 
 
 def _events(path: Path) -> Iterator[Event]:

@@ -4,96 +4,29 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import pytest
 import yaml
 from prometheus_client.core import Metric
 
 from runner import metrics
-from runner.daemon.monitoring.health import DaemonView, HealthReport
-from runner.daemon.monitoring.queue_depth import QueueDepthCache
-from runner.daemon.monitoring.readiness import Readiness
-from runner.daemon.monitoring.snapshot import DaemonSnapshot
-from runner.daemon.monitoring.watchdog import Watchdog
-from runner.daemon.outcomes.spool import Spool
-from runner.disk import DiskSpace
-from runner.model import Slot
-from runner.store import QueueDepth
+from tests.unit.monitoring.families import SUFFIXES, families, labels
 
 DOCS: Final = Path(__file__).resolve().parents[3] / "docs"
 PAGE: Final = DOCS / "operations.md"
-#: What a family of each type has in the text format, after its name.
-SUFFIXES: Final[Mapping[str, Sequence[str]]] = {
-    "counter": ("_total",),
-    "gauge": ("",),
-    "info": ("_info",),
-    "histogram": ("_bucket", "_count", "_sum"),
-}
 #: Of the scraper, and of the Prometheus library's own.
 FOREIGN: Final = {"up": {"job", "instance"}, "process_resident_memory_bytes": {"job", "instance"}}
 
 
-class _Depths:
-    def get(self) -> Sequence[QueueDepth]:
-        return [QueueDepth(gpu_type="CPU", jobs=1, oldest_s=1.0)]
-
-    def notification_usage(self) -> float:
-        return 0.25
-
-    def write_open_s(self) -> float:
-        return 0.0
-
-
-def families(tmp_path: Path) -> Iterator[Metric]:
-    """Every family of ours, with the labels that it has."""
-    slot = Slot(name="cpu0", gpu_type="CPU", devices=(), cpus=(0,))
-    health_report = HealthReport(Readiness(), Watchdog())
-    health_report.show(
-        DaemonView(
-            host="h",
-            snapshot=lambda: DaemonSnapshot(slots=((slot, False),), quarantined={}, degraded={}, leases=0, unwritten=0),
-            spool=Spool(tmp_path / "spool", max_bytes=1),
-            disk_spaces=lambda: [DiskSpace(what="x", path=tmp_path, free_bytes=1, floor_bytes=1)],
-            parked=dict,
-            build_workers=lambda: (0, 0),
-            queue_depths=cast("QueueDepthCache", _Depths()),
-        )
-    )
-    for registry in (metrics.REGISTRY, health_report.registry):
-        yield from (family for family in registry.collect() if family.name.startswith("kernel_runner"))
-
-
 @pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Metric]:
+def known() -> Mapping[str, Metric]:
     """Families by name."""
-    return {family.name: family for family in families(tmp_path_factory.mktemp("known"))}
-
-
-def labels(family: Metric) -> list[str]:
-    """Its labels: from a sample, or from the metric's definition where nothing has happened yet."""
-    found = {label for sample in family.samples for label in sample.labels} - {"le"}
-    declared = getattr(metrics.REGISTRY._names_to_collectors.get(family.name), "_labelnames", None)
-    return sorted(found) if declared is None else list(declared)
-
-
-def shown_name(family: Metric) -> str:
-    """As the page and a query have it; a histogram without its suffixes."""
-    return family.name + (SUFFIXES[family.type][0] if family.type in ("counter", "info") else "")
-
-
-def test_the_page_lists_every_metric(known: Mapping[str, Metric]) -> None:
-    """Name, type, labels and meaning, as the daemon says them."""
-    rows = {
-        f"| `{shown_name(family)}` | {family.type} | {', '.join(labels(family)) or '-'} | {family.documentation} |"
-        for family in known.values()
-    }
-    table = PAGE.read_text(encoding="utf-8").partition("\n## Metrics\n")[2].partition("\n## ")[0]
-    written = [line for line in table.splitlines() if line.startswith("| `kernel_runner")]
-    assert len(known) > 25
-    assert sorted(written) == sorted(rows)
+    found = families()
+    assert len(found) > 25
+    return found
 
 
 def alerts() -> Sequence[Mapping[str, Any]]:

@@ -22,7 +22,7 @@ class GroupError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How the candidates of a group are judged; see docs/modules.md."""
+    """How the candidates of a group are judged; see docs/trainers.md."""
 
     #: Correctness inputs.
     inputs: int = 5
@@ -145,7 +145,7 @@ def _text(row: Mapping[str, Any], name: str, of: str = "") -> str:
 
 @dataclass(kw_only=True)
 class Result:
-    """What is known of one candidate; null: not known. The keys are explained in docs/modules.md."""
+    """What is known of one candidate; null: not known. The keys are explained in docs/trainers.md."""
 
     id: int
     verdict: str = "internal_error"

@@ -1,0 +1,79 @@
+"""Every link and every mention of a page leads somewhere: between pages, and from help texts and comments to them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PAGES: Final = (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md")))
+_LINK: Final = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
+_MENTION: Final = re.compile(r"\bdocs/((?:[\w-]+/)*[\w-]+\.md)(?:#([\w-]+))?")
+_FENCE: Final = re.compile(r"^( *)```.*?^\1```", re.MULTILINE | re.DOTALL)
+_FILE: Final = re.compile(r"`((?:[\w.-]+/)*[\w.-]+\.(?:py|sql|json|toml)|(?:[\w.-]+/)+[\w.-]*)`")
+_SUFFIXES: Final = (".py", ".sql", ".toml", ".json", ".in", ".service", ".yml")
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    found: list[str] = []
+    for head in re.findall(r"(?m)^#+ (.+)$", text):
+        plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", head)
+        anchor = re.sub(r"[^\w -]", "", plain).strip().lower().replace(" ", "-")
+        found.append(anchor if anchor not in found else f"{anchor}-{found.count(anchor)}")
+    return set(found)
+
+
+def wrong(page: Path, path: str, anchor: str | None) -> bool:
+    """Whether a link of a page leads nowhere."""
+    target = (page.parent / path).resolve() if path else page
+    if not target.exists():
+        return True
+    return anchor is not None and target.suffix == ".md" and anchor not in anchors(target)
+
+
+def mentions() -> Iterator[tuple[Path, str, str | None]]:
+    """Each place of the source that names a page: where, the page below docs/, the section."""
+    for folder in ("runner", "sandbox", "tasks", "systemd", "tests", "docs/monitoring", "docs/examples"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in _SUFFIXES and path != Path(__file__):
+                for page, anchor in _MENTION.findall(path.read_text(encoding="utf-8")):
+                    yield path, page, anchor or None
+
+
+def test_every_link_of_a_page_leads_somewhere() -> None:
+    """To a file that is there, and to a heading that it has."""
+    lost = [
+        f"{page.relative_to(ROOT)}: {path}#{anchor}"
+        for page in PAGES
+        for path, anchor in _LINK.findall(_FENCE.sub("", page.read_text(encoding="utf-8")))
+        if wrong(page, path, anchor or None)
+    ]
+    assert not lost
+
+
+def test_every_page_that_the_source_names_is_there() -> None:
+    """Help texts, comments and tests name pages by `docs/NAME.md` and their sections by `#ANCHOR`."""
+    lost = [
+        f"{path.relative_to(ROOT)}: docs/{page}#{anchor}"
+        for path, page, anchor in mentions()
+        if wrong(ROOT / "README.md", f"docs/{page}", anchor)
+    ]
+    assert not lost
+
+
+def test_every_file_that_the_architecture_names_is_there() -> None:
+    """By its path, or by its name alone where the sentence has named the folder."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = {name.rstrip("/") for name in _FILE.findall(page)}
+    there = {
+        path.relative_to(ROOT).as_posix()
+        for folder in ("runner", "sandbox", "tasks", "tests")
+        for path in (ROOT / folder).rglob("*")
+        if "__pycache__" not in path.parts
+    }
+    assert len(named) > 50
+    assert named - there - {path.rpartition("/")[2] for path in there} == set()
