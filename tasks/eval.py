@@ -14,7 +14,10 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sandbox.protocol import Judged
 
 EXIT_PASSED, EXIT_USAGE, EXIT_NOT_PASSED, EXIT_BAD_CASES = 0, 2, 112, 113
 MODES = ("test", "benchmark", "leaderboard", "profile")
@@ -88,7 +91,7 @@ def main(arguments: list[str]) -> int:
     except JudgeFailed as error:
         _say(str(error))
         return 1
-    _write(_lines(mode, len(lines), [dict(step.result) for step in report.steps]))
+    _write(_lines(mode, len(lines), [step.judged for step in report.steps if step.judged is not None]))
     return max((step.exit_code or 0 for step in report.steps), default=1)
 
 
@@ -105,17 +108,17 @@ def _memory_bytes() -> int:
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
-def _lines(mode: str, count: int, results: list[dict[str, str]]) -> list[str]:
-    """The result lines; the one-case results of the profiles become one result with an entry per case."""
-    merged: dict[str, str] = {}
-    for index, result in enumerate(results):
-        for key, value in result.items():
-            merged[key.replace("benchmark.0.", f"benchmark.{index}.") if mode == "profile" else key] = value
-    if mode == "profile":
-        merged["benchmark-count"] = str(count)
-        merged["check"] = "pass" if all(result.get("check") == "pass" for result in results) else "fail"
-    check = merged.pop("check", "fail")
-    return [*(f"{key}: {value}" for key, value in merged.items()), f"check: {check}"]
+def _lines(mode: str, count: int, judged: list[Judged]) -> list[str]:
+    """The result lines; the profiles, of one case each, become one result with an entry per case."""
+    from tasks.harness.judge.report import CaseReport, result_lines
+
+    lines = result_lines(
+        mode,
+        [CaseReport.from_message(case) for each in judged for case in each.cases],
+        count=count if mode == "profile" else judged[-1].announced if judged else None,
+        passed=bool(judged) and all(each.verdict == "accepted" for each in judged),
+    )
+    return [f"{key}: {value}" for key, value in lines.items()]
 
 
 def _write(lines: list[str]) -> None:

@@ -30,6 +30,7 @@ from sandbox.protocol import PairRequest
 from tasks.harness.judge.request import JudgeRequest
 from tests.acceptance.judging.nursery import Nursery
 from tests.plugins.live import ROOT, LiveRunner, live_runner
+from tests.support.judged import lines_of
 from tests.unit import samples
 
 TASKS = ROOT / "tasks"
@@ -178,7 +179,7 @@ def test_every_other_solution_gets_its_verdict(processes: Nursery, task: str) ->
         (step,) = processes.evaluate(_asked(task, file, _told_in(file))).steps
         assert step.judged is not None
         assert step.judged.verdict == Verdict.WRONG_ANSWER, (file.name, step.judged.message)
-        _check_sentence(step.judged.message, file, step.name, step.result)
+        _check_sentence(step.judged.message, file, step.name, lines_of(step))
 
 
 def _told_in(file: Path) -> Mode:

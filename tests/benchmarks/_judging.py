@@ -15,6 +15,7 @@ from sandbox.protocol import StepResult
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.judge.stopping import Timing
 from tests.acceptance.judging.nursery import Nursery
+from tests.support.judged import lines_of
 
 #: Inputs are a tensor and the nanoseconds to spend; the tensor is wanted back as it is.
 REFERENCE = """
@@ -169,7 +170,7 @@ def cases_of(step: StepResult) -> list[Judged]:
         Judged(
             result={
                 key.removeprefix(f"benchmark.{index}."): value
-                for key, value in step.result.items()
+                for key, value in lines_of(step).items()
                 if key.startswith(f"benchmark.{index}.")
             },
             details=details,

@@ -20,6 +20,7 @@ from tasks.harness.local import LocalReport, Started, evaluate
 from tests.acceptance.attacks.catalogue import TASKS, Attack
 from tests.acceptance.attacks.relax import CHANGES, SHORT
 from tests.acceptance.judging.nursery import PATIENCE_S, Nursery
+from tests.support.judged import lines_of
 
 #: Task -> cases of tests, the case that is timed, and cases that are hidden from who writes a submission.
 CASES: Mapping[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
@@ -100,7 +101,7 @@ def _outcome(report: LocalReport) -> Outcome:
     step = report.steps[0]
     if step.judged is None:
         raise ValueError(f"a step of the judge's without a verdict: {step}")
-    times = [float(value) for key, value in step.result.items() if key.endswith(".median")]
+    times = [float(value) for key, value in lines_of(step).items() if key.endswith(".median")]
     return Outcome(
         verdict=step.judged.verdict,
         message=step.judged.message,
