@@ -26,7 +26,7 @@ from runner.errors import CancelledByRequest, EngineUnavailableError, Evaluation
 from runner.evaluation.build_cache import CANCEL_POLL_S, Build, BuildCache
 from runner.evaluation.build_plan import BuildPlan, make_build_plan, worth_building
 from runner.evaluation.container_spec import Environment
-from runner.evaluation.plan import Plan, make_plan
+from runner.evaluation.plan import Plan
 from runner.evaluation.result_rows import Evidence
 from runner.evaluation.verdict import compile_failure, decide
 from runner.evaluation.warm_pool import WarmPool, remove
@@ -103,29 +103,12 @@ class JobContext:
     gpu: GpuType
     environment: Environment
     build_timeout_s: float
-    max_run_s: float
+    plan: Plan
     #: KernelBot's facts of the system, and what `system_info.runner` says.
     system: Json
     runner: Json
     #: On the monotonic clock.
     started_ns: int
-
-    def plan(self, *, built: bool = False) -> Plan:
-        """Plan the run.
-
-        Raises:
-            TaskError: the task cannot be evaluated as asked.
-        """
-        return make_plan(
-            self.job,
-            self.task,
-            self.gpu,
-            self.slot,
-            self.environment,
-            build_timeout_s=self.build_timeout_s,
-            max_run_s=self.max_run_s,
-            built=built,
-        )
 
     def build_plan(self, cpus: tuple[int, ...]) -> BuildPlan:
         """Plan the build, on these cores."""
@@ -146,14 +129,12 @@ class Attempt:
     def __init__(
         self,
         context: JobContext,
-        plan: Plan,
         resources: HostResources,
         *,
         cancel: threading.Event,
         on_progress: OnProgress | None,
     ) -> None:
         self._context = context
-        self._plan = plan
         self._resources = resources
         self._cancel = cancel
         self._on_progress = on_progress
@@ -225,7 +206,7 @@ class Attempt:
             return None
         begun_ns = time.monotonic_ns() - build.report.outcome.wall_ns
         evidence = self._evidence(build.report, build, begun_ns)
-        return compile_failure(self._context.job, self._context.task, self._plan, evidence)
+        return compile_failure(self._context.job, self._context.task, self._context.plan, evidence)
 
     # -- run -----------------------------------------------------------------------------------------------------
 
@@ -279,17 +260,14 @@ class Attempt:
         return found
 
     def _measure(self, build: Build | None) -> JobResult:
-        context, plan = self._context, self._plan
+        context, gate, slot = self._context, self._resources.gate, self._context.slot
         archive = None if build is None else build.archive
-        if archive is not None:
-            plan = context.plan(built=True)
-        gate, slot = self._resources.gate, context.slot
-        report, begun_ns, sampler = self._execute_sampled(plan, archive)
+        report, begun_ns, sampler = self._execute_sampled(archive)
         if archive is not None and _broke_before_submission(report):
             _log.warning("bundle_not_usable", job=context.job.id, error=report.message or report.outcome.detail)
-            plan, build = self._plan, None
+            build = None
             self._clear()
-            report, begun_ns, sampler = self._execute_sampled(plan, None)
+            report, begun_ns, sampler = self._execute_sampled(None)
         if slot.devices:
             # Remove the container first: only then is everything on the device left over.
             self._clear()
@@ -302,10 +280,11 @@ class Attempt:
         if report.outcome.ending is Ending.CANCELLED:
             seconds = report.outcome.wall_ns / 1e9
             raise CancelledByRequest(f"job {context.job.id} was cancelled after {seconds:.1f} s")
-        return decide(context.job, context.task, plan, self._evidence(report, build, begun_ns))
+        return decide(context.job, context.task, context.plan, self._evidence(report, build, begun_ns))
 
-    def _execute_sampled(self, plan: Plan, archive: BuildArchive | None) -> tuple[ContainerReport, int, Sampler | None]:
+    def _execute_sampled(self, archive: BuildArchive | None) -> tuple[ContainerReport, int, Sampler | None]:
         """Run while the slot's devices are sampled; the judge gets their readings as they come."""
+        plan = self._context.plan
         messages = MessageQueue() if isinstance(plan.request, PairRequest) else None
 
         def tell(readings: Sequence[Reading]) -> None:
@@ -378,13 +357,16 @@ def execute(
     Raises:
         CancelledByRequest, EngineUnavailableError, EvaluationError: as `Attempt.run`.
     """
+    request = plan.request
+    if archive is not None:
+        request = replace(plan.built_request or request, archive_bytes=archive.size_bytes)
 
     def converse(box: Container) -> tuple[ContainerReport, int]:
         begun_ns = time.monotonic_ns()
         later = False
         try:
             report = box.run(
-                replace(plan.request, archive_bytes=0 if archive is None else archive.size_bytes),
+                request,
                 on_progress=_forward(on_progress),
                 cancel=cancel,
                 wall_s=plan.spec.limits.wall_s,

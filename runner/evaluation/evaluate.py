@@ -37,7 +37,7 @@ from runner.evaluation.build_cache import BuildCache
 from runner.evaluation.build_plan import worth_building
 from runner.evaluation.container_spec import HOST_IMAGE, STAGE, Environment
 from runner.evaluation.modules import GroupHost
-from runner.evaluation.plan import Plan, make_probe
+from runner.evaluation.plan import make_plan, make_probe
 from runner.evaluation.source_advice import advise, installed
 from runner.evaluation.verdict import invalid
 from runner.evaluation.warm_pool import PoolBounds, WarmPool
@@ -254,14 +254,13 @@ class Evaluator:
         if job.is_group:
             yield self._evaluate_group(job, slot, cancel=cancel, on_progress=on_progress)
             return
-        found = self._context_of(job, slot)
-        if isinstance(found, JobResult):
-            yield found
+        context = self._context_of(job, slot)
+        if isinstance(context, JobResult):
+            yield context
             return
-        context, plan = found
         if cancel.is_set():
             raise CancelledByRequest(f"job {job.id} was cancelled before its container started")
-        attempt = Attempt(context, plan, self._resources, cancel=cancel, on_progress=on_progress)
+        attempt = Attempt(context, self._resources, cancel=cancel, on_progress=on_progress)
         with attempt.run(on_free=lambda: self._refill_pool(slot, context.gpu)) as result:
             if self._reader is None:
                 yield result
@@ -286,7 +285,7 @@ class Evaluator:
             on_free=lambda: self._refill_pool(slot, gpu),
         )
 
-    def _context_of(self, job: Job, slot: Slot) -> tuple[JobContext, Plan] | JobResult:
+    def _context_of(self, job: Job, slot: Slot) -> JobContext | JobResult:
         """What a job needs to run, or its result if it cannot be evaluated at all."""
         started_ns = time.monotonic_ns()
         gpu = self._registry.get(job.gpu_type)
@@ -295,19 +294,26 @@ class Evaluator:
             job.code.decode("utf-8")
             environment = self._environment(gpu)
             settings = self._settings
-            context = JobContext(
+            return JobContext(
                 job=job,
                 slot=slot,
                 task=task,
                 gpu=gpu,
                 environment=environment,
                 build_timeout_s=settings.build_timeout_s,
-                max_run_s=settings.max_run_s,
+                plan=make_plan(
+                    job,
+                    task,
+                    gpu,
+                    slot,
+                    environment,
+                    build_timeout_s=settings.build_timeout_s,
+                    max_run_s=settings.max_run_s,
+                ),
                 system=self._system(gpu, slot),
                 runner=self._runner_info(slot, environment, gpu),
                 started_ns=started_ns,
             )
-            return context, context.plan()
         except TaskError as error:
             return invalid(str(error))
         except UnicodeDecodeError as error:
