@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,9 +23,10 @@ from runner.devices.health import Condition, Health, clock_deviations
 from runner.devices.quarantine import Quarantine
 from runner.devices.sampler import Sampler
 from runner.errors import CancelledByRequest, EngineUnavailableError, EvaluationError
-from runner.evaluation.build_cache import CANCEL_POLL_S, Build, BuildCache
+from runner.evaluation.build_cache import Build, BuildCache
 from runner.evaluation.build_plan import BuildPlan, make_build_plan, worth_building
 from runner.evaluation.container_spec import Environment
+from runner.evaluation.fifo_lock import FifoLock
 from runner.evaluation.plan import Plan
 from runner.evaluation.result_rows import Evidence
 from runner.evaluation.verdict import compile_failure, decide
@@ -44,42 +45,6 @@ from sandbox.spec import Ending, SandboxSpec
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 OnProgress = Callable[[Progress], None]
-
-
-class FifoLock:
-    """A lock that threads get in the order in which they asked."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        #: The first ticket holds the lock.
-        self._line: deque[object] = deque()
-
-    @property
-    def length(self) -> int:
-        """How many threads hold it or wait for it."""
-        return len(self._line)
-
-    @contextmanager
-    def hold(self, cancel: threading.Event) -> Iterator[None]:
-        """Hold the lock.
-
-        Raises:
-            CancelledByRequest: `cancel` was set before the lock was free.
-        """
-        ticket = object()
-        with self._changed:
-            self._line.append(ticket)
-        try:
-            with self._changed:
-                while self._line[0] is not ticket:
-                    if cancel.is_set():
-                        raise CancelledByRequest("cancelled before its slot was free")
-                    self._changed.wait(CANCEL_POLL_S)
-            yield
-        finally:
-            with self._changed:
-                self._line.remove(ticket)
-                self._changed.notify_all()
 
 
 @dataclass(frozen=True, kw_only=True)

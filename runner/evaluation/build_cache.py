@@ -23,6 +23,7 @@ from runner.devices import spare_cpus
 from runner.devices.quarantine import Quarantine
 from runner.errors import CancelledByRequest, EngineUnavailableError
 from runner.evaluation.build_plan import BuildPlan
+from runner.evaluation.fifo_lock import CANCEL_POLL_S
 from runner.evaluation.warm_pool import remove
 from runner.model import Job, Mode, Slot
 from sandbox.errors import EngineUnavailable, SandboxError
@@ -40,8 +41,6 @@ KEPT: Final = 64
 KEPT_OUTPUT: Final = 1 << 15
 #: Stands for the slot's name in quarantine.
 BUILD_WORKER: Final = "build lane"
-#: How soon a waiting job notices its cancellation.
-CANCEL_POLL_S: Final = 0.1
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

@@ -35,7 +35,7 @@ from runner.daemon.serve import only_daemon, require_schema
 from runner.daemon.shutdown import ShutdownControl
 from runner.daemon.signals import signals
 from runner.errors import CancelledByRequest, EvaluationError
-from runner.evaluation.attempt import FifoLock
+from runner.evaluation.fifo_lock import FifoLock
 from runner.gpu_types import Registry
 from runner.model import Device, Job, JobResult, Progress, Slot
 from runner.store import ConnectPacer, Store, results

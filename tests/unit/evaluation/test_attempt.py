@@ -10,7 +10,8 @@ import pytest
 
 from runner.devices import Reading
 from runner.errors import CancelledByRequest
-from runner.evaluation.attempt import FifoLock, judge_readings
+from runner.evaluation.attempt import judge_readings
+from runner.evaluation.fifo_lock import FifoLock
 from runner.gpu_types import ClockPolicy
 from tests.support.waiting import wait_until
 from tests.unit import samples
