@@ -14,10 +14,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from sandbox.protocol import Judged
+from typing import Any
 
 EXIT_PASSED, EXIT_USAGE, EXIT_NOT_PASSED, EXIT_BAD_CASES = 0, 2, 112, 113
 MODES = ("test", "benchmark", "leaderboard", "profile")
@@ -39,7 +36,7 @@ def main(arguments: list[str]) -> int:
     try:
         from tasks.harness.judge.cases import CaseError, parse_cases
         from tasks.harness.judge.request import JudgeRequest, ModeRequest
-        from tasks.harness.local import JudgeFailed, evaluate
+        from tasks.harness.local import JudgeFailed, evaluate, lines_of
     except ImportError as error:
         _say(
             f"the harness is not here ({error}): expected beside {Path(__file__).name}, or `pip install kernel-runner`"
@@ -91,7 +88,8 @@ def main(arguments: list[str]) -> int:
     except JudgeFailed as error:
         _say(str(error))
         return 1
-    _write(_lines(mode, len(lines), [step.judged for step in report.steps if step.judged is not None]))
+    found = lines_of(*report.steps, count=len(lines) if mode == "profile" else None)
+    _write([f"{key}: {value}" for key, value in found.items()])
     return max((step.exit_code or 0 for step in report.steps), default=1)
 
 
@@ -106,19 +104,6 @@ def _texts(folder: Path) -> Iterable[Path]:
 def _memory_bytes() -> int:
     """Half of what is free, for the tensors of one case."""
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-
-
-def _lines(mode: str, count: int, judged: list[Judged]) -> list[str]:
-    """The result lines; the profiles, of one case each, become one result with an entry per case."""
-    from tasks.harness.judge.report import CaseReport, result_lines
-
-    lines = result_lines(
-        mode,
-        [CaseReport.from_message(case) for each in judged for case in each.cases],
-        count=count if mode == "profile" else judged[-1].announced if judged else None,
-        passed=bool(judged) and all(each.verdict == "accepted" for each in judged),
-    )
-    return [f"{key}: {value}" for key, value in lines.items()]
 
 
 def _write(lines: list[str]) -> None:

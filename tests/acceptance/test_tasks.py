@@ -28,9 +28,9 @@ from runner.store.records import SubmissionView
 from runner.task_format import load_folder
 from sandbox.protocol import PairRequest
 from tasks.harness.judge.request import JudgeRequest
+from tasks.harness.local import lines_of
 from tests.acceptance.judging.nursery import Nursery
 from tests.plugins.live import ROOT, LiveRunner, live_runner
-from tests.support.judged import lines_of
 from tests.unit import samples
 
 TASKS = ROOT / "tasks"

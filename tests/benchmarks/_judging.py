@@ -14,8 +14,8 @@ from typing import Any
 from sandbox.protocol import StepResult
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.judge.stopping import Timing
+from tasks.harness.local import lines_of
 from tests.acceptance.judging.nursery import Nursery
-from tests.support.judged import lines_of
 
 #: Inputs are a tensor and the nanoseconds to spend; the tensor is wanted back as it is.
 REFERENCE = """

@@ -10,9 +10,8 @@ from __future__ import annotations
 import time
 from statistics import median
 
-from tasks.harness.local import Pair
+from tasks.harness.local import Pair, lines_of
 from tests.benchmarks._judging import machine, request_of
-from tests.support.judged import lines_of
 
 ROUNDS = 7
 #: Until judge, worker and control process are warm.

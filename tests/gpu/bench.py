@@ -23,7 +23,7 @@ import torch
 from sandbox.protocol import StepResult
 from tasks.harness import local
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
-from tests.support.judged import lines_of
+from tasks.harness.local import lines_of
 
 ROOT = Path(__file__).resolve().parents[2]
 MANIFEST = Path(__file__).parent / "manifest.json"

@@ -22,9 +22,9 @@ from sandbox.protocol import StepResult
 from tasks.harness import local
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.judge.stopping import Timing
+from tasks.harness.local import lines_of
 from tests.gpu.bench import ROOT, Machine, tasks
 from tests.gpu.test_audit import BUSY_THREAD, FORGES, OCCUPIED, REFERENCE, SYNCHRONISES, TORCH, TRITON, cycles
-from tests.support.judged import lines_of
 
 _PATH = "import sys; sys.path.insert(0, sys.argv[1]); "
 _START = {

@@ -10,7 +10,7 @@ import torch
 from sandbox.protocol import StepResult
 from tasks.harness import local
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
-from tests.support.judged import lines_of
+from tasks.harness.local import lines_of
 
 TASK = Path(__file__).resolve().parents[2] / "tasks"
 CASE = "size: 1024; seed: 2"

@@ -23,9 +23,9 @@ from sandbox.protocol import StepResult
 from tasks.harness import local
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.judge.stopping import Timing
+from tasks.harness.local import lines_of
 from tasks.harness.worker.loading import import_submission
 from tests.gpu.bench import Machine, Task, judge, tasks, verdict_of
-from tests.support.judged import lines_of
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator on this machine")
 

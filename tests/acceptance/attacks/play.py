@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from tasks.harness.judge.request import Floor, JudgeRequest, ModeRequest
-from tasks.harness.local import LocalReport, Started, evaluate
+from tasks.harness.local import LocalReport, Started, evaluate, lines_of
 from tests.acceptance.attacks.catalogue import TASKS, Attack
 from tests.acceptance.attacks.relax import CHANGES, SHORT
 from tests.acceptance.judging.nursery import PATIENCE_S, Nursery
-from tests.support.judged import lines_of
 
 #: Task -> cases of tests, the case that is timed, and cases that are hidden from who writes a submission.
 CASES: Mapping[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {

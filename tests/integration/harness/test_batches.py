@@ -12,8 +12,8 @@ import pytest
 
 from sandbox.protocol import StepResult
 from tasks.harness.judge.stopping import Timing
+from tasks.harness.local import lines_of
 from tests.acceptance.judging.nursery import Nursery
-from tests.support.judged import lines_of
 
 from .conftest import make_request, message_of, verdict_of
 from .test_device_calls import FORGED, HONEST, accepted, benchmark

@@ -14,8 +14,8 @@ from sandbox.protocol import StepResult
 from tasks.harness import local
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.judge.stopping import Timing
+from tasks.harness.local import lines_of
 from tests.support import emulated_gpu
-from tests.support.judged import lines_of
 
 REFERENCE = """
 import torch

@@ -15,11 +15,10 @@ import pytest
 
 from sandbox.protocol import StepResult
 from tasks.harness.judge.stopping import Timing
-from tasks.harness.local import evaluate
+from tasks.harness.local import evaluate, lines_of
 from tests.acceptance.judging.nursery import Nursery
 from tests.benchmarks._judging import ROWS, ROWS_REFERENCE, cases_of, request_of, spin_case
 from tests.benchmarks.forging import FORGERIES
-from tests.support.judged import lines_of
 
 #: Bytes of input, and a kernel's time in ns that is much longer than what a hand-over differs by.
 CASES = ((4 << 10, 500_000), (256 << 10, 1_000_000), (3 << 20, 3_000_000), (16 << 20, 10_000_000))

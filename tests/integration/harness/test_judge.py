@@ -11,8 +11,7 @@ import pytest
 
 from sandbox.protocol import StepResult
 from tasks.harness.judge.request import Floor
-from tasks.harness.local import JudgeFailed, Pair
-from tests.support.judged import lines_of
+from tasks.harness.local import JudgeFailed, Pair, lines_of
 
 from .conftest import Run, make_request, message_of, verdict_of
 

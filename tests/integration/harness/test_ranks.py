@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from sandbox.protocol import StepResult
-from tasks.harness.local import LocalReport, Pair
+from tasks.harness.local import LocalReport, Pair, lines_of
 from tests.acceptance.judging.nursery import Nursery
-from tests.support.judged import lines_of
 
 from .conftest import make_request, message_of, verdict_of
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from tasks.harness.judge.stopping import Timing
+from tasks.harness.local import lines_of
 from tests.acceptance.judging.nursery import Nursery
-from tests.support.judged import lines_of
 
 from .conftest import Run, make_request, message_of, verdict_of
 from .test_ranks import details_of, evaluate
