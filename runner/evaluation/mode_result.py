@@ -77,7 +77,7 @@ class ModeResult:
             where = ".".join(str(part) for part in first["loc"])
             raise EvaluationError(f"the judge's report of {mode!r} has at {where}: {first['msg']}") from error
         announced = judged.announced
-        if announced is not None and not len(cases) <= announced:
+        if announced is not None and len(cases) > announced:
             raise EvaluationError(f"the judge's report of {mode!r} has {len(cases)} of {announced} cases")
         timed = 0 if mode == "test" else min(announced or 0, asked)
         reports = [case.timing for case in cases[:timed]]

@@ -223,6 +223,9 @@ def _implausible(task: Task, plan: Plan, step: StepResult, reported: ModeResult)
     asked = plan.case_counts[step.name]
     if step.name.startswith("profile"):
         return None
+    if step.judged is not None and [case.status == "fail" for case in reported.cases] != [False] * asked:
+        failed = sum(case.status == "fail" for case in reported.cases)
+        return f"it reports {len(reported.cases)} cases, {failed} of them failed, where {asked} were asked for"
     if step.name == "test":
         return None if reported.tests == asked else f"it reports {reported.tests} tests where {asked} were asked for"
     return _implausible_benchmarks(task, plan, step, reported, asked)

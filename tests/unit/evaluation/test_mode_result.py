@@ -75,6 +75,14 @@ def test_the_judges_reports_arrive_as_the_same_records() -> None:
     assert (reported.check, reported.tests, reported.benchmarks) == ("pass", None, 2)
 
 
+def test_a_judge_reports_no_more_cases_than_it_announces() -> None:
+    """More of them, or fewer than none, are our fault."""
+    for announced in (1, -1):
+        judged = samples.judged(*[CASE] * 2, announced=announced)
+        with pytest.raises(EvaluationError, match=f"2 of {announced} cases"):
+            ModeResult.read(samples.step("benchmark", {}, judged=judged), asked=2)
+
+
 def _summary(**changes: object) -> Callable[[dict[str, Any]], None]:
     return lambda case: case["timing"]["summary"].update(changes)
 

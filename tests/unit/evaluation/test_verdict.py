@@ -270,19 +270,25 @@ def test_the_judges_word_decides_under_the_built_in_harness() -> None:
     }
 
 
+FAILED = CaseReport(spec="b", status="fail", error="off by one")
+
+
 @pytest.mark.parametrize(
-    "step",
+    ("step", "words"),
     [
-        samples.step("test", TEST_PASS),
-        samples.step("test", {}, judged=samples.judged(*TESTED, verdict="splendid")),
-        samples.step("test", {}, judged=samples.judged(*TESTED, verdict="internal_error", message="broke")),
-        samples.step("test", {}, judged=samples.judged(TESTED[0])),
-        samples.step("test", {}, judged=samples.judged(*TESTED, announced=1)),
+        (samples.step("test", TEST_PASS), "without the judge's verdict"),
+        (samples.step("test", {}, judged=samples.judged(*TESTED, verdict="splendid")), "unknown verdict 'splendid'"),
+        (samples.step("test", {}, judged=samples.judged(*TESTED, verdict="internal_error", message="broke")), "broke"),
+        (samples.step("test", {}, judged=samples.judged(TESTED[0])), "1 cases, 0 of them failed, where 2"),
+        (samples.step("test", {}, judged=samples.judged(TESTED[0], announced=2)), "1 cases, 0 of them failed, where 2"),
+        (samples.step("test", {}, judged=samples.judged(TESTED[0], FAILED)), "2 cases, 1 of them failed, where 2"),
+        (samples.step("test", {}, judged=samples.judged(*TESTED, announced=1)), "2 of 1 cases"),
+        (samples.step("test", {}, judged=samples.judged(*TESTED, announced=3)), "3 tests where 2 were asked for"),
     ],
 )
-def test_a_judge_that_contradicts_itself_is_our_fault(step: StepResult) -> None:
-    """No verdict, an unknown one, too few cases, or more than it announced: the harness is broken."""
-    with pytest.raises(EvaluationError):
+def test_a_judge_that_contradicts_itself_is_our_fault(step: StepResult, words: str) -> None:
+    """No verdict, an unknown one, other cases than were asked for or announced, or failed ones: the harness broke."""
+    with pytest.raises(EvaluationError, match=words):
         decided((step,), task=samples.task(), mode=Mode.TEST)
 
 
