@@ -355,6 +355,10 @@ class Judged:
     assurance: Mapping[str, str]
     #: Further facts for the report, such as bounds, margins and calibration.
     details: Mapping[str, Any] = field(default_factory=dict)
+    #: How many cases the mode has; None: they could not be read.
+    announced: int | None = None
+    #: Numbers and texts on each case that was begun (`tasks.harness.judge.report`), unread here.
+    cases: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -377,7 +381,8 @@ class StepResult:
     stderr: str = ""
     stdout_bytes: int = 0
     stderr_bytes: int = 0
-    #: `key: value` lines of the result pipe: split at the first colon, both parts stripped; the last of a key counts.
+    #: `key: value` lines of a program's result pipe: split at the first colon, both parts stripped; the last of a key
+    #: counts. A mode that the judge ran has none.
     result: Mapping[str, str] = field(default_factory=dict)
     judged: Judged | None = None
 
@@ -420,11 +425,16 @@ def _judged(value: object) -> Judged:
     details = value.get("details", {})
     if not isinstance(details, dict):
         raise FrameError("step frame: 'judged.details' is not an object")
+    cases = value.get("cases", ())
+    if not isinstance(cases, list | tuple) or not all(isinstance(case, dict) for case in cases):
+        raise FrameError("step frame: 'judged.cases' is not a list of objects")
     return Judged(
         verdict=_typed(value, "verdict", str),
         message=_optional(value, "message", str),
         assurance=_strings(value, "assurance"),
         details=details,
+        announced=_optional(value, "announced", int),
+        cases=tuple(cases),
     )
 
 

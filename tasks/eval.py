@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> int:
     try:
         from tasks.harness.judge.cases import CaseError, parse_cases
         from tasks.harness.judge.request import JudgeRequest, ModeRequest
-        from tasks.harness.local import JudgeFailed, evaluate
+        from tasks.harness.local import JudgeFailed, evaluate, lines_of
     except ImportError as error:
         _say(
             f"the harness is not here ({error}): expected beside {Path(__file__).name}, or `pip install kernel-runner`"
@@ -88,7 +88,8 @@ def main(arguments: list[str]) -> int:
     except JudgeFailed as error:
         _say(str(error))
         return 1
-    _write(_lines(mode, len(lines), [dict(step.result) for step in report.steps]))
+    found = lines_of(*report.steps, count=len(lines) if mode == "profile" else None)
+    _write([f"{key}: {value}" for key, value in found.items()])
     return max((step.exit_code or 0 for step in report.steps), default=1)
 
 
@@ -103,19 +104,6 @@ def _texts(folder: Path) -> Iterable[Path]:
 def _memory_bytes() -> int:
     """Half of what is free, for the tensors of one case."""
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-
-
-def _lines(mode: str, count: int, results: list[dict[str, str]]) -> list[str]:
-    """The result lines; the one-case results of the profiles become one result with an entry per case."""
-    merged: dict[str, str] = {}
-    for index, result in enumerate(results):
-        for key, value in result.items():
-            merged[key.replace("benchmark.0.", f"benchmark.{index}.") if mode == "profile" else key] = value
-    if mode == "profile":
-        merged["benchmark-count"] = str(count)
-        merged["check"] = "pass" if all(result.get("check") == "pass" for result in results) else "fail"
-    check = merged.pop("check", "fail")
-    return [*(f"{key}: {value}" for key, value in merged.items()), f"check: {check}"]
 
 
 def _write(lines: list[str]) -> None:

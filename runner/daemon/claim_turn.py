@@ -15,10 +15,11 @@ from runner.config import Settings
 from runner.daemon.capacity import NO_REQUEST, Capacity, ClaimRequest
 from runner.daemon.leases import LeaseKeeper
 from runner.daemon.outcomes.publisher import EventPublisher
+from runner.daemon.prefetching import Prefetcher
 from runner.daemon.recovery import Recovery
 from runner.daemon.reservations import Reservations
 from runner.daemon.shutdown import ShutdownControl
-from runner.daemon.slot_queue import Prefetcher, SlotQueue
+from runner.daemon.slot import SlotQueue
 from runner.errors import StaleAttemptError
 from runner.gpu_types import Registry
 from runner.logs import get_logger

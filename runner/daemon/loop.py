@@ -33,11 +33,11 @@ from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.outcomes.replay import SpoolReplayer
 from runner.daemon.outcomes.spool import Spool
 from runner.daemon.outcomes.writer import PATIENCE_S, OutcomeWriter
+from runner.daemon.prefetching import Prefetcher
 from runner.daemon.recovery import Recovery
 from runner.daemon.reservations import Reservations
 from runner.daemon.shutdown import ShutdownControl
-from runner.daemon.slot_queue import Prefetcher, SlotQueue
-from runner.daemon.slot_worker import SlotWorker
+from runner.daemon.slot import SlotQueue, SlotSignals, SlotWorker
 from runner.daemon.startup import Startup, host_record
 from runner.daemon.threads import ThreadSupervisor
 from runner.devices.quarantine import Quarantine
@@ -109,12 +109,10 @@ class Daemon:
         self._slots = tuple(slots)
         self._registry = registry
         self.readiness = readiness or Readiness()
-        self._wake = threading.Event()
-        #: Set when the last busy slot has come free.
-        self._all_free = threading.Event()
+        signals = SlotSignals()
+        self._wake = signals.wake
+        self._suspect = signals.suspect
         self._give_up = threading.Event()
-        #: Set when a run failed through our fault: the engine is checked before the next claim.
-        self._suspect = threading.Event()
         self._threads = ThreadSupervisor()
         self._instance = instance
         self._log_limit = LogRateLimit()
@@ -127,7 +125,7 @@ class Daemon:
             self._publisher,
             self._replayer,
             slots=len(self._slots),
-            on_empty=self._on_outcomes_written,
+            wake=self._wake,
             leaving=self._leaving,
             give_up=self._give_up,
             patience_s=patience_s,
@@ -141,8 +139,7 @@ class Daemon:
                 keeper=self._keeper,
                 publisher=self._publisher,
                 writer=self._writer,
-                on_free=self._on_slot_free,
-                on_trouble=self._suspect.set,
+                signals=signals,
             )
 
         self._slot_queues = tuple(SlotQueue(slot, worker, start=self._start_worker) for slot in self._slots)
@@ -185,7 +182,7 @@ class Daemon:
             publisher=self._publisher,
             registry=registry,
             quarantined=self._quarantine.reasons,
-            all_free=self._all_free,
+            all_free=signals.all_free,
             instance=instance,
         )
         self._control: ShutdownControl | None = None
@@ -267,11 +264,6 @@ class Daemon:
         """A busy host always: it has to hear of cancelled jobs."""
         return self._any_busy() or is_chosen(self._rivals, self._ticket)
 
-    def _on_slot_free(self) -> None:
-        self._wake.set()
-        if not self._any_busy():
-            self._all_free.set()
-
     def _any_busy(self) -> bool:
         return any(slot_queue.busy for slot_queue in self._slot_queues)
 
@@ -281,11 +273,6 @@ class Daemon:
 
     def _leaving(self) -> bool:
         return self._control is not None and self._control.stop_claiming.is_set()
-
-    def _on_outcomes_written(self) -> None:
-        # Only shutdown waits for this.
-        if self._leaving():
-            self._wake.set()
 
     # -- work ----------------------------------------------------------------------------------------------------
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -23,10 +23,11 @@ from runner.devices.health import Condition, Health, clock_deviations
 from runner.devices.quarantine import Quarantine
 from runner.devices.sampler import Sampler
 from runner.errors import CancelledByRequest, EngineUnavailableError, EvaluationError
-from runner.evaluation.build_cache import CANCEL_POLL_S, Build, BuildCache
+from runner.evaluation.build_cache import Build, BuildCache
 from runner.evaluation.build_plan import BuildPlan, make_build_plan, worth_building
 from runner.evaluation.container_spec import Environment
-from runner.evaluation.plan import Plan, make_plan
+from runner.evaluation.fifo_lock import FifoLock
+from runner.evaluation.plan import Plan
 from runner.evaluation.result_rows import Evidence
 from runner.evaluation.verdict import compile_failure, decide
 from runner.evaluation.warm_pool import WarmPool, remove
@@ -39,45 +40,11 @@ from sandbox.host.build_archive import BuildArchive
 from sandbox.host.container import Container, ContainerReport, MessageQueue
 from sandbox.host.engine import DockerEngine
 from sandbox.protocol import PairRequest
-from sandbox.spec import Ending
+from sandbox.spec import Ending, SandboxSpec
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 OnProgress = Callable[[Progress], None]
-
-
-class FifoLock:
-    """A lock that threads get in the order in which they asked."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        #: The first ticket holds the lock.
-        self._line: deque[object] = deque()
-
-    @contextmanager
-    def hold(self, cancel: threading.Event, *, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Hold the lock; `on_wait` is called if another thread holds it.
-
-        Raises:
-            CancelledByRequest: `cancel` was set before the lock was free.
-        """
-        ticket = object()
-        with self._changed:
-            self._line.append(ticket)
-            waits = self._line[0] is not ticket
-        try:
-            if waits:
-                on_wait()
-            with self._changed:
-                while self._line[0] is not ticket:
-                    if cancel.is_set():
-                        raise CancelledByRequest("cancelled before its slot was free")
-                    self._changed.wait(CANCEL_POLL_S)
-            yield
-        finally:
-            with self._changed:
-                self._line.remove(ticket)
-                self._changed.notify_all()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +59,11 @@ class HostResources:
     #: By slot: the holder uses the slot's devices and cores.
     slots: defaultdict[str, FifoLock] = field(default_factory=lambda: defaultdict(FifoLock))
 
+    def refill_pool(self, slot: Slot, waiting: SandboxSpec) -> None:
+        """Let containers wait for the slot's next jobs; those jobs decide whether they fit."""
+        if slot.name not in self.quarantine.reasons():
+            self.warm_pool.release(slot.name, waiting)
+
 
 @dataclass(frozen=True, kw_only=True)
 class JobContext:
@@ -103,29 +75,14 @@ class JobContext:
     gpu: GpuType
     environment: Environment
     build_timeout_s: float
-    max_run_s: float
+    plan: Plan
+    #: The container that waits for the slot's next job.
+    waiting: SandboxSpec
     #: KernelBot's facts of the system, and what `system_info.runner` says.
     system: Json
     runner: Json
     #: On the monotonic clock.
     started_ns: int
-
-    def plan(self, *, built: bool = False) -> Plan:
-        """Plan the run.
-
-        Raises:
-            TaskError: the task cannot be evaluated as asked.
-        """
-        return make_plan(
-            self.job,
-            self.task,
-            self.gpu,
-            self.slot,
-            self.environment,
-            build_timeout_s=self.build_timeout_s,
-            max_run_s=self.max_run_s,
-            built=built,
-        )
 
     def build_plan(self, cpus: tuple[int, ...]) -> BuildPlan:
         """Plan the build, on these cores."""
@@ -146,14 +103,12 @@ class Attempt:
     def __init__(
         self,
         context: JobContext,
-        plan: Plan,
         resources: HostResources,
         *,
         cancel: threading.Event,
         on_progress: OnProgress | None,
     ) -> None:
         self._context = context
-        self._plan = plan
         self._resources = resources
         self._cancel = cancel
         self._on_progress = on_progress
@@ -165,12 +120,12 @@ class Attempt:
         self._devices: list[Json] | None = None
         #: How long the devices cooled down before the run; None: it was not asked for.
         self._cooled_s: float | None = None
-        #: Containers that have finished their report and wait to be removed.
-        self._empty: list[Container] = []
+        #: Removes the used containers.
+        self._used = ExitStack()
 
     @contextmanager
-    def run(self, *, on_free: Callable[[], None]) -> Iterator[JobResult]:
-        """The result, for the block; `on_free` is called when the slot's container is gone.
+    def run(self) -> Iterator[JobResult]:
+        """The result, for the block.
 
         The container is removed when the block has been left, which takes a while.
 
@@ -185,7 +140,7 @@ class Attempt:
         build = self._build(beside=True) if beside else None
         failed = self._compile_failure(build)
         if failed is None:
-            with self._slot(on_free):
+            with self._slot():
                 if wanted and not beside:
                     build = self._build(beside=False)
                     failed = self._compile_failure(build)
@@ -198,25 +153,17 @@ class Attempt:
 
     def _build(self, *, beside: bool) -> Build:
         """The build of the submission, made now or by its other job (public or secret)."""
-        context, asked_ns, began_ns = self._context, time.monotonic_ns(), 0
-
-        def plan(cpus: tuple[int, ...]) -> BuildPlan:
-            nonlocal began_ns
-            began_ns = time.monotonic_ns()
-            return context.build_plan(cpus)
-
+        context, builds, asked_ns = self._context, self._resources.builds, time.monotonic_ns()
         self._post_phase("build")
-        build = self._resources.builds.get(
+        build, self._built_ns = builds.get(
             context.job,
             context.slot,
             beside=beside,
             image=context.environment.image,
-            plan=plan,
+            plan=context.build_plan(builds.cpus(context.slot, beside=beside)),
             cancel=self._cancel,
         )
-        now_ns = time.monotonic_ns()
-        self._built_ns = now_ns - began_ns if began_ns else 0
-        self._waited_ns += now_ns - asked_ns - self._built_ns
+        self._waited_ns += time.monotonic_ns() - asked_ns - self._built_ns
         return build
 
     def _compile_failure(self, build: Build | None) -> JobResult | None:
@@ -225,15 +172,18 @@ class Attempt:
             return None
         begun_ns = time.monotonic_ns() - build.report.outcome.wall_ns
         evidence = self._evidence(build.report, build, begun_ns)
-        return compile_failure(self._context.job, self._context.task, self._plan, evidence)
+        return compile_failure(self._context.job, self._context.task, self._context.plan, evidence)
 
     # -- run -----------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _slot(self, on_free: Callable[[], None]) -> Iterator[None]:
+    def _slot(self) -> Iterator[None]:
         """Use the slot; a prefetched job waits here for the running one."""
         name, asked_ns = self._context.slot.name, time.monotonic_ns()
-        with self._resources.slots[name].hold(self._cancel, on_wait=lambda: self._post_phase("waiting")):
+        lock = self._resources.slots[name]
+        if lock.length:
+            self._post_phase("waiting")
+        with lock.hold(self._cancel):
             self._waited_ns += time.monotonic_ns() - asked_ns
             stuck = self._resources.quarantine.reasons().get(name)
             if stuck is not None:
@@ -245,12 +195,8 @@ class Attempt:
                     self._before = self._inspect()
                     yield
                 finally:
-                    self._clear()
-                    on_free()
-
-    def _clear(self) -> None:
-        """Remove what is left of the used containers."""
-        clear(self._empty, self._context.slot, self._resources)
+                    self._used.close()
+                    self._resources.refill_pool(self._context.slot, self._context.waiting)
 
     def _cool_down(self) -> None:
         """Let the devices of a timed run cool down as far as its GPU type asks."""
@@ -279,20 +225,17 @@ class Attempt:
         return found
 
     def _measure(self, build: Build | None) -> JobResult:
-        context, plan = self._context, self._plan
+        context, gate, slot = self._context, self._resources.gate, self._context.slot
         archive = None if build is None else build.archive
-        if archive is not None:
-            plan = context.plan(built=True)
-        gate, slot = self._resources.gate, context.slot
-        report, begun_ns, sampler = self._execute_sampled(plan, archive)
+        report, begun_ns, sampler = self._execute_sampled(archive)
         if archive is not None and _broke_before_submission(report):
             _log.warning("bundle_not_usable", job=context.job.id, error=report.message or report.outcome.detail)
-            plan, build = self._plan, None
-            self._clear()
-            report, begun_ns, sampler = self._execute_sampled(plan, None)
+            build = None
+            self._used.close()
+            report, begun_ns, sampler = self._execute_sampled(None)
         if slot.devices:
             # Remove the container first: only then is everything on the device left over.
-            self._clear()
+            self._used.close()
             before, after = self._before, gate.inspect(slot)
             metrics.inspected(slot, after.readings)
             spoiled = gate.spoiled(slot, before, after)
@@ -302,12 +245,14 @@ class Attempt:
         if report.outcome.ending is Ending.CANCELLED:
             seconds = report.outcome.wall_ns / 1e9
             raise CancelledByRequest(f"job {context.job.id} was cancelled after {seconds:.1f} s")
-        return decide(context.job, context.task, plan, self._evidence(report, build, begun_ns))
+        return decide(context.job, context.task, context.plan, self._evidence(report, build, begun_ns))
 
-    def _execute_sampled(self, plan: Plan, archive: BuildArchive | None) -> tuple[ContainerReport, int, Sampler | None]:
+    def _execute_sampled(self, archive: BuildArchive | None) -> tuple[ContainerReport, int, Sampler | None]:
         """Run while the slot's devices are sampled; the judge gets their readings as they come."""
+        plan = self._context.plan
         messages = MessageQueue() if isinstance(plan.request, PairRequest) else None
 
+        # Called by the sampler's thread: the judge needs a reading while the call beside it is still known.
         def tell(readings: Sequence[Reading]) -> None:
             if messages is not None:
                 for reading in judge_readings(readings, self._context.gpu, at_ns=time.monotonic_ns()):
@@ -315,7 +260,7 @@ class Attempt:
 
         slot, every_s = self._context.slot, self._context.gpu.sample_every_s
         with self._resources.gate.sampling(slot, every_s, on_round=tell) as sampler:
-            report, begun_ns = execute(
+            executed = execute(
                 plan,
                 slot,
                 self._resources,
@@ -323,8 +268,8 @@ class Attempt:
                 on_progress=self._on_progress,
                 archive=archive,
                 messages=messages,
-                empty=self._empty,
             )
+            report, begun_ns = self._used.enter_context(executed)
         return report, begun_ns, sampler
 
     def _evidence(self, report: ContainerReport, build: Build | None, begun_ns: int) -> Evidence:
@@ -356,6 +301,7 @@ class Attempt:
             self._on_progress(Progress(phase=phase, done=0, total=0))
 
 
+@contextmanager
 def execute(
     plan: Plan,
     slot: Slot,
@@ -365,63 +311,55 @@ def execute(
     on_progress: OnProgress | None = None,
     archive: BuildArchive | None = None,
     messages: MessageQueue | None = None,
-    empty: list[Container],
-) -> tuple[ContainerReport, int]:
+) -> Iterator[tuple[ContainerReport, int]]:
     """Run a request in a fresh container; in a waiting one of the slot, if it fits.
 
-    A container that has finished its report is put into `empty`, for the caller to `clear`: removing it takes the
-    engine longer than everything else after a report. Every other container is gone when this returns or raises.
-
-    Returns:
-        The report, and when the container was ready for the request, on the monotonic clock in nanoseconds.
+    The block gets the report, and when the container was ready for the request, on the monotonic clock in nanoseconds.
+    A container that has finished its report is removed when the block has been left: removing it takes the engine
+    longer than everything else after a report. Every other container is gone when the block begins.
 
     Raises:
         CancelledByRequest, EngineUnavailableError, EvaluationError: as `Attempt.run`.
     """
+    request = plan.request
+    if archive is not None:
+        request = replace(plan.built_request or request, archive_bytes=archive.size_bytes)
+    with ExitStack() as used:
 
-    def converse(box: Container) -> tuple[ContainerReport, int]:
-        begun_ns = time.monotonic_ns()
-        later = False
-        try:
-            report = box.run(
-                replace(plan.request, archive_bytes=0 if archive is None else archive.size_bytes),
-                on_progress=_forward(on_progress),
-                cancel=cancel,
-                wall_s=plan.spec.limits.wall_s,
-                archive=archive,
-                messages=messages,
-            )
-            later = report.outcome.ending is Ending.COMPLETED
+        def converse(box: Container) -> tuple[ContainerReport, int]:
+            begun_ns = time.monotonic_ns()
+            with ExitStack() as removal:
+                removal.callback(remove, box, slot.name, resources.quarantine)
+                report = box.run(
+                    request,
+                    on_progress=_forward(on_progress),
+                    cancel=cancel,
+                    wall_s=plan.spec.limits.wall_s,
+                    archive=archive,
+                    messages=messages,
+                )
+                if report.outcome.ending is Ending.COMPLETED:
+                    used.push(removal.pop_all())
             return report, begun_ns
-        finally:
-            if later:
-                empty.append(box)
-            else:
-                remove(box, slot.name, resources.quarantine)
 
-    try:
-        parked = resources.warm_pool.take(slot.name, plan.spec, cancel=cancel)
-        metrics.container_taken(parked=parked is not None)
-        if parked is not None:
-            found = converse(parked)
-            if not _died_while_parked(found[0]):
-                return found
-            _log.warning("parked_container_was_dead", slot=slot.name, detail=found[0].outcome.detail)
-        if cancel.is_set():
-            raise CancelledByRequest("cancelled before its container started")
-        return converse(resources.engine.start(plan.spec))
-    except SandboxError as error:
-        if error.leftover is not None:
-            resources.quarantine.add(slot.name, error.leftover, error)
-        if isinstance(error, EngineUnavailable):
-            raise EngineUnavailableError(str(error)) from error
-        raise EvaluationError(str(error)) from error
-
-
-def clear(empty: list[Container], slot: Slot, resources: HostResources) -> None:
-    """Remove the containers that `execute` has left."""
-    while empty:
-        remove(empty.pop(), slot.name, resources.quarantine)
+        try:
+            parked = resources.warm_pool.take(slot.name, plan.spec, cancel=cancel)
+            metrics.container_taken(parked=parked is not None)
+            found = None if parked is None else converse(parked)
+            if found is not None and _died_while_parked(found[0]):
+                _log.warning("parked_container_was_dead", slot=slot.name, detail=found[0].outcome.detail)
+                found = None
+            if found is None:
+                if cancel.is_set():
+                    raise CancelledByRequest("cancelled before its container started")
+                found = converse(resources.engine.start(plan.spec))
+        except SandboxError as error:
+            if error.leftover is not None:
+                resources.quarantine.add(slot.name, error.leftover, error)
+            if isinstance(error, EngineUnavailable):
+                raise EngineUnavailableError(str(error)) from error
+            raise EvaluationError(str(error)) from error
+        yield found
 
 
 def _forward(on_progress: OnProgress | None) -> Callable[[str, int, int], None] | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,6 +23,7 @@ from runner.devices import spare_cpus
 from runner.devices.quarantine import Quarantine
 from runner.errors import CancelledByRequest, EngineUnavailableError
 from runner.evaluation.build_plan import BuildPlan
+from runner.evaluation.fifo_lock import CANCEL_POLL_S
 from runner.evaluation.warm_pool import remove
 from runner.model import Job, Mode, Slot
 from sandbox.errors import EngineUnavailable, SandboxError
@@ -40,8 +41,6 @@ KEPT: Final = 64
 KEPT_OUTPUT: Final = 1 << 15
 #: Stands for the slot's name in quarantine.
 BUILD_WORKER: Final = "build lane"
-#: How soon a waiting job notices its cancellation.
-CANCEL_POLL_S: Final = 0.1
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -102,6 +101,10 @@ class BuildCache:
         """How many builds may run beside the slots; 0: a build uses the cores of its job's slot."""
         return (1 if self._workers is None else self._workers) if self._cpus else 0
 
+    def cpus(self, slot: Slot, *, beside: bool) -> tuple[int, ...]:
+        """The cores on which a build runs, beside the slots or on the slot."""
+        return self._cpus if beside else slot.cpus
+
     @property
     def room(self) -> bool:
         """Whether a build worker is idle."""
@@ -124,9 +127,9 @@ class BuildCache:
         *,
         beside: bool,
         image: str,
-        plan: Callable[[tuple[int, ...]], BuildPlan],
+        plan: BuildPlan,
         cancel: threading.Event,
-    ) -> Build:
+    ) -> tuple[Build, int]:
         """The build of a job's submission; made now, unless its other job (public or secret) has made it.
 
         Args:
@@ -134,21 +137,25 @@ class BuildCache:
             slot: where the job will run.
             beside: whether to build on spare cores. Else it uses the cores of the slot, which the caller holds.
             image: the id of the image it is built in and will run in.
-            plan: makes the build's plan for the given cores; called just before the container is started.
+            plan: of the build, on the cores that `cpus` returns.
             cancel: set by another thread to stop it.
+
+        Returns:
+            The build, and how many nanoseconds it took here: 0 if the other job has made it.
 
         Raises:
             CancelledByRequest: it was cancelled, and the container is gone.
             EngineUnavailableError: no engine answers.
         """
-        entry = self._entry(job, image)
+        entry, built_ns = self._entry(job, image), 0
         with _hold(entry.building, job, cancel):
             if entry.build is None:
                 with self._build_worker(job, cancel) if beside else nullcontext():
-                    place, cpus = (BUILD_WORKER, self._cpus) if beside else (slot.name, slot.cpus)
-                    entry.build = self._make(job, plan(cpus), place, cancel)
+                    began_ns = time.monotonic_ns()
+                    entry.build = self._make(job, plan, BUILD_WORKER if beside else slot.name, cancel)
+                    built_ns = time.monotonic_ns() - began_ns
                 self._evict(entry)
-            return entry.build
+            return entry.build, built_ns
 
     def done(self, job: Job, image: str) -> None:
         """The job has its result; the build is dropped when no other job needs it."""
@@ -231,7 +238,7 @@ class BuildCache:
     ) -> ContainerReport:
         box = self._engine.start(plan.spec)
         try:
-            report = box.run(plan.request, on_progress=None, cancel=cancel, on_archive=archive.take)
+            report = box.run(plan.request, on_progress=None, cancel=cancel, receive=archive)
         finally:
             remove(box, place, self._quarantine)
         if report.outcome.ending is Ending.CANCELLED:

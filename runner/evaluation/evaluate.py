@@ -12,7 +12,7 @@ import math
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -31,21 +31,21 @@ from runner.errors import (
     EvaluationError,
     TaskError,
 )
-from runner.evaluation import groups
-from runner.evaluation.attempt import Attempt, HostResources, JobContext, clear, execute
+from runner.evaluation.attempt import Attempt, HostResources, JobContext, OnProgress, execute
 from runner.evaluation.build_cache import BuildCache
 from runner.evaluation.build_plan import worth_building
 from runner.evaluation.container_spec import HOST_IMAGE, STAGE, Environment
-from runner.evaluation.modules import GroupHost
-from runner.evaluation.plan import Plan, make_probe
+from runner.evaluation.groups import group_result
+from runner.evaluation.modules import GroupHost, evaluate_group
+from runner.evaluation.plan import make_plan, make_probe
 from runner.evaluation.source_advice import advise, installed
 from runner.evaluation.verdict import invalid
 from runner.evaluation.warm_pool import PoolBounds, WarmPool
 from runner.gpu_types import GpuType, Registry, Vendor
-from runner.model import Job, JobResult, Json, Progress, Slot
+from runner.model import Job, JobResult, Json, Slot
 from runner.task_format import from_stored
 from sandbox.errors import EngineUnavailable, SandboxError
-from sandbox.host.engine import Container, DockerEngine, EngineFacts
+from sandbox.host.engine import DockerEngine, EngineFacts
 from sandbox.host.hostroot import HostRoot
 from sandbox.host.stage import stage
 from sandbox.spec import Bind, DeviceDriver
@@ -171,7 +171,8 @@ class Evaluator:
             )
         self._prune()
         for slot in slots:
-            self._refill_pool(slot, self._registry.get(slot.gpu_type))
+            gpu = self._registry.get(slot.gpu_type)
+            self._resources.refill_pool(slot, make_probe(gpu, slot, self._environment(gpu)).spec)
 
     def _prove(self, gpu: GpuType, slots: Sequence[Slot]) -> Json:
         """The facts of a GPU type, from the first of its slots whose device works.
@@ -212,21 +213,20 @@ class Evaluator:
         return worth_building(job.code, task, self._registry.get(job.gpu_type))
 
     def _evaluate_group(
-        self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None] | None
+        self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: OnProgress | None
     ) -> JobResult:
         """Evaluate a group of a batch; raises as `evaluate` does."""
         started_ns = time.monotonic_ns()
         if cancel.is_set():
             raise CancelledByRequest(f"job {job.id} was cancelled before it began")
-        found = groups.evaluate_group()(
-            self, job.task, job=job, slot=slot, gpu_type=job.gpu_type, cancelled=cancel, on_progress=on_progress
+        host = self.group_host(slot)
+        found = evaluate_group(
+            host, job.task, job=job, slot=slot, gpu_type=job.gpu_type, cancelled=cancel, on_progress=on_progress
         )
         eval_ns = time.monotonic_ns() - started_ns
-        return groups.group_result(job, slot, found.rows, eval_ns=eval_ns, phases_ns=found.phases_ns)
+        return group_result(job, slot, found.rows, eval_ns=eval_ns, phases_ns=found.phases_ns)
 
-    def run(
-        self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None] | None = None
-    ) -> JobResult:
+    def run(self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: OnProgress | None = None) -> JobResult:
         """The result of `evaluate`, once the slot is free."""
         with self.evaluate(job, slot, cancel=cancel, on_progress=on_progress) as result:
             pass
@@ -234,7 +234,7 @@ class Evaluator:
 
     @contextmanager
     def evaluate(
-        self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None] | None = None
+        self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: OnProgress | None = None
     ) -> Iterator[JobResult]:
         """Evaluate a job in a fresh container on a slot, once the slot is free.
 
@@ -244,7 +244,8 @@ class Evaluator:
             job: the claimed job.
             slot: where to run; of those it shares devices or cores with, none is used meanwhile.
             cancel: set by another thread to stop the run.
-            on_progress: called from this thread whenever there is progress.
+            on_progress: called from this thread whenever there is progress. The one callback on a job's way: progress
+                is of use only while the run goes on, before there is anything to return.
 
         Raises:
             CancelledByRequest: `cancel` was set and the container is gone.
@@ -254,15 +255,14 @@ class Evaluator:
         if job.is_group:
             yield self._evaluate_group(job, slot, cancel=cancel, on_progress=on_progress)
             return
-        found = self._context_of(job, slot)
-        if isinstance(found, JobResult):
-            yield found
+        context = self._context_of(job, slot)
+        if isinstance(context, JobResult):
+            yield context
             return
-        context, plan = found
         if cancel.is_set():
             raise CancelledByRequest(f"job {job.id} was cancelled before its container started")
-        attempt = Attempt(context, plan, self._resources, cancel=cancel, on_progress=on_progress)
-        with attempt.run(on_free=lambda: self._refill_pool(slot, context.gpu)) as result:
+        attempt = Attempt(context, self._resources, cancel=cancel, on_progress=on_progress)
+        with attempt.run() as result:
             if self._reader is None:
                 yield result
         self._build_cache.done(job, context.environment.image)
@@ -278,15 +278,16 @@ class Evaluator:
             EngineUnavailableError, EvaluationError: the environment cannot be made.
         """
         gpu = self._registry.get(slot.gpu_type)
+        environment = self._environment(gpu)
         return GroupHost(
             resources=self._resources,
             gpu=gpu,
-            environment=self._environment(gpu),
+            environment=environment,
             max_run_s=self._settings.max_run_s,
-            on_free=lambda: self._refill_pool(slot, gpu),
+            waiting=make_probe(gpu, slot, environment).spec,
         )
 
-    def _context_of(self, job: Job, slot: Slot) -> tuple[JobContext, Plan] | JobResult:
+    def _context_of(self, job: Job, slot: Slot) -> JobContext | JobResult:
         """What a job needs to run, or its result if it cannot be evaluated at all."""
         started_ns = time.monotonic_ns()
         gpu = self._registry.get(job.gpu_type)
@@ -295,29 +296,31 @@ class Evaluator:
             job.code.decode("utf-8")
             environment = self._environment(gpu)
             settings = self._settings
-            context = JobContext(
+            return JobContext(
                 job=job,
                 slot=slot,
                 task=task,
                 gpu=gpu,
                 environment=environment,
                 build_timeout_s=settings.build_timeout_s,
-                max_run_s=settings.max_run_s,
+                plan=make_plan(
+                    job,
+                    task,
+                    gpu,
+                    slot,
+                    environment,
+                    build_timeout_s=settings.build_timeout_s,
+                    max_run_s=settings.max_run_s,
+                ),
+                waiting=make_probe(gpu, slot, environment).spec,
                 system=self._system(gpu, slot),
                 runner=self._runner_info(slot, environment, gpu),
                 started_ns=started_ns,
             )
-            return context, context.plan()
         except TaskError as error:
             return invalid(str(error))
         except UnicodeDecodeError as error:
             return invalid(f"{job.file_name} is not UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}")
-
-    def _refill_pool(self, slot: Slot, gpu: GpuType) -> None:
-        """Let containers wait for the slot's next jobs; those jobs decide whether they fit."""
-        environment = self._environments.get(gpu.name)
-        if environment is not None and slot.name not in self._quarantine.reasons():
-            self._warm_pool.release(slot.name, make_probe(gpu, slot, environment).spec)
 
     def _environment(self, gpu: GpuType) -> Environment:
         with self._lock:
@@ -366,11 +369,8 @@ class Evaluator:
         if known is not None:
             return known
         plan = make_probe(gpu, slot, self._environment(gpu))
-        empty: list[Container] = []
-        try:
-            report, _ = execute(plan, slot, self._resources, cancel=threading.Event(), empty=empty)
-        finally:
-            clear(empty, slot, self._resources)
+        with execute(plan, slot, self._resources, cancel=threading.Event()) as (report, _):
+            pass
         step = next((step for step in report.steps if step.name == "facts"), None)
         system = step.judged.details.get("system") if step is not None and step.judged is not None else None
         if not report.ok or not isinstance(system, Mapping):

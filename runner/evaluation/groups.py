@@ -1,4 +1,4 @@
-"""From what was found of a group's candidates to the group's result. Pure but for the import of the evaluation itself.
+"""From what was found of a group's candidates to the group's result. Pure.
 
 What comes in is the harness's report, and of the harness's report the daemon believes nothing that it can check: ids,
 words, numbers and lengths. What is not as it should be becomes `internal_error`, so the candidate is evaluated again.
@@ -7,12 +7,11 @@ words, numbers and lengths. What is not as it should be becomes `internal_error`
 from __future__ import annotations
 
 import math
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from runner.model import Job, JobResult, Json, Progress, Slot, Verdict
+from runner.model import Job, JobResult, Json, Slot, Verdict
 
 #: How an item can end. `invalid` is the reference's fault, `internal_error` ours.
 VERDICTS: Final = frozenset(
@@ -43,31 +42,6 @@ class FoundGroup:
     rows: Sequence[Mapping[str, Any]]
     #: Where the time went, in nanoseconds: docs/trainers.md.
     phases_ns: Mapping[str, int]
-
-
-class EvaluateGroup(Protocol):
-    """What evaluates a group: `runner.evaluation.modules.evaluate_group`."""
-
-    def __call__(
-        self,
-        evaluator: Any,  # noqa: ANN401 - the evaluator, which imports this module
-        group: Json,
-        *,
-        job: Job,
-        slot: Slot,
-        gpu_type: str,
-        cancelled: threading.Event,
-        on_progress: Callable[[Progress], None] | None,
-    ) -> FoundGroup:
-        """What was found of each candidate, once the slot is free."""
-        ...
-
-
-def evaluate_group() -> EvaluateGroup:
-    """The evaluation of groups. Imported here, since it imports the evaluator, which imports this module."""
-    from runner.evaluation.modules import evaluate_group
-
-    return evaluate_group
 
 
 def group_result(

@@ -1,7 +1,8 @@
-"""The result lines of one mode, read once: case counts, times and failures as numbers and sentences. Pure.
+"""What one mode reports, read once: case counts, times and failures as numbers and sentences. Pure.
 
-The lines have KernelBot's keys (`benchmark.3.mean`). They come from the judge, or from an eval program that may be a
-third party's. So no key is trusted to be there, and no value to be a number.
+Reports are not trusted. The judge's come as JSON (`tasks.harness.judge.report`), and every type in them is checked. An
+eval program, which may be a third party's, writes lines with KernelBot's keys (`benchmark.3.mean`): no key needs to be
+there, and no value needs to be a number.
 """
 
 from __future__ import annotations
@@ -10,13 +11,21 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from runner.errors import EvaluationError
 from runner.model import TimingAssurance
-from sandbox.protocol import StepResult
+from sandbox.protocol import Judged, StepResult
+from tasks.harness.judge.report import CaseReport, TimingReport
 
 #: A time below this is none, and its logarithm in seconds may not exist.
 _LEAST_NS = 1e-3
+#: In JSON, strict means: a number is no text, a text no number, and neither is true or false.
+_REPORTS: Final = TypeAdapter(
+    tuple[CaseReport, ...], config=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +36,8 @@ class CaseTiming:
     mean_ns: float | None
     mean_text: str | None
     #: What the judge's clock vouches for, and the bounds that it found; None where it says nothing, or there is none.
-    timing: TimingAssurance | None
-    interval_ns: tuple[float, float] | None
+    timing: TimingAssurance | None = None
+    interval_ns: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,28 +51,73 @@ class ModeResult:
     benchmarks: int | None
     #: One for each announced benchmark, but at most as many as were asked for.
     timings: tuple[CaseTiming, ...]
-    #: The first failed case, as a sentence; None: no case is marked as failed.
-    failure: str | None
+    #: The first failed case of an eval program, as a sentence; None: no case is marked as failed. The judge's own
+    #: sentence is in its verdict.
+    failure: str | None = None
+    #: The judge's reports of the cases that it began; an eval program has none.
+    cases: tuple[CaseReport, ...] = ()
 
     @classmethod
     def read(cls, step: StepResult, *, asked: int) -> Self:
-        """Read the lines of a step in which so many cases were asked for."""
-        tests, benchmarks = (_case_count(step.result, kind) for kind in ("test", "benchmark"))
+        """Read the report of a step in which so many cases were asked for.
+
+        Raises:
+            EvaluationError: the judge's report has another form than the judge gives it.
+        """
+        if step.judged is None:
+            return cls._of_program(step.result, asked=asked)
+        return cls._of_judge(step.name, step.judged, asked=asked)
+
+    @classmethod
+    def _of_judge(cls, mode: str, judged: Judged, *, asked: int) -> Self:
+        try:
+            cases = _REPORTS.validate_json(json.dumps(judged.cases))
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise EvaluationError(f"the judge's report of {mode!r} has at {where}: {first['msg']}") from error
+        announced = judged.announced
+        if announced is not None and len(cases) > announced:
+            raise EvaluationError(f"the judge's report of {mode!r} has {len(cases)} of {announced} cases")
+        timed = 0 if mode == "test" else min(announced or 0, asked)
+        reports = [case.timing for case in cases[:timed]]
         return cls(
-            check=step.result.get("check"),
+            check="pass" if judged.verdict == "accepted" else "fail",
+            tests=announced if mode == "test" else None,
+            benchmarks=None if mode == "test" else announced,
+            timings=tuple(_judged_timing(report) for report in [*reports, *[None] * (timed - len(reports))]),
+            cases=cases,
+        )
+
+    @classmethod
+    def _of_program(cls, lines: Mapping[str, str], *, asked: int) -> Self:
+        tests, benchmarks = (_case_count(lines, kind) for kind in ("test", "benchmark"))
+        means = [lines.get(f"benchmark.{index}.mean") for index in range(min(benchmarks or 0, asked))]
+        return cls(
+            check=lines.get("check"),
             tests=tests,
             benchmarks=benchmarks,
-            timings=tuple(
-                _timing(step.result, f"benchmark.{index}", judged=step.judged is not None)
-                for index in range(min(benchmarks or 0, asked))
-            ),
-            failure=_failure(step.result, "test", tests) or _failure(step.result, "benchmark", benchmarks),
+            # An eval program cannot vouch for its own times.
+            timings=tuple(CaseTiming(mean_ns=_time(_number(text)), mean_text=text) for text in means),
+            failure=_failure(lines, "test", tests) or _failure(lines, "benchmark", benchmarks),
         )
 
 
 def assurance_of(word: str) -> TimingAssurance:
     """An assurance as the judge writes it; an unknown word counts as claimed."""
     return TimingAssurance(word) if word in set(TimingAssurance) else TimingAssurance.CLAIMED
+
+
+def _judged_timing(report: TimingReport | None) -> CaseTiming:
+    if report is None:
+        return CaseTiming(mean_ns=None, mean_text=None)
+    low, high = report.interval or (0.0, 0.0)
+    return CaseTiming(
+        mean_ns=_time(report.summary.mean),
+        mean_text=str(report.summary.mean),
+        timing=assurance_of(report.assurance),
+        interval_ns=(low, high) if 0 < low <= high else None,
+    )
 
 
 def _case_count(lines: Mapping[str, str], kind: str) -> int | None:
@@ -80,31 +134,12 @@ def _failure(lines: Mapping[str, str], kind: str, count: int | None) -> str | No
     return None
 
 
-def _timing(lines: Mapping[str, str], prefix: str, *, judged: bool) -> CaseTiming:
-    """One case's time. An eval program cannot vouch for its own times."""
-    mean = lines.get(f"{prefix}.mean")
-    timing = lines.get(f"{prefix}.runner.timing") if judged else None
-    return CaseTiming(
-        mean_ns=_positive(mean),
-        mean_text=mean,
-        timing=None if timing is None else assurance_of(timing),
-        interval_ns=_interval(lines.get(f"{prefix}.runner.interval")) if judged else None,
-    )
-
-
-def _positive(text: str | None) -> float | None:
+def _number(text: str | None) -> float:
     try:
-        value = float(text) if text is not None else math.nan
+        return math.nan if text is None else float(text)
     except ValueError:
-        return None
+        return math.nan
+
+
+def _time(value: float) -> float | None:
     return value if math.isfinite(value) and value >= _LEAST_NS else None
-
-
-def _interval(text: str | None) -> tuple[float, float] | None:
-    """Two positive numbers in a JSON list, the lower first."""
-    try:
-        low, high = json.loads(text or "")
-        pair = float(low), float(high)
-    except (TypeError, ValueError, OverflowError, RecursionError):
-        return None
-    return pair if all(map(math.isfinite, pair)) and 0 < pair[0] <= pair[1] else None

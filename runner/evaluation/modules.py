@@ -9,23 +9,22 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from runner.errors import CancelledByRequest, EvaluationError
-from runner.evaluation.attempt import HostResources, clear, execute
+from runner.evaluation.attempt import HostResources, OnProgress, execute
 from runner.evaluation.case_memory import tensor_bytes
 from runner.evaluation.container_spec import Environment, job_labels, make_spec, pair_boot
 from runner.evaluation.groups import FoundGroup
 from runner.evaluation.plan import Plan
 from runner.gpu_types.model import GpuType, Vendor
-from runner.model import Job, Progress, Slot
+from runner.model import Job, Slot
 from runner.task_format.model import Harness
 from sandbox.host.container import ContainerReport
-from sandbox.host.engine import Container
 from sandbox.protocol import PairRequest, StepResult
-from sandbox.spec import Ending
+from sandbox.spec import Ending, SandboxSpec
 from tasks.harness.judge.modules.group import Group, GroupError, Result, failed_results
 from tasks.harness.judge.modules.request import payload_of
 
@@ -50,31 +49,24 @@ class GroupHost:
     environment: Environment
     #: The operator's limit of one container's run.
     max_run_s: float
-    #: To be called when the slot's last container is gone.
-    on_free: Callable[[], None] = lambda: None
-
-
-class GroupEvaluator(Protocol):
-    """The evaluator of a host."""
-
-    def group_host(self, slot: Slot) -> GroupHost:
-        """What a group on a slot needs of the host."""
+    #: The container that waits for the slot's next job.
+    waiting: SandboxSpec
 
 
 def evaluate_group(
-    evaluator: GroupEvaluator,
+    host: GroupHost,
     group: Mapping[str, Any],
     *,
     slot: Slot,
     gpu_type: str,
     cancelled: threading.Event,
     job: Job | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> FoundGroup:
     """Judge a group once its slot is free.
 
     Args:
-        evaluator: of this host.
+        host: what `Evaluator.group_host` says of it.
         group: its JSON form (docs/trainers.md).
         slot: where it runs.
         gpu_type: of the group; the slot's.
@@ -98,7 +90,6 @@ def evaluate_group(
     except GroupError as error:
         return FoundGroup(rows=failed_results(group, "invalid", str(error)), phases_ns={})
     parts = _parts(group, parsed)
-    host = evaluator.group_host(slot)
     resources = host.resources
     labels = {"kernel-runner.job": "group"} if job is None else job_labels(job)
     rows: Rows = []
@@ -118,21 +109,16 @@ def evaluate_group(
                         max_run_s=host.max_run_s,
                         labels=labels,
                     )
-                    empty: list[Container] = []
                     began_ns = time.monotonic_ns()
-                    try:
-                        report, ready_ns = execute(
-                            plan, slot, resources, cancel=cancelled, on_progress=on_progress, empty=empty
-                        )
+                    executed = execute(plan, slot, resources, cancel=cancelled, on_progress=on_progress)
+                    with executed as (report, ready_ns):
                         ended_ns = time.monotonic_ns()
-                    finally:
-                        clear(empty, slot, resources)
                     phases.update(phases_of(report, spans_ns=(began_ns, ready_ns, ended_ns, time.monotonic_ns())))
                     if report.outcome.ending is Ending.CANCELLED:
                         raise CancelledByRequest("the group was cancelled")
                     rows += rows_of(part, report)
             finally:
-                host.on_free()
+                resources.refill_pool(slot, host.waiting)
     return FoundGroup(rows=rows, phases_ns=dict(phases))
 
 

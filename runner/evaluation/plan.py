@@ -39,8 +39,11 @@ _HALF = Timing(width=0.008, max_runs=50, max_kernel_s=5.0)
 class Plan:
     """What to start, what to request, and what must be reported."""
 
+    #: Its time limit has room for a compiler, whichever request is sent.
     spec: SandboxSpec
     request: Request
+    #: Sent instead where a build archive comes along: no compiler runs. None: it makes no difference.
+    built_request: Request | None = None
     harness: Harness
     #: Names of the steps that become rows of `leaderboard.runs`, in order.
     run_names: tuple[str, ...]
@@ -59,9 +62,8 @@ def make_plan(
     *,
     build_timeout_s: float = BUILD_TIMEOUT_S,
     max_run_s: float = math.inf,
-    built: bool = False,
 ) -> Plan:
-    """Plan one job.
+    """Plan one job, before it is known whether a build archive comes along (`build_plan`).
 
     Args:
         job: what to evaluate, in which mode.
@@ -71,8 +73,6 @@ def make_plan(
         environment: the inside of the type's containers.
         build_timeout_s: limit of the submission's first import, or of the compiler.
         max_run_s: the operator's cap on one evaluation; never lengthens the task's own limits.
-        built: whether an archive comes along (`build_plan`): then no compiler runs, and no source goes in. A Python
-            submission is imported all the same.
 
     Raises:
         TaskError: the task cannot be evaluated as asked: no cases, no eval program, a language the GPU type lacks.
@@ -85,24 +85,29 @@ def make_plan(
     _refuse_misfits(job, task, gpu)
     if gpu.emulate_cuda:
         _refuse_what_is_not_emulated(job, task, gpu)
+    compiler = compile_steps(job, task, gpu, environment, build_timeout_s)
+    built_request: Request | None = None
     if task.harness is Harness.BUILTIN:
-        compiler = () if built else compile_steps(job, task, gpu, environment, build_timeout_s)
         request: Request = _pair_request(job, task, gpu, slot, modes, build_timeout_s, compiler)
+        if compiler:
+            built_request = _pair_request(job, task, gpu, slot, modes, build_timeout_s, ())
         boot = pair_boot(environment)
         # The judge gives the submission's import a limit of its own, before the first mode's.
         budget_s = build_timeout_s + sum(mode.timeout_s for mode in modes)
     else:
-        compiled = built and isinstance(task.config, CuConfig)
-        compiling = () if compiled else compile_steps(job, task, gpu, environment, build_timeout_s)
-        steps = compiling + _mode_steps(job, task, slot, environment, modes)
-        request = StepsRequest(files={} if compiled else task_files(job, task), steps=steps)
+        steps = _mode_steps(job, task, slot, environment, modes)
+        request = StepsRequest(files=task_files(job, task), steps=compiler + steps)
+        if isinstance(task.config, CuConfig):
+            # No source goes in. A Python submission is imported all the same.
+            built_request = StepsRequest(files={}, steps=steps)
         boot = Boot(kind="steps")
-        budget_s = sum(step.timeout_s for step in steps)
+        budget_s = sum(step.timeout_s for step in request.steps)
     return Plan(
         spec=make_spec(
             gpu, slot, environment, boot, wall_s=min(budget_s + WALL_MARGIN_S, max_run_s), labels=job_labels(job)
         ),
         request=request,
+        built_request=built_request,
         harness=task.harness,
         run_names=tuple(mode.name for mode in modes),
         case_counts={mode.name: len(mode.cases) for mode in modes},

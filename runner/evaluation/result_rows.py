@@ -19,6 +19,7 @@ from runner.model import Artifact, Demand, Json, RunRecord, TimingAssurance, Ver
 from runner.task_format.model import CuConfig, Ranking, Task
 from sandbox.protocol import Judged, StepResult
 from sandbox.spec import Outcome
+from tasks.harness.judge.report import result_lines
 
 #: KernelBot calls a program's run successful for these exit codes; 112 means "ran, check failed".
 _SUCCESS_CODES = (0, 112)
@@ -119,7 +120,7 @@ def run_record(
             "duration": step.duration_ns / 1e9,
         },
         # Lines that arrived before a timeout say nothing about a whole mode; KernelBot stores none either.
-        result={} if step.timed_out else _with_speed_of_light(_own_words(step), reported, speeds_of_light),
+        result={} if step.timed_out else _with_speed_of_light(_lines(step, reported), reported, speeds_of_light),
         system_info={**system, "runner": runner},
     )
 
@@ -143,10 +144,11 @@ def _judge_system(step: StepResult) -> dict[str, Any]:
     return dict(system) if isinstance(system, Mapping) else {}
 
 
-def _own_words(step: StepResult) -> Mapping[str, str]:
-    """The result without the assurance keys of an eval program, which cannot vouch for its own times."""
+def _lines(step: StepResult, reported: ModeResult) -> Mapping[str, str]:
+    """The result in KernelBot's keys. An eval program wrote them; its assurance is left out, as it can give none."""
     if step.judged is not None:
-        return step.result
+        count = reported.tests if step.name == "test" else reported.benchmarks
+        return result_lines(step.name, reported.cases, count=count, passed=reported.check == "pass")
     return {key: value for key, value in step.result.items() if not _ASSURANCE_KEY.fullmatch(key)}
 
 

@@ -163,7 +163,7 @@ def _step_finding(
     job: Job, task: Task, plan: Plan, step: StepResult, reported: ModeResult, *, outcome: Outcome
 ) -> Finding:
     if step.judged is not None:
-        finding = _judged_finding(step, step.judged, reported)
+        finding = _judged_finding(step, step.judged)
     elif plan.harness is Harness.BUILTIN:
         raise EvaluationError(f"job {job.id}: step {step.name!r} came without the judge's verdict")
     else:
@@ -180,7 +180,7 @@ def _step_finding(
     return Finding(verdict=Verdict.REJECTED, message=f"{step.name}: {problem}")
 
 
-def _judged_finding(step: StepResult, judged: Judged, reported: ModeResult) -> Finding:
+def _judged_finding(step: StepResult, judged: Judged) -> Finding:
     try:
         verdict = Verdict(judged.verdict)
     except ValueError as error:
@@ -188,8 +188,6 @@ def _judged_finding(step: StepResult, judged: Judged, reported: ModeResult) -> F
     if verdict is Verdict.INTERNAL_ERROR:
         raise EvaluationError(f"the judge could not evaluate {step.name!r}: {judged.message}")
     if verdict is Verdict.ACCEPTED:
-        if not step.name.startswith("profile") and reported.check != "pass":
-            raise EvaluationError(f"the judge accepted {step.name!r} without check = pass")
         return _ACCEPTED
     return Finding(verdict=verdict, message=judged.message or f"{step.name}: {verdict.value}")
 
@@ -225,6 +223,9 @@ def _implausible(task: Task, plan: Plan, step: StepResult, reported: ModeResult)
     asked = plan.case_counts[step.name]
     if step.name.startswith("profile"):
         return None
+    if step.judged is not None and [case.status == "fail" for case in reported.cases] != [False] * asked:
+        failed = sum(case.status == "fail" for case in reported.cases)
+        return f"it reports {len(reported.cases)} cases, {failed} of them failed, where {asked} were asked for"
     if step.name == "test":
         return None if reported.tests == asked else f"it reports {reported.tests} tests where {asked} were asked for"
     return _implausible_benchmarks(task, plan, step, reported, asked)

@@ -31,7 +31,6 @@ EXIT_PATIENCE_S = 10.0
 STDERR_BYTES = 8 << 10
 
 OnProgress = Callable[[str, int, int], None]
-OnArchive = Callable[[protocol.ArchivePiece], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +67,7 @@ class _ReceivedReport:
     end: tuple[bool, str | None] | None = None
     on_progress: OnProgress | None = None
     #: None: no build archive was requested.
-    on_archive: OnArchive | None = None
+    archive: BuildArchive | None = None
 
     def feed(self, data: bytes) -> None:
         """Take in a piece of the container's stdout.
@@ -97,8 +96,8 @@ class _ReceivedReport:
             case "artifact":
                 artifact = protocol.Artifact.from_message(message)
                 self.artifacts.append((artifact.name, artifact.media_type, artifact.data))
-            case "archive" if self.on_archive is not None:
-                self.on_archive(protocol.ArchivePiece.from_message(message))
+            case "archive" if self.archive is not None:
+                self.archive.take(protocol.ArchivePiece.from_message(message))
             case "end":
                 self.end = _end(message)
             case _:
@@ -273,14 +272,14 @@ class Container:
         cancel: threading.Event,
         wall_s: float | None = None,
         archive: BuildArchive | None = None,
-        on_archive: OnArchive | None = None,
+        receive: BuildArchive | None = None,
         messages: MessageQueue | None = None,
     ) -> ContainerReport:
         """Send the request and receive the report.
 
         `wall_s`: time limit; None: the spec's limits.wall_s. A container that was started before its job was known gets
         the job's limit here. `cancel`: takes effect within CANCEL_POLL_S. `archive`: sent after the request, which
-        announces its size. `on_archive`: gets the pieces of the archive that comes back; it is complete only if the
+        announces its size. `receive`: gets the archive that comes back; it is complete only if the
         report is. `messages`: frames to send while the request is worked on.
 
         Whatever happens in the container is an ending in the outcome, not an exception. Exceptions of `on_progress`
@@ -296,7 +295,7 @@ class Container:
             frames = iter([protocol.encode(request.to_message())])
         except protocol.FrameError as error:
             raise EngineRefused(f"container {self.id[:12]}: the request does not fit: {error}") from error
-        self._received.on_progress, self._received.on_archive = on_progress, on_archive
+        self._received.on_progress, self._received.archive = on_progress, receive
         frames = frames if archive is None else itertools.chain(frames, archive.frames())
         outgoing = _Outgoing(frames, messages or MessageQueue())
         started_ns = time.monotonic_ns()

@@ -123,7 +123,7 @@ def _parse_files(files: Mapping[str, str]) -> dict[str, bytes]:
 
 
 def shorten(result: protocol.StepResult, max_bytes: int) -> dict[str, Any]:
-    """Shorten a step's message until it fits into the report: first the output, then the result lines.
+    """Shorten a step's message until it fits into the report: first the output, then the results.
 
     A submission's output must not make the whole report invalid.
     """
@@ -134,7 +134,8 @@ def shorten(result: protocol.StepResult, max_bytes: int) -> dict[str, Any]:
         if keep_chars is not None:
             shorter = replace(result, stdout=result.stdout[:keep_chars], stderr=result.stderr[:keep_chars] + note)
         if not keep_result:
-            shorter = replace(shorter, result={})
+            judged = shorter.judged and replace(shorter.judged, cases=())
+            shorter = replace(shorter, result={}, judged=judged)
         message = shorter.to_message()
         if _message_bytes(message) <= limit:
             break

@@ -24,6 +24,7 @@ from typing import IO, Any, Protocol, Self
 from sandbox.protocol import Decoder, StepResult, encode, from_b64
 
 from .emulate import VARIABLE as EMULATE
+from .judge.report import CaseReport, result_lines
 from .judge.request import JudgeRequest
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -43,6 +44,20 @@ class LocalReport:
     #: name, media type, data
     artifacts: tuple[tuple[str, str, bytes], ...]
     progress: tuple[tuple[str, int, int], ...]
+
+
+def lines_of(*steps: StepResult, count: int | None = None) -> dict[str, str]:
+    """KernelBot's result lines of a mode that the judge ran; several profiles, of one case each, become one mode.
+
+    `count`: of all cases, where some steps may be missing; None: what the first step announces.
+    """
+    judged = [step.judged for step in steps if step.judged is not None]
+    return result_lines(
+        steps[0].name if steps else "",
+        [CaseReport.from_message(case) for each in judged for case in each.cases],
+        count=judged[0].announced if count is None and judged else count,
+        passed=bool(judged) and all(each.verdict == "accepted" for each in judged),
+    )
 
 
 class Started(Protocol):

@@ -28,6 +28,7 @@ from runner.store.records import SubmissionView
 from runner.task_format import load_folder
 from sandbox.protocol import PairRequest
 from tasks.harness.judge.request import JudgeRequest
+from tasks.harness.local import lines_of
 from tests.acceptance.judging.nursery import Nursery
 from tests.plugins.live import ROOT, LiveRunner, live_runner
 from tests.unit import samples
@@ -178,7 +179,7 @@ def test_every_other_solution_gets_its_verdict(processes: Nursery, task: str) ->
         (step,) = processes.evaluate(_asked(task, file, _told_in(file))).steps
         assert step.judged is not None
         assert step.judged.verdict == Verdict.WRONG_ANSWER, (file.name, step.judged.message)
-        _check_sentence(step.judged.message, file, step.name, step.result)
+        _check_sentence(step.judged.message, file, step.name, lines_of(step))
 
 
 def _told_in(file: Path) -> Mode:

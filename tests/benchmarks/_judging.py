@@ -14,6 +14,7 @@ from typing import Any
 from sandbox.protocol import StepResult
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.judge.stopping import Timing
+from tasks.harness.local import lines_of
 from tests.acceptance.judging.nursery import Nursery
 
 #: Inputs are a tensor and the nanoseconds to spend; the tensor is wanted back as it is.
@@ -169,7 +170,7 @@ def cases_of(step: StepResult) -> list[Judged]:
         Judged(
             result={
                 key.removeprefix(f"benchmark.{index}."): value
-                for key, value in step.result.items()
+                for key, value in lines_of(step).items()
                 if key.startswith(f"benchmark.{index}.")
             },
             details=details,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from statistics import median
 
-from tasks.harness.local import Pair
+from tasks.harness.local import Pair, lines_of
 from tests.benchmarks._judging import machine, request_of
 
 ROUNDS = 7
@@ -58,7 +58,7 @@ def main() -> None:
         calls = details["phases_ns"]["call"] / 1e6
         row["rest"] = wall_ns / 1e6 - calls - sum(row.values())
         rows.append({"wall": wall_ns / 1e6, "calls": calls, "overhead": wall_ns / 1e6 - calls, **row})
-    count = sum(int(step.result[f"benchmark.{index}.runs"]) for index in range(len(SIZES)))
+    count = sum(int(lines_of(step)[f"benchmark.{index}.runs"]) for index in range(len(SIZES)))
     print(f"{machine()}; {len(SIZES)} cases, {count} timed calls; ms, medians of {ROUNDS} rounds")
     print(f"| {' | '.join(rows[0])} |\n|{'---|' * len(rows[0])}")
     print(f"| {' | '.join(f'{median(row[name] for row in rows):.0f}' for name in rows[0])} |")

@@ -27,7 +27,7 @@ from unittest.mock import patch
 
 from runner import logs
 from runner.config import Config, Settings
-from runner.daemon import slot_queue
+from runner.daemon import prefetching, slot
 from runner.daemon.instance import instance_id
 from runner.daemon.loop import Daemon, ExitReason
 from runner.daemon.outcomes.spool import Spool
@@ -35,7 +35,7 @@ from runner.daemon.serve import only_daemon, require_schema
 from runner.daemon.shutdown import ShutdownControl
 from runner.daemon.signals import signals
 from runner.errors import CancelledByRequest, EvaluationError
-from runner.evaluation.attempt import FifoLock
+from runner.evaluation.fifo_lock import FifoLock
 from runner.gpu_types import Registry
 from runner.model import Device, Job, JobResult, Progress, Slot
 from runner.store import ConnectPacer, Store, results
@@ -197,8 +197,8 @@ def main(path: str) -> int:
         signals({signal.SIGTERM: told}),
         # Time is short in a storm, for leases and pauses alike.
         patch.object(results, "BACKOFF_S", spec.backoff_s),
-        patch.object(slot_queue, "MIN_RUNNING_S", _PAUSE_S),
-        patch.object(slot_queue, "LOOK_PAUSE_S", _PAUSE_S),
+        patch.object(slot, "MIN_RUNNING_S", _PAUSE_S),
+        patch.object(prefetching, "LOOK_PAUSE_S", _PAUSE_S),
     ):
         (config.state_dir / HEARS).write_text(str(os.getpid()))
         exit_reason = _daemon(spec, config).run(control)

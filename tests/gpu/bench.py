@@ -23,6 +23,7 @@ import torch
 from sandbox.protocol import StepResult
 from tasks.harness import local
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
+from tasks.harness.local import lines_of
 
 ROOT = Path(__file__).resolve().parents[2]
 MANIFEST = Path(__file__).parent / "manifest.json"
@@ -290,7 +291,7 @@ def _means(steps: Sequence[StepResult], count: int) -> Sequence[float]:
     """Nanoseconds per case of an accepted benchmark; none of another."""
     if verdict_of(steps).verdict != "accepted":
         return ()
-    result = next(step.result for step in steps if step.name == "benchmark")
+    result = next(lines_of(step) for step in steps if step.name == "benchmark")
     return [float(result[f"benchmark.{index}.mean"]) for index in range(count)]
 
 

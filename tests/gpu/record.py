@@ -22,6 +22,7 @@ from sandbox.protocol import StepResult
 from tasks.harness import local
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.judge.stopping import Timing
+from tasks.harness.local import lines_of
 from tests.gpu.bench import ROOT, Machine, tasks
 from tests.gpu.test_audit import BUSY_THREAD, FORGES, OCCUPIED, REFERENCE, SYNCHRONISES, TORCH, TRITON, cycles
 
@@ -117,7 +118,7 @@ def row(what: str, step: StepResult) -> dict[str, Any]:
         "took_ns": {name: told.get(name) for name in ("prepare_ns", "calibrate_ns", "load_ns")}
         | {"step": step.duration_ns},
         "cases": [
-            {"case": step.result[f"benchmark.{index}.spec"], "samples": case["samples"]} | _batches(case)
+            {"case": lines_of(step)[f"benchmark.{index}.spec"], "samples": case["samples"]} | _batches(case)
             for index, case in enumerate(told.get("cases", []))
         ],
     }
@@ -136,10 +137,10 @@ def table(step: StepResult) -> Iterator[str]:
         return
     for index, case in enumerate(step.judged.details["cases"]):
         prefix = f"benchmark.{index}."
-        yield _line(step.result[f"{prefix}spec"], case, float(step.result[f"{prefix}mean"]))
+        yield _line(lines_of(step)[f"{prefix}spec"], case, float(lines_of(step)[f"{prefix}mean"]))
         if "batch" in case:
             size, batch = case["batch"]["batch_size"], case["batch"]
-            yield _line(f"   batches of {size}", batch, float(step.result[f"{prefix}runner.batch.mean"]), calls=size)
+            yield _line(f"   batches of {size}", batch, float(lines_of(step)[f"{prefix}runner.batch.mean"]), calls=size)
 
 
 def _line(what: str, case: Mapping[str, Any], mean_ns: float, *, calls: int = 1) -> str:

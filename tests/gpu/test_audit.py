@@ -23,6 +23,7 @@ from sandbox.protocol import StepResult
 from tasks.harness import local
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.judge.stopping import Timing
+from tasks.harness.local import lines_of
 from tasks.harness.worker.loading import import_submission
 from tests.gpu.bench import Machine, Task, judge, tasks, verdict_of
 
@@ -349,7 +350,7 @@ def test_a_forged_clock_gains_nothing(real_us: float, hidden_us: float, rejects:
         assert rejects
         return
     assert step.judged.verdict == "accepted", step.judged.message
-    mean_us = float(step.result["benchmark.0.mean"]) / 1e3
+    mean_us = float(lines_of(step)["benchmark.0.mean"]) / 1e3
     audited.append(
         f"forged {hidden_us:4} of {real_us:4} µs: {step.judged.assurance['timing']}, ranks with {mean_us:.2f} µs"
     )
@@ -366,9 +367,9 @@ def test_batches_are_bounded_as_single_calls_are(hidden_us: int, forged: bool, a
     step = timed(code, rounds=cycles(20), timing=Timing(mode="batch", batch_size=50))
     assert step.judged is not None
     assert step.judged.verdict == "accepted", step.judged.message
-    mean_us = float(step.result["benchmark.0.mean"]) / 1e3
+    mean_us = float(lines_of(step)["benchmark.0.mean"]) / 1e3
     audited.append(f"batch of 50, {hidden_us:3} µs hidden: {step.judged.assurance['timing']}, {mean_us:.2f} µs each")
-    assert step.result["benchmark.0.runner.batch_size"] == "50"
+    assert lines_of(step)["benchmark.0.runner.batch_size"] == "50"
     if CUDA:
         assert mean_us > 0.97 * 20
         assert details(step)["contradicted"] is forged
@@ -387,12 +388,12 @@ def test_calls_beside_which_the_worker_could_compute_count_as_their_whole_span(
     case = details(step)
     audited.append(
         f"not exclusive: claim {case['claimed_median_ns'] / 1e3:.1f}  ranks with "
-        f"{float(step.result['benchmark.0.mean']) / 1e3:.1f} µs, {case['not_believed']} of "
-        f"{step.result['benchmark.0.runs']} calls"
+        f"{float(lines_of(step)['benchmark.0.mean']) / 1e3:.1f} µs, {case['not_believed']} of "
+        f"{lines_of(step)['benchmark.0.runs']} calls"
     )
     assert step.judged.assurance["timing"] == "measured"
-    assert case["not_believed"] > int(step.result["benchmark.0.runs"]) / 2
-    assert float(step.result["benchmark.0.mean"]) > 250_000
+    assert case["not_believed"] > int(lines_of(step)["benchmark.0.runs"]) / 2
+    assert float(lines_of(step)["benchmark.0.mean"]) > 250_000
 
 
 @pytest.mark.skipif(not CUDA, reason="calls are marked on CUDA alone")

@@ -11,6 +11,8 @@ from runner.model import Job, Mode, Slot
 from runner.task_format.model import SUBMISSION, CuConfig, Extra, Harness, Lang, PyConfig, Ranking, Task
 from sandbox.protocol import Judged, StepResult
 from sandbox.spec import Ending, Outcome
+from tasks.harness.judge.report import CaseReport, TimingReport
+from tasks.harness.judge.stats import summarise
 
 CPU = GpuType(name="CPU", vendor=Vendor.NONE)
 H100 = GpuType(name="H100", vendor=Vendor.NVIDIA, nvcc_arch="90a")
@@ -109,6 +111,41 @@ def outcome(
         peak_memory_bytes=1 << 20,
         cpu_ns=1_000_000,
         wall_ns=wall_ns,
+    )
+
+
+def timing(mean_ns: float, *, assurance: str = "audited", interval: tuple[float, float] | None = None) -> TimingReport:
+    """What the judge reports of a case that took the same time 20 times."""
+    return TimingReport(
+        summary=summarise([mean_ns] * 20),
+        mean_ci95=(mean_ns, mean_ns),
+        outliers=0.0,
+        drift=None,
+        drift_p=None,
+        stopped="interval",
+        noisy=None,
+        assurance=assurance,
+        interval=interval,
+        host=None,
+    )
+
+
+def judged(
+    *cases: CaseReport,
+    verdict: str = "accepted",
+    message: str | None = None,
+    timing: str = "audited",
+    announced: int | None = None,
+    details: Mapping[str, object] | None = None,
+) -> Judged:
+    """The judge's word on a mode; it announces as many cases as it reports unless told otherwise."""
+    return Judged(
+        verdict=verdict,
+        message=message,
+        assurance={"correctness": "judge", "timing": timing},
+        details=details or {},
+        announced=len(cases) if announced is None else announced,
+        cases=tuple(case.to_message() for case in cases),
     )
 
 

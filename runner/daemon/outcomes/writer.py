@@ -116,8 +116,8 @@ class OutcomeWriter:
 
     All else is threadsafe.
 
-    `on_empty` is called when no submitted outcome is left; `leaving` says whether the daemon is to end; `give_up`, once
-    set, ends all waiting.
+    `leaving` says whether the daemon is to end; then `wake` is set as soon as no submitted outcome is left. `give_up`,
+    once set, ends all waiting.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class OutcomeWriter:
         replayer: SpoolReplayer,
         *,
         slots: int,
-        on_empty: Callable[[], None],
+        wake: threading.Event,
         leaving: Callable[[], bool],
         give_up: threading.Event,
         patience_s: float = PATIENCE_S,
@@ -139,7 +139,7 @@ class OutcomeWriter:
         self._publisher = publisher
         self._replayer = replayer
         self._max_waiting = slots * WAITING_PER_SLOT
-        self._on_empty = on_empty
+        self._wake = wake
         self._leaving = leaving
         self._give_up = give_up
         self._patience_s = patience_s
@@ -423,8 +423,9 @@ class OutcomeWriter:
             del self._pending[one.job.key]
             self._size_bytes -= one.size_bytes
             empty = not self._pending
-        if empty:
-            self._on_empty()
+        # Only shutdown waits for this.
+        if empty and self._leaving():
+            self._wake.set()
 
 
 def _write_ending(store: Store, one: _Pending, ending: Ending) -> Ended:

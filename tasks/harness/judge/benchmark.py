@@ -15,12 +15,13 @@ from .faults import Fault
 from .hand_over import Calibration
 from .mode_run import ModeRun, check_time_limit
 from .problem import rng_seed_of
+from .report import TimingReport
 from .request import JudgeRequest
-from .stats import Summary, summarise
-from .stopping import Noise, Running, Stopping, Timing, noise_of
+from .stats import summarise
+from .stopping import Running, Stopping, Timing, noise_of
 from .throttling import DeviceUnsteady, Readings, Span, ThrottleFilter
 from .timed_case import TimedCase
-from .trends import Findings, examine
+from .trends import examine
 from .workers import Call, Workers
 
 #: Modes that are timed -> the most time in calls of one case.
@@ -228,7 +229,7 @@ class Benchmark:
         known: Mapping[str, Any],
         beside: bool = False,
     ) -> None:
-        """Write the result of a case. `known` goes into the details, too.
+        """Report a case. `known` goes into the details, too.
 
         The times of batches are divided by their calls here; in the details they are not. `beside`: see above.
         """
@@ -270,20 +271,25 @@ class Benchmark:
             assurance = "audited_host"
         if not beside:
             run.timing = assurance if index == 0 else min(assurance, run.timing, key=_ASSURANCES.index)
-        prefix = f"benchmark.{index}."
-        own = f"{prefix}runner."
-        if beside:
-            prefix = own = f"{own}batch."
-        values = _summary(summary, prefix) | _findings(findings, noise, own, stopped=known["stopped"])
-        values[f"{own}timing"] = assurance
+        interval = None
         if found.interval is not None:
             low, high = found.interval
             # Rounded outwards: the mean, which is not rounded, lies within.
-            outwards = [math.floor(low * 10) / 10, math.ceil(high * 10) / 10]
-            values[f"{own}interval"] = str(outwards)
-        values |= {f"{own}{key}": text for key, text in _remarks(told, samples).items()}
-        values |= {f"benchmark.{index}.runner.{key}": text for key, text in _batch(known).items()}
-        run.result.update(values)
+            interval = math.floor(low * 10) / 10, math.ceil(high * 10) / 10
+        drift = findings.drift
+        timing = TimingReport(
+            summary=summary,
+            mean_ci95=findings.mean_ci95,
+            outliers=findings.outliers,
+            drift=None if drift is None else drift.change,
+            drift_p=None if drift is None else drift.p,
+            stopped=known["stopped"],
+            noisy=noise.remark,
+            assurance=assurance,
+            interval=interval,
+            host=_remark(told, samples),
+        )
+        run.report(index, **{"batches" if beside else "timing": timing}, **_batch(known))
 
     def _sample_of(self, call: Call) -> Sample:
         """One timed call, with its bound if there is a calibration."""
@@ -315,54 +321,21 @@ class Benchmark:
         )
 
 
-def _summary(summary: Summary, prefix: str) -> dict[str, str]:
-    """KernelBot's keys, and more of their kind."""
-    values = {
-        "runs": summary.runs,
-        "mean": summary.mean,
-        "std": summary.std,
-        "err": summary.err,
-        "best": summary.best,
-        "worst": summary.worst,
-        "median": summary.median,
-        "p10": summary.p10,
-        "p90": summary.p90,
-        "ci95": list(summary.ci95),
-    }
-    return {prefix + key: str(value) for key, value in values.items()}
-
-
-def _findings(findings: Findings, noise: Noise, prefix: str, *, stopped: str) -> dict[str, str]:
-    """What KernelBot has no keys for, under keys of our own."""
-    values: dict[str, object] = {
-        "mean_ci95": list(findings.mean_ci95),
-        "outliers": round(findings.outliers, 4),
-        "stopped": stopped,
-    }
-    if findings.drift is not None:
-        values |= {"drift": round(findings.drift.change, 5), "drift_p": round(findings.drift.p, 6)}
-    if noise.remark is not None:
-        values["noisy"] = noise.remark
-    return {prefix + key: str(value) for key, value in values.items()}
-
-
-def _remarks(told: Mapping[str, Any], samples: Sequence[Sample]) -> dict[str, str]:
-    """A sentence on calls, or batches, beside which the worker could compute; empty if there are none."""
+def _remark(told: Mapping[str, Any], samples: Sequence[Sample]) -> str | None:
+    """A sentence on calls, or batches, beside which the worker could compute; None if there are none."""
     if not told["not_exclusive"]:
-        return {}
-    return {
-        "host": (
-            f"in {told['not_exclusive']} of {len(samples)} {'calls' if samples[0].calls == 1 else 'batches'} the "
-            "submission worked on the host, or kept work on the device, while the call waited or ran; these count as "
-            "their whole span, hand-over included"
-        )
-    }
+        return None
+    return (
+        f"in {told['not_exclusive']} of {len(samples)} {'calls' if samples[0].calls == 1 else 'batches'} the "
+        "submission worked on the host, or kept work on the device, while the call waited or ran; these count as "
+        "their whole span, hand-over included"
+    )
 
 
-def _batch(known: Mapping[str, Any]) -> dict[str, str]:
+def _batch(known: Mapping[str, Any]) -> dict[str, Any]:
     """How many calls a batch has, and why these are fewer than the task asks for; empty without batches."""
     if "batch_size" not in known:
         return {}
     size, asked = known["batch_size"], known["batch_asked"]
     lowered = f"batches have {size} calls, not {asked}: there is no room for more inputs and outputs of this case"
-    return {"batch_size": str(size)} | ({"batch_lowered": lowered} if size < asked else {})
+    return {"batch_size": size, "batch_lowered": lowered if size < asked else None}

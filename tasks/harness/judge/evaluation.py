@@ -18,8 +18,9 @@ from .cases import Case, CaseError, parse_cases
 from .faults import Fault
 from .frames import Frames
 from .hand_over import Calibration
-from .mode_run import ModeRun, check_time_limit, one_line
+from .mode_run import ModeRun, check_time_limit, shown
 from .problem import TaskFault, rng_seed_of
+from .report import CaseReport
 from .request import JudgeRequest, ModeRequest
 from .system_facts import facts
 from .throttling import DeviceUnsteady
@@ -120,7 +121,7 @@ class Judge:
             self._load(load_start)
         except Fault as fault:
             first.cases = runs[0].cases
-            first.result[f"{first.prefix}-count"] = str(len(first.cases))
+            first.announced = len(first.cases)
             first.fail_with(None, fault)
             if not fault.gone:
                 # Its output up to the failure is still in the worker's buffers.
@@ -197,12 +198,12 @@ class Judge:
     def _run_mode(self, run: ModeRun) -> bool:
         """Run one mode and send its step. True if the worker is lost."""
         gone = False
-        run.result[f"{run.prefix}-count"] = str(len(run.cases))
+        run.announced = len(run.cases)
         waited_ns = self._workers.waited_ns
         try:
             for index, case in enumerate(run.cases):
                 self._frames.progress(run.request.name, index, len(run.cases))
-                run.result[f"{run.prefix}.{index}.spec"] = case.spec
+                run.reports.append(CaseReport(spec=case.spec))
                 self._run_case(run, index, case)
                 if run.kind == "leaderboard" and run.verdict != "accepted":
                     break
@@ -271,9 +272,7 @@ class Judge:
         rng_seed = rng_seed_of(self._request.seed)
         self._workers.call(case.arguments, rng_seed=rng_seed, output_capacities=(), deadline_ns=run.deadline_ns)
         message = self._workers.check(deadline_ns=run.deadline_ns)
-        run.result[f"test.{index}.status"] = "pass"
-        if message:
-            run.result[f"test.{index}.message"] = one_line(message)
+        run.report(index, status="pass", message=shown(message) if message else None)
         check_time_limit(run)
 
     def _profile(self, run: ModeRun, index: int, case: Case) -> None:
@@ -285,7 +284,7 @@ class Judge:
         tables = [
             (f"rank {rank}\n".encode() if several else b"") + profiled.table for rank, profiled in enumerate(profiles)
         ]
-        run.result[f"benchmark.{index}.report"] = to_b64(b"\n".join(tables))
+        run.report(index, profile_b64=to_b64(b"\n".join(tables)))
         name = run.request.name if len(run.cases) == 1 else f"{run.request.name}.{index}"
         for rank, profiled in enumerate(profiles):
             base = f"{name}{f'.rank{rank}' if several else ''}"
@@ -298,8 +297,6 @@ class Judge:
     def _emit(self, run: ModeRun) -> None:
         captured = self._collector.take()
         passed = run.verdict == "accepted"
-        if run.request.name != "facts":
-            run.result["check"] = "pass" if passed else "fail"
         stderr = "\n".join(part for part in (captured.stderr, *run.traces) if part)
         details = run.details | self._extra
         if run.phases_ns:
@@ -321,12 +318,13 @@ class Judge:
                 stderr=stderr,
                 stdout_bytes=captured.stdout_bytes,
                 stderr_bytes=captured.stderr_bytes,
-                result=run.result,
                 judged=Judged(
                     verdict=run.verdict,
                     message=run.message,
                     assurance={"correctness": "judge", "timing": run.timing},
                     details=details,
+                    announced=run.announced,
+                    cases=tuple(report.to_message() for report in run.reports),
                 ),
             ).to_message()
         )

@@ -1,15 +1,16 @@
-"""One mode while it runs: its result lines, its verdict and where its time went."""
+"""One mode while it runs: reports of its cases, its verdict and where its time went."""
 
 from __future__ import annotations
 
 import contextlib
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .cases import Case
 from .faults import Fault
+from .report import CaseReport
 from .request import ModeRequest
 
 _MAX_ERROR = 4_000
@@ -25,7 +26,10 @@ class ModeRun:
     cases: tuple[Case, ...]
     start_ns: int
     deadline_ns: int
-    result: dict[str, str] = field(default_factory=dict)
+    #: How many cases it has; None: they could not be read.
+    announced: int | None = None
+    #: One for each case that was begun, in their order.
+    reports: list[CaseReport] = field(default_factory=list)
     verdict: str = "accepted"
     message: str | None = None
     timed_out: bool = False
@@ -57,17 +61,16 @@ class ModeRun:
         """test, benchmark, leaderboard or profile."""
         return self.request.name.partition(".")[0]
 
-    @property
-    def prefix(self) -> str:
-        """The first part of the result keys."""
-        return "test" if self.kind == "test" else "benchmark"
+    def report(self, index: int, **findings: Any) -> None:
+        """Add to what is reported of a case that was begun."""
+        self.reports[index] = replace(self.reports[index], **findings)
 
     def fail(self, index: int | None, verdict: str, text: str, *, trace: str = "") -> None:
         """Record a failure. The first one decides the mode's verdict."""
-        where = f"{self.prefix} {index + 1} of {len(self.cases)}: " if index is not None else ""
+        where = ""
         if index is not None:
-            self.result[f"{self.prefix}.{index}.status"] = "fail"
-            self.result[f"{self.prefix}.{index}.error"] = one_line(text)
+            where = f"{'test' if self.kind == 'test' else 'benchmark'} {index + 1} of {len(self.cases)}: "
+            self.report(index, status="fail", error=shown(text))
         if trace and len(self.traces) < _MAX_TRACES:
             self.traces.append(f"{where}Traceback (most recent call last):\n{trace}{text}\n")
         if self.verdict == "accepted":
@@ -88,7 +91,6 @@ def check_time_limit(run: ModeRun) -> None:
         raise Fault("time_limit", "the time limit passed", gone=True)
 
 
-def one_line(text: str) -> str:
-    """A text as a value of a result line."""
-    # Result lines are split at newlines. Frontends turn the two characters back into one.
-    return text[:_MAX_ERROR].strip().replace("\n", "\\n")
+def shown(text: str) -> str:
+    """As much of a text as the report of a case holds."""
+    return text[:_MAX_ERROR].strip()

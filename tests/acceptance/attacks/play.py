@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.harness.judge.request import Floor, JudgeRequest, ModeRequest
-from tasks.harness.local import LocalReport, Started, evaluate
+from tasks.harness.local import LocalReport, Started, evaluate, lines_of
 from tests.acceptance.attacks.catalogue import TASKS, Attack
 from tests.acceptance.attacks.relax import CHANGES, SHORT
 from tests.acceptance.judging.nursery import PATIENCE_S, Nursery
@@ -100,7 +100,7 @@ def _outcome(report: LocalReport) -> Outcome:
     step = report.steps[0]
     if step.judged is None:
         raise ValueError(f"a step of the judge's without a verdict: {step}")
-    times = [float(value) for key, value in step.result.items() if key.endswith(".median")]
+    times = [float(value) for key, value in lines_of(step).items() if key.endswith(".median")]
     return Outcome(
         verdict=step.judged.verdict,
         message=step.judged.message,

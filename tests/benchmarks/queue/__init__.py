@@ -14,7 +14,7 @@ from tests.benchmarks.queue.server import server
 
 PARTS = (
     *("pickup", "idle", "throughput", "depth", "beats", "recovery", "crowd", "batches"),
-    *("site", "history"),
+    *("site", "history", "committing"),
 )
 
 

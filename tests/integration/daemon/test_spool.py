@@ -346,3 +346,44 @@ def test_a_crash_of_the_server_itself_during_a_run_costs_nothing(make_rig: Calla
     assert (view.jobs[0].failures, len(view.jobs[0].runs), len(rig.evaluator.seen)) == (0, 1, 1)
     assert rig.sql(STALE) == []
     rig.wait_done(rig.submit())
+
+
+#: The threads of docs/architecture.md that see a result, but for the main one: that spools what is left at the end.
+TOUCHING = {"slot-cpu0", "settle", "settle-late", "deliver"}
+
+
+def test_at_most_five_threads_touch_a_result(rig: Rig, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However it is committed: at once, beside a commit that hangs, after one that was refused, or from the spool."""
+    touched: set[str] = set()
+    refuse, go_on = threading.Event(), threading.Event()
+    go_on.set()
+    complete_all = Store.complete_all
+
+    def noted(result: JobResult, name: str) -> object:
+        touched.add(threading.current_thread().name)
+        return object.__getattribute__(result, name)
+
+    def commit(store: Store, given: Sequence[tuple[Job, JobResult]]) -> object:
+        if refuse.is_set():
+            refuse.clear()
+            raise ValueError("a value that no database takes")
+        if threading.current_thread().name == "settle":
+            assert go_on.wait(PATIENCE_S)
+        return complete_all(store, given)
+
+    monkeypatch.setattr(JobResult, "__getattribute__", noted, raising=False)
+    monkeypatch.setattr(Store, "complete_all", commit)
+    rig.start()
+    refuse.set()
+    rig.wait_done(rig.submit())
+    assert not refuse.is_set()
+    go_on.clear()
+    first, second = rig.submit(), rig.submit()
+    rig.wait_for(lambda: any(rig.view(each).jobs[0].state is JobState.DONE for each in (first, second)), "one is done")
+    go_on.set()
+    rig.wait_done(first, second)
+    spooled = spool_one(rig, proxy)
+    proxy.open()
+    rig.wait_done(spooled)
+    assert touched - {threading.current_thread().name} == TOUCHING
+    assert len(TOUCHING) + 1 <= 5

@@ -64,8 +64,9 @@ def _run(evaluator: Evaluator, codes: list[str], reference: str = _REFERENCE, **
         "settings": {"timed_calls": 5, "timeout_s": 200, **settings},
         "candidates": [{"id": number, "code": code} for number, code in enumerate(codes)],
     }
+    host = evaluator.group_host(samples.SLOT)
     rows = evaluate_group(
-        evaluator, group, slot=samples.SLOT, gpu_type=samples.SLOT.gpu_type, cancelled=threading.Event()
+        host, group, slot=samples.SLOT, gpu_type=samples.SLOT.gpu_type, cancelled=threading.Event()
     ).rows
     assert [row["id"] for row in rows] == list(range(len(codes)))
     return [dict(row) for row in rows]

@@ -31,8 +31,9 @@ def _verdicts(evaluator: Evaluator) -> Mapping[str, list[str]]:
             "settings": {"timed_calls": 0, "inputs": 2, "timeout_s": 100},
             "candidates": [{"id": number, "code": part[number // 2][1]} for number in range(2 * len(part))],
         }
+        host = evaluator.group_host(samples.SLOT)
         rows = evaluate_group(
-            evaluator, group, slot=samples.SLOT, gpu_type=samples.SLOT.gpu_type, cancelled=threading.Event()
+            host, group, slot=samples.SLOT, gpu_type=samples.SLOT.gpu_type, cancelled=threading.Event()
         ).rows
         for number, (name, _) in enumerate(part):
             found[name] = sorted(str(row["verdict"]) for row in rows[2 * number : 2 * number + 2])

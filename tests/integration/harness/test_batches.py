@@ -12,6 +12,7 @@ import pytest
 
 from sandbox.protocol import StepResult
 from tasks.harness.judge.stopping import Timing
+from tasks.harness.local import lines_of
 from tests.acceptance.judging.nursery import Nursery
 
 from .conftest import make_request, message_of, verdict_of
@@ -59,7 +60,7 @@ def test_a_batch_of_short_kernels_is_audited_where_single_calls_are_not() -> Non
     assert (batch["batch_size"], batch["calls"], batch["checked"]) == (12, 6, 8)
     assert batch["claimed_median_ns"] == pytest.approx(12 * KERNEL_NS, abs=10)
     assert abs(batch["excess_ns"]) < 10
-    result = step.result
+    result = lines_of(step)
     assert result["benchmark.0.runner.batch_size"] == "12"
     assert "benchmark.0.runner.batch_lowered" not in result
     assert result["benchmark.0.runner.batch.timing"] == "audited"
@@ -73,13 +74,13 @@ def test_batches_alone_are_the_times_that_rank() -> None:
     """By the keys that single calls have otherwise."""
     step = benchmark(HONEST, kernel_ns=KERNEL_NS, timing=BATCH)
     assert accepted(step)["batch_size"] == 12
-    assert float(step.result["benchmark.0.mean"]) == TRUTH_NS
-    assert step.result["benchmark.0.runner.timing"] == "audited"
+    assert float(lines_of(step)["benchmark.0.mean"]) == TRUTH_NS
+    assert lines_of(step)["benchmark.0.runner.timing"] == "audited"
     assert step.judged is not None
     assert step.judged.assurance["timing"] == "audited"
-    assert not [key for key in step.result if ".batch." in key]
-    low, high = json.loads(step.result["benchmark.0.runner.interval"])
-    assert low <= float(step.result["benchmark.0.mean"]) <= high
+    assert not [key for key in lines_of(step) if ".batch." in key]
+    low, high = json.loads(lines_of(step)["benchmark.0.runner.interval"])
+    assert low <= float(lines_of(step)["benchmark.0.mean"]) <= high
     assert high - low < 200
 
 
@@ -88,7 +89,7 @@ def test_a_forged_batch_ranks_with_its_true_time() -> None:
     step = benchmark(FORGED, kernel_ns=KERNEL_NS, timing=BATCH)
     case = accepted(step)
     assert (case["timing"], case["contradicted"]) == ("measured", True)
-    assert float(step.result["benchmark.0.mean"]) == TRUTH_NS
+    assert float(lines_of(step)["benchmark.0.mean"]) == TRUTH_NS
 
 
 def test_a_forged_batch_beside_single_calls_is_rejected_where_the_type_says_so() -> None:
@@ -113,9 +114,9 @@ def test_a_batch_is_as_large_as_the_memory_allows() -> None:
     """Inputs are there twice and outputs three times: 5 MiB for each call, of 32 MiB."""
     step = benchmark(HONEST, size=256 << 10, kernel_ns=KERNEL_NS, timing=BATCH, memory_bytes=32 << 20)
     assert accepted(step)["batch_size"] == 6
-    assert step.result["benchmark.0.runner.batch_size"] == "6"
-    assert "6 calls, not 12" in step.result["benchmark.0.runner.batch_lowered"]
-    assert float(step.result["benchmark.0.mean"]) == TRUTH_NS
+    assert lines_of(step)["benchmark.0.runner.batch_size"] == "6"
+    assert "6 calls, not 12" in lines_of(step)["benchmark.0.runner.batch_lowered"]
+    assert float(lines_of(step)["benchmark.0.mean"]) == TRUTH_NS
 
 
 def here(processes: Nursery, code: str | None = None, timing: Timing = BATCH) -> StepResult:
@@ -138,8 +139,8 @@ def test_batches_on_a_processor_go_by_flags(processes: Nursery) -> None:
     assert batch["batch_size"] == 12
     # Beside the two that warm up. Those that other processes disturbed were made again.
     assert batch["checked"] - 2 == batch["calls"] >= 6
-    assert step.result["benchmark.0.runner.batch.runs"] == "6"
-    assert float(step.result["benchmark.0.runner.batch.mean"]) > 0
+    assert lines_of(step)["benchmark.0.runner.batch.runs"] == "6"
+    assert float(lines_of(step)["benchmark.0.runner.batch.mean"]) > 0
 
 
 def test_one_buffer_for_all_outputs_of_a_batch_is_wrong(processes: Nursery) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from sandbox.protocol import StepResult
 from tasks.harness.judge.request import Floor
-from tasks.harness.local import JudgeFailed, Pair
+from tasks.harness.local import JudgeFailed, Pair, lines_of
 
 from .conftest import Run, make_request, message_of, verdict_of
 
@@ -51,7 +51,7 @@ def test_ending(judge: Run, ending: tuple[str, str, dict[str, object], str, str]
 
     assert [step.name for step in report.steps] == ["test"]
     step = report.steps[0]
-    assert (verdict_of(step), step.result.get("check")) == (verdict, "fail"), message_of(step)
+    assert (verdict_of(step), lines_of(step).get("check")) == (verdict, "fail"), message_of(step)
     assert sentence in message_of(step)
     assert step.exit_code == (114 if verdict == "time_limit" else 112)
     assert step.timed_out == (verdict == "time_limit")
@@ -71,7 +71,7 @@ def test_right_submission_passes_every_mode(started_judge: Run) -> None:
         ("benchmark", "accepted", 0),
         ("leaderboard", "accepted", 0),
     ]
-    assert report.steps[0].result == {
+    assert lines_of(report.steps[0]) == {
         "test-count": "2",
         "test.0.spec": "size: 64; seed: 11",
         "test.0.status": "pass",
@@ -94,11 +94,11 @@ def _check_benchmark(step: StepResult) -> None:
     assert step.judged is not None
     # Additions of microseconds are less than what the hand-over differs by: their times are the judge's.
     assert step.judged.assurance == {"correctness": "judge", "timing": "measured"}
-    assert step.result["benchmark-count"] == "2"
-    assert step.result["check"] == "pass"
+    assert lines_of(step)["benchmark-count"] == "2"
+    assert lines_of(step)["check"] == "pass"
     for index in range(2):
         values = {
-            key: step.result[f"benchmark.{index}.{key}"]
+            key: lines_of(step)[f"benchmark.{index}.{key}"]
             for key in ("runs", "mean", "std", "err", "best", "worst", "median", "p10", "p90", "ci95")
         }
         assert 3 <= int(values["runs"]) <= 100
@@ -106,9 +106,9 @@ def _check_benchmark(step: StepResult) -> None:
         assert float(values["median"]) <= float(values["p90"]) <= float(values["worst"])
         low, high = json.loads(values["ci95"])
         assert low <= float(values["median"]) <= high
-        assert f"benchmark.{index}.status" not in step.result
-        assert step.result[f"benchmark.{index}.runner.timing"] == "measured"
-        low, high = json.loads(step.result[f"benchmark.{index}.runner.interval"])
+        assert f"benchmark.{index}.status" not in lines_of(step)
+        assert lines_of(step)[f"benchmark.{index}.runner.timing"] == "measured"
+        low, high = json.loads(lines_of(step)[f"benchmark.{index}.runner.interval"])
         assert 0 <= low <= float(values["mean"]) <= high
     assert [case["checked"] >= 4 for case in step.judged.details["cases"]] == [True, True]
 
@@ -142,8 +142,8 @@ def test_a_time_below_its_floor_is_rejected(judge: Run) -> None:
     assert (step.name, verdict_of(step)) == ("benchmark", "rejected")
     assert message_of(step).startswith("benchmark 2 of 3: its mean time of ")
     assert message_of(step).endswith(" µs is impossible: the case needs at least 6e+07 µs for memory (a minute)")
-    assert step.result["benchmark.1.status"] == "fail"
-    assert [f"benchmark.{index}.mean" in step.result for index in range(3)] == [True, False, True]
+    assert lines_of(step)["benchmark.1.status"] == "fail"
+    assert [f"benchmark.{index}.mean" in lines_of(step) for index in range(3)] == [True, False, True]
 
 
 def test_cheating_after_the_warm_up_is_seen(judge: Run) -> None:
@@ -151,8 +151,8 @@ def test_cheating_after_the_warm_up_is_seen(judge: Run) -> None:
     report = judge("fast_after_warm_up", modes=("benchmark", "leaderboard"))
 
     assert [(step.name, verdict_of(step)) for step in report.steps] == [("benchmark", "wrong_answer")]
-    assert report.steps[0].result["benchmark.0.status"] == "fail"
-    assert "mismatch" in report.steps[0].result["benchmark.0.error"]
+    assert lines_of(report.steps[0])["benchmark.0.status"] == "fail"
+    assert "mismatch" in lines_of(report.steps[0])["benchmark.0.error"]
 
 
 def test_what_was_printed_before_a_failed_import_is_kept(judge: Run) -> None:
@@ -182,7 +182,7 @@ def test_traceback_shows_the_submission_only(judge: Run) -> None:
     assert "in helper" in step.stderr
     assert "submission.py" in step.stderr
     assert "harness" not in step.stderr
-    assert step.result["test.0.status"] == step.result["test.1.status"] == "fail"
+    assert lines_of(step)["test.0.status"] == lines_of(step)["test.1.status"] == "fail"
 
 
 def test_output_buffer_among_the_inputs(judge: Run) -> None:
@@ -213,7 +213,7 @@ def test_profile(judge: Run) -> None:
         ("profile.0", "accepted"),
         ("profile.1", "accepted"),
     ]
-    result = report.steps[0].result
+    result = lines_of(report.steps[0])
     assert result["benchmark-count"] == "1"
     assert "aten::add" in base64.b64decode(result["benchmark.0.report"]).decode()
     names = [(name, kind) for name, kind, _ in report.artifacts]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sandbox.protocol import StepResult
-from tasks.harness.local import LocalReport, Pair
+from tasks.harness.local import LocalReport, Pair, lines_of
 from tests.acceptance.judging.nursery import Nursery
 
 from .conftest import make_request, message_of, verdict_of
@@ -67,10 +67,10 @@ def test_ending(processes: Nursery, ending: tuple[str, dict[str, object], str, s
 
     assert [step.name for step in report.steps] == ["test"]
     step = report.steps[0]
-    assert (verdict_of(step), step.result["check"]) == (verdict, "fail"), message_of(step)
+    assert (verdict_of(step), lines_of(step)["check"]) == (verdict, "fail"), message_of(step)
     assert sentence in message_of(step)
     assert not step.timed_out
-    assert "test.1.status" not in step.result
+    assert "test.1.status" not in lines_of(step)
 
 
 def test_a_rank_that_hangs_is_told_with_where_all_were(processes: Nursery) -> None:
@@ -78,9 +78,11 @@ def test_a_rank_that_hangs_is_told_with_where_all_were(processes: Nursery) -> No
     # Two seconds are enough for both to get there, unless the machine is busy.
     for timeout_s in (2.0, 10.0, 50.0):
         (step,) = evaluate(processes, "ring_hangs_on_rank_1", timeout_s=timeout_s).steps
-        assert (step.name, verdict_of(step), step.result["check"]) == ("test", "time_limit", "fail"), message_of(step)
+        assert (step.name, verdict_of(step), lines_of(step)["check"]) == ("test", "time_limit", "fail"), message_of(
+            step
+        )
         assert step.timed_out
-        assert "test.1.status" not in step.result
+        assert "test.1.status" not in lines_of(step)
         if "rank 0 waited for the others" in message_of(step):
             break
     where = "rank 1 was at submission.py:11, in custom_kernel; rank 0 waited for the others at submission.py:13"
@@ -95,11 +97,11 @@ def test_what_leaves_the_ranks_alive_leaves_the_next_test_its_chance(processes: 
 
     assert verdict_of(step) == "wrong_answer"
     assert message_of(step).startswith("test 1 of 5: rank 1: found [")
-    errors = [step.result.get(f"test.{index}.error", "") for index in range(5)]
+    errors = [lines_of(step).get(f"test.{index}.error", "") for index in range(5)]
     assert errors[1] == "rank 1: custom_kernel returned a SimpleNamespace, which cannot be read as tensor data"
     assert errors[2].startswith("rank 1: the output could not be compared: TypeError")
     assert errors[3] in {f"rank {rank}: ValueError: nothing on rank {rank} of 2" for rank in range(2)}
-    assert [step.result[f"test.{index}.status"] for index in range(5)] == ["fail"] * 4 + ["pass"]
+    assert [lines_of(step)[f"test.{index}.status"] for index in range(5)] == ["fail"] * 4 + ["pass"]
 
 
 def test_a_right_submission_passes_every_mode() -> None:
@@ -110,7 +112,7 @@ def test_a_right_submission_passes_every_mode() -> None:
     assert [(step.name, verdict_of(step), step.exit_code) for step in report.steps] == [
         (mode, "accepted", 0) for mode in modes
     ], [message_of(step) for step in report.steps]
-    assert report.steps[0].result == {
+    assert lines_of(report.steps[0]) == {
         "test-count": "2",
         "test.0.spec": TESTS[0],
         "test.0.status": "pass",
@@ -119,12 +121,12 @@ def test_a_right_submission_passes_every_mode() -> None:
         "check": "pass",
     }
     for step in report.steps[1:3]:
-        assert 3 <= int(step.result["benchmark.0.runs"]) <= 100
+        assert 3 <= int(lines_of(step)["benchmark.0.runs"]) <= 100
         case = details_of(step)
         assert len(case["claimed_median_by_rank_ns"]) == 2
         assert not case["fixed_inputs"]
-        assert case["checked"] > case["calls"] >= int(step.result["benchmark.0.runs"])
-    table = base64.b64decode(report.steps[3].result["benchmark.0.report"]).decode()
+        assert case["checked"] > case["calls"] >= int(lines_of(step)["benchmark.0.runs"])
+    table = base64.b64decode(lines_of(report.steps[3])["benchmark.0.report"]).decode()
     assert table.startswith("rank 0\n")
     assert "\nrank 1\n" in table
     assert table.count("gloo:all_gather") >= 2

@@ -58,7 +58,7 @@ def converse(
             on_progress=None,
             cancel=threading.Event(),
             archive=archive,
-            on_archive=None if into is None else into.take,
+            receive=into,
         )
 
 

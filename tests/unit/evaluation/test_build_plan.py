@@ -29,9 +29,9 @@ def build(task: Task, job: Job | None = None, gpu: GpuType = samples.CPU) -> Bui
     )
 
 
-def run(task: Task, gpu: GpuType = samples.CPU, *, built: bool = False) -> Plan:
+def run(task: Task, gpu: GpuType = samples.CPU) -> Plan:
     """The run of a test job."""
-    return make_plan(samples.job(mode=Mode.TEST), task, gpu, samples.SLOT, samples.ENVIRONMENT, built=built)
+    return make_plan(samples.job(mode=Mode.TEST), task, gpu, samples.SLOT, samples.ENVIRONMENT)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,8 @@ def test_torch_is_told_what_to_build_for(arch: str, torch: str) -> None:
 def test_nvcc_runs_in_the_build_or_in_the_run_and_never_in_both() -> None:
     """With the same arguments; what was built goes in without its sources."""
     task = samples.cu_task()
-    plain, built, ahead = run(task).request, run(task, built=True).request, build(task).request
+    plan, ahead = run(task), build(task).request
+    plain, built = plan.request, plan.built_request
     assert isinstance(plain, StepsRequest)
     assert isinstance(built, StepsRequest)
     assert [step.name for step in plain.steps] == ["nvcc-version", "compile", "test"]
@@ -132,7 +133,7 @@ def test_nvcc_runs_in_the_build_or_in_the_run_and_never_in_both() -> None:
 def test_a_python_program_is_imported_in_the_run_all_the_same() -> None:
     """The build has no device, so its import may have been another one."""
     task = samples.task(harness=Harness.PROGRAM)
-    assert run(task, built=True) == run(task)
+    assert run(task).built_request is None
 
 
 def evidence(*compiled: StepResult, ending: Ending = Ending.COMPLETED, oom_kills: int = 0) -> Evidence:
@@ -185,7 +186,7 @@ def test_a_python_build_has_no_verdict() -> None:
 def test_rows_tell_of_the_compilation_wherever_it_was() -> None:
     """KernelBot's readers find nvcc's facts with a run that had no compiler in it."""
     task = samples.cu_task()
-    plan = run(task, built=True)
+    plan = run(task)
     found = replace(
         evidence(VERSION, samples.step("compile", {}, stderr="remark")),
         steps=(samples.step("test", {"test-count": "1", "test.0.status": "pass", "check": "pass"}),),

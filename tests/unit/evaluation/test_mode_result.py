@@ -1,17 +1,17 @@
-"""Result lines as numbers; they may come from a program that writes anything."""
+"""Reports as numbers: of the judge, whose types are checked, and of a program, which may write anything."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from runner.errors import EvaluationError
 from runner.evaluation.mode_result import ModeResult
 from runner.model import TimingAssurance
-from sandbox.protocol import Judged
+from tasks.harness.judge.report import CaseReport, result_lines
 from tests.unit import samples
-
-JUDGED = Judged(verdict="accepted", message=None, assurance={})
 
 
 @pytest.mark.parametrize("text", ["", "fast", "nan", "inf", "-1", "0", "1e-4", "1_000ns"])
@@ -40,18 +40,15 @@ def test_no_more_timings_are_read_than_were_asked_for() -> None:
 
 
 def test_only_the_judge_vouches_for_a_time() -> None:
-    """The same lines of an eval program say nothing of what its times are worth."""
-    lines = {
-        "benchmark-count": "2",
-        "benchmark.0.runner.timing": "audited",
-        "benchmark.0.runner.interval": "[10, 12.5]",
-        "benchmark.1.runner.timing": "flawless",
-        "benchmark.1.runner.interval": "[12, 10]",
-    }
-    step = samples.step("benchmark", lines)
+    """The same numbers in the lines of an eval program say nothing of what its times are worth."""
+    cases = (
+        CaseReport(spec="a", timing=samples.timing(11.0, assurance="audited", interval=(10.0, 12.5))),
+        CaseReport(spec="b", timing=samples.timing(11.0, assurance="flawless", interval=(12.0, 10.0))),
+    )
+    lines = result_lines("benchmark", cases, count=2, passed=True)
 
-    known, unknown = ModeResult.read(replace(step, judged=JUDGED), asked=2).timings
-    claims = ModeResult.read(step, asked=2).timings
+    known, unknown = ModeResult.read(samples.step("benchmark", {}, judged=samples.judged(*cases)), asked=2).timings
+    claims = ModeResult.read(samples.step("benchmark", lines), asked=2).timings
 
     assert (known.timing, known.interval_ns) == (TimingAssurance.AUDITED, (10.0, 12.5))
     assert (unknown.timing, unknown.interval_ns) == (TimingAssurance.CLAIMED, None)
@@ -64,3 +61,57 @@ def test_the_first_failed_case_is_the_failure() -> None:
 
     assert ModeResult.read(samples.step("test", lines), asked=2).failure == "case 1 (?): no reason given"
     assert ModeResult.read(samples.step("test", {"test-count": "2"}), asked=2).failure is None
+
+
+CASE = CaseReport(spec="n: 1", status="fail", error="late", timing=samples.timing(1234.5, interval=(1200.0, 1300.1)))
+
+
+def test_the_judges_reports_arrive_as_the_same_records() -> None:
+    """Nothing is lost or changed on the way, and a case that was not begun has no time."""
+    reported = ModeResult.read(samples.step("benchmark", {}, judged=samples.judged(CASE, announced=2)), asked=2)
+
+    assert reported.cases == (CASE,)
+    assert [timing.mean_ns for timing in reported.timings] == [1234.5, None]
+    assert (reported.check, reported.tests, reported.benchmarks) == ("pass", None, 2)
+
+
+def test_a_judge_reports_no_more_cases_than_it_announces() -> None:
+    """More of them, or fewer than none, are our fault."""
+    for announced in (1, -1):
+        judged = samples.judged(*[CASE] * 2, announced=announced)
+        with pytest.raises(EvaluationError, match=f"2 of {announced} cases"):
+            ModeResult.read(samples.step("benchmark", {}, judged=judged), asked=2)
+
+
+def _summary(**changes: object) -> Callable[[dict[str, Any]], None]:
+    return lambda case: case["timing"]["summary"].update(changes)
+
+
+def _timing(**changes: object) -> Callable[[dict[str, Any]], None]:
+    return lambda case: case["timing"].update(changes)
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        (_summary(mean="1234.5"), "0.timing.summary.mean"),
+        (_summary(mean=True), "0.timing.summary.mean"),
+        (_summary(mean=float("nan")), "0.timing.summary.mean"),
+        (_summary(worst=float("inf")), "0.timing.summary.worst"),
+        (_summary(runs=20.5), "0.timing.summary.runs"),
+        (_summary(ci95=[1.0, 2.0, 3.0]), "0.timing.summary.ci95"),
+        (_summary(mode=1.0), "0.timing.summary.mode"),
+        (_timing(interval=["1", "2"]), "0.timing.interval.0"),
+        (_timing(host=5), "0.timing.host"),
+        (lambda case: case.pop("spec"), "0.spec"),
+        (lambda case: case.update(status="perhaps"), "0.status"),
+        (lambda case: case.update(timing="fast"), "0.timing"),
+    ],
+)
+def test_a_report_of_another_form_is_our_fault(change: Callable[[dict[str, Any]], None], where: str) -> None:
+    """Every type and every number is checked before anything is decided or stored."""
+    judged = samples.judged(CASE)
+    change(judged.cases[0])  # type: ignore[arg-type]  # a dict, as in JSON
+
+    with pytest.raises(EvaluationError, match=f"the judge's report of 'benchmark' has at {where}"):
+        ModeResult.read(samples.step("benchmark", {}, judged=judged), asked=1)

@@ -185,12 +185,12 @@ def test_under_the_builtin_harness_nvcc_makes_a_library_for_the_worker() -> None
     """Found in the archive if it was built ahead, else compiled by the worker; the reference is the judge's alone."""
     task = samples.cu_task()
     task = replace(task, files={**task.files, "reference.py": "ref"}, extra=Extra(harness=Harness.BUILTIN))
-    for built in (False, True):
-        plan = make_plan(samples.job(), task, samples.H100, samples.SLOT, samples.ENVIRONMENT, built=built)
-        request = judge_request(plan)
+    plan = make_plan(samples.job(), task, samples.H100, samples.SLOT, samples.ENVIRONMENT)
+    assert plan.built_request is not None
+    for built, request in enumerate(map(judge_request, (plan, replace(plan, request=plan.built_request)))):
         assert request.compiled is not None
         assert request.compiled.program == "eval.out"
-        assert bool(request.compiled.argv) is not built
+        assert bool(request.compiled.argv) is not bool(built)
         assert set(request.compiled.argv) >= (set() if built else {"nvcc", "-shared", "-Xcompiler=-fPIC", "eval.cu"})
         assert set(request.worker_files) == {"eval.cu", "util.h"}
         assert plan.spec.boot.kind == "pair"

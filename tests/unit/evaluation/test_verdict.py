@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,22 +17,30 @@ from runner.evaluation.verdict import decide
 from runner.gpu_types import Dtype, Figures, GpuType
 from runner.model import Demand, JobResult, Mode, TimingAssurance, Verdict
 from runner.task_format.model import Extra, Harness, Ranking, Task
-from sandbox.protocol import Judged, StepResult
+from sandbox.protocol import StepResult
 from sandbox.spec import Ending, Outcome
+from tasks.harness.judge.report import CaseReport
 from tests.unit import samples
 
 TEST_PASS = {"test-count": "2", "test.0.spec": "a", "test.0.status": "pass", "test.1.status": "pass", "check": "pass"}
 BENCH_PASS = {"benchmark-count": "2", "benchmark.0.mean": "1000", "benchmark.1.mean": "4000", "check": "pass"}
 
 
-def judged(verdict: str = "accepted", message: str | None = None, timing: str = "audited") -> Judged:
-    """The judge's word."""
-    return Judged(
-        verdict=verdict,
-        message=message,
-        assurance={"correctness": "judge", "timing": timing},
-        details={"system": {"gpu": "CPU", "torch": "2", "hostname": "sandbox"}, "bound_ns": 5},
+TESTED = tuple(CaseReport(spec=spec, status="pass") for spec in "ab")
+
+
+def timed(
+    *means_ns: float, assurances: tuple[str, ...] = (), intervals: tuple[tuple[float, float], ...] = ()
+) -> tuple[CaseReport, ...]:
+    """What the judge reports of benchmarks with these means, audited and without intervals unless given."""
+    filled = itertools.zip_longest(means_ns, assurances, intervals)
+    return tuple(
+        CaseReport(spec="n: 1", timing=samples.timing(mean, assurance=assurance or "audited", interval=interval))
+        for mean, assurance, interval in filled
     )
+
+
+TIMED = timed(1000.0, 4000.0)
 
 
 def decided(
@@ -239,61 +248,74 @@ def test_a_chain_stops_where_it_failed() -> None:
 
 def test_the_judges_word_decides_under_the_built_in_harness() -> None:
     """Verdict, sentence, assurance and system facts come from the judge."""
-    step = samples.step("test", {"check": "fail", "test-count": "2"}, judged=judged("wrong_answer", "case 1 is wrong"))
+    details = {"system": {"gpu": "CPU", "torch": "2", "hostname": "sandbox"}, "bound_ns": 5}
+    failed = CaseReport(spec="b", status="fail", error="off\nby one")
+    judged = samples.judged(
+        TESTED[0], failed, verdict="wrong_answer", message="case 1 is wrong", announced=3, details=details
+    )
+    step = samples.step("test", {}, judged=judged)
     result = decided((step,), task=samples.task(), mode=Mode.TEST)
     assert (result.verdict, result.error) == (Verdict.WRONG_ANSWER, "case 1 is wrong")
     assert result.report["assurance"] == {"correctness": "judge", "timing": "audited"}
     assert (result.runs[0].system_info["torch"], result.runs[0].system_info["hostname"]) == ("2", "h")
     assert result.report["steps"][0]["judged"]["details"] == {"bound_ns": 5}
+    assert result.runs[0].result == {
+        "test-count": "3",
+        "test.0.spec": "a",
+        "test.0.status": "pass",
+        "test.1.spec": "b",
+        "test.1.status": "fail",
+        "test.1.error": "off\\nby one",
+        "check": "fail",
+    }
+
+
+FAILED = CaseReport(spec="b", status="fail", error="off by one")
 
 
 @pytest.mark.parametrize(
-    "step",
+    ("step", "words"),
     [
-        samples.step("test", TEST_PASS),
-        samples.step("test", TEST_PASS, judged=judged("splendid")),
-        samples.step("test", TEST_PASS, judged=judged("internal_error", "broke")),
-        samples.step("test", {"test-count": "2"}, judged=judged()),
-        samples.step("test", {"test-count": "1", "check": "pass"}, judged=judged()),
+        (samples.step("test", TEST_PASS), "without the judge's verdict"),
+        (samples.step("test", {}, judged=samples.judged(*TESTED, verdict="splendid")), "unknown verdict 'splendid'"),
+        (samples.step("test", {}, judged=samples.judged(*TESTED, verdict="internal_error", message="broke")), "broke"),
+        (samples.step("test", {}, judged=samples.judged(TESTED[0])), "1 cases, 0 of them failed, where 2"),
+        (samples.step("test", {}, judged=samples.judged(TESTED[0], announced=2)), "1 cases, 0 of them failed, where 2"),
+        (samples.step("test", {}, judged=samples.judged(TESTED[0], FAILED)), "2 cases, 1 of them failed, where 2"),
+        (samples.step("test", {}, judged=samples.judged(*TESTED, announced=1)), "2 of 1 cases"),
+        (samples.step("test", {}, judged=samples.judged(*TESTED, announced=3)), "3 tests where 2 were asked for"),
     ],
 )
-def test_a_judge_that_contradicts_itself_is_our_fault(step: StepResult) -> None:
-    """No verdict, an unknown one, a pass without check or with too few cases: the harness is broken."""
-    with pytest.raises(EvaluationError):
+def test_a_judge_that_contradicts_itself_is_our_fault(step: StepResult, words: str) -> None:
+    """No verdict, an unknown one, other cases than were asked for or announced, or failed ones: the harness broke."""
+    with pytest.raises(EvaluationError, match=words):
         decided((step,), task=samples.task(), mode=Mode.TEST)
 
 
-def judged_chain(
-    timing: str, leaderboard: Mapping[str, str] | None = None, *, benchmark: Mapping[str, str] = BENCH_PASS
-) -> tuple[StepResult, ...]:
+def judged_chain(timing: str, leaderboard: tuple[CaseReport, ...] = TIMED) -> tuple[StepResult, ...]:
     """A passed leaderboard chain of the built-in harness, whose ranked times are worth so much."""
     return (
-        samples.step("test", TEST_PASS, judged=judged()),
-        samples.step("benchmark", benchmark, judged=judged()),
-        samples.step("leaderboard", {**BENCH_PASS, **(leaderboard or {})}, judged=judged(timing=timing)),
+        samples.step("test", {}, judged=samples.judged(*TESTED)),
+        samples.step("benchmark", {}, judged=samples.judged(*TIMED)),
+        samples.step("leaderboard", {}, judged=samples.judged(*leaderboard, timing=timing)),
     )
 
 
-MEASURED = {
-    "benchmark.0.runner.timing": "audited",
-    "benchmark.0.runner.interval": "[990, 1010]",
-    "benchmark.1.runner.timing": "measured",
-    "benchmark.1.runner.interval": "[3600, 4500.4]",
-}
+MEASURED = timed(1000.0, 4000.0, assurances=("audited", "measured"), intervals=((990.0, 1010.0), (3600.0, 4500.4)))
 
 
 @pytest.mark.parametrize(
     ("timing", "leaderboard", "demanded", "detail"),
     [
-        ("audited", {}, "audited", None),
-        ("measured", {}, "measured", None),
-        ("audited", {}, "measured", None),
-        ("claimed", {}, "claimed", None),
-        ("claimed", {}, "measured", "the judge's clock cannot vouch for it"),
-        ("splendid", {}, "measured", "the judge's clock cannot vouch for it"),
-        ("audited_host", {}, "measured", "the host's work is part of what the judge's clock has seen"),
-        ("audited_host", {}, "audited", "the host's work is part of what the judge's clock has seen"),
-        ("measured", {}, "audited", "the judge's clock cannot bound it more closely, and the board asks for 5 %"),
+        ("audited", TIMED, "audited", None),
+        ("measured", TIMED, "measured", None),
+        ("audited", TIMED, "measured", None),
+        ("claimed", TIMED, "claimed", None),
+        ("claimed", TIMED, "measured", "the judge's clock cannot vouch for it"),
+        ("splendid", TIMED, "measured", "the judge's clock cannot vouch for it"),
+        ("audited_host", TIMED, "measured", "the host's work is part of what the judge's clock has seen"),
+        ("audited_host", TIMED, "audited", "the host's work is part of what the judge's clock has seen"),
+        ("measured", TIMED, "audited", "the judge's clock cannot bound it more closely, and the board asks for 5 %"),
         (
             "measured",
             MEASURED,
@@ -302,17 +324,22 @@ MEASURED = {
         ),
         # The word on the whole is held against the word on each case.
         ("audited", MEASURED, "measured", None),
-        ("audited", {"benchmark.0.runner.timing": "claimed"}, "measured", "the judge's clock cannot vouch for it"),
+        (
+            "audited",
+            timed(1000.0, 4000.0, assurances=("claimed",)),
+            "measured",
+            "the judge's clock cannot vouch for it",
+        ),
         (
             "measured",
-            {"benchmark.0.runner.interval": "[1e999, 2]"},
+            timed(1000.0, 4000.0, intervals=((0.0, 2.0),)),
             "audited",
             "the judge's clock cannot bound it more",
         ),
     ],
 )
 def test_a_time_below_the_demand_passes_without_a_score(
-    timing: str, leaderboard: dict[str, str], demanded: str, detail: str | None
+    timing: str, leaderboard: tuple[CaseReport, ...], demanded: str, detail: str | None
 ) -> None:
     """It is accepted and stored; what the score would be, and why it is none, goes with the row."""
     demand = Demand(timing=TimingAssurance(demanded), tolerance=0.05)
@@ -320,7 +347,7 @@ def test_a_time_below_the_demand_passes_without_a_score(
     assert result.verdict is Verdict.ACCEPTED
     run = result.runs[2]
     assert run.passed
-    assert run.result["benchmark.0.mean"] == "1000"
+    assert run.result["benchmark.0.mean"] == "1000.0"
     withheld = run.system_info["runner"].get("unranked")
     if detail is None:
         assert run.score_s == pytest.approx(2000e-9)
@@ -337,7 +364,7 @@ def test_a_row_is_worth_as_little_as_its_least_case() -> None:
     assert result.runs[2].system_info["runner"]["assurance"] == {"correctness": "judge", "timing": "measured"}
     assert result.runs[1].system_info["runner"]["assurance"]["timing"] == "audited"
     assert result.report["assurance"]["timing"] == "measured"
-    odd = decided(judged_chain("audited", {"benchmark.1.runner.timing": "notarised"}), task=samples.task())
+    odd = decided(judged_chain("audited", timed(1.0, 4.0, assurances=("notarised",))), task=samples.task())
     assert odd.runs[2].system_info["runner"]["assurance"]["timing"] == "claimed"
 
 
@@ -487,8 +514,8 @@ def test_a_program_that_reports_fewer_cases_is_held_against_the_lowest_floor() -
 def test_a_judge_that_lets_an_impossible_time_pass_is_not_believed() -> None:
     """It had the same floors; something in the container is not what it should be."""
     steps = (
-        samples.step("test", TEST_PASS, judged=judged()),
-        samples.step("benchmark", BENCH_PASS, judged=judged()),
+        samples.step("test", {}, judged=samples.judged(*TESTED)),
+        samples.step("benchmark", {}, judged=samples.judged(*TIMED)),
     )
     with pytest.raises(EvaluationError, match="the judge accepted 'benchmark', but in benchmark 0 its mean time"):
         decided(steps, **lit(tflops=1, harness=Harness.BUILTIN))

@@ -21,7 +21,7 @@ PAGE: Final = ROOT / "docs" / "log-events.md"
 LEVELS: Final = ("debug", "info", "warning", "error", "exception")
 #: (module, variable) -> the events it holds; each must stand in the module's source.
 ELSEWHERE: Final[Mapping[tuple[str, str], Sequence[str]]] = {
-    ("runner/daemon/slot_worker.py", "what"): (
+    ("runner/daemon/slot.py", "what"): (
         "job failed, our fault",
         "run stopped: the job is no longer ours",
         "run stopped: cancelled",

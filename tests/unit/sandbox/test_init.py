@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +16,7 @@ from sandbox.inside.output import Excerpt, ResultLines
 from sandbox.inside.pair import rebuild_frame
 from sandbox.inside.process import InitError, decode_status
 from sandbox.inside.steps import parse_request, runs_next, shorten
-from sandbox.protocol import FrameError, Step, StepResult, StepsRequest
+from sandbox.protocol import FrameError, Judged, Step, StepResult, StepsRequest
 
 _RESULT = StepResult(name="t", command="c", start_ns=0, duration_ns=0, exit_code=0)
 
@@ -185,6 +187,10 @@ def test_a_step_is_cut_until_it_fits() -> None:
     message = shorten(huge, 200_000)
     assert len(protocol.encode(message)) <= 200_000
     assert message["result"] == {}
+    judged = Judged(verdict="accepted", message=None, assurance={}, announced=1, cases=({"profile": "y" * 500_000},))
+    message = shorten(StepResult(**{**vars(big), "judged": judged}), 200_000)
+    assert len(protocol.encode(message)) <= 200_000
+    assert message["judged"] == {**asdict(judged), "cases": ()}
 
 
 def test_a_judge_may_say_three_things() -> None:

@@ -85,11 +85,27 @@ def test_a_judged_step_travels_whole() -> None:
         timed_out=True,
         stdout="ä\n",
         result={"check": "pass"},
-        judged=Judged(verdict="accepted", message=None, assurance={"timing": "audited"}, details={"n": [1, 2]}),
+        judged=Judged(
+            verdict="accepted",
+            message=None,
+            assurance={"timing": "audited"},
+            details={"n": [1, 2]},
+            announced=2,
+            cases=({"spec": "n: 1", "mean": 1.5},),
+        ),
     )
     (message,) = Decoder().feed(encode(step.to_message()))
     assert StepResult.from_message(message) == step
     assert StepResult.from_message(json.loads(json.dumps(step.to_message()))) == step
+
+
+@pytest.mark.parametrize("cases", [{}, "ab", [1], [[]], None])
+def test_cases_are_a_list_of_objects(cases: object) -> None:
+    """What is in them is checked by whoever knows the judge."""
+    step = StepResult(name="test", command="", start_ns=0, duration_ns=0, exit_code=0).to_message()
+    judged = {"verdict": "accepted", "message": None, "assurance": {}, "cases": cases}
+    with pytest.raises(FrameError, match="not a list of objects"):
+        StepResult.from_message({**step, "judged": judged})
 
 
 def test_a_bool_is_no_number_and_bad_base64_no_artifact() -> None:

@@ -119,7 +119,6 @@ class GroupJudge:
                 stderr=captured.stderr[-8000:],
                 stdout_bytes=captured.stdout_bytes,
                 stderr_bytes=captured.stderr_bytes,
-                result={"check": "pass" if passed else "fail"},
                 judged=Judged(
                     verdict=result.verdict,
                     message=result.message or None,

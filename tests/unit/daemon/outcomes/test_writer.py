@@ -35,7 +35,7 @@ class Crowd:
         self.late = FakeStore()
         self.now_s = 1000.0
         self.leaving = False
-        self.emptied = threading.Semaphore(0)
+        self.wake = threading.Event()
         self.give_up = threading.Event()
         self.stop = threading.Event()
         self.under_way = threading.Event()
@@ -47,7 +47,7 @@ class Crowd:
             parts.publisher,
             parts.replayer,
             slots=slots,
-            on_empty=self.emptied.release,
+            wake=self.wake,
             leaving=lambda: self.leaving,
             give_up=self.give_up,
             patience_s=patience_s,
@@ -100,8 +100,7 @@ class Crowd:
 
     def wait_empty(self) -> None:
         """Until nothing is left."""
-        assert self.emptied.acquire(timeout=30)
-        assert self.writer.pending == 0
+        wait_until(lambda: not self.writer.pending, "every outcome is written")
 
     def wait(self, condition: Callable[[], object]) -> None:
         """Until something is so."""
@@ -425,6 +424,18 @@ def test_a_daemon_that_is_to_end_waits_longer_for_results_than_for_failures(tmp_
     assert [line["event"] for line in logs].count(LEFT_TO_ITS_LEASE) == 1
     assert parts.held() == {(1, False)}
     crowd.end()
+
+
+def test_a_daemon_that_is_to_end_hears_of_the_last_outcome_that_is_written(crowd: Crowd) -> None:
+    """It waits for that alone; while it works, the claiming thread is left in peace."""
+    crowd.start()
+    crowd.submit(1)
+    crowd.wait_empty()
+    assert not crowd.wake.is_set()
+    crowd.leaving = True
+    crowd.submit(2)
+    assert crowd.wake.wait(30)
+    assert crowd.writer.pending == 0
 
 
 def test_the_connection_is_closed_when_nothing_has_come_for_a_while(

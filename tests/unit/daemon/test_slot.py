@@ -10,7 +10,7 @@ import pytest
 
 from runner.daemon.leases import Lease, StopReason
 from runner.daemon.outcomes.writer import OutcomeWriter
-from runner.daemon.slot_worker import SlotWorker
+from runner.daemon.slot import SlotSignals, SlotWorker
 from runner.errors import CancelledByRequest, EvaluationError
 from runner.model import Job, JobResult, Progress, Slot
 from tests.support.waiting import wait_until
@@ -27,8 +27,7 @@ class Working:
         self.parts = parts
         self.script = script
         self.lease: Lease | None = None
-        self.free = threading.Semaphore(0)
-        self.trouble = threading.Event()
+        self.signals = SlotSignals()
         self.give_up = threading.Event()
         self.stop = threading.Event()
         #: What goes on after the result is known.
@@ -39,7 +38,7 @@ class Working:
             parts.publisher,
             parts.replayer,
             slots=1,
-            on_empty=lambda: None,
+            wake=self.signals.wake,
             leaving=lambda: False,
             give_up=self.give_up,
         )
@@ -50,8 +49,7 @@ class Working:
             keeper=parts.keeper,
             publisher=parts.publisher,
             writer=self.writer,
-            on_free=self.free.release,
-            on_trouble=self.trouble.set,
+            signals=self.signals,
         )
         self.threads = [
             threading.Thread(target=body, args=(self.stop,), daemon=True)
@@ -82,12 +80,15 @@ class Working:
     def give(self, job_id: int) -> None:
         """A job."""
         self.lease = self.parts.keeper.hold(job(job_id))
+        self.signals.all_free.clear()
+        self.signals.wake.clear()
         self.worker.give(self.lease)
         assert self.worker.busy
 
     def wait_free(self) -> None:
         """Until the slot is free again."""
-        assert self.free.acquire(timeout=30)
+        assert self.signals.all_free.wait(30)
+        assert self.signals.wake.is_set()
         assert not self.worker.busy
 
     def do(self, job_id: int) -> None:
@@ -202,7 +203,7 @@ def test_failures_of_ours_name_their_cause_and_slot(parts: Parts, work: Callable
     for number, (script, troubled) in enumerate(((overtime, False), (bug, False), (unasked, False), (broken, True))):
         working.script = script
         working.do(number)
-        assert working.trouble.is_set() is troubled
+        assert working.signals.suspect.is_set() is troubled
     assert parts.store.failed == [
         (0, "the run took longer than the host's max_run_s and was stopped", "cpu0"),
         (1, "unexpected ZeroDivisionError: a bug", "cpu0"),

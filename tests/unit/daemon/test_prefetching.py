@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from runner.daemon.leases import Lease, StopReason
-from runner.daemon.slot_queue import LOOK_PAUSE_S, MIN_QUEUED, MIN_RUNNING_S, Prefetcher, SlotQueue
-from runner.daemon.slot_worker import SlotWorker
+from runner.daemon.prefetching import LOOK_PAUSE_S, MIN_QUEUED, Prefetcher
+from runner.daemon.slot import MIN_RUNNING_S, SlotQueue, SlotWorker
 from runner.model import Job, Slot
 from tests.unit.daemon.hosts import job, slot
 
