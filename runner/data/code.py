@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from runner.data import Progress
 from runner.data.splice import Encoded
-from runner.data.tables import CODE, GROUP_BYTES, Writer
+from runner.data.tables import CODE, GROUP_BYTES, Writer, columns_of
 from runner.errors import DataError
 
 #: Bytes of code in a part, uncompressed.
@@ -100,7 +100,7 @@ class Codes:
         return len(self._ids)
 
     def numbers(self, hashes: pa.Array | pa.ChunkedArray) -> Integers:
-        """The numbers of codes; -1 for one that the export does not need."""
+        """The numbers of codes; -1 for one that the export does not need. A call costs as much as 100,000 hashes."""
         found = pc.index_in(hashes, value_set=self.hashes).cast(pa.int64()).fill_null(-1)
         return np.asarray(found.to_numpy(), np.int64)
 
@@ -251,13 +251,16 @@ class Known:
         return column.view(pa.large_binary()).take(pa.array(self._rows[numbers] - self.edges[group]))
 
 
-def known_part(path: Path, codes: Codes) -> Known:
-    """A part of an older export; how its codes are encoded is noted."""
-    with pq.ParquetFile(path) as part:
-        columns = part.read(columns=["code_sha256", "code_encoding"], use_threads=False)
-    numbers = codes.numbers(columns.column(0))
-    codes.note(numbers, columns.column(1))
-    return Known(path, numbers, len(codes))
+def known_parts(paths: Sequence[Path], codes: Codes) -> list[Known]:
+    """Parts of an older export; how their codes are encoded is noted."""
+    parts = [columns_of(path, ["code_sha256", "code_encoding"]) for path in paths]
+    if not parts:
+        return []
+    whole = pa.concat_tables(parts)
+    numbers = codes.numbers(whole.column(0))
+    codes.note(numbers, whole.column(1))
+    ends = np.cumsum([part.num_rows for part in parts])[:-1]
+    return [Known(path, some, len(codes)) for path, some in zip(paths, np.split(numbers, ends), strict=True)]
 
 
 def _encoded(texts: pa.ChunkedArray) -> pa.Array:

@@ -34,7 +34,6 @@ from runner.data.folder import MANIFEST, carry_over, files_of, replace, sha256_o
 from runner.data.manifest import Manifest
 from runner.data.people import Exclusions, Identity, Namer
 from runner.data.runs import RunsFile
-from runner.data.splice import Encoded
 from runner.data.tables import (
     BLOCK,
     CODE,
@@ -193,6 +192,10 @@ class _Old:
         checked = self._sound.get(name)
         return path if (self._is_sound(name, entry) if checked is None else checked.result()) else None
 
+    def rows(self, name: str) -> int:
+        """The rows of one of its files."""
+        return 0 if self.manifest is None else int(manifest.paths(self.manifest)[name]["rows"])
+
     def begin(self, threads: ThreadPoolExecutor) -> None:
         """Have another thread compare its tables with their hashes, while the database is read."""
         for name, entry in sorted({} if self.manifest is None else manifest.paths(self.manifest).items()):
@@ -256,6 +259,8 @@ class _Making:
         self._per_board: dict[int, list[int]] = {}
         self._fetched = 0
         self._codes = 0
+        #: Of each row the place of the equal one in the older export, or -1; None: not known.
+        self._same: code_files.Integers | None = None
         self._manifest: Manifest = {}
 
     def write(self) -> None:
@@ -263,8 +268,6 @@ class _Making:
         database = self._database
         moment = database.moment()
         boards = _chosen(database.boards(), self._options)
-        scope, people = self._scope(boards)
-        _refuse_addresses(people, self._options)
         flat = f"{_flat_name(boards, self._options)}_submissions.parquet"
         shared = database.shared()
         with ExitStack() as stack:
@@ -274,7 +277,10 @@ class _Making:
             for_runs = stack.enter_context(Reader(self._dsn, shared))
             for_code = stack.enter_context(Reader(self._dsn, shared))
             threads = stack.enter_context(ThreadPoolExecutor(3))
-            flags_read = threads.submit(self._read_flags, for_rows, scope)
+            # The longest statement of a second export; it needs no more than the leaderboards.
+            flags_read = threads.submit(self._read_flags, for_rows, Scope(boards=tuple(board.id for board in boards)))
+            scope, people = self._scope(boards)
+            _refuse_addresses(people, self._options)
             mark, known = self._marks(moment, scope)
             runs_done = threads.submit(self._write_runs, for_runs, scope, known)
             rows_read: Future[None] | None = None
@@ -283,7 +289,7 @@ class _Making:
                 rows_read = threads.submit(self._read_rows, for_rows, scope, rough, flags_read)
                 self._want(codes, for_code.batches(database.statement(queries.DATASET_CODES, scope.parameters())))
             else:
-                self._put_aside(merged, rough)
+                self._put_aside(self._noting(merged), rough)
                 with rows.stored(rough) as pieces:
                     self._want(codes, pieces)
             parts = self._known_parts(codes)
@@ -387,7 +393,7 @@ class _Making:
     def _read_rows(self, reader: Reader, scope: Scope, rough: IO[bytes], flags_read: Future[None]) -> None:
         """Put all rows aside, when the reader is free."""
         flags_read.result()
-        statement = self._database.statement(queries.DATASET_SUBMISSIONS, scope.parameters())
+        statement = self._database.statement(queries.DATASET_SUBMISSIONS, {**scope.parameters(), "only": None})
         self._put_aside(self._shown(reader.batches(statement)), rough)
 
     def _put_aside(self, pieces: Iterable[pa.Table], rough: IO[bytes]) -> None:
@@ -410,8 +416,20 @@ class _Making:
                 raise DataError(f"code {lost[0]} of submission {lost[1]} is missing; nothing was exported")
             yield some if self._options.identity is Identity.NAME else rows.named(some, self._namer.user)
 
-    def _merged(self, reader: Reader, scope: Scope, known: _Unchanged) -> Iterator[pa.Table] | None:
-        """All rows: those of the older export that must be as they were, and the others read. None: read all."""
+    def _noting(self, merged: Iterable[tuple[pa.Table, code_files.Integers]]) -> Iterator[pa.Table]:
+        """Rows, whose places in the older export are noted on the way."""
+        self._same = np.zeros(0, np.int64)
+        for some, places in merged:
+            self._same = np.concatenate([self._same, places])
+            yield some
+
+    def _merged(
+        self, reader: Reader, scope: Scope, known: _Unchanged
+    ) -> Iterator[tuple[pa.Table, code_files.Integers]] | None:
+        """All rows: those of the older export that must be as they were, and the others read. None: read all.
+
+        As `rows.merged` gives them.
+        """
         path = self._old.file("submissions.parquet") if known.changes is not None else None
         if known.changes is None or path is None:
             return None
@@ -437,7 +455,7 @@ class _Making:
         if len(touched) > _TOUCHED:
             return None
         statement = self._database.statement(
-            queries.DATASET_SUBMISSIONS_OF, {**scope.parameters(), "only": sorted(touched)}
+            queries.DATASET_SUBMISSIONS, {**scope.parameters(), "only": sorted(touched)}
         )
         return rows.merged(older, doubtful, self._shown(reader.batches(statement)))
 
@@ -487,7 +505,7 @@ class _Making:
         flags = found.column("flags").combine_chunks()
         blank = pc.list_parent_indices(flags).filter(pc.equal(pc.list_flatten(flags), "code_blank"))
         codes.note_blank(found.column("code_sha256").take(blank))
-        return [code_files.known_part(path, codes) for _, path in self._old.parts()]
+        return code_files.known_parts([path for _, path in self._old.parts()], codes)
 
     def _fetched_code(self, reader: Reader, codes: Codes, parts: Sequence[Known]) -> Iterator[int]:
         """Fetch the code that the older export does not have; yields the number up to which all of it is there."""
@@ -532,11 +550,13 @@ class _Making:
             pass
         if rows_read is not None:
             rows_read.result()
-        older = self._older_flat() if known_parts else None
-        plan = self._planned(codes, rough, older)
+        numbers = _code_numbers(codes, rough)
+        older = self._older_flat(codes, numbers, rough) if known_parts else None
+        same, edges = (None, None) if older is None or not self._old.equal else (older[1], older[0].edges)
+        plan = rows.planned(numbers, codes, GROUP_BYTES, same=same, older=edges)
         if known_parts:
             for_parts = np.concatenate([part.needed for _, part in parts])
-            self._take_code(codes, known_parts, older, for_parts, plan)
+            self._take_code(codes, known_parts, None if older is None else older[0], for_parts, plan)
             self._write_parts(parts, codes, iter(()))
         with rows.stored(rough) as pieces:
             total = sum(count for count, _ in self._per_board.values())
@@ -545,7 +565,7 @@ class _Making:
                 rows=pieces,
                 plan=plan,
                 codes=codes,
-                old=None if older is None else older[1],
+                old=None if older is None else older[0].path,
                 progress=lambda done: self._progress("files written", done, total),
             )
         self._written[flat] = written.rows, written.sha256
@@ -557,6 +577,7 @@ class _Making:
             written = rows.write_submissions(
                 path,
                 rows=pieces,
+                numbers=numbers,
                 codes=codes,
                 figures=self._figures,
                 flags=self._flags,
@@ -565,18 +586,6 @@ class _Making:
         self._written["submissions.parquet"] = written.rows, written.sha256
         if rows.double_keys(path):
             raise DataError("two rows have the same submission and runner; nothing was exported")
-
-    def _planned(self, codes: Codes, rough: IO[bytes], older: tuple[Path, Path] | None) -> Sequence[rows.FlatGroup]:
-        """The row groups of the flat file."""
-        with rows.stored(rough) as pieces:
-            numbers = [codes.numbers(piece.column("code_sha256")) for piece in pieces]
-        whole = np.concatenate([np.zeros(0, np.int64), *numbers])
-        if older is None or not self._old.equal:
-            return rows.planned(whole, codes, GROUP_BYTES)
-        with closing(Encoded(older[1])) as groups:
-            sizes = groups.rows()
-        with rows.stored(rough) as pieces:
-            return rows.planned(whole, codes, GROUP_BYTES, same=rows.equal_rows(older[0], pieces), older=sizes)
 
     def _write_parts(self, parts: Sequence[tuple[str, Part]], codes: Codes, fetched: Iterator[int]) -> None:
         done = there = 0
@@ -597,18 +606,31 @@ class _Making:
             done += self._written[name][0]
             self._progress("code written", done, len(codes))
 
-    def _older_flat(self) -> tuple[Path, Path] | None:
-        """The older export's submissions.parquet and flat file."""
+    def _older_flat(
+        self, codes: Codes, numbers: code_files.Integers, rough: IO[bytes]
+    ) -> tuple[Known, code_files.Integers] | None:
+        """The older export's flat file, and of each row the place of the equal one in it; None: it is not there.
+
+        `numbers`: of the code of each row.
+        """
         if self._old.manifest is None:
             return None
-        found = self._old.file("submissions.parquet"), self._old.file(self._old.manifest["flat"])
-        return None if found[0] is None or found[1] is None else (found[0], found[1])
+        submissions, flat = self._old.file("submissions.parquet"), self._old.file(self._old.manifest["flat"])
+        if submissions is None or flat is None:
+            return None
+        same = self._same
+        if same is None:
+            with rows.stored(rough) as pieces:
+                same = rows.equal_rows(submissions, pieces)
+        found = np.full(self._old.rows("submissions.parquet"), -1, np.int64)
+        found[same[same >= 0]] = numbers[same >= 0]
+        return Known(flat, found, len(codes)), same
 
     def _take_code(
         self,
         codes: Codes,
         parts: Sequence[Known],
-        older: tuple[Path, Path] | None,
+        flat: Known | None,
         for_parts: code_files.Integers,
         plan: Sequence[rows.FlatGroup],
     ) -> None:
@@ -618,8 +640,7 @@ class _Making:
         wanted = codes.missing(np.concatenate([np.zeros(0, np.int64), *of_groups]))
         if not len(wanted):
             return
-        if older is not None:
-            flat = Known(older[1], codes.numbers(columns_of(older[0], ["code_sha256"]).column(0)), len(codes))
+        if flat is not None:
             # The flat file has no other bytes than those of valid text.
             plain = wanted[flat.has(wanted) & ~codes.is_invalid(wanted)]
             if len(flat.groups_with(plain)) < sum(len(part.groups_with(plain[part.has(plain)])) for part in parts):
@@ -736,6 +757,14 @@ class _Making:
             found["watermark"] = replaced(mark, blocks=blocks).to_json()
         manifest.write(self._folder, found)
         self._manifest = found
+
+
+def _code_numbers(codes: Codes, rough: IO[bytes]) -> code_files.Integers:
+    """The number of the code of each row."""
+    with rows.stored(rough) as pieces:
+        # Copies: what is a part of a piece holds all of it.
+        hashes = [piece.column("code_sha256").take(pa.array(np.arange(piece.num_rows))) for piece in pieces]
+    return codes.numbers(pa.chunked_array([chunk for some in hashes for chunk in some.chunks], pa.large_string()))
 
 
 def _runs_of_blocks(found: pa.Table, blocks: Mapping[int, str | None]) -> pa.Table:

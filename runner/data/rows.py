@@ -76,11 +76,22 @@ class Figures:
 
 
 def complete(
-    rows: pa.Table, codes: Codes, figures: Figures, flags: Mapping[int, list[tuple[int | None, str]]]
+    rows: pa.Table,
+    numbers: _Integers,
+    codes: Codes,
+    figures: Figures,
+    flags: Mapping[int, list[tuple[int | None, str]]],
 ) -> pa.Table:
-    """Rows of submissions.parquet. `flags`: submission -> runs (None: all of them) and checks."""
+    """Rows of submissions.parquet.
+
+    Args:
+        rows: what the database says of them.
+        numbers: of the code of each row.
+        codes: the codes.
+        figures: what the cases of runs say.
+        flags: submission -> runs (None: all of them) and checks.
+    """
     columns = dict(zip(rows.column_names, rows.columns, strict=True))
-    numbers = codes.numbers(columns["code_sha256"])
     submissions = columns["submission_id"].to_numpy()
     runs = columns["run_id"].fill_null(-1).to_numpy()
     cases = figures.of(runs)
@@ -142,7 +153,7 @@ class FlatGroup:
 
 
 def planned(
-    numbers: _Integers, codes: Codes, limit: int, *, same: _Integers | None = None, older: Sequence[int] = ()
+    numbers: _Integers, codes: Codes, limit: int, *, same: _Integers | None = None, older: _Integers | None = None
 ) -> list[FlatGroup]:
     """Which row groups the flat file will have, and which of them the older export has.
 
@@ -150,13 +161,13 @@ def planned(
         numbers: of the code of each row.
         codes: the codes.
         limit: bytes of code in a group; a single code may be larger.
-        same: what `equal_rows` says; None: there is no older export.
-        older: the rows of each group of the older file.
+        same: of each row the place of the equal one in the older file, or -1; None: there is no such file.
+        older: the first row of each group of the older file, and the end.
     """
     sizes = codes.sizes[numbers]
     ends = np.cumsum(sizes)
     last_ones = np.flatnonzero(_ends_a_group(codes, limit)[numbers])
-    starts = np.concatenate([[0], np.cumsum(older, dtype=np.int64)])
+    starts = np.zeros(1, np.int64) if older is None else older
     groups = []
     first = 0
     while first < len(numbers):
@@ -226,6 +237,7 @@ def write_submissions(
     path: Path,
     *,
     rows: Iterable[pa.Table],
+    numbers: _Integers,
     codes: Codes,
     figures: Figures,
     flags: Mapping[int, list[tuple[int | None, str]]],
@@ -234,8 +246,10 @@ def write_submissions(
     """Write submissions.parquet."""
     with Writer(path, SUBMISSIONS) as writer:
         grouped = Grouped(writer)
+        done = 0
         for some in rows:
-            full = complete(some, codes, figures, flags)
+            full = complete(some, numbers[done : done + some.num_rows], codes, figures, flags)
+            done += some.num_rows
             digest.add(full)
             grouped.add(full)
         grouped.finish()
@@ -319,16 +333,22 @@ def codes_in_doubt(older: pa.Table, blocks: Collection[int], users: Collection[t
     return [int(code) for code in np.unique(older.column("code_id").to_numpy()[moved | ~same])]
 
 
-def merged(older: pa.Table, without: Collection[int], fresh: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The rows of an older export without those of these codes, and fresh ones, in the order of an export."""
+def merged(
+    older: pa.Table, without: Collection[int], fresh: Iterable[pa.Table]
+) -> Iterator[tuple[pa.Table, _Integers]]:
+    """The rows of an older export without those of these codes, and fresh ones, in the order of an export.
+
+    In pieces, with the place of each row in the older export; -1 for a fresh one.
+    """
     whole = pa.concat_tables([older, *(some.cast(older.schema) for some in fresh)])
     # Nulls come last, as in PostgreSQL.
     keys = ("problem_name", "score", "submission_time", "submission_id", "runner")
-    order = pc.sort_indices(whole, sort_keys=[(key, "ascending") for key in keys]).to_numpy()
+    order = pc.sort_indices(whole, sort_keys=[(key, "ascending") for key in keys]).to_numpy().astype(np.int64)
     gone = np.isin(older.column("code_id").to_numpy(), sorted(without))
     order = order[~np.concatenate([gone, np.zeros(whole.num_rows - older.num_rows, bool)])[order]]
     for first in range(0, len(order), GROUP_ROWS):
-        yield whole.take(pa.array(order[first : first + GROUP_ROWS]))
+        some = order[first : first + GROUP_ROWS]
+        yield whole.take(pa.array(some)), np.where(some < older.num_rows, some, -1)
 
 
 def named(rows: pa.Table, name: Callable[[str, str], tuple[str, str]]) -> pa.Table:

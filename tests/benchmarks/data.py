@@ -97,7 +97,7 @@ def flat_alone(url: str, target: Path) -> None:
         shared = database.shared()
         codes = stack.enter_context(closing(Codes(target.parent)))
         reader = stack.enter_context(Reader(url, shared))
-        scope = Scope(boards=(1,)).parameters()
+        scope = {**Scope(boards=(1,)).parameters(), "only": None}
         rough = stack.enter_context(tempfile.TemporaryFile(dir=target.parent))
         batches = reader.batches(database.statement(queries.DATASET_SUBMISSIONS, scope))
         for _ in rows.put_aside(rough, _ROUGH, (cast(batch, _ROUGH) for batch in batches)):
