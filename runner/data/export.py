@@ -552,11 +552,10 @@ class _Making:
             rows_read.result()
         numbers = _code_numbers(codes, rough)
         older = self._older_flat(codes, numbers, rough) if known_parts else None
-        same, edges = (None, None) if older is None or not self._old.equal else (older[1], older[0].edges)
-        plan = rows.planned(numbers, codes, GROUP_BYTES, same=same, older=edges)
+        plan = rows.planned(numbers, codes, GROUP_BYTES, same=self._same, older=None if older is None else older.edges)
         if known_parts:
             for_parts = np.concatenate([part.needed for _, part in parts])
-            self._take_code(codes, known_parts, None if older is None else older[0], for_parts, plan)
+            self._take_code(codes, known_parts, older, for_parts, plan)
             self._write_parts(parts, codes, iter(()))
         with rows.stored(rough) as pieces:
             total = sum(count for count, _ in self._per_board.values())
@@ -565,7 +564,7 @@ class _Making:
                 rows=pieces,
                 plan=plan,
                 codes=codes,
-                old=None if older is None else older[0].path,
+                old=None if older is None else older.path,
                 progress=lambda done: self._progress("files written", done, total),
             )
         self._written[flat] = written.rows, written.sha256
@@ -606,25 +605,23 @@ class _Making:
             done += self._written[name][0]
             self._progress("code written", done, len(codes))
 
-    def _older_flat(
-        self, codes: Codes, numbers: code_files.Integers, rough: IO[bytes]
-    ) -> tuple[Known, code_files.Integers] | None:
-        """The older export's flat file, and of each row the place of the equal one in it; None: it is not there.
+    def _older_flat(self, codes: Codes, numbers: code_files.Integers, rough: IO[bytes]) -> Known | None:
+        """The older export's flat file; it is noted which rows are in it. None: it is not there, or made otherwise.
 
         `numbers`: of the code of each row.
         """
-        if self._old.manifest is None:
+        if self._old.manifest is None or not self._old.equal:
             return None
         submissions, flat = self._old.file("submissions.parquet"), self._old.file(self._old.manifest["flat"])
         if submissions is None or flat is None:
             return None
-        same = self._same
-        if same is None:
+        if self._same is None:
             with rows.stored(rough) as pieces:
-                same = rows.equal_rows(submissions, pieces)
+                self._same = rows.equal_rows(submissions, pieces)
+        same = self._same
         found = np.full(self._old.rows("submissions.parquet"), -1, np.int64)
         found[same[same >= 0]] = numbers[same >= 0]
-        return Known(flat, found, len(codes)), same
+        return Known(flat, found, len(codes))
 
     def _take_code(
         self,
