@@ -91,7 +91,7 @@ class Codes:
         _, firsts = np.unique(_encoded(hashes).to_numpy()[order], return_index=True)
         chosen = order[np.sort(firsts)]
         self.hashes = _one_array(hashes.take(pa.array(chosen)))
-        self._ids, self.sizes = ids[chosen], sizes[chosen].copy()
+        self._ids, self.sizes = ids[chosen], sizes[chosen]
         self._offsets = np.full(len(chosen), -1, np.int64)
         self._encodings = np.zeros(len(chosen), np.uint8)
         self._blank = np.zeros(len(chosen), bool)
@@ -100,7 +100,10 @@ class Codes:
         return len(self._ids)
 
     def numbers(self, hashes: pa.Array | pa.ChunkedArray) -> Integers:
-        """The numbers of codes; -1 for one that the export does not need. A call costs as much as 100,000 hashes."""
+        """The numbers of codes; -1 for one that the export does not need.
+
+        Each call looks at all codes of the export first: better one call for many.
+        """
         found = pc.index_in(hashes, value_set=self.hashes).cast(pa.int64()).fill_null(-1)
         return np.asarray(found.to_numpy(), np.int64)
 

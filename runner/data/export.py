@@ -485,7 +485,7 @@ class _Making:
         found = [pa.Table.from_arrays([some.column(name) for name in names], names) for some in pieces]
         if not found:
             return
-        wanted = pa.concat_tables(found, promote_options="permissive")
+        wanted = pa.concat_tables(found)
         lost = rows.missing_code(wanted)
         if lost is not None:
             raise DataError(f"code {lost[0]} of submission {lost[1]} is missing; nothing was exported")

@@ -306,13 +306,15 @@ class Spliced:
 
     def _finish(self) -> None:
         """Write the page index and the footer."""
+        pages = bytearray()
         for which, field in ((0, _COLUMN_INDEX), (1, _OFFSET_INDEX)):
             for fields, indexes in zip(self._groups, self._indexes, strict=True):
                 for chunk, pair in zip(fields[_COLUMNS][1][1], indexes, strict=True):
                     index = pair[which]
                     if index is not None:
-                        chunk[field], chunk[field + 1] = (_I64, self._at), (_I32, len(index))
-                        self._put(index)
+                        chunk[field], chunk[field + 1] = (_I64, self._at + len(pages)), (_I32, len(index))
+                        pages += index
+        self._put(bytes(pages))
         footer = _written(
             {
                 **self._footer,
