@@ -23,6 +23,7 @@ from typing import IO, Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from runner import __version__
 from runner.data import Progress, card, manifest, rows
@@ -191,6 +192,10 @@ class _Old:
         checked = self._sound.get(name)
         return path if (self._is_sound(name, entry) if checked is None else checked.result()) else None
 
+    def rows(self, name: str) -> int:
+        """The rows of one of its files."""
+        return 0 if self.manifest is None else int(manifest.paths(self.manifest)[name]["rows"])
+
     def begin(self, threads: ThreadPoolExecutor) -> None:
         """Have another thread compare its tables with their hashes, while the database is read."""
         for name, entry in sorted({} if self.manifest is None else manifest.paths(self.manifest).items()):
@@ -254,6 +259,8 @@ class _Making:
         self._per_board: dict[int, list[int]] = {}
         self._fetched = 0
         self._codes = 0
+        #: Of each row the place of the equal one in the older export, or -1; None: not known.
+        self._same: code_files.Integers | None = None
         self._manifest: Manifest = {}
 
     def write(self) -> None:
@@ -261,8 +268,6 @@ class _Making:
         database = self._database
         moment = database.moment()
         boards = _chosen(database.boards(), self._options)
-        scope, people = self._scope(boards)
-        _refuse_addresses(people, self._options)
         flat = f"{_flat_name(boards, self._options)}_submissions.parquet"
         shared = database.shared()
         with ExitStack() as stack:
@@ -272,7 +277,10 @@ class _Making:
             for_runs = stack.enter_context(Reader(self._dsn, shared))
             for_code = stack.enter_context(Reader(self._dsn, shared))
             threads = stack.enter_context(ThreadPoolExecutor(3))
-            flags_read = threads.submit(self._read_flags, for_rows, scope)
+            # The longest statement of a second export; it needs no more than the leaderboards.
+            flags_read = threads.submit(self._read_flags, for_rows, Scope(boards=tuple(board.id for board in boards)))
+            scope, people = self._scope(boards)
+            _refuse_addresses(people, self._options)
             mark, known = self._marks(moment, scope)
             runs_done = threads.submit(self._write_runs, for_runs, scope, known)
             rows_read: Future[None] | None = None
@@ -281,13 +289,16 @@ class _Making:
                 rows_read = threads.submit(self._read_rows, for_rows, scope, rough, flags_read)
                 self._want(codes, for_code.batches(database.statement(queries.DATASET_CODES, scope.parameters())))
             else:
-                self._put_aside(self._wanting(codes, merged), rough)
-            parts = self._read_code(for_code, codes)
+                self._put_aside(self._noting(merged), rough)
+                with rows.stored(rough) as pieces:
+                    self._want(codes, pieces)
+            parts = self._known_parts(codes)
             self._write_rows(
                 flat=flat,
                 codes=codes,
                 rough=rough,
                 known_parts=parts,
+                fetched=self._fetched_code(for_code, codes, parts),
                 rows_read=rows_read,
                 flags_read=flags_read,
                 runs_done=runs_done,
@@ -382,22 +393,19 @@ class _Making:
     def _read_rows(self, reader: Reader, scope: Scope, rough: IO[bytes], flags_read: Future[None]) -> None:
         """Put all rows aside, when the reader is free."""
         flags_read.result()
-        statement = self._database.statement(queries.DATASET_SUBMISSIONS, scope.parameters())
+        statement = self._database.statement(queries.DATASET_SUBMISSIONS, {**scope.parameters(), "only": None})
         self._put_aside(self._shown(reader.batches(statement)), rough)
 
     def _put_aside(self, pieces: Iterable[pa.Table], rough: IO[bytes]) -> None:
         """Put rows aside, and count them."""
         done = 0
-        with pa.ipc.new_stream(rough, _ROUGH) as stream:
-            for some in pieces:
-                for board, count, ranked in rows.counted(some):
-                    counts = self._per_board.setdefault(board, [0, 0])
-                    counts[0] += count
-                    counts[1] += ranked
-                stream.write_table(some)
-                done += some.num_rows
-                self._progress("submissions", done, 0)
-        rough.flush()
+        for some in rows.put_aside(rough, _ROUGH, pieces):
+            for board, count, ranked in rows.counted(some):
+                counts = self._per_board.setdefault(board, [0, 0])
+                counts[0] += count
+                counts[1] += ranked
+            done += some.num_rows
+            self._progress("submissions", done, 0)
 
     def _shown(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         """Rows that were read, as they are to be shown."""
@@ -408,8 +416,20 @@ class _Making:
                 raise DataError(f"code {lost[0]} of submission {lost[1]} is missing; nothing was exported")
             yield some if self._options.identity is Identity.NAME else rows.named(some, self._namer.user)
 
-    def _merged(self, reader: Reader, scope: Scope, known: _Unchanged) -> Iterator[pa.Table] | None:
-        """All rows: those of the older export that must be as they were, and the others read. None: read all."""
+    def _noting(self, merged: Iterable[tuple[pa.Table, code_files.Integers]]) -> Iterator[pa.Table]:
+        """Rows, whose places in the older export are noted on the way."""
+        self._same = np.zeros(0, np.int64)
+        for some, places in merged:
+            self._same = np.concatenate([self._same, places])
+            yield some
+
+    def _merged(
+        self, reader: Reader, scope: Scope, known: _Unchanged
+    ) -> Iterator[tuple[pa.Table, code_files.Integers]] | None:
+        """All rows: those of the older export that must be as they were, and the others read. None: read all.
+
+        As `rows.merged` gives them.
+        """
         path = self._old.file("submissions.parquet") if known.changes is not None else None
         if known.changes is None or path is None:
             return None
@@ -435,7 +455,7 @@ class _Making:
         if len(touched) > _TOUCHED:
             return None
         statement = self._database.statement(
-            queries.DATASET_SUBMISSIONS_OF, {**scope.parameters(), "only": sorted(touched)}
+            queries.DATASET_SUBMISSIONS, {**scope.parameters(), "only": sorted(touched)}
         )
         return rows.merged(older, doubtful, self._shown(reader.batches(statement)))
 
@@ -458,42 +478,47 @@ class _Making:
         )
         self._written["runs.parquet"] = written.rows, written.sha256
 
-    def _wanting(self, codes: Codes, pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """Rows, whose codes are noted on the way."""
-        for some in pieces:
-            self._want(codes, [some.select(["code_id", "code_sha256", "code_bytes", "submission_id"])])
-            yield some
-
     @staticmethod
-    def _want(codes: Codes, batches: Iterable[pa.RecordBatch | pa.Table]) -> None:
-        """Note which codes the export needs: id, hash, bytes and a submission each."""
-        for batch in batches:
-            columns = (column.to_pylist() for column in batch.columns)
-            for code_id, sha256, size, submission_id in zip(*columns, strict=True):
-                if sha256 is None:
-                    raise DataError(f"code {code_id} of submission {submission_id} is missing; nothing was exported")
-                codes.want(sha256, code_id, size)
+    def _want(codes: Codes, pieces: Iterable[pa.RecordBatch | pa.Table]) -> None:
+        """Note which codes the export needs: hash, id and bytes of each, and a submission."""
+        names = ["code_sha256", "code_id", "code_bytes", "submission_id"]
+        found = [pa.Table.from_arrays([some.column(name) for name in names], names) for some in pieces]
+        if not found:
+            return
+        wanted = pa.concat_tables(found)
+        lost = rows.missing_code(wanted)
+        if lost is not None:
+            raise DataError(f"code {lost[0]} of submission {lost[1]} is missing; nothing was exported")
+        codes.want(
+            wanted.column("code_sha256").cast(pa.large_string()),
+            wanted.column("code_id").cast(pa.int64()).to_numpy(),
+            wanted.column("code_bytes").cast(pa.int64()).to_numpy(),
+        )
 
-    def _read_code(self, reader: Reader, codes: Codes) -> list[Known]:
-        """Fetch the code that the older export does not have; returns its parts."""
-        parts: list[Known] = []
-        blank = self._blank_codes()
+    def _known_parts(self, codes: Codes) -> list[Known]:
+        """The parts of the older export; what they say of codes is noted."""
+        path = self._old.file("submissions.parquet")
         # Without the older rows it is not known which of the older codes are blank.
-        for _, path in () if blank is None else self._old.parts():
-            part, encodings = code_files.known_part(path)
-            parts.append(part)
-            for sha256, encoding in zip(part.hashes, encodings, strict=True):
-                if sha256 in codes:
-                    codes.note(sha256, encoding, blank=sha256 in (blank or ()))
-        there = {sha256 for part in parts for sha256 in part.hashes}
-        new = [sha256 for sha256 in codes.in_order() if sha256 not in there]
-        codes.fetch(
-            new,
+        if path is None:
+            return []
+        found = columns_of(path, ["code_sha256", "flags"])
+        flags = found.column("flags").combine_chunks()
+        blank = pc.list_parent_indices(flags).filter(pc.equal(pc.list_flatten(flags), "code_blank"))
+        codes.note_blank(found.column("code_sha256").take(blank))
+        return code_files.known_parts([path for _, path in self._old.parts()], codes)
+
+    def _fetched_code(self, reader: Reader, codes: Codes, parts: Sequence[Known]) -> Iterator[int]:
+        """Fetch the code that the older export does not have; yields the number up to which all of it is there."""
+        new = np.ones(len(codes), bool)
+        for part in parts:
+            new[part.numbers[part.numbers >= 0]] = False
+        numbers = np.flatnonzero(new)
+        self._fetched = len(numbers)
+        return codes.fetch(
+            numbers,
             lambda ids: reader.batches(self._database.statement(queries.DATASET_CODE, {"ids": list(ids)})),
             self._progress,
         )
-        self._fetched = len(new)
-        return parts
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -504,6 +529,7 @@ class _Making:
         codes: Codes,
         rough: IO[bytes],
         known_parts: Sequence[Known],
+        fetched: Iterator[int],
         rows_read: Future[None] | None,
         flags_read: Future[None],
         runs_done: Future[None],
@@ -514,25 +540,23 @@ class _Making:
         """Write code, submissions.parquet and the flat file."""
         by_path = {part.path: part for part in known_parts} if self._old.equal else {}
         parts = []
-        for number, hashes in enumerate(codes.parts()):
+        for number, (first, last) in enumerate(codes.parts()):
             name = code_files.part_name(number)
-            old = by_path.get(self._old.target / name)
-            parts.append((name, Part(self._folder / name, codes, hashes, old)))
+            parts.append((name, Part(self._folder / name, codes, first, last, by_path.get(self._old.target / name))))
         if not known_parts:
-            self._write_parts(parts, codes)
+            # Written while the rest is being fetched.
+            self._write_parts(parts, codes, fetched)
+        for _ in fetched:
+            pass
         if rows_read is not None:
             rows_read.result()
-        older = self._older_flat() if known_parts else None
-        plan = rows.FlatPlan(
-            codes, GROUP_BYTES, {} if older is None or not self._old.equal else rows.digests_of(*older)
-        )
-        with rows.stored(rough) as pieces:
-            for piece in pieces:
-                plan.add(piece)
-        plan.finish()
+        numbers = _code_numbers(codes, rough)
+        older = self._older_flat(codes, numbers, rough) if known_parts else None
+        plan = rows.planned(numbers, codes, GROUP_BYTES, same=self._same, older=None if older is None else older.edges)
         if known_parts:
-            self._take_code(codes, known_parts, older, [sha256 for _, part in parts for sha256 in part.needed], plan)
-            self._write_parts(parts, codes)
+            for_parts = np.concatenate([part.needed for _, part in parts])
+            self._take_code(codes, known_parts, older, for_parts, plan)
+            self._write_parts(parts, codes, iter(()))
         with rows.stored(rough) as pieces:
             total = sum(count for count, _ in self._per_board.values())
             written = rows.write_flat(
@@ -540,7 +564,7 @@ class _Making:
                 rows=pieces,
                 plan=plan,
                 codes=codes,
-                old=None if older is None else older[1],
+                old=None if older is None else older.path,
                 progress=lambda done: self._progress("files written", done, total),
             )
         self._written[flat] = written.rows, written.sha256
@@ -552,6 +576,7 @@ class _Making:
             written = rows.write_submissions(
                 path,
                 rows=pieces,
+                numbers=numbers,
                 codes=codes,
                 figures=self._figures,
                 flags=self._flags,
@@ -561,59 +586,61 @@ class _Making:
         if rows.double_keys(path):
             raise DataError("two rows have the same submission and runner; nothing was exported")
 
-    def _write_parts(self, parts: Sequence[tuple[str, Part]], codes: Codes) -> None:
-        done = 0
+    def _write_parts(self, parts: Sequence[tuple[str, Part]], codes: Codes, fetched: Iterator[int]) -> None:
+        done = there = 0
+
+        def ready(number: int) -> None:
+            nonlocal there
+            while there < number and (upto := next(fetched, None)) is not None:
+                there = upto
+
         for name, part in parts:
             if part.same:
                 code_files.link(self._old.target / name, part.path)
                 found = {} if self._old.manifest is None else manifest.paths(self._old.manifest)[name]
                 self._written[name] = found["rows"], found["sha256"]
             else:
-                written = part.write()
+                written = part.write(ready)
                 self._written[name] = written.rows, written.sha256
             done += self._written[name][0]
             self._progress("code written", done, len(codes))
 
-    def _blank_codes(self) -> frozenset[str] | None:
-        """The hashes of the older export's codes that are blank; None if its rows are not there."""
-        path = self._old.file("submissions.parquet")
-        if path is None:
-            return None
-        return frozenset(
-            sha256
-            for some in columns_of(path, ["code_sha256", "flags"]).to_batches()
-            for sha256, flags in zip(*(column.to_pylist() for column in some.columns), strict=True)
-            if "code_blank" in flags
-        )
+    def _older_flat(self, codes: Codes, numbers: code_files.Integers, rough: IO[bytes]) -> Known | None:
+        """The older export's flat file; it is noted which rows are in it. None: it is not there, or made otherwise.
 
-    def _older_flat(self) -> tuple[Path, Path] | None:
-        """The older export's submissions.parquet and flat file."""
-        if self._old.manifest is None:
+        `numbers`: of the code of each row.
+        """
+        if self._old.manifest is None or not self._old.equal:
             return None
-        found = self._old.file("submissions.parquet"), self._old.file(self._old.manifest["flat"])
-        return None if found[0] is None or found[1] is None else (found[0], found[1])
+        submissions, flat = self._old.file("submissions.parquet"), self._old.file(self._old.manifest["flat"])
+        if submissions is None or flat is None:
+            return None
+        if self._same is None:
+            with rows.stored(rough) as pieces:
+                self._same = rows.equal_rows(submissions, pieces)
+        same = self._same
+        found = np.full(self._old.rows("submissions.parquet"), -1, np.int64)
+        found[same[same >= 0]] = numbers[same >= 0]
+        return Known(flat, found, len(codes))
 
     def _take_code(
         self,
         codes: Codes,
         parts: Sequence[Known],
-        older: tuple[Path, Path] | None,
-        for_parts: Sequence[str],
-        plan: rows.FlatPlan,
+        flat: Known | None,
+        for_parts: code_files.Integers,
+        plan: Sequence[rows.FlatGroup],
     ) -> None:
         """Read what is to be written again from the older export's files, as few row groups as may be."""
         _take_from(parts, codes, codes.missing(for_parts), self._progress)
-        wanted = codes.missing(plan.needed)
-        if not wanted:
+        of_groups = [group.codes for group in plan if group.kept is None]
+        wanted = codes.missing(np.concatenate([np.zeros(0, np.int64), *of_groups]))
+        if not len(wanted):
             return
-        if older is not None:
-            hashes = columns_of(older[0], ["code_sha256"]).column(0).to_pylist()
-            flat = Known(older[1], hashes)
+        if flat is not None:
             # The flat file has no other bytes than those of valid text.
-            plain = [sha256 for sha256 in wanted if sha256 in flat and codes.encoding(sha256) != code_files.INVALID]
-            if len(flat.groups_with(plain)) < sum(
-                len(part.groups_with(sha256 for sha256 in plain if sha256 in part)) for part in parts
-            ):
+            plain = wanted[flat.has(wanted) & ~codes.is_invalid(wanted)]
+            if len(flat.groups_with(plain)) < sum(len(part.groups_with(plain[part.has(plain)])) for part in parts):
                 _take_from([flat], codes, plain, self._progress)
         _take_from(parts, codes, codes.missing(wanted), self._progress)
 
@@ -622,16 +649,13 @@ class _Making:
         path = self._old.file("submissions.parquet") if known.blocks else None
         if path is None:
             return
-        found = columns_of(path, ["submission_id", "run_id", "sol", "flags"])
-        there: set[int] = set()
-        self._figures.take(_of_blocks(found, known.blocks), there)
+        found = _runs_of_blocks(columns_of(path, ["submission_id", "run_id", "sol", "flags"]), known.blocks)
+        self._figures.take(found)
         with rows.stored(rough) as pieces:
-            unknown = [
-                run_id
-                for piece in pieces
-                for run_id in _of_blocks(piece, known.blocks).column("run_id").to_pylist()
-                if run_id is not None and run_id not in there
-            ]
+            run_ids = [_runs_of_blocks(piece, known.blocks).column("run_id").to_numpy() for piece in pieces]
+        unknown = np.setdiff1d(
+            np.concatenate([np.zeros(0, np.int64), *run_ids]), found.column("run_id").to_numpy()
+        ).tolist()
         if unknown:
             parameters = {**scope.parameters(), "first": 0, "last": _LAST, "runs": unknown}
             self._figures.add(reader.batches(self._database.statement(queries.DATASET_FIGURES, parameters)))
@@ -732,21 +756,27 @@ class _Making:
         self._manifest = found
 
 
-def _of_blocks(found: pa.Table, blocks: Mapping[int, str | None]) -> pa.Table:
-    """The rows of submissions in these blocks."""
-    of = found.column("submission_id").to_numpy() // BLOCK
-    return found.filter(pa.array(np.isin(of, list(blocks))))
+def _code_numbers(codes: Codes, rough: IO[bytes]) -> code_files.Integers:
+    """The number of the code of each row."""
+    with rows.stored(rough) as pieces:
+        # Copies: what is a part of a piece holds all of it.
+        hashes = [piece.column("code_sha256").take(pa.array(np.arange(piece.num_rows))) for piece in pieces]
+    return codes.numbers(pa.chunked_array([chunk for some in hashes for chunk in some.chunks], pa.large_string()))
 
 
-def _take_from(files: Sequence[Known], codes: Codes, wanted: Sequence[str], progress: Progress) -> None:
+def _runs_of_blocks(found: pa.Table, blocks: Mapping[int, str | None]) -> pa.Table:
+    """The rows of submissions in these blocks that have a run."""
+    of = np.isin(found.column("submission_id").to_numpy() // BLOCK, list(blocks))
+    return found.filter(pa.array(of & found.column("run_id").is_valid().to_numpy()))
+
+
+def _take_from(files: Sequence[Known], codes: Codes, wanted: code_files.Integers, progress: Progress) -> None:
     """Take codes from files of an older export."""
     done = 0
     for file in files:
-        groups = file.groups_with(sha256 for sha256 in wanted if sha256 in file)
-        for number, hashes in groups.items():
-            for some, column in file.read({number: hashes}):
-                codes.take(some, column)
-            done += len(hashes)
+        for group, numbers in file.groups_with(wanted[file.has(wanted)]).items():
+            codes.take(numbers, file.read(group, numbers))
+            done += len(numbers)
             progress("code known", done, len(wanted))
 
 

@@ -6,20 +6,17 @@ and no other. Groups that the older export has too are copied from there.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from runner.data import code as code_files
 from runner.data.code import Codes
 from runner.data.splice import Encoded
 from runner.data.tables import BLOCK, FLAT, GROUP_ROWS, SUBMISSIONS, Digest, Grouped, Writer, columns_of
@@ -30,56 +27,112 @@ OF_CASES: Final = ("faster_than_light", "score_differs")
 _FLAT_ROWS: Final = pa.schema([*(field for field in FLAT if field.name != "code"), SUBMISSIONS.field("code_sha256")])
 
 
-@dataclass
+#: Integers, one per row.
+_Integers = np.ndarray[Any, np.dtype[np.int64]]
+#: A run, its sol (NaN: none), and a bit for each check of `OF_CASES` that it fails.
+_FIGURE: Final = np.dtype([("run_id", np.int64), ("sol", np.float64), ("failed", np.uint8)])
+
+
 class Figures:
     """What the cases of runs say."""
 
-    sol: dict[int, float] = field(default_factory=dict)
-    #: Run -> checks of `OF_CASES`.
-    flags: dict[int, list[str]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self._pieces: list[np.ndarray[Any, Any]] = []
 
     def add(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Take rows of the statement `dataset_figures`."""
         for batch in batches:
-            columns = (batch.column(name).to_pylist() for name in ("run_id", "sol", *OF_CASES))
-            for run_id, sol, *failed in zip(*columns, strict=True):
-                self._note(run_id, sol, [name for name, found in zip(OF_CASES, failed, strict=True) if found])
+            failed = [batch.column(name).to_numpy(zero_copy_only=False) for name in OF_CASES]
+            self._add(batch.column("run_id"), batch.column("sol"), failed)
 
-    def take(self, rows: pa.Table, known: set[int]) -> None:
-        """Take rows of an older `submissions.parquet`; `known` gets the runs that they are of."""
-        for some in rows.to_batches(GROUP_ROWS):
-            columns = (some.column(name).to_pylist() for name in ("run_id", "sol", "flags"))
-            for run_id, sol, flags in zip(*columns, strict=True):
-                if run_id is not None:
-                    known.add(run_id)
-                    self._note(run_id, sol, [name for name in flags if name in OF_CASES])
+    def take(self, rows: pa.Table) -> None:
+        """Take rows of an older `submissions.parquet`, which all have a run."""
+        flags = rows.column("flags").combine_chunks()
+        parents, checks = pc.list_parent_indices(flags), pc.list_flatten(flags)
+        failed = []
+        for name in OF_CASES:
+            found = np.zeros(rows.num_rows, bool)
+            found[parents.to_numpy()[pc.equal(checks, name).to_numpy(zero_copy_only=False)]] = True
+            failed.append(found)
+        self._add(rows.column("run_id"), rows.column("sol"), failed)
 
-    def _note(self, run_id: int, sol: float | None, flags: list[str]) -> None:
-        if sol is not None:
-            self.sol[run_id] = sol
-        if flags:
-            self.flags[run_id] = flags
+    def _add(self, run_ids: pa.ChunkedArray, sol: pa.ChunkedArray, failed: Sequence[np.ndarray[Any, Any]]) -> None:
+        piece = np.zeros(len(run_ids), _FIGURE)
+        piece["run_id"] = run_ids.to_numpy()
+        piece["sol"] = sol.cast(pa.float64()).fill_null(np.nan).to_numpy()
+        for bit, found in enumerate(failed):
+            piece["failed"] |= found.astype(np.uint8) << bit
+        self._pieces.append(piece[(piece["failed"] > 0) | ~np.isnan(piece["sol"])])
+
+    def of(self, run_ids: _Integers) -> np.ndarray[Any, Any]:
+        """The figures of runs, as `_FIGURE`s; -1 stands for none."""
+        whole = np.concatenate([*self._pieces, np.array([(-1, np.nan, 0)], _FIGURE)])
+        whole.sort(order="run_id", kind="stable")
+        self._pieces = [whole[1:]]
+        places = np.searchsorted(whole["run_id"], run_ids)
+        found = whole[np.minimum(places, len(whole) - 1)]
+        found[found["run_id"] != run_ids] = (-1, np.nan, 0)
+        return found
 
 
 def complete(
-    rows: pa.Table, codes: Codes, figures: Figures, flags: Mapping[int, list[tuple[int | None, str]]]
+    rows: pa.Table,
+    numbers: _Integers,
+    codes: Codes,
+    figures: Figures,
+    flags: Mapping[int, list[tuple[int | None, str]]],
 ) -> pa.Table:
-    """Rows of submissions.parquet. `flags`: submission -> runs (None: all of them) and checks."""
+    """Rows of submissions.parquet.
+
+    Args:
+        rows: what the database says of them.
+        numbers: of the code of each row.
+        codes: the codes.
+        figures: what the cases of runs say.
+        flags: submission -> runs (None: all of them) and checks.
+    """
     columns = dict(zip(rows.column_names, rows.columns, strict=True))
-    hashes = columns["code_sha256"].to_pylist()
-    runs = columns["run_id"].to_pylist()
-    merged: list[list[str]] = []
-    for submission_id, run_id, sha256 in zip(columns["submission_id"].to_pylist(), runs, hashes, strict=True):
-        found = {check for run, check in flags.get(submission_id, ()) if run is None or run == run_id}
-        if run_id in figures.flags:
-            found.update(figures.flags[run_id])
-        if codes.odd:
-            found.update(codes.flags(sha256))
-        merged.append(sorted(found))
-    columns["flags"] = pa.array(merged, SUBMISSIONS.field("flags").type)
-    columns["sol"] = pa.array([figures.sol.get(run_id) for run_id in runs], pa.float64())
-    columns["code_encoding"] = pa.array([codes.encoding(sha256) for sha256 in hashes], pa.large_string())
+    submissions = columns["submission_id"].to_numpy()
+    runs = columns["run_id"].fill_null(-1).to_numpy()
+    cases = figures.of(runs)
+    flagged = (
+        np.isin(submissions, np.fromiter(flags, np.int64, len(flags))) | (cases["failed"] > 0) | codes.is_odd(numbers)
+    )
+    counts = np.zeros(rows.num_rows + 1, np.int32)
+    checks: list[str] = []
+    for row in np.flatnonzero(flagged).tolist():
+        found = {check for run, check in flags.get(int(submissions[row]), ()) if run is None or run == runs[row]}
+        found.update(name for bit, name in enumerate(OF_CASES) if cases["failed"][row] >> bit & 1)
+        found.update(codes.flags(int(numbers[row])))
+        checks += sorted(found)
+        counts[row + 1] = len(found)
+    kind = SUBMISSIONS.field("flags").type
+    columns["flags"] = pa.ListArray.from_arrays(
+        pa.array(np.cumsum(counts, dtype=np.int32)), pa.array(checks, kind.value_type), type=kind
+    )
+    columns["sol"] = pa.array(cases["sol"], pa.float64(), mask=np.isnan(cases["sol"]))
+    columns["code_encoding"] = codes.encodings(numbers)
     return pa.Table.from_arrays([columns[name] for name in SUBMISSIONS.names], schema=SUBMISSIONS)
+
+
+def put_aside(file: IO[bytes], schema: pa.Schema, pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Put rows aside in a file, in pieces of about `GROUP_ROWS`; yields each piece."""
+    with pa.ipc.new_stream(file, schema) as stream:
+        waiting: list[pa.Table] = []
+        for some in pieces:
+            waiting.append(some)
+            if sum(piece.num_rows for piece in waiting) >= GROUP_ROWS:
+                yield _put(stream, waiting)
+        if waiting:
+            yield _put(stream, waiting)
+    file.flush()
+
+
+def _put(stream: pa.ipc.RecordBatchStreamWriter, waiting: list[pa.Table]) -> pa.Table:
+    whole = pa.concat_tables(waiting).combine_chunks()
+    waiting.clear()
+    stream.write_table(whole)
+    return whole
 
 
 @contextmanager
@@ -90,100 +143,101 @@ def stored(file: IO[bytes]) -> Iterator[Iterator[pa.Table]]:
         yield (pa.Table.from_batches([batch]) for batch in stream)
 
 
-@dataclass(frozen=True)
-class _Planned:
+@dataclass(frozen=True, kw_only=True)
+class FlatGroup:
     """A row group of the flat file; `kept`: the number of the older file's that is equal."""
 
-    rows: int
-    hashes: Sequence[str]
+    #: The numbers of the codes of its rows.
+    codes: _Integers
     kept: int | None
 
 
-class FlatPlan:
-    """Which row groups the flat file will have, and which of them the older export has."""
+def planned(
+    numbers: _Integers, codes: Codes, limit: int, *, same: _Integers | None = None, older: _Integers | None = None
+) -> list[FlatGroup]:
+    """Which row groups the flat file will have, and which of them the older export has.
 
-    def __init__(self, codes: Codes, group_bytes: int, old: Mapping[str, int]) -> None:
-        """`old`: digest of each row group of the older file -> its number."""
-        self._codes = codes
-        self._limit = group_bytes
-        self._old = old
-        self._waiting: list[pa.Table] = []
-        self._hashes: list[str] = []
-        self._bytes = 0
-        self.groups: list[_Planned] = []
-
-    def add(self, rows: pa.Table) -> None:
-        """Take rows."""
-        rows = rows.select(_FLAT_ROWS.names)
-        first = 0
-        for number, sha256 in enumerate(map(sys.intern, rows.column("code_sha256").to_pylist())):
-            size = self._codes.size(sha256)
-            if self._hashes and (self._bytes + size > self._limit or len(self._hashes) >= GROUP_ROWS):
-                self._end(rows.slice(first, number - first))
-                first = number
-            self._hashes.append(sha256)
-            self._bytes += size
-            if _ends_a_group(sha256, size, self._limit):
-                self._end(rows.slice(first, number + 1 - first))
-                first = number + 1
-        self._waiting.append(rows.slice(first))
-
-    def finish(self) -> None:
-        """End the last group."""
-        self._end(_FLAT_ROWS.empty_table())
-
-    def _end(self, rows: pa.Table) -> None:
-        self._waiting.append(rows)
-        if self._hashes:
-            kept = self._old.get(_digest(self._waiting)) if self._old else None
-            self.groups.append(_Planned(len(self._hashes), self._hashes, kept))
-        self._waiting, self._hashes, self._bytes = [], [], 0
-
-    @property
-    def needed(self) -> list[str]:
-        """The codes that are to be written."""
-        return [sha256 for group in self.groups if group.kept is None for sha256 in group.hashes]
+    Args:
+        numbers: of the code of each row.
+        codes: the codes.
+        limit: bytes of code in a group; a single code may be larger.
+        same: of each row the place of the equal one in the older file, or -1; None: there is no such file.
+        older: the first row of each group of the older file, and the end.
+    """
+    sizes = codes.sizes[numbers]
+    ends = np.cumsum(sizes)
+    last_ones = np.flatnonzero(_ends_a_group(codes, limit)[numbers])
+    starts = np.zeros(1, np.int64) if older is None else older
+    groups = []
+    first = 0
+    while first < len(numbers):
+        before = int(ends[first - 1]) if first else 0
+        fits = max(int(np.searchsorted(ends, before + limit, side="right")), first + 1)
+        place = int(np.searchsorted(last_ones, first))
+        marked = int(last_ones[place]) + 1 if place < len(last_ones) else len(numbers)
+        last = min(fits, marked, first + GROUP_ROWS)
+        groups.append(FlatGroup(codes=numbers[first:last], kept=_kept(starts, same, first, last)))
+        first = last
+    return groups
 
 
-def _ends_a_group(sha256: str, size: int, limit: int) -> bool:
-    """Whether a group ends behind this code: so often that groups without a limit would have the limit on average."""
-    return int(sha256[:12], 16) * limit < size * 16**12
+def _kept(starts: _Integers, same: _Integers | None, first: int, last: int) -> int | None:
+    """The number of the older row group whose rows are these."""
+    if same is None or same[first] < 0:
+        return None
+    group = int(np.searchsorted(starts, same[first]))
+    begin = int(same[first])
+    if group + 1 < len(starts) and starts[group] == begin and starts[group + 1] - begin == last - first:
+        return group if np.array_equal(same[first:last], np.arange(begin, begin + last - first)) else None
+    return None
 
 
-def _digest(rows: Sequence[pa.Table]) -> str:
-    digest = Digest()
+def _ends_a_group(codes: Codes, limit: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Whether a group ends behind a code: so often that groups without a limit would have the limit on average."""
+    digits = pc.binary_slice(codes.hashes.cast(pa.large_binary()), 0, 12)
+    whole = np.frombuffer(b"".join(digits.to_pylist()), np.uint8).astype(np.int64)
+    values = np.where(whole > ord("9"), whole - ord("a") + 10, whole - ord("0")).reshape(-1, 12)
+    drawn = values @ (16 ** np.arange(11, -1, -1, dtype=np.int64))
+    return np.asarray(drawn.astype(np.float64) * limit < codes.sizes.astype(np.float64) * 16.0**12)
+
+
+def equal_rows(older: Path, rows: Iterable[pa.Table]) -> _Integers:
+    """Of each row the place of the equal one in an older `submissions.parquet`, or -1, by what the flat file has."""
+    whole = columns_of(older, _FLAT_ROWS.names).combine_chunks()
+    runners = pc.unique(whole.column("runner"))
+    keys = _keys(whole, runners)
+    order = np.argsort(keys, kind="stable")
+    found = []
     for some in rows:
-        # Of one schema, whether the rows come from the database or from a file.
-        digest.add(pa.Table.from_arrays(some.columns, names=_FLAT_ROWS.names))
-    return digest.hex()
+        mine = _keys(some, runners)
+        places = np.minimum(np.searchsorted(keys[order], mine), max(len(order) - 1, 0))
+        same = np.full(some.num_rows, -1, np.int64)
+        if len(order):
+            candidates = order[places]
+            there = np.flatnonzero((keys[candidates] == mine) & (mine >= 0))
+            counterpart = whole.take(pa.array(candidates[there]))
+            equal = np.ones(len(there), bool)
+            for name in _FLAT_ROWS.names:
+                one, other = some.column(name).take(pa.array(there)), counterpart.column(name)
+                both = pc.and_(pc.is_null(one), pc.is_null(other))
+                equal &= pc.or_(pc.fill_null(pc.equal(one, other), False), both).to_numpy()
+            same[there[equal]] = candidates[there[equal]]
+        found.append(same)
+    return np.concatenate(found) if found else np.zeros(0, np.int64)
 
 
-def digests_of(submissions: Path, flat: Path) -> dict[str, int]:
-    """The digest of each row group of an older flat file, by the rows of its `submissions.parquet`."""
-    found: dict[str, int] = {}
-    with closing(Encoded(flat)) as groups:
-        sizes = groups.rows()
-    with pq.ParquetFile(submissions) as file:
-        batches = (
-            pa.Table.from_batches([batch])
-            for batch in file.iter_batches(GROUP_ROWS, columns=_FLAT_ROWS.names, use_threads=False)
-        )
-        rest = _FLAT_ROWS.empty_table()
-        for number, size in enumerate(sizes):
-            while rest.num_rows < size:
-                more = next(batches, None)
-                if more is None:
-                    return found
-                rest = pa.concat_tables([rest.cast(more.schema), more.select(_FLAT_ROWS.names)])
-            found[_digest([rest.slice(0, size).select(_FLAT_ROWS.names)])] = number
-            rest = rest.slice(size)
-    return found
+def _keys(rows: pa.Table, runners: pa.Array) -> _Integers:
+    """Submission and runner of each row as a number; -1 for a runner that is not among these."""
+    places = pc.index_in(rows.column("runner"), value_set=runners).cast(pa.int64()).fill_null(-1).to_numpy()
+    keys = rows.column("submission_id").to_numpy() * (len(runners) + 1) + places
+    return np.asarray(np.where(places < 0, -1, keys))
 
 
 def write_submissions(
     path: Path,
     *,
     rows: Iterable[pa.Table],
+    numbers: _Integers,
     codes: Codes,
     figures: Figures,
     flags: Mapping[int, list[tuple[int | None, str]]],
@@ -192,8 +246,10 @@ def write_submissions(
     """Write submissions.parquet."""
     with Writer(path, SUBMISSIONS) as writer:
         grouped = Grouped(writer)
+        done = 0
         for some in rows:
-            full = complete(some, codes, figures, flags)
+            full = complete(some, numbers[done : done + some.num_rows], codes, figures, flags)
+            done += some.num_rows
             digest.add(full)
             grouped.add(full)
         grouped.finish()
@@ -204,7 +260,7 @@ def write_flat(
     path: Path,
     *,
     rows: Iterable[pa.Table],
-    plan: FlatPlan,
+    plan: Sequence[FlatGroup],
     codes: Codes,
     old: Path | None,
     progress: Callable[[int], None],
@@ -217,16 +273,17 @@ def write_flat(
         with Writer(path, FLAT) as writer:
             waiting = FLAT.remove(FLAT.get_field_index("code")).empty_table()
             pieces = iter(rows)
-            for group in plan.groups:
-                while waiting.num_rows < group.rows:
+            for group in plan:
+                count = len(group.codes)
+                while waiting.num_rows < count:
                     waiting = pa.concat_tables([waiting, next(pieces).select(names).cast(waiting.schema)])
-                some = waiting.slice(0, group.rows)
-                waiting = waiting.slice(group.rows)
+                some = waiting.slice(0, count)
+                waiting = waiting.slice(count)
                 if group.kept is not None and encoded is not None:
                     writer.copy(encoded.group(group.kept))
                 else:
-                    writer.build(partial(_with_code, some, group.hashes, codes))
-                done += group.rows
+                    writer.build(partial(_with_code, some, group.codes, codes))
+                done += count
                 progress(done)
     finally:
         if encoded is not None:
@@ -234,13 +291,13 @@ def write_flat(
     return writer
 
 
-def _with_code(rows: pa.Table, hashes: Sequence[str], codes: Codes) -> pa.Table:
-    if any(codes.encoding(sha256) == code_files.INVALID for sha256 in hashes):
-        texts = [code_files.as_text(codes.read(sha256), codes.encoding(sha256)) for sha256 in hashes]
-        column = pa.array(texts, pa.large_binary()).view(pa.large_string())
+def _with_code(rows: pa.Table, numbers: _Integers, codes: Codes) -> pa.Table:
+    if codes.is_invalid(numbers).any():
+        column = pa.array([codes.text(number) for number in numbers.tolist()], pa.large_binary())
     else:
-        column = codes.column(hashes).view(pa.large_string())
-    return pa.Table.from_arrays([*rows.combine_chunks().columns, pa.chunked_array([column])], schema=FLAT)
+        column = codes.column(numbers)
+    text = pa.chunked_array([column.view(pa.large_string())])
+    return pa.Table.from_arrays([*rows.combine_chunks().columns, text], schema=FLAT)
 
 
 def double_keys(path: Path) -> bool:
@@ -276,16 +333,22 @@ def codes_in_doubt(older: pa.Table, blocks: Collection[int], users: Collection[t
     return [int(code) for code in np.unique(older.column("code_id").to_numpy()[moved | ~same])]
 
 
-def merged(older: pa.Table, without: Collection[int], fresh: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The rows of an older export without those of these codes, and fresh ones, in the order of an export."""
+def merged(
+    older: pa.Table, without: Collection[int], fresh: Iterable[pa.Table]
+) -> Iterator[tuple[pa.Table, _Integers]]:
+    """The rows of an older export without those of these codes, and fresh ones, in the order of an export.
+
+    In pieces, with the place of each row in the older export; -1 for a fresh one.
+    """
     whole = pa.concat_tables([older, *(some.cast(older.schema) for some in fresh)])
     # Nulls come last, as in PostgreSQL.
     keys = ("problem_name", "score", "submission_time", "submission_id", "runner")
-    order = pc.sort_indices(whole, sort_keys=[(key, "ascending") for key in keys]).to_numpy()
+    order = pc.sort_indices(whole, sort_keys=[(key, "ascending") for key in keys]).to_numpy().astype(np.int64)
     gone = np.isin(older.column("code_id").to_numpy(), sorted(without))
     order = order[~np.concatenate([gone, np.zeros(whole.num_rows - older.num_rows, bool)])[order]]
     for first in range(0, len(order), GROUP_ROWS):
-        yield whole.take(pa.array(order[first : first + GROUP_ROWS]))
+        some = order[first : first + GROUP_ROWS]
+        yield whole.take(pa.array(some)), np.where(some < older.num_rows, some, -1)
 
 
 def named(rows: pa.Table, name: Callable[[str, str], tuple[str, str]]) -> pa.Table:

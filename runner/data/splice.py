@@ -10,6 +10,7 @@ Equal row groups give equal bytes, whether they come from an older file or were 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import struct
@@ -36,59 +37,69 @@ Value = tuple[int, Any]
 Struct = dict[int, Value]
 
 
-class _Reader:
-    """Reads values of the compact protocol from bytes."""
+def _read_struct(data: bytes, at: int) -> tuple[Struct, int]:
+    """A struct that begins there, with its fields in the order of their numbers; and where it ends.
 
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
+    A footer has tens of thousands of numbers, so most are read without a call.
+    """
+    found: Struct = {}
+    number = 0
+    while head := data[at]:
+        at += 1
+        step, kind = head >> 4, head & 15
+        if step:
+            number += step
+        else:
+            number, at = _read_signed(data, at)
+        if _I16 <= kind <= _I64:
+            value: Any = data[at]
+            at += 1
+            if value > 127:
+                value, at = _read_unsigned(data, at - 1)
+            value = (value >> 1) ^ -(value & 1)
+        elif kind in (_TRUE, _FALSE):
+            value = kind == _TRUE
+        else:
+            value, at = _read_value(data, at, kind)
+        found[number] = (kind, value)
+    return found, at + 1
 
-    def struct(self) -> Struct:
-        """A struct, with its fields in the order of their numbers."""
-        found: Struct = {}
-        number = 0
-        while (head := self._byte()) != 0:
-            step, kind = head >> 4, head & 15
-            number = number + step if step else self._signed()
-            found[number] = (kind, kind == _TRUE if kind in (_TRUE, _FALSE) else self._value(kind))
-        return found
 
-    def _value(self, kind: int) -> Any:  # noqa: ANN401 - any value of the protocol
-        if kind in (_I16, _I32, _I64):
-            return self._signed()
-        if kind == _BINARY:
-            size = self._unsigned()
-            self._at += size
-            return self._data[self._at - size : self._at]
-        if kind == _STRUCT:
-            return self.struct()
-        if kind in (_LIST, _SET):
-            head = self._byte()
-            size = head >> 4 if head >> 4 != 15 else self._unsigned()
-            return head & 15, [self._value(head & 15) for _ in range(size)]
-        if kind in (_BYTE, _TRUE, _FALSE):
-            return self._byte()
-        if kind == _DOUBLE:
-            self._at += 8
-            return self._data[self._at - 8 : self._at]
-        raise ValueError(f"the footer has a value of type {kind}, which parquet does not use")
+def _read_value(data: bytes, at: int, kind: int) -> tuple[Any, int]:
+    if kind == _BINARY:
+        size, at = _read_unsigned(data, at)
+        return data[at : at + size], at + size
+    if kind == _STRUCT:
+        return _read_struct(data, at)
+    if kind in (_LIST, _SET):
+        head = data[at]
+        size, at = (head >> 4, at + 1) if head >> 4 != 15 else _read_unsigned(data, at + 1)
+        values = []
+        for _ in range(size):
+            value, at = _read_value(data, at, head & 15)
+            values.append(value)
+        return (head & 15, values), at
+    if kind in (_I16, _I32, _I64):
+        return _read_signed(data, at)
+    if kind in (_BYTE, _TRUE, _FALSE):
+        return data[at], at + 1
+    if kind == _DOUBLE:
+        return data[at : at + 8], at + 8
+    raise ValueError(f"the footer has a value of type {kind}, which parquet does not use")
 
-    def _byte(self) -> int:
-        self._at += 1
-        return self._data[self._at - 1]
 
-    def _unsigned(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self._byte()
-            value |= (byte & 127) << shift
-            if byte < 128:
-                return value
-            shift += 7
+def _read_unsigned(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while (byte := data[at]) > 127:
+        value |= (byte & 127) << shift
+        shift += 7
+        at += 1
+    return value | byte << shift, at + 1
 
-    def _signed(self) -> int:
-        value = self._unsigned()
-        return (value >> 1) ^ -(value & 1)
+
+def _read_signed(data: bytes, at: int) -> tuple[int, int]:
+    value, at = _read_unsigned(data, at)
+    return (value >> 1) ^ -(value & 1), at
 
 
 def _written(fields: Struct) -> bytes:
@@ -100,24 +111,29 @@ def _written(fields: Struct) -> bytes:
 
 def _write_struct(out: bytearray, fields: Struct) -> None:
     last = 0
-    for number, (kind, value) in sorted(fields.items()):
+    for number in sorted(fields):
+        kind, value = fields[number]
         written = (_TRUE if value else _FALSE) if kind in (_TRUE, _FALSE) else kind
         step = number - last
         if 0 < step <= 15:
             out.append(step << 4 | written)
         else:
             out.append(written)
-            _write_signed(out, number)
+            _write_unsigned(out, number << 1)
         last = number
-        if kind not in (_TRUE, _FALSE):
+        if _I16 <= kind <= _I64:
+            coded = value << 1 if value >= 0 else (-value << 1) - 1
+            while coded > 127:
+                out.append(coded & 127 | 128)
+                coded >>= 7
+            out.append(coded)
+        elif kind not in (_TRUE, _FALSE):
             _write_value(out, kind, value)
     out.append(0)
 
 
 def _write_value(out: bytearray, kind: int, value: Any) -> None:  # noqa: ANN401 - any value of the protocol
-    if kind in (_I16, _I32, _I64):
-        _write_signed(out, value)
-    elif kind == _BINARY:
+    if kind == _BINARY:
         _write_unsigned(out, len(value))
         out += value
     elif kind == _STRUCT:
@@ -131,6 +147,8 @@ def _write_value(out: bytearray, kind: int, value: Any) -> None:  # noqa: ANN401
             _write_unsigned(out, len(values))
         for one in values:
             _write_value(out, element, one)
+    elif kind in (_I16, _I32, _I64):
+        _write_unsigned(out, value << 1 if value >= 0 else (-value << 1) - 1)
     elif kind == _DOUBLE:
         out += value
     else:
@@ -142,10 +160,6 @@ def _write_unsigned(out: bytearray, value: int) -> None:
         out.append(value & 127 | 128)
         value >>= 7
     out.append(value)
-
-
-def _write_signed(out: bytearray, value: int) -> None:
-    _write_unsigned(out, value << 1 if value >= 0 else (-value << 1) - 1)
 
 
 @dataclass(frozen=True)
@@ -177,7 +191,7 @@ class Encoded:
         if tail[4:] != _MAGIC:
             raise ValueError("no parquet file")
         length = int.from_bytes(tail[:4], "little")
-        self.footer = _Reader(self._read(size - 8 - length, length)).struct()
+        self.footer, _ = _read_struct(self._read(size - 8 - length, length), 0)
 
     def close(self) -> None:
         """Close the file."""
@@ -186,10 +200,6 @@ class Encoded:
 
     def __len__(self) -> int:
         return len(self.footer[_ROW_GROUPS][1][1])
-
-    def rows(self) -> list[int]:
-        """The rows of each group."""
-        return [group[_GROUP_NUM_ROWS][1] for group in self.footer[_ROW_GROUPS][1][1]]
 
     def group(self, number: int) -> Group:
         """One row group."""
@@ -228,6 +238,8 @@ class Spliced:
         """`footer`: of a file of the same schema, written by the same release of pyarrow."""
         self._file: BinaryIO = path.open("wb")
         self._hash = hashlib.sha256()
+        #: Where what is copied passes: memory that is given back and taken again costs more than the copy.
+        self._room = memoryview(bytearray(_COPY_BYTES))
         self._at = 0
         self._footer = footer
         self._groups: list[Struct] = []
@@ -262,9 +274,12 @@ class Spliced:
             self._put(group.source[group.first : group.first + group.size])
         else:
             for first in range(group.first, group.first + group.size, _COPY_BYTES):
-                size = min(_COPY_BYTES, group.first + group.size - first)
-                self._put(os.pread(group.source, size, first))
-        chunks = [_shifted_chunk(chunk, shift) for chunk in group.fields[_COLUMNS][1][1]]
+                room = self._room[: group.first + group.size - first]
+                if os.preadv(group.source, [room], first) != len(room):
+                    raise OSError(errno.EIO, "the older file ends early")
+                self._put(room)
+        # Copies also where nothing moves: `_finish` writes to them.
+        chunks = [_shifted_chunk(chunk, shift) if shift else dict(chunk) for chunk in group.fields[_COLUMNS][1][1]]
         fields = {
             **group.fields,
             _COLUMNS: (_LIST, (_STRUCT, chunks)),
@@ -277,7 +292,10 @@ class Spliced:
                 del fields[_GROUP_ORDINAL]
         self._groups.append(fields)
         self._indexes.append(
-            [(column, None if offset is None else _shifted_index(offset, shift)) for column, offset in group.indexes]
+            [
+                (column, _shifted_index(offset, shift) if offset is not None and shift else offset)
+                for column, offset in group.indexes
+            ]
         )
         self.rows += group.rows
 
@@ -288,13 +306,15 @@ class Spliced:
 
     def _finish(self) -> None:
         """Write the page index and the footer."""
+        pages = bytearray()
         for which, field in ((0, _COLUMN_INDEX), (1, _OFFSET_INDEX)):
             for fields, indexes in zip(self._groups, self._indexes, strict=True):
                 for chunk, pair in zip(fields[_COLUMNS][1][1], indexes, strict=True):
                     index = pair[which]
                     if index is not None:
-                        chunk[field], chunk[field + 1] = (_I64, self._at), (_I32, len(index))
-                        self._put(index)
+                        chunk[field], chunk[field + 1] = (_I64, self._at + len(pages)), (_I32, len(index))
+                        pages += index
+        self._put(bytes(pages))
         footer = _written(
             {
                 **self._footer,
@@ -319,7 +339,7 @@ def _shifted_chunk(chunk: Struct, shift: int) -> Struct:
 
 def _shifted_index(index: bytes, shift: int) -> bytes:
     """An offset index whose pages lie elsewhere."""
-    fields = _Reader(index).struct()
+    fields, _ = _read_struct(index, 0)
     kind, pages = fields[_PAGE_LOCATIONS][1]
     moved = [{**page, _PAGE_OFFSET: (_I64, page[_PAGE_OFFSET][1] + shift)} for page in pages]
     return _written({**fields, _PAGE_LOCATIONS: (_LIST, (kind, moved))})

@@ -661,7 +661,8 @@ GROUP BY e.leaderboard_id
 ORDER BY e.leaderboard_id
 
 -- name: dataset_submissions
--- The rows of a data export, without code, without flags and without sol; times in microseconds since 1970, UTC.
+-- The rows of a data export, without code, without flags and without sol; times in microseconds since 1970, UTC. Only the
+-- rows that the submissions %(only)s make, each looked up by its id; NULL: all.
 SELECT e.submission_id, e.leaderboard_id, e.problem_name, e.user_id, e.user_name, e.code_id, e.file_name,
        (extract(epoch FROM least(greatest(e.submission_time, '0001-01-02Z'), '9999-12-30Z')) * 1000000)::bigint
            AS submission_time,
@@ -670,26 +671,14 @@ SELECT e.submission_id, e.leaderboard_id, e.problem_name, e.user_id, e.user_name
        e.assurance_timing
 FROM (
     SELECT DISTINCT ON (a.leaderboard_id, a.user_id, a.code_id, a.runner) a.*
-    FROM runner.entry_plain a
-    WHERE a.leaderboard_id = ANY (%(boards)s::integer[]) AND a.user_id <> ALL (%(users)s::text[])
-      AND a.submission_id <> ALL (%(submissions)s::integer[])
-    ORDER BY a.leaderboard_id, a.user_id, a.code_id, a.runner, a.score, a.submission_time, a.submission_id, a.run_id
-) AS e
-ORDER BY e.problem_name COLLATE "C", e.score, submission_time, e.submission_id, e.runner COLLATE "C"
-
--- name: dataset_submissions_of
--- The rows of dataset_submissions that these submissions make, each looked up by its id.
-SELECT e.submission_id, e.leaderboard_id, e.problem_name, e.user_id, e.user_name, e.code_id, e.file_name,
-       (extract(epoch FROM least(greatest(e.submission_time, '0001-01-02Z'), '9999-12-30Z')) * 1000000)::bigint
-           AS submission_time,
-       e.status, e.score, e.passed, e.mode, e.runner, e.mode_category, e.verdict, e.run_id, e.score_raw,
-       e.score_invalid_reason, e.code_sha256, e.code_bytes::bigint AS code_bytes, e.assurance_correctness,
-       e.assurance_timing
-FROM (
-    SELECT DISTINCT ON (a.leaderboard_id, a.user_id, a.code_id, a.runner) a.*
-    FROM unnest(%(only)s::integer[]) AS o (submission_id)
-    CROSS JOIN LATERAL (
-        SELECT p.* FROM runner.entry_plain p WHERE p.submission_id = o.submission_id OFFSET 0
+    FROM (
+        -- Values are sent in the statement, so the planner leaves one of the two out.
+        SELECT p.* FROM runner.entry_plain p WHERE %(only)s::integer[] IS NULL
+        UNION ALL
+        SELECT x.* FROM unnest(%(only)s::integer[]) AS o (submission_id)
+        CROSS JOIN LATERAL (
+            SELECT p.* FROM runner.entry_plain p WHERE p.submission_id = o.submission_id OFFSET 0
+        ) AS x
     ) AS a
     WHERE a.leaderboard_id = ANY (%(boards)s::integer[]) AND a.user_id <> ALL (%(users)s::text[])
       AND a.submission_id <> ALL (%(submissions)s::integer[])

@@ -83,12 +83,12 @@ def flat_alone(url: str, target: Path) -> None:
     from runner.data import without_pandas
 
     without_pandas()
-    import pyarrow as pa
+    import numpy as np
 
     from runner.data import rows
     from runner.data.arrow import Reader, cast
     from runner.data.code import Codes
-    from runner.data.export import _ROUGH, _lean
+    from runner.data.export import _ROUGH, _lean, _Making
     from runner.data.tables import GROUP_BYTES
     from runner.store import queries
     from runner.store.dataset import Scope, snapshot
@@ -97,23 +97,22 @@ def flat_alone(url: str, target: Path) -> None:
         shared = database.shared()
         codes = stack.enter_context(closing(Codes(target.parent)))
         reader = stack.enter_context(Reader(url, shared))
-        scope = Scope(boards=(1,)).parameters()
+        scope = {**Scope(boards=(1,)).parameters(), "only": None}
         rough = stack.enter_context(tempfile.TemporaryFile(dir=target.parent))
-        plan = rows.FlatPlan(codes, GROUP_BYTES, {})
-        with pa.ipc.new_stream(rough, _ROUGH) as stream:
-            for batch in reader.batches(database.statement(queries.DATASET_SUBMISSIONS, scope)):
-                some = cast(batch, _ROUGH)
-                columns = (some.column(name).to_pylist() for name in ("code_sha256", "code_id", "code_bytes"))
-                for sha256, code_id, size in zip(*columns, strict=True):
-                    codes.want(sha256, code_id, size)
-                plan.add(some)
-                stream.write_table(some)
-        plan.finish()
-        codes.fetch(
-            codes.in_order(),
+        batches = reader.batches(database.statement(queries.DATASET_SUBMISSIONS, scope))
+        for _ in rows.put_aside(rough, _ROUGH, (cast(batch, _ROUGH) for batch in batches)):
+            pass
+        with rows.stored(rough) as pieces:
+            _Making._want(codes, pieces)
+        with rows.stored(rough) as pieces:
+            numbers = np.concatenate([codes.numbers(piece.column("code_sha256")) for piece in pieces])
+        for _ in codes.fetch(
+            np.arange(len(codes)),
             lambda ids: reader.batches(database.statement(queries.DATASET_CODE, {"ids": list(ids)})),
             lambda _stage, _done, _total: None,
-        )
+        ):
+            pass
+        plan = rows.planned(numbers, codes, GROUP_BYTES)
         with rows.stored(rough) as pieces:
             rows.write_flat(target, rows=pieces, plan=plan, codes=codes, old=None, progress=lambda _done: None)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -22,14 +24,25 @@ def sha256(code: bytes) -> str:
     return hashlib.sha256(code).hexdigest()
 
 
+def wanted(folder: Path, texts: Sequence[bytes], ids: Sequence[int]) -> Codes:
+    """An export that needs these codes."""
+    codes = Codes(folder)
+    hashes = pa.chunked_array([pa.array([sha256(text) for text in texts], pa.large_string())])
+    codes.want(hashes, np.array(ids), np.array([len(text) for text in texts]))
+    return codes
+
+
+def fetch(codes: Codes, batches: Sequence[pa.RecordBatch]) -> list[int]:
+    """Fetch all of them; returns the numbers up to which they were there."""
+    return list(codes.fetch(np.arange(len(codes)), lambda _ids: batches, lambda _stage, _done, _total: None))
+
+
 def fetched(folder: Path, kind: pa.DataType) -> Codes:
     """All of them, fetched in one batch that does not begin at its first value."""
-    codes = Codes(folder)
-    for number, code in enumerate(CODES, 1):
-        codes.want(sha256(code), number, len(code))
+    codes = wanted(folder, CODES, range(1, len(CODES) + 1))
     ids = pa.array([0, *range(1, len(CODES) + 1)], pa.int32())
     batch = pa.record_batch([ids, pa.array([b"another", *CODES], kind)], names=["id", "code"]).slice(1)
-    codes.fetch([sha256(code) for code in CODES], lambda _ids: [batch], lambda _stage, _done, _total: None)
+    assert fetch(codes, [batch.slice(0, 3), batch.slice(3)]) == [3, len(CODES)]
     return codes
 
 
@@ -38,36 +51,51 @@ def test_codes_come_back_in_any_order(tmp_path: Path, kind: pa.DataType) -> None
     """Neighbours and others, the same one twice, and none."""
     with closing(fetched(tmp_path, kind)) as codes:
         for order in (CODES, CODES[::-1], (CODES[0], CODES[0], CODES[4], CODES[5]), (b"",), ()):
-            assert codes.column([sha256(code) for code in order]).to_pylist() == list(order)
+            numbers = codes.numbers(pa.array([sha256(code) for code in order], pa.large_string()))
+            assert codes.column(numbers).to_pylist() == list(order)
+
+
+def test_codes_are_numbered_by_their_lowest_ids(tmp_path: Path) -> None:
+    """One hash is one code, whatever order its ids come in; what the export does not need has no number."""
+    with closing(wanted(tmp_path, (b"c", b"a", b"b", b"a"), (9, 8, 3, 2))) as codes:
+        assert codes.hashes.to_pylist() == [sha256(code) for code in (b"a", b"b", b"c")]
+        assert codes.numbers(pa.array([sha256(b"c"), "0" * 64], pa.large_string())).tolist() == [2, -1]
+        batch = pa.record_batch([pa.array([2, 3, 9], pa.int32()), pa.array([b"a", b"b", b"c"])], names=["id", "code"])
+        assert fetch(codes, [batch]) == [3]
+        assert codes.column(np.array([2, 0])).to_pylist() == [b"c", b"a"]
 
 
 def test_encodings_and_blank_codes_are_noted(tmp_path: Path) -> None:
     """Of a batch in which some are no text, and of one in which all are."""
     with closing(fetched(tmp_path, pa.binary())) as codes:
-        assert [codes.encoding(sha256(code)) for code in CODES] == [
+        everything = np.arange(len(CODES))
+        assert codes.encodings(everything).to_pylist() == [
             *(PLAIN, PLAIN, INVALID, PLAIN),
             *(PLAIN, WITH_NUL, PLAIN, PLAIN),
         ]
-        blank = [code for code in CODES if "code_blank" in codes.flags(sha256(code))]
+        assert codes.text(2) == b"x = '\xef\xbf\xbd'\n"
+        blank = [code for number, code in enumerate(CODES) if "code_blank" in codes.flags(number)]
         assert blank == [b"", b"\t\n "]
-    with closing(Codes(tmp_path)) as codes:
-        texts = (b"\n", b"\x0b#", b"", b"#")
-        for number, code in enumerate(texts):
-            codes.want(sha256(code), number, len(code))
-        batch = pa.record_batch([pa.array(range(4), pa.int32()), pa.array(texts, pa.binary())], names=["id", "code"])
-        codes.fetch([sha256(code) for code in texts], lambda _ids: [batch], lambda _stage, _done, _total: None)
-        assert [bool(codes.flags(sha256(code))) for code in texts] == [True, False, True, False]
+        assert np.flatnonzero(codes.is_odd(everything)).tolist() == [1, 2, 3, 5]
+    texts = (b"\n", b"\x0b#", b"", b"#")
+    with closing(wanted(tmp_path, texts, range(4))) as codes:
+        fetch(
+            codes,
+            [pa.record_batch([pa.array(range(4), pa.int32()), pa.array(texts, pa.binary())], names=["id", "code"])],
+        )
+        assert [bool(codes.flags(number)) for number in range(4)] == [True, False, True, False]
 
 
 def test_a_code_that_is_another_than_its_hash_says_is_refused(tmp_path: Path) -> None:
-    """And one that does not come."""
-    with closing(Codes(tmp_path)) as codes:
-        codes.want(sha256(b"a"), 7, 1)
-        batch = pa.record_batch([pa.array([7], pa.int32()), pa.array([b"b"])], names=["id", "code"])
-        with pytest.raises(DataError, match="code 7 does not have the hash"):
-            codes.fetch([sha256(b"a")], lambda _ids: [batch], lambda _stage, _done, _total: None)
+    """And one that does not come, alone or between others."""
+    with closing(wanted(tmp_path, (b"a", b"b", b"c"), (7, 8, 9))) as codes:
+        batch = pa.record_batch([pa.array([7, 8, 9], pa.int32()), pa.array([b"a", b"x", b"c"])], names=["id", "code"])
+        with pytest.raises(DataError, match="code 8 does not have the hash"):
+            fetch(codes, [batch])
         with pytest.raises(DataError, match="code 7 is missing"):
-            codes.fetch([sha256(b"a")], lambda _ids: [], lambda _stage, _done, _total: None)
+            fetch(codes, [])
+        with pytest.raises(DataError, match="code 8 is missing"):
+            fetch(codes, [batch.slice(0, 1), batch.slice(2)])
 
 
 def test_an_export_starts_without_what_it_does_not_use() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.data.splice import Encoded, Spliced, _Reader, _written
+from runner.data.splice import Encoded, Spliced, _read_struct, _written
 from runner.data.tables import RUNS, BlockDigests, Digest, Writer, encoded
 
 
@@ -110,7 +110,9 @@ def test_structs_survive(number: int, data: bytes, field: int) -> None:
         field + 17: (9, (5, [number % 2**31] * 20)),
         field + 18: (2, False),
     }
-    read = _Reader(_written(struct)).struct()
+    written = _written(struct)
+    read, end = _read_struct(written + b"more", 0)
+    assert end == len(written)
     assert read[field] == (6, number)
     assert read[field + 1] == (8, data)
     assert read[field + 17] == (9, (5, [number % 2**31] * 20))
