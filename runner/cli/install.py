@@ -40,8 +40,8 @@ from sandbox.host.images import Images
 _START_S: Final = 120.0
 _LOOK_S: Final = 0.2
 _NEXT: Final = (
-    "next: sudo kernel-runner install --database-url-file FILE --eval-python PATH, with --migrate for a new database; "
-    "it writes the configuration and starts the daemon"
+    "next: sudo kernel-runner install, which writes the configuration and starts the daemon; on a new host with "
+    "--database-url-file FILE --eval-python PATH, for a new database also with --migrate"
 )
 
 _Package = Annotated[bool, typer.Option("--package", hidden=True, help="Called by a script of the Debian package.")]
@@ -126,7 +126,7 @@ def upgrade(*, package: _Package = False) -> None:
     host.put(own)
     releases = {f"{PREFIX}/releases/{path.name}" for path in host.at(f"{PREFIX}/releases").glob("*")}
     host.remove(*sorted(releases - {before, own}))
-    if not host.at(CONFIG).exists():
+    if before is None or not host.at(CONFIG).exists():
         note(_NEXT)
     elif stopped:
         note(f"{UNIT} is stopped and stays so; systemctl start {UNIT}")

@@ -168,12 +168,14 @@ def test_the_same_release_again_does_not_restart_the_daemon(upgrade: Upgrade, ho
 
 
 def test_a_package_on_a_fresh_host_says_what_comes_next(upgrade: Upgrade, host: Host, manager: Manager) -> None:
-    """Without a configuration nothing can start."""
-    host.remove(f"{PREFIX}/bin", CONFIG)
-    manager.script = iter([service("inactive", 0)])
-    code, said = upgrade("--package")
-    assert (code, host.release, manager.asked) == (0, NEW, [])
-    assert "next: sudo kernel-runner install --database-url-file FILE" in said
+    """Without a configuration nothing can start; where one has stayed, the service is not enabled yet."""
+    for gone in ((f"{PREFIX}/bin", CONFIG), (f"{PREFIX}/bin",), (CONFIG,)):
+        host.file(CONFIG, b"")
+        host.remove(*gone)
+        manager.script = iter([service("inactive", 0)])
+        code, said = upgrade("--package")
+        assert (code, host.release, manager.asked) == (0, NEW, [])
+        assert "next: sudo kernel-runner install, which writes" in said
 
 
 def test_a_package_is_upgraded_by_a_package(upgrade: Upgrade, host: Host) -> None:
