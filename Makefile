@@ -60,7 +60,7 @@ bench: ## the benchmarks; each prints its figures, beside what it compares itsel
 	@.ci/setup bench
 	@$(STACK) run -- $(PY) -m tests.benchmarks $(ARGS)
 
-package: setup ## dist/: the wheel, the wheels it needs, and a script that installs them without a network; PYTHONS="3.11 3.12"
+package: setup ## dist/: a Debian package, and for hosts without dpkg the same as wheels and a script; PYTHONS="3.11 3.12"
 	@PYTHONS="$(PYTHONS)" .ci/package
 
 up: setup ## PostgreSQL, engine, one daemon and the gateway in the background, for development

@@ -1,6 +1,6 @@
 #!/bin/sh
 # The kernel-runner of this folder of wheels: makes its environment below /opt/kernel-runner, without a network, and runs
-# it, e.g. `./kernel-runner install --help`. With --dry-run the environment is a temporary one, and nothing is changed.
+# it, e.g. `./kernel-runner install --help`.
 set -eu
 umask 022
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
@@ -11,15 +11,17 @@ fail() {
     exit 2
 }
 
+# The first Python that has wheels here: some are made for one version only.
 python=
 for candidate in python3 python3.11 python3.12 python3.13 python3.14; do
-    if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    tag=$("$candidate" -c 'import sys; print("cp%d%d" % sys.version_info[:2])' 2>/dev/null) || continue
+    if ls "$here"/*-"$tag"-*.whl >/dev/null 2>&1; then
         python=$candidate
         break
     fi
 done
-[ -n "$python" ] || fail "no Python 3.11 or later on PATH (Debian: apt-get install python3 python3-venv)"
-"$python" -c 'import venv, ensurepip' 2>/dev/null || fail "$python has no venv (Debian: apt-get install python3-venv)"
+[ -n "$python" ] || fail "no Python on PATH that the wheels in $here fit; \`make package PYTHONS=\"3.11 3.12\"\` adds some"
+"$python" -c 'import venv, ensurepip' 2>/dev/null || fail "$python has no venv (Debian: apt-get install $python-venv)"
 
 wheel=
 for found in "$here"/kernel_runner-*.whl; do
@@ -30,25 +32,14 @@ done
 version=${wheel#"$here"/kernel_runner-}
 release=$prefix/releases/${version%%-*}-$(sha256sum "$wheel" | cut -c 1-8)
 
-temporary=
-for argument in "$@"; do
-    if [ "$argument" = --dry-run ] && [ ! -e "$release/.complete" ]; then
-        temporary=$(mktemp -d)
-        release=$temporary/release
-        trap 'rm -rf "$temporary"' EXIT
-        trap 'exit 130' INT TERM
-    fi
-done
 if [ ! -e "$release/.complete" ]; then
-    if [ -z "$temporary" ] && [ "$(id -u)" != 0 ]; then
-        fail "root is needed to write to $prefix; use sudo, or --dry-run"
-    fi
+    [ "$(id -u)" = 0 ] || fail "root is needed to write to $prefix: use sudo"
     rm -rf "$release"
     "$python" -m venv "$release"
     # nvidia-ml-py is pure Python, and does nothing where there is no driver.
     "$release/bin/python" -m pip install --quiet --disable-pip-version-check --no-index --find-links "$here" \
         "$wheel[gateway,nvidia]" || fail "the wheels in $here do not fit $("$python" --version); see \`make package\`"
+    ln -s "$release"/lib/python3*/site-packages/tasks "$release/tasks"
     touch "$release/.complete"
 fi
-[ -n "$temporary" ] || exec "$release/bin/kernel-runner" "$@"
-"$release/bin/kernel-runner" "$@"
+exec "$release/bin/kernel-runner" "$@"

@@ -18,7 +18,8 @@ _PROMPT: Final = re.compile(r"^    \$ (.+)$", re.MULTILINE)
 
 #: What an operator types on an installed host: its whole life, in a container with a booted systemd.
 _INSTALLED: Final = (
-    "sudo dist/kernel-runner install --database-url-file url --eval-python /opt/torch/bin/python --migrate",
+    "sudo apt-get install ./dist/kernel-runner_*.deb",
+    "sudo kernel-runner install --database-url-file url --eval-python /opt/torch/bin/python --migrate",
     "sudo kernel-runner leaderboard create /opt/kernel-runner/tasks/vectoradd --name vectoradd --gpu H100",
     "sudo kernel-runner leaderboard create /opt/kernel-runner/tasks/vectoradd --name vectoradd --gpu CPU",
     (
@@ -89,7 +90,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     ),
     "kernel-runner serve": "tests/integration/outages/host.py starts it",
     "kernel-runner demo": "as `make demo`",
-    "kernel-runner uninstall --dry-run": "tests/integration/systemd/test_service.py uninstalls, with --purge",
+    "sudo kernel-runner uninstall": "tests/integration/systemd/test_service.py uninstalls, with --purge",
     "kernel-runner migrate --roles": "tests/plugins/postgres.py, for every test",
     "kernel-runner gateway": "tests/integration/cli/test_users.py starts it",
     "kernel-runner traces --endpoint http://localhost:4318": "tests/integration/cli/test_traces.py, with a collector",

@@ -19,19 +19,25 @@ OWNER_URL = (
     "?sslmode=verify-full&sslrootcert=/etc/postgresql/server.crt"
 )
 SECRET = "/etc/kernel-runner/credentials/database_url"
+#: What the site wants otherwise, beside the file of examples that comes with the package.
+OWN = f"{Path(SITE).parent}/own.conf"
 DROP_IN = "[Service]\nRestartSec=1s\nEnvironment=KERNEL_RUNNER_CPU_SLOTS=1 KERNEL_RUNNER_PARK_CONTAINERS=0\n"
-#: Also a real upgrade, which takes another half a minute; else `tests/unit/systemd/test_upgrade.py` has its order.
+#: Also a real upgrade, and an installation without dpkg: another minute. `tests/unit/systemd` has their order.
 WHOLE = os.environ.get("KERNEL_RUNNER_TEST_SYSTEMD") == "all"
-#: Makes a release of a wheel whose daemon ends at once.
+INSTALL = ("apt-get", "install", "--yes", "--allow-downgrades", "--option=Dpkg::Options::=--force-confold")
+#: Makes a package, unpacked here, one of a later release whose daemon ends at once and whose examples are others.
 BREAK = """
-import glob, zipfile
-(name,) = glob.glob("kernel_runner-*.whl")
+import glob, pathlib, zipfile
+(name,) = glob.glob("usr/lib/kernel-runner/kernel_runner-*.whl")
 with zipfile.ZipFile(name) as old:
     files = {entry: old.read(entry) for entry in old.namelist()}
 files["runner/cli/serve.py"] = files["runner/cli/serve.py"].replace(b"run_daemon(lambda", b"7 or run_daemon(lambda")
 with zipfile.ZipFile(name, "w") as new:
     for entry, content in files.items():
         new.writestr(entry, content)
+control = pathlib.Path("DEBIAN/control")
+control.write_text(control.read_text().replace("+", "+9"))
+pathlib.Path("etc/systemd/system/kernel-runner.service.d/site.conf").write_text("# Nothing.\\n")
 """
 #: Takes some seconds, in which a busy machine gets to the test's next commands, says all it can find out, and is right.
 SLOW = """
@@ -63,17 +69,19 @@ def custom_kernel(data):
 """
 
 
-def three_commands() -> list[str]:
+def four_commands() -> list[str]:
     """What docs/operations.md says brings a fresh host to its first evaluated submission; the machine has no sudo."""
     page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     block = page.split("## Installing a host\n")[1].split("```sh\n")[1].split("```")[0]
     commands = [line.removeprefix("sudo ") for line in block.splitlines()]
-    assert len(commands) == 3
+    assert len(commands) == 4
     return commands
 
 
 def prepare(machine: Machine) -> None:
     """What an administrator of the database does: a server with TLS, an owner, a database."""
+    # Hosts with devices have udev, and so this group.
+    machine.run("groupadd", "--system", "--force", "render")
     machine.run(
         *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
         *("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-days", "2"),
@@ -127,7 +135,10 @@ def runs(machine: Machine, submission: int) -> int:
 def snapshot(machine: Machine) -> set[str]:
     """Every path on the machine where an installation may leave something, and every account."""
     paths = machine.run("find", "/etc", "/usr", "/opt", "/var/lib", "/root", "/srv", "-xdev", "-not", "-name", "*.pyc")
-    ignored = ("/var/lib/docker", "/var/lib/postgresql", "/var/lib/containerd", "/var/lib/systemd", "/root/slow.py")
+    ignored = (
+        *("/var/lib/docker", "/var/lib/postgresql", "/var/lib/containerd", "/var/lib/systemd", "/root/slow.py"),
+        *("/var/lib/apt/", "/var/lib/dpkg/"),
+    )
     backups = ("/etc/passwd-", "/etc/shadow-", "/etc/group-", "/etc/gshadow-", "/etc/.pwd.lock")
     accounts = machine.run("cat", "/etc/passwd", "/etc/group")
     return {
@@ -137,6 +148,33 @@ def snapshot(machine: Machine) -> set[str]:
     }
 
 
+def break_and_go_back(machine: Machine) -> None:
+    """A release that passes its check and does not start is taken back, and what was changed by hand stays."""
+    broken = f"{FOLDER}/broken"
+    machine.run("sh", "-c", f"dpkg-deb -R {PACKAGES}/*.deb {broken} && cd {broken} && python3 -c {quoted(BREAK)}")
+    machine.run("dpkg-deb", "--build", broken)
+    ran = machine.ask(*INSTALL, f"{broken}.deb")
+    assert (ran.code, "was put back" in ran.out + ran.err) == (100, True), ran.out + ran.err
+    machine.until("the release before serves again", lambda: machine.show("ActiveState") == ["active"])
+    assert machine.run("sh", "-c", f"tail -n 1 {SITE}; cat {SITE}.dpkg-dist") == "# mine\n# Nothing.\n"
+    # The package of the release before puts dpkg's record right, and does not restart the daemon.
+    (pid,) = machine.show("MainPID")
+    machine.run("sh", "-c", f"{' '.join(INSTALL)} {PACKAGES}/*.deb")
+    assert machine.run("dpkg-query", "--show", "--showformat=${Status}", "kernel-runner") == "install ok installed"
+    assert machine.show("MainPID") == [pid]
+    machine.run("rm", "-r", broken, f"{broken}.deb", f"{SITE}.dpkg-dist")
+
+
+def without_dpkg(machine: Machine) -> None:
+    """The same installation from the folder of wheels, and its end; not started a second time."""
+    kernel_runner = f"{PACKAGES}/kernel-runner"
+    machine.run(kernel_runner, "install", "--database-url-file", f"{FOLDER}/url", "--no-start")
+    assert machine.run("systemctl", "is-enabled", "kernel-runner") == "enabled\n"
+    assert machine.run("kernel-runner", "--version").startswith("kernel-runner ")
+    machine.run(kernel_runner, "upgrade")
+    machine.run("kernel-runner", "uninstall", "--purge")
+
+
 def leak(text: str) -> list[str]:
     """The canaries in a text."""
     return [canary for canary in CANARIES if canary in text]
@@ -144,35 +182,32 @@ def leak(text: str) -> list[str]:
 
 @pytest.mark.timeout(1800)
 def test_a_host_from_its_packages_to_its_end(machine: Machine) -> None:
-    """Three commands to a verdict; kill, hang, stop, reload and a new password lose no run; nothing leaks or stays."""
+    """Four commands to a verdict; kill, hang, stop, reload and a new password lose no run; nothing leaks or stays."""
     prepare(machine)
     before = snapshot(machine)
     # What the site wants otherwise is there first, and stays: as little at a time as a busy machine for tests can bear.
-    machine.run("mkdir", "-p", str(Path(SITE).parent))
-    machine.write(SITE, DROP_IN)
+    machine.run("mkdir", "-p", str(Path(OWN).parent))
+    machine.write(OWN, DROP_IN)
 
     # A fresh host to its first evaluated submission. A submission that is not accepted is an exit code of its own.
-    commands = three_commands()
+    commands = four_commands()
     said = "".join(machine.run("sh", "-c", f"cd {FOLDER} && {command}") for command in commands)
     assert "accepted" in said
 
-    # Installing again changes nothing, and does not restart the daemon.
+    # Installing again changes nothing, neither what somebody has changed, and does not restart the daemon.
     (pid,) = machine.show("MainPID")
-    again = machine.run(f"{PACKAGES}/kernel-runner", "install", "--no-start")
+    machine.run("sh", "-c", f"echo '# mine' >> {SITE}")
+    again = machine.run("sh", "-c", f"apt-get install --reinstall {PACKAGES}/*.deb")
+    again += machine.run("kernel-runner", "install", "--no-start")
     assert "✓" not in again
     assert machine.show("MainPID") == [pid]
-    assert machine.run("cat", SITE) == DROP_IN
+    assert machine.run("sh", "-c", f"tail -n 1 {SITE}; cat {OWN}") == f"# mine\n{DROP_IN}"
 
     # The score counts what this systemd really enforces.
     machine.run("systemd-analyze", "security", "--no-pager", "--threshold=20", "kernel-runner.service")
 
     if WHOLE:
-        # A release that passes its check and does not start is taken back.
-        machine.run("sh", "-c", f"cp -r {PACKAGES} {FOLDER}/broken && cd {FOLDER}/broken && python3 -c {quoted(BREAK)}")
-        ran = machine.ask(f"{FOLDER}/broken/kernel-runner", "upgrade")
-        assert (ran.code, "was put back" in ran.err) == (3, True), ran.out + ran.err
-        machine.until("the release before serves again", lambda: machine.show("ActiveState") == ["active"])
-        machine.run("rm", "-r", f"{FOLDER}/broken")
+        break_and_go_back(machine)
 
     # SIGKILL: systemd starts it again, and the job ends once.
     machine.write("/root/slow.py", SLOW)
@@ -247,10 +282,21 @@ def test_a_host_from_its_packages_to_its_end(machine: Machine) -> None:
     assert readers.split() == [SECRET]
     assert machine.run("stat", "-c", "%U %a", SECRET).split() == ["root", "600"]
 
-    # Nothing stays.
-    machine.run("kernel-runner", "uninstall", "--purge")
-    after = snapshot(machine)
-    assert (sorted(after - before), sorted(before - after)) == ([], [])
+    # Results that no database has taken are not purged. Then nothing stays.
+    machine.run("apt-get", "remove", "--yes", "kernel-runner")
+    assert machine.ask("systemctl", "cat", "kernel-runner").code != 0
     assert machine.run("docker", "ps", "-aq") == ""
     assert machine.run("docker", "images", "-q") == ""
-    assert machine.ask("systemctl", "cat", "kernel-runner").code != 0
+    machine.run("mkdir", "-p", "/var/lib/kernel-runner/spool")
+    machine.write("/var/lib/kernel-runner/spool/result", "")
+    ran = machine.ask("apt-get", "purge", "--yes", "kernel-runner")
+    assert (ran.code, "1 results wait in" in ran.out + ran.err) == (100, True), ran.out + ran.err
+    assert leak(machine.run("cat", SECRET)) == [CANARIES[1]]
+    machine.run("rm", "/var/lib/kernel-runner/spool/result")
+    machine.run("apt-get", "purge", "--yes", "kernel-runner")
+    after = snapshot(machine)
+    assert (sorted(after - before), sorted(before - after)) == ([], [])
+    if WHOLE:
+        without_dpkg(machine)
+        after = snapshot(machine)
+        assert (sorted(after - before), sorted(before - after)) == ([], [])

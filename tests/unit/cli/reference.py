@@ -132,7 +132,11 @@ def _section(name: str, command: Any, twin: str | None) -> Iterator[str]:  # noq
 
 def _row(parameter: Any, context: typer.Context) -> Iterator[str]:  # noqa: ANN401 as above
     """A parameter's row of the table; none where the usage line says all."""
-    name, text = parameter.get_help_record(context)
+    record = parameter.get_help_record(context)
+    if record is None:
+        # Hidden: for scripts of ours.
+        return
+    name, text = record
     if parameter.param_type_name == "argument":
         name = name.partition(" <")[0]
     extra, meaning = _EXTRA.search(text), _EXTRA.sub("", text)

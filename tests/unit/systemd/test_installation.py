@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from runner.cli.installation import PREFIX, RECORD, Host, Ran, Step, perform, shipped
+from runner.cli.installation import COMMAND, PACKAGE, PREFIX, UNIT, VENDOR, Host, run, shipped
 from runner.errors import ConfigError, InfrastructureError
 
-UNIT = "/usr/local/lib/systemd/system/kernel-runner.service"
+RELEASE = f"{PREFIX}/releases/1-a"
 
 
 class Commands:
@@ -20,134 +21,119 @@ class Commands:
         self.asked: list[str] = []
         self.code = 0
 
-    def __call__(self, arguments: Sequence[str]) -> Ran:
+    def __call__(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
         """Note a command."""
         self.asked.append(" ".join(arguments))
-        return Ran(code=self.code, said="said")
+        return subprocess.CompletedProcess(arguments, self.code, stdout="said\n")
 
 
 @pytest.fixture
-def said() -> list[str]:
-    """What the operator is told."""
-    return []
+def commands() -> Commands:
+    """The system's commands."""
+    return Commands()
 
 
-def tell(host: Host, steps: Sequence[Step], said: list[str], *, dry_run: bool = False) -> int:
-    """Do the steps on a fresh look at the host."""
-    said.clear()
-    return perform(steps, dry_run=dry_run, say=said.append)
+@pytest.fixture
+def host(tmp_path: Path, commands: Commands) -> Host:
+    """A host without dpkg, with systemd."""
+    (tmp_path / "run/systemd/system").mkdir(parents=True)
+    return Host(tmp_path, run=commands)
 
 
-def test_a_dry_run_writes_nothing(tmp_path: Path, said: list[str]) -> None:
-    """Every step is named, none is done."""
-    host = Host(tmp_path, run=Commands())
-    steps = [host.link("/usr/local/bin/x", "/opt/x"), host.own_file("/etc/x", b"mine"), host.remove("/etc")]
-    (tmp_path / "etc").mkdir()
-    assert tell(host, steps, said, dry_run=True) == 3
-    assert said == [
-        "would link /usr/local/bin/x to /opt/x",
-        "would file /etc/x, yours from now on",
-        "would remove /etc",
+def test_a_release_is_put_with_all_that_belongs_to_it(
+    host: Host, commands: Commands, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Links, units, user, directories; again, nothing is written."""
+    host.put(RELEASE)
+    assert host.release == RELEASE
+    assert all(host.at(path).read_bytes() == shipped(name) for name, path in VENDOR.items())
+    assert str(host.at(COMMAND).readlink()) == f"{PREFIX}/bin/kernel-runner"
+    assert commands.asked == [
+        "systemd-sysusers kernel-runner.conf",
+        "systemd-tmpfiles --create kernel-runner.conf",
+        "systemctl daemon-reload",
     ]
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["etc"]
+    assert capsys.readouterr().out.count("✓") == len(VENDOR) + 3
+    host.put(RELEASE)
+    assert capsys.readouterr().out == ""
 
 
-def test_doing_it_again_changes_nothing(tmp_path: Path, said: list[str]) -> None:
-    """Files, links and the record are as they were."""
-    for expected in (3, 0):
-        host = Host(tmp_path, run=Commands())
-        steps = [
-            host.link("/usr/local/bin/x", "/opt/x"),
-            host.own_file("/etc/x", b"mine", mode=0o600),
-            host.vendor_file(UNIT, b"[Unit]", say=said.append),
-        ]
-        assert tell(host, steps, said) == expected
-    assert (tmp_path / "etc/x").stat().st_mode & 0o777 == 0o600
-    assert str((tmp_path / "usr/local/bin/x").readlink()) == "/opt/x"
+def test_a_releases_file_is_replaced(host: Host) -> None:
+    """Changes belong into drop-ins."""
+    host.put(RELEASE)
+    host.at(VENDOR[UNIT]).write_text("changed by hand", encoding="utf-8")
+    host.put(RELEASE)
+    assert host.at(VENDOR[UNIT]).read_bytes() == shipped(UNIT)
 
 
-def test_a_file_of_the_operators_is_never_written_over(tmp_path: Path, said: list[str]) -> None:
+def test_the_packages_files_are_not_hidden(host: Host) -> None:
+    """What an installation without the package has left below /usr/local goes when the package comes."""
+    host.put(RELEASE)
+    host.at(PACKAGE).mkdir(parents=True)
+    host.put(RELEASE)
+    assert host.release == RELEASE
+    assert not [path for path in (*VENDOR.values(), COMMAND) if host.at(path).exists()]
+
+
+def test_where_systemd_does_not_run_it_is_not_told(host: Host, commands: Commands) -> None:
+    """A package is installed into images, too."""
+    host.at("/run/systemd/system").rmdir()
+    host.put(RELEASE)
+    assert "systemctl daemon-reload" not in commands.asked
+
+
+@pytest.mark.parametrize("content", [b"", b"mine"])
+def test_a_file_of_the_operators_is_never_written_over(host: Host, content: bytes) -> None:
     """Whatever is in it, also nothing."""
-    place = tmp_path / "etc/x"
-    place.parent.mkdir()
-    place.write_bytes(b"")
-    host = Host(tmp_path, run=Commands())
-    assert tell(host, [host.own_file("/etc/x", b"ours")], said) == 0
-    assert place.read_bytes() == b""
+    host.file("/etc/x", content, mode=0o600)
+    host.file("/etc/x", b"ours")
+    assert host.at("/etc/x").read_bytes() == content
+    assert host.at("/etc/x").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_releases_file_is_replaced_unless_somebody_has_changed_it(tmp_path: Path, said: list[str]) -> None:
-    """Then the new one lies beside it, and uninstalling leaves what was changed."""
-    place = tmp_path / UNIT.lstrip("/")
-    for content in (b"one", b"two"):
-        host = Host(tmp_path, run=Commands())
-        tell(host, [host.vendor_file(UNIT, content, say=said.append)], said)
-        assert place.read_bytes() == content
-    place.write_bytes(b"changed by hand")
-    host = Host(tmp_path, run=Commands())
-    tell(host, [host.vendor_file(UNIT, b"three", say=said.append)], said)
-    assert place.read_bytes() == b"changed by hand"
-    assert place.with_name(f"{place.name}.new").read_bytes() == b"three"
-    assert f"{UNIT} was changed by somebody and stays" in said[0]
-    tell(host, [host.remove_vendor_file(UNIT, say=said.append)], said)
-    assert place.exists()
-    place.write_bytes(b"two")
-    tell(host, [host.remove_vendor_file(UNIT, say=said.append)], said)
-    assert not place.exists()
-    assert not place.with_name(f"{place.name}.new").exists()
-
-
-def test_only_directories_that_were_made_go(tmp_path: Path, said: list[str]) -> None:
-    """And of those only the empty ones; the record goes last."""
-    (tmp_path / "usr/local").mkdir(parents=True)
-    host = Host(tmp_path, run=Commands())
-    tell(host, [host.vendor_file(UNIT, b"x", say=said.append), host.own_file("/etc/made/by/us", b"x")], said)
-    assert host.installed
-    host = Host(tmp_path, run=Commands())
-    tell(host, [host.remove_vendor_file(UNIT, say=said.append), host.remove_directories()], said)
-    left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*"))
-    assert left == ["etc", "etc/made", "etc/made/by", "etc/made/by/us", "usr", "usr/local"]
-
-
-def test_what_is_no_link_is_not_replaced_by_one(tmp_path: Path, said: list[str]) -> None:
+def test_what_is_no_link_is_not_replaced_by_one(host: Host) -> None:
     """A link that leads elsewhere is."""
-    place = tmp_path / "usr/local/bin/kernel-runner"
+    place = host.at(COMMAND)
     place.parent.mkdir(parents=True)
     place.symlink_to("/elsewhere")
-    host = Host(tmp_path, run=Commands())
-    step = host.link("/usr/local/bin/kernel-runner", "/opt/x")
-    tell(host, [step], said)
+    host.link(COMMAND, "/opt/x")
     assert str(place.readlink()) == "/opt/x"
     place.unlink()
     place.write_bytes(b"somebody's own")
     with pytest.raises(ConfigError, match="is there and no link: expected nothing, or a link"):
-        tell(host, [step], said)
+        host.link(COMMAND, "/opt/x")
 
 
-def test_the_release_in_use_is_where_the_link_leads(tmp_path: Path, said: list[str]) -> None:
+def test_removing_a_release_leaves_what_is_the_operators(host: Host, tmp_path: Path) -> None:
+    """And folders that are not empty."""
+    (tmp_path / "usr/local/bin").mkdir(parents=True)
+    before = {path for path in tmp_path.rglob("*") if path.is_dir()}
+    host.put(RELEASE)
+    host.file("/etc/x", b"mine")
+    host.remove_release()
+    left = set(tmp_path.rglob("*")) - before
+    assert {str(path.relative_to(tmp_path)) for path in left} == {"etc", "etc/x", "opt", "usr/local/lib"}
+
+
+def test_the_release_in_use_is_where_the_link_leads(host: Host) -> None:
     """None where nothing is installed."""
-    host = Host(tmp_path, run=Commands())
     assert host.release is None
-    tell(host, [host.link(f"{PREFIX}/bin", f"{PREFIX}/releases/1-a/bin")], said)
-    assert host.release == f"{PREFIX}/releases/1-a"
+    host.use(RELEASE)
+    assert host.release == RELEASE
 
 
-def test_a_command_that_fails_is_told_with_what_it_said(tmp_path: Path) -> None:
+def test_a_command_that_fails_is_told_with_what_it_said(host: Host, commands: Commands) -> None:
     """Which one, its exit code, its words."""
-    commands = Commands()
     commands.code = 5
-    with pytest.raises(InfrastructureError, match="`systemctl daemon-reload` ended with exit code 5: said"):
-        Host(tmp_path, run=commands).tell_systemd()
-    assert commands.asked == ["systemctl daemon-reload"]
+    with pytest.raises(InfrastructureError, match="`systemctl stop x` ended with exit code 5: said"):
+        host.command("systemctl", "stop", "x")
+    assert not host.asks("systemctl", "is-active", "x")
 
 
-def test_a_damaged_record_is_refused(tmp_path: Path) -> None:
-    """Without it nobody knows whose files are whose."""
-    record = tmp_path / RECORD.lstrip("/")
-    record.parent.mkdir(parents=True)
-    record.write_text("{", encoding="utf-8")
-    with pytest.raises(ConfigError, match="expected the record of what was installed"):
-        Host(tmp_path, run=Commands())
+def test_a_command_that_is_not_there_is_named() -> None:
+    """A host without systemd, for example."""
+    with pytest.raises(InfrastructureError, match="no-such-command is not on PATH"):
+        run(["no-such-command"])
 
 
 def test_an_unknown_file_of_a_release_is_named() -> None:

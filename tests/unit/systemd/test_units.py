@@ -252,9 +252,10 @@ def test_the_slice_is_the_one_that_sandboxes_are_put_into() -> None:
 def test_what_an_installation_needs_is_part_of_the_wheel() -> None:
     """Every file that is shipped stands in pyproject.toml."""
     project = tomllib.loads((FOLDER.parent / "pyproject.toml").read_text(encoding="utf-8"))
-    (files,) = project["tool"]["setuptools"]["data-files"].values()
-    assert {Path(file).name for file in files} == {*VENDOR, "config.toml", "site.conf"}
-    assert all(shipped(Path(file).name) for file in files)
+    folders = project["tool"]["setuptools"]["data-files"]
+    assert {Path(file).name for file in folders["share/kernel-runner/systemd"]} == {*VENDOR, "config.toml", "site.conf"}
+    files = [Path(file) for files in folders.values() for file in files]
+    assert all(shipped(str(file.relative_to("systemd"))) for file in files)
 
 
 def test_the_configurations_template_shows_every_key_with_its_default(tmp_path: Path) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+import typer
 
-from runner.cli import install, installation, main
-from runner.cli.app import ExitCode
-from runner.cli.installation import PREFIX, VENDOR, Host, Ran, Record
+from runner.cli import install, main
+from runner.cli.installation import CONFIG, PACKAGE, PREFIX, VENDOR, Host
 
 OLD, NEW = f"{PREFIX}/releases/1-a", f"{PREFIX}/releases/2-b"
 Script = Iterator[dict[str, str]]
@@ -34,13 +35,14 @@ class Manager:
         self.script: Script = iter(())
         self.asked: list[str] = []
 
-    def __call__(self, arguments: Sequence[str]) -> Ran:
+    def __call__(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
         """Note a command, and answer it."""
-        if arguments[:2] == ("systemctl", "show") and "--property=MainPID" in arguments:
-            shown = next(self.script)
-            return Ran(code=0, said="\n".join(f"{key}={value}" for key, value in shown.items()))
-        self.asked.append(" ".join(arguments))
-        return Ran(code=0, said="NeedDaemonReload=no")
+        said = ""
+        if arguments[:2] == ("systemctl", "show"):
+            said = "\n".join(f"{key}={value}" for key, value in next(self.script).items())
+        elif arguments[0] == "systemctl" and arguments[1] != "daemon-reload":
+            self.asked.append(" ".join(arguments))
+        return subprocess.CompletedProcess(arguments, 0, stdout=said)
 
 
 @pytest.fixture
@@ -54,17 +56,15 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, manager: Manager) -> H
     """A host with a release, on which a process of the next one runs; its check finds nothing wrong."""
     (tmp_path / "opt/kernel-runner/releases/0-x").mkdir(parents=True)
     (tmp_path / "opt/kernel-runner/releases/1-a").mkdir()
+    (tmp_path / "run/systemd/system").mkdir(parents=True)
     made = Host(tmp_path, run=manager)
-    for path, inside in installation.LINKS.items():
-        made.link(path, f"{OLD}/{inside}").do()
-    made.record = Record()
-    made.save()
-    monkeypatch.setattr(install, "_host", lambda **_options: Host(tmp_path, run=manager))
+    made.use(OLD)
+    made.file(CONFIG, b"")
+    monkeypatch.setattr(install, "Host", lambda: made)
     monkeypatch.setattr(install, "own_release", lambda: Path(NEW))
-    monkeypatch.setattr(install, "_check", lambda _host: ExitCode.OK)
+    monkeypatch.setattr(install, "_check", lambda *_arguments: None)
     monkeypatch.setattr(install, "_LOOK_S", 0.0)
-    monkeypatch.setattr(installation, "user_exists", lambda: True)
-    monkeypatch.setattr(installation, "_exists", lambda _group: False)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
     return made
 
 
@@ -89,7 +89,7 @@ def test_the_daemon_finishes_its_runs_and_the_next_release_starts(
     """However long it takes; the release before stays, older ones go."""
     manager.script = iter(
         [
-            service("active", 7),
+            *[service("active", 7)] * 2,
             *[service("deactivating", 7, status="finishing 1 runs")] * 9,
             service("activating", 8),
             service("active", 8, status="serving 1 x CPU"),
@@ -101,6 +101,8 @@ def test_the_daemon_finishes_its_runs_and_the_next_release_starts(
     assert "systemctl restart --no-block kernel-runner.service" in manager.asked
     assert manager.asked[-1] == "systemctl try-restart --no-block kernel-runner-gateway.service"
     assert host.at(VENDOR["kernel-runner.service"]).exists()
+    assert not host.at(f"{PREFIX}/releases/0-x").exists()
+    assert host.at(OLD).exists()
 
 
 def test_a_release_that_does_not_start_makes_way_for_the_one_before(
@@ -108,7 +110,11 @@ def test_a_release_that_does_not_start_makes_way_for_the_one_before(
 ) -> None:
     """With exit code 3, and where to look."""
     manager.script = iter(
-        [service("active", 7), service("activating", 8), service("activating", 0, sub="auto-restart", restarts=1)]
+        [
+            *[service("active", 7)] * 2,
+            service("activating", 8),
+            service("activating", 0, sub="auto-restart", restarts=1),
+        ]
     )
     code, said = upgrade()
     assert (code, host.release) == (3, OLD)
@@ -122,7 +128,7 @@ def test_a_release_that_does_not_start_makes_way_for_the_one_before(
 def test_waiting_for_the_database_is_no_failure(upgrade: Upgrade, host: Host, manager: Manager) -> None:
     """The release is in place, and goes on by itself."""
     waiting = "not ready: waiting for the database: refused"
-    manager.script = iter([service("active", 7), service("activating", 8, status=waiting)])
+    manager.script = iter([*[service("active", 7)] * 2, service("activating", 8, status=waiting)])
     code, said = upgrade()
     assert (code, host.release) == (0, NEW)
     assert "it goes on by itself when that is there" in said
@@ -132,17 +138,52 @@ def test_a_check_that_fails_changes_nothing(
     upgrade: Upgrade, host: Host, manager: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The daemon is not asked to do anything."""
-    monkeypatch.setattr(install, "_check", lambda _host: ExitCode.NOT_ACCEPTED)
+
+    def check(_host: Host, otherwise: str) -> None:
+        typer.echo(otherwise)
+        raise typer.Exit(1)
+
+    monkeypatch.setattr(install, "_check", check)
+    for options, again in (((), "upgrade"), (("--package",), "dpkg --configure kernel-runner")):
+        manager.script = iter([service("active", 7)])
+        code, said = upgrade(*options)
+        assert (code, host.release, manager.asked) == (1, OLD, [])
+        assert f"goes on with {OLD}; correct what the check names, then `{again}`" in said
+
+
+def test_a_daemon_that_is_stopped_stays_so(upgrade: Upgrade, host: Host, manager: Manager) -> None:
+    """It is stopped for a migration, which the new release brings."""
+    manager.script = iter([service("inactive", 0)])
     code, said = upgrade()
-    assert (code, host.release, manager.asked) == (1, OLD, [])
-    assert f"nothing was changed; {OLD} goes on" in said
+    assert (code, host.release, manager.asked) == (0, NEW, [])
+    assert "kernel-runner.service is stopped and stays so; systemctl start kernel-runner.service" in said
 
 
-def test_a_dry_run_of_an_upgrade_changes_nothing(upgrade: Upgrade, host: Host, manager: Manager) -> None:
-    """It names the links and files."""
-    code, said = upgrade("--dry-run")
-    assert (code, host.release) == (0, OLD)
-    assert f"would link {PREFIX}/bin to {NEW}/bin" in said
+def test_the_same_release_again_does_not_restart_the_daemon(upgrade: Upgrade, host: Host, manager: Manager) -> None:
+    """As when a package is installed again."""
+    host.use(NEW)
+    manager.script = iter([service("active", 7)])
+    assert upgrade()[0] == 0
+    assert (host.release, manager.asked) == (NEW, [])
+
+
+def test_a_package_on_a_fresh_host_says_what_comes_next(upgrade: Upgrade, host: Host, manager: Manager) -> None:
+    """Without a configuration nothing can start; where one has stayed, the service is not enabled yet."""
+    for gone in ((f"{PREFIX}/bin", CONFIG), (f"{PREFIX}/bin",), (CONFIG,)):
+        host.file(CONFIG, b"")
+        host.remove(*gone)
+        manager.script = iter([service("inactive", 0)])
+        code, said = upgrade("--package")
+        assert (code, host.release, manager.asked) == (0, NEW, [])
+        assert "next: sudo kernel-runner install, which writes" in said
+
+
+def test_a_package_is_upgraded_by_a_package(upgrade: Upgrade, host: Host) -> None:
+    """Else dpkg's record would be wrong."""
+    host.at(PACKAGE).mkdir(parents=True)
+    code, said = upgrade()
+    assert (code, host.release) == (2, OLD)
+    assert "has the Debian package kernel-runner: use `apt-get install ./" in said
 
 
 def test_there_must_be_something_to_upgrade(upgrade: Upgrade, host: Host) -> None:
