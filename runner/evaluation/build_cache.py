@@ -150,16 +150,13 @@ class BuildCache:
                 self._evict(entry)
             return entry.build
 
-    def done(self, job: Job, image: str, *, accepted: bool) -> None:
-        """The job has its result; the build is dropped when no other job needs it.
-
-        Where a public job was not `accepted`, its secret job does not run.
-        """
+    def done(self, job: Job, image: str) -> None:
+        """The job has its result; the build is dropped when no other job needs it."""
         with self._changed:
             entry = self._entries.get(_key(job, image))
             if entry is not None:
                 entry.awaited.discard(job.secret)
-                if not entry.awaited or not accepted:
+                if not entry.awaited:
                     del self._entries[_key(job, image)]
 
     # -- the table -----------------------------------------------------------------------------------------------

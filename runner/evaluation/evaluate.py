@@ -42,7 +42,7 @@ from runner.evaluation.source_advice import advise, installed
 from runner.evaluation.verdict import invalid
 from runner.evaluation.warm_pool import PoolBounds, WarmPool
 from runner.gpu_types import GpuType, Registry, Vendor
-from runner.model import Job, JobResult, Json, Progress, Slot, Verdict
+from runner.model import Job, JobResult, Json, Progress, Slot
 from runner.task_format import from_stored
 from sandbox.errors import EngineUnavailable, SandboxError
 from sandbox.host.engine import Container, DockerEngine, EngineFacts
@@ -265,7 +265,7 @@ class Evaluator:
         with attempt.run(on_free=lambda: self._refill_pool(slot, context.gpu)) as result:
             if self._reader is None:
                 yield result
-        self._build_cache.done(job, context.environment.image, accepted=result.verdict is Verdict.ACCEPTED)
+        self._build_cache.done(job, context.environment.image)
         if self._reader is not None:
             # The reader's remarks are a part of the result. It reads after the run, so that it takes nothing from it.
             advice = advise(job.code, found=self._reader, cores=self._spare_cores)

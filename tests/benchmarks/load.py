@@ -42,15 +42,19 @@ SIZES: Final[Mapping[str, tuple[int, tuple[int, int]]]] = {
     "32MiB": (1, (2048, 2896)),
 }
 _RIGHT: Final = "def custom_kernel(data):\n    return data[0] + data[1]\n"
+_LATE: Final = """calls = 0
+
+
+def custom_kernel(data):
+    global calls
+    calls += 1
+    return data[0] + data[1] if calls < 100 else data[0]
+"""
 #: Weight, and the file. The late one is right in the tests and for the first calls that are timed.
 ENDS: Final[Mapping[str, tuple[int, str]]] = {
     "right": (10, _RIGHT),
     "wrong-early": (4, "def custom_kernel(data):\n    return data[0]\n"),
-    "wrong-late": (
-        2,
-        "calls = 0\n\n\ndef custom_kernel(data):\n    global calls\n    calls += 1\n"
-        "    return data[0] + data[1] if calls < 100 else data[0]\n",
-    ),
+    "wrong-late": (2, _LATE),
     "uncompilable": (3, "def custom_kernel(data:\n    return data\n"),
     "time-out": (1, "def custom_kernel(data):\n    while True:\n        pass\n"),
 }
@@ -102,6 +106,8 @@ class Load:
     took_s: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     #: Seconds of the slots.
     slots: Counter[str] = field(default_factory=Counter)
+    #: Of those, the seconds of secret jobs.
+    secret_s: float = 0.0
     #: Core-seconds.
     cores: Counter[str] = field(default_factory=Counter)
 
@@ -282,7 +288,7 @@ def run_load(live: LiveRunner, mix: Sequence[Kind], *, users: int, seconds: floa
                 raise RuntimeError(f"submissions {sorted(open_)} do not end; the daemon said:\n{live.log[-4000:]}")
             time.sleep(0.02)
         found = Load(users=users, seconds=time.monotonic() - began)
-        jobs = database_.execute(_JOBS, [row]).fetchall() if row is None else database_.execute(_JOBS, row).fetchall()
+        jobs = database_.execute(_JOBS, row).fetchall()
     account(found, kind_of, jobs, slots=slots)
     found.cores.update(cores)
     return found
@@ -320,7 +326,7 @@ def account(found: Load, kind_of: Mapping[int, Kind], jobs: Sequence[tuple[Any, 
         found.slots["tests and rest of the judge"] += phases["eval"] - judged.total()
         found.slots["commit"] += held_s - phases["container"] - phases["import"] - phases["eval"]
         found.cores["containers that ran a job"] += (said["outcome"]["cpu_ns"] or 0) / 1e9
-        found.slots["secret jobs"] += held_s if secret else 0.0
+        found.secret_s += held_s if secret else 0.0
     for submission_id, kind in kind_of.items():
         found.took_s[kind.name].append(max(ends[submission_id]))
     found.slots["between jobs, or idle"] = slots * found.seconds - used_s
@@ -385,6 +391,7 @@ def report(found: Load, plain: Mapping[str, Sequence[float]], mix: Sequence[Kind
         print(f"{title}:")
         for name, used_s in account_.most_common():
             print(f"  {name:<40}{used_s:>9.1f} {suffix}{used_s / found.done:>9.3f} per submission")
+    print(f"of the slots' time {found.secret_s:.1f} slot-s went to secret jobs")
 
 
 if __name__ == "__main__":
