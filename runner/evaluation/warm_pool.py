@@ -3,7 +3,7 @@
 Owns the waiting containers, a few per slot. Each is used once or thrown away, never cleaned: it has not seen a byte of
 any submission. A container waits only once its judge has said that all is imported and quiet. Importing costs one core
 two seconds of work. So containers are started only while nothing runs on the slot, as many at a time as it has cores. A
-slot that is never free has such a gap when a job finds no container waiting: then one for the next job is started beside
+slot that is never free has such a gap when a job finds none waiting: then one for the next job is started beside
 the one for this job. What is still starting when a job takes another container is thrown away. Slots that share devices
 or cores count as one here. Number, age and memory are bounded (`PoolBounds`). A container is used only for the spec it
 was started with: GPU type, image, limits, devices, programs.
