@@ -67,7 +67,7 @@ VERDICTS: Final = {
 }
 #: Of submissions that never return, in a test; they go to a board of their own.
 LIMIT_S: Final = 3
-PATIENCE_S: Final = 600.0
+PATIENCE_S: Final = 3600.0
 _TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 #: The judge's phases, as results report them.
 JUDGED: Final = ("inputs", "hand_over", "call", "check", "controls", "statistics")
