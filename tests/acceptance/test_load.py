@@ -32,6 +32,6 @@ def test_what_fails_costs_one_container_and_its_time_is_accounted_for(
     for secret, state, attempt, verdict, public, done in rows:
         assert (state, attempt, verdict, done) == ("done", 0 if secret else 1, public, True)
     assert {verdict for _, _, _, verdict, _, _ in rows} == {"wrong_answer", "compile_error"}
-    assert math.isclose(found.slots.total(), found.seconds, rel_tol=1e-6)
+    assert math.isclose(sum(found.slots.values()), found.seconds, rel_tol=1e-6)
     assert found.slots["between jobs, or idle"] >= 0.0
     assert found.cores["containers that ran a job"] > 0.0

@@ -20,7 +20,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -73,6 +73,10 @@ _TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 JUDGED: Final = ("inputs", "hand_over", "call", "check", "controls", "statistics")
 
 
+#: Seconds of some kind, by what they went into.
+Seconds = defaultdict[str, float]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Kind:
     """A kind of submission."""
@@ -105,11 +109,11 @@ class Load:
     #: Seconds from submission to the end of the last job, by kind.
     took_s: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     #: Seconds of the slots.
-    slots: Counter[str] = field(default_factory=Counter)
+    slots: Seconds = field(default_factory=lambda: defaultdict(float))
     #: Of those, the seconds of secret jobs.
     secret_s: float = 0.0
     #: Core-seconds.
-    cores: Counter[str] = field(default_factory=Counter)
+    cores: Seconds = field(default_factory=lambda: defaultdict(float))
 
     @property
     def done(self) -> int:
@@ -211,7 +215,7 @@ def write_plain(folder: Path, sizes: tuple[int, int]) -> None:
             (folder / name).write_text(text, encoding="utf-8")
     (folder / "main").write_text(loaded.task.config.main, encoding="utf-8")
     cases = [f"size: {size}; seed: {7059 + number}" for number, size in enumerate(sizes)]
-    tests = [spec_line(case) for case in loaded.task.cases_for("CPU").tests]
+    tests = [spec_line(case) for case in loaded.task.cases_for("CPU").tests or ()]
     for mode, lines in (("test", tests), ("benchmark", cases), ("leaderboard", cases)):
         (folder / f"{mode}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
@@ -261,12 +265,14 @@ def _process(arguments: list[str], folder: Path, *, result: int | None = None, l
 def run_load(live: LiveRunner, mix: Sequence[Kind], *, users: int, seconds: float, slots: int = 1) -> Load:
     """Keep `users` ranked submissions open for so long, then wait for the last ones.
 
-    Only submissions that end within the time count, and only the time until the last of them.
+    All of them count, and so does the time until the last has ended.
 
     Raises:
         RuntimeError: a submission ended with another verdict than it must.
     """
-    turns, open_, kind_of = in_turns(mix), {}, {}
+    turns = in_turns(mix)
+    open_: dict[int, int] = {}
+    kind_of: dict[int, Kind] = {}
     with psycopg.connect(live.database_url, autocommit=True) as database_, _core_times(live) as cores:
         began = time.monotonic()
         row = database_.execute("SELECT now()").fetchone()
@@ -315,15 +321,16 @@ def account(found: Load, kind_of: Mapping[int, Kind], jobs: Sequence[tuple[Any, 
         held_s = (finished - started).total_seconds()
         used_s += held_s
         phases = {name: value / 1e9 for name, value in said["phases_ns"].items()}
-        judged: Counter[str] = Counter()
+        judged: Seconds = defaultdict(float)
         for step in said["steps"]:
             details = step.get("judged", {}).get("details", {})
-            judged.update({name: value / 1e9 for name, value in details.get("phases_ns", {}).items()})
+            for name, value in details.get("phases_ns", {}).items():
+                judged[name] += value / 1e9
         for name in JUDGED:
             found.slots[f"judge: {name}"] += judged[name]
         found.slots["container"] += phases["container"]
         found.slots["import and calibration"] += phases["import"]
-        found.slots["tests and rest of the judge"] += phases["eval"] - judged.total()
+        found.slots["tests and rest of the judge"] += phases["eval"] - sum(judged.values())
         found.slots["commit"] += held_s - phases["container"] - phases["import"] - phases["eval"]
         found.cores["containers that ran a job"] += (said["outcome"]["cpu_ns"] or 0) / 1e9
         found.secret_s += held_s if secret else 0.0
@@ -333,22 +340,22 @@ def account(found: Load, kind_of: Mapping[int, Kind], jobs: Sequence[tuple[Any, 
 
 
 @contextmanager
-def _core_times(live: LiveRunner) -> Iterator[Counter[str]]:
+def _core_times(live: LiveRunner) -> Iterator[Seconds]:
     """Core-seconds that groups of processes use during the block; filled when it ends."""
-    used: Counter[str] = Counter()
+    used: Seconds = defaultdict(float)
     before = _times(live)
     yield used
     for name, now_s in _times(live).items():
         used[name] = now_s - before[name]
 
 
-def _times(live: LiveRunner) -> Counter[str]:
+def _times(live: LiveRunner) -> Seconds:
     if live.process is None:
         raise RuntimeError("the daemon does not run")
     with psycopg.connect(live.database_url) as database_:
         row = database_.execute("SELECT pg_backend_pid()").fetchone()
     postmaster = _stat(row[0])[1] if row else 0
-    found: Counter[str] = Counter()
+    found: Seconds = defaultdict(float)
     found["daemon"] = _stat(live.process.pid)[0]
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -389,7 +396,7 @@ def report(found: Load, plain: Mapping[str, Sequence[float]], mix: Sequence[Kind
         print(f"{kind.name:<22}{len(took):>6}{p50:>9.2f}{p99:>9.2f}{compared}")
     for title, account_, suffix in (("slots", found.slots, "slot-s"), ("cores", found.cores, "core-s")):
         print(f"{title}:")
-        for name, used_s in account_.most_common():
+        for name, used_s in sorted(account_.items(), key=lambda each: -each[1]):
             print(f"  {name:<40}{used_s:>9.1f} {suffix}{used_s / found.done:>9.3f} per submission")
     print(f"of the slots' time {found.secret_s:.1f} slot-s went to secret jobs")
 

@@ -256,7 +256,7 @@ def _publics(books: Books) -> Mapping[int, Row]:
 
 
 def _never_ran(job: Row) -> bool:
-    return job["state"] == JobState.DONE and job["attempt"] == 0
+    return bool(job["state"] == JobState.DONE and job["attempt"] == 0)
 
 
 def _follows(job: Row, public: Row | None) -> Iterator[str]:

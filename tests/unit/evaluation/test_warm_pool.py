@@ -167,7 +167,7 @@ def test_a_job_waits_for_the_start_it_would_have_to_make(engine: FakeEngine, mak
     parked.release("cpu0", SPEC)
     taken: list[Any] = []
     job = threading.Thread(target=lambda: taken.append(take(parked, SPEC)))
-    eventually(lambda: parked._pools["cpu0"].starting)
+    eventually(lambda: parked._pools["cpu0"].starting > 0)
     job.start()
     engine.go.set()
     job.join(PATIENCE_S)
@@ -183,7 +183,7 @@ def test_a_start_that_comes_too_late_is_thrown_away(engine: FakeEngine, make: Ca
     assert take(parked, SPEC) is not None
     engine.go.clear()
     parked.release("cpu0", SPEC)
-    eventually(lambda: parked._pools["cpu0"].starting)
+    eventually(lambda: parked._pools["cpu0"].starting > 0)
     assert take(parked, SPEC) is engine.boxes[1]
     engine.go.set()
     eventually(lambda: len(engine.boxes) == 3)
@@ -233,7 +233,7 @@ def test_slots_that_exclude_each_other_park_as_one(engine: FakeEngine, make: Cal
     eventually(lambda: len(engine.boxes) == 1)
     engine.go.clear()
     parked.release("big", SPEC)
-    eventually(lambda: parked._pools["big"].starting)
+    eventually(lambda: parked._pools["big"].starting > 0)
     assert take(parked, SPEC) is engine.boxes[0]
     engine.go.set()
     eventually(lambda: len(engine.boxes) == 2)
@@ -314,7 +314,7 @@ def test_a_cancelled_job_waits_for_no_container(engine: FakeEngine, make: Callab
     parked = make(1)
     engine.go.clear()
     parked.release("cpu0", SPEC)
-    eventually(lambda: parked._pools["cpu0"].starting)
+    eventually(lambda: parked._pools["cpu0"].starting > 0)
     cancel = threading.Event()
     taken: list[Any] = []
     job = threading.Thread(target=lambda: taken.append(parked.take("cpu0", SPEC, cancel=cancel)))
